@@ -1,0 +1,159 @@
+/*
+ * The mathematics, in plain C on float arrays: no StarPU, no MPI, no global state.
+ *
+ * Letters: T = b*s rows (tokens) of a micro-batch or slice, h hidden, f MLP width, V vocabulary,
+ * a query heads, g key/value heads, d head size. Arrays are row-major and dense unless a leading
+ * dimension is given. Weights are [out, in]. "=" overwrites, "+=" accumulates; every output says
+ * which. Kernels use the calling thread's OpenMP team and give the same bits for one team size.
+ */
+#ifndef SP_KERNELS_H
+#define SP_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- products ------------------------------------------------------------------------- */
+
+/* C = alpha op(A) op(B) + beta C, op(A) m x k, op(B) k x n; beta 0 never reads C. */
+void sp_gemm(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A, int lda,
+             const float *B, int ldb, float beta, float *C, int ldc);
+
+/* Name and version of the library behind sp_gemm. */
+const char *sp_gemm_backend(void);
+
+/* y(T,out) = x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
+void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias,
+               float *y, int ldy);
+
+/* dx(T,in) = dy(T,out) w; `accumulate`: += instead. dy has leading dimension lddy. */
+void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float *w, float *dx,
+                  bool accumulate);
+
+/* dw(out,in) += dy^T x; dbias(out) += column sums of dy, if not NULL. */
+void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int lddy, float *dw,
+                  float *dbias);
+
+/* ---- norms ---------------------------------------------------------------------------- */
+
+/*
+ * LayerNorm: y = (x - mean) * rstd * gain + bias, rstd = 1/sqrt(var + eps).
+ * RMSNorm (bias == NULL and rms): y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps).
+ * stats(T,2) = mean (0 for RMSNorm), rstd; may be NULL.
+ */
+void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
+             const float *bias, float *y, float *stats);
+
+/* y again from x and stats (recompute). */
+void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
+                   const float *bias, float *y);
+
+/*
+ * dx = (residual gradient) + norm'(dy): dx(T,h) = dres + ... where dres may be NULL (0) or alias
+ * dx; dgain(h) +=, dbias(h) += (NULL for RMSNorm). dgain may be NULL: input gradient only.
+ */
+void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, const float *gain,
+                 const float *dy, const float *dres, float *dx, float *dgain, float *dbias);
+
+/* ---- rotary positions ------------------------------------------------------------------ */
+
+/*
+ * Rotates `heads` heads of size d in rows of x (leading dimension ld), in place, the halves
+ * convention of Hugging Face: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), angle =
+ * (pos0 + t) / theta^(2i/d) for row t of each of `batch` sequences of `len` rows.
+ * `inverse` rotates back, which is also the backward.
+ */
+void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, float theta, bool inverse,
+             float *x);
+
+/* ---- attention ------------------------------------------------------------------------ */
+
+/*
+ * Causal attention of one slice of queries, rows q_pos .. q_pos+q_len-1 of each sequence,
+ * over key/value slices 0..n_kv-1 that cover rows 0 .. q_pos+q_len-1 in order (the last one may
+ * reach further; what lies after a query is masked).
+ *
+ * q, o, do, dq: (batch, q_len, a*d), leading dimension a*d.
+ * kv[j]: (batch, kv_len[j], 2*g*d): keys of all g heads, then values, in each row; dkv alike.
+ * lse: (batch, a, q_len), log-sum-exp of the scaled scores.
+ * Query head i uses key/value head i / (a/g).
+ */
+struct sp_attention {
+    int batch, heads, kv_heads, head_dim;
+    float scale; /* 1/sqrt(d) */
+    int q_len, q_pos;
+    int n_kv;
+    const int *kv_len;
+};
+
+/* O = softmax(scale Q K^T + causal) V, lse kept; never stores more than a tile of scores. */
+void sp_attention(const struct sp_attention *at, const float *q, const float *const *kv, float *o,
+                  float *lse);
+
+/*
+ * Gradient: D = rowsum(dO o O), P = exp(S - lse), dV += P^T dO, dS = P o (dO V^T - D),
+ * dQ = scale dS K, dK += scale dS^T Q. dq is written (=), dkv[j] accumulated (+=).
+ */
+void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
+                      const float *o, const float *lse, const float *d_o, float *dq,
+                      float *const *dkv);
+
+/* ---- activations ----------------------------------------------------------------------- */
+
+/* y = gelu_tanh(u), n elements. */
+void sp_gelu(size_t n, const float *u, float *y);
+/* du = dy gelu_tanh'(u); du may alias dy or u. */
+void sp_gelu_bwd(size_t n, const float *u, const float *dy, float *du);
+
+/* u(T,2f) holds gate then up in each row: y(T,f) = silu(gate) * up. */
+void sp_swiglu(int T, int f, const float *u, float *y);
+/* du(T,2f) = ; du may alias u. */
+void sp_swiglu_bwd(int T, int f, const float *u, const float *dy, float *du);
+
+/* y += x, n elements. */
+void sp_add(size_t n, const float *x, float *y);
+
+/* ---- embedding and loss ---------------------------------------------------------------- */
+
+/* x(batch*len,h) = table[ids] (+ positions[pos0 + t], if not NULL). */
+void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
+              const float *positions, float *x);
+/* dtable(V,h) +=, dpositions += (if not NULL). Deterministic: rows in order. */
+void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
+                  float *dtable, float *dpositions);
+
+/*
+ * Logits and cross-entropy, `rows` rows at a time so that only rows x V logits ever live:
+ *   loss = sum over T rows of -log softmax(x w^T)[target];   *loss += (double)
+ *   dx(T,h) = scale * (softmax - onehot) w     (NULL: not computed)
+ *   dw(V,h) += scale * (softmax - onehot)^T x  (NULL: not computed)
+ * scratch: rows * V floats.
+ */
+void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float *w,
+                      const int32_t *targets, float scale, double *loss, float *dx, float *dw,
+                      float *scratch);
+
+/* ---- optimizer ------------------------------------------------------------------------- */
+
+/* *sum += sum of g^2, in double, in an order that depends on n alone. */
+void sp_sumsq(size_t n, const float *g, double *sum);
+
+struct sp_adamw {
+    float lr, beta1, beta2, eps, weight_decay;
+    float bias1, bias2; /* 1 - beta1^t, 1 - beta2^t */
+    float grad_scale;   /* clipping factor */
+};
+
+/*
+ * AdamW as in PyTorch: w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ * w -= lr (m/bias1) / (sqrt(v/bias2) + eps). Then g = 0, ready for the next step.
+ */
+void sp_adamw(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v);
+
+/* ---- counting -------------------------------------------------------------------------- */
+
+/* Floating-point operations: 2mnk of a product; causal attention counts the visible half. */
+double sp_flops_linear(double T, double in, double out);
+double sp_flops_attention(const struct sp_attention *at); /* forward; backward is 2.5 times */
+
+#endif

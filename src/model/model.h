@@ -1,0 +1,68 @@
+/*
+ * The architecture of a decoder-only transformer: GPT-2 style (LayerNorm, learned positions,
+ * GELU-tanh, biases) or Llama style (RMSNorm, RoPE, SwiGLU, grouped-query attention).
+ *
+ * Every function that reports an error prints one line to stderr, prefixed "starpipe: ", and
+ * returns -errno; outputs are set only on success.
+ */
+#ifndef SP_MODEL_H
+#define SP_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum sp_arch { SP_ARCH_GPT2, SP_ARCH_LLAMA };
+
+struct sp_model {
+    char name[64]; /* preset, or the directory it was read from */
+    enum sp_arch arch;
+    int layers;    /* L */
+    int hidden;    /* h */
+    int heads;     /* a, query heads */
+    int kv_heads;  /* key/value heads; divides a (== a for GPT-2) */
+    int head_dim;  /* d; GPT-2: h/a */
+    int mlp;       /* f, MLP width */
+    int vocab;     /* V */
+    int positions; /* longest sequence (GPT-2: rows of the position table) */
+    bool tied;     /* the head shares the token embedding */
+    float norm_eps;
+    float rope_theta; /* Llama only */
+};
+
+/* Elements a token takes in the query, and in the key and value projections together. */
+static inline int sp_model_q_width(const struct sp_model *m)
+{
+    return m->heads * m->head_dim;
+}
+
+static inline int sp_model_kv_width(const struct sp_model *m)
+{
+    return 2 * m->kv_heads * m->head_dim;
+}
+
+/* Width of the pre-activation of the MLP: f for GPT-2, 2f (gate, up) for Llama. */
+static inline int sp_model_up_width(const struct sp_model *m)
+{
+    return m->arch == SP_ARCH_LLAMA ? 2 * m->mlp : m->mlp;
+}
+
+/*
+ * Fills *m from a preset name (see sp_model_presets) or, if `what` is a directory, from
+ * `what`/config.json in Hugging Face form. -ENOENT: neither; -EINVAL: malformed or impossible.
+ */
+int sp_model_load(const char *what, struct sp_model *m);
+
+/* Parses a Hugging Face config.json held in memory; `where` names it in errors. */
+int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m);
+
+/* Writes the config.json that transformers reads back. */
+int sp_model_write_config(const struct sp_model *m, const char *path);
+
+/* Checks that the sizes fit together; prints what does not. -EINVAL. */
+int sp_model_check(const struct sp_model *m, const char *where);
+
+/* NULL-terminated names of the presets. */
+const char *const *sp_model_presets(void);
+
+#endif

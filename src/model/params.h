@@ -1,0 +1,85 @@
+/*
+ * The parameters of a model, grouped in blocks. A block is the unit of ownership, of transfer
+ * and of the optimizer: one contiguous array of floats. Weight matrices are stored [out, in]
+ * whatever the architecture; GPT-2's files hold [in, out] and are transposed on the way.
+ */
+#ifndef SP_PARAMS_H
+#define SP_PARAMS_H
+
+#include "model/model.h"
+#include <stddef.h>
+
+/* In the order of the model. Per layer: NORM1, QKV, POST; the others occur once. */
+enum sp_block_kind {
+    SP_BLOCK_TOKENS,    /* token embedding [V, h]; with tied weights also the head's */
+    SP_BLOCK_POSITIONS, /* GPT-2: position embedding [positions, h]; Llama: absent */
+    SP_BLOCK_NORM1,     /* gain [h] (, bias [h]) of the norm before attention */
+    SP_BLOCK_QKV,       /* query [a*d, h], key [kv*d, h], value [kv*d, h] (, bias) */
+    SP_BLOCK_POST,      /* output [h, a*d] (, bias), norm2, up [f or 2f, h] (, bias), down [h, f] (, bias) */
+    SP_BLOCK_NORM,      /* gain (, bias) of the final norm */
+    SP_BLOCK_HEAD,      /* [V, h]; absent when tied */
+    SP_BLOCK_KINDS
+};
+
+enum sp_role { /* what a tensor is inside its block */
+    SP_ROLE_TABLE, /* token or position table, head */
+    SP_ROLE_GAIN, SP_ROLE_BIAS, /* of NORM1, NORM, and of norm2 in POST */
+    SP_ROLE_QKV, SP_ROLE_QKV_BIAS,
+    SP_ROLE_OUT, SP_ROLE_OUT_BIAS,
+    SP_ROLE_UP, SP_ROLE_UP_BIAS,
+    SP_ROLE_DOWN, SP_ROLE_DOWN_BIAS
+};
+
+enum sp_init { SP_INIT_ZERO, SP_INIT_ONE, SP_INIT_NORMAL };
+
+/* One tensor of the file, and where it lies in its block. */
+struct sp_tensor {
+    char name[80];  /* Hugging Face name, e.g. "transformer.h.3.attn.c_attn.weight" */
+    enum sp_block_kind block;
+    enum sp_role role; /* Llama: q, k, v share SP_ROLE_QKV; gate, up share SP_ROLE_UP (gate first) */
+    int layer;      /* -1 outside the layers */
+    size_t offset;  /* first element in the block */
+    int rows, cols; /* as stored in the block, [out, in]; a vector has rows == 1 */
+    bool is_vector; /* one dimension in the file */
+    bool transposed; /* the file holds [cols, rows] */
+    bool decay;     /* weight decay applies: matrices and tables yes, gains and biases no */
+    enum sp_init init;
+    float std;      /* of SP_INIT_NORMAL: 0.02; residual projections 0.02/sqrt(2L) */
+};
+
+struct sp_params {
+    struct sp_model model;
+    int n; /* tensors, in the order of the model */
+    struct sp_tensor *tensors;
+};
+
+/* Lists every tensor of the model. 0 or -ENOMEM. */
+int sp_params_create(const struct sp_model *m, struct sp_params *p);
+void sp_params_destroy(struct sp_params *p);
+
+/* Elements of a block (0: the model has no such block). Tensors start at multiples of 8
+ * elements; what lies between is zero. */
+size_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind);
+
+/*
+ * Offset in its block of the first element with a role; `norm2` picks norm2's gain and bias
+ * out of SP_BLOCK_POST the same way as SP_ROLE_GAIN elsewhere. (size_t)-1: no such tensor.
+ */
+size_t sp_block_offset(const struct sp_model *m, enum sp_block_kind kind, enum sp_role role);
+
+/*
+ * Initial values of one block, from a counter-based generator keyed by (seed, tensor name,
+ * element): the same whatever the layout. `w` has sp_block_elements elements.
+ */
+void sp_block_init(const struct sp_params *p, enum sp_block_kind kind, int layer, uint64_t seed,
+                   float *w);
+
+/* Which elements of the block get weight decay: calls `range` for each tensor in order. */
+typedef void (*sp_block_range_fn)(void *arg, const struct sp_tensor *t);
+void sp_block_each(const struct sp_params *p, enum sp_block_kind kind, int layer,
+                   sp_block_range_fn fn, void *arg);
+
+/* Parameters of the whole model, tied weights once. */
+uint64_t sp_model_parameters(const struct sp_model *m);
+
+#endif

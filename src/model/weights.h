@@ -1,0 +1,25 @@
+/* Blocks to and from Hugging Face weight files: names, transpositions, checks of shape. */
+#ifndef SP_WEIGHTS_H
+#define SP_WEIGHTS_H
+
+#include "model/params.h"
+#include "model/safetensors.h"
+
+/*
+ * Checks that `st` holds every tensor of the model with its shape (a name may lack the leading
+ * "transformer." or "model."). Says which is missing or wrong, -EINVAL.
+ */
+int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p);
+
+/* Reads one block from the file into `w` (sp_block_elements floats). */
+int sp_weights_read_block(const struct sp_st_file *st, const struct sp_params *p,
+                          enum sp_block_kind kind, int layer, float *w);
+
+/* Declares every tensor of the model in a writer, in the order of sp_params. */
+int sp_weights_declare(struct sp_st_writer *out, const struct sp_params *p);
+
+/* Writes the data of one block; blocks must come in the order of the model. */
+int sp_weights_write_block(struct sp_st_writer *out, const struct sp_params *p,
+                           enum sp_block_kind kind, int layer, const float *w);
+
+#endif

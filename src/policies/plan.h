@@ -1,0 +1,76 @@
+/*
+ * A schedule applied to a layout: one program per stage, checked, with list-simulated times.
+ */
+#ifndef SP_PLAN_H
+#define SP_PLAN_H
+
+#include "policies/family.h"
+
+/* Cost of ops in the units of the user's choice; stage-level, for one micro-batch on a whole
+ * stage. A chunk costs 1/v of it, a slice 1/n; a full backward costs b + w. `scale`, if not NULL,
+ * multiplies by global stage (measured or uneven stages). */
+struct sp_costs {
+    double f, b, w, comm;
+    const double *scale_f, *scale_b; /* per global stage; NULL: 1 */
+};
+
+struct sp_plan {
+    struct sp_layout layout;
+    char options[128];
+    const struct sp_schedule_def *def;
+    const struct sp_family *family;
+    struct sp_program *programs; /* [stages] */
+    bool split;                  /* the programs hold W ops */
+};
+
+/*
+ * Builds the plan of "NAME" or "NAME:key=value,...": finds the schedule, fills in defaults
+ * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
+ * stderr and -EINVAL otherwise.
+ */
+int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
+void sp_plan_destroy(struct sp_plan *plan);
+
+/* Times of every op. */
+struct sp_times {
+    double **start, **end; /* [stage][index in the program] */
+    double makespan;
+    double *span, *idle, *busy; /* per stage: last end - first start; makespan - busy; sum of costs */
+    int *peak_live;      /* per stage: (micro-batch, chunk, slice) activations alive at once, taken at F,
+                          * released at W, or at B where there is no W */
+    double bubble_ratio; /* sum of idle over stages * makespan */
+    int messages;        /* tensors that cross between stages */
+};
+
+/* How messages travel in the list simulation. */
+enum sp_channel {
+    SP_UNBOUNDED, /* delivered as soon as sent */
+    SP_FIFO,      /* per pair of stages and direction of pass, consumed in the order sent */
+    SP_RENDEZVOUS /* one message a channel: the sender's next waits until it was taken */
+};
+
+/*
+ * Plays the programs. 0; or -EDEADLK with the blocked ops of every stage written to why[n].
+ */
+int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp_channel channel,
+               struct sp_times *times, char *why, size_t n);
+void sp_times_destroy(struct sp_times *times);
+
+/* Cost of one op under `costs`. */
+double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                  const struct sp_op *op);
+
+/*
+ * Every required op exactly once, nothing else, order compatible with dependencies, progress
+ * under every kind of channel. -EINVAL with the reason, op and stage in why[n].
+ */
+int sp_verify(const struct sp_plan *plan, char *why, size_t n);
+
+/* All ops of all stages by start time: a topological order, the order of submission. */
+struct sp_placed {
+    int stage, index;
+    double start;
+};
+struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *times, int *n);
+
+#endif

@@ -1,0 +1,40 @@
+#include "sp_error.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One write, so that lines of several ranks do not interleave. */
+static void say(const char *prefix, const char *fmt, va_list ap)
+{
+    char line[1024];
+    int n = snprintf(line, sizeof line, "%s", prefix);
+    int k = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+
+    n += k;
+    if (n > (int)sizeof line - 2)
+        n = (int)sizeof line - 2;
+    line[n++] = '\n';
+    fflush(stdout);
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        return; /* stderr is gone: nowhere left to complain */
+}
+
+int sp_error(int err, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say("starpipe: ", fmt, ap);
+    va_end(ap);
+    return -err;
+}
+
+void sp_warn(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say("starpipe: warning: ", fmt, ap);
+    va_end(ap);
+}

@@ -1,0 +1,13 @@
+/* One line on stderr for the user, and the code for the caller. */
+#ifndef SP_ERROR_H
+#define SP_ERROR_H
+
+#include <errno.h>
+
+/* Prints "starpipe: <message>\n" on stderr in one write and returns -err. */
+int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
+void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
