@@ -4,6 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+static int held_rank; /* > 0: holding */
+static char held[1024];
+
 /* One write, so that lines of several ranks do not interleave. */
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
@@ -14,6 +17,11 @@ static void say(const char *prefix, const char *fmt, va_list ap)
     n += k;
     if (n > (int)sizeof line - 2)
         n = (int)sizeof line - 2;
+    if (held_rank > 0) {
+        if (!held[0])
+            memcpy(held, line, (size_t)n);
+        return;
+    }
     line[n++] = '\n';
     fflush(stdout);
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
@@ -37,4 +45,19 @@ void sp_warn(const char *fmt, ...)
     va_start(ap, fmt);
     say("starpipe: warning: ", fmt, ap);
     va_end(ap);
+}
+
+void sp_error_hold(int rank)
+{
+    held_rank = rank;
+    held[0] = '\0';
+}
+
+void sp_error_release(bool rank0_failed)
+{
+    int rank = held_rank;
+
+    held_rank = 0;
+    if (rank > 0 && held[0] && !rank0_failed)
+        sp_error(0, "rank %d: %s", rank, held + strlen("starpipe: "));
 }

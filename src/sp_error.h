@@ -3,11 +3,19 @@
 #define SP_ERROR_H
 
 #include <errno.h>
+#include <stdbool.h>
 
 /* Prints "starpipe: <message>\n" on stderr in one write and returns -err. */
 int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * While several ranks prepare, each would print the same refusal. Held, ranks other than 0 keep
+ * their first line; sp_error_release prints it, with the rank, if rank 0 did not fail itself.
+ */
+void sp_error_hold(int rank);
+void sp_error_release(bool rank0_failed);
 
 #endif

@@ -26,6 +26,10 @@ const char *sp_gemm_backend(void);
 void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias,
                float *y, int ldy);
 
+/* y(T,out) = residual(T,out) + x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
+void sp_linear_add(int T, int in, int out, const float *x, const float *w, const float *bias,
+                   const float *residual, float *y);
+
 /* dx(T,in) = dy(T,out) w; `accumulate`: += instead. dy has leading dimension lddy. */
 void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float *w, float *dx,
                   bool accumulate);

@@ -57,8 +57,9 @@ struct sp_params {
 int sp_params_create(const struct sp_model *m, struct sp_params *p);
 void sp_params_destroy(struct sp_params *p);
 
-/* Elements of a block (0: the model has no such block). Tensors start at multiples of 8
- * elements; what lies between is zero. */
+/* Elements of a block (0: the model has no such block), a multiple of 8. Each role starts at a
+ * multiple of 8 elements, what lies between is zero; tensors of one role (query, key, value; gate,
+ * up) follow each other without a gap, so they are one matrix. */
 size_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind);
 
 /*

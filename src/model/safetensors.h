@@ -33,6 +33,10 @@ const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *na
 /* Reads one whole tensor, converted to float; `out` has the product of its shape elements. */
 int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *out);
 
+/* Elements first .. first+count-1 of a tensor in the order of the file, converted to float. */
+int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
+                    size_t count, float *out);
+
 /* Parses a header held in memory (the fuzzer's entry); data_bytes: size of the data section. */
 int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
                        struct sp_st_entry **entries, int *n);

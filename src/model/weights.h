@@ -7,7 +7,8 @@
 
 /*
  * Checks that `st` holds every tensor of the model with its shape (a name may lack the leading
- * "transformer." or "model."). Says which is missing or wrong, -EINVAL.
+ * "transformer." or "model."). Says which is missing or wrong, -EINVAL. A tensor the model has no
+ * place for (a layer too many, a bias) is refused too, except buffers and a redundant tied head.
  */
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p);
 

@@ -21,23 +21,35 @@ struct sp_plan {
     const struct sp_family *family;
     struct sp_program *programs; /* [stages] */
     bool split;                  /* the programs hold W ops */
+    unsigned char *deferred;     /* [ids]: a W op completes this B; NULL unless split */
 };
+
+#define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
+#define SP_MAX_OPS (16 * 1000000) /* of a plan, all stages together */
 
 /*
  * Builds the plan of "NAME" or "NAME:key=value,...": finds the schedule, fills in defaults
  * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
- * stderr and -EINVAL otherwise.
+ * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy
+ * the structure.
  */
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
 void sp_plan_destroy(struct sp_plan *plan);
+
+/* Sets `split` and `deferred` again after the programs were changed. 0 or -ENOMEM. */
+int sp_plan_index(struct sp_plan *plan);
+
+/* Ops of all stages. */
+int sp_plan_ops(const struct sp_plan *plan);
 
 /* Times of every op. */
 struct sp_times {
     double **start, **end; /* [stage][index in the program] */
     double makespan;
-    double *span, *idle, *busy; /* per stage: last end - first start; makespan - busy; sum of costs */
-    int *peak_live;      /* per stage: (micro-batch, chunk, slice) activations alive at once, taken at F,
-                          * released at W, or at B where there is no W */
+    double *span;        /* per stage: last end - first start */
+    double *idle, *busy; /* per stage: makespan - busy; sum of the costs */
+    int *peak_live; /* per stage: (micro-batch, chunk, slice) activations alive at once, taken at
+                     * F, released at W, or at B where there is no W */
     double bubble_ratio; /* sum of idle over stages * makespan */
     int messages;        /* tensors that cross between stages */
 };
@@ -50,7 +62,9 @@ enum sp_channel {
 };
 
 /*
- * Plays the programs. 0; or -EDEADLK with the blocked ops of every stage written to why[n].
+ * Plays the programs: every op starts as soon as the one before it on its stage ended and all it
+ * waits for is there. 0; or -EDEADLK with the blocked ops of every stage written to why[n];
+ * -EINVAL if an op is not of the family; -ENOMEM. `times` is set only on success. O(ops).
  */
 int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp_channel channel,
                struct sp_times *times, char *why, size_t n);
@@ -61,12 +75,20 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
                   const struct sp_op *op);
 
 /*
+ * Parses "f=1,b=1,w=1,comm=0" (what is not given is 1, comm 0), or, if the layers are known, costs
+ * per layer "pre=1,attn=3,post=2,backward=2,comm=0", where a backward is `backward` forwards, half
+ * of it weight gradient except in attention, which has no weights. One line on stderr and -EINVAL.
+ */
+int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_costs *costs);
+
+/*
  * Every required op exactly once, nothing else, order compatible with dependencies, progress
- * under every kind of channel. -EINVAL with the reason, op and stage in why[n].
+ * under every kind of channel. -EINVAL with the reason, op and stage in why[n]; -ENOMEM.
  */
 int sp_verify(const struct sp_plan *plan, char *why, size_t n);
 
-/* All ops of all stages by start time: a topological order, the order of submission. */
+/* All ops of all stages by start time, then by stage: a topological order even if ops take no
+ * time, the order of submission. The caller frees it; NULL: no memory, or the programs deadlock. */
 struct sp_placed {
     int stage, index;
     double start;

@@ -1,0 +1,163 @@
+/*
+ * Rate of every kernel at the sizes of GPT-2 124M, one sequence of 1024 tokens, beside the rate of
+ * the matrix product measured in the same run:
+ *
+ *   kernels [threads...]        (default: 1 2)
+ *
+ * GFLOP/s for what multiplies matrices (attention counts the visible half), GB/s for what streams
+ * (each array counted once per read and once per write). Best of several runs.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "kernels/kernels.h"
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { T = 1024, H = 768, F = 3072, V = 50257, A = 12, D = 64, ROWS = 256 };
+
+static float *filled(size_t n)
+{
+    float *x = aligned_alloc(64, (n * sizeof *x + 63) & ~(size_t)63);
+    uint32_t s = (uint32_t)n | 1;
+
+    if (!x) {
+        fprintf(stderr, "kernels: no memory for %zu floats\n", n);
+        exit(1);
+    }
+    for (size_t i = 0; i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        x[i] = (float)(s >> 8) / 8388608.0f - 1.0f;
+    }
+    return x;
+}
+
+static double gemm_rate;
+
+static void report(const char *name, double seconds, double flops, double bytes)
+{
+    if (flops > 0)
+        printf("  %-22s %9.3f ms %8.1f GFLOP/s %5.0f %% of the product\n", name, seconds * 1e3,
+               flops / seconds * 1e-9, 100 * flops / seconds / gemm_rate);
+    else
+        printf("  %-22s %9.3f ms %8.1f GB/s\n", name, seconds * 1e3, bytes / seconds * 1e-9);
+}
+
+/* Best time of `call` in at least 5 runs and 0.1 s. */
+#define BEST(best, call)                                                                           \
+    do {                                                                                           \
+        double spent_ = 0, took_;                                                                  \
+        (best) = 1e9;                                                                              \
+        for (int run_ = 0; run_ < 5 || spent_ < 0.1; run_++) {                                     \
+            took_ = omp_get_wtime();                                                               \
+            call;                                                                                  \
+            took_ = omp_get_wtime() - took_;                                                       \
+            spent_ += took_;                                                                       \
+            (best) = took_ < (best) ? took_ : (best);                                              \
+        }                                                                                          \
+    } while (0)
+
+#define FLOPS(name, flops, call)                                                                   \
+    do {                                                                                           \
+        double best_;                                                                              \
+        BEST(best_, call);                                                                         \
+        report(name, best_, flops, 0);                                                             \
+    } while (0)
+
+#define BYTES(name, floats, call)                                                                  \
+    do {                                                                                           \
+        double best_;                                                                              \
+        BEST(best_, call);                                                                         \
+        report(name, best_, 0, 4.0 * (double)(floats));                                            \
+    } while (0)
+
+static void products(float *x, float *y, float *w, float *dw, float *bias, float *scratch)
+{
+    double f = sp_flops_linear(T, H, F), best, loss = 0;
+    int32_t target[T];
+
+    for (int t = 0; t < T; t++)
+        target[t] = (t * 977) % V;
+    BEST(best, sp_gemm(false, true, T, F, H, 1, x, H, w, H, 0, y, F));
+    gemm_rate = f / best;
+    report("gemm", best, f, 0);
+    FLOPS("linear + bias", f, sp_linear(T, H, F, x, w, bias, y, F));
+    FLOPS("linear dx", f, sp_linear_dx(T, H, F, y, F, w, x, false));
+    FLOPS("linear dw + dbias", f, sp_linear_dw(T, H, F, x, y, F, dw, bias));
+    FLOPS("cross-entropy", 3 * sp_flops_linear(T, H, V),
+          sp_cross_entropy(T, H, V, ROWS, x, w, target, 1e-3f, &loss, y, dw, scratch));
+}
+
+static void attention(float *q, float *kv, float *o, float *d_o, float *dq, float *dkv)
+{
+    static float lse[A * T];
+    const float *slices[1] = {kv};
+    float *dslices[1] = {dkv};
+    int len = T;
+    struct sp_attention at = {.batch = 1,
+                              .heads = A,
+                              .kv_heads = A,
+                              .head_dim = D,
+                              .scale = 0.125f,
+                              .q_len = T,
+                              .n_kv = 1,
+                              .kv_len = &len};
+    double f = sp_flops_attention(&at);
+
+    FLOPS("attention", f, sp_attention(&at, q, slices, o, lse));
+    FLOPS("attention backward", 2.5 * f,
+          sp_attention_bwd(&at, q, slices, o, lse, d_o, dq, dslices));
+}
+
+static void streams(float *x, float *y, float *z, float *u, float *w, float *m, float *v)
+{
+    static float gain[H], bias[H], stats[2 * T], dgain[H], dbias[H];
+    size_t n = (size_t)T * H, wide = (size_t)T * F, params = (size_t)V * H;
+    struct sp_adamw hp = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1.0f};
+    int32_t ids[T];
+    double sum = 0;
+
+    for (int t = 0; t < T; t++)
+        ids[t] = (t * 977) % V;
+    BYTES("layer norm", 2 * n, sp_norm(false, T, H, 1e-5f, x, gain, bias, y, stats));
+    BYTES("layer norm backward", 4 * n,
+          sp_norm_bwd(false, T, H, x, stats, gain, y, z, z, dgain, dbias));
+    BYTES("rms norm", 2 * n, sp_norm(true, T, H, 1e-5f, x, gain, NULL, y, stats));
+    BYTES("rope", 2 * n, sp_rope(1, T, A, D, H, 0, 1e4f, false, x));
+    BYTES("gelu", 2 * wide, sp_gelu(wide, u, w));
+    BYTES("gelu backward", 3 * wide, sp_gelu_bwd(wide, u, w, w));
+    BYTES("swiglu", 3 * wide / 2, sp_swiglu(T, F / 2, u, w));
+    BYTES("swiglu backward", 5 * wide / 2, sp_swiglu_bwd(T, F / 2, u, w, m));
+    BYTES("add", 3 * n, sp_add(n, x, y));
+    BYTES("embed", 3 * n, sp_embed(1, T, H, 0, ids, w, m, x));
+    BYTES("embed backward", 5 * n, sp_embed_bwd(1, T, H, 0, ids, x, w, m));
+    BYTES("sum of squares", params, sp_sumsq(params, w, &sum));
+    BYTES("adamw", 8 * params, sp_adamw(params, &hp, w, u, m, v));
+}
+
+int main(int argc, char **argv)
+{
+    size_t table = (size_t)V * H;
+    float *x = filled((size_t)T * F), *y = filled((size_t)T * F), *z = filled((size_t)T * F);
+    float *w = filled(table), *u = filled(table), *m = filled(table), *v = filled(table);
+    float *scratch = filled((size_t)ROWS * V), *bias = filled(F);
+    int chosen[] = {1, 2};
+
+    printf("%s, T=%d h=%d f=%d V=%d a=%d d=%d\n", sp_gemm_backend(), T, H, F, V, A, D);
+    for (int i = 1; i < (argc > 1 ? argc : 3); i++) {
+        int threads = argc > 1 ? atoi(argv[i]) : chosen[i - 1];
+
+        if (threads < 1) {
+            fprintf(stderr, "kernels: '%s' is not a number of threads\n", argv[i]);
+            return 2;
+        }
+        omp_set_num_threads(threads);
+        printf("%d thread%s\n", threads, threads > 1 ? "s" : "");
+        products(x, y, w, u, bias, scratch);
+        attention(x, y, z, v, u, m);
+        streams(x, y, z, u, w, m, v);
+    }
+    free(x), free(y), free(z), free(w), free(u), free(m), free(v), free(scratch), free(bias);
+    return 0;
+}

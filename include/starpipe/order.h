@@ -1,0 +1,41 @@
+/*
+ * The StarPU scheduling policies of starpipe: each worker follows a program.
+ *
+ * A task belongs to a program when it is placed on exactly one worker (starpu_task::workerids)
+ * and carries a position in starpu_task::workerorder: 1, 2, 3, ... for each worker, without holes,
+ * never reset. Other tasks (workerorder 0) run in the order in which they become ready, on any
+ * worker that can and has no program task to run.
+ *
+ *   starpipe        strict: a worker runs position k only after position k-1 was taken
+ *   starpipe-ready  a worker whose next task is not ready takes the earliest ready one of its
+ *                   program instead, if the memory bound allows (sp_order_bound)
+ *
+ * Any StarPU program can use them with STARPU_SCHED_LIB=libstarpipe-sched.so STARPU_SCHED=starpipe;
+ * starpipe itself passes them in starpu_conf::sched_policy. See examples/scheduler.
+ */
+#ifndef STARPIPE_ORDER_H
+#define STARPIPE_ORDER_H
+
+#include <starpu.h>
+#include <starpu_scheduler.h>
+
+extern struct starpu_sched_policy sp_order_strict;
+extern struct starpu_sched_policy sp_order_ready;
+
+/* What `starpipe-ready` may not exceed on a worker: bytes alive, in the units of sp_order_memory.
+ * Default: no bound. */
+void sp_order_bound(int worker, int64_t bytes);
+
+/*
+ * Declares, before submission, that the task at `order` on `worker` makes `acquire` bytes alive
+ * when it starts and lets `release` bytes die when it ends. Undeclared: 0 and 0.
+ */
+void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t release);
+
+/* Forgets all positions and declarations; only while no task is in flight. */
+void sp_order_reset(void);
+
+/* The policies, NULL-terminated, as STARPU_SCHED_LIB looks for them. */
+struct starpu_sched_policy **starpu_get_sched_lib_policies(void);
+
+#endif

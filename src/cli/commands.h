@@ -1,0 +1,11 @@
+/* The commands. argv[0] is the name of the command; each returns the exit status: 0, 1 when what
+ * was asked failed later, 2 when it was refused. */
+#ifndef SP_COMMANDS_H
+#define SP_COMMANDS_H
+
+int sp_cmd_info(int argc, char **argv);
+int sp_cmd_list(int argc, char **argv);
+int sp_cmd_show(int argc, char **argv);
+int sp_cmd_train(int argc, char **argv);
+
+#endif

@@ -1,0 +1,72 @@
+/* starpipe info: what this build and this machine have. */
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config.h"
+#include "kernels/kernels.h"
+#include "transport/transport.h"
+#include <hwloc.h>
+#include <starpu.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void hardware(void)
+{
+    hwloc_topology_t topology;
+    hwloc_obj_t root;
+
+    hwloc_topology_init(&topology);
+    hwloc_topology_load(topology);
+    root = hwloc_get_root_obj(topology);
+    printf("hwloc:     %d packages, %d cores, %d processing units, %d NUMA nodes, %.1f GiB\n",
+           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE),
+           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE),
+           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU),
+           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE),
+           (double)root->total_memory / (1024.0 * 1024 * 1024));
+    hwloc_topology_destroy(topology);
+}
+
+static int workers(void)
+{
+    struct starpu_conf conf;
+
+    setenv("STARPU_SILENT", "1", 0);
+    setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    starpu_conf_init(&conf);
+    if (starpu_init(&conf)) {
+        printf("StarPU:    found no worker\n");
+        return 1;
+    }
+    printf("workers:   %u CPU, %u CUDA\n", starpu_cpu_worker_get_count(),
+           starpu_cuda_worker_get_count());
+    for (unsigned w = 0; w < starpu_worker_get_count(); w++) {
+        char name[64];
+
+        starpu_worker_get_name((int)w, name, sizeof name);
+        printf("           %s\n", name);
+    }
+    starpu_shutdown();
+    return 0;
+}
+
+int sp_cmd_info(int argc, char **argv)
+{
+    const struct sp_option options[] = {{0}};
+    int ret = sp_options_parse(options, "The hardware, build features and versions.", argc, argv);
+    int major, minor, release;
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    starpu_get_version(&major, &minor, &release);
+    printf("%s\n", PACKAGE_STRING);
+    printf("StarPU:    %d.%d.%d\n", major, minor, release);
+    printf("GEMM:      %s\n", sp_gemm_backend());
+    printf("transport: %s\n", sp_transport_version());
+#ifdef HAVE_CUDA
+    printf("CUDA:      yes\n");
+#else
+    printf("CUDA:      no\n");
+#endif
+    hardware();
+    return workers();
+}

@@ -1,0 +1,66 @@
+/*
+ * starpipe list: the schedules there are.
+ */
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_text(void)
+{
+    const struct sp_schedule_def *def;
+    int width = 0;
+
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        if ((int)strlen(def->name) > width)
+            width = (int)strlen(def->name);
+    }
+    for (int i = 0; (def = sp_schedule_at(i)); i++)
+        printf("%-*s  %s\n", width, def->name, def->summary);
+}
+
+static int print_json(void)
+{
+    const struct sp_schedule_def *def;
+    json_t *list = json_array();
+    int ret = 0;
+
+    for (int i = 0; (def = sp_schedule_at(i)) && !ret; i++) {
+        json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s?,s:i,s:s?}", "name", def->name, "summary",
+                              def->summary, "source", def->source, "family", def->family, "options",
+                              def->options, "default_chunks", def->default_chunks, "makespan",
+                              def->makespan ? def->makespan_source : NULL);
+
+        if (json_array_append_new(list, o))
+            ret = sp_error(ENOMEM, "list: cannot describe schedule %d", i);
+    }
+    if (!ret && json_dumpf(list, stdout, JSON_INDENT(1)) == 0)
+        putchar('\n');
+    json_decref(list);
+    return ret;
+}
+
+int sp_cmd_list(int argc, char **argv)
+{
+    bool json = false;
+    const struct sp_option options[] = {
+        {"json", SP_OPT_FLAG, &json, 0, "as a JSON list", 0, 0, 0, 0},
+        {0},
+    };
+    int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (!json)
+        print_text();
+    else if (print_json())
+        return 1;
+    if (fflush(stdout)) {
+        sp_error(errno, "list: cannot write: %s", strerror(errno));
+        return 1;
+    }
+    return 0;
+}

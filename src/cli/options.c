@@ -1,0 +1,245 @@
+#include "cli/options.h"
+#include "policies/nearest.h"
+#include "sp_error.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sp_choice(const char *choices, int i, int *length)
+{
+    for (; i > 0 && choices; i--) {
+        choices = strchr(choices, '|');
+        choices += choices != NULL;
+    }
+    if (choices)
+        *length = (int)strcspn(choices, "|");
+    return choices;
+}
+
+int sp_parse_size(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+    char *end;
+    double v;
+
+    /* no signs, blanks, hexadecimal or "inf" of strtod */
+    if (*text < '0' || *text > '9' || strspn(text, "0123456789.") != strcspn(text, "KMG"))
+        return -EINVAL;
+    v = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].suffix))
+            continue;
+        v *= units[i].factor;
+        if (!(v < 9e18) || (i == 0 && v != floor(v)))
+            return -EINVAL;
+        *bytes = (uint64_t)v;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
+{
+    char typed[64];
+    const char *nearest = NULL;
+    int best = INT_MAX;
+
+    snprintf(typed, sizeof typed, "%.*s", len, name);
+    for (const struct sp_option *o = options; o->name; o++) {
+        int d = sp_edit_distance(typed, o->name);
+
+        if (d < best) {
+            best = d;
+            nearest = o->name;
+        }
+    }
+    if (nearest && sp_is_near(typed, best))
+        return sp_error(EINVAL, "%s: no option --%s, did you mean --%s?", command, typed, nearest);
+    return sp_error(EINVAL, "%s: no option --%s; '%s --help' lists them", command, typed, command);
+}
+
+static int parse_int(const struct sp_option *o, const char *command, const char *text)
+{
+    double min = o->min, max = o->max;
+    char *end;
+    long v;
+
+    if (min == 0 && max == 0) {
+        min = INT_MIN;
+        max = INT_MAX;
+    }
+    errno = 0;
+    v = strtol(text, &end, 10);
+    if (end == text || *end)
+        return sp_error(EINVAL, "%s: --%s: '%s' is not an integer (%.0f .. %.0f)", command, o->name,
+                        text, min, max);
+    if (errno || (double)v < min || (double)v > max)
+        return sp_error(EINVAL, "%s: --%s: %s is not in %.0f .. %.0f", command, o->name, text, min,
+                        max);
+    *(int *)o->value = (int)v;
+    return 0;
+}
+
+static int parse_double(const struct sp_option *o, const char *command, const char *text)
+{
+    bool bounded = o->min != 0 || o->max != 0;
+    char *end;
+    double v = strtod(text, &end);
+
+    if (end == text || *end || !isfinite(v))
+        return sp_error(EINVAL, "%s: --%s: '%s' is not a number", command, o->name, text);
+    if (bounded && (v < o->min || v > o->max))
+        return sp_error(EINVAL, "%s: --%s: %s is not in %g .. %g", command, o->name, text, o->min,
+                        o->max);
+    *(double *)o->value = v;
+    return 0;
+}
+
+static int parse_choice(const struct sp_option *o, const char *command, const char *text)
+{
+    const char *word;
+    int length;
+
+    for (int i = 0; (word = sp_choice(o->choices, i, &length)); i++) {
+        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length)) {
+            *(int *)o->value = i;
+            return 0;
+        }
+    }
+    return sp_error(EINVAL, "%s: --%s: '%s' is none of %s", command, o->name, text, o->choices);
+}
+
+static int set(const struct sp_option *o, const char *command, const char *text)
+{
+    switch (o->kind) {
+    case SP_OPT_STRING:
+        if (!*text)
+            return sp_error(EINVAL, "%s: --%s: the value is empty", command, o->name);
+        *(const char **)o->value = text;
+        return 0;
+    case SP_OPT_INT:
+        return parse_int(o, command, text);
+    case SP_OPT_SIZE:
+        if (sp_parse_size(text, o->value))
+            return sp_error(EINVAL, "%s: --%s: '%s' is not a size in bytes, KiB, MiB or GiB",
+                            command, o->name, text);
+        return 0;
+    case SP_OPT_DOUBLE:
+        return parse_double(o, command, text);
+    case SP_OPT_CHOICE:
+        return parse_choice(o, command, text);
+    case SP_OPT_FLAG:
+        break;
+    }
+    *(bool *)o->value = true;
+    return 0;
+}
+
+int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv)
+{
+    const char *command = argv[0];
+
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i] + 2, *equals, *value = NULL;
+        const struct sp_option *o = options;
+        int len, ret;
+
+        if (strncmp(argv[i], "--", 2) || !argv[i][2])
+            return sp_error(EINVAL, "%s: '%s' is not an option; '%s --help' lists them", command,
+                            argv[i], command);
+        if (!strcmp(name, "help")) {
+            sp_options_help(options, command, summary);
+            return 1;
+        }
+        equals = strchr(name, '=');
+        len = (int)(equals ? equals - name : (long)strlen(name));
+        while (o->name && ((int)strlen(o->name) != len || strncmp(o->name, name, (size_t)len)))
+            o++;
+        if (!o->name)
+            return unknown(options, command, name, len);
+        if (equals)
+            value = equals + 1;
+        if (o->kind == SP_OPT_FLAG && value)
+            return sp_error(EINVAL, "%s: --%s takes no value, not '%s'", command, o->name, value);
+        if (o->kind != SP_OPT_FLAG && !value) {
+            /* an option in the place of a value is a forgotten value; -3 may be a number */
+            if (i + 1 >= argc || !strncmp(argv[i + 1], "--", 2))
+                return sp_error(EINVAL, "%s: --%s needs a value: %s", command, o->name,
+                                o->choices ? o->choices
+                                : o->arg   ? o->arg
+                                           : "VALUE");
+            value = argv[++i];
+        }
+        ret = set(o, command, value);
+        if (ret)
+            return ret;
+        if (o->given)
+            *o->given = true;
+    }
+    return 0;
+}
+
+/* "(1 .. 65536; default 4)" */
+static void print_default(const struct sp_option *o)
+{
+    bool bounded = o->min != 0 || o->max != 0;
+    const char *word;
+    uint64_t bytes;
+    int length = 0;
+
+    switch (o->kind) {
+    case SP_OPT_STRING:
+        if (*(const char **)o->value)
+            printf(" (default %s)", *(const char **)o->value);
+        break;
+    case SP_OPT_INT:
+        if (bounded && o->max < INT_MAX)
+            printf(" (%.0f .. %.0f; default %d)", o->min, o->max, *(int *)o->value);
+        else
+            printf(" (default %d)", *(int *)o->value);
+        break;
+    case SP_OPT_DOUBLE:
+        if (bounded && o->max < 1e15)
+            printf(" (%g .. %g; default %g)", o->min, o->max, *(double *)o->value);
+        else
+            printf(" (default %g)", *(double *)o->value);
+        break;
+    case SP_OPT_SIZE:
+        bytes = *(uint64_t *)o->value;
+        if (bytes && bytes % (1 << 20) == 0)
+            printf(" (default %llu MiB)", (unsigned long long)bytes >> 20);
+        else
+            printf(" (default %llu)", (unsigned long long)bytes);
+        break;
+    case SP_OPT_CHOICE:
+        word = sp_choice(o->choices, *(int *)o->value, &length);
+        if (word)
+            printf(" (default %.*s)", length, word);
+        break;
+    case SP_OPT_FLAG:
+        break;
+    }
+}
+
+void sp_options_help(const struct sp_option *options, const char *command, const char *summary)
+{
+    printf("usage: starpipe %s [options]\n%s\n\n", command, summary);
+    for (const struct sp_option *o = options; o->name; o++) {
+        const char *arg = o->kind == SP_OPT_FLAG ? "" : o->choices ? o->choices : o->arg;
+        int used = printf("  --%s%s%s", o->name, arg && *arg ? " " : "", arg ? arg : "");
+
+        if (used > 30)
+            printf("\n%32s", "");
+        else
+            printf("%*s", 32 - used, "");
+        printf("%s", o->help);
+        print_default(o);
+        putchar('\n');
+    }
+    printf("  --help%24s%s\n", "", "this text");
+}

@@ -1,0 +1,138 @@
+/*
+ * Long options from a table: "--name value", "--name=value", flags, --help. Every command parses
+ * with this, so that help, defaults, ranges and refusals look the same everywhere.
+ */
+#ifndef SP_OPTIONS_H
+#define SP_OPTIONS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sp_option_kind {
+    SP_OPT_STRING, /* const char ** */
+    SP_OPT_INT,    /* int *, in min .. max */
+    SP_OPT_SIZE,   /* uint64_t *, bytes, or with the suffix KiB, MiB or GiB */
+    SP_OPT_DOUBLE, /* double *, in min .. max */
+    SP_OPT_CHOICE, /* int *, index in `choices` */
+    SP_OPT_FLAG    /* bool *, set by the bare name */
+};
+
+struct sp_option {
+    const char *name; /* without the dashes; NULL ends the table */
+    enum sp_option_kind kind;
+    void *value;         /* holds the default, shown by --help; set when the option is given */
+    const char *arg;     /* what the value is called in the help: "FILE" */
+    const char *help;    /* one line */
+    double min, max;     /* INT and DOUBLE; both 0: any */
+    const char *choices; /* CHOICE: "text|json" */
+    bool *given;         /* set when the option is given; may be NULL */
+};
+
+/*
+ * Parses argv[1..]; argv[0] is the command, `summary` its line in the help. 0: go on; 1: the help
+ * was printed on stdout, the command is done; -EINVAL: one line was printed on stderr.
+ * Of an option given twice the last value counts.
+ */
+int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
+
+/* Prints the help. */
+void sp_options_help(const struct sp_option *options, const char *command, const char *summary);
+
+/* Bytes of "512", "64KiB", "1.5GiB"; 0 or -EINVAL. */
+int sp_parse_size(const char *text, uint64_t *bytes);
+
+/* The i-th word of "a|b|c" and its length; NULL past the end. */
+const char *sp_choice(const char *choices, int i, int *length);
+
+/* Exit status of a command for a return code of sp_options_parse other than 0. */
+#define SP_OPTIONS_EXIT(ret) ((ret) > 0 ? 0 : 2)
+
+/* The layout options that train, show, plan and simulate have in common. */
+struct sp_layout_args {
+    const char *schedule;
+    int stages, micro_batches, micro_batch_size, seq, chunks, slices;
+    const char *model, *recompute, *offload, *plugin;
+    uint64_t memory_limit;
+};
+
+#define SP_LAYOUT_ARGS_DEFAULT                                                                     \
+    {                                                                                              \
+        .schedule = "1f1b", .stages = 4, .micro_batches = 8, .micro_batch_size = 1, .seq = 128,    \
+        .slices = 1, .recompute = "none", .offload = "none"                                        \
+    }
+
+/* Entries of an option table for the struct sp_layout_args `a`. */
+#define SP_LAYOUT_OPTIONS(a)                                                                       \
+    {"schedule",                                                                                   \
+     SP_OPT_STRING,                                                                                \
+     &(a).schedule,                                                                                \
+     "NAME[:key=value,...]",                                                                       \
+     "schedule; 'starpipe list' names them",                                                       \
+     0,                                                                                            \
+     0,                                                                                            \
+     0,                                                                                            \
+     0},                                                                                           \
+        {"stages", SP_OPT_INT, &(a).stages, "P", "pipeline stages", 1, 65536, 0, 0},               \
+        {"micro-batches",                                                                          \
+         SP_OPT_INT,                                                                               \
+         &(a).micro_batches,                                                                       \
+         "M",                                                                                      \
+         "micro-batches of a step",                                                                \
+         1,                                                                                        \
+         65536,                                                                                    \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"micro-batch-size",                                                                       \
+         SP_OPT_INT,                                                                               \
+         &(a).micro_batch_size,                                                                    \
+         "B",                                                                                      \
+         "sequences of a micro-batch",                                                             \
+         1,                                                                                        \
+         65536,                                                                                    \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"seq", SP_OPT_INT, &(a).seq, "S", "tokens of a sequence", 1, INT_MAX, 0, 0},              \
+        {"chunks",                                                                                 \
+         SP_OPT_INT,                                                                               \
+         &(a).chunks,                                                                              \
+         "V",                                                                                      \
+         "chunks of layers per stage (0: what the schedule wants)",                                \
+         0,                                                                                        \
+         65536,                                                                                    \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"slices", SP_OPT_INT, &(a).slices, "N", "slices of a sequence", 1, 65536, 0, 0},          \
+        {"model", SP_OPT_STRING, &(a).model, "PRESET|DIR", "model", 0, 0, 0, 0},                   \
+        {"recompute",                                                                              \
+         SP_OPT_STRING,                                                                            \
+         &(a).recompute,                                                                           \
+         "none|full|selective|no-attention|every=K",                                               \
+         "activations computed again in the backward",                                             \
+         0,                                                                                        \
+         0,                                                                                        \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"offload",                                                                                \
+         SP_OPT_STRING,                                                                            \
+         &(a).offload,                                                                             \
+         "none|full|adaptive",                                                                     \
+         "activations moved out of the device",                                                    \
+         0,                                                                                        \
+         0,                                                                                        \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"memory-limit",                                                                           \
+         SP_OPT_SIZE,                                                                              \
+         &(a).memory_limit,                                                                        \
+         "BYTES",                                                                                  \
+         "memory of a stage, KiB, MiB or GiB (0: no limit)",                                       \
+         0,                                                                                        \
+         0,                                                                                        \
+         0,                                                                                        \
+         0},                                                                                       \
+    {                                                                                              \
+        "plugin", SP_OPT_STRING, &(a).plugin, "FILE.so", "schedule plugin", 0, 0, 0, 0             \
+    }
+
+#endif

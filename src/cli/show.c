@@ -1,0 +1,150 @@
+/*
+ * starpipe show: the programs of one schedule with list-simulated times, without running it.
+ */
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/show.h"
+#include "sp_error.h"
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum format { TEXT, JSON, CSV, SVG, HTML };
+
+struct args {
+    struct sp_layout_args layout;
+    int layers, format, width;
+    bool color;
+    const char *cost, *output;
+};
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        SP_LAYOUT_OPTIONS(a->layout),
+        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
+         0},
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..",
+         "costs of a stage, or pre=,attn=,post=,backward=,comm= of a layer", 0, 0, 0, 0},
+        {"format", SP_OPT_CHOICE, &a->format, 0, "what to print", 0, 0, "text|json|csv|svg|html",
+         0},
+        {"output", SP_OPT_STRING, &a->output, "FILE", "where to (default: standard output)", 0, 0,
+         0, 0},
+        {"width", SP_OPT_INT, &a->width, "N", "columns of the text (0: those of the terminal)", 0,
+         10000, 0, 0},
+        {"color", SP_OPT_FLAG, &a->color, 0, "colours in the text", 0, 0, 0, 0},
+        {0},
+    };
+
+    return sp_options_parse(options, "Shows the order of a schedule, its bubble and its memory.",
+                            argc, argv);
+}
+
+/* Layout options that the list simulation could not honour. */
+static int check(const struct args *a)
+{
+    const struct sp_layout_args *l = &a->layout;
+
+    if (a->format == HTML)
+        return sp_error(EINVAL, "show: --format html is not available yet; use svg");
+    if (l->model)
+        return sp_error(EINVAL, "show: --model is not available yet; give --layers");
+    if (strcmp(l->recompute, "none"))
+        return sp_error(EINVAL, "show: --recompute %s is not available yet; use none",
+                        l->recompute);
+    if (strcmp(l->offload, "none"))
+        return sp_error(EINVAL, "show: --offload %s is not available yet; use none", l->offload);
+    if (l->memory_limit)
+        return sp_error(EINVAL, "show: --memory-limit is not available yet");
+    if (l->plugin)
+        return sp_error(EINVAL, "show: --plugin is not available yet");
+    return 0;
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+
+    if (isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)
+        return size.ws_col;
+    return 120;
+}
+
+static int print(const struct sp_show *show, enum format format, FILE *out)
+{
+    switch (format) {
+    case JSON:
+        return sp_show_json(show, out);
+    case CSV:
+        return sp_show_csv(show, out);
+    case SVG:
+        return sp_show_svg(show, out);
+    default:
+        return sp_show_text(show, out);
+    }
+}
+
+/* Prints to --output, or to standard output. */
+static int write_out(const struct args *a, const struct sp_show *show)
+{
+    FILE *out = a->output ? fopen(a->output, "w") : stdout;
+    int ret;
+
+    if (!out)
+        return sp_error(EINVAL, "show: cannot write %s: %s", a->output, strerror(errno));
+    ret = print(show, (enum format)a->format, out);
+    if (fflush(out) || ferror(out))
+        ret = sp_error(EIO, "show: cannot write %s: %s", a->output ? a->output : "standard output",
+                       strerror(errno));
+    if (a->output && fclose(out) && !ret)
+        ret = sp_error(EIO, "show: cannot write %s: %s", a->output, strerror(errno));
+    return ret;
+}
+
+static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
+{
+    struct sp_costs costs;
+    struct sp_times times;
+    struct sp_show show = {.schedule = a->layout.schedule,
+                           .plan = plan,
+                           .costs = &costs,
+                           .times = &times,
+                           .columns = a->width ? a->width : terminal_columns(),
+                           .color = a->color};
+    char why[256] = "no memory";
+    int ret = sp_costs_parse(a->cost, &plan->layout, &costs);
+
+    if (ret)
+        return ret;
+    ret = sp_listsim(plan, &costs, SP_UNBOUNDED, &times, why, sizeof why);
+    if (ret)
+        return sp_error(-ret, "show: %s", why);
+    ret = write_out(a, &show);
+    sp_times_destroy(&times);
+    return ret;
+}
+
+int sp_cmd_show(int argc, char **argv)
+{
+    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .cost = "f=1,b=1,w=1,comm=0"};
+    struct sp_layout layout;
+    struct sp_plan plan;
+    int ret = parse(argc, argv, &a);
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (check(&a))
+        return 2;
+    layout = (struct sp_layout){.stages = a.layout.stages,
+                                .micro_batches = a.layout.micro_batches,
+                                .chunks = a.layout.chunks,
+                                .slices = a.layout.slices,
+                                .layers = a.layers,
+                                .options = ""};
+    ret = sp_plan_create(a.layout.schedule, &layout, &plan);
+    if (!ret) {
+        ret = simulate_and_print(&a, &plan);
+        sp_plan_destroy(&plan);
+    }
+    return ret == 0 ? 0 : ret == -EINVAL ? 2 : 1;
+}

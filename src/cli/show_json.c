@@ -1,0 +1,135 @@
+/*
+ * The JSON form, one object:
+ *   schedule, stages, micro_batches, chunks, slices, layers (0: unknown)
+ *   stage_map[rank][chunk]   global stage
+ *   ranks[rank][k]           ops in issue order, "F3.0"
+ *   times[rank][k]           [start, end] of ranks[rank][k]
+ *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
+ *   span[rank], idle[rank]   last end - first start; makespan - busy
+ *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   messages                 [from, to, op, sent, arrives] of every tensor that crosses between
+ *                            stages, in the order of the receivers' programs; op is the producer
+ */
+#include "cli/show.h"
+#include "policies/index.h"
+#include "sp_error.h"
+#include <jansson.h>
+
+static json_t *stage_map(const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    json_t *map = json_array();
+
+    for (int s = 0; s < lay->stages; s++) {
+        json_t *chunks = json_array();
+
+        for (int c = 0; c < lay->chunks; c++)
+            json_array_append_new(chunks, json_integer(plan->family->global_stage(lay, s, c)));
+        json_array_append_new(map, chunks);
+    }
+    return map;
+}
+
+static json_t *op_name(const struct sp_plan *plan, const struct sp_op *op)
+{
+    char text[SP_OP_TEXT];
+
+    return json_string(sp_op_print(op, plan->layout.slices > 1, text));
+}
+
+static void add_programs(const struct sp_show *show, json_t *root)
+{
+    const struct sp_plan *plan = show->plan;
+    json_t *ranks = json_array(), *times = json_array();
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *ops = json_array(), *when = json_array();
+
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            json_array_append_new(ops, op_name(plan, &plan->programs[s].ops[k]));
+            json_array_append_new(
+                when, json_pack("[f,f]", show->times->start[s][k], show->times->end[s][k]));
+        }
+        json_array_append_new(ranks, ops);
+        json_array_append_new(times, when);
+    }
+    json_object_set_new(root, "ranks", ranks);
+    json_object_set_new(root, "times", times);
+}
+
+static json_t *messages(const struct sp_show *show)
+{
+    const struct sp_plan *plan = show->plan;
+    json_t *list = json_array();
+    struct sp_index ix;
+    int stage, index;
+
+    if (!list || sp_index_create(plan, &ix, &stage, &index)) {
+        json_decref(list);
+        return NULL;
+    }
+    for (int s = 0; s < plan->layout.stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            struct sp_dep deps[SP_MAX_DEPS];
+            int n = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[k], deps);
+
+            for (int i = 0; i < n; i++) {
+                int place = sp_index_place(&ix, plan, &deps[i]);
+                double sent;
+
+                if (deps[i].stage == s || place < 0)
+                    continue;
+                sent = show->times->end[deps[i].stage][place];
+                json_array_append_new(list, json_pack("[i,i,o,f,f]", deps[i].stage, s,
+                                                      op_name(plan, &deps[i].op), sent,
+                                                      sent + show->costs->comm));
+            }
+        }
+    }
+    sp_index_destroy(&ix);
+    return list;
+}
+
+static json_t *reals(const double *v, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_real(v[i]));
+    return list;
+}
+
+static json_t *integers(const int *v, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(v[i]));
+    return list;
+}
+
+int sp_show_json(const struct sp_show *show, FILE *out)
+{
+    const struct sp_layout *lay = &show->plan->layout;
+    const struct sp_times *t = show->times;
+    json_t *root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "schedule", show->schedule, "stages",
+                             lay->stages, "micro_batches", lay->micro_batches, "chunks",
+                             lay->chunks, "slices", lay->slices, "layers", lay->layers);
+    int ret = 0;
+
+    if (!root)
+        return sp_error(EINVAL, "show: '%s' is not valid UTF-8", show->schedule);
+    json_object_set_new(root, "stage_map", stage_map(show->plan));
+    add_programs(show, root);
+    json_object_set_new(root, "makespan", json_real(t->makespan));
+    json_object_set_new(root, "span", reals(t->span, lay->stages));
+    json_object_set_new(root, "idle", reals(t->idle, lay->stages));
+    json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
+    json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
+    if (json_object_set_new(root, "messages", messages(show)))
+        ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
+    if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
+        putc('\n', out);
+    json_decref(root);
+    return ret;
+}

@@ -1,0 +1,258 @@
+/*
+ * starpipe train: plan, verify, place, run. Everything that can be refused is refused before
+ * StarPU starts; all ranks agree on it first, so that one line is printed and nothing hangs.
+ */
+#include "cli/train.h"
+#include "cli/commands.h"
+#include "cli/watchdog.h"
+#include "config.h"
+#include "plan/memory.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_data(struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+    const char *path = a->tokens ? a->tokens : a->data;
+    int err;
+
+    if (!path)
+        return 0; /* dry run */
+    err = sp_data_open(path, a->tokens ? 2 : 1, t->model.vocab, &t->data);
+    if (err)
+        return err;
+    t->data.shuffled = a->order == 1;
+    t->data.seed = a->seed;
+    if (t->data.tokens <= (size_t)a->layout.seq && t->world.rank == 0)
+        sp_warn("%s has %zu tokens, a sequence %d: it wraps around", path, t->data.tokens,
+                a->layout.seq);
+    return 0;
+}
+
+static int make_plan(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    struct sp_layout layout = {
+        .stages = l->stages,
+        .micro_batches = l->micro_batches,
+        .chunks = l->chunks,
+        .slices = l->slices,
+        .layers = t->model.layers,
+        .options = "",
+    };
+
+    if (l->seq > t->model.positions)
+        return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,
+                        t->model.name, t->model.positions);
+    return sp_plan_create(l->schedule, &layout, &t->plan);
+}
+
+static int check_memory(struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+    struct sp_shape shape;
+
+    sp_shape_init(&shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
+                  a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+    return sp_memory_check(&t->plan, &shape, a->recompute, a->every, a->layout.memory_limit);
+}
+
+/* Everything that can go wrong before the first task. `weights`: the file to read, opened. */
+static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resume, size_t n)
+{
+    struct sp_train_args *a = &t->args;
+    const char *model = a->layout.model;
+    char path[4096];
+    int err;
+
+    if (a->resume) {
+        err = sp_train_find_resume(t, resume, n);
+        if (err)
+            return err;
+        model = resume;
+    }
+    err = sp_model_load(model, &t->model);
+    err = err ? err : sp_params_create(&t->model, &t->params);
+    err = err ? err : open_data(t);
+    err = err ? err : make_plan(t);
+    err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
+    err = err ? err : check_memory(t);
+    err = err ? err : sp_train_check_output(t);
+    if (err)
+        return err;
+    snprintf(path, sizeof path, "%s/model.safetensors", model);
+    if (strchr(model, '/') || !access(path, F_OK)) {
+        if (access(path, F_OK))
+            return 0; /* a directory with a configuration only */
+        err = sp_st_open(path, weights);
+        err = err ? err : sp_weights_check(weights, &t->params);
+    }
+    return err;
+}
+
+static int start_starpu(struct sp_trainer *t)
+{
+    struct starpu_conf conf;
+
+    setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    setenv("STARPU_SILENT", "1", 0);
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    conf.ncpus = t->place.workers;
+    conf.ncuda = 0;
+    conf.nopencl = 0;
+    conf.nhip = 0;
+    conf.sched_policy = t->args.scheduler == 1 ? &sp_order_ready : &sp_order_strict;
+    if (sp_transport_start(&conf))
+        return sp_error(ENODEV, "StarPU found no CPU worker to start");
+    if ((int)starpu_cpu_worker_get_count() < t->place.workers)
+        return sp_error(ENODEV, "StarPU started %u CPU workers, %d are needed",
+                        starpu_cpu_worker_get_count(), t->place.workers);
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    sp_placement_bind(&t->place);
+    return 0;
+}
+
+static double learning_rate(const struct sp_train_args *a, int step)
+{
+    return step < a->warmup ? a->lr * (step + 1) / a->warmup : a->lr;
+}
+
+static struct sp_update update_of(const struct sp_train_args *a, int step, double grad_norm)
+{
+    return (struct sp_update){
+        .lr = (float)learning_rate(a, step),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
+        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
+        .factor = (float)(a->clip > 0 && grad_norm > a->clip ? a->clip / (grad_norm + 1e-6) : 1),
+    };
+}
+
+static int train(struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+    int err = sp_train_log_plan(t);
+
+    t->started_us = sp_now_us();
+    for (int step = t->first_step; !err && step < a->steps; step++) {
+        struct sp_update hp;
+
+        sp_step_gradients(&t->graph, &t->data, (uint64_t)step, &t->report);
+        if (!isfinite(t->report.loss) || !isfinite(t->report.grad_norm))
+            return t->world.rank ? -EDOM
+                                 : sp_error(EDOM, "step %d: loss %g, gradient norm %g: the run has "
+                                                  "diverged; try a lower --lr, or SP_CHECK=1 to "
+                                                  "find the first task that overflows",
+                                            step, t->report.loss, t->report.grad_norm);
+        if (a->dump_grads && step == t->first_step)
+            err = sp_checkpoint_write(&t->graph, SP_FIELD_G, a->dump_grads);
+        hp = update_of(a, step, t->report.grad_norm);
+        sp_step_update(&t->graph, &hp, &t->report);
+        err = err ? err : sp_train_log_step(t, step, hp.lr);
+        if (!err && a->save_every && (step + 1) % a->save_every == 0 && step + 1 < a->steps)
+            err = sp_train_save(t, step + 1);
+    }
+    if (!err && a->save)
+        err = sp_train_save(t, a->steps > t->first_step ? a->steps : t->first_step);
+    if (err)
+        return err;
+    if (t->world.rank == 0 && a->steps > t->first_step)
+        sp_train_summary(t);
+    if (t->world.rank == 0 && a->trace && a->steps > t->first_step)
+        err = sp_train_trace(t);
+    if (!err && a->sample)
+        err = sp_train_sample(t, a->prompt, a->sample);
+    return err;
+}
+
+static int run(struct sp_trainer *t, const struct sp_st_file *weights, const char *resume)
+{
+    const struct sp_train_args *a = &t->args;
+    struct sp_graph_config cfg = {
+        .params = &t->params,
+        .plan = &t->plan,
+        .batch = a->layout.micro_batch_size,
+        .seq = a->layout.seq,
+        .mlp_rows = a->mlp_chunk,
+        .head_rows = a->logit_rows,
+        .recompute = a->recompute,
+        .every = a->every,
+        .ready = a->scheduler == 1,
+        .window = a->window,
+        .seed = a->seed,
+        .clip = (float)a->clip,
+    };
+    struct sp_watchdog *dog = NULL;
+    int err = start_starpu(t);
+
+    err = err ? err : sp_graph_create(&cfg, &t->place, &t->graph);
+    err = err ? err : sp_checkpoint_init(&t->graph, weights->f ? weights : NULL);
+    if (!err && a->resume)
+        err = sp_train_load_resume(t, resume);
+    err = err ? err : sp_step_report_create(&t->graph, &t->report);
+    /* From here on other ranks may wait for this one: an error ends them all. */
+    if (err)
+        sp_transport_abort(1);
+    if (a->stall_timeout > 0)
+        dog = sp_watchdog_start(&t->graph, a->stall_timeout);
+    err = train(t);
+    sp_watchdog_stop(dog);
+    if (err)
+        sp_transport_abort(1);
+    sp_step_report_destroy(&t->graph, &t->report);
+    sp_graph_destroy(&t->graph);
+    sp_transport_stop();
+    return 0;
+}
+
+int sp_cmd_train(int argc, char **argv)
+{
+    static struct sp_trainer trainer;
+    struct sp_trainer *t = &trainer;
+    struct sp_st_file weights = {0};
+    char resume[4096] = "";
+    int err, status = 0;
+    bool rank0_failed;
+
+    if (sp_transport_join(&argc, &argv, &t->world))
+        return 2;
+    sp_error_hold(t->world.rank);
+    if (t->world.rank > 0 && !freopen("/dev/null", "w", stdout))
+        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
+    err = sp_train_parse(argc, argv, &t->args);
+    if (!err)
+        err = prepare(t, &weights, resume, sizeof resume);
+    if (sp_transport_agree(err, &rank0_failed)) {
+        sp_error_release(rank0_failed);
+        status = err > 0 ? 0 : 2;
+        goto out;
+    }
+    sp_error_release(true);
+    if (t->args.dry_run) {
+        if (t->world.rank == 0)
+            status = sp_train_dry_run(t) ? 1 : 0;
+        goto out;
+    }
+    run(t, &weights, resume);
+
+out:
+    if (weights.f)
+        sp_st_close(&weights);
+    if (t->log)
+        fclose(t->log);
+    sp_data_close(&t->data);
+    if (t->plan.def)
+        sp_plan_destroy(&t->plan);
+    if (t->params.tensors)
+        sp_params_destroy(&t->params);
+    sp_transport_leave();
+    return status;
+}

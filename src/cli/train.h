@@ -1,0 +1,87 @@
+/* The parts of `starpipe train`: its options, the run, the log, the checkpoints, the pictures. */
+#ifndef SP_TRAIN_H
+#define SP_TRAIN_H
+
+#include "cli/options.h"
+#include "graphs/checkpoint.h"
+#include "graphs/step.h"
+#include <stdio.h>
+
+/* The command line. */
+struct sp_train_args {
+    struct sp_layout_args layout;
+    const char *data, *tokens;
+    int order, dtype, device, scheduler; /* indices of their choices */
+    int steps, warmup, threads, window, mlp_chunk, logit_rows, sample;
+    double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
+    uint64_t seed;
+    int seed_arg;
+    const char *log, *save, *resume, *dump_grads, *trace, *prompt;
+    int save_every;
+    bool dry_run;
+
+    /* derived */
+    enum sp_recompute recompute;
+    int every;
+};
+
+/* Parses and checks what needs no file. 0, 1 (help printed) or -EINVAL. */
+int sp_train_parse(int argc, char **argv, struct sp_train_args *a);
+
+/* A run: everything that lives from start to end. */
+struct sp_trainer {
+    struct sp_train_args args;
+    struct sp_model model;
+    struct sp_params params;
+    struct sp_data data;
+    struct sp_plan plan;
+    struct sp_world world;
+    struct sp_placement place;
+    struct sp_graph graph;
+    struct sp_step_report report;
+    int first_step; /* 0, or where --resume goes on */
+    FILE *log;
+    double started_us;
+};
+
+/* ---- log ------------------------------------------------------------------------------ */
+
+/* The first line of the log: plan and versions. 0 or -errno. */
+int sp_train_log_plan(struct sp_trainer *t);
+/* A step's line in the log, and the progress on the terminal. */
+int sp_train_log_step(struct sp_trainer *t, int step, double lr);
+/* After the last step: bubble measured beside bubble expected, memory. */
+void sp_train_summary(struct sp_trainer *t);
+
+/* The bubble of the list simulation with the measured times of ops; negative: unknown. `plan`'s
+ * times are returned in *times if not NULL (then free them). */
+double sp_train_expected(const struct sp_trainer *t, struct sp_times *times);
+
+/* --dry-run: what would run, in words. 0 or -errno. */
+int sp_train_dry_run(struct sp_trainer *t);
+
+/* ---- checkpoints ---------------------------------------------------------------------- */
+
+/*
+ * DIR/step-N/ appears when it is complete: config.json, model.safetensors, the optimizer's
+ * moments, state.json. DIR/config.json and DIR/model.safetensors are links to the newest, which
+ * transformers loads. Older steps are removed. All ranks call it. 0 or -errno on rank 0.
+ */
+int sp_train_save(struct sp_trainer *t, int steps_done);
+/* Before work starts: makes DIR and a file in it. 0 or -errno. */
+int sp_train_check_output(const struct sp_trainer *t);
+/* Finds the newest complete step of --resume: sets first_step and args.seed, model directory in
+ * dir[n]. 0 or -errno. */
+int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n);
+/* Reads weights and moments of the step found. */
+int sp_train_load_resume(struct sp_trainer *t, const char *dir);
+
+/* ---- pictures ------------------------------------------------------------------------- */
+
+/* DIR/measured.svg from the last report, DIR/expected.svg from the list simulation. */
+int sp_train_trace(struct sp_trainer *t);
+
+/* Text of `n` bytes generated after `prompt` by rank 0's copy of the weights. */
+int sp_train_sample(struct sp_trainer *t, const char *prompt, int n);
+
+#endif

@@ -1,0 +1,147 @@
+#include "cli/train.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int parse_recompute(struct sp_train_args *a)
+{
+    const char *text = a->layout.recompute;
+    static const char *const names[] = {
+        [SP_RECOMPUTE_NONE] = "none",
+        [SP_RECOMPUTE_SELECTIVE] = "selective",
+        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
+        [SP_RECOMPUTE_FULL] = "full",
+    };
+
+    a->every = 1;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            a->recompute = (enum sp_recompute)i;
+            return 0;
+        }
+    if (strncmp(text, "every=", 6) == 0) {
+        char *end;
+        long k = strtol(text + 6, &end, 10);
+
+        if (end != text + 6 && !*end && k >= 1 && k <= 1000000) {
+            a->recompute = SP_RECOMPUTE_FULL;
+            a->every = (int)k;
+            return 0;
+        }
+    }
+    return sp_error(EINVAL,
+                    "train: --recompute %s: want none, full, selective, no-attention or every=K "
+                    "with K >= 1", text);
+}
+
+/* What the contract names and this build cannot do yet is refused, never ignored. */
+static int refuse_missing(const struct sp_train_args *a)
+{
+    if (a->dtype == 1)
+        return sp_error(EINVAL, "train: --dtype bf16 needs a CUDA device; CPU workers compute f32");
+    if (a->device == 2)
+        return sp_error(EINVAL, "train: --device cuda: this build has no CUDA kernels; use cpu");
+    if (strcmp(a->layout.offload, "none"))
+        return sp_error(EINVAL, "train: --offload %s is not available; use none",
+                        a->layout.offload);
+    if (a->layout.plugin)
+        return sp_error(EINVAL, "train: --plugin is not available yet");
+    if (a->layout.slices > 1)
+        return sp_error(EINVAL, "train: schedule %s does not cut sequences: --slices must be 1",
+                        a->layout.schedule);
+    return 0;
+}
+
+static int check(struct sp_train_args *a)
+{
+    int err;
+
+    if (!a->data == !a->tokens && !a->dry_run)
+        return sp_error(EINVAL, a->data ? "train: give --data or --tokens, not both"
+                                        : "train: what to train on? give --data FILE (bytes) or "
+                                          "--tokens FILE.bin (uint16)");
+    if (!a->layout.model && !a->resume)
+        return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
+                                "(gpt-tiny is a preset)");
+    if (a->save_every && !a->save)
+        return sp_error(EINVAL, "train: --save-every %d without --save DIR", a->save_every);
+    if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
+        return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
+                        a->layout.micro_batch_size, a->layout.seq);
+    err = refuse_missing(a);
+    return err ? err : parse_recompute(a);
+}
+
+int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
+{
+    int err;
+
+    *a = (struct sp_train_args){
+        .layout = SP_LAYOUT_ARGS_DEFAULT,
+        .steps = 100,
+        .lr = 1e-3,
+        .weight_decay = 0.1,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = 1e-8,
+        .clip = 1.0,
+        .stall_timeout = 300,
+        .logit_rows = 256,
+        .prompt = "\n",
+    };
+    a->layout.stages = 1;
+    const struct sp_option options[] = {
+        SP_LAYOUT_OPTIONS(a->layout),
+        {"data", SP_OPT_STRING, &a->data, "FILE", "text: tokens are its bytes", 0, 0, 0, 0},
+        {"tokens", SP_OPT_STRING, &a->tokens, "FILE.bin", "little-endian uint16 tokens", 0, 0, 0,
+         0},
+        {"order", SP_OPT_CHOICE, &a->order, 0, "order of the samples", 0, 0, "sequential|shuffled",
+         0},
+        {"steps", SP_OPT_INT, &a->steps, "K", "steps in all, resumed ones counted", 0, INT_MAX, 0,
+         0},
+        {"lr", SP_OPT_DOUBLE, &a->lr, "X", "learning rate", 0, 1e6, 0, 0},
+        {"warmup", SP_OPT_INT, &a->warmup, "K", "steps of linear warm-up", 0, INT_MAX, 0, 0},
+        {"weight-decay", SP_OPT_DOUBLE, &a->weight_decay, "X",
+         "AdamW weight decay of matrices and tables", 0, 1e6, 0, 0},
+        {"beta1", SP_OPT_DOUBLE, &a->beta1, "X", "AdamW beta1", 0, 0.9999999, 0, 0},
+        {"beta2", SP_OPT_DOUBLE, &a->beta2, "X", "AdamW beta2", 0, 0.9999999, 0, 0},
+        {"eps", SP_OPT_DOUBLE, &a->eps, "X", "AdamW epsilon", 1e-30, 1, 0, 0},
+        {"clip", SP_OPT_DOUBLE, &a->clip, "X", "clip the gradient norm (0: do not)", 0, 1e30, 0, 0},
+        {"seed", SP_OPT_INT, &a->seed_arg, "N", "of initial weights and shuffling", 0, INT_MAX, 0,
+         0},
+        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "arithmetic", 0, 0, "f32|bf16", 0},
+        {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, "auto|cpu|cuda", 0},
+        {"threads", SP_OPT_INT, &a->threads, "T",
+         "threads of a CPU stage (0: share the cores evenly)", 0, 4096, 0, 0},
+        {"scheduler", SP_OPT_CHOICE, &a->scheduler, 0, "how workers follow their programs", 0, 0,
+         "strict|ready", 0},
+        {"window", SP_OPT_INT, &a->window, "N",
+         "unfinished ops submitted per stage (0: default, 6)", 0, 1000000, 0, 0},
+        {"mlp-chunk", SP_OPT_INT, &a->mlp_chunk, "ROWS",
+         "rows of the MLP computed at a time (0: all)", 0, INT_MAX, 0, 0},
+        {"logit-rows", SP_OPT_INT, &a->logit_rows, "ROWS", "rows of logits alive at a time", 1,
+         INT_MAX, 0, 0},
+        {"log", SP_OPT_STRING, &a->log, "FILE.jsonl", "a JSON line a step", 0, 0, 0, 0},
+        {"save", SP_OPT_STRING, &a->save, "DIR", "checkpoint at the end, in Hugging Face form", 0,
+         0, 0, 0},
+        {"save-every", SP_OPT_INT, &a->save_every, "K", "and every K steps", 0, INT_MAX, 0, 0},
+        {"resume", SP_OPT_STRING, &a->resume, "DIR", "go on from a checkpoint", 0, 0, 0, 0},
+        {"dump-grads", SP_OPT_STRING, &a->dump_grads, "FILE.safetensors",
+         "write the gradients of the first step", 0, 0, 0, 0},
+        {"trace", SP_OPT_STRING, &a->trace, "DIR", "pictures of the last step, measured, expected",
+         0, 0, 0, 0},
+        {"sample", SP_OPT_INT, &a->sample, "N", "print N generated bytes at the end", 0, 1000000, 0,
+         0},
+        {"prompt", SP_OPT_STRING, &a->prompt, "TEXT", "start of the generated text", 0, 0, 0, 0},
+        {"stall-timeout", SP_OPT_DOUBLE, &a->stall_timeout, "SECONDS",
+         "end the run when no task ended for so long (0: never)", 0, 1e9, 0, 0},
+        {"dry-run", SP_OPT_FLAG, &a->dry_run, 0, "plan and verify, submit nothing", 0, 0, 0, 0},
+        {0},
+    };
+
+    err = sp_options_parse(options, "Trains a model, pipelined over stages.", argc, argv);
+    if (err)
+        return err;
+    a->seed = (uint64_t)a->seed_arg;
+    return check(a);
+}

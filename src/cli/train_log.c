@@ -1,0 +1,217 @@
+/* What a run says of itself: the JSON lines, the progress line, the summary at the end. */
+#include "cli/train.h"
+#include "config.h"
+#include "plan/memory.h"
+#include "sp_error.h"
+#include "transport/transport.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double MiB = 1024 * 1024;
+
+static int write_line(struct sp_trainer *t, json_t *line)
+{
+    int bad = !line || json_dumpf(line, t->log, JSON_COMPACT | JSON_REAL_PRECISION(10)) ||
+              fputc('\n', t->log) == EOF || fflush(t->log);
+
+    json_decref(line);
+    return bad ? sp_error(EIO, "cannot write log %s", t->args.log) : 0;
+}
+
+static void starpu_version(char text[32])
+{
+    int major, minor, release;
+
+    starpu_get_version(&major, &minor, &release);
+    snprintf(text, 32, "%d.%d.%d", major, minor, release);
+}
+
+int sp_train_log_plan(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    char starpu[32];
+
+    if (!t->args.log || t->world.rank)
+        return 0;
+    t->log = fopen(t->args.log, t->args.resume ? "a" : "w");
+    if (!t->log)
+        return sp_error(errno, "cannot write log %s: %s", t->args.log, strerror(errno));
+    starpu_version(starpu);
+    return write_line(
+        t, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",
+                     "plan", t->plan.def->name, "family", t->plan.family->name, "model",
+                     t->model.name, "parameters", (json_int_t)sp_model_parameters(&t->model),
+                     "stages", l->stages, "chunks", t->plan.layout.chunks, "micro_batches",
+                     l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
+                     "recompute", l->recompute, "processes", t->world.size, "workers",
+                     t->place.workers, "threads", t->place.threads, "seed",
+                     (json_int_t)t->args.seed, "versions", "starpipe", PACKAGE_VERSION, "starpu",
+                     starpu, "transport", sp_transport_version()));
+}
+
+static double step_tokens(const struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+
+    return (double)l->micro_batches * l->micro_batch_size * l->seq;
+}
+
+static json_t *stage_json(const struct sp_stage_report *s)
+{
+    return json_pack("{s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "busy_ms", s->busy_us / 1e3,
+                     "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
+                     "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
+                     (json_int_t)s->peak_bytes, "live_activation_bytes",
+                     (json_int_t)s->live_bytes, "buffer_bytes", (json_int_t)s->pool_bytes,
+                     "bytes_sent", (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
+}
+
+static double mean_bubble(const struct sp_trainer *t)
+{
+    double sum = 0;
+
+    for (int s = 0; s < t->place.stages; s++)
+        sum += t->report.stages[s].bubble_ratio;
+    return sum / t->place.stages;
+}
+
+/* One line rewritten on a terminal; elsewhere a line now and then. */
+static void progress(const struct sp_trainer *t, int step)
+{
+    static double last_us;
+    double now = sp_now_us(), done = step + 1 - t->first_step;
+    double left_s = (now - t->started_us) / 1e6 / done * (t->args.steps - step - 1);
+    bool terminal = isatty(STDOUT_FILENO), end = step + 1 == t->args.steps;
+
+    if (!end && step > t->first_step && now - last_us < (terminal ? 1e5 : 5e6))
+        return;
+    last_us = now;
+    printf("%sstep %d/%d  loss %.4f  %.0f tokens/s  bubble %.1f %%  %d:%02d left%s",
+           terminal ? "\r" : "", step + 1, t->args.steps, t->report.loss,
+           step_tokens(t) / t->report.step_us * 1e6, 100 * mean_bubble(t), (int)(left_s / 60),
+           (int)left_s % 60, terminal && !end ? "\033[K" : terminal ? "\033[K\n" : "\n");
+    fflush(stdout);
+}
+
+int sp_train_log_step(struct sp_trainer *t, int step, double lr)
+{
+    const struct sp_step_report *r = &t->report;
+    double tokens = step_tokens(t);
+    json_t *stages;
+
+    if (t->world.rank)
+        return 0;
+    progress(t, step);
+    if (!t->log)
+        return 0;
+    stages = json_array();
+    for (int s = 0; s < t->place.stages; s++)
+        json_array_append_new(stages, stage_json(&r->stages[s]));
+    return write_line(t, json_pack("{s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:f,s:o}", "step", step, "loss",
+                                   r->loss, "grad_norm", r->grad_norm, "lr", lr, "tokens",
+                                   (json_int_t)tokens, "tokens_per_s", tokens / r->step_us * 1e6,
+                                   "step_ms", r->step_us / 1e3, "span_ms", r->span_us / 1e3,
+                                   "stages", stages));
+}
+
+double sp_train_expected(const struct sp_trainer *t, struct sp_times *times)
+{
+    const struct sp_layout *lay = &t->plan.layout;
+    int globals = lay->stages * lay->chunks;
+    double *f = calloc((size_t)globals, sizeof *f), *b = calloc((size_t)globals, sizeof *b);
+    struct sp_costs costs = {.f = 1, .b = 1, .w = 0, .scale_f = f, .scale_b = b};
+    struct sp_times own;
+    char why[256];
+    double bubble = -1;
+
+    for (int s = 0; f && b && s < lay->stages; s++)
+        for (int i = 0; i < t->plan.programs[s].n; i++) {
+            const struct sp_op *op = &t->plan.programs[s].ops[i];
+            int g = t->plan.family->global_stage(lay, s, op->chunk);
+            double share = t->report.stages[s].ops[i].busy_us / 1e3 / lay->micro_batches;
+
+            if (op->pass == SP_F)
+                f[g] += share * lay->chunks;
+            else
+                b[g] += share * lay->chunks;
+        }
+    if (f && b && !sp_listsim(&t->plan, &costs, SP_UNBOUNDED, &own, why, sizeof why)) {
+        bubble = own.bubble_ratio;
+        if (times)
+            *times = own;
+        else
+            sp_times_destroy(&own);
+    }
+    free(f);
+    free(b);
+    return bubble;
+}
+
+void sp_train_summary(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    double expected = sp_train_expected(t, NULL);
+
+    printf("last step: %.1f ms, bubble %.1f %% measured", t->report.step_us / 1e3,
+           100 * mean_bubble(t));
+    if (expected >= 0)
+        printf(", %.1f %% expected of %s with these op times and a core for each stage",
+               100 * expected, t->plan.def->name);
+    printf("\n");
+    if (t->place.workers * t->world.node_size < l->stages)
+        printf("(%d stages on %d core%s of this machine: the measured bubble includes waiting for "
+               "a core)\n", l->stages, t->place.cores, t->place.cores > 1 ? "s" : "");
+    printf("stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
+    for (int s = 0; s < t->place.stages; s++) {
+        const struct sp_stage_report *r = &t->report.stages[s];
+        int64_t planned =
+            sp_stash_peak(&t->plan, &t->graph.shape, t->args.recompute, t->args.every, s);
+
+        printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,
+               100 * r->bubble_ratio, r->comm_wait_us / 1e3, r->peak_bytes / MiB,
+               (double)planned / MiB);
+    }
+}
+
+int sp_train_dry_run(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
+    struct sp_times times;
+    struct sp_shape shape;
+    char why[256] = "";
+
+    if (sp_listsim(&t->plan, &costs, SP_UNBOUNDED, &times, why, sizeof why))
+        return sp_error(EINVAL, "%s", why);
+    sp_shape_init(&shape, &t->model, l->micro_batch_size, l->seq, l->micro_batches,
+                  t->args.mlp_chunk, t->args.logit_rows);
+    printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
+           "tokens\n", t->model.name, (double)sp_model_parameters(&t->model) / 1e6,
+           t->plan.def->name, l->stages, t->plan.layout.chunks, l->micro_batches,
+           l->micro_batch_size, l->seq);
+    printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
+           t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
+    printf("bubble %.1f %% when a backward takes two forwards\n", 100 * times.bubble_ratio);
+    printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
+    for (int s = 0; s < l->stages; s++) {
+        struct sp_memory m =
+            sp_memory_of_stage(&t->plan, &shape, t->args.recompute, t->args.every, s);
+        int layers = 0;
+
+        for (int c = 0; c < t->plan.layout.chunks; c++) {
+            int first, count;
+
+            sp_chunk_layers(&t->plan, t->model.layers, s, c, &first, &count);
+            layers += count;
+        }
+        printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
+               (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
+    }
+    printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
+           times.messages);
+    sp_times_destroy(&times);
+    return 0;
+}

@@ -1,0 +1,106 @@
+/*
+ * What every codelet file shares: the backend slots, the task builder and the accounting of one
+ * op. A codelet file holds, in this order: args, CPU function, codelet, insert.
+ */
+#ifndef SP_CODELET_H
+#define SP_CODELET_H
+
+#include "codelets/shape.h"
+#include "offload/pool.h"
+#include "starpipe/op.h"
+#include <starpu.h>
+
+#define SP_CPU(f) .cpu_funcs = {f}, .cpu_funcs_name = {#f}
+
+/* The CUDA slot: the function in x_cuda.cu where CUDA is built in, nothing otherwise. */
+#ifdef HAVE_CUDA
+#define SP_CUDA(f) .cuda_funcs = {f}, .cuda_flags = {STARPU_CUDA_ASYNC},
+#else
+#define SP_CUDA(f)
+#endif
+
+/* A history-based performance model per codelet; sizes and variant make the footprint. */
+#define SP_MODEL(name)                                                                             \
+    static struct starpu_perfmodel name##_model = {                                                \
+        .type = STARPU_HISTORY_BASED, .symbol = "starpipe_" #name, .footprint = sp_task_footprint}
+
+/* When the tasks of one op ran, and what they keep alive on a stage. */
+struct sp_op_record {
+    double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
+    double busy_us;          /* sum of task durations */
+};
+
+/* Accounting of one local stage; written by its worker (and read after the step). */
+struct sp_meter {
+    int64_t live_bytes, peak_bytes; /* stashed activations */
+    int n_ops;
+    struct sp_op_record *ops; /* [n_ops], by program index */
+    double update_us;         /* time in tasks outside the ops: norms, optimizer */
+};
+
+/* Where tasks go: a worker and its next position, the stage's accounting, the window. */
+struct sp_lane {
+    int worker;        /* -1: no program position (set-up tasks) */
+    unsigned *order;   /* last position given out on that worker */
+    struct sp_meter *meter;
+    struct sp_window *window;
+    struct sp_window_op *op; /* the op that tasks are being added to, NULL outside ops */
+    int op_index;      /* index in the program, -1 outside ops */
+    int stage;
+    char pass;         /* 'F', 'B', ... for the task name */
+    int mb;
+    int slice;
+    int layer;
+};
+
+/* First member of every args struct. */
+struct sp_task_args {
+    char name[40]; /* "F s2 m5 l3 attn" */
+    struct sp_meter *meter;
+    struct sp_window *window;
+    struct sp_window_op *op;
+    int op_index;
+    uint32_t variant; /* what changes the time besides the sizes */
+    int64_t acquire_bytes, release_bytes;
+    const struct sp_shape *shape;
+};
+
+/*
+ * A task being built: args of `size` bytes (zeroed, first member struct sp_task_args) that StarPU
+ * frees with the task. `part` ends the name. Never fails: without memory the run ends here.
+ */
+struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codelet *cl,
+                                const char *part, const struct sp_shape *shape, size_t size);
+
+/* Appends a buffer. */
+void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
+                    enum starpu_data_access_mode mode);
+
+/* Gives the task its position and submits it; `flops` for StarPU's statistics. 0 or -errno. */
+int sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops);
+
+/* Stashed bytes that come alive when this task starts, or die when it ends. */
+static inline void sp_task_acquires(struct starpu_task *task, int64_t bytes)
+{
+    ((struct sp_task_args *)task->cl_arg)->acquire_bytes += bytes;
+}
+
+static inline void sp_task_releases(struct starpu_task *task, int64_t bytes)
+{
+    ((struct sp_task_args *)task->cl_arg)->release_bytes += bytes;
+}
+
+uint32_t sp_task_footprint(struct starpu_task *task);
+
+/* Microseconds of wall-clock time (Unix epoch), the same clock for all tasks of a machine. */
+double sp_now_us(void);
+
+/* SP_CHECK=1: ends the run with the task's name if an output holds a NaN or an infinity. */
+void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n);
+
+static inline float *sp_buffer(void *const *buffers, int i)
+{
+    return (float *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[i]);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * Head, one micro-batch, forward and backward in one pass over chunks of rows:
+ *
+ *   n(T,h) = norm(x)     logits(rows,V) = n E^T     loss += sum of -log softmax(logits)[target]
+ *
+ *   dlogits = (softmax - onehot) / tokens of the step
+ *   was: logits = n E^T        so: dn = dlogits E, dE += dlogits^T n
+ *   was: n = norm(x)           so: dx = norm'(dn); gain, bias +=
+ */
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+/* n(T,h), dn(T,h), stats(T,2), logits(head_rows,V) */
+static size_t scratch_floats(const struct sp_shape *sh)
+{
+    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
+
+    return 2 * T * h + 2 * T + (size_t)sh->head_rows * (size_t)sh->model.vocab;
+}
+
+/* x R, targets R, w_norm R, w_table R, g_norm RW, g_table RW, dx W, tally RW, scratch */
+static void head_cpu(void *buffers[], void *arg)
+{
+    const struct sp_task_args *a = arg;
+    const struct sp_shape *sh = a->shape;
+    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
+    const int32_t *targets =
+        (const int32_t *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[1]);
+    double *tally = (double *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[7]);
+    float *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 2), *gn = sp_buffer(buffers, 4);
+    float *dx = sp_buffer(buffers, 6), *n = sp_buffer(buffers, 8);
+    float *dn = n + T * h, *stats = dn + T * h, *logits = stats + 2 * T;
+
+    sp_norm(sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, x, norm,
+            sh->rms ? NULL : norm + h, n, stats);
+    sp_cross_entropy(sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n,
+                     sp_buffer(buffers, 3), targets, sh->loss_scale,
+                     &tally[SP_TALLY_LOSS], dn,
+                     sp_buffer(buffers, 5), logits);
+    sp_norm_bwd(sh->rms, sh->rows, sh->model.hidden, x, stats, norm, dn, NULL, dx, gn,
+                sh->rms ? NULL : gn + h);
+    sp_check_finite(a, "dx", dx, T * h);
+}
+
+SP_MODEL(head);
+
+static struct starpu_codelet head_cl = {
+    SP_CPU(head_cpu),
+    SP_CUDA(head_cuda)
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &head_model,
+    .name = "head",
+};
+
+void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starpu_data_handle_t x,
+                    starpu_data_handle_t targets, starpu_data_handle_t w_norm,
+                    starpu_data_handle_t w_table, starpu_data_handle_t g_norm,
+                    starpu_data_handle_t g_table, starpu_data_handle_t dx,
+                    starpu_data_handle_t tally, int64_t released)
+{
+    struct starpu_task *t = sp_task_new(lane, &head_cl, "head", sh, sizeof(struct sp_task_args));
+
+    sp_task_buffer(t, x, STARPU_R);
+    sp_task_buffer(t, targets, STARPU_R);
+    sp_task_buffer(t, w_norm, STARPU_R);
+    sp_task_buffer(t, w_table, STARPU_R);
+    sp_task_buffer(t, g_norm, STARPU_RW);
+    sp_task_buffer(t, g_table, STARPU_RW);
+    sp_task_buffer(t, dx, STARPU_W);
+    sp_task_buffer(t, tally, STARPU_RW);
+    sp_task_buffer(t, sp_scratch_handle(scratch_floats(sh)), STARPU_SCRATCH);
+    sp_task_releases(t, released);
+    sp_task_submit(lane, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
+}

@@ -1,0 +1,130 @@
+/*
+ * One insert a sub-layer task. Handles are vectors of floats (ids and targets: int32) with the
+ * sizes of struct sp_shape; T rows, h hidden, q and kv widths of a token. "w" is a parameter
+ * block (R), "g" its gradient (RW, accumulated), `lane` says where and when the task runs.
+ * Each function submits one task and returns it done: failures end the run with the task's name.
+ */
+#ifndef SP_INSERT_H
+#define SP_INSERT_H
+
+#include "codelets/codelet.h"
+
+/* x(T,h) = tokens[ids] + positions; positions NULL for Llama. */
+void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         starpu_data_handle_t ids, starpu_data_handle_t tokens,
+                         starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed);
+
+/* dtokens, dpositions += from dx(T,h). */
+void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                           starpu_data_handle_t ids, starpu_data_handle_t dx,
+                           starpu_data_handle_t dtokens, starpu_data_handle_t dpositions);
+
+/* What a layer's forward writes: NULL handles are not kept. */
+struct sp_pre {
+    starpu_data_handle_t x;        /* (T,h) input of the layer */
+    starpu_data_handle_t saved;    /* sp_shape_pre_saved */
+    starpu_data_handle_t q, kv;    /* (T,q) (T,kv), rotated for Llama */
+    bool cheap;                    /* saved holds n1 */
+};
+
+struct sp_post {
+    starpu_data_handle_t x, o;     /* (T,h) residual, (T,q) attention output */
+    starpu_data_handle_t saved;    /* sp_shape_post_saved; NULL: a forward that keeps nothing */
+    bool cheap;                    /* saved holds n2 and g */
+};
+
+/* Attention over key/value slices; one slice is the whole sequence. */
+struct sp_attn {
+    int slice;                     /* i: queries of slice i see keys of slices 0..i */
+    int q_len, q_pos, n_kv;
+    const int *kv_len;
+    starpu_data_handle_t q, o, lse; /* (b,q_len,q) twice, (b,a,q_len) */
+    const starpu_data_handle_t *kv; /* [n_kv] (b,kv_len[j],kv) */
+};
+
+/* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv. */
+void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       const struct sp_pre *t, starpu_data_handle_t w_norm,
+                       starpu_data_handle_t w_qkv, int64_t stashed);
+
+/* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. */
+void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       const struct sp_pre *t, starpu_data_handle_t w_norm,
+                       starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
+                       starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
+                       starpu_data_handle_t dx);
+
+/* g_qkv += (dq, dkv)^T n1, after sp_pre_bwd. */
+void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         const struct sp_pre *t, starpu_data_handle_t w_norm,
+                         starpu_data_handle_t dq, starpu_data_handle_t dkv,
+                         starpu_data_handle_t g_qkv, int64_t released);
+
+/* o, lse = attention(q, kv). */
+void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_attn *t, int64_t stashed);
+
+/* dq = , dkv[j] += (cleared first if `first`: the last slice of the sequence). */
+void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
+                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv);
+
+/* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
+void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
+                        int64_t stashed);
+
+/* du(T,up), dr(T,h), d_o(T,q) = from dy(T,h); norm2's gradient accumulated into g. */
+void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
+                        starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
+                        starpu_data_handle_t d_o);
+
+/* g += weight gradients of output, up and down products, from dy, du, dr. */
+void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                          const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
+                          starpu_data_handle_t dy, starpu_data_handle_t du,
+                          starpu_data_handle_t dr, int64_t released);
+
+/*
+ * Final norm, logits and cross-entropy, forward and backward in one pass over chunks of rows, so
+ * that no more than head_rows x V logits ever live: dx(T,h) = ; g_norm, g_table += ;
+ * tally[SP_TALLY_LOSS] += sum of -log p over the rows. Ends the life of `released` bytes (x).
+ */
+void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starpu_data_handle_t x,
+                    starpu_data_handle_t targets, starpu_data_handle_t w_norm,
+                    starpu_data_handle_t w_table, starpu_data_handle_t g_norm,
+                    starpu_data_handle_t g_table, starpu_data_handle_t dx,
+                    starpu_data_handle_t tally, int64_t released);
+
+/* What a stage adds up in a step: a vector of doubles. */
+enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
+
+/* tally[SP_TALLY_SUMSQ] += sum of g^2. */
+void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
+                     starpu_data_handle_t tally);
+
+/* a += b (floats); `both`: then b = a, for replicas in one process. */
+void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_data_handle_t b,
+                   bool both);
+
+/* The step's hyper-parameters of the optimizer. */
+struct sp_update {
+    float lr, beta1, beta2, eps, weight_decay;
+    float bias1, bias2; /* 1 - beta^t */
+    float factor;       /* of the gradient: min(1, clip / norm) */
+};
+
+/* AdamW on one block, gradient cleared. Weight decay applies to the tensors marked for it. */
+void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
+                      enum sp_block_kind kind, int layer, const struct sp_update *hp,
+                      starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
+                      starpu_data_handle_t v);
+
+/* Frees the scratch handles of the codelets; before starpu_shutdown. */
+void sp_scratch_release(void);
+
+/* A scratch buffer of n floats for one task (STARPU_SCRATCH), shared by size. */
+starpu_data_handle_t sp_scratch_handle(size_t n);
+
+#endif

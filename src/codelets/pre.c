@@ -1,0 +1,210 @@
+/*
+ * Pre-attention part of a layer, one micro-batch:
+ *
+ *   n1(T,h) = norm1(x)      q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv
+ *   Llama: q and the keys are rotated by their position (RoPE)
+ *
+ * Backward B, from dq, dkv and the gradient dr of the residual:
+ *   was: rotate             so: rotate dq, dk back
+ *   was: q = n1 Wq^T        so: dn1 = dq Wq + dkv Wkv
+ *   was: n1 = norm1(x)      so: dx = dr + norm1'(dn1); gain, bias +=
+ * Backward W: dWq += dq^T n1, dWkv += dkv^T n1.
+ */
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+struct pre_args {
+    struct sp_task_args base;
+    bool saved, cheap;
+};
+
+/* Weights of q and kv are rows of one matrix: kv's follow q's. */
+static float *kv_rows(const struct sp_shape *sh, float *qkv)
+{
+    return qkv + sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
+}
+
+static float *kv_bias(const struct sp_shape *sh, float *qkv)
+{
+    float *bias = sp_at(qkv, sh->qkv_bias);
+
+    return bias ? bias + sh->q_width : NULL;
+}
+
+static void rotate(const struct sp_shape *sh, float *q, float *kv, bool inverse)
+{
+    const struct sp_model *m = &sh->model;
+
+    if (m->arch != SP_ARCH_LLAMA)
+        return;
+    sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, 0, m->rope_theta, inverse, q);
+    sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, 0, m->rope_theta, inverse,
+            kv);
+}
+
+/* x R, w_norm R, w_qkv R, q W, kv W, (saved W), (scratch n1) */
+static void pre_fwd_cpu(void *buffers[], void *arg)
+{
+    const struct pre_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    float *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 1), *w = sp_buffer(buffers, 2);
+    float *q = sp_buffer(buffers, 3), *kv = sp_buffer(buffers, 4);
+    struct sp_pre_saved s = {0};
+    float *n1;
+
+    if (a->saved)
+        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 5));
+    n1 = s.n1 ? s.n1 : sp_buffer(buffers, 5 + a->saved);
+
+    sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sh->rms ? NULL : norm + h, n1, s.stats);
+    sp_linear(T, h, sh->q_width, n1, w + sh->qkv, sp_at(w, sh->qkv_bias), q, sh->q_width);
+    sp_linear(T, h, sh->kv_width, n1, kv_rows(sh, w), kv_bias(sh, w), kv, sh->kv_width);
+    rotate(sh, q, kv, false);
+    sp_check_finite(&a->base, "q", q, (size_t)T * (size_t)sh->q_width);
+    sp_check_finite(&a->base, "kv", kv, (size_t)T * (size_t)sh->kv_width);
+}
+
+/* x R, saved R, w_norm R, w_qkv R, g_norm RW, dq RW, dkv RW, dr R -> dx is dr's successor: W */
+static void pre_bwd_cpu(void *buffers[], void *arg)
+{
+    const struct pre_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
+    float *norm = sp_buffer(buffers, 2), *w = sp_buffer(buffers, 3), *g = sp_buffer(buffers, 4);
+    float *dq = sp_buffer(buffers, 5), *dkv = sp_buffer(buffers, 6);
+    float *dr = sp_buffer(buffers, 7), *dx = sp_buffer(buffers, 8);
+
+    rotate(sh, dq, dkv, true);
+    /* dx holds dn1 until norm1's backward overwrites it, row by row. */
+    sp_linear_dx(T, h, sh->q_width, dq, sh->q_width, w + sh->qkv, dx, false);
+    sp_linear_dx(T, h, sh->kv_width, dkv, sh->kv_width, kv_rows(sh, w), dx, true);
+    sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
+                sh->rms ? NULL : g + h);
+    sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
+}
+
+/* saved R, dq R, dkv R, g_qkv RW, (x R, w_norm R, scratch n1) */
+static void pre_wgrad_cpu(void *buffers[], void *arg)
+{
+    const struct pre_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 0));
+    float *dq = sp_buffer(buffers, 1), *dkv = sp_buffer(buffers, 2), *g = sp_buffer(buffers, 3);
+    float *n1 = s.n1;
+
+    if (!n1) {
+        float *norm = sp_buffer(buffers, 5);
+
+        n1 = sp_buffer(buffers, 6);
+        sp_norm_apply(T, h, sp_buffer(buffers, 4), s.stats, norm, sh->rms ? NULL : norm + h, n1);
+    }
+    sp_linear_dw(T, h, sh->q_width, n1, dq, sh->q_width, g + sh->qkv, sp_at(g, sh->qkv_bias));
+    sp_linear_dw(T, h, sh->kv_width, n1, dkv, sh->kv_width, kv_rows(sh, g), kv_bias(sh, g));
+}
+
+SP_MODEL(pre_fwd);
+SP_MODEL(pre_bwd);
+SP_MODEL(pre_wgrad);
+
+static struct starpu_codelet pre_fwd_cl = {
+    SP_CPU(pre_fwd_cpu),
+    SP_CUDA(pre_fwd_cuda)
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &pre_fwd_model,
+    .name = "pre_fwd",
+};
+
+static struct starpu_codelet pre_bwd_cl = {
+    SP_CPU(pre_bwd_cpu),
+    SP_CUDA(pre_bwd_cuda)
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &pre_bwd_model,
+    .name = "pre_bwd",
+};
+
+static struct starpu_codelet pre_wgrad_cl = {
+    SP_CPU(pre_wgrad_cpu),
+    SP_CUDA(pre_wgrad_cuda)
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &pre_wgrad_model,
+    .name = "pre_wgrad",
+};
+
+static double product_flops(const struct sp_shape *sh)
+{
+    return sp_flops_linear(sh->rows, sh->model.hidden, sh->q_width + sh->kv_width);
+}
+
+void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       const struct sp_pre *t, starpu_data_handle_t w_norm,
+                       starpu_data_handle_t w_qkv, int64_t stashed)
+{
+    struct starpu_task *task = sp_task_new(lane, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->cl_arg;
+
+    a->saved = t->saved != NULL;
+    a->cheap = t->cheap;
+    a->base.variant = (uint32_t)(2 * a->saved + a->cheap);
+    sp_task_buffer(task, t->x, STARPU_R);
+    sp_task_buffer(task, w_norm, STARPU_R);
+    sp_task_buffer(task, w_qkv, STARPU_R);
+    sp_task_buffer(task, t->q, STARPU_W);
+    sp_task_buffer(task, t->kv, STARPU_W);
+    if (t->saved)
+        sp_task_buffer(task, t->saved, STARPU_W);
+    if (!t->saved || !t->cheap)
+        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
+                       STARPU_SCRATCH);
+    sp_task_acquires(task, stashed);
+    sp_task_submit(lane, task, product_flops(sh));
+}
+
+void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       const struct sp_pre *t, starpu_data_handle_t w_norm,
+                       starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
+                       starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
+                       starpu_data_handle_t dx)
+{
+    struct starpu_task *task = sp_task_new(lane, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->cl_arg;
+
+    a->cheap = t->cheap;
+    sp_task_buffer(task, t->x, STARPU_R);
+    sp_task_buffer(task, t->saved, STARPU_R);
+    sp_task_buffer(task, w_norm, STARPU_R);
+    sp_task_buffer(task, w_qkv, STARPU_R);
+    sp_task_buffer(task, g_norm, STARPU_RW);
+    sp_task_buffer(task, dq, STARPU_RW);
+    sp_task_buffer(task, dkv, STARPU_RW);
+    sp_task_buffer(task, dr, STARPU_R);
+    sp_task_buffer(task, dx, STARPU_W);
+    sp_task_submit(lane, task, product_flops(sh));
+}
+
+void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         const struct sp_pre *t, starpu_data_handle_t w_norm,
+                         starpu_data_handle_t dq, starpu_data_handle_t dkv,
+                         starpu_data_handle_t g_qkv, int64_t released)
+{
+    struct starpu_task *task =
+        sp_task_new(lane, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->cl_arg;
+
+    a->cheap = t->cheap;
+    a->base.variant = t->cheap;
+    sp_task_buffer(task, t->saved, STARPU_R);
+    sp_task_buffer(task, dq, STARPU_R);
+    sp_task_buffer(task, dkv, STARPU_R);
+    sp_task_buffer(task, g_qkv, STARPU_RW);
+    if (!t->cheap) {
+        sp_task_buffer(task, t->x, STARPU_R);
+        sp_task_buffer(task, w_norm, STARPU_R);
+        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
+                       STARPU_SCRATCH);
+    }
+    sp_task_releases(task, released);
+    sp_task_submit(lane, task, product_flops(sh));
+}

@@ -1,0 +1,60 @@
+#include "codelets/shape.h"
+
+void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
+                   int micro_batches, int mlp_rows, int head_rows)
+{
+    int T = batch * seq;
+
+    *sh = (struct sp_shape){
+        .model = *m,
+        .rms = m->arch == SP_ARCH_LLAMA,
+        .batch = batch,
+        .seq = seq,
+        .rows = T,
+        .mlp_rows = mlp_rows > 0 && mlp_rows < T ? mlp_rows : T,
+        .head_rows = head_rows > 0 && head_rows < T ? head_rows : T,
+        .q_width = sp_model_q_width(m),
+        .kv_width = sp_model_kv_width(m),
+        .up_width = sp_model_up_width(m),
+        .loss_scale = 1.0f / ((float)micro_batches * (float)T),
+        .qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV),
+        .qkv_bias = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS),
+        .out = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT),
+        .out_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT_BIAS),
+        .gain = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_GAIN),
+        .bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_BIAS),
+        .up = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP),
+        .up_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP_BIAS),
+        .down = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN),
+        .down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS),
+    };
+}
+
+size_t sp_shape_pre_saved(const struct sp_shape *sh, bool cheap)
+{
+    return (size_t)sh->rows * (2 + (cheap ? (size_t)sh->model.hidden : 0));
+}
+
+size_t sp_shape_post_saved(const struct sp_shape *sh, bool cheap)
+{
+    size_t h = (size_t)sh->model.hidden, f = (size_t)sh->model.mlp;
+
+    return (size_t)sh->rows * (h + 2 + (size_t)sh->up_width + (cheap ? h + f : 0));
+}
+
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, float *base)
+{
+    return (struct sp_pre_saved){.stats = base, .n1 = cheap ? base + 2 * (size_t)sh->rows : NULL};
+}
+
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, float *base)
+{
+    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
+    struct sp_post_saved v = {.r = base, .stats = base + T * h, .u = base + T * (h + 2)};
+
+    if (cheap) {
+        v.n2 = v.u + T * (size_t)sh->up_width;
+        v.g = v.n2 + T * h;
+    }
+    return v;
+}

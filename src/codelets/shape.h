@@ -1,0 +1,64 @@
+/*
+ * The sizes that every codelet of a run shares: the model, the rows of a micro-batch, how the MLP
+ * and the logits are cut, and where each tensor lies in its block. Computed once.
+ */
+#ifndef SP_SHAPE_H
+#define SP_SHAPE_H
+
+#include "model/params.h"
+
+enum sp_recompute {
+    SP_RECOMPUTE_NONE,         /* keeps 16 bsh a layer (GPT-2 style): nothing is computed twice */
+    SP_RECOMPUTE_SELECTIVE,    /* keeps what products and attention wrote; norms and activations
+                                * are applied again in backward */
+    SP_RECOMPUTE_NO_ATTENTION, /* keeps a layer's input and attention's output; attention is the
+                                * one thing not computed twice (HelixPipe section 4.4) */
+    SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
+};
+
+struct sp_shape {
+    struct sp_model model;
+    bool rms;      /* RMSNorm, SwiGLU, RoPE: Llama */
+    int batch;     /* b, sequences of a micro-batch */
+    int seq;       /* s */
+    int rows;      /* T = b*s */
+    int mlp_rows;  /* rows of the MLP computed at a time */
+    int head_rows; /* rows of logits that live at a time */
+    int q_width, kv_width, up_width;
+    float loss_scale; /* 1 / tokens of a step: the loss is the mean over the step */
+
+    /* Offsets in SP_BLOCK_QKV and SP_BLOCK_POST; (size_t)-1: absent. */
+    size_t qkv, qkv_bias;
+    size_t out, out_bias, gain, bias, up, up_bias, down, down_bias;
+};
+
+void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
+                   int micro_batches, int mlp_rows, int head_rows);
+
+/*
+ * What a layer's tasks write for its backward, in floats. `cheap`: the outputs of norms and
+ * activations are kept too.
+ *
+ *   pre saved:   stats1(T,2) [n1(T,h)]
+ *   post saved:  r(T,h) stats2(T,2) u(T,up) [n2(T,h) g(T,f)]
+ */
+size_t sp_shape_pre_saved(const struct sp_shape *sh, bool cheap);
+size_t sp_shape_post_saved(const struct sp_shape *sh, bool cheap);
+
+/* The same buffers by name. n1, n2, g are NULL unless `cheap`. */
+struct sp_pre_saved {
+    float *stats, *n1;
+};
+struct sp_post_saved {
+    float *r, *stats, *u, *n2, *g;
+};
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, float *base);
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, float *base);
+
+/* A pointer into a block, NULL where the model has no such tensor. */
+static inline float *sp_at(float *block, size_t offset)
+{
+    return offset == (size_t)-1 ? NULL : block + offset;
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* The task builder: name, position on a worker, buffers, accounting. */
+#include "codelets/codelet.h"
+#include "codelets/window.h"
+#include "starpipe/order.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+double sp_now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* A worker is about to run the task: its activations come alive. */
+static void starts(void *arg)
+{
+    struct sp_task_args *a = arg;
+    int64_t live = __atomic_add_fetch(&a->meter->live_bytes, a->acquire_bytes, __ATOMIC_RELAXED);
+
+    if (live > a->meter->peak_bytes)
+        a->meter->peak_bytes = live;
+}
+
+/* How long the task took, from StarPU's profiling: right for asynchronous devices too. */
+static double duration_us(const struct starpu_task *task)
+{
+    const struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
+
+    return info ? starpu_timing_timespec_delay_us((struct timespec *)&info->start_time,
+                                                  (struct timespec *)&info->end_time)
+                : 0;
+}
+
+static void ends(void *arg)
+{
+    struct sp_task_args *a = arg;
+    struct sp_meter *m = a->meter;
+    double end = sp_now_us(), took = duration_us(starpu_task_get_current());
+
+    __atomic_sub_fetch(&m->live_bytes, a->release_bytes, __ATOMIC_RELAXED);
+    if (a->op_index >= 0 && a->op_index < m->n_ops) {
+        struct sp_op_record *r = &m->ops[a->op_index];
+
+        if (r->start_us <= 0)
+            r->start_us = end - took;
+        r->end_us = end;
+        r->busy_us += took;
+    } else {
+        m->update_us += took;
+    }
+    sp_window_touch(a->window);
+    if (a->op)
+        sp_window_done(a->op);
+}
+
+struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codelet *cl,
+                                const char *part, const struct sp_shape *shape, size_t size)
+{
+    struct starpu_task *task = starpu_task_create();
+    struct sp_task_args *a = calloc(1, size);
+
+    STARPU_ASSERT_MSG(task && a, "starpipe: out of memory for a task");
+    if (lane->op_index >= 0)
+        snprintf(a->name, sizeof a->name, "%c s%d m%d l%d %s", lane->pass, lane->stage, lane->mb,
+                 lane->layer, part);
+    else
+        snprintf(a->name, sizeof a->name, "%c s%d l%d %s", lane->pass, lane->stage, lane->layer,
+                 part);
+    a->meter = lane->meter;
+    a->window = lane->window;
+    a->op = lane->op;
+    a->op_index = lane->op_index;
+    a->shape = shape;
+
+    task->cl = cl;
+    task->cl_arg = a;
+    task->cl_arg_size = size;
+    task->cl_arg_free = 1;
+    task->name = a->name;
+    task->nbuffers = 0;
+    task->callback_func = ends;
+    task->callback_arg = a;
+    task->prologue_callback_pop_func = starts;
+    task->prologue_callback_pop_arg = a;
+    return task;
+}
+
+/* Past STARPU_NMAXBUFS buffers StarPU reads, and frees, arrays of the task; they double. */
+static void make_room(struct starpu_task *task, int used)
+{
+    size_t room = 2 * (size_t)used;
+    starpu_data_handle_t *handles = realloc(task->dyn_handles, room * sizeof *handles);
+    enum starpu_data_access_mode *modes = realloc(task->dyn_modes, room * sizeof *modes);
+
+    STARPU_ASSERT_MSG(handles && modes, "starpipe: out of memory for a task");
+    for (int i = 0; i < STARPU_NMAXBUFS && !task->dyn_handles; i++) {
+        handles[i] = task->handles[i];
+        modes[i] = task->modes[i];
+    }
+    task->dyn_handles = handles;
+    task->dyn_modes = modes;
+}
+
+void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
+                    enum starpu_data_access_mode mode)
+{
+    int i = task->nbuffers++;
+
+    if (i == STARPU_NMAXBUFS || (i > STARPU_NMAXBUFS && !(i & (i - 1))))
+        make_room(task, i);
+    if (task->dyn_handles) {
+        task->dyn_handles[i] = handle;
+        task->dyn_modes[i] = mode;
+    } else {
+        task->handles[i] = handle;
+        task->modes[i] = mode;
+    }
+}
+
+/* One-bit masks, one a worker, that outlive the tasks. */
+static uint32_t *mask_of(int worker, unsigned *len)
+{
+    static uint32_t masks[STARPU_NMAXWORKERS][(STARPU_NMAXWORKERS + 31) / 32];
+
+    masks[worker][worker / 32] = 1u << (worker % 32);
+    *len = (STARPU_NMAXWORKERS + 31) / 32;
+    return masks[worker];
+}
+
+int sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops)
+{
+    struct sp_task_args *a = task->cl_arg;
+
+    task->flops = flops;
+    if (lane->worker >= 0) {
+        task->workerids = mask_of(lane->worker, &task->workerids_len);
+        task->workerorder = ++*lane->order;
+        if (a->acquire_bytes || a->release_bytes)
+            sp_order_memory(lane->worker, task->workerorder, a->acquire_bytes, a->release_bytes);
+    }
+    if (lane->op)
+        sp_window_add(lane->op);
+    return starpu_task_submit(task);
+}
+
+uint32_t sp_task_footprint(struct starpu_task *task)
+{
+    const struct sp_task_args *a = task->cl_arg;
+
+    return starpu_hash_crc32c_be(a->variant, starpu_task_data_footprint(task));
+}
+
+void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n)
+{
+    static int wanted = -1;
+
+    if (wanted < 0)
+        wanted = getenv("SP_CHECK") && atoi(getenv("SP_CHECK"));
+    if (!wanted)
+        return;
+    for (size_t i = 0; i < n; i++)
+        STARPU_ASSERT_MSG(isfinite(x[i]), "starpipe: %s: %s[%zu] is %g", args->name, what, i, x[i]);
+}

@@ -1,0 +1,93 @@
+#include "codelets/window.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+struct sp_window {
+    pthread_mutex_t mutex;
+    pthread_cond_t room;
+    int limit, open;
+    unsigned long touches;
+};
+
+struct sp_window_op {
+    struct sp_window *window;
+    int pending; /* tasks in flight, plus one until the op is closed */
+};
+
+struct sp_window *sp_window_create(int ops)
+{
+    struct sp_window *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return NULL;
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->room, NULL);
+    w->limit = ops;
+    return w;
+}
+
+void sp_window_destroy(struct sp_window *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->room);
+    free(w);
+}
+
+struct sp_window_op *sp_window_open(struct sp_window *w)
+{
+    struct sp_window_op *op = malloc(sizeof *op);
+
+    if (!op)
+        return NULL;
+    op->window = w;
+    op->pending = 1;
+    pthread_mutex_lock(&w->mutex);
+    while (w->open >= w->limit)
+        pthread_cond_wait(&w->room, &w->mutex);
+    w->open++;
+    pthread_mutex_unlock(&w->mutex);
+    return op;
+}
+
+void sp_window_add(struct sp_window_op *op)
+{
+    __atomic_add_fetch(&op->pending, 1, __ATOMIC_RELAXED);
+}
+
+void sp_window_done(struct sp_window_op *op)
+{
+    struct sp_window *w = op->window;
+
+    if (__atomic_sub_fetch(&op->pending, 1, __ATOMIC_ACQ_REL))
+        return;
+    pthread_mutex_lock(&w->mutex);
+    w->open--;
+    pthread_cond_broadcast(&w->room);
+    pthread_mutex_unlock(&w->mutex);
+    free(op);
+}
+
+void sp_window_close(struct sp_window_op *op)
+{
+    sp_window_done(op);
+}
+
+void sp_window_drain(struct sp_window *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    while (w->open)
+        pthread_cond_wait(&w->room, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void sp_window_touch(struct sp_window *w)
+{
+    __atomic_add_fetch(&w->touches, 1, __ATOMIC_RELAXED);
+}
+
+unsigned long sp_window_touches(const struct sp_window *w)
+{
+    return __atomic_load_n(&w->touches, __ATOMIC_RELAXED);
+}

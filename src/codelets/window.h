@@ -1,0 +1,34 @@
+/*
+ * The bounded submission window: how many ops may be submitted and not finished. Submission waits
+ * when the window is full, so that receive buffers and task memory stay bounded however long the
+ * step is. Ops must be submitted in a global topological order: then the oldest unfinished op can
+ * always run, and waiting cannot deadlock.
+ */
+#ifndef SP_WINDOW_H
+#define SP_WINDOW_H
+
+#include <stdbool.h>
+
+struct sp_window;
+struct sp_window_op;
+
+/* A window of `ops` unfinished ops. NULL without memory. */
+struct sp_window *sp_window_create(int ops);
+void sp_window_destroy(struct sp_window *w);
+
+/* Opens an op, waiting for room; tasks are counted in with sp_window_add. */
+struct sp_window_op *sp_window_open(struct sp_window *w);
+/* No more tasks will be added. */
+void sp_window_close(struct sp_window_op *op);
+
+void sp_window_add(struct sp_window_op *op);  /* one more task */
+void sp_window_done(struct sp_window_op *op); /* one task ended */
+
+/* Waits until no op is unfinished. */
+void sp_window_drain(struct sp_window *w);
+
+/* For the watchdog: something moved (a task ended, a block was saved); how often so far. */
+void sp_window_touch(struct sp_window *w);
+unsigned long sp_window_touches(const struct sp_window *w);
+
+#endif

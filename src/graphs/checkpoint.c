@@ -1,0 +1,151 @@
+#include "graphs/checkpoint.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+static starpu_data_handle_t field_of(const struct sp_block *b, enum sp_field field)
+{
+    const starpu_data_handle_t handles[] = {
+        [SP_FIELD_W] = b->w, [SP_FIELD_G] = b->g, [SP_FIELD_M] = b->m, [SP_FIELD_V] = b->v};
+
+    return handles[field];
+}
+
+static void clear(starpu_data_handle_t handle)
+{
+    starpu_data_acquire(handle, STARPU_W);
+    memset(starpu_data_get_local_ptr(handle), 0, starpu_data_get_size(handle));
+    starpu_data_release(handle);
+}
+
+int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++) {
+            struct sp_block *b = &g->stages[k].blocks[i];
+            int err = 0;
+            float *w;
+
+            starpu_data_acquire(b->w, STARPU_W);
+            w = starpu_data_get_local_ptr(b->w);
+            if (weights)
+                err = sp_weights_read_block(weights, g->cfg.params, b->kind, b->layer, w);
+            else
+                sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, w);
+            starpu_data_release(b->w);
+            if (err)
+                return err;
+            clear(b->g);
+            clear(b->m);
+            clear(b->v);
+        }
+    return 0;
+}
+
+int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_st_file *st)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++) {
+            struct sp_block *b = &g->stages[k].blocks[i];
+            starpu_data_handle_t handle = field_of(b, field);
+            int err;
+
+            starpu_data_acquire(handle, STARPU_W);
+            err = sp_weights_read_block(st, g->cfg.params, b->kind, b->layer,
+                                        starpu_data_get_local_ptr(handle));
+            starpu_data_release(handle);
+            if (err)
+                return err;
+        }
+    return 0;
+}
+
+/* One block on rank 0: its own, or received into a handle that lives as long as the call. */
+static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
+                 sp_block_fn fn, void *arg)
+{
+    int stage = sp_block_owner(g, kind, layer), owner = sp_stage_rank(&g->place, stage), err = 0;
+    size_t n = sp_block_elements(&g->shape.model, kind);
+    int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
+                         layer + 1);
+    starpu_data_handle_t handle = NULL;
+
+    if (!n)
+        return 0;
+    sp_window_touch(g->window);
+    if (g->place.world.rank == owner)
+        handle = field_of(sp_stage_block(sp_graph_stage(g, stage), kind, layer), field);
+    if (owner != 0 && g->place.world.rank == owner)
+        sp_transport_send_wait(handle, 0, tag);
+    if (g->place.world.rank != 0)
+        return 0;
+    if (owner != 0) {
+        starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, sizeof(float));
+        starpu_data_set_name(handle, "checkpoint");
+        sp_transport_recv_wait(handle, owner, tag);
+    }
+    starpu_data_acquire(handle, STARPU_R);
+    err = fn(arg, kind, layer, starpu_data_get_local_ptr(handle), n);
+    starpu_data_release(handle);
+    if (owner != 0)
+        starpu_data_unregister_no_coherency(handle);
+    return err;
+}
+
+int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg)
+{
+    static const enum sp_block_kind per_layer[] = {SP_BLOCK_NORM1, SP_BLOCK_QKV, SP_BLOCK_POST};
+    int err = 0, more;
+
+    g->step++; /* tags of this gathering are its own */
+    /* After an error the rest is still received, and ignored: the owners send it anyway. */
+#define VISIT(kind, layer)                                                                         \
+    do {                                                                                           \
+        more = visit(g, field, kind, layer, fn, arg);                                              \
+        err = err ? err : more;                                                                    \
+    } while (0)
+    VISIT(SP_BLOCK_TOKENS, -1);
+    VISIT(SP_BLOCK_POSITIONS, -1);
+    for (int l = 0; l < g->shape.model.layers; l++)
+        for (int i = 0; i < 3; i++)
+            VISIT(per_layer[i], l);
+    VISIT(SP_BLOCK_NORM, -1);
+    VISIT(SP_BLOCK_HEAD, -1);
+#undef VISIT
+    return err;
+}
+
+struct writing {
+    const struct sp_params *params;
+    struct sp_st_writer *out;
+    int err;
+};
+
+static int write_block(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n)
+{
+    struct writing *wr = arg;
+
+    (void)n;
+    if (!wr->err)
+        wr->err = sp_weights_write_block(wr->out, wr->params, kind, layer, w);
+    return wr->err;
+}
+
+int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path)
+{
+    struct writing wr = {.params = g->cfg.params};
+
+    if (g->place.world.rank == 0) {
+        wr.err = sp_st_writer_create(path, &wr.out);
+        if (!wr.err)
+            wr.err = sp_weights_declare(wr.out, g->cfg.params);
+    }
+    sp_checkpoint_each(g, field, write_block, &wr);
+    if (g->place.world.rank == 0 && wr.out) {
+        if (wr.err)
+            sp_st_writer_abort(wr.out);
+        else
+            wr.err = sp_st_writer_finish(wr.out);
+    }
+    return wr.err;
+}

@@ -1,0 +1,30 @@
+/* Parameters in and out of the stages that hold them. */
+#ifndef SP_CHECKPOINT_H
+#define SP_CHECKPOINT_H
+
+#include "graphs/graph.h"
+#include "model/weights.h"
+
+/*
+ * Initial values of every local block: from `weights` if not NULL (checked already), otherwise
+ * drawn from the seed; gradients and moments zero. 0 or -errno.
+ */
+int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights);
+
+/* What to gather from the blocks. */
+enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
+
+/*
+ * Writes one field of every block to a safetensors file with the model's tensor names, gathered
+ * on rank 0 one block at a time. All ranks call it; all get the same result, 0 or -errno.
+ */
+int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
+
+/* Reads one field of every local block from such a file. */
+int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_st_file *st);
+
+/* Calls fn on rank 0 with every block's values in the order of the model; all ranks call it. */
+typedef int (*sp_block_fn)(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n);
+int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg);
+
+#endif

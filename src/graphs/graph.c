@@ -1,0 +1,300 @@
+#include "graphs/graph.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include <stdlib.h>
+
+int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b)
+{
+    const int64_t wide = 1 << 20; /* more than layers, stages, micro-batches */
+
+    return ((g->step * SP_MSG_KINDS + kind) * wide + a) * wide + b + 1;
+}
+
+/* ---- blocks --------------------------------------------------------------------------- */
+
+struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, int layer)
+{
+    for (int i = 0; i < st->n_blocks; i++)
+        if (st->blocks[i].kind == kind && st->blocks[i].layer == layer)
+            return &st->blocks[i];
+    return NULL;
+}
+
+/* The stage and chunk of the last global stage. */
+static int last_stage(const struct sp_plan *plan)
+{
+    return (plan->layout.stages * plan->layout.chunks - 1) % plan->layout.stages;
+}
+
+static int stage_of_layer(const struct sp_graph *g, int layer)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int c = 0; c < plan->layout.chunks; c++) {
+            int first, count;
+
+            sp_chunk_layers(plan, g->shape.model.layers, s, c, &first, &count);
+            if (layer >= first && layer < first + count)
+                return s;
+        }
+    return -1;
+}
+
+int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
+{
+    switch (kind) {
+    case SP_BLOCK_TOKENS:
+    case SP_BLOCK_POSITIONS:
+        return 0;
+    case SP_BLOCK_NORM:
+    case SP_BLOCK_HEAD:
+        return last_stage(g->cfg.plan);
+    default:
+        return stage_of_layer(g, layer);
+    }
+}
+
+static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
+{
+    starpu_data_handle_t handle;
+
+    starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, elem);
+    starpu_data_set_name(handle, name);
+    return handle;
+}
+
+static int add_block(struct sp_graph *g, struct sp_stage *st, enum sp_block_kind kind, int layer)
+{
+    size_t n = sp_block_elements(&g->shape.model, kind);
+    struct sp_block *more, *b;
+
+    if (!n || sp_stage_block(st, kind, layer))
+        return 0;
+    more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    st->blocks = more;
+    b = &st->blocks[st->n_blocks++];
+    *b = (struct sp_block){
+        .kind = kind,
+        .layer = layer,
+        .n = n,
+        .w = vector(n, sizeof(float), "w"),
+        .g = vector(n, sizeof(float), "g"),
+        .m = vector(n, sizeof(float), "m"),
+        .v = vector(n, sizeof(float), "v"),
+        .twin = -1,
+        .counted = sp_block_owner(g, kind, layer) == st->index,
+    };
+    if (kind == SP_BLOCK_TOKENS && g->shape.model.tied && last_stage(g->cfg.plan) != 0)
+        b->twin = st->index == 0 ? last_stage(g->cfg.plan) : 0;
+    return 0;
+}
+
+static int add_blocks(struct sp_graph *g, struct sp_stage *st)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    int err = 0;
+
+    if (st->index == 0) {
+        err |= add_block(g, st, SP_BLOCK_TOKENS, -1);
+        err |= add_block(g, st, SP_BLOCK_POSITIONS, -1);
+    }
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, g->shape.model.layers, st->index, c, &first, &count);
+        for (int l = first; l < first + count; l++) {
+            err |= add_block(g, st, SP_BLOCK_NORM1, l);
+            err |= add_block(g, st, SP_BLOCK_QKV, l);
+            err |= add_block(g, st, SP_BLOCK_POST, l);
+        }
+    }
+    if (st->index == last_stage(plan)) {
+        err |= add_block(g, st, SP_BLOCK_NORM, -1);
+        err |= add_block(g, st, g->shape.model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, -1);
+    }
+    return err ? -ENOMEM : 0;
+}
+
+/* ---- stages --------------------------------------------------------------------------- */
+
+/* The room of all micro-batches in flight: one array of chunks, one of layers behind it. */
+static int add_flights(struct sp_graph *g, struct sp_stage *st)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    size_t m = (size_t)lay->micro_batches, n = (size_t)lay->chunks * m, layers = 0;
+    struct sp_layer_flight *l;
+
+    for (int c = 0; c < lay->chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        layers += (size_t)count * m;
+    }
+    st->flights = calloc(n, sizeof *st->flights);
+    l = calloc(layers, sizeof *l);
+    if (!st->flights || !l) {
+        free(l);
+        return -ENOMEM;
+    }
+    for (int c = 0; c < lay->chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        for (size_t i = 0; i < m; i++, l += count)
+            st->flights[(size_t)c * m + i].layers = l;
+    }
+    return 0;
+}
+
+static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
+{
+    st->index = index;
+    st->worker = sp_stage_worker(&g->place, index);
+    st->tally = vector(SP_TALLIES, sizeof(double), "tally");
+    st->local = sp_pool_create(0);
+    st->boundary = sp_pool_create(2);
+    st->meter.n_ops = g->cfg.plan->programs[index].n;
+    st->meter.ops = calloc((size_t)st->meter.n_ops, sizeof *st->meter.ops);
+    if (!st->local || !st->boundary || !st->meter.ops || add_flights(g, st) || add_blocks(g, st))
+        return -ENOMEM;
+    return 0;
+}
+
+/* Inputs on the first stage, targets on the last: written by this thread between steps. */
+static int add_tokens(struct sp_graph *g, int stage, int32_t **memory,
+                      starpu_data_handle_t **handles, const char *name)
+{
+    size_t m = (size_t)g->cfg.plan->layout.micro_batches, T = (size_t)g->shape.rows;
+
+    if (!sp_stage_is_local(&g->place, stage))
+        return 0;
+    *memory = calloc(m * T, sizeof **memory);
+    *handles = calloc(m, sizeof **handles);
+    if (!*memory || !*handles)
+        return -ENOMEM;
+    for (size_t i = 0; i < m; i++) {
+        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM,
+                                    (uintptr_t)(*memory + i * T), (uint32_t)T, sizeof(int32_t));
+        starpu_data_set_name((*handles)[i], name);
+    }
+    return 0;
+}
+
+/* The order of submission: by start time when a backward costs two forwards. */
+static int add_order(struct sp_graph *g)
+{
+    struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
+    struct sp_times times;
+    char why[256];
+    int err = sp_listsim(g->cfg.plan, &costs, SP_UNBOUNDED, &times, why, sizeof why);
+
+    if (err)
+        return sp_error(-err, "%s", why);
+    g->order = sp_merge(g->cfg.plan, &times, &g->n_order);
+    sp_times_destroy(&times);
+    return g->order ? 0 : -ENOMEM;
+}
+
+/* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
+static void bound_memory(struct sp_graph *g)
+{
+    int64_t live[STARPU_NMAXWORKERS] = {0}, peak[STARPU_NMAXWORKERS] = {0};
+
+    for (int k = 0; k < g->n_order; k++) {
+        int s = g->order[k].stage, w;
+        const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->order[k].index];
+        int64_t bytes;
+
+        if (!sp_stage_is_local(&g->place, s))
+            continue;
+        w = sp_stage_worker(&g->place, s);
+        bytes = sp_stash_of_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
+        if (op->pass == SP_F)
+            live[w] += bytes;
+        peak[w] = live[w] > peak[w] ? live[w] : peak[w];
+        if (sp_op_releases(g->cfg.plan, s, op))
+            live[w] -= bytes;
+    }
+    for (int w = 0; w < g->place.workers; w++)
+        sp_order_bound(w, peak[w]);
+}
+
+int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                    struct sp_graph *g)
+{
+    const struct sp_plan *plan = cfg->plan;
+    int err = 0, window = cfg->window > 0 ? cfg->window : 6;
+
+    *g = (struct sp_graph){.cfg = *cfg, .place = *place};
+    sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq,
+                  plan->layout.micro_batches, cfg->mlp_rows,
+                  cfg->head_rows > 0 ? cfg->head_rows : 256);
+    g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
+    g->window = sp_window_create(window * place->n_local);
+    if (!g->stages || !g->window)
+        err = -ENOMEM;
+    for (int k = 0; !err && k < place->n_local; k++)
+        err = add_stage(g, &g->stages[k], place->first_local + k);
+    err = err ? err : add_tokens(g, 0, &g->ids_memory, &g->ids, "ids");
+    err = err ? err : add_tokens(g, last_stage(plan), &g->targets_memory, &g->targets, "targets");
+    err = err ? err : add_order(g);
+    if (err == -ENOMEM)
+        sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
+    if (!err)
+        bound_memory(g);
+    return err;
+}
+
+static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, int32_t *memory)
+{
+    for (int i = 0; handles && i < g->cfg.plan->layout.micro_batches; i++)
+        starpu_data_unregister(handles[i]);
+    free(handles);
+    free(memory);
+}
+
+void sp_graph_destroy(struct sp_graph *g)
+{
+    for (int k = 0; g->stages && k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            starpu_data_unregister_no_coherency(st->blocks[i].w);
+            starpu_data_unregister_no_coherency(st->blocks[i].g);
+            starpu_data_unregister_no_coherency(st->blocks[i].m);
+            starpu_data_unregister_no_coherency(st->blocks[i].v);
+        }
+        if (st->tally)
+            starpu_data_unregister_no_coherency(st->tally);
+        sp_pool_destroy(st->local);
+        sp_pool_destroy(st->boundary);
+        if (st->flights)
+            free(st->flights[0].layers);
+        free(st->flights);
+        free(st->blocks);
+        free(st->meter.ops);
+    }
+    destroy_tokens(g, g->ids, g->ids_memory);
+    destroy_tokens(g, g->targets, g->targets_memory);
+    sp_scratch_release();
+    free(g->stages);
+    free(g->order);
+    sp_window_destroy(g->window);
+}
+
+struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
+{
+    return (struct sp_lane){
+        .worker = st->worker,
+        .order = &g->worker_order[st->worker],
+        .meter = &st->meter,
+        .window = g->window,
+        .op_index = -1,
+        .stage = st->index,
+        .pass = pass,
+        .layer = -1,
+    };
+}

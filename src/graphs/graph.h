@@ -1,0 +1,115 @@
+/*
+ * A model laid out over the stages of this process: parameter blocks, activations in flight,
+ * accounting. The graph family expands the ops of a program into tasks on these handles.
+ */
+#ifndef SP_GRAPH_H
+#define SP_GRAPH_H
+
+#include "codelets/insert.h"
+#include "codelets/window.h"
+#include "graphs/placement.h"
+#include "graphs/stash.h"
+#include "model/data.h"
+#include "policies/plan.h"
+
+/* What the user chose, fixed for the run. */
+struct sp_graph_config {
+    const struct sp_params *params;
+    const struct sp_plan *plan;
+    int batch, seq;      /* b, s */
+    int mlp_rows, head_rows; /* 0: all rows; default */
+    enum sp_recompute recompute;
+    int every;           /* K of every=K, 1 otherwise */
+    bool ready;          /* scheduler: starpipe-ready */
+    int window;          /* unfinished ops per local stage; 0: default */
+    uint64_t seed;
+    float clip;          /* 0: none */
+};
+
+/* One parameter block on a stage that holds it. */
+struct sp_block {
+    enum sp_block_kind kind;
+    int layer; /* -1 outside the layers */
+    size_t n;  /* elements */
+    starpu_data_handle_t w, g, m, v;
+    int twin;     /* stage that holds the other replica (tied tables), -1: none */
+    bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
+};
+
+/* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
+struct sp_layer_flight {
+    starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
+    starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
+    int64_t stashed; /* bytes counted as stashed */
+};
+
+/* A micro-batch inside a chunk. */
+struct sp_chunk_flight {
+    starpu_data_handle_t in;   /* chunk input, handed over by the stage before */
+    starpu_data_handle_t grad; /* gradient of the chunk output, from the stage after */
+    starpu_data_handle_t out;  /* last chunk: input of the head */
+    struct sp_layer_flight *layers; /* [layers of the chunk] */
+};
+
+struct sp_stage {
+    int index;
+    int worker;
+    int n_blocks;
+    struct sp_block *blocks;
+    starpu_data_handle_t tally; /* SP_TALLIES doubles */
+    struct sp_pool *local;      /* tensors written and freed here */
+    struct sp_pool *boundary;   /* tensors that other stages write or free */
+    struct sp_meter meter;
+    struct sp_chunk_flight *flights; /* [chunks][micro_batches] */
+    uint64_t bytes_sent;        /* of messages submitted, whole run */
+};
+
+struct sp_graph {
+    struct sp_graph_config cfg;
+    struct sp_shape shape;
+    struct sp_placement place;
+    struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
+    struct sp_placed *order; /* all ops of all stages in order of submission */
+    int n_order;
+    unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
+    struct sp_window *window;
+    int64_t step;            /* steps submitted so far */
+    starpu_data_handle_t *ids, *targets; /* [micro_batches], on the first and last stage */
+    int32_t *ids_memory, *targets_memory;
+};
+
+/*
+ * Lays out the graph on a started StarPU. Parameters are not initialised. 0, or -ENOMEM.
+ */
+int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                    struct sp_graph *g);
+void sp_graph_destroy(struct sp_graph *g);
+
+static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
+{
+    return sp_stage_is_local(&g->place, stage) ? &g->stages[stage - g->place.first_local] : NULL;
+}
+
+/* The block of a local stage, NULL if it does not hold it. */
+struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, int layer);
+
+/* The stage that holds a block for checkpoints and initial values. */
+int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
+
+/* A lane for tasks of a stage outside any op. */
+struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
+
+/* Submits the tasks of one op of a local stage: the `layerwise` family. */
+void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
+
+/* Tags: distinct for every message of a run. */
+enum sp_message {
+    SP_MSG_FORWARD, SP_MSG_BACKWARD, /* (micro-batch, global stage of the consumer) */
+    SP_MSG_TWIN,                     /* (block kind, sending stage) */
+    SP_MSG_REPORT, SP_MSG_NORM,      /* (stage, 0), (rank, 0) */
+    SP_MSG_BLOCK,                    /* (block kind, layer) */
+    SP_MSG_KINDS
+};
+int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b);
+
+#endif

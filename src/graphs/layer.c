@@ -1,0 +1,213 @@
+#include "graphs/layer.h"
+
+/* ---- handles -------------------------------------------------------------------------- */
+
+static starpu_data_handle_t take(struct sp_op_ctx *c, size_t floats, const char *name)
+{
+    return sp_pool_get(c->st->local, floats, sizeof(float), name);
+}
+
+static void drop(struct sp_op_ctx *c, starpu_data_handle_t *handle)
+{
+    if (*handle)
+        sp_pool_put(c->st->local, *handle);
+    *handle = NULL;
+}
+
+static size_t hidden_floats(const struct sp_op_ctx *c)
+{
+    return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
+}
+
+starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
+{
+    return take(c, hidden_floats(c), name);
+}
+
+starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
+{
+    return sp_pool_get(st->boundary, hidden_floats(c), sizeof(float), name);
+}
+
+void sp_drop_boundary(struct sp_op_ctx *c, starpu_data_handle_t *handle)
+{
+    if (*handle)
+        sp_pool_put(c->st->boundary, *handle);
+    *handle = NULL;
+}
+
+void sp_drop_x(struct sp_op_ctx *c, int i)
+{
+    if (i == 0)
+        sp_drop_boundary(c, &c->fl->layers[0].x);
+    else
+        drop(c, &c->fl->layers[i].x);
+}
+
+starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+
+    return b ? b->w : NULL;
+}
+
+starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+
+    return b ? b->g : NULL;
+}
+
+/* ---- forward -------------------------------------------------------------------------- */
+
+struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
+{
+    struct sp_keep keep = {.stash = true};
+
+    switch (recompute) {
+    case SP_RECOMPUTE_NONE:
+        keep.cheap = true; /* fall through */
+    case SP_RECOMPUTE_SELECTIVE:
+        keep.saved = keep.qkv = true; /* fall through */
+    case SP_RECOMPUTE_NO_ATTENTION:
+        keep.attn = true;
+        break;
+    case SP_RECOMPUTE_FULL:
+        break;
+    }
+    return keep;
+}
+
+/* Bytes of a handle if it is kept and counted. */
+static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle_t handle)
+{
+    return keep->stash && kept ? (int64_t)starpu_data_get_size(handle) : 0;
+}
+
+static struct sp_attn attention_of(const struct sp_op_ctx *c, const struct sp_layer_flight *t)
+{
+    return (struct sp_attn){
+        .q_len = c->sh->seq,
+        .n_kv = 1,
+        .kv_len = &c->sh->seq,
+        .q = t->q,
+        .o = t->o,
+        .lse = t->lse,
+        .kv = &t->kv,
+    };
+}
+
+void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
+                      struct sp_keep keep, bool stash_x, starpu_data_handle_t y, bool stash_y)
+{
+    const struct sp_shape *sh = c->sh;
+    size_t T = (size_t)sh->rows;
+    int64_t pre, attn = 0, post = stash_y ? (int64_t)starpu_data_get_size(y) : 0;
+
+    c->lane.layer = layer;
+    t->q = take(c, T * (size_t)sh->q_width, "q");
+    t->kv = take(c, T * (size_t)sh->kv_width, "kv");
+    pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep.qkv, t->kv);
+    pre += counted(&keep, stash_x, t->x);
+    if (keep.saved) {
+        t->pre = take(c, sp_shape_pre_saved(sh, keep.cheap), "pre saved");
+        t->post = take(c, sp_shape_post_saved(sh, keep.cheap), "post saved");
+        pre += counted(&keep, true, t->pre);
+        post += counted(&keep, true, t->post);
+    }
+    sp_pre_fwd_insert(&c->lane, sh,
+                      &(struct sp_pre){
+                          .x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
+                      sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
+    if (!keep.has_attn) {
+        struct sp_attn a;
+
+        t->o = take(c, T * (size_t)sh->q_width, "o");
+        t->lse = take(c, T * (size_t)sh->model.heads, "lse");
+        attn = counted(&keep, keep.attn, t->o) + counted(&keep, keep.attn, t->lse);
+        a = attention_of(c, t);
+        sp_attn_fwd_insert(&c->lane, sh, &a, attn);
+    }
+    sp_post_fwd_insert(
+        &c->lane, sh,
+        &(struct sp_post){.x = t->x, .o = t->o, .saved = t->post, .cheap = keep.cheap},
+        sp_weight(c, SP_BLOCK_POST, layer), y, post);
+    /* y is freed by the head, which counts it. */
+    t->stashed += pre + attn + post - (stash_y ? (int64_t)starpu_data_get_size(y) : 0);
+
+    if (!keep.qkv) {
+        drop(c, &t->q);
+        drop(c, &t->kv);
+    }
+    if (!keep.attn) {
+        drop(c, &t->o);
+        drop(c, &t->lse);
+    }
+}
+
+/* ---- backward ------------------------------------------------------------------------- */
+
+/* Norm and activation outputs are at hand unless the forward dropped just these. */
+static bool is_cheap(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.recompute != SP_RECOMPUTE_SELECTIVE;
+}
+
+void sp_layer_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
+                       starpu_data_handle_t dx)
+{
+    const struct sp_shape *sh = c->sh;
+    size_t T = (size_t)sh->rows;
+    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do");
+    struct sp_attn a = attention_of(c, t);
+
+    c->lane.layer = layer;
+    t->du = take(c, T * (size_t)sh->up_width, "du");
+    t->dr = sp_take_hidden(c, "dr");
+    sp_post_bwd_insert(&c->lane, sh, &(struct sp_post){.saved = t->post, .cheap = is_cheap(c)},
+                       sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
+                       t->dy, t->du, t->dr, d_o);
+
+    t->dq = take(c, T * (size_t)sh->q_width, "dq");
+    t->dkv = take(c, T * (size_t)sh->kv_width, "dkv");
+    sp_attn_bwd_insert(&c->lane, sh, &a, true, d_o, t->dq, &t->dkv);
+    drop(c, &d_o);
+    drop(c, &t->q);
+    drop(c, &t->kv);
+    drop(c, &t->lse);
+
+    sp_pre_bwd_insert(&c->lane, sh,
+                      &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c)},
+                      sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
+                      sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr, dx);
+}
+
+void sp_layer_wgrad(struct sp_op_ctx *c, int i)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+
+    c->lane.layer = layer;
+    sp_post_wgrad_insert(&c->lane, c->sh,
+                         &(struct sp_post){.o = t->o, .saved = t->post, .cheap = is_cheap(c)},
+                         sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
+                         t->dy, t->du, t->dr, 0);
+    drop(c, &t->post);
+    drop(c, &t->o);
+    drop(c, &t->du);
+    drop(c, &t->dr);
+    if (i == c->count - 1)
+        sp_drop_boundary(c, &t->dy);
+    else
+        drop(c, &t->dy);
+
+    sp_pre_wgrad_insert(&c->lane, c->sh,
+                        &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c)},
+                        sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv,
+                        sp_gradient(c, SP_BLOCK_QKV, layer), t->stashed);
+    drop(c, &t->pre);
+    drop(c, &t->dq);
+    drop(c, &t->dkv);
+    sp_drop_x(c, i);
+    t->stashed = 0;
+}

@@ -1,0 +1,57 @@
+/*
+ * One layer of one micro-batch as tasks: forward, input gradient, weight gradient, and the life
+ * of the tensors between them. Graph families that keep layers on a stage share it.
+ */
+#ifndef SP_LAYER_H
+#define SP_LAYER_H
+
+#include "graphs/graph.h"
+
+/* The op being expanded. */
+struct sp_op_ctx {
+    struct sp_graph *g;
+    struct sp_stage *st;
+    const struct sp_shape *sh;
+    struct sp_lane lane;
+    struct sp_chunk_flight *fl;
+    int mb, global, globals; /* global stage of the chunk, and how many there are */
+    int first, count;        /* layers of the chunk */
+};
+
+/* What a forward of a layer writes and keeps. */
+struct sp_keep {
+    bool saved, cheap; /* pre and post saved; with the outputs of norms and activations */
+    bool qkv;          /* q, k, v */
+    bool attn;         /* o and log-sum-exp */
+    bool has_attn;     /* they are there already: attention does not run again */
+    bool stash;        /* what is kept counts as stashed */
+};
+
+struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);
+
+/*
+ * Forward of a layer from t->x; y NULL: only what the backward needs. `stash_x`, `stash_y`: x and
+ * y count as stashed from here on.
+ */
+void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
+                      struct sp_keep keep, bool stash_x, starpu_data_handle_t y, bool stash_y);
+
+/* Input gradient: dx from t->dy; leaves what the weight gradient needs in t. */
+void sp_layer_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
+                       starpu_data_handle_t dx);
+
+/* Weight gradient of layer i of the chunk; frees all that the layer still holds. */
+void sp_layer_wgrad(struct sp_op_ctx *c, int i);
+
+/* Weights and gradients of blocks of this stage; NULL where the model has none. */
+starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+
+/* (T,h) tensors: inside a stage; across stages, where `st` is the one that reads them. */
+starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
+starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
+void sp_drop_boundary(struct sp_op_ctx *c, starpu_data_handle_t *handle);
+/* The input of layer i of the chunk. */
+void sp_drop_x(struct sp_op_ctx *c, int i);
+
+#endif

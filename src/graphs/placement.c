@@ -1,0 +1,105 @@
+#include <stdbool.h>
+#include "graphs/placement.h"
+#include "sp_error.h"
+#include <hwloc.h>
+#include <omp.h>
+
+static hwloc_topology_t topology;
+static hwloc_cpuset_t pus; /* one processing unit of each core this process may use */
+
+/* The cores of this process's own binding, and whether a launcher gave it less than all. */
+static int find_cores(bool *restricted)
+{
+    hwloc_cpuset_t mine = hwloc_bitmap_alloc(), part = hwloc_bitmap_alloc();
+    int n, usable = 0;
+
+    hwloc_topology_init(&topology);
+    hwloc_topology_load(topology);
+    if (hwloc_get_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS))
+        hwloc_bitmap_copy(mine, hwloc_topology_get_allowed_cpuset(topology));
+    *restricted = !hwloc_bitmap_isincluded(hwloc_topology_get_allowed_cpuset(topology), mine);
+    pus = hwloc_bitmap_alloc();
+    n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    for (int i = 0; i < n; i++) {
+        hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+
+        hwloc_bitmap_and(part, core->cpuset, mine);
+        if (hwloc_bitmap_iszero(part))
+            continue;
+        hwloc_bitmap_set(pus, (unsigned)hwloc_bitmap_first(part));
+        usable++;
+    }
+    hwloc_bitmap_free(mine);
+    hwloc_bitmap_free(part);
+    return usable;
+}
+
+int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
+                      int threads)
+{
+    bool restricted;
+    int cores, share;
+
+    if (world->size > stages)
+        return sp_error(EINVAL, "%d processes for %d stages: start at most %d", world->size, stages,
+                        stages);
+    *pl = (struct sp_placement){.world = *world, .stages = stages};
+    for (int s = 0; s < stages; s++)
+        if (sp_stage_is_local(pl, s) && pl->n_local++ == 0)
+            pl->first_local = s;
+
+    cores = find_cores(&restricted);
+    cores = cores > 0 ? cores : 1;
+    /* Unbound processes of one machine share its cores; rank k of the node takes the k-th part. */
+    share = restricted ? cores : cores / world->node_size;
+    pl->cores = share > 0 ? share : 1;
+    pl->workers = pl->n_local < pl->cores ? pl->n_local : pl->cores;
+    if (threads > 0 && pl->workers * threads > pl->cores && pl->workers > 1)
+        pl->workers = pl->cores / threads > 0 ? pl->cores / threads : 1;
+    pl->threads = threads > 0 ? threads : pl->cores / pl->workers;
+    pl->bound = share > 0 && pl->workers * pl->threads <= pl->cores;
+    if (pl->bound && !restricted) {
+        int skip = world->node_rank * share, pu = hwloc_bitmap_first(pus);
+
+        for (; skip > 0 && pu >= 0; skip--, pu = hwloc_bitmap_first(pus))
+            hwloc_bitmap_clr(pus, (unsigned)pu);
+    }
+    return 0;
+}
+
+/* The k-th processing unit of this process, -1 past the end. */
+static int nth_pu(int k)
+{
+    int pu = hwloc_bitmap_first(pus);
+
+    while (k-- > 0 && pu >= 0)
+        pu = hwloc_bitmap_next(pus, pu);
+    return pu;
+}
+
+/* Runs on each worker: its OpenMP team, made here, lasts as long as the worker. */
+static void bind_worker(void *arg)
+{
+    const struct sp_placement *pl = arg;
+    int worker = starpu_worker_get_id_check();
+
+    omp_set_num_threads(pl->threads);
+#pragma omp parallel num_threads(pl->threads)
+    {
+        int pu = pl->bound ? nth_pu(worker * pl->threads + omp_get_thread_num()) : -1;
+
+        if (pu >= 0) {
+            hwloc_cpuset_t one = hwloc_bitmap_alloc();
+
+            hwloc_bitmap_only(one, (unsigned)pu);
+            /* Refused inside some containers: then the system places the thread. */
+            hwloc_set_cpubind(topology, one, HWLOC_CPUBIND_THREAD);
+            hwloc_bitmap_free(one);
+        }
+    }
+}
+
+void sp_placement_bind(const struct sp_placement *pl)
+{
+    starpu_execute_on_each_worker(bind_worker, (void *)pl, STARPU_CPU);
+}

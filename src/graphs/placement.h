@@ -1,0 +1,46 @@
+/*
+ * Where stages run: stage s on process floor(s R / p), and inside a process on a worker. A CPU
+ * worker is a StarPU worker whose kernels use a team of OpenMP threads on cores of their own.
+ */
+#ifndef SP_PLACEMENT_H
+#define SP_PLACEMENT_H
+
+#include "transport/transport.h"
+
+struct sp_placement {
+    struct sp_world world;
+    int stages;
+    int n_local, first_local; /* local stages are consecutive */
+    int workers;              /* StarPU workers of this process */
+    int threads;              /* OpenMP threads of a worker */
+    int cores;                /* cores this process may use for itself */
+    bool bound;               /* threads are bound to cores */
+};
+
+/*
+ * Places `stages` on the world. `threads` 0: as many as share the cores evenly. One line on
+ * stderr and -EINVAL where there are more processes than stages.
+ */
+int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
+                      int threads);
+
+static inline int sp_stage_rank(const struct sp_placement *pl, int stage)
+{
+    return (int)((int64_t)stage * pl->world.size / pl->stages);
+}
+
+static inline bool sp_stage_is_local(const struct sp_placement *pl, int stage)
+{
+    return sp_stage_rank(pl, stage) == pl->world.rank;
+}
+
+/* Worker of a local stage: consecutive stages share one where there are more than workers. */
+static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
+{
+    return (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
+}
+
+/* After StarPU started: gives each CPU worker its team of threads and its cores. */
+void sp_placement_bind(const struct sp_placement *pl);
+
+#endif

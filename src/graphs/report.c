@@ -1,0 +1,190 @@
+#include "graphs/report.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A stage's report on the wire: this header, then the records of its ops, all doubles. */
+struct wire {
+    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent;
+};
+enum { WIRE_HEAD = sizeof(struct wire) / sizeof(double),
+       WIRE_OP = sizeof(struct sp_op_record) / sizeof(double) };
+
+static size_t wire_doubles(const struct sp_graph *g, int stage)
+{
+    return WIRE_HEAD + WIRE_OP * (size_t)g->cfg.plan->programs[stage].n;
+}
+
+int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r)
+{
+    *r = (struct sp_step_report){0};
+    r->stages = calloc((size_t)g->place.stages, sizeof *r->stages);
+    if (!r->stages)
+        return sp_error(ENOMEM, "out of memory for reports");
+    for (int s = 0; s < g->place.stages; s++) {
+        r->stages[s].n_ops = g->cfg.plan->programs[s].n;
+        r->stages[s].ops = calloc((size_t)r->stages[s].n_ops, sizeof *r->stages[s].ops);
+        if (!r->stages[s].ops) {
+            sp_step_report_destroy(g, r);
+            return sp_error(ENOMEM, "out of memory for reports");
+        }
+    }
+    return 0;
+}
+
+void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
+{
+    for (int s = 0; r->stages && s < g->place.stages; s++)
+        free(r->stages[s].ops);
+    free(r->stages);
+    r->stages = NULL;
+}
+
+static void pack(struct sp_stage *st, double *out)
+{
+    struct wire *w = (struct wire *)out;
+    double *tally;
+
+    starpu_data_acquire(st->tally, STARPU_R);
+    tally = starpu_data_get_local_ptr(st->tally);
+    *w = (struct wire){
+        .loss = tally[SP_TALLY_LOSS],
+        .sumsq = tally[SP_TALLY_SUMSQ],
+        .update_us = st->meter.update_us,
+        .peak_bytes = (double)st->meter.peak_bytes,
+        .live_bytes = (double)st->meter.live_bytes,
+        .pool_bytes = (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary)),
+        .bytes_sent = (double)st->bytes_sent,
+    };
+    starpu_data_release(st->tally);
+    memcpy(out + WIRE_HEAD, st->meter.ops, sizeof *st->meter.ops * (size_t)st->meter.n_ops);
+    st->bytes_sent = 0;
+}
+
+static void unpack(const double *in, struct sp_stage_report *s, double *loss, double *sumsq)
+{
+    const struct wire *w = (const struct wire *)in;
+
+    *loss += w->loss;
+    *sumsq += w->sumsq;
+    s->update_us = w->update_us;
+    s->peak_bytes = w->peak_bytes;
+    s->live_bytes = w->live_bytes;
+    s->pool_bytes = w->pool_bytes;
+    s->bytes_sent = w->bytes_sent;
+    memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);
+}
+
+/* When the last producer of an op ended on another stage. */
+static double last_message(const struct sp_graph *g, const struct sp_step_report *r, int stage,
+                           int index, int *const *place)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    struct sp_dep deps[SP_MAX_DEPS];
+    int n = plan->family->deps(&plan->layout, stage, &plan->programs[stage].ops[index], deps);
+    double last = 0;
+
+    for (int d = 0; d < n; d++) {
+        int id = plan->family->id(&plan->layout, deps[d].stage, &deps[d].op);
+
+        if (deps[d].stage != stage && r->stages[deps[d].stage].ops[(*place)[id]].end_us > last)
+            last = r->stages[deps[d].stage].ops[(*place)[id]].end_us;
+    }
+    return last;
+}
+
+/* Index of every op in the program of its stage, by dense number; made once. */
+static int *op_places(const struct sp_plan *plan)
+{
+    int *place = calloc((size_t)plan->family->ids(&plan->layout), sizeof *place);
+
+    for (int s = 0; place && s < plan->layout.stages; s++)
+        for (int i = 0; i < plan->programs[s].n; i++)
+            place[plan->family->id(&plan->layout, s, &plan->programs[s].ops[i])] = i;
+    return place;
+}
+
+/* Busy, idle and waiting times from the records of all stages. */
+static void analyse(const struct sp_graph *g, struct sp_step_report *r)
+{
+    double first = INFINITY, last = 0;
+    int *place = op_places(g->cfg.plan);
+
+    for (int s = 0; s < g->place.stages; s++)
+        for (int i = 0; i < r->stages[s].n_ops; i++) {
+            first = fmin(first, r->stages[s].ops[i].start_us);
+            last = fmax(last, r->stages[s].ops[i].end_us);
+        }
+    r->span_us = last - first;
+    for (int s = 0; s < g->place.stages; s++) {
+        struct sp_stage_report *st = &r->stages[s];
+        double free_at = 0;
+
+        st->busy_us = st->comm_wait_us = 0;
+        for (int i = 0; i < st->n_ops; i++) {
+            double ready = place ? last_message(g, r, s, i, &place) : 0;
+
+            st->busy_us += st->ops[i].busy_us;
+            if (ready > 0 && st->ops[i].start_us > fmax(ready, free_at))
+                st->comm_wait_us += st->ops[i].start_us - fmax(ready, free_at);
+            free_at = st->ops[i].end_us;
+        }
+        st->idle_us = fmax(0, r->span_us - st->busy_us);
+        st->bubble_ratio = r->span_us > 0 ? st->idle_us / r->span_us : 0;
+    }
+    for (int s = 0; s < g->place.stages; s++)
+        for (int i = 0; i < r->stages[s].n_ops; i++) {
+            r->stages[s].ops[i].start_us -= first;
+            r->stages[s].ops[i].end_us -= first;
+        }
+    free(place);
+}
+
+/* One vector of doubles that crosses ranks outside the graph. */
+static double *exchange(const struct sp_graph *g, double *data, size_t n, int from, int to,
+                        int64_t tag)
+{
+    starpu_data_handle_t handle;
+
+    if (from == to)
+        return data;
+    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)data, (uint32_t)n,
+                                sizeof *data);
+    starpu_data_set_name(handle, "report");
+    if (g->place.world.rank == from)
+        sp_transport_send_wait(handle, to, tag);
+    else
+        sp_transport_recv_wait(handle, from, tag);
+    starpu_data_unregister(handle);
+    return data;
+}
+
+void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
+{
+    const struct sp_world *world = &g->place.world;
+    double sum[2] = {0, 0};
+
+    for (int s = 0; s < g->place.stages; s++) {
+        int owner = sp_stage_rank(&g->place, s);
+        size_t n = wire_doubles(g, s);
+        double *wire;
+
+        if (world->rank != 0 && world->rank != owner)
+            continue;
+        wire = calloc(n, sizeof *wire);
+        STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
+        if (world->rank == owner)
+            pack(sp_graph_stage(g, s), wire);
+        exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s, 0));
+        unpack(wire, &report->stages[s], &sum[0], &sum[1]);
+        free(wire);
+    }
+    for (int r = 1; r < world->size; r++)
+        if (world->rank == 0 || world->rank == r)
+            exchange(g, sum, 2, 0, r, sp_tag(g, SP_MSG_NORM, r, 0));
+    report->loss = sum[0] * (double)g->shape.loss_scale;
+    report->grad_norm = sqrt(sum[1]);
+    if (world->rank == 0)
+        analyse(g, report);
+}

@@ -1,0 +1,81 @@
+#include "graphs/stash.h"
+
+void sp_partition(int layers, int parts, int part, int *first, int *count)
+{
+    int each = layers / parts, rest = layers % parts;
+
+    *count = each + (part < rest);
+    *first = part * each + (part < rest ? part : rest);
+}
+
+void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
+                     int *count)
+{
+    const struct sp_layout *lay = &plan->layout;
+
+    sp_partition(layers, lay->stages * lay->chunks,
+                 plan->family->global_stage(lay, stage, chunk), first, count);
+}
+
+bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
+{
+    if (op->pass == SP_W)
+        return true;
+    return op->pass == SP_B &&
+           !(plan->split && plan->deferred[plan->family->id(&plan->layout, stage, op)]);
+}
+
+static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x)
+{
+    int64_t T = sh->rows, x = T * sh->model.hidden;
+    int64_t attention = T * sh->q_width + T * sh->model.heads; /* output, log-sum-exp */
+    int64_t qkv = T * (sh->q_width + sh->kv_width);
+    bool cheap = recompute == SP_RECOMPUTE_NONE;
+
+    switch (recompute) {
+    case SP_RECOMPUTE_FULL:
+        return keeps_x ? x : 0;
+    case SP_RECOMPUTE_NO_ATTENTION:
+        return x + attention;
+    default:
+        return x + qkv + attention + (int64_t)sp_shape_pre_saved(sh, cheap) +
+               (int64_t)sp_shape_post_saved(sh, cheap);
+    }
+}
+
+int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every,
+                       int count, bool last)
+{
+    int64_t floats = last ? (int64_t)sh->rows * sh->model.hidden : 0;
+
+    for (int l = 0; l < count; l++)
+        floats += layer_floats(sh, recompute, l % every == 0);
+    return (int64_t)sizeof(float) * floats;
+}
+
+int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
+                       enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
+{
+    int first, count;
+
+    sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
+    return sp_stash_bytes(sh, recompute, every, count, first + count == sh->model.layers);
+}
+
+int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, int stage)
+{
+    int64_t live = 0, peak = 0;
+
+    for (int i = 0; i < plan->programs[stage].n; i++) {
+        const struct sp_op *op = &plan->programs[stage].ops[i];
+        int64_t bytes = sp_stash_of_op(plan, sh, recompute, every, stage, op);
+
+        if (op->pass == SP_F)
+            live += bytes;
+        peak = live > peak ? live : peak;
+        if (sp_op_releases(plan, stage, op))
+            live -= bytes;
+    }
+    return peak;
+}

@@ -1,0 +1,38 @@
+/*
+ * What a micro-batch keeps from its forward to its backward, and how layers are dealt out. Pure:
+ * the graph, the planner and the tests share it.
+ */
+#ifndef SP_STASH_H
+#define SP_STASH_H
+
+#include "codelets/shape.h"
+#include "policies/plan.h"
+
+/* Layers first .. first+count-1 of a global stage: L split evenly, the first ones take the rest. */
+void sp_partition(int layers, int parts, int part, int *first, int *count);
+
+/* First layer and count of a chunk of a stage. */
+void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
+                     int *count);
+
+/* Does an op end the life of its micro-batch's activations: a W, or a B that no W completes? */
+bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op);
+
+/*
+ * Bytes that one micro-batch stashes in a chunk of `count` layers between its forward and its
+ * backward; `last`: the chunk that ends in the head, whose input is kept as well. By layer:
+ *   none 16bsh + stats and log-sum-exp (GPT-2 style, f = 4h), selective 10bsh, no-attention 2bsh,
+ *   full bsh for every K-th layer.
+ */
+int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every,
+                       int count, bool last);
+
+/* The same for the chunk that an op of a stage works on. */
+int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
+                       enum sp_recompute recompute, int every, int stage, const struct sp_op *op);
+
+/* Highest sum of stashed bytes while a stage runs its program. */
+int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, int stage);
+
+#endif

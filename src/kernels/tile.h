@@ -1,0 +1,60 @@
+/* The tiles of causal attention over key/value slices, shared by forward and backward. */
+#ifndef SP_KERNELS_TILE_H
+#define SP_KERNELS_TILE_H
+
+#include "kernels/kernels.h"
+
+/* A block of scores is at most Q_TILE x K_TILE: with its gradient, it stays in a core's L2. */
+enum { SP_Q_TILE = 64, SP_K_TILE = 256 };
+
+/* Keys of one tile; a tile lies in one slice. */
+struct sp_key_tile {
+    int slice; /* j */
+    int row;   /* first row in the slice */
+    int pos;   /* first row in the sequence */
+    int n;     /* rows, none of them after the last query */
+};
+
+/* Starts before the first tile. */
+#define SP_KEY_TILE_START ((struct sp_key_tile){0, 0, 0, 0})
+
+/* Moves to the next tile, all of whose keys are before `end`; false when there is none. */
+static inline bool sp_key_tile_next(const struct sp_attention *at, int end, struct sp_key_tile *k)
+{
+    k->row += k->n;
+    k->pos += k->n;
+    k->n = 0;
+    while (k->slice < at->n_kv && k->row >= at->kv_len[k->slice]) {
+        k->slice++;
+        k->row = 0;
+    }
+    if (k->slice == at->n_kv || k->pos >= end)
+        return false;
+    k->n = at->kv_len[k->slice] - k->row;
+    k->n = k->n < SP_K_TILE ? k->n : SP_K_TILE;
+    k->n = k->n < end - k->pos ? k->n : end - k->pos;
+    return true;
+}
+
+static inline int sp_query_tiles(const struct sp_attention *at)
+{
+    return (at->q_len + SP_Q_TILE - 1) / SP_Q_TILE;
+}
+
+/* Keys of the tile at b's row in the slice; the values are kv_heads * head_dim further. */
+static inline size_t sp_key_offset(const struct sp_attention *at, const struct sp_key_tile *k,
+                                   int b, int kv_head)
+{
+    size_t row = (size_t)b * (size_t)at->kv_len[k->slice] + (size_t)k->row;
+
+    return (row * 2 * (size_t)at->kv_heads + (size_t)kv_head) * (size_t)at->head_dim;
+}
+
+static inline size_t sp_query_offset(const struct sp_attention *at, int b, int head, int row)
+{
+    size_t r = (size_t)b * (size_t)at->q_len + (size_t)row;
+
+    return (r * (size_t)at->heads + (size_t)head) * (size_t)at->head_dim;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* The check that the sizes of a model fit together. */
+#include "model/model.h"
+#include "sp_error.h"
+#include <limits.h>
+#include <math.h>
+
+/* Larger models than any; keeps every size in bytes below 2^62. */
+#define MAX_ELEMENTS 0x1p58
+
+static int check_sizes(const struct sp_model *m, const char *where)
+{
+    const struct {
+        const char *name;
+        int value;
+    } sizes[] = {{"layers", m->layers},     {"hidden size", m->hidden}, {"heads", m->heads},
+                 {"kv heads", m->kv_heads}, {"head size", m->head_dim}, {"MLP width", m->mlp},
+                 {"vocabulary", m->vocab},  {"positions", m->positions}};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (sizes[i].value < 1)
+            return sp_error(EINVAL, "%s: %s is %d, it must be positive", where, sizes[i].name,
+                            sizes[i].value);
+    }
+    return 0;
+}
+
+/* The largest dimensions fit an int, and the whole model a size in bytes. */
+static int check_total(const struct sp_model *m, const char *where)
+{
+    double h = m->hidden, d = m->head_dim, q = m->heads * d, kv = 2.0 * m->kv_heads * d;
+    double up = (m->arch == SP_ARCH_LLAMA ? 2.0 : 1.0) * m->mlp;
+    double layer = h * (2 * q + kv) + h * (up + m->mlp) + 16 * (h + up + q + kv);
+    double total = m->layers * layer + h * m->vocab * (m->tied ? 1 : 2) + h;
+
+    if (m->arch == SP_ARCH_GPT2)
+        total += h * m->positions;
+    if (q + kv > INT_MAX)
+        return sp_error(EINVAL, "%s: (%d + 2 x %d) heads of size %d are too large", where, m->heads,
+                        m->kv_heads, m->head_dim);
+    if (up > INT_MAX)
+        return sp_error(EINVAL, "%s: an MLP width of %d is too large", where, m->mlp);
+    if (m->layers > INT_MAX / 16)
+        return sp_error(EINVAL, "%s: %d layers are too many", where, m->layers);
+    if (total > MAX_ELEMENTS)
+        return sp_error(EINVAL, "%s: %.3g parameters are too large a model", where, total);
+    return 0;
+}
+
+int sp_model_check(const struct sp_model *m, const char *where)
+{
+    int rc = check_sizes(m, where);
+
+    if (rc)
+        return rc;
+    if (m->heads % m->kv_heads)
+        return sp_error(EINVAL, "%s: %d heads are not a multiple of %d kv heads", where, m->heads,
+                        m->kv_heads);
+    if (!(isfinite(m->norm_eps) && m->norm_eps > 0))
+        return sp_error(EINVAL, "%s: norm epsilon is %g, it must be positive", where, m->norm_eps);
+    if (m->arch == SP_ARCH_GPT2) {
+        if (m->kv_heads != m->heads)
+            return sp_error(EINVAL, "%s: %d kv heads, GPT-2 has as many as heads, %d", where,
+                            m->kv_heads, m->heads);
+        if ((int64_t)m->heads * m->head_dim != m->hidden)
+            return sp_error(EINVAL, "%s: %d heads of size %d do not make a hidden size of %d",
+                            where, m->heads, m->head_dim, m->hidden);
+    } else if (m->arch == SP_ARCH_LLAMA) {
+        if (m->head_dim % 2)
+            return sp_error(EINVAL, "%s: head size is %d, rotary positions need it even", where,
+                            m->head_dim);
+        if (!(isfinite(m->rope_theta) && m->rope_theta > 0))
+            return sp_error(EINVAL, "%s: rope_theta is %g, it must be positive", where,
+                            m->rope_theta);
+    } else {
+        return sp_error(EINVAL, "%s: architecture %d is unknown", where, (int)m->arch);
+    }
+    return check_total(m, where);
+}

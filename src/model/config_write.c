@@ -1,0 +1,77 @@
+/* config.json of Hugging Face, written. */
+#include "model/model.h"
+#include "model/output.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <stdlib.h>
+
+/* The number of fewest digits that is the same float: 1e-05, not 9.99999975e-06. */
+static double shortest(float x)
+{
+    char text[32];
+    double d = x;
+
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        d = strtod(text, NULL);
+        if ((float)d == x)
+            break;
+    }
+    return d;
+}
+
+/* Dropout is written as 0: transformers takes 0.1 when it is absent. The token ids are those of
+ * a tokenizer, which is not ours, and transformers' defaults need not be in the vocabulary. */
+static json_t *pack_gpt2(const struct sp_model *m)
+{
+    return json_pack("{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:f, s:f, s:f, "
+                     "s:n, s:n, s:s}",
+                     "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "n_layer", m->layers,
+                     "n_embd", m->hidden, "n_head", m->heads, "n_inner", m->mlp, "n_positions",
+                     m->positions, "vocab_size", m->vocab, "layer_norm_epsilon",
+                     shortest(m->norm_eps), "activation_function", "gelu_new",
+                     "tie_word_embeddings", (int)m->tied, "resid_pdrop", 0.0, "embd_pdrop", 0.0,
+                     "attn_pdrop", 0.0, "bos_token_id", "eos_token_id", "torch_dtype", "float32");
+}
+
+static json_t *pack_llama(const struct sp_model *m)
+{
+    return json_pack("{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:b, "
+                     "s:b, s:b, s:n, s:n, s:s}",
+                     "model_type", "llama", "architectures", "LlamaForCausalLM",
+                     "num_hidden_layers", m->layers, "hidden_size", m->hidden,
+                     "num_attention_heads", m->heads, "num_key_value_heads", m->kv_heads,
+                     "head_dim", m->head_dim, "intermediate_size", m->mlp, "vocab_size", m->vocab,
+                     "max_position_embeddings", m->positions, "rms_norm_eps", shortest(m->norm_eps),
+                     "rope_theta", shortest(m->rope_theta), "hidden_act", "silu",
+                     "tie_word_embeddings", (int)m->tied, "attention_bias", 0, "mlp_bias", 0,
+                     "bos_token_id", "eos_token_id", "torch_dtype", "float32");
+}
+
+int sp_model_write_config(const struct sp_model *m, const char *path)
+{
+    struct sp_output out;
+    json_t *root;
+    int rc;
+
+    rc = sp_model_check(m, path);
+    if (rc)
+        return rc;
+    root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
+    if (!root)
+        return sp_error(ENOMEM, "%s: no memory for the config", path);
+    rc = sp_output_open(path, &out);
+    if (rc)
+        goto out;
+    /* 9 digits give every float back */
+    if (json_dumpf(root, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
+        fputc('\n', out.f) == EOF) {
+        rc = sp_error(EIO, "%s: cannot be written", path);
+        sp_output_discard(&out);
+        goto out;
+    }
+    rc = sp_output_commit(&out);
+out:
+    json_decref(root);
+    return rc;
+}

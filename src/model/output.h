@@ -1,0 +1,23 @@
+/* A file that appears under its name only when it is complete. */
+#ifndef SP_OUTPUT_H
+#define SP_OUTPUT_H
+
+#include <stdio.h>
+
+struct sp_output {
+    FILE *f;         /* of the temporary file, beside `path` */
+    char *path;      /* the name it will have */
+    char *temporary; /* the name it has */
+};
+
+/* Creates the temporary file. 0, or -errno with one line on stderr. */
+int sp_output_open(const char *path, struct sp_output *out);
+
+/* Flushes, fsyncs, renames, fsyncs the directory. On -errno the old file is untouched and the
+ * temporary one gone. *out is spent either way. */
+int sp_output_commit(struct sp_output *out);
+
+/* Removes the temporary file. */
+void sp_output_discard(struct sp_output *out);
+
+#endif

@@ -1,0 +1,207 @@
+/* The JSON header of a safetensors file: every tensor is where it says, and nothing else is. */
+#include "model/safetensors.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DIMS ((int)(sizeof((struct sp_st_entry *)0)->shape / sizeof(int64_t)))
+
+/* Bits of an element; 0: unknown, then the size of the tensor cannot be checked. */
+static unsigned dtype_bits(const char *dtype)
+{
+    static const struct {
+        const char *name;
+        unsigned bits;
+    } known[] = {{"F32", 32},    {"F16", 16},   {"BF16", 16}, {"F64", 64}, {"I64", 64},
+                 {"U64", 64},    {"I32", 32},   {"U32", 32},  {"I16", 16}, {"U16", 16},
+                 {"I8", 8},      {"U8", 8},     {"BOOL", 8},  {"C64", 64}, {"F8_E4M3", 8},
+                 {"F8_E5M2", 8}, {"F8_E8M0", 8}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (!strcmp(dtype, known[i].name))
+            return known[i].bits;
+    }
+    return 0;
+}
+
+/* A name goes into messages and is compared as text. */
+static int check_name(const char *name, const char *where)
+{
+    if (!*name)
+        return sp_error(EINVAL, "%s: a tensor without a name", where);
+    for (const char *c = name; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return sp_error(EINVAL, "%s: control character 0x%02x in the name of a tensor", where,
+                            (unsigned)*c);
+    }
+    return 0;
+}
+
+static int parse_shape(const json_t *shape, const char *name, const char *where,
+                       struct sp_st_entry *e, uint64_t *elements)
+{
+    if (!json_is_array(shape))
+        return sp_error(EINVAL, "%s: tensor %.80s: shape is not a list", where, name);
+    if (json_array_size(shape) > (size_t)MAX_DIMS)
+        return sp_error(EINVAL, "%s: tensor %.80s has %zu dimensions, at most %d are supported",
+                        where, name, json_array_size(shape), MAX_DIMS);
+    e->ndim = (int)json_array_size(shape);
+    *elements = 1;
+    for (int i = 0; i < e->ndim; i++) {
+        const json_t *v = json_array_get(shape, (size_t)i);
+
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return sp_error(EINVAL, "%s: tensor %.80s: dimension %d is not a size", where, name, i);
+        e->shape[i] = json_integer_value(v);
+        if (__builtin_mul_overflow(*elements, (uint64_t)e->shape[i], elements))
+            return sp_error(EINVAL, "%s: tensor %.80s: the product of its dimensions overflows",
+                            where, name);
+    }
+    return 0;
+}
+
+static int parse_offsets(const json_t *offsets, const char *name, uint64_t data_bytes,
+                         const char *where, struct sp_st_entry *e)
+{
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < 0)
+        return sp_error(EINVAL, "%s: tensor %.80s: data_offsets are not two sizes", where, name);
+    e->begin = (uint64_t)json_integer_value(begin);
+    e->end = (uint64_t)json_integer_value(end);
+    if (e->begin > e->end)
+        return sp_error(EINVAL, "%s: tensor %.80s begins at %llu, after its end at %llu", where,
+                        name, (unsigned long long)e->begin, (unsigned long long)e->end);
+    if (e->end > data_bytes)
+        return sp_error(EINVAL, "%s: tensor %.80s ends at %llu, the data at %llu: file truncated?",
+                        where, name, (unsigned long long)e->end, (unsigned long long)data_bytes);
+    return 0;
+}
+
+static int parse_entry(const char *name, const json_t *v, uint64_t data_bytes, const char *where,
+                       struct sp_st_entry *e)
+{
+    const char *dtype = json_string_value(json_object_get(v, "dtype"));
+    uint64_t elements = 0, bits;
+    unsigned width;
+    int rc = check_name(name, where);
+
+    if (rc)
+        return rc;
+    if (!json_is_object(v))
+        return sp_error(EINVAL, "%s: tensor %.80s is not described by an object", where, name);
+    if (!dtype)
+        return sp_error(EINVAL, "%s: tensor %.80s: dtype is missing", where, name);
+    if (check_name(dtype, where))
+        return -EINVAL;
+    rc = parse_shape(json_object_get(v, "shape"), name, where, e, &elements);
+    if (rc)
+        return rc;
+    rc = parse_offsets(json_object_get(v, "data_offsets"), name, data_bytes, where, e);
+    if (rc)
+        return rc;
+    width = dtype_bits(dtype);
+    if (width &&
+        (__builtin_mul_overflow(elements, (uint64_t)width, &bits) || bits / 8 != e->end - e->begin))
+        return sp_error(EINVAL, "%s: tensor %.80s has %llu elements of %s in %llu bytes", where,
+                        name, (unsigned long long)elements, dtype,
+                        (unsigned long long)(e->end - e->begin));
+    snprintf(e->dtype, sizeof e->dtype, "%s", dtype);
+    e->name = strdup(name);
+    return e->name ? 0 : sp_error(ENOMEM, "%s: no memory for its names", where);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct sp_st_entry *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* The format wants the data covered exactly once. */
+static int check_cover(const struct sp_st_entry *entries, int n, uint64_t data_bytes,
+                       const char *where)
+{
+    uint64_t end = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (entries[i].begin != end)
+            return sp_error(EINVAL, "%s: tensor %.80s begins at %llu, %s at %llu", where,
+                            entries[i].name, (unsigned long long)entries[i].begin,
+                            entries[i].begin < end ? "inside another that ends"
+                                                   : "leaving a hole that begins",
+                            (unsigned long long)end);
+        end = entries[i].end;
+    }
+    if (end != data_bytes)
+        return sp_error(EINVAL, "%s: %llu bytes of data, the tensors fill %llu", where,
+                        (unsigned long long)data_bytes, (unsigned long long)end);
+    return 0;
+}
+
+/* One JSON object; nothing but padding may follow, which jansson checks. */
+static int load_json(const char *json, size_t len, const char *where, json_t **root)
+{
+    json_error_t err;
+
+    *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
+    if (!*root) {
+        for (char *c = err.text; *c; c++) {
+            if ((unsigned char)*c < 0x20)
+                *c = '?';
+        }
+        return sp_error(EINVAL, "%s: byte %d of the header: not valid JSON: %s", where,
+                        err.position, err.text);
+    }
+    if (!json_is_object(*root)) {
+        json_decref(*root);
+        return sp_error(EINVAL, "%s: the header is not a JSON object", where);
+    }
+    return 0;
+}
+
+int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
+                       struct sp_st_entry **entries, int *n)
+{
+    struct sp_st_file made = {0}; /* for sp_st_close to undo */
+    const char *name;
+    json_t *root, *v;
+    int rc = load_json(json, len, where, &root);
+
+    if (rc)
+        return rc;
+    if (json_object_size(root) > INT_MAX) {
+        rc = sp_error(EINVAL, "%s: %zu tensors are too many", where, json_object_size(root));
+        goto out;
+    }
+    made.entries = calloc(json_object_size(root) + 1, sizeof *made.entries);
+    if (!made.entries) {
+        rc = sp_error(ENOMEM, "%s: no memory for %zu tensors", where, json_object_size(root));
+        goto out;
+    }
+    json_object_foreach(root, name, v)
+    {
+        if (!strcmp(name, "__metadata__"))
+            continue;
+        rc = parse_entry(name, v, data_bytes, where, &made.entries[made.n]);
+        if (rc)
+            goto out;
+        made.n++;
+    }
+    qsort(made.entries, (size_t)made.n, sizeof *made.entries, by_offset);
+    rc = check_cover(made.entries, made.n, data_bytes, where);
+    if (rc)
+        goto out;
+    *entries = made.entries;
+    *n = made.n;
+    made = (struct sp_st_file){0};
+out:
+    sp_st_close(&made);
+    json_decref(root);
+    return rc;
+}

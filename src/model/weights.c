@@ -1,0 +1,251 @@
+/* Blocks to and from Hugging Face weight files. */
+#include "model/weights.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What a transposition buffers: whole rows of the file, this many floats or one row. */
+#define BAND_FLOATS (256 << 10)
+
+/* A band's transposition walks the block in squares that stay in the first cache. */
+#define TILE 32
+
+/* ---- names ------------------------------------------------------------------------------ */
+
+/* The name without its leading "transformer." or "model.", as files of the bare model have it. */
+static const char *bare(const char *name)
+{
+    static const char *const prefixes[] = {"transformer.", "model."};
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        size_t n = strlen(prefixes[i]);
+
+        if (!strncmp(name, prefixes[i], n))
+            return name + n;
+    }
+    return name;
+}
+
+static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_tensor *t)
+{
+    const struct sp_st_entry *e = sp_st_find(st, t->name);
+
+    return e ? e : sp_st_find(st, bare(t->name));
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), k = strlen(end);
+
+    return n >= k && !strcmp(name + n - k, end);
+}
+
+/* Tensors that hold no parameter: causal masks, rotary frequencies, the head when it is tied. */
+static bool is_buffer(const char *name, const struct sp_model *m)
+{
+    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
+           ends_with(name, ".rotary_emb.inv_freq") || (m->tied && !strcmp(name, "lm_head.weight"));
+}
+
+/* ---- checking --------------------------------------------------------------------------- */
+
+/* Shape in the file; returns the number of dimensions. */
+static int file_shape(const struct sp_tensor *t, int64_t shape[2])
+{
+    if (t->is_vector) {
+        shape[0] = t->cols;
+        return 1;
+    }
+    shape[0] = t->transposed ? t->cols : t->rows;
+    shape[1] = t->transposed ? t->rows : t->cols;
+    return 2;
+}
+
+static const char *print_shape(int ndim, const int64_t *shape, char out[200])
+{
+    size_t n = (size_t)snprintf(out, 200, "[");
+
+    for (int i = 0; i < ndim; i++)
+        n += (size_t)snprintf(out + n, 200 - n, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    snprintf(out + n, 200 - n, "]");
+    return out;
+}
+
+/* The entry of a tensor, checked; NULL with one line on stderr otherwise. */
+static const struct sp_st_entry *find_checked(const struct sp_st_file *st,
+                                              const struct sp_tensor *t)
+{
+    const struct sp_st_entry *e = find(st, t);
+    char has[200], needs[200];
+    int64_t shape[2];
+    int ndim = file_shape(t, shape);
+
+    if (!e) {
+        sp_error(EINVAL, "%s: tensor %s is missing", st->path, t->name);
+        return NULL;
+    }
+    if (e->ndim != ndim || memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)) {
+        sp_error(EINVAL, "%s: tensor %s has shape %s, the model needs %s", st->path, e->name,
+                 print_shape(e->ndim, e->shape, has), print_shape(ndim, shape, needs));
+        return NULL;
+    }
+    if (strcmp(e->dtype, "F32") && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16")) {
+        sp_error(EINVAL, "%s: tensor %s is %s, F32, F16 or BF16 would do", st->path, e->name,
+                 e->dtype);
+        return NULL;
+    }
+    return e;
+}
+
+static bool belongs(const char *name, const struct sp_params *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (!strcmp(name, p->tensors[i].name) || !strcmp(name, bare(p->tensors[i].name)))
+            return true;
+    }
+    return false;
+}
+
+int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (!find_checked(st, &p->tensors[i]))
+            return -EINVAL;
+    }
+    for (int i = 0; i < st->n; i++) {
+        const char *name = st->entries[i].name;
+
+        if (!is_buffer(name, &p->model) && !belongs(name, p))
+            return sp_error(EINVAL, "%s: tensor %.80s has no place in the model (%d layers%s)",
+                            st->path, name, p->model.layers, p->model.tied ? ", tied head" : "");
+    }
+    return 0;
+}
+
+/* ---- bands of a transposed tensor ------------------------------------------------------- */
+
+/* Rows of the file in a band. */
+static int band_rows(const struct sp_tensor *t)
+{
+    return t->rows < BAND_FLOATS ? BAND_FLOATS / t->rows : 1;
+}
+
+/* Moves file rows first .. first+n-1, `band`(n, rows), to or from the block's w(rows, cols). */
+static void transpose_band(const struct sp_tensor *t, int first, int n, float *band, float *w,
+                           bool to_block)
+{
+    size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
+
+    for (size_t r0 = 0; r0 < rows; r0 += TILE) {
+        size_t r1 = r0 + TILE < rows ? r0 + TILE : rows;
+
+        for (size_t i = 0; i < (size_t)n; i++) {
+            float *column = w + (size_t)first + i;
+
+            for (size_t r = r0; r < r1; r++) {
+                if (to_block)
+                    column[r * cols] = band[i * rows + r];
+                else
+                    band[i * rows + r] = column[r * cols];
+            }
+        }
+    }
+}
+
+/* ---- one block -------------------------------------------------------------------------- */
+
+struct transfer {
+    const struct sp_st_file *st; /* when reading */
+    struct sp_st_writer *out;    /* when writing */
+    float *w;                    /* the block; only read when writing */
+    int rc;                      /* first failure, already reported */
+};
+
+/* Transposed tensors go through a buffer of a bounded size, whatever theirs. */
+static int move_transposed(const struct transfer *x, const struct sp_tensor *t,
+                           const struct sp_st_entry *e)
+{
+    int step = band_rows(t), rc = 0;
+    float *band = malloc((size_t)step * (size_t)t->rows * sizeof *band);
+
+    if (!band)
+        return sp_error(ENOMEM, "tensor %s: no memory for %d rows of %d floats", t->name, step,
+                        t->rows);
+    for (int first = 0; first < t->cols && !rc; first += step) {
+        int n = t->cols - first < step ? t->cols - first : step;
+        size_t start = (size_t)first * (size_t)t->rows, count = (size_t)n * (size_t)t->rows;
+
+        if (e) {
+            rc = sp_st_read_part(x->st, e, start, count, band);
+            if (!rc)
+                transpose_band(t, first, n, band, x->w + t->offset, true);
+        } else {
+            transpose_band(t, first, n, band, x->w + t->offset, false);
+            rc = sp_st_writer_data(x->out, band, count);
+        }
+    }
+    free(band);
+    return rc;
+}
+
+static void read_tensor(void *arg, const struct sp_tensor *t)
+{
+    struct transfer *x = arg;
+    const struct sp_st_entry *e;
+
+    if (x->rc)
+        return;
+    e = find_checked(x->st, t);
+    if (!e)
+        x->rc = -EINVAL;
+    else if (t->transposed)
+        x->rc = move_transposed(x, t, e);
+    else
+        x->rc = sp_st_read(x->st, e, x->w + t->offset);
+}
+
+static void write_tensor(void *arg, const struct sp_tensor *t)
+{
+    struct transfer *x = arg;
+
+    if (x->rc)
+        return;
+    if (t->transposed)
+        x->rc = move_transposed(x, t, NULL);
+    else
+        x->rc = sp_st_writer_data(x->out, x->w + t->offset, (size_t)t->rows * (size_t)t->cols);
+}
+
+int sp_weights_read_block(const struct sp_st_file *st, const struct sp_params *p,
+                          enum sp_block_kind kind, int layer, float *w)
+{
+    struct transfer x = {.st = st, .w = w};
+    size_t n = sp_block_elements(&p->model, kind);
+
+    if (n)
+        memset(w, 0, n * sizeof *w); /* what lies between tensors */
+    sp_block_each(p, kind, layer, read_tensor, &x);
+    return x.rc;
+}
+
+int sp_weights_declare(struct sp_st_writer *out, const struct sp_params *p)
+{
+    int rc = 0;
+
+    for (int i = 0; i < p->n && !rc; i++) {
+        int64_t shape[2];
+        int ndim = file_shape(&p->tensors[i], shape);
+
+        rc = sp_st_writer_declare(out, p->tensors[i].name, ndim, shape);
+    }
+    return rc;
+}
+
+int sp_weights_write_block(struct sp_st_writer *out, const struct sp_params *p,
+                           enum sp_block_kind kind, int layer, const float *w)
+{
+    struct transfer x = {.out = out, .w = (float *)w}; /* write_tensor only reads it */
+
+    sp_block_each(p, kind, layer, write_tensor, &x);
+    return x.rc;
+}

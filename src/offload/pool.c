@@ -1,0 +1,106 @@
+#include "offload/pool.h"
+#include <stdlib.h>
+
+/* The idle handles of one size: a ring in the order in which they were given back. */
+struct shelf {
+    size_t bytes, elem;
+    int made, idle, first, cap;
+    starpu_data_handle_t *ring; /* [cap] */
+};
+
+struct sp_pool {
+    int slack, n;
+    struct shelf *shelves;
+};
+
+struct sp_pool *sp_pool_create(int slack)
+{
+    struct sp_pool *p = calloc(1, sizeof *p);
+
+    if (p)
+        p->slack = slack;
+    return p;
+}
+
+static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
+{
+    struct shelf *more;
+
+    for (int i = 0; i < p->n; i++)
+        if (p->shelves[i].bytes == bytes && p->shelves[i].elem == elem)
+            return &p->shelves[i];
+    more = realloc(p->shelves, (size_t)(p->n + 1) * sizeof *more);
+    STARPU_ASSERT_MSG(more, "starpipe: out of memory for a pool of handles");
+    p->shelves = more;
+    p->shelves[p->n] = (struct shelf){.bytes = bytes, .elem = elem};
+    return &p->shelves[p->n++];
+}
+
+starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name)
+{
+    struct shelf *s = shelf_of(p, n * elem_bytes, elem_bytes);
+    starpu_data_handle_t handle;
+
+    if (s->idle > p->slack) {
+        int at = p->slack ? s->first : (s->first + s->idle - 1) % s->cap;
+
+        handle = s->ring[at];
+        if (p->slack)
+            s->first = (s->first + 1) % s->cap;
+        s->idle--;
+        return handle;
+    }
+    starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, elem_bytes);
+    starpu_data_set_name(handle, name);
+    s->made++;
+    return handle;
+}
+
+static void grow(struct shelf *s)
+{
+    int cap = s->cap ? 2 * s->cap : 8;
+    starpu_data_handle_t *ring = malloc((size_t)cap * sizeof *ring);
+
+    STARPU_ASSERT_MSG(ring, "starpipe: out of memory for a pool of handles");
+    for (int i = 0; i < s->idle; i++)
+        ring[i] = s->ring[(s->first + i) % s->cap];
+    free(s->ring);
+    s->ring = ring;
+    s->cap = cap;
+    s->first = 0;
+}
+
+void sp_pool_put(struct sp_pool *p, starpu_data_handle_t handle)
+{
+    struct shelf *s =
+        shelf_of(p, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
+
+    starpu_data_deinitialize_submit(handle);
+    if (s->idle == s->cap)
+        grow(s);
+    s->ring[(s->first + s->idle++) % s->cap] = handle;
+}
+
+size_t sp_pool_bytes(const struct sp_pool *p)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < p->n; i++)
+        sum += (size_t)p->shelves[i].made * p->shelves[i].bytes;
+    return sum;
+}
+
+void sp_pool_destroy(struct sp_pool *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n; i++) {
+        struct shelf *s = &p->shelves[i];
+
+        for (int k = 0; k < s->idle; k++)
+            starpu_data_unregister_no_coherency(s->ring[(s->first + k) % s->cap]);
+        free(s->ring);
+    }
+    free(p->shelves);
+    free(p);
+}

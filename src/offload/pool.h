@@ -1,0 +1,34 @@
+/*
+ * Data handles for activations, reused. A handle is taken when the task that writes it is
+ * submitted and given back when its last reader was submitted: StarPU then forgets the value in
+ * graph order but keeps the buffer, so that after the first step nothing is allocated any more.
+ * Handles are pooled by size; few sizes mean few buffers.
+ */
+#ifndef SP_POOL_H
+#define SP_POOL_H
+
+#include <starpu.h>
+
+struct sp_pool;
+
+/*
+ * `slack`: how many handles of a size lie idle before one is taken again, the oldest first. 0
+ * takes the latest (warm in cache): right where one worker writes and frees in program order. A
+ * tensor written by one worker and freed by another wants 2, or its writer waits for the reader
+ * of the tensor that had the buffer before.
+ */
+struct sp_pool *sp_pool_create(int slack);
+
+/* Unregisters every handle, waiting for tasks that use them. */
+void sp_pool_destroy(struct sp_pool *p);
+
+/* A handle on a vector of n elements of elem_bytes, without a value. `name` for traces. */
+starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name);
+
+/* After the last reader was submitted. */
+void sp_pool_put(struct sp_pool *p, starpu_data_handle_t handle);
+
+/* Bytes of all handles ever made: flat once a run is steady. */
+size_t sp_pool_bytes(const struct sp_pool *p);
+
+#endif

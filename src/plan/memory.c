@@ -1,0 +1,95 @@
+#include "plan/memory.h"
+#include "graphs/stash.h"
+#include "sp_error.h"
+
+static int64_t block_bytes(const struct sp_shape *sh, enum sp_block_kind kind)
+{
+    return 16 * (int64_t)sp_block_elements(&sh->model, kind);
+}
+
+static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    int globals = plan->layout.stages * plan->layout.chunks;
+    int64_t layer = block_bytes(sh, SP_BLOCK_NORM1) + block_bytes(sh, SP_BLOCK_QKV) +
+                    block_bytes(sh, SP_BLOCK_POST);
+    int64_t sum = 0;
+    bool has_tokens = false;
+
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int g = plan->family->global_stage(&plan->layout, stage, c), first, count;
+
+        sp_partition(sh->model.layers, globals, g, &first, &count);
+        sum += count * layer;
+        if (g == 0) {
+            sum += block_bytes(sh, SP_BLOCK_TOKENS) + block_bytes(sh, SP_BLOCK_POSITIONS);
+            has_tokens = true;
+        }
+        if (g == globals - 1) {
+            sum += block_bytes(sh, SP_BLOCK_NORM) + block_bytes(sh, SP_BLOCK_HEAD);
+            if (sh->model.tied && !has_tokens)
+                sum += block_bytes(sh, SP_BLOCK_TOKENS);
+        }
+    }
+    return sum;
+}
+
+/* Backward of one layer, boundary buffers, what recompute brings back, the head. */
+static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
+                            enum sp_recompute recompute, int every, int stage)
+{
+    int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
+    int64_t up = T * sh->up_width, floats;
+    bool last = false;
+
+    for (int c = 0; c < plan->layout.chunks; c++)
+        last |= plan->family->global_stage(&plan->layout, stage, c) ==
+                plan->layout.stages * plan->layout.chunks - 1;
+    floats = 3 * x + up + 2 * q + kv;      /* dy, dr, dx, du, do, dq, dkv */
+    floats += 3 * 2 * x;                   /* tensors that cross stages, and their slack */
+    floats += T * sh->model.mlp + 2 * x;   /* scratch of the MLP */
+    if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
+        floats += every * (x + 2 * q + kv + T * sh->model.heads +
+                           (int64_t)sp_shape_pre_saved(sh, true) +
+                           (int64_t)sp_shape_post_saved(sh, true));
+    if (last)
+        floats += 2 * x + (int64_t)sh->head_rows * sh->model.vocab;
+    return (int64_t)sizeof(float) * floats;
+}
+
+struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
+                                    enum sp_recompute recompute, int every, int stage)
+{
+    return (struct sp_memory){
+        .states = states_of(plan, sh, stage),
+        .activations = sp_stash_peak(plan, sh, recompute, every, stage),
+        .workspace = workspace_of(plan, sh, recompute, every, stage),
+    };
+}
+
+int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
+                    enum sp_recompute recompute, int every, uint64_t limit)
+{
+    const double MiB = 1024 * 1024;
+    struct sp_memory worst = {0};
+    int stage = 0;
+
+    if (!limit)
+        return 0;
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct sp_memory m = sp_memory_of_stage(plan, sh, recompute, every, s);
+
+        if (sp_memory_sum(&m) > sp_memory_sum(&worst)) {
+            worst = m;
+            stage = s;
+        }
+    }
+    if ((uint64_t)sp_memory_sum(&worst) <= limit)
+        return 0;
+    return sp_error(EINVAL,
+                    "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
+                    "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
+                    (double)limit / MiB, stage, (double)sp_memory_sum(&worst) / MiB,
+                    (double)worst.states / MiB, (double)worst.activations / MiB,
+                    (double)worst.workspace / MiB,
+                    recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
+}

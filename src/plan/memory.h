@@ -1,0 +1,26 @@
+/* What a stage holds in memory, computed without running. */
+#ifndef SP_MEMORY_H
+#define SP_MEMORY_H
+
+#include "codelets/shape.h"
+#include "policies/plan.h"
+
+struct sp_memory {
+    int64_t states;      /* weights, gradients, two moments: 16 bytes a parameter */
+    int64_t activations; /* stashed from forward to backward, at the peak of the program */
+    int64_t workspace;   /* gradients in flight, recomputed tensors, logits, receive buffers */
+};
+
+struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
+                                    enum sp_recompute recompute, int every, int stage);
+
+static inline int64_t sp_memory_sum(const struct sp_memory *m)
+{
+    return m->states + m->activations + m->workspace;
+}
+
+/* Refuses a limit (bytes a stage, 0: none) that a stage exceeds: which, by what, what would do. */
+int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
+                    enum sp_recompute recompute, int every, uint64_t limit);
+
+#endif

@@ -1,0 +1,16 @@
+#include "policies/check.h"
+#include <errno.h>
+#include <stdio.h>
+
+int sp_check_whole(const struct sp_layout *lay, char *why, size_t n)
+{
+    if (lay->chunks != 1) {
+        snprintf(why, n, "has 1 chunk per stage, not %d; use --chunks 1", lay->chunks);
+        return -EINVAL;
+    }
+    if (lay->slices != 1) {
+        snprintf(why, n, "runs whole sequences, not %d slices; use --slices 1", lay->slices);
+        return -EINVAL;
+    }
+    return 0;
+}

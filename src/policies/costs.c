@@ -1,0 +1,100 @@
+#include "policies/plan.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                  const struct sp_op *op)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int g = plan->family->global_stage(lay, stage, op->chunk);
+    double sf = costs->scale_f ? costs->scale_f[g] : 1;
+    double sb = costs->scale_b ? costs->scale_b[g] : 1;
+    double part = 1.0 / ((double)lay->chunks * lay->slices);
+    int id;
+
+    switch (op->pass) {
+    case SP_F:
+    case SP_R:
+        return costs->f * sf * part;
+    case SP_W:
+        return costs->w * sb * part;
+    default:
+        id = plan->deferred ? plan->family->id(lay, stage, op) : -1;
+        return (id >= 0 && plan->deferred[id] ? costs->b : costs->b + costs->w) * sb * part;
+    }
+}
+
+/* The two ways to say what ops cost; the keys of each come with their values when not given. */
+enum { KEY_F, KEY_B, KEY_W, KEY_PRE, KEY_ATTN, KEY_POST, KEY_BACKWARD, KEY_COMM, KEYS };
+static const char *const key_name[KEYS] = {"f",    "b",    "w",        "pre",
+                                           "attn", "post", "backward", "comm"};
+
+/* Reads "key=value,..." into value[], and marks what was given. */
+static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
+{
+    for (const char *at = text; *at;) {
+        int item = (int)strcspn(at, ","), len = (int)strcspn(at, "=,"), key = 0;
+        char number[64], *end;
+        double v;
+
+        while (key < KEYS &&
+               ((int)strlen(key_name[key]) != len || strncmp(key_name[key], at, (size_t)len)))
+            key++;
+        if (len == item || key == KEYS)
+            return sp_error(EINVAL,
+                            "cost: '%.*s' is not one of f=, b=, w=, comm= (a stage) or pre=, "
+                            "attn=, post=, backward=, comm= (a layer)",
+                            item, at);
+        snprintf(number, sizeof number, "%.*s", item - len - 1, at + len + 1);
+        v = strtod(number, &end);
+        if (end == number || *end || !isfinite(v) || v < 0 || v > 1e18)
+            return sp_error(EINVAL, "cost: %s=%s is not a number in 0 .. 1e18", key_name[key],
+                            number);
+        if (given[key])
+            return sp_error(EINVAL, "cost: %s is given twice", key_name[key]);
+        value[key] = v;
+        given[key] = true;
+        at += item;
+        if (*at == ',')
+            at++;
+    }
+    return 0;
+}
+
+int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_costs *costs)
+{
+    double v[KEYS] = {1, 1, 1, 1, 1, 1, 2, 0}, layers, weights;
+    bool given[KEYS] = {false};
+    int ret = parse_keys(text, v, given);
+    bool stage_keys = given[KEY_F] || given[KEY_B] || given[KEY_W];
+    bool layer_keys = given[KEY_PRE] || given[KEY_ATTN] || given[KEY_POST] || given[KEY_BACKWARD];
+
+    if (ret)
+        return ret;
+    if (!layer_keys) {
+        *costs =
+            (struct sp_costs){.f = v[KEY_F], .b = v[KEY_B], .w = v[KEY_W], .comm = v[KEY_COMM]};
+        return 0;
+    }
+    if (stage_keys)
+        return sp_error(EINVAL, "cost: '%s' mixes costs of a stage (f, b, w) and of a layer", text);
+    if (lay->layers < 1)
+        return sp_error(EINVAL, "cost: '%s' is per layer, but the layers are unknown; use --layers",
+                        text);
+    if (lay->layers % (lay->stages * lay->chunks))
+        return sp_error(EINVAL,
+                        "cost: %d layers do not divide evenly over %d stages of %d chunk(s)",
+                        lay->layers, lay->stages, lay->chunks);
+    layers = (double)lay->layers / lay->stages;
+    weights = layers * (v[KEY_PRE] + v[KEY_POST]) * v[KEY_BACKWARD] / 2;
+    *costs = (struct sp_costs){
+        .f = layers * (v[KEY_PRE] + v[KEY_ATTN] + v[KEY_POST]),
+        .b = weights + layers * v[KEY_ATTN] * v[KEY_BACKWARD],
+        .w = weights,
+        .comm = v[KEY_COMM],
+    };
+    return 0;
+}

@@ -1,0 +1,9 @@
+/* The built-in graph families, one file each: src/policies/<family>_ops.c. */
+#ifndef SP_FAMILIES_H
+#define SP_FAMILIES_H
+
+#include "policies/family.h"
+
+extern const struct sp_family sp_family_layerwise;
+
+#endif

@@ -1,0 +1,14 @@
+#include "policies/family.h"
+#include "policies/families.h"
+#include <string.h>
+
+static const struct sp_family *const families[] = {&sp_family_layerwise};
+
+const struct sp_family *sp_family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (!strcmp(families[i]->name, name))
+            return families[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,106 @@
+/*
+ * The layerwise family: the layers are cut into p v consecutive chunks, global stage g of which
+ * lives on stage g mod p as local chunk g div p (one chunk a stage: stage g). For micro-batch i,
+ * slice k of n:
+ *
+ *   F(i,g,k) waits for F(i,g-1,k) and F(i,g,k-1): activations, and keys and values before it
+ *   B(i,g,k) waits for B(i,g+1,k), on the last g for F(i,g,n-1), the loss of the whole sequence;
+ *            for F(i,g,k), and for B(i,g,k+1): gradients of its keys and values
+ *   W(i,g,k) waits for B(i,g,k);  R(i,g,k) for F(i,g,k)
+ */
+#include "policies/families.h"
+
+/* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
+static int ids(const struct sp_layout *lay)
+{
+    return SP_PASSES * lay->stages * lay->micro_batches * lay->chunks * lay->slices;
+}
+
+static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int at = op->pass;
+
+    if (op->pass >= SP_PASSES || op->part != SP_CHUNK || stage < 0 || stage >= lay->stages ||
+        op->mb < 0 || op->mb >= lay->micro_batches || op->chunk < 0 || op->chunk >= lay->chunks ||
+        op->slice >= lay->slices)
+        return -1;
+    at = at * lay->stages + stage;
+    at = at * lay->micro_batches + op->mb;
+    at = at * lay->chunks + op->chunk;
+    return at * lay->slices + op->slice;
+}
+
+static int global_stage(const struct sp_layout *lay, int stage, int chunk)
+{
+    return stage + chunk * lay->stages;
+}
+
+/* The op of a pass on global stage g, and where it runs. */
+static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int slice)
+{
+    return (struct sp_dep){.stage = g % lay->stages,
+                           .op = {.pass = (unsigned char)pass,
+                                  .mb = mb,
+                                  .chunk = g / lay->stages,
+                                  .slice = (unsigned short)slice}};
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    int g = global_stage(lay, stage, op->chunk), last = lay->stages * lay->chunks - 1;
+    int i = op->mb, k = op->slice, n = 0;
+
+    switch (op->pass) {
+    case SP_F:
+        if (g > 0)
+            out[n++] = at(lay, SP_F, i, g - 1, k);
+        if (k > 0)
+            out[n++] = at(lay, SP_F, i, g, k - 1);
+        break;
+    case SP_B:
+        out[n++] = at(lay, SP_F, i, g, k);
+        if (g < last)
+            out[n++] = at(lay, SP_B, i, g + 1, k);
+        else if (k < lay->slices - 1)
+            out[n++] = at(lay, SP_F, i, g, lay->slices - 1);
+        if (k < lay->slices - 1)
+            out[n++] = at(lay, SP_B, i, g, k + 1);
+        break;
+    case SP_W:
+        out[n++] = at(lay, SP_B, i, g, k);
+        break;
+    case SP_R:
+        out[n++] = at(lay, SP_F, i, g, k);
+        break;
+    }
+    return n;
+}
+
+static void required(const struct sp_layout *lay,
+                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+{
+    for (int s = 0; s < lay->stages; s++) {
+        for (int i = 0; i < lay->micro_batches; i++) {
+            for (int c = 0; c < lay->chunks; c++) {
+                for (int k = 0; k < lay->slices; k++) {
+                    struct sp_op op = {.mb = i, .chunk = c, .slice = (unsigned short)k};
+
+                    op.pass = SP_F;
+                    need(arg, s, &op);
+                    op.pass = SP_B;
+                    need(arg, s, &op);
+                }
+            }
+        }
+    }
+}
+
+const struct sp_family sp_family_layerwise = {
+    .name = "layerwise",
+    .global_stage = global_stage,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+};

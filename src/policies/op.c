@@ -1,0 +1,134 @@
+#include "starpipe/op.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The letter of a part; a chunk takes the letter of its pass. The notation: op.h. */
+static const char part_letter[] = {
+    [SP_CHUNK] = 0,  [SP_EMBED] = 'E', [SP_PRE] = 'Q',   [SP_ATTN] = 'A',
+    [SP_POST] = 'O', [SP_HEAD] = 'L',  [SP_BLOCK] = 'P', [SP_UPDATE] = 'U'};
+static const char pass_letter[] = {
+    [SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W', [SP_R] = 'R', [SP_PASSES] = 0};
+static const char pass_prefix[] = {
+    [SP_F] = 0, [SP_B] = 'b', [SP_W] = 'w', [SP_R] = 'r', [SP_PASSES] = 0};
+
+char *sp_op_print(const struct sp_op *op, int sliced, char *text)
+{
+    char head[3] = "?", chunk[16] = "", slice[8] = "";
+    int known = op->pass < SP_PASSES && op->part <= SP_UPDATE;
+
+    if (known && op->part == SP_CHUNK) {
+        head[0] = pass_letter[op->pass];
+    } else if (known) {
+        char *h = head;
+
+        if (op->pass != SP_F)
+            *h++ = pass_prefix[op->pass];
+        *h++ = part_letter[op->part];
+        *h = 0;
+    }
+    /* F3s1 names chunk 0, and there is one head: L3 */
+    if (op->chunk != 0 || (!sliced && op->part != SP_HEAD))
+        snprintf(chunk, sizeof chunk, ".%d", op->chunk);
+    if (sliced)
+        snprintf(slice, sizeof slice, "s%d", op->slice);
+    snprintf(text, SP_OP_TEXT, "%s%d%s%s", head, op->mb, chunk, slice);
+    return text;
+}
+
+/* Digits at *text into *value, and past them. */
+static int parse_number(const char **text, long max, long *value)
+{
+    const char *t = *text;
+    long v = 0;
+
+    if (*t < '0' || *t > '9')
+        return -EINVAL;
+    for (; *t >= '0' && *t <= '9'; t++) {
+        v = 10 * v + (*t - '0');
+        if (v > max)
+            return -EINVAL;
+    }
+    *text = t;
+    *value = v;
+    return 0;
+}
+
+/* "F", "B", "W", "R" of a chunk, or "A", "bA", ... of a part. */
+static int parse_head(const char **text, struct sp_op *op)
+{
+    const char *t = *text;
+    const char *found = *t ? strchr("FBWR", *t) : NULL;
+
+    op->pass = SP_F;
+    op->part = SP_CHUNK;
+    if (found) {
+        op->pass = (unsigned char)(found - "FBWR");
+        *text = t + 1;
+        return 0;
+    }
+    for (int pass = SP_B; pass < SP_PASSES; pass++) {
+        if (*t && *t == pass_prefix[pass]) {
+            op->pass = (unsigned char)pass;
+            t++;
+            break;
+        }
+    }
+    for (int part = SP_EMBED; part <= SP_UPDATE; part++) {
+        if (*t && *t == part_letter[part]) {
+            op->part = (unsigned char)part;
+            *text = t + 1;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+int sp_op_parse(const char *text, struct sp_op *op)
+{
+    struct sp_op o = {0};
+    long mb, chunk = 0, slice = 0;
+
+    if (parse_head(&text, &o) || parse_number(&text, INT_MAX, &mb))
+        return -EINVAL;
+    if (*text == '.' && (text++, parse_number(&text, INT_MAX, &chunk)))
+        return -EINVAL;
+    if (*text == 's' && (text++, parse_number(&text, USHRT_MAX, &slice)))
+        return -EINVAL;
+    if (*text)
+        return -EINVAL;
+    o.mb = (int)mb;
+    o.chunk = (int)chunk;
+    o.slice = (unsigned short)slice;
+    *op = o;
+    return 0;
+}
+
+void sp_program_add_op(struct sp_program *prog, struct sp_op op)
+{
+    if (prog->n == prog->cap) {
+        int cap = prog->cap == 0 ? 64 : prog->cap <= INT_MAX / 2 ? 2 * prog->cap : INT_MAX;
+        struct sp_op *ops = prog->n < cap ? realloc(prog->ops, (size_t)cap * sizeof *ops) : NULL;
+
+        if (!ops) {
+            fprintf(stderr, "starpipe: no memory for a program of %d ops\n", cap);
+            abort();
+        }
+        prog->ops = ops;
+        prog->cap = cap;
+    }
+    prog->ops[prog->n++] = op;
+}
+
+void sp_program_add(struct sp_program *prog, enum sp_pass pass, int mb, int chunk)
+{
+    sp_program_add_op(prog, (struct sp_op){.pass = (unsigned char)pass, .mb = mb, .chunk = chunk});
+}
+
+void sp_program_clear(struct sp_program *prog)
+{
+    free(prog->ops);
+    *prog = (struct sp_program){0};
+}

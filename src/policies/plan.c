@@ -1,0 +1,221 @@
+#include "policies/plan.h"
+#include "policies/nearest.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int unknown_schedule(const char *name, int len)
+{
+    const struct sp_schedule_def *def, *nearest = NULL;
+    char typed[64], names[512] = "";
+    int best = INT_MAX;
+
+    snprintf(typed, sizeof typed, "%.*s", len, name);
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        int d = sp_edit_distance(typed, def->name);
+        size_t used = strlen(names);
+
+        snprintf(names + used, sizeof names - used, " %s", def->name);
+        if (d < best) {
+            best = d;
+            nearest = def;
+        }
+    }
+    if (nearest && sp_is_near(typed, best))
+        return sp_error(EINVAL, "no schedule '%s', did you mean %s? There are:%s", typed,
+                        nearest->name, names);
+    return sp_error(EINVAL, "no schedule '%s'; there are:%s", typed, names);
+}
+
+/* Whether the comma-separated list holds the word. */
+static bool listed(const char *list, const char *word, size_t len)
+{
+    while (list && *list) {
+        size_t item = strcspn(list, ",");
+
+        if (item == len && !strncmp(list, word, len))
+            return true;
+        list += item + (list[item] == ',');
+    }
+    return false;
+}
+
+/* "key=value,..." with known keys, each once. */
+static int check_options(const struct sp_schedule_def *def, const char *options)
+{
+    for (const char *at = options; *at;) {
+        int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
+
+        if (!def->options)
+            return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
+        if (key == 0 || key >= item - 1)
+            return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
+                            def->name, item, at);
+        if (!listed(def->options, at, (size_t)key))
+            return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s", def->name, key,
+                            at, def->options);
+        for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
+            if (!strncmp(other, at, (size_t)key + 1))
+                return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,
+                                at);
+        }
+        at += item;
+        if (*at == ',' && !*++at)
+            return sp_error(EINVAL, "schedule %s: options '%s' end in a comma", def->name, options);
+    }
+    return 0;
+}
+
+static int check_size(const char *name, int value)
+{
+    if (value >= 1 && value <= SP_MAX_SIZE)
+        return 0;
+    return sp_error(EINVAL, "%s: %d is not in 1 .. %d", name, value, SP_MAX_SIZE);
+}
+
+static int check_sizes(const struct sp_layout *lay)
+{
+    uint64_t per_mb, ops;
+
+    if (check_size("stages", lay->stages) || check_size("micro-batches", lay->micro_batches) ||
+        check_size("chunks", lay->chunks) || check_size("slices", lay->slices))
+        return -EINVAL;
+    if (lay->layers < 0)
+        return sp_error(EINVAL, "layers: %d is negative", lay->layers);
+    if (lay->layers > 0 && (int64_t)lay->stages * lay->chunks > lay->layers) {
+        if (lay->layers / lay->chunks >= 1)
+            return sp_error(EINVAL,
+                            "%d stages of %d chunk(s) need %lld layers, the model has %d; use at "
+                            "most %d stages",
+                            lay->stages, lay->chunks, (long long)lay->stages * lay->chunks,
+                            lay->layers, lay->layers / lay->chunks);
+        return sp_error(EINVAL, "%d chunks per stage are more than the %d layers of the model",
+                        lay->chunks, lay->layers);
+    }
+    /* F, B and W; each factor is at most 2^16, so three of them and a 3 fit */
+    per_mb = 3 * (uint64_t)lay->stages * (uint64_t)lay->chunks * (uint64_t)lay->slices;
+    ops = per_mb > SP_MAX_OPS ? per_mb : per_mb * (uint64_t)lay->micro_batches;
+    if (ops > SP_MAX_OPS)
+        return sp_error(EINVAL,
+                        "%d stages, %d micro-batches, %d chunks and %d slices make more than %d "
+                        "ops; make one of them smaller",
+                        lay->stages, lay->micro_batches, lay->chunks, lay->slices, SP_MAX_OPS);
+    return 0;
+}
+
+int sp_plan_index(struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    unsigned char *deferred = NULL;
+
+    for (int s = 0; s < lay->stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            struct sp_op op = plan->programs[s].ops[k];
+            int id;
+
+            if (op.pass != SP_W)
+                continue;
+            if (!deferred) {
+                deferred = calloc((size_t)plan->family->ids(lay), 1);
+                if (!deferred)
+                    return sp_error(ENOMEM, "no memory for %d ops", plan->family->ids(lay));
+            }
+            op.pass = SP_B;
+            id = plan->family->id(lay, s, &op);
+            if (id >= 0)
+                deferred[id] = 1;
+        }
+    }
+    free(plan->deferred);
+    plan->deferred = deferred;
+    plan->split = deferred != NULL;
+    return 0;
+}
+
+int sp_plan_ops(const struct sp_plan *plan)
+{
+    int n = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        n += plan->programs[s].n;
+    return n;
+}
+
+/* Emits the programs of a checked layout, and verifies them. */
+static int build(struct sp_plan *plan)
+{
+    const struct sp_schedule_def *def = plan->def;
+    const struct sp_layout *lay = &plan->layout;
+    char why[512] = "";
+    long long ops = 0;
+    int ret;
+
+    plan->programs = calloc((size_t)lay->stages, sizeof *plan->programs);
+    if (!plan->programs)
+        return sp_error(ENOMEM, "no memory for the programs of %d stages", lay->stages);
+    for (int s = 0; s < lay->stages; s++) {
+        def->emit(lay, s, &plan->programs[s]);
+        ops += plan->programs[s].n;
+        if (ops > SP_MAX_OPS)
+            return sp_error(EINVAL, "schedule %s emits more than %d ops", def->name, SP_MAX_OPS);
+    }
+    ret = sp_plan_index(plan);
+    if (ret)
+        return ret;
+    ret = sp_verify(plan, why, sizeof why);
+    if (ret == -ENOMEM)
+        return sp_error(ENOMEM, "no memory to verify %lld ops", ops);
+    return ret ? sp_error(-ret, "schedule %s: %s", def->name, why) : 0;
+}
+
+int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    struct sp_plan p = {.layout = *lay, .def = sp_schedule_find(schedule)};
+    size_t name = strcspn(schedule, ":");
+    const char *options = schedule[name] ? schedule + name + 1 : "";
+    char why[256] = "";
+    int ret;
+
+    if (!p.def)
+        return unknown_schedule(schedule, (int)(name < 60 ? name : 60));
+    if (strlen(options) >= sizeof p.options)
+        return sp_error(EINVAL, "schedule %s: options of %zu characters, at most %zu", p.def->name,
+                        strlen(options), sizeof p.options - 1);
+    ret = check_options(p.def, options);
+    if (ret)
+        return ret;
+    strcpy(p.options, options);
+    p.layout.options = p.options;
+    if (p.layout.chunks == 0)
+        p.layout.chunks = p.def->default_chunks;
+    ret = check_sizes(&p.layout);
+    if (ret)
+        return ret;
+    p.family = sp_family_find(p.def->family);
+    if (!p.family)
+        return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
+    if (p.def->check && p.def->check(&p.layout, why, sizeof why))
+        return sp_error(EINVAL, "schedule %s %s", p.def->name, why);
+    ret = build(&p);
+    if (ret) {
+        sp_plan_destroy(&p);
+        return ret;
+    }
+    *plan = p;
+    plan->layout.options = plan->options;
+    return 0;
+}
+
+void sp_plan_destroy(struct sp_plan *plan)
+{
+    for (int s = 0; plan->programs && s < plan->layout.stages; s++)
+        sp_program_clear(&plan->programs[s]);
+    free(plan->programs);
+    free(plan->deferred);
+    plan->programs = NULL;
+    plan->deferred = NULL;
+}

@@ -1,0 +1,299 @@
+/*
+ * The policies of starpipe/order.h. One queue per worker: a ring of slots indexed by program
+ * position; a task that becomes ready is filed in its slot, a worker takes the slot of its next
+ * position, or nothing. Whatever StarPU's own order of readiness, the program order rules.
+ */
+#include "starpipe/order.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct slot {
+    struct starpu_task *task; /* NULL: not ready yet */
+    int64_t acquire, release;
+    bool taken;
+};
+
+struct queue {
+    starpu_pthread_mutex_t mutex;
+    unsigned next;     /* first position that was not taken */
+    unsigned cap;      /* ring size, a power of two */
+    struct slot *ring; /* position k lives in ring[k & (cap-1)] */
+    unsigned filed;    /* tasks in the ring; read without the mutex as a hint */
+    int64_t live, bound;
+};
+
+static struct queue queues[STARPU_NMAXWORKERS];
+static starpu_pthread_mutex_t free_mutex = STARPU_PTHREAD_MUTEX_INITIALIZER;
+static struct starpu_task_list free_tasks;
+static unsigned free_count;
+static starpu_pthread_mutex_t setup_mutex = STARPU_PTHREAD_MUTEX_INITIALIZER;
+static bool is_set_up;
+
+static void set_up(void)
+{
+    STARPU_PTHREAD_MUTEX_LOCK(&setup_mutex);
+    for (int w = 0; !is_set_up && w < STARPU_NMAXWORKERS; w++) {
+        STARPU_PTHREAD_MUTEX_INIT(&queues[w].mutex, NULL);
+        queues[w].next = 1;
+        queues[w].bound = INT64_MAX;
+    }
+    is_set_up = true;
+    STARPU_PTHREAD_MUTEX_UNLOCK(&setup_mutex);
+}
+
+/* The slot of a position at or after next; the ring grows to hold it. Mutex held. */
+static struct slot *slot_at(struct queue *q, unsigned order)
+{
+    STARPU_ASSERT_MSG(order >= q->next && order - q->next < 1u << 30,
+                      "starpipe: position %u was taken already (next is %u)", order, q->next);
+    if (order - q->next >= q->cap) {
+        unsigned cap = q->cap ? q->cap : 256;
+        struct slot *ring;
+
+        while (order - q->next >= cap)
+            cap *= 2;
+        ring = calloc(cap, sizeof *ring);
+        STARPU_ASSERT_MSG(ring, "starpipe: no memory for a program window of %u", cap);
+        for (unsigned k = 0; k < q->cap; k++)
+            ring[(q->next + k) & (cap - 1)] = q->ring[(q->next + k) & (q->cap - 1)];
+        free(q->ring);
+        q->ring = ring;
+        q->cap = cap;
+    }
+    return &q->ring[order & (q->cap - 1)];
+}
+
+void sp_order_bound(int worker, int64_t bytes)
+{
+    set_up();
+    queues[worker].bound = bytes;
+}
+
+void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t release)
+{
+    struct queue *q = &queues[worker];
+    struct slot *s;
+
+    set_up();
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    s = slot_at(q, order);
+    s->acquire = acquire;
+    s->release = release;
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+}
+
+void sp_order_reset(void)
+{
+    for (int w = 0; w < STARPU_NMAXWORKERS; w++) {
+        free(queues[w].ring);
+        queues[w].ring = NULL;
+        queues[w].cap = queues[w].filed = 0;
+        queues[w].next = 1;
+        queues[w].live = 0;
+        queues[w].bound = INT64_MAX;
+    }
+}
+
+/* The worker of a program task: the only bit of its mask. */
+static int worker_of(const struct starpu_task *task)
+{
+    int worker = -1;
+
+    for (unsigned i = 0; i < task->workerids_len; i++) {
+        uint32_t word = task->workerids[i];
+
+        if (!word)
+            continue;
+        STARPU_ASSERT_MSG(worker < 0 && !(word & (word - 1)),
+                          "starpipe: task %s has a position but more than one worker",
+                          starpu_task_get_name((struct starpu_task *)task));
+        worker = (int)(32 * i) + __builtin_ctz(word);
+    }
+    STARPU_ASSERT_MSG(worker >= 0, "starpipe: task %s has a position but no worker",
+                      starpu_task_get_name((struct starpu_task *)task));
+    return worker;
+}
+
+static void init_sched(unsigned ctx)
+{
+    (void)ctx;
+    set_up();
+    starpu_task_list_init(&free_tasks);
+    free_count = 0;
+}
+
+static void deinit_sched(unsigned ctx)
+{
+    (void)ctx;
+    sp_order_reset();
+}
+
+static int push_free(struct starpu_task *task)
+{
+    starpu_worker_relax_on();
+    STARPU_PTHREAD_MUTEX_LOCK(&free_mutex);
+    starpu_worker_relax_off();
+    starpu_task_list_push_back(&free_tasks, task);
+    __atomic_store_n(&free_count, free_count + 1, __ATOMIC_RELEASE);
+    starpu_push_task_end(task);
+    STARPU_PTHREAD_MUTEX_UNLOCK(&free_mutex);
+    for (unsigned w = 0; w < starpu_worker_get_count(); w++)
+        starpu_wake_worker_relax_light(w);
+    return 0;
+}
+
+static int push_task(struct starpu_task *task)
+{
+    struct queue *q;
+    struct slot *s;
+    int worker;
+
+    if (!task->workerorder)
+        return push_free(task);
+
+    worker = worker_of(task);
+    q = &queues[worker];
+    starpu_worker_relax_on();
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    starpu_worker_relax_off();
+    s = slot_at(q, task->workerorder);
+    STARPU_ASSERT_MSG(!s->task && !s->taken, "starpipe: two tasks at position %u of worker %d",
+                      task->workerorder, worker);
+    s->task = task;
+    __atomic_store_n(&q->filed, q->filed + 1, __ATOMIC_RELEASE);
+    starpu_push_task_end(task);
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+    starpu_wake_worker_relax_light((unsigned)worker);
+    return 0;
+}
+
+/* Moves next past the positions that were taken out of order. */
+static void advance(struct queue *q)
+{
+    while (q->cap && q->ring[q->next & (q->cap - 1)].taken) {
+        q->ring[q->next & (q->cap - 1)] = (struct slot){0};
+        q->next++;
+    }
+}
+
+/*
+ * The position to run now, or 0. Strict: next, when ready. Ready: the earliest ready position
+ * that, run first, leaves room for everything it overtakes: with the acquisitions and releases of
+ * the positions before it played in program order afterwards, the bytes alive stay within bound.
+ */
+static unsigned choose(const struct queue *q, bool ready)
+{
+    int64_t live = q->live, highest = q->live;
+
+    if (!q->cap || !q->filed)
+        return 0;
+    if (q->ring[q->next & (q->cap - 1)].task)
+        return q->next;
+    for (unsigned k = 0; ready && k < q->cap; k++) {
+        const struct slot *s = &q->ring[(q->next + k) & (q->cap - 1)];
+
+        if (s->taken)
+            continue;
+        if (s->task && (s->acquire <= 0 || highest + s->acquire <= q->bound))
+            return q->next + k;
+        live += s->acquire;
+        if (live > highest)
+            highest = live;
+        live -= s->release;
+    }
+    return 0;
+}
+
+static struct starpu_task *take(struct queue *q, bool ready)
+{
+    struct starpu_task *task = NULL;
+    unsigned order;
+
+    if (!__atomic_load_n(&q->filed, __ATOMIC_ACQUIRE))
+        return NULL;
+    starpu_worker_relax_on();
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    starpu_worker_relax_off();
+    order = choose(q, ready);
+    if (order) {
+        struct slot *s = &q->ring[order & (q->cap - 1)];
+
+        task = s->task;
+        /* A task's bytes are settled at once: the worker runs nothing else meanwhile. */
+        q->live += s->acquire - s->release;
+        *s = (struct slot){.taken = true};
+        __atomic_store_n(&q->filed, q->filed - 1, __ATOMIC_RELEASE);
+        advance(q);
+    }
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+    return task;
+}
+
+static struct starpu_task *take_free(unsigned worker)
+{
+    struct starpu_task *task = NULL;
+
+    if (!__atomic_load_n(&free_count, __ATOMIC_ACQUIRE))
+        return NULL;
+    starpu_worker_relax_on();
+    STARPU_PTHREAD_MUTEX_LOCK(&free_mutex);
+    starpu_worker_relax_off();
+    for (struct starpu_task *t = starpu_task_list_begin(&free_tasks);
+         t != starpu_task_list_end(&free_tasks) && !task; t = starpu_task_list_next(t))
+        if (starpu_worker_can_execute_task_first_impl(worker, t, NULL))
+            task = t;
+    if (task) {
+        starpu_task_list_erase(&free_tasks, task);
+        __atomic_store_n(&free_count, free_count - 1, __ATOMIC_RELEASE);
+    }
+    STARPU_PTHREAD_MUTEX_UNLOCK(&free_mutex);
+    return task;
+}
+
+static struct starpu_task *pop(bool ready)
+{
+    unsigned worker = (unsigned)starpu_worker_get_id_check();
+    struct starpu_task *task = take(&queues[worker], ready);
+
+    return task ? task : take_free(worker);
+}
+
+static struct starpu_task *pop_strict(unsigned ctx)
+{
+    (void)ctx;
+    return pop(false);
+}
+
+static struct starpu_task *pop_ready(unsigned ctx)
+{
+    (void)ctx;
+    return pop(true);
+}
+
+struct starpu_sched_policy sp_order_strict = {
+    .init_sched = init_sched,
+    .deinit_sched = deinit_sched,
+    .push_task = push_task,
+    .pop_task = pop_strict,
+    .policy_name = "starpipe",
+    .policy_description = "each worker runs its tasks in program order",
+    .worker_type = STARPU_WORKER_LIST,
+};
+
+struct starpu_sched_policy sp_order_ready = {
+    .init_sched = init_sched,
+    .deinit_sched = deinit_sched,
+    .push_task = push_task,
+    .pop_task = pop_ready,
+    .policy_name = "starpipe-ready",
+    .policy_description = "each worker runs the earliest ready task of its program",
+    .worker_type = STARPU_WORKER_LIST,
+};
+
+struct starpu_sched_policy **starpu_get_sched_lib_policies(void)
+{
+    static struct starpu_sched_policy *policies[] = {&sp_order_strict, &sp_order_ready, NULL};
+
+    return policies;
+}

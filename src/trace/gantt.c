@@ -1,0 +1,127 @@
+#include "trace/gantt.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sp_gantt_create(int stages, struct sp_gantt *g)
+{
+    struct sp_gantt new = {.unit = "", .stages = stages};
+
+    new.idle_percent = malloc((size_t)stages * sizeof *new.idle_percent);
+    new.note = calloc((size_t)stages, sizeof *new.note);
+    if (!new.idle_percent || !new.note) {
+        sp_gantt_destroy(&new);
+        return -ENOMEM;
+    }
+    for (int s = 0; s < stages; s++)
+        new.idle_percent[s] = -1;
+    *g = new;
+    return 0;
+}
+
+void sp_gantt_destroy(struct sp_gantt *g)
+{
+    free(g->bars);
+    free(g->idle_percent);
+    free(g->note);
+    *g = (struct sp_gantt){0};
+}
+
+int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
+{
+    if (g->n == g->cap) {
+        int cap = g->cap ? 2 * g->cap : 256;
+        struct sp_bar *bars = realloc(g->bars, (size_t)cap * sizeof *bars);
+
+        if (!bars)
+            return -ENOMEM;
+        g->bars = bars;
+        g->cap = cap;
+    }
+    g->bars[g->n++] = *bar;
+    return 0;
+}
+
+double sp_gantt_tick(double length, int most)
+{
+    double step;
+
+    if (!(length > 0) || most < 1)
+        return 1;
+    step = pow(10, floor(log10(length / most)));
+    while (length / step > most * (1 + 1e-9)) {
+        double lead = step / pow(10, floor(log10(step) + 1e-9));
+
+        step *= lead > 1.5 && lead < 3 ? 2.5 : 2;
+    }
+    return step;
+}
+
+static enum sp_bar_kind kind_of(const struct sp_op *op)
+{
+    static const enum sp_bar_kind kinds[] = {
+        [SP_F] = SP_BAR_F, [SP_B] = SP_BAR_B, [SP_W] = SP_BAR_W, [SP_R] = SP_BAR_R};
+
+    return op->part == SP_UPDATE ? SP_BAR_U : kinds[op->pass];
+}
+
+/* The micro-batch, and what else tells bars of it apart on a stage. */
+static void label(const struct sp_plan *plan, const struct sp_op *op, char *text)
+{
+    char full[SP_OP_TEXT];
+    const char *number;
+
+    sp_op_print(op, plan->layout.slices > 1, full);
+    number = full + strcspn(full, "0123456789");
+    if (op->part != SP_CHUNK)
+        number = full;
+    snprintf(text, SP_OP_TEXT, "%s", number);
+    if (op->part == SP_CHUNK && plan->layout.chunks == 1)
+        text[strcspn(text, ".")] = 0;
+}
+
+int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
+                        struct sp_gantt *g)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_gantt new;
+    int ret = sp_gantt_create(lay->stages, &new), used;
+
+    if (ret)
+        return ret;
+    used = snprintf(new.title, sizeof new.title, "%s%s%s · %d stage%s · %d micro-batch%s",
+                    plan->def->name, *lay->options ? ":" : "", lay->options, lay->stages,
+                    lay->stages > 1 ? "s" : "", lay->micro_batches,
+                    lay->micro_batches > 1 ? "es" : "");
+    if (lay->chunks > 1 && used < (int)sizeof new.title)
+        used += snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d chunks",
+                         lay->chunks);
+    if (lay->slices > 1 && used < (int)sizeof new.title)
+        snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d slices", lay->slices);
+    snprintf(new.subtitle, sizeof new.subtitle, "expected: makespan %.6g, bubble %.1f %%",
+             times->makespan, 100 * times->bubble_ratio);
+    new.end = times->makespan;
+    for (int s = 0; s < lay->stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+            struct sp_bar bar = {.start = times->start[s][k],
+                                 .end = times->end[s][k],
+                                 .stage = s,
+                                 .kind = kind_of(op),
+                                 .mb = op->mb};
+
+            label(plan, op, bar.label);
+            sp_op_print(op, lay->slices > 1, bar.name);
+            ret = sp_gantt_add(&new, &bar);
+            if (ret) {
+                sp_gantt_destroy(&new);
+                return ret;
+            }
+        }
+        new.idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
+        snprintf(new.note[s], sizeof new.note[s], "peak %d", times->peak_live[s]);
+    }
+    *g = new;
+    return 0;
+}

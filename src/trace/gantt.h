@@ -1,0 +1,63 @@
+/*
+ * A Gantt picture of a pipeline, whatever it shows: the list simulation of a schedule, or what a
+ * run measured. One row per stage, bars in time, a note and two figures per stage at the right.
+ */
+#ifndef SP_GANTT_H
+#define SP_GANTT_H
+
+#include "policies/plan.h"
+#include <stdio.h>
+
+/* What a bar is of; the letter is also its name in legends. */
+enum sp_bar_kind {
+    SP_BAR_F, /* forward */
+    SP_BAR_B, /* backward: full, or of the input where W bars exist */
+    SP_BAR_W, /* weight gradient */
+    SP_BAR_R, /* recompute */
+    SP_BAR_U, /* update */
+    SP_BAR_C, /* communication, waiting */
+    SP_BAR_KINDS
+};
+
+struct sp_bar {
+    double start, end;
+    int stage;
+    enum sp_bar_kind kind;
+    int mb;                 /* shades the bar; -1: none */
+    char label[SP_OP_TEXT]; /* short text drawn in the bar when it fits */
+    char name[SP_OP_TEXT];  /* full name, shown on hovering */
+};
+
+struct sp_gantt {
+    char title[160], subtitle[160];
+    const char *unit; /* of time: "ms", or "" for the unit of the costs */
+    double end;       /* of the time axis, which begins at 0 */
+    int stages, n, cap;
+    struct sp_bar *bars;  /* stage by stage, in order of start */
+    double *idle_percent; /* [stages] negative: not shown; NULL: none */
+    char (*note)[32];     /* [stages] "peak 4"; NULL: none */
+};
+
+/* An empty picture; 0 or -ENOMEM. */
+int sp_gantt_create(int stages, struct sp_gantt *g);
+void sp_gantt_destroy(struct sp_gantt *g);
+int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM */
+
+/* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
+int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
+                        struct sp_gantt *g);
+
+/*
+ * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='
+ * for B, '~' for W; '.' is idle. Bars of one column are digits (F) or letters (B: a is 0); still
+ * narrower ones only the fill. `color` adds ANSI colours.
+ */
+void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out);
+
+/* A self-contained SVG document. */
+void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
+
+/* A step of 1, 2 or 5 times a power of ten that cuts `length` in at most `most` pieces. */
+double sp_gantt_tick(double length, int most);
+
+#endif

@@ -1,0 +1,172 @@
+#include "trace/gantt.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char fill[SP_BAR_KINDS] = {[SP_BAR_F] = '-', [SP_BAR_B] = '=', [SP_BAR_W] = '~',
+                                        [SP_BAR_R] = '+', [SP_BAR_U] = '#', [SP_BAR_C] = ':'};
+static const char *const word[SP_BAR_KINDS] = {
+    [SP_BAR_F] = "forward",   [SP_BAR_B] = "backward", [SP_BAR_W] = "weight gradient",
+    [SP_BAR_R] = "recompute", [SP_BAR_U] = "update",   [SP_BAR_C] = "communication"};
+/* background colours of the 256-colour palette, under black text */
+static const int background[SP_BAR_KINDS] = {[SP_BAR_F] = 117, [SP_BAR_B] = 215, [SP_BAR_W] = 150,
+                                             [SP_BAR_R] = 183, [SP_BAR_U] = 250, [SP_BAR_C] = 252};
+
+/* How much of a bar can be told: its number, one sign for it, or only its kind. */
+enum detail { NUMBERS, SIGNS, FILLS };
+
+struct canvas {
+    double scale; /* columns per unit of time */
+    int columns;
+    enum detail detail;
+    char *text; /* [columns] */
+    char *kind; /* [columns] bar kind, -1 idle */
+};
+
+/* Whole columns for the shortest bar if there is room, so that equal bars look equal. */
+static void set_scale(const struct sp_gantt *g, int columns, struct canvas *c)
+{
+    double shortest = INFINITY, wide;
+
+    for (int i = 0; i < g->n; i++) {
+        double length = g->bars[i].end - g->bars[i].start;
+
+        if (length > 0 && length < shortest)
+            shortest = length;
+    }
+    if (!(g->end > 0) || !(shortest < INFINITY)) {
+        c->scale = 0;
+        c->columns = 0;
+        c->detail = FILLS;
+        return;
+    }
+    wide = floor(columns * shortest / g->end * (1 + 1e-12));
+    c->scale = wide >= 1 ? wide / shortest : columns / g->end;
+    c->detail = wide >= 2 ? NUMBERS : wide >= 1 ? SIGNS : FILLS;
+    c->columns = (int)lround(g->end * c->scale);
+    if (c->columns > columns)
+        c->columns = columns;
+}
+
+/* The sign of a bar in one column. */
+static char sign(const struct sp_bar *bar)
+{
+    if (bar->mb < 0 || (bar->kind != SP_BAR_F && bar->kind != SP_BAR_B))
+        return fill[bar->kind];
+    return (char)(bar->kind == SP_BAR_F ? '0' + bar->mb % 10 : 'a' + bar->mb % 26);
+}
+
+static void draw_bar(const struct canvas *c, const struct sp_bar *bar)
+{
+    int from = (int)lround(bar->start * c->scale), to = (int)lround(bar->end * c->scale);
+    int length = (int)strlen(bar->label);
+
+    if (to > c->columns)
+        to = c->columns;
+    for (int x = from; x < to; x++) {
+        c->text[x] = c->detail == SIGNS ? sign(bar) : fill[bar->kind];
+        c->kind[x] = (char)bar->kind;
+    }
+    if (c->detail != NUMBERS || bar->mb < 0)
+        return;
+    /* the last figure if not all fit: a wrong-looking number would mislead more than a short one */
+    if (length <= to - from)
+        memcpy(c->text + from, bar->label, (size_t)length);
+    else if (to > from)
+        c->text[from] = sign(bar);
+}
+
+static void print_row(const struct canvas *c, bool color, FILE *out)
+{
+    int now = -1;
+
+    for (int x = 0; x < c->columns; x++) {
+        if (color && c->kind[x] != now) {
+            now = c->kind[x];
+            if (now >= 0)
+                fprintf(out, "\033[48;5;%dm\033[30m", background[now]);
+            else
+                fputs("\033[0m", out);
+        }
+        putc(c->text[x], out);
+    }
+    if (color && now >= 0)
+        fputs("\033[0m", out);
+}
+
+static void print_axis(const struct sp_gantt *g, const struct canvas *c, int margin, FILE *out)
+{
+    int most = c->columns / 10 > 0 ? c->columns / 10 : 1;
+    double step = sp_gantt_tick(g->end, most < 12 ? most : 12);
+    int x = 0;
+
+    fprintf(out, "%*s", margin, "");
+    for (int i = 0; i * step <= g->end * (1 + 1e-9); i++) {
+        char text[32];
+        int at = (int)lround(i * step * c->scale);
+
+        x += fprintf(out, "%*s", at > x ? at - x : 0, "");
+        snprintf(text, sizeof text, "|%.6g", i * step);
+        x += fprintf(out, "%s", text);
+    }
+    fprintf(out, "%s%s\n", *g->unit ? " " : "", g->unit);
+}
+
+static void print_legend(const struct sp_gantt *g, const struct canvas *c, FILE *out)
+{
+    bool used[SP_BAR_KINDS] = {false};
+    const char *comma = "";
+
+    for (int i = 0; i < g->n; i++)
+        used[g->bars[i].kind] = true;
+    for (int k = 0; k < SP_BAR_KINDS; k++) {
+        if (!used[k])
+            continue;
+        if (c->detail == SIGNS && k == SP_BAR_F)
+            fprintf(out, "%s0-9 forward", comma);
+        else if (c->detail == SIGNS && k == SP_BAR_B)
+            fprintf(out, "%sa-z backward (a: micro-batch 0)", comma);
+        else
+            fprintf(out, "%s%s%c %s", comma, c->detail == NUMBERS ? "3" : "", fill[k], word[k]);
+        comma = ", ";
+    }
+    fprintf(out, "%s. idle%s\n", comma,
+            c->detail == NUMBERS ? "; the number is the micro-batch" : "");
+}
+
+void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
+{
+    struct canvas c = {0};
+    char name[24];
+    int margin = snprintf(name, sizeof name, "stage %d", g->stages - 1) + 2;
+    int notes = 24, bar = 0;
+
+    set_scale(g, columns - margin - notes > 20 ? columns - margin - notes : 20, &c);
+    c.text = malloc((size_t)c.columns + 1);
+    c.kind = malloc((size_t)c.columns + 1);
+    if (!c.text || !c.kind) {
+        fputs("(no memory for the picture)\n", out);
+        goto out;
+    }
+    fprintf(out, "%s\n", g->title);
+    for (int s = 0; s < g->stages; s++) {
+        memset(c.text, '.', (size_t)c.columns);
+        memset(c.kind, -1, (size_t)c.columns);
+        for (; bar < g->n && g->bars[bar].stage == s; bar++)
+            draw_bar(&c, &g->bars[bar]);
+        snprintf(name, sizeof name, "stage %d", s);
+        fprintf(out, "%-*s", margin, name);
+        print_row(&c, color, out);
+        if (g->idle_percent[s] >= 0)
+            fprintf(out, "  %5.1f %% idle", g->idle_percent[s]);
+        if (*g->note[s])
+            fprintf(out, "  %s", g->note[s]);
+        putc('\n', out);
+    }
+    if (c.columns > 0)
+        print_axis(g, &c, margin, out);
+    print_legend(g, &c, out);
+out:
+    free(c.text);
+    free(c.kind);
+}

@@ -1,0 +1,86 @@
+/* The transport of a build without MPI: one process. */
+#include "config.h"
+#ifndef HAVE_MPI
+#include "sp_error.h"
+#include "transport/transport.h"
+#include "transport/launcher.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
+{
+    (void)argc, (void)argv;
+    if (sp_launcher_size() > 1)
+        return sp_error(ENOSYS, "started as one of %d processes, but built without MPI: "
+                                "configure --with-mpi", sp_launcher_size());
+    *world = (struct sp_world){.size = 1, .node_size = 1};
+    return 0;
+}
+
+int sp_transport_start(struct starpu_conf *conf)
+{
+    return starpu_init(conf);
+}
+
+void sp_transport_stop(void)
+{
+    starpu_shutdown();
+}
+
+void sp_transport_leave(void)
+{
+}
+
+void sp_transport_abort(int status)
+{
+    _exit(status);
+}
+
+static void no_peer(void)
+{
+    sp_error(ENOSYS, "internal: a message in a build without MPI");
+    abort();
+}
+
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
+{
+    (void)handle, (void)dst, (void)tag;
+    no_peer();
+}
+
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag)
+{
+    sp_transport_send(handle, src, tag);
+}
+
+void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
+{
+    sp_transport_send(handle, dst, tag);
+}
+
+void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
+{
+    sp_transport_send(handle, src, tag);
+}
+
+void sp_transport_wait_all(void)
+{
+    starpu_task_wait_for_all();
+}
+
+int sp_transport_agree(int status, bool *rank0_failed)
+{
+    *rank0_failed = status != 0;
+    return status;
+}
+
+uint64_t sp_transport_bytes_sent(void)
+{
+    return 0;
+}
+
+const char *sp_transport_version(void)
+{
+    return "one process (built without MPI)";
+}
+#endif

@@ -1,0 +1,137 @@
+/*
+ * The transport over StarPU-MPI. Sends and receives are detached: StarPU's progress thread takes
+ * them up when the data is ready, in any order of arrival (messages are matched by tag).
+ */
+#include "config.h"
+#ifdef HAVE_MPI
+#include "transport/launcher.h"
+#include "transport/poll.h"
+#include "transport/transport.h"
+#include "sp_error.h"
+#include <mpi.h>
+#include <starpu_mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool joined;
+static struct sp_world self = {.size = 1, .node_size = 1};
+static uint64_t bytes_sent;
+
+int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
+{
+    if (sp_launcher_size() > 0) {
+        MPI_Comm node;
+        int level, err = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
+
+        if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
+            return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,
+                            MPI_THREAD_SERIALIZED);
+        MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &self.size);
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+        MPI_Comm_rank(node, &self.node_rank);
+        MPI_Comm_size(node, &self.node_size);
+        MPI_Comm_free(&node);
+        joined = true;
+    }
+    *world = self;
+    return 0;
+}
+
+int sp_transport_start(struct starpu_conf *conf)
+{
+    if (!joined)
+        return starpu_init(conf);
+    if (sp_poll_pause_ns() > 0)
+        setenv("STARPU_MPI_NOBIND", "1", 0);
+    return starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
+}
+
+void sp_transport_stop(void)
+{
+    if (joined)
+        starpu_mpi_shutdown();
+    else
+        starpu_shutdown();
+}
+
+void sp_transport_leave(void)
+{
+    if (joined)
+        MPI_Finalize();
+}
+
+void sp_transport_abort(int status)
+{
+    if (joined)
+        MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status);
+}
+
+/* StarPU-MPI's return codes are for wrong arguments only: they would be our own mistakes. */
+static void must(int err, const char *what)
+{
+    if (!err)
+        return;
+    sp_error(EIO, "internal: %s failed: %s", what, strerror(-err));
+    sp_transport_abort(1);
+}
+
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
+{
+    __atomic_add_fetch(&bytes_sent, starpu_data_get_size(handle), __ATOMIC_RELAXED);
+    must(starpu_mpi_isend_detached(handle, dst, tag, MPI_COMM_WORLD, NULL, NULL), "send");
+}
+
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag)
+{
+    must(starpu_mpi_irecv_detached(handle, src, tag, MPI_COMM_WORLD, NULL, NULL), "receive");
+}
+
+void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
+{
+    must(starpu_mpi_send(handle, dst, tag, MPI_COMM_WORLD), "send");
+}
+
+void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
+{
+    must(starpu_mpi_recv(handle, src, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
+}
+
+void sp_transport_wait_all(void)
+{
+    if (joined)
+        starpu_mpi_wait_for_all(MPI_COMM_WORLD);
+    else
+        starpu_task_wait_for_all();
+}
+
+int sp_transport_agree(int status, bool *rank0_failed)
+{
+    int failed[2] = {status != 0, status != 0 && self.rank == 0}; /* any rank, rank 0 */
+
+    if (joined)
+        MPI_Allreduce(MPI_IN_PLACE, failed, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    *rank0_failed = failed[1];
+    return failed[0];
+}
+
+uint64_t sp_transport_bytes_sent(void)
+{
+    return __atomic_load_n(&bytes_sent, __ATOMIC_RELAXED);
+}
+
+const char *sp_transport_version(void)
+{
+    static char text[160];
+    char lib[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len;
+
+    MPI_Get_library_version(lib, &len);
+    snprintf(text, sizeof text, "StarPU-MPI over %.*s", (int)strcspn(lib, ",\n"), lib);
+    return text;
+}
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Moving tensors between processes. Messages are derived by the graph from producers and
+ * consumers; inside one process the consumer uses the producer's handle and nothing moves.
+ * Sends and receives are submitted in graph order and never block the caller or a worker.
+ */
+#ifndef SP_TRANSPORT_H
+#define SP_TRANSPORT_H
+
+#include <starpu.h>
+#include <stdbool.h>
+
+struct sp_world {
+    int rank, size;             /* of all processes */
+    int node_rank, node_size;   /* among the processes of this machine */
+};
+
+/*
+ * Joins the other processes when a launcher (mpirun, srun) started this one, and reads the world.
+ * Before sp_transport_start. 0 or -errno (-ENOSYS: started by a launcher, built without MPI).
+ */
+int sp_transport_join(int *argc, char ***argv, struct sp_world *world);
+
+/* Starts StarPU with `conf`, and the progress of messages; ends both. */
+int sp_transport_start(struct starpu_conf *conf);
+void sp_transport_stop(void);
+/* Leaves the world; last call of a process that ends well. */
+void sp_transport_leave(void);
+
+/* Ends every process at once, after a message was printed. */
+void sp_transport_abort(int status) __attribute__((noreturn));
+
+/* Submits the sending of a handle's value after the tasks that write it. */
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag);
+/* Submits a receive; tasks submitted later that read the handle wait for it. */
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag);
+
+/* The same, and waits; for set-up, reports and checkpoints. */
+void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag);
+void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag);
+
+/* Waits until every submitted task ended and every message went. */
+void sp_transport_wait_all(void);
+
+/*
+ * Before sp_transport_start: 0 if all processes passed 0, otherwise nonzero everywhere;
+ * *rank0_failed tells whether rank 0 is among those that did not.
+ */
+int sp_transport_agree(int status, bool *rank0_failed);
+
+/* Bytes of messages submitted by this process so far. */
+uint64_t sp_transport_bytes_sent(void);
+
+/* Library behind it, for logs. */
+const char *sp_transport_version(void);
+
+#endif

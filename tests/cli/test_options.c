@@ -1,0 +1,216 @@
+/* The option parser: every kind of option, and every refusal with its line. */
+#include "../policies/common.h"
+#include "cli/options.h"
+
+struct values {
+    const char *file;
+    int count, format;
+    uint64_t limit;
+    double rate;
+    bool fast, given;
+};
+
+static int parse(int argc, char **argv, struct values *v)
+{
+    const struct sp_option options[] = {
+        {"file", SP_OPT_STRING, &v->file, "FILE", "a file", 0, 0, 0, &v->given},
+        {"count", SP_OPT_INT, &v->count, "N", "how many", -3, 99, 0, 0},
+        {"limit", SP_OPT_SIZE, &v->limit, "BYTES", "at most", 0, 0, 0, 0},
+        {"rate", SP_OPT_DOUBLE, &v->rate, "X", "how fast", 0, 1.5, 0, 0},
+        {"format", SP_OPT_CHOICE, &v->format, 0, "how", 0, 0, "text|json|csv", 0},
+        {"fast", SP_OPT_FLAG, &v->fast, 0, "hurry", 0, 0, 0, 0},
+        {0},
+    };
+
+    return sp_options_parse(options, "Tests.", argc, argv);
+}
+
+/* Splits at blanks; argv[0] is "test". */
+static int parse_line(const char *line, struct values *v)
+{
+    char text[512], *argv[32] = {"test"}, *save = NULL;
+    static char kept[4096];
+    static size_t used;
+    int argc = 1;
+
+    snprintf(text, sizeof text, "%s", line);
+    for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        if (used + strlen(w) + 1 > sizeof kept)
+            used = 0;
+        argv[argc++] = strcpy(kept + used, w);
+        used += strlen(w) + 1;
+    }
+    return parse(argc, argv, v);
+}
+
+static void takes_every_kind(void **state)
+{
+    struct values v = {.file = "default", .count = 4, .rate = 0.5};
+
+    (void)state;
+    assert_int_equal(parse_line("", &v), 0);
+    assert_string_equal(v.file, "default");
+    assert_false(v.given);
+    assert_int_equal(
+        parse_line("--file a=b --count=-3 --limit 3MiB --rate=1.5 --format json --fast", &v), 0);
+    assert_string_equal(v.file, "a=b");
+    assert_true(v.given && v.fast);
+    assert_int_equal(v.count, -3);
+    assert_true(v.limit == 3 * 1048576);
+    assert_true(v.rate == 1.5);
+    assert_int_equal(v.format, 1);
+    assert_int_equal(parse_line("--count -2 --count 7 --format=csv", &v), 0);
+    assert_int_equal(v.count, 7);
+    assert_int_equal(v.format, 2);
+}
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *line, *why;
+    } table[] = {
+        {"--cuont 3", "test: no option --cuont, did you mean --count?"},
+        {"--fomrat=json", "test: no option --fomrat, did you mean --format?"},
+        {"--whatever", "test: no option --whatever; 'test --help' lists them"},
+        {"--coun=3", "test: no option --coun, did you mean --count?"},
+        {"stray", "test: 'stray' is not an option; 'test --help' lists them"},
+        {"--fast stray", "test: 'stray' is not an option"},
+        {"-f", "test: '-f' is not an option"},
+        {"--", "test: '--' is not an option"},
+        {"--count", "test: --count needs a value: N"},
+        {"--count --fast", "test: --count needs a value: N"},
+        {"--format", "test: --format needs a value: text|json|csv"},
+        {"--file=", "test: --file: the value is empty"},
+        {"--count=", "test: --count: '' is not an integer (-3 .. 99)"},
+        {"--count 3x", "test: --count: '3x' is not an integer (-3 .. 99)"},
+        {"--count 100", "test: --count: 100 is not in -3 .. 99"},
+        {"--count -4", "test: --count: -4 is not in -3 .. 99"},
+        {"--count 99999999999999999999", "is not in -3 .. 99"},
+        {"--rate 1.6", "test: --rate: 1.6 is not in 0 .. 1.5"},
+        {"--rate fast", "test: --rate: 'fast' is not a number"},
+        {"--rate nan", "test: --rate: 'nan' is not a number"},
+        {"--limit 3GB", "test: --limit: '3GB' is not a size in bytes, KiB, MiB or GiB"},
+        {"--limit -1", "'-1' is not a size"},
+        {"--format jso", "test: --format: 'jso' is none of text|json|csv"},
+        {"--format text|json", "'text|json' is none of"},
+        {"--fast=yes", "test: --fast takes no value, not 'yes'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct values v = {.count = 4};
+        struct catch c;
+        int ret;
+
+        catch_begin(&c);
+        ret = parse_line(table[i].line, &v);
+        catch_end(&c);
+        if (ret != -EINVAL || strncmp(c.text, "starpipe: ", 10) || !strstr(c.text, table[i].why) ||
+            strchr(c.text, '\n') != c.text + strlen(c.text) - 1)
+            fail_msg("'%s': %d, '%s'", table[i].line, ret, c.text);
+        assert_int_equal(v.count, 4);
+    }
+    assert_int_equal(SP_OPTIONS_EXIT(-EINVAL), 2);
+    print_message("%zu lines refused\n", sizeof table / sizeof *table);
+}
+
+static void sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0},
+                {"512", 512},
+                {"1KiB", 1024},
+                {"1.5GiB", 1610612736},
+                {"80GiB", 85899345920},
+                {"0.5KiB", 512}};
+    static const char *const bad[] = {
+        "",    "KiB", "1.5", "-1",   "+1",    "1 KiB", "1kib", "1MB",           "0x10",
+        "1e3", "inf", "nan", "1..5", "1KiBx", " 1",    "1K",   "99999999999GiB"};
+    uint64_t v = 7;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(sp_parse_size(good[i].text, &v), 0);
+        assert_true(v == good[i].bytes);
+    }
+    v = 7;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (sp_parse_size(bad[i], &v) != -EINVAL)
+            fail_msg("'%s' was taken for %llu bytes", bad[i], (unsigned long long)v);
+    }
+    assert_true(v == 7);
+}
+
+/* The help goes to stdout, with names, ranges and defaults. */
+static void helps(void **state)
+{
+    struct values v = {.file = "x.bin", .count = 4, .limit = 2 << 20, .rate = 0.25, .format = 1};
+    FILE *out = tmpfile();
+    char text[4096];
+    int saved = dup(STDOUT_FILENO), ret;
+    size_t n;
+
+    (void)state;
+    assert_non_null(out);
+    fflush(stdout);
+    dup2(fileno(out), STDOUT_FILENO);
+    ret = parse_line("--count 5 --help --nonsense", &v);
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    rewind(out);
+    n = fread(text, 1, sizeof text - 1, out);
+    text[n] = 0;
+    fclose(out);
+    assert_int_equal(ret, 1);
+    assert_int_equal(SP_OPTIONS_EXIT(ret), 0);
+    assert_non_null(strstr(text, "usage: starpipe test [options]\nTests.\n"));
+    assert_non_null(strstr(text, "--file FILE"));
+    assert_non_null(strstr(text, "a file (default x.bin)"));
+    assert_non_null(strstr(text, "how many (-3 .. 99; default 5)"));
+    assert_non_null(strstr(text, "at most (default 2 MiB)"));
+    assert_non_null(strstr(text, "how fast (0 .. 1.5; default 0.25)"));
+    assert_non_null(strstr(text, "--format text|json|csv"));
+    assert_non_null(strstr(text, "how (default json)"));
+    assert_non_null(strstr(text, "  --fast "));
+}
+
+static void layout_table(void **state)
+{
+    struct sp_layout_args a = SP_LAYOUT_ARGS_DEFAULT;
+    const struct sp_option options[] = {SP_LAYOUT_OPTIONS(a), {0}};
+    char *argv[] = {
+        "show",       "--schedule",           "gpipe:backward=fifo", "--stages=3", "--seq",
+        "1048576",    "--memory-limit=80GiB", "--micro-batches",     "17",         "--chunks=2",
+        "--slices=5", "--recompute=every=4",  "--micro-batch-size",  "2"};
+
+    (void)state;
+    assert_string_equal(a.schedule, "1f1b");
+    assert_int_equal(a.stages, 4);
+    assert_int_equal(a.micro_batches, 8);
+    assert_int_equal(sp_options_parse(options, "", sizeof argv / sizeof *argv, argv), 0);
+    assert_string_equal(a.schedule, "gpipe:backward=fifo");
+    assert_int_equal(a.stages, 3);
+    assert_int_equal(a.seq, 1048576);
+    assert_true(a.memory_limit == 80ull << 30);
+    assert_int_equal(a.micro_batches, 17);
+    assert_int_equal(a.chunks, 2);
+    assert_int_equal(a.slices, 5);
+    assert_string_equal(a.recompute, "every=4");
+    assert_int_equal(a.micro_batch_size, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_every_kind),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(helps),
+        cmocka_unit_test(layout_table),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,141 @@
+/* Logits and cross-entropy, any number of rows at a time. */
+#include "reference.h"
+
+struct head {
+    int T, h, V;
+    const int32_t *targets;
+    double scale, *x, *w, *dx, *dw, loss;
+};
+
+/* Loss unscaled, gradients scaled, as in the contract. */
+static void reference(struct head *r)
+{
+    double *p = new_bytes((size_t)r->V * sizeof *p);
+
+    r->loss = 0;
+    for (int t = 0; t < r->T; t++) {
+        double max = -INFINITY, sum = 0;
+
+        for (int v = 0; v < r->V; v++) {
+            p[v] = 0;
+            for (int j = 0; j < r->h; j++)
+                p[v] += r->x[t * r->h + j] * r->w[v * r->h + j];
+            max = fmax(max, p[v]);
+        }
+        for (int v = 0; v < r->V; v++)
+            sum += exp(p[v] - max);
+        r->loss += log(sum) + max - p[r->targets[t]];
+        for (int v = 0; v < r->V && r->dx; v++) {
+            double g = r->scale * (exp(p[v] - max) / sum - (v == r->targets[t]));
+
+            for (int j = 0; j < r->h; j++) {
+                r->dx[t * r->h + j] += g * r->w[v * r->h + j];
+                r->dw[v * r->h + j] += g * r->x[t * r->h + j];
+            }
+        }
+    }
+    free(p);
+}
+
+static double scaled_loss(void *arg)
+{
+    struct head r = *(struct head *)arg;
+
+    r.dx = NULL;
+    reference(&r);
+    return r.scale * r.loss;
+}
+
+static void assert_loss(double got, double want)
+{
+    printf("    loss %.9f, reference %.9f\n", got, want);
+    assert_true(fabs(got - want) < 1e-6 * fabs(want));
+}
+
+static void shape(int T, int h, int V, int rows)
+{
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
+    size_t n_z = (size_t)rows * (size_t)V;
+    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
+    float *dw = new_random(n_w, 3), *dw2, *dx2 = new_nan(n_x), *scratch = new_nan(n_z + 1);
+    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
+    double loss = 2.5, loss2 = 2.5;
+
+    for (int t = 0; t < T; t++)
+        targets[t] = t == 0 ? V - 1 : t * 5 % V;
+    r.x = new_double(n_x, x), r.w = new_double(n_w, w);
+    r.dx = new_double(n_x, NULL), r.dw = new_double(n_w, NULL);
+    reference(&r);
+    if (n_x + n_w < 600) {
+        assert_gradient("reference dx", scaled_loss, &r, n_x, r.x, r.dx);
+        assert_gradient("reference dw", scaled_loss, &r, n_w, r.w, r.dw);
+    }
+    for (size_t i = 0; i < n_w; i++)
+        r.dw[i] += (double)dw[i];
+    dw2 = new_copy(n_w, dw);
+
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss, dx, dw, scratch);
+    assert_loss(loss - 2.5, r.loss);
+    assert_close("dx =", n_x, dx, r.dx, TOLERANCE);
+    assert_close("dw +=", n_w, dw, r.dw, TOLERANCE);
+    assert_true(isnan(scratch[n_z]));
+
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, dx2, NULL, scratch);
+    assert_true(loss2 == loss);
+    assert_same_bits(n_x, dx2, dx);
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, NULL, dw2, scratch);
+    assert_same_bits(n_w, dw2, dw);
+    loss2 = 0;
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, NULL, NULL, scratch);
+    assert_loss(loss2, r.loss);
+    free(x), free(w), free(dx), free(dw), free(dw2), free(dx2), free(scratch), free(targets);
+    free(r.x), free(r.w), free(r.dx), free(r.dw);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    shape(7, 10, 37, 7);
+    shape(7, 10, 37, 3);
+    shape(7, 10, 37, 1);
+    shape(7, 10, 37, 20);
+    shape(23, 24, 1501, 9);
+}
+
+/* Logits of several hundred: the maximum must be taken out. */
+static void test_large_logits(void **state)
+{
+    float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[6];
+    int32_t targets[2] = {1, 1};
+    double loss = 0;
+
+    (void)state;
+    sp_cross_entropy(2, 1, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
+    assert_true(fabs(loss - (300 + 400)) < 1e-3);
+    assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
+}
+
+/* A NaN upstream must reach the loss. */
+static void test_nan(void **state)
+{
+    float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[6];
+    int32_t targets[2] = {1, 1};
+    double loss = 0;
+
+    (void)state;
+    sp_cross_entropy(2, 2, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_large_logits),
+        cmocka_unit_test(test_nan),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* Embedding and its gradient. */
+#include "reference.h"
+
+static void shape(int batch, int len, int h, int pos0, int V)
+{
+    int rows = batch * len;
+    size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h;
+    size_t n_pos = (size_t)(pos0 + len + 2) * (size_t)h;
+    float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *x = new_nan(n);
+    float *dx = new_random(n, 3), *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5);
+    float *dtable2 = new_copy(n_table, dtable);
+    int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
+    double *want = new_double(n, NULL), *want_t = new_double(n_table, dtable);
+    double *want_p = new_double(n_pos, dpos);
+
+    /* Few distinct tokens, so that many rows meet. */
+    for (int r = 0; r < rows; r++)
+        ids[r] = (r * r * 7 + 3 * r) % V;
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < h; j++) {
+            int at = ids[r] * h + j, p = (pos0 + r % len) * h + j;
+
+            want[r * h + j] = (double)table[at] + (double)pos[p];
+            want_t[at] += (double)dx[r * h + j];
+            want_p[p] += (double)dx[r * h + j];
+        }
+    sp_embed(batch, len, h, pos0, ids, table, pos, x);
+    assert_close("embed", n, x, want, 1e-7);
+    sp_embed_bwd(batch, len, h, pos0, ids, dx, dtable, dpos);
+    assert_close("dtable +=", n_table, dtable, want_t, TOLERANCE);
+    assert_close("dpositions +=", n_pos, dpos, want_p, TOLERANCE);
+    omp_set_num_threads(1);
+    sp_embed_bwd(batch, len, h, pos0, ids, dx, dtable2, NULL);
+    omp_set_num_threads(2);
+    assert_same_bits(n_table, dtable, dtable2);
+
+    memset(x, 0xff, n * sizeof *x);
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < h; j++)
+            want[r * h + j] = (double)table[ids[r] * h + j];
+    sp_embed(batch, len, h, pos0, ids, table, NULL, x);
+    assert_close("embed without positions", n, x, want, 0);
+    free(table), free(pos), free(x), free(dx), free(dtable), free(dpos), free(dtable2), free(ids);
+    free(want), free(want_t), free(want_p);
+}
+
+static void test_embed(void **state)
+{
+    (void)state;
+    omp_set_num_threads(2);
+    shape(1, 7, 24, 0, 11);
+    shape(3, 5, 10, 4, 6);
+    shape(2, 67, 99, 13, 17);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_embed)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

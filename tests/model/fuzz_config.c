@@ -1,0 +1,88 @@
+/*
+ * Fuzz target: config.json. What is accepted passes sp_model_check, has sizes that overflow
+ * nowhere, and is the same after being written and read again.
+ */
+#include "fuzz.h"
+#include "model/params.h"
+
+/* Sizes are counted in products of ints: the sanitizers watch while every block is measured. */
+static void measure(const struct sp_model *m)
+{
+    uint64_t total = 0;
+
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        size_t n = sp_block_elements(m, (enum sp_block_kind)kind);
+
+        if (n > (size_t)1 << 60)
+            abort();
+        total += n;
+    }
+    if (total == 0 || sp_model_parameters(m) > UINT64_C(1) << 60)
+        abort();
+    if (sp_model_q_width(m) < 1 || sp_model_kv_width(m) < 1 || sp_model_up_width(m) < 1)
+        abort();
+}
+
+/* Written and read again; on every 64th model, the disk being slower than the parser. */
+static void round_trip(const struct sp_model *m)
+{
+    static char dir[] = "/tmp/starpipe-fuzz-XXXXXX";
+    static int made, count;
+    struct sp_model back;
+    char path[64];
+
+    if (count++ % 64)
+        return;
+    if (!made && !mkdtemp(dir))
+        abort();
+    made = 1;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    if (sp_model_write_config(m, path) || sp_model_load(dir, &back))
+        abort();
+    if (back.arch != m->arch || back.layers != m->layers || back.hidden != m->hidden ||
+        back.heads != m->heads || back.kv_heads != m->kv_heads || back.head_dim != m->head_dim ||
+        back.mlp != m->mlp || back.vocab != m->vocab || back.positions != m->positions ||
+        back.tied != m->tied || back.norm_eps != m->norm_eps || back.rope_theta != m->rope_theta)
+        abort();
+    unlink(path);
+    rmdir(dir);
+    memcpy(dir + sizeof dir - 7, "XXXXXX", 6);
+    made = 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sp_model m;
+
+    fuzz_silence();
+    if (sp_model_parse_config((const char *)data, size, "fuzz", &m))
+        return 0;
+    fuzz_accepted++;
+    if (sp_model_check(&m, "fuzz"))
+        abort();
+    measure(&m);
+    round_trip(&m);
+    return 0;
+}
+
+#ifndef SP_LIBFUZZER
+
+static const char gpt2[] =
+    "{\"model_type\":\"gpt2\",\"n_layer\":3,\"n_embd\":20,\"n_head\":5,\"n_inner\":null,"
+    "\"n_positions\":17,\"vocab_size\":101,\"layer_norm_epsilon\":1e-05,\"resid_pdrop\":0.1,"
+    "\"activation_function\":\"gelu_new\",\"tie_word_embeddings\":false}";
+static const char llama[] =
+    "{\"model_type\":\"llama\",\"num_hidden_layers\":3,\"hidden_size\":24,"
+    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"head_dim\":8,"
+    "\"intermediate_size\":37,\"vocab_size\":101,\"max_position_embeddings\":99,"
+    "\"rms_norm_eps\":1e-06,\"rope_theta\":500000.0,\"hidden_act\":\"silu\","
+    "\"attention_bias\":false,\"rope_scaling\":{\"rope_type\":\"default\"}}";
+
+int main(int argc, char **argv)
+{
+    const struct fuzz_seed seeds[] = {{gpt2, sizeof gpt2 - 1}, {llama, sizeof llama - 1}};
+
+    return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 60000);
+}
+
+#endif

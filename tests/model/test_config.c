@@ -1,0 +1,350 @@
+/* Presets, config.json in and out, and every refusal with its reason. */
+#include "support.h"
+#include "model/model.h"
+#include <errno.h>
+#include <sys/stat.h>
+
+#define GPT2(MORE)                                                                                 \
+    "{\"model_type\": \"gpt2\", \"n_layer\": 3, \"n_embd\": 20, \"n_head\": 5, "                   \
+    "\"n_positions\": 17, \"vocab_size\": 101" MORE "}"
+#define LLAMA(MORE)                                                                                \
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 3, \"hidden_size\": 24, "                  \
+    "\"num_attention_heads\": 6, \"intermediate_size\": 37, \"vocab_size\": 101, "                 \
+    "\"max_position_embeddings\": 99" MORE "}"
+
+static int parse(const char *json, struct sp_model *m)
+{
+    return sp_model_parse_config(json, strlen(json), "here", m);
+}
+
+static void assert_same(const struct sp_model *a, const struct sp_model *b)
+{
+    assert_int_equal(a->arch, b->arch);
+    assert_int_equal(a->layers, b->layers);
+    assert_int_equal(a->hidden, b->hidden);
+    assert_int_equal(a->heads, b->heads);
+    assert_int_equal(a->kv_heads, b->kv_heads);
+    assert_int_equal(a->head_dim, b->head_dim);
+    assert_int_equal(a->mlp, b->mlp);
+    assert_int_equal(a->vocab, b->vocab);
+    assert_int_equal(a->positions, b->positions);
+    assert_int_equal(a->tied, b->tied);
+    assert_true(a->norm_eps == b->norm_eps);
+    if (a->arch == SP_ARCH_LLAMA)
+        assert_true(a->rope_theta == b->rope_theta);
+}
+
+/* Writes m as DIR/config.json and loads DIR. */
+static void round_trip(const char *dir, const struct sp_model *m, struct sp_model *back)
+{
+    char path[4200];
+
+    assert_int_equal(sp_model_write_config(m, scratch_path(dir, "config.json", path)), 0);
+    assert_int_equal(sp_model_load(dir, back), 0);
+    unlink(path);
+}
+
+static void presets_load_and_round_trip(void **state)
+{
+    static const char *const contract[] = {
+        "gpt-tiny", "llama-tiny", "gpt2-124m",   "gpt3-1.3b",   "gpt3-3b",     "gpt3-7b",
+        "gpt-13b",  "gpt-65b",    "llama-h1024", "llama-h2048", "llama-h4096", "llama3-405b"};
+    const char *const *names = sp_model_presets();
+    char *dir = scratch_make();
+    int n = 0;
+
+    (void)state;
+    for (; names[n]; n++) {
+        struct sp_model m, back;
+
+        assert_string_equal(names[n], contract[n]);
+        assert_int_equal(sp_model_load(names[n], &m), 0);
+        assert_string_equal(m.name, names[n]);
+        assert_int_equal(sp_model_check(&m, names[n]), 0);
+        round_trip(dir, &m, &back);
+        assert_same(&m, &back);
+    }
+    assert_int_equal(n, sizeof contract / sizeof contract[0]);
+    rmdir(dir);
+    free(dir);
+    printf("%d presets\n", n);
+}
+
+static void every_field_is_read(void **state)
+{
+    struct sp_model m, back,
+        g = {.arch = SP_ARCH_GPT2,
+             .layers = 3,
+             .hidden = 20,
+             .heads = 5,
+             .kv_heads = 5,
+             .head_dim = 4,
+             .mlp = 80,
+             .vocab = 101,
+             .positions = 17,
+             .tied = true,
+             .norm_eps = 1e-5f};
+    struct sp_model l = {.arch = SP_ARCH_LLAMA,
+                         .layers = 3,
+                         .hidden = 24,
+                         .heads = 6,
+                         .kv_heads = 6,
+                         .head_dim = 4,
+                         .mlp = 37,
+                         .vocab = 101,
+                         .positions = 99,
+                         .tied = false,
+                         .norm_eps = 1e-6f,
+                         .rope_theta = 10000};
+    char *dir = scratch_make();
+
+    (void)state;
+    assert_int_equal(parse(GPT2(""), &m), 0);
+    assert_same(&m, &g);
+    assert_string_equal(m.name, "here");
+    assert_int_equal(parse(GPT2(", \"n_inner\": null, \"activation_function\": null"), &m), 0);
+    assert_same(&m, &g);
+    assert_int_equal(parse(GPT2(", \"n_inner\": 7, \"layer_norm_epsilon\": 0.03125, "
+                                "\"tie_word_embeddings\": false, \"scale_attn_weights\": true, "
+                                "\"activation_function\": \"gelu_pytorch_tanh\""),
+                           &m),
+                     0);
+    g.mlp = 7;
+    g.norm_eps = 0.03125f;
+    g.tied = false;
+    assert_same(&m, &g);
+    round_trip(dir, &m, &back);
+    assert_same(&back, &g);
+
+    assert_int_equal(parse(LLAMA(""), &m), 0);
+    assert_same(&m, &l);
+    assert_int_equal(parse(LLAMA(", \"num_key_value_heads\": 2, \"head_dim\": 10, "
+                                 "\"rms_norm_eps\": 1, \"rope_theta\": 12345.678, "
+                                 "\"tie_word_embeddings\": true, \"hidden_act\": \"silu\", "
+                                 "\"rope_scaling\": null, \"attention_bias\": false"),
+                           &m),
+                     0);
+    l.kv_heads = 2;
+    l.head_dim = 10;
+    l.norm_eps = 1;
+    l.rope_theta = 12345.678f;
+    l.tied = true;
+    assert_same(&m, &l);
+    round_trip(dir, &m, &back);
+    assert_same(&back, &l);
+    assert_non_null(strstr(dir, back.name)); /* its end, when the path is long */
+    l.norm_eps = 1.0000001e-6f;              /* a float of nine digits survives */
+    round_trip(dir, &l, &back);
+    assert_same(&back, &l);
+
+    /* rope_parameters of transformers 5 */
+    assert_int_equal(parse(LLAMA(", \"rope_parameters\": {\"rope_type\": \"default\", "
+                                 "\"rope_theta\": 77}"),
+                           &m),
+                     0);
+    assert_true(m.rope_theta == 77);
+    rmdir(dir);
+    free(dir);
+}
+
+static const struct {
+    const char *json, *word;
+} bad[] = {
+    {"", "JSON"},
+    {"{", "JSON"},
+    {"[1]", "object"},
+    {"3", "JSON"},
+    {"{}", "model_type is missing"},
+    {"{\"model_type\": 3}", "model_type is 3"},
+    {"{\"model_type\": \"mistral\"}", "'mistral'"},
+    {"{\"model_type\": \"a\\nb\"}", "'a?b'"},
+    {"{\"model_type\": \"gpt2\"}", "n_layer is missing"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_layer\": 1}", "JSON"},
+    {GPT2(", \"n_inner\": \"wide\""), "n_inner is 'wide'"},
+    {GPT2(", \"n_inner\": 3.5"), "n_inner is 3.5"},
+    {GPT2(", \"n_inner\": 0"), "n_inner is 0"},
+    {GPT2(", \"n_inner\": -4"), "n_inner is -4"},
+    {GPT2(", \"n_inner\": 2147483648"), "n_inner is 2147483648"},
+    {GPT2(", \"n_inner\": 99999999999999999999"), "JSON"},
+    {GPT2(", \"n_inner\": [1]"), "n_inner is a list"},
+    {GPT2(", \"n_inner\": {}"), "n_inner is an object"},
+    {GPT2(", \"n_inner\": true"), "n_inner is true"},
+    {GPT2(", \"layer_norm_epsilon\": \"1e-5\""), "layer_norm_epsilon is '1e-5'"},
+    {GPT2(", \"layer_norm_epsilon\": 0"), "epsilon is 0"},
+    {GPT2(", \"layer_norm_epsilon\": -1e-5"), "epsilon is -1e-05"},
+    {GPT2(", \"layer_norm_epsilon\": 1e300"), "epsilon is inf"},
+    {GPT2(", \"tie_word_embeddings\": 1"), "tie_word_embeddings is 1"},
+    {GPT2(", \"activation_function\": \"relu\""), "activation_function is 'relu'"},
+    {GPT2(", \"activation_function\": \"gelu\""), "gelu_new or gelu_pytorch_tanh"},
+    {GPT2(", \"activation_function\": 2"), "activation_function is 2"},
+    {GPT2(", \"scale_attn_weights\": false"), "scale_attn_weights is false"},
+    {GPT2(", \"scale_attn_by_inverse_layer_idx\": true"), "scale_attn_by_inverse_layer_idx"},
+    {GPT2(", \"reorder_and_upcast_attn\": true"), "reorder_and_upcast_attn"},
+    {GPT2(", \"add_cross_attention\": true"), "add_cross_attention"},
+    {GPT2(", \"resid_pdrop\": \"x\""), "resid_pdrop"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 20, \"n_head\": 3, "
+     "\"n_positions\": 17, \"vocab_size\": 101}",
+     "20 is not a multiple of 3 heads"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 2000000000, \"n_head\": 1, "
+     "\"n_positions\": 17, \"vocab_size\": 101}",
+     "too large"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 2147483647, \"n_embd\": 1, \"n_head\": 1, "
+     "\"n_positions\": 17, \"vocab_size\": 101}",
+     "2147483647 layers"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1000, \"n_embd\": 300000000, \"n_head\": 1, "
+     "\"n_positions\": 17, \"vocab_size\": 101}",
+     "parameters"},
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 536870911, \"n_head\": 1, "
+     "\"n_positions\": 2147483647, \"vocab_size\": 2147483647}",
+     "parameters"},
+    {LLAMA(", \"num_key_value_heads\": 4"), "6 heads are not a multiple of 4 kv heads"},
+    {LLAMA(", \"num_key_value_heads\": 12"), "12 kv heads"},
+    {LLAMA(", \"num_key_value_heads\": 0"), "num_key_value_heads is 0"},
+    {LLAMA(", \"head_dim\": 5"), "head size is 5"},
+    {LLAMA(", \"head_dim\": 2147483646"), "heads of size 2147483646"},
+    {LLAMA(", \"head_dim\": false"), "head_dim is false"},
+    {LLAMA(", \"rope_theta\": 0"), "rope_theta is 0"},
+    {LLAMA(", \"rope_theta\": -1"), "rope_theta is -1"},
+    {LLAMA(", \"rope_theta\": \"big\""), "rope_theta is 'big'"},
+    {LLAMA(", \"rope_scaling\": {\"rope_type\": \"llama3\"}"), "rope_type is 'llama3'"},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "type is 'linear'"},
+    {LLAMA(", \"rope_scaling\": 2"), "rope_scaling is 2"},
+    {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\"}"), "rope_type is 'yarn'"},
+    {LLAMA(", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}"), "partial_rotary_factor"},
+    {LLAMA(", \"rope_theta\": 3, \"rope_parameters\": {\"rope_theta\": 4}"), "rope_theta is 3"},
+    {LLAMA(", \"hidden_act\": \"gelu\""), "hidden_act is 'gelu', only silu"},
+    {LLAMA(", \"attention_bias\": true"), "attention_bias is true"},
+    {LLAMA(", \"mlp_bias\": true"), "mlp_bias is true"},
+    {LLAMA(", \"rms_norm_eps\": null, \"tie_word_embeddings\": \"no\""), "tie_word_embeddings"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 24, "
+     "\"num_attention_heads\": 6, \"intermediate_size\": 2000000000, \"vocab_size\": 101, "
+     "\"max_position_embeddings\": 99}",
+     "MLP width of 2000000000"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 24}",
+     "num_attention_heads is missing"},
+};
+
+static void bad_configs_are_refused(void **state)
+{
+    struct sp_model untouched;
+
+    (void)state;
+    memset(&untouched, 0x5a, sizeof untouched);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct sp_model m = untouched;
+        struct capture c;
+        int rc;
+
+        capture_begin(&c);
+        rc = parse(bad[i].json, &m);
+        assert_said(capture_end(&c), bad[i].word, bad[i].json);
+        assert_non_null(strstr(c.text, "here: "));
+        assert_int_equal(rc, -EINVAL);
+        assert_memory_equal(&m, &untouched, sizeof m);
+    }
+    printf("%zu bad configs refused\n", sizeof bad / sizeof bad[0]);
+}
+
+static void check_refuses_what_no_config_can_say(void **state)
+{
+    struct sp_model good, m;
+    struct capture c;
+
+    (void)state;
+    assert_int_equal(sp_model_load("gpt-tiny", &good), 0);
+#define REFUSED(FIELD, VALUE, WORD)                                                                \
+    m = good;                                                                                      \
+    m.FIELD = VALUE;                                                                               \
+    capture_begin(&c);                                                                             \
+    assert_int_equal(sp_model_check(&m, "m"), -EINVAL);                                            \
+    assert_said(capture_end(&c), WORD, #FIELD)
+    REFUSED(arch, (enum sp_arch)7, "architecture 7");
+    REFUSED(layers, 0, "layers is 0");
+    REFUSED(vocab, -1, "vocabulary is -1");
+    REFUSED(kv_heads, 2, "2 kv heads");
+    REFUSED(head_dim, 15, "4 heads of size 15");
+    REFUSED(hidden, 65, "hidden size of 65");
+    REFUSED(positions, 0, "positions is 0");
+    REFUSED(mlp, -8, "MLP width is -8");
+#undef REFUSED
+}
+
+static void dropout_is_warned_about(void **state)
+{
+    struct sp_model m;
+    struct capture c;
+
+    (void)state;
+    capture_begin(&c);
+    assert_int_equal(parse(GPT2(", \"resid_pdrop\": 0.125, \"embd_pdrop\": 0.0"), &m), 0);
+    assert_said(capture_end(&c), "warning: here: resid_pdrop is 0.125", "dropout");
+}
+
+/* A path longer than sp_model.name keeps its end. */
+static void long_directory(void **state)
+{
+    static const char long_name[] =
+        "a-directory-whose-name-alone-has-more-than-sixty-three-bytes-in-it";
+    char *base = scratch_make(), dir[4200], path[4300];
+    struct sp_model m, back;
+
+    (void)state;
+    scratch_path(base, long_name, dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    assert_int_equal(sp_model_load("llama-tiny", &m), 0);
+    assert_int_equal(sp_model_write_config(&m, path), 0);
+    assert_int_equal(sp_model_load(dir, &back), 0);
+    assert_same(&m, &back);
+    assert_string_equal(back.name, long_name + sizeof long_name - sizeof back.name);
+    unlink(path);
+    rmdir(dir);
+    rmdir(base);
+    free(base);
+}
+
+static void load_says_what_is_there(void **state)
+{
+    char *dir = scratch_make(), path[4200];
+    struct sp_model m;
+    struct capture c;
+
+    (void)state;
+    capture_begin(&c);
+    assert_int_equal(sp_model_load("gpt-huge", &m), -ENOENT);
+    assert_said(capture_end(&c), "'gpt-huge' is neither a preset", "gpt-huge");
+    assert_non_null(strstr(c.text, "llama3-405b"));
+
+    capture_begin(&c);
+    assert_int_equal(sp_model_load(dir, &m), -ENOENT);
+    assert_said(capture_end(&c), "config.json: cannot be opened", "empty directory");
+
+    mkdir(scratch_path(dir, "config.json", path), 0755);
+    capture_begin(&c);
+    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
+    assert_said(capture_end(&c), "not a regular file", "directory");
+    rmdir(path);
+
+    write_file(path, "{\"model_type\"", 13);
+    capture_begin(&c);
+    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
+    assert_said(capture_end(&c), path, "cut short");
+    unlink(path);
+    rmdir(dir);
+    free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_load_and_round_trip),
+        cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(bad_configs_are_refused),
+        cmocka_unit_test(check_refuses_what_no_config_can_say),
+        cmocka_unit_test(dropout_is_warned_about),
+        cmocka_unit_test(long_directory),
+        cmocka_unit_test(load_says_what_is_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,300 @@
+/* Writing safetensors: what is written is read; what is interrupted leaves the old file. */
+#include "support.h"
+#include "model/safetensors.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static int files_in(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    must(d != NULL, "opendir");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+static void empty(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    must(d != NULL, "opendir");
+    while ((e = readdir(d))) {
+        char path[4500];
+
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+}
+
+static float value(size_t i)
+{
+    return (float)sin(1.0 + (double)i) * 3.0f;
+}
+
+static void fill(float *x, size_t n, size_t from)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = value(from + i);
+}
+
+static void round_trip(void **state)
+{
+    static const struct {
+        const char *name;
+        int ndim;
+        int64_t shape[8];
+    } tensors[] = {{"a.weight", 2, {13, 7}},
+                   {"scalar", 0, {0}},
+                   {"empty", 2, {5, 0}},
+                   {"quote \" backslash \\ \xc3\xa9", 1, {3}},
+                   {"deep", 8, {1, 2, 1, 3, 1, 2, 1, 5}},
+                   {"long", 1, {150001}}};
+    const int n = (int)(sizeof tensors / sizeof tensors[0]);
+    char *dir = scratch_make(), path[4200];
+    size_t total = 0, at = 0;
+    struct sp_st_writer *w;
+    struct sp_st_file st;
+    float *x, *y;
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    for (int i = 0; i < n; i++) {
+        size_t count = 1;
+
+        for (int d = 0; d < tensors[i].ndim; d++)
+            count *= (size_t)tensors[i].shape[d];
+        total += count;
+        assert_int_equal(
+            sp_st_writer_declare(w, tensors[i].name, tensors[i].ndim, tensors[i].shape), 0);
+    }
+    x = malloc(total * sizeof *x);
+    y = malloc(total * sizeof *y);
+    must(x && y, "malloc");
+    fill(x, total, 0);
+    for (size_t piece = 1; at < total; at += piece, piece = piece * 3 + 1) {
+        if (piece > total - at)
+            piece = total - at;
+        assert_int_equal(sp_st_writer_data(w, x + at, piece), 0);
+    }
+    assert_true(access(path, F_OK) != 0); /* not before it is finished */
+    assert_int_equal(sp_st_writer_finish(w), 0);
+    assert_int_equal(files_in(dir), 1);
+
+    assert_int_equal(sp_st_open(path, &st), 0);
+    assert_int_equal(st.n, n);
+    assert_true(st.data_start % 8 == 0);
+    at = 0;
+    for (int i = 0; i < n; i++) {
+        const struct sp_st_entry *e = sp_st_find(&st, tensors[i].name);
+        size_t count;
+
+        assert_non_null(e);
+        assert_string_equal(e->dtype, "F32");
+        assert_int_equal(e->ndim, tensors[i].ndim);
+        for (int d = 0; d < e->ndim; d++)
+            assert_true(e->shape[d] == tensors[i].shape[d]);
+        count = (e->end - e->begin) / 4;
+        assert_int_equal(sp_st_read(&st, e, y), 0);
+        assert_memory_equal(y, x + at, count * sizeof *y);
+        if (count > 2) {
+            assert_int_equal(sp_st_read_part(&st, e, 1, count - 2, y), 0);
+            assert_memory_equal(y, x + at + 1, (count - 2) * sizeof *y);
+        }
+        at += count;
+    }
+    assert_null(sp_st_find(&st, "absent"));
+    sp_st_close(&st);
+    printf("%d tensors, %zu elements\n", n, total);
+    unlink(path);
+    rmdir(dir);
+    free(dir);
+    free(x);
+    free(y);
+}
+
+/* A good file with tensor t = value(0 .. 4) stands at `path`. */
+static void make_old(const char *path)
+{
+    const int64_t five = 5;
+    struct sp_st_writer *w;
+    float x[5];
+
+    fill(x, 5, 0);
+    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, "t", 1, &five), 0);
+    assert_int_equal(sp_st_writer_data(w, x, 5), 0);
+    assert_int_equal(sp_st_writer_finish(w), 0);
+}
+
+static void assert_old(const char *path)
+{
+    struct sp_st_file st;
+    float x[5], y[5];
+
+    fill(x, 5, 0);
+    assert_int_equal(sp_st_open(path, &st), 0);
+    assert_int_equal(st.n, 1);
+    assert_int_equal(sp_st_read(&st, &st.entries[0], y), 0);
+    assert_memory_equal(x, y, sizeof x);
+    sp_st_close(&st);
+}
+
+/* A writer of one element, written but not finished. */
+static struct sp_st_writer *begin_tiny(const char *path)
+{
+    const int64_t one = 1;
+    const float x = 7;
+    struct sp_st_writer *w;
+
+    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, "t", 1, &one), 0);
+    assert_int_equal(sp_st_writer_data(w, &x, 1), 0);
+    return w;
+}
+
+/* A writer of 300000 elements, `elements` of them written. */
+static struct sp_st_writer *begin_new(const char *path, size_t elements)
+{
+    const int64_t shape[2] = {300, 1000};
+    struct sp_st_writer *w;
+    float x[1000];
+
+    fill(x, 1000, 9);
+    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
+    for (size_t at = 0; at < elements; at += 1000)
+        assert_int_equal(sp_st_writer_data(w, x, 1000), 0);
+    return w;
+}
+
+static void interrupted_save_keeps_the_old_file(void **state)
+{
+    char *dir = scratch_make(), path[4200];
+    struct rlimit old_limit, limit;
+    struct sp_st_writer *w;
+    struct capture c;
+    float x[1000];
+    int status = 0, rc = 0;
+    pid_t child;
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    make_old(path);
+
+    sp_st_writer_abort(begin_new(path, 150000));
+    assert_old(path);
+    assert_int_equal(files_in(dir), 1);
+
+    w = begin_new(path, 299000); /* one row short */
+    capture_begin(&c);
+    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
+    assert_said(capture_end(&c), "1196000 bytes of data written, 1200000 declared", "short");
+    assert_old(path);
+    assert_int_equal(files_in(dir), 1);
+
+    /* the file cannot grow past 64 KiB, as on a full disk */
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    limit = old_limit;
+    limit.rlim_cur = 64 << 10;
+    capture_begin(&c); /* before the limit: its file grows too */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    w = begin_new(path, 0);
+    fill(x, 1000, 9);
+    for (int i = 0; i < 300 && !rc; i++)
+        rc = sp_st_writer_data(w, x, 1000);
+    assert_int_equal(sp_st_writer_data(w, x, 1000), rc); /* said once */
+    assert_int_equal(sp_st_writer_finish(w), rc);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    assert_said(capture_end(&c), "cannot be written: File too large", "full disk");
+    assert_int_equal(rc, -EFBIG);
+    assert_old(path);
+    assert_int_equal(files_in(dir), 1);
+
+    /* the same where only the last flush fails: all of it fits the stream's buffer */
+    limit.rlim_cur = 16;
+    w = begin_tiny(path);
+    capture_begin(&c);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    rc = sp_st_writer_finish(w);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    capture_end(&c); /* stderr is a file here and may be cut by the limit too */
+    assert_int_equal(rc, -EFBIG);
+    assert_old(path);
+    assert_int_equal(files_in(dir), 1);
+
+    child = fork();
+    if (child == 0) {
+        w = begin_new(path, 200000);
+        raise(SIGKILL);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_old(path);
+    assert_int_equal(files_in(dir), 2); /* what the dead process had begun */
+
+    make_old(path); /* and it bars no later save */
+    assert_old(path);
+    assert_int_equal(sp_st_writer_finish(begin_new(path, 300000)), 0);
+    empty(dir);
+    assert_int_equal(rmdir(dir), 0);
+    free(dir);
+}
+
+static void misuse_of_the_writer(void **state)
+{
+    const int64_t shape[2] = {2, 3}, negative[1] = {-1}, huge[2] = {INT64_MAX, 4};
+    char *dir = scratch_make(), path[4200];
+    const float x[7] = {0};
+    struct sp_st_writer *w;
+    struct capture c;
+
+    (void)state;
+    scratch_path(dir, "a.safetensors", path);
+#define REFUSED(CALL, WORD)                                                                        \
+    assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
+    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);                                   \
+    capture_begin(&c);                                                                             \
+    assert_int_equal(CALL, -EINVAL);                                                               \
+    assert_int_equal(sp_st_writer_finish(w), -EINVAL);                                             \
+    assert_said(capture_end(&c), WORD, #CALL)
+    REFUSED(sp_st_writer_declare(w, "t", 2, shape), "declared twice");
+    REFUSED(sp_st_writer_declare(w, "__metadata__", 2, shape), "declared twice");
+    REFUSED(sp_st_writer_declare(w, "u", 1, negative), "dimension 0 of tensor u is -1");
+    REFUSED(sp_st_writer_declare(w, "u", 2, huge), "dimension 0 of tensor u");
+    REFUSED(sp_st_writer_declare(w, "\xff", 2, shape), "UTF-8");
+    REFUSED(sp_st_writer_data(w, x, 7), "28 bytes of data after 0 of 24");
+    REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_data(w, x, 1)), "after 24 of 24");
+    REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_declare(w, "u", 2, shape)), "after the data");
+#undef REFUSED
+    capture_begin(&c);
+    assert_int_equal(sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT);
+    assert_said(capture_end(&c), "cannot be created", "no directory");
+    capture_begin(&c);
+    assert_int_equal(sp_st_writer_create(dir, &w), -EINVAL);
+    assert_said(capture_end(&c), "not a regular file", "a directory");
+    assert_int_equal(files_in(dir), 0);
+    rmdir(dir);
+    free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(interrupted_save_keeps_the_old_file),
+        cmocka_unit_test(misuse_of_the_writer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+/* What the tests of the orders share. */
+#ifndef SP_TESTS_POLICIES_H
+#define SP_TESTS_POLICIES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "policies/plan.h"
+#include "sp_error.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static inline struct sp_layout layout(int p, int m)
+{
+    return (struct sp_layout){
+        .stages = p, .micro_batches = m, .chunks = 1, .slices = 1, .options = ""};
+}
+
+static inline void make_plan(const char *schedule, int p, int m, struct sp_plan *plan)
+{
+    struct sp_layout lay = layout(p, m);
+
+    assert_int_equal(sp_plan_create(schedule, &lay, plan), 0);
+}
+
+/* A plan of the layerwise family with programs written down: one line a stage, ops by blanks. */
+static inline void write_plan(struct sp_layout lay, const char *const *lines, struct sp_plan *plan)
+{
+    *plan = (struct sp_plan){.layout = lay, .family = sp_family_find("layerwise")};
+    plan->programs = calloc((size_t)lay.stages, sizeof *plan->programs);
+    assert_non_null(plan->programs);
+    for (int s = 0; s < lay.stages; s++) {
+        char text[512], *save = NULL;
+
+        snprintf(text, sizeof text, "%s", lines[s]);
+        for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+            struct sp_op op;
+
+            assert_int_equal(sp_op_parse(w, &op), 0);
+            sp_program_add_op(&plan->programs[s], op);
+        }
+    }
+    assert_int_equal(sp_plan_index(plan), 0);
+}
+
+/* Catches stderr from catch_begin to catch_end, which returns it (valid until the next one). */
+struct catch
+{
+    FILE *file;
+    int saved;
+    char text[2048];
+};
+
+static inline void catch_begin(struct catch *c)
+{
+    fflush(stderr);
+    c->file = tmpfile();
+    assert_non_null(c->file);
+    c->saved = dup(STDERR_FILENO);
+    assert_true(c->saved >= 0 && dup2(fileno(c->file), STDERR_FILENO) >= 0);
+}
+
+static inline const char *catch_end(struct catch *c)
+{
+    size_t n;
+
+    fflush(stderr);
+    assert_true(dup2(c->saved, STDERR_FILENO) >= 0);
+    close(c->saved);
+    rewind(c->file);
+    n = fread(c->text, 1, sizeof c->text - 1, c->file);
+    c->text[n] = 0;
+    fclose(c->file);
+    return c->text;
+}
+
+#endif

@@ -1,0 +1,214 @@
+/* The list simulation against closed forms, a hand-computed case, and its merge. */
+#include "common.h"
+#include "policies/registry.h"
+#include <math.h>
+
+static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 6, .b = 9, .w = 3}};
+
+static void simulate(const struct sp_plan *plan, const struct sp_costs *c, enum sp_channel kind,
+                     struct sp_times *t)
+{
+    char why[256] = "";
+
+    if (sp_listsim(plan, c, kind, t, why, sizeof why))
+        fail_msg("%s p=%d m=%d: %s", plan->def->name, plan->layout.stages,
+                 plan->layout.micro_batches, why);
+}
+
+static void closed_forms(void **state)
+{
+    static const char *const names[] = {"naive", "gpipe", "gpipe:backward=fifo", "1f1b"};
+    int cases = 0;
+
+    (void)state;
+    for (int p = 1; p <= 9; p++) {
+        for (int m = 1; m <= 20; m++) {
+            for (int i = 0; i < 4; i++) {
+                struct sp_plan plan;
+
+                make_plan(names[i], p, m, &plan);
+                for (int k = 0; k < 2; k++) {
+                    const struct sp_costs *c = &costs[k];
+                    double each = c->f + c->b + c->w;
+                    double want = i == 0 ? m * p * each : (m + p - 1) * each;
+                    struct sp_times t;
+
+                    simulate(&plan, c, SP_UNBOUNDED, &t);
+                    assert_true(t.makespan == want);
+                    assert_true(plan.def->makespan(&plan.layout, c->f, c->b, c->w) == want);
+                    assert_int_equal(t.messages, 2 * m * (p - 1));
+                    for (int s = 0; s < p; s++) {
+                        int peak = i == 0 ? 1 : i < 3 ? m : p - s < m ? p - s : m;
+
+                        assert_true(t.busy[s] == m * each);
+                        assert_true(t.idle[s] == want - m * each);
+                        assert_int_equal(t.peak_live[s], peak);
+                        /* the first forward comes s stages late, the last backward is early */
+                        assert_true(t.start[s][0] == s * c->f);
+                        assert_true(t.span[s] == want - s * each);
+                    }
+                    assert_true(fabs(t.bubble_ratio - (1 - m * each / want)) < 1e-12);
+                    sp_times_destroy(&t);
+                    cases++;
+                }
+                sp_plan_destroy(&plan);
+            }
+        }
+    }
+    print_message("%d cases equal to their closed form\n", cases);
+}
+
+/* HelixPipe equation 1: bubble 3 (p-1)(pre + attn + post) L/p, at costs of its figure 2. */
+static void helixpipe_equation_1(void **state)
+{
+    struct sp_plan plan;
+    struct sp_costs c;
+    struct sp_times t;
+
+    (void)state;
+    make_plan("1f1b", 4, 6, &plan);
+    plan.layout.layers = 8;
+    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan.layout, &c), 0);
+    assert_true(c.f == 12 && c.b == 18 && c.w == 6 && c.comm == 0);
+    simulate(&plan, &c, SP_UNBOUNDED, &t);
+    print_message("1f1b p=4 m=6 L=8 pre:attn:post 1:3:2: idle %g, equation 1 %g\n", t.idle[0],
+                  3 * 3 * (1. + 3 + 2) * 8 / 4);
+    for (int s = 0; s < 4; s++)
+        assert_true(t.idle[s] == 3 * 3 * (1. + 3 + 2) * 8 / 4);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+}
+
+/* With communication c, 2 stages, 1 micro-batch: F, c, F, B, c, B. */
+static void communication_counts(void **state)
+{
+    static const struct sp_costs c = {.f = 2, .b = 3, .w = 4, .comm = 0.5};
+    struct sp_plan plan;
+    struct sp_times t;
+
+    (void)state;
+    make_plan("1f1b", 2, 1, &plan);
+    for (int kind = SP_UNBOUNDED; kind <= SP_RENDEZVOUS; kind++) {
+        simulate(&plan, &c, (enum sp_channel)kind, &t);
+        assert_true(t.start[1][0] == 2.5 && t.start[1][1] == 4.5 && t.start[0][1] == 12);
+        assert_true(t.makespan == 19);
+        sp_times_destroy(&t);
+    }
+    sp_plan_destroy(&plan);
+}
+
+/* Split backward, chunks, slices and scales: costs of single ops. */
+static void op_costs(void **state)
+{
+    static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0"};
+    static const double scale_f[] = {1, 10}, scale_b[] = {1, 100};
+    struct sp_layout lay = layout(1, 1);
+    struct sp_costs c = {.f = 2, .b = 6, .w = 8, .scale_f = scale_f, .scale_b = scale_b};
+    static const double want[] = {1, 10, 300, 400, 7};
+    struct sp_plan plan;
+    struct sp_times t;
+    char why[256] = "";
+
+    (void)state;
+    lay.chunks = 2;
+    write_plan(lay, lines, &plan);
+    assert_true(plan.split);
+    assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
+    for (int k = 0; k < 5; k++)
+        assert_true(sp_op_cost(&plan, &c, 0, &plan.programs[0].ops[k]) == want[k]);
+    assert_int_equal(sp_listsim(&plan, &c, SP_FIFO, &t, why, sizeof why), 0);
+    assert_true(t.makespan == 718);
+    assert_int_equal(t.peak_live[0], 2);
+    assert_int_equal(t.messages, 0);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+}
+
+/* Slices: F of a slice after the one before, B in reverse; one stage holds all of them. */
+static void slices(void **state)
+{
+    static const char *const lines[] = {"F0s0 F0s1 F0s2 B0s2 B0s1 B0s0",
+                                        "F0s0 F0s1 F0s2 B0s2 B0s1 B0s0"};
+    static const struct sp_costs c = {.f = 3, .b = 3, .w = 3};
+    struct sp_layout lay = layout(2, 1);
+    struct sp_plan plan;
+    struct sp_times t;
+    char why[256] = "";
+
+    (void)state;
+    lay.slices = 3;
+    write_plan(lay, lines, &plan);
+    assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
+    assert_int_equal(sp_listsim(&plan, &c, SP_RENDEZVOUS, &t, why, sizeof why), 0);
+    assert_true(t.makespan == (3 + 1) * 3); /* n + p - 1 steps of (3 + 3 + 3)/3 */
+    assert_int_equal(t.peak_live[1], 3);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+}
+
+/* Sorted by start, programs in order, producers first, even when all ops take no time. */
+static void check_merge(const struct sp_plan *plan, const struct sp_times *t)
+{
+    int n = 0, next[16] = {0};
+    struct sp_placed *order = sp_merge(plan, t, &n);
+
+    assert_non_null(order);
+    assert_int_equal(n, sp_plan_ops(plan));
+    for (int i = 0; i < n; i++) {
+        struct sp_dep deps[SP_MAX_DEPS];
+        int s = order[i].stage, k;
+
+        assert_int_equal(order[i].index, next[s]++);
+        assert_true(order[i].start == t->start[s][order[i].index]);
+        assert_true(i == 0 || order[i - 1].start <= order[i].start);
+        k = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[order[i].index], deps);
+        while (k-- > 0) {
+            const struct sp_program *prog = &plan->programs[deps[k].stage];
+            int at = 0;
+
+            while (memcmp(&prog->ops[at], &deps[k].op, sizeof(struct sp_op)))
+                at++;
+            assert_true(at < next[deps[k].stage]);
+        }
+    }
+    free(order);
+}
+
+static void merges(void **state)
+{
+    static const struct sp_costs nothing = {0}, some = {.f = 6, .b = 9, .w = 3, .comm = 2};
+    const struct sp_schedule_def *def;
+
+    (void)state;
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        for (int p = 1; p <= 7; p += 2) {
+            for (int m = 1; m <= 9; m += 4) {
+                struct sp_plan plan;
+                struct sp_times t;
+
+                make_plan(def->name, p, m, &plan);
+                simulate(&plan, &nothing, SP_UNBOUNDED, &t);
+                check_merge(&plan, &t);
+                sp_times_destroy(&t);
+                simulate(&plan, &some, SP_UNBOUNDED, &t);
+                check_merge(&plan, &t);
+                sp_times_destroy(&t);
+                sp_plan_destroy(&plan);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_forms),
+        cmocka_unit_test(helixpipe_equation_1),
+        cmocka_unit_test(communication_counts),
+        cmocka_unit_test(op_costs),
+        cmocka_unit_test(slices),
+        cmocka_unit_test(merges),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* Plans: defaults, and every refusal with its line. */
+#include "common.h"
+#include "policies/nearest.h"
+#include "policies/registry.h"
+
+static void fills_in_defaults(void **state)
+{
+    struct sp_layout lay = {.stages = 3, .micro_batches = 5, .slices = 1, .layers = 7};
+    struct sp_plan plan;
+
+    (void)state;
+    assert_int_equal(sp_plan_create("gpipe:backward=fifo", &lay, &plan), 0);
+    assert_string_equal(plan.def->name, "gpipe");
+    assert_int_equal(plan.layout.chunks, 1);
+    assert_string_equal(plan.layout.options, "backward=fifo");
+    assert_ptr_equal(plan.layout.options, plan.options);
+    assert_false(plan.split);
+    assert_int_equal(sp_plan_ops(&plan), 3 * 5 * 2);
+    sp_plan_destroy(&plan);
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    assert_string_equal(plan.layout.options, "");
+    sp_plan_destroy(&plan);
+}
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int p, m, v, n, layers;
+        const char *line;
+    } table[] = {
+        {"1f2b", 2, 2, 1, 1, 0,
+         "no schedule '1f2b', did you mean 1f1b? There are: naive gpipe 1f1b"},
+        {"gppie", 2, 2, 1, 1, 0, "no schedule 'gppie', did you mean gpipe? There are: naive"},
+        {"frobnicate:x=1", 2, 2, 1, 1, 0, "no schedule 'frobnicate'; there are: naive gpipe 1f1b"},
+        {"", 2, 2, 1, 1, 0, "no schedule ''; there are: naive"},
+        {"1F1B", 2, 2, 1, 1, 0, "no schedule '1F1B'"},
+        {"1f1b:group=2", 2, 2, 1, 1, 0, "schedule 1f1b takes no options, not 'group=2'"},
+        {"gpipe:backwards=fifo", 2, 2, 1, 1, 0,
+         "schedule gpipe has no option 'backwards'; it has: backward"},
+        {"gpipe:backward", 2, 2, 1, 1, 0, "option 'backward' is not of the form key=value"},
+        {"gpipe:backward=", 2, 2, 1, 1, 0, "option 'backward=' is not of the form key=value"},
+        {"gpipe:=fifo", 2, 2, 1, 1, 0, "option '=fifo' is not of the form key=value"},
+        {"gpipe:,", 2, 2, 1, 1, 0, "option '' is not of the form key=value"},
+        {"gpipe:backward=fifo,", 2, 2, 1, 1, 0, "options 'backward=fifo,' end in a comma"},
+        {"gpipe:backward=fifo,backward=lifo", 2, 2, 1, 1, 0, "option 'backward' is given twice"},
+        {"gpipe:backward=filo", 2, 2, 1, 1, 0,
+         "schedule gpipe backward=filo is neither lifo nor fifo"},
+        {"1f1b", 0, 2, 1, 1, 0, "stages: 0 is not in 1 .. 65536"},
+        {"1f1b", 65537, 2, 1, 1, 0, "stages: 65537 is not in 1 .. 65536"},
+        {"1f1b", -4, 2, 1, 1, 0, "stages: -4 is not in 1 .. 65536"},
+        {"1f1b", 2, 0, 1, 1, 0, "micro-batches: 0 is not in 1 .. 65536"},
+        {"1f1b", 2, 2, -1, 1, 0, "chunks: -1 is not in 1 .. 65536"},
+        {"1f1b", 2, 2, 1, 0, 0, "slices: 0 is not in 1 .. 65536"},
+        {"1f1b", 2, 2, 2, 1, 0, "schedule 1f1b has 1 chunk per stage, not 2; use --chunks 1"},
+        {"naive", 2, 2, 1, 3, 0, "schedule naive runs whole sequences, not 3 slices"},
+        {"1f1b", 7, 2, 1, 1, 6,
+         "7 stages of 1 chunk(s) need 7 layers, the model has 6; use at most 6"},
+        {"1f1b", 2, 2, 9, 1, 6, "9 chunks per stage are more than the 6 layers of the model"},
+        {"1f1b", 2, 2, 1, 1, -1, "layers: -1 is negative"},
+        {"1f1b", 65536, 65536, 65536, 65536, 0, "make more than 16000000 ops"},
+        {"1f1b", 4096, 4096, 1, 1, 0,
+         "4096 stages, 4096 micro-batches, 1 chunks and 1 slices make"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_layout lay = {.stages = table[i].p,
+                                .micro_batches = table[i].m,
+                                .chunks = table[i].v,
+                                .slices = table[i].n,
+                                .layers = table[i].layers};
+        struct sp_plan plan = {.layout.stages = 99};
+        struct catch c;
+        const char *line;
+        int ret;
+
+        catch_begin(&c);
+        ret = sp_plan_create(table[i].schedule, &lay, &plan);
+        line = catch_end(&c);
+        assert_int_equal(ret, -EINVAL);
+        assert_int_equal(plan.layout.stages, 99); /* set only on success */
+        if (strncmp(line, "starpipe: ", 10) || !strstr(line, table[i].line) ||
+            strchr(line, '\n') != line + strlen(line) - 1)
+            fail_msg("row %zu: '%s' is not one line with '%s'", i, line, table[i].line);
+    }
+    print_message("%zu plans refused\n", sizeof table / sizeof *table);
+}
+
+static void refuses_long_options(void **state)
+{
+    struct sp_layout lay = layout(2, 2);
+    char text[300] = "gpipe:backward=";
+    struct sp_plan plan;
+    struct catch c;
+    int ret;
+
+    (void)state;
+    memset(text + strlen(text), 'x', 200);
+    catch_begin(&c);
+    ret = sp_plan_create(text, &lay, &plan);
+    assert_non_null(strstr(catch_end(&c), "options of 209 characters, at most 127"));
+    assert_int_equal(ret, -EINVAL);
+}
+
+static void parses_costs(void **state)
+{
+    struct sp_layout lay = {.stages = 2, .chunks = 2, .slices = 1, .layers = 8};
+    struct sp_costs c;
+
+    (void)state;
+    assert_int_equal(sp_costs_parse("f=2,b=3.5,w=0,comm=1e-1", &lay, &c), 0);
+    assert_true(c.f == 2 && c.b == 3.5 && c.w == 0 && c.comm == 0.1);
+    assert_int_equal(sp_costs_parse("b=4", &lay, &c), 0);
+    assert_true(c.f == 1 && c.b == 4 && c.w == 1 && c.comm == 0);
+    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2.5", &lay, &c), 0);
+    assert_true(c.f == 24);                /* 4 layers of 6 */
+    assert_true(c.w == 4 * 3 * 1.25);      /* half the backward of pre and post */
+    assert_true(c.b + c.w == 4 * 6 * 2.5); /* a backward is 2.5 forwards */
+    assert_null(c.scale_f);
+}
+
+static void refuses_costs(void **state)
+{
+    static const struct {
+        const char *text;
+        int layers;
+        const char *line;
+    } table[] = {
+        {"f", 8, "'f' is not one of"},
+        {"f=", 8, "f= is not a number"},
+        {"f=x", 8, "f=x is not a number in 0 .. 1e18"},
+        {"f=-1", 8, "f=-1 is not"},
+        {"f=nan", 8, "f=nan is not"},
+        {"f=inf", 8, "f=inf is not"},
+        {"f=1x", 8, "f=1x is not"},
+        {"f=1,f=2", 8, "f is given twice"},
+        {"forward=1", 8, "'forward=1' is not one of"},
+        {"=1", 8, "'=1' is not one of"},
+        {"f=1,,b=2", 8, "'' is not one of"},
+        {"f=1,attn=2", 8, "mixes costs of a stage (f, b, w) and of a layer"},
+        {"attn=2", 0, "the layers are unknown; use --layers"},
+        {"attn=2", 7, "7 layers do not divide evenly over 2 stages of 2 chunk(s)"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_layout lay = {.stages = 2, .chunks = 2, .layers = table[i].layers};
+        struct sp_costs costs = {.f = 77};
+        struct catch c;
+        int ret;
+
+        catch_begin(&c);
+        ret = sp_costs_parse(table[i].text, &lay, &costs);
+        catch_end(&c);
+        if (ret != -EINVAL || !strstr(c.text, table[i].line))
+            fail_msg("'%s': %d, '%s'", table[i].text, ret, c.text);
+        assert_true(costs.f == 77);
+    }
+}
+
+static void registry_is_sound(void **state)
+{
+    const struct sp_schedule_def *def;
+    int n = 0;
+
+    (void)state;
+    for (; (def = sp_schedule_at(n)); n++) {
+        assert_int_equal(def->abi, SP_SCHEDULE_ABI);
+        assert_ptr_equal(sp_schedule_find(def->name), def);
+        assert_non_null(def->summary);
+        assert_non_null(def->source);
+        assert_non_null(sp_family_find(def->family));
+        assert_true(def->default_chunks >= 1);
+        assert_true(!def->makespan || def->makespan_source);
+    }
+    assert_null(sp_schedule_at(-1));
+    assert_null(sp_schedule_find("1f1"));
+    assert_null(sp_schedule_find("1f1bb"));
+    assert_non_null(sp_schedule_find("1f1b:whatever"));
+    assert_null(sp_family_find("nothing"));
+    print_message("%d schedules\n", n);
+}
+
+static void distances(void **state)
+{
+    (void)state;
+    assert_int_equal(sp_edit_distance("", "abc"), 3);
+    assert_int_equal(sp_edit_distance("kitten", "sitting"), 3);
+    assert_int_equal(sp_edit_distance("gppie", "gpipe"), 1);
+    assert_int_equal(sp_edit_distance("ab", "ba"), 1);
+    assert_true(sp_is_near("stagse", 1));
+    assert_false(sp_is_near("abc", 2));
+    assert_false(sp_is_near("a", 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fills_in_defaults),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(refuses_long_options),
+        cmocka_unit_test(parses_costs),
+        cmocka_unit_test(refuses_costs),
+        cmocka_unit_test(registry_is_sound),
+        cmocka_unit_test(distances),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,243 @@
+/* The pictures: well-formed, a bar for every op, bars where the ops are. */
+#include "../policies/common.h"
+#include "trace/gantt.h"
+#include <ctype.h>
+#include <math.h>
+
+static char *drawn(const struct sp_gantt *g, int columns, bool color)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    assert_non_null(out);
+    if (columns)
+        sp_gantt_text(g, columns, color, out);
+    else
+        sp_gantt_svg(g, out);
+    assert_int_equal(ferror(out), 0);
+    fclose(out);
+    return text;
+}
+
+static void picture(const char *schedule, int p, int m, const struct sp_costs *c,
+                    struct sp_gantt *g)
+{
+    struct sp_plan plan;
+    struct sp_times t;
+    char why[256] = "";
+
+    make_plan(schedule, p, m, &plan);
+    assert_int_equal(sp_listsim(&plan, c, SP_UNBOUNDED, &t, why, sizeof why), 0);
+    assert_int_equal(sp_gantt_from_times(&plan, &t, g), 0);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, what)); text += strlen(what))
+        n++;
+    return n;
+}
+
+/* Tags nest and close, attributes are quoted, only known entities: what XML asks of this file. */
+static void check_xml(const char *x)
+{
+    char open[16][32];
+    int depth = 0, elements = 0;
+
+    if (!strncmp(x, "<?xml", 5))
+        x = strstr(x, "?>") + 2;
+    while (*x) {
+        if (*x == '&') {
+            assert_true(!strncmp(x, "&amp;", 5) || !strncmp(x, "&lt;", 4) ||
+                        !strncmp(x, "&gt;", 4) || !strncmp(x, "&quot;", 6));
+        }
+        assert_true(*x == '\n' || (unsigned char)*x >= 32);
+        if (*x != '<') {
+            assert_true(depth > 0 || isspace((unsigned char)*x));
+            x++;
+            continue;
+        }
+        if (x[1] == '/') {
+            size_t len = strcspn(x + 2, ">");
+
+            assert_true(depth > 0 && strlen(open[depth - 1]) == len);
+            assert_memory_equal(open[--depth], x + 2, len);
+            x += len + 3;
+            continue;
+        }
+        {
+            size_t len = strcspn(x + 1, " />");
+
+            assert_true(depth < 16 && len > 0 && len < 32);
+            memcpy(open[depth], x + 1, len);
+            open[depth++][len] = 0;
+            elements++;
+            x += 1 + len;
+        }
+        while (*x == ' ') {
+            x += 1 + strcspn(x + 1, "=<>\"");
+            assert_true(x[0] == '=' && x[1] == '"');
+            x += 2 + strcspn(x + 2, "\"<");
+            assert_int_equal(*x, '"');
+            x++;
+        }
+        if (*x == '/') {
+            depth--;
+            x++;
+        }
+        assert_int_equal(*x, '>');
+        x++;
+    }
+    assert_int_equal(depth, 0);
+    assert_true(elements > 10);
+}
+
+static void svg_holds_every_op(void **state)
+{
+    static const struct sp_costs c = {.f = 6, .b = 9, .w = 3, .comm = 0.5};
+    static const struct {
+        const char *schedule;
+        int p, m;
+    } table[] = {{"1f1b", 4, 8}, {"gpipe", 1, 1}, {"naive", 3, 5}, {"1f1b", 17, 111}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        int p = table[i].p, m = table[i].m;
+        struct sp_gantt g;
+        char *svg;
+
+        picture(table[i].schedule, p, m, &c, &g);
+        svg = drawn(&g, 0, false);
+        check_xml(svg);
+        assert_int_equal(count(svg, "class=\"bar\""), 2 * p * m);
+        assert_int_equal(count(svg, "<title>F0.0: "), p);
+        assert_int_equal(count(svg, ">stage "), p);
+        assert_int_equal(count(svg, ">peak "), p);
+        assert_int_equal(count(svg, "nan"), 0);
+        print_message("%-6s p=%d m=%d: %zu bytes of SVG, %d bars\n", table[i].schedule, p, m,
+                      strlen(svg), count(svg, "class=\"bar\""));
+        free(svg);
+        sp_gantt_destroy(&g);
+    }
+}
+
+static void svg_escapes(void **state)
+{
+    struct sp_bar bar = {.end = 4, .label = "<&\">", .name = "a<b&c", .mb = -1};
+    struct sp_gantt g;
+    char *svg;
+
+    (void)state;
+    assert_int_equal(sp_gantt_create(1, &g), 0);
+    snprintf(g.title, sizeof g.title, "run <of> \"A&B\" \x01");
+    snprintf(g.note[0], sizeof g.note[0], "x<y");
+    g.unit = "m<s";
+    g.end = 4;
+    assert_int_equal(sp_gantt_add(&g, &bar), 0);
+    svg = drawn(&g, 0, false);
+    check_xml(svg);
+    assert_non_null(strstr(svg, "run &lt;of&gt; &quot;A&amp;B&quot; <"));
+    assert_non_null(strstr(svg, ">&lt;&amp;&quot;&gt;<"));
+    assert_non_null(strstr(svg, ">a&lt;b&amp;c: 0 to 4<"));
+    assert_non_null(strstr(svg, ">x&lt;y<"));
+    assert_non_null(strstr(svg, "(m&lt;s)"));
+    free(svg);
+    sp_gantt_destroy(&g);
+}
+
+/* Nothing, or all in no time: drawn all the same. */
+static void empty_pictures(void **state)
+{
+    static const struct sp_costs nothing = {0};
+    struct sp_gantt g;
+    char *text;
+
+    (void)state;
+    picture("1f1b", 2, 3, &nothing, &g);
+    text = drawn(&g, 0, false);
+    check_xml(text);
+    assert_int_equal(count(text, "nan"), 0);
+    free(text);
+    text = drawn(&g, 80, false);
+    assert_int_equal(count(text, "stage "), 2);
+    free(text);
+    sp_gantt_destroy(&g);
+}
+
+static void text_is_to_scale(void **state)
+{
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    struct sp_gantt g;
+    char *text, *again;
+
+    (void)state;
+    picture("1f1b", 2, 3, &unit, &g);
+    /* 12 units of 2 columns, 9 for the names, 24 for the notes */
+    text = drawn(&g, 2 * 12 + 9 + 24, false);
+    assert_non_null(strstr(text, "\nstage 0  0-1-....0===2-1===..2===   25.0 % idle  peak 2\n"));
+    assert_non_null(strstr(text, "\nstage 1  ..0-0===1-1===2-2===....   25.0 % idle  peak 1\n"));
+    assert_null(strchr(text, '\033'));
+    free(text);
+    text = drawn(&g, 12 + 9 + 24, false); /* never narrower than 20 columns: still 1 a unit */
+    assert_non_null(strstr(text, "\nstage 0  01..aa2bb.cc  "));
+    free(text);
+    text = drawn(&g, 2 * 12 + 9 + 24, true);
+    assert_non_null(strstr(text, "\033[48;5;"));
+    free(text);
+    sp_gantt_destroy(&g);
+
+    picture("gpipe", 3, 60, &unit, &g); /* more bars than columns */
+    text = drawn(&g, 80, false);
+    again = drawn(&g, 80, false);
+    assert_string_equal(text, again);
+    assert_non_null(strstr(text, "\nstage 0  ------"));
+    assert_non_null(strstr(text, "- forward, = backward, . idle\n"));
+    for (char *line = text; *line; line = strchr(line, '\n') + 1)
+        assert_true(strcspn(line, "\n") <= 80);
+    free(text);
+    free(again);
+    sp_gantt_destroy(&g);
+}
+
+static void ticks(void **state)
+{
+    static const int lead[] = {1, 2, 5};
+    int worst = 99;
+
+    (void)state;
+    assert_true(fabs(sp_gantt_tick(33, 10) - 5) < 1e-12);
+    assert_true(fabs(sp_gantt_tick(100, 10) - 10) < 1e-12);
+    assert_true(sp_gantt_tick(0, 5) == 1);
+    for (double length = 1e-6; length < 1e7; length *= 1.37) {
+        double step = sp_gantt_tick(length, 12),
+               mantissa = step / pow(10, floor(log10(step) + 1e-9));
+        int pieces = (int)ceil(length / step - 1e-9), i = 0;
+
+        while (i < 3 && fabs(mantissa - lead[i]) > 1e-6)
+            i++;
+        assert_true(i < 3);
+        assert_true(pieces <= 12);
+        if (pieces < worst)
+            worst = pieces;
+    }
+    print_message("between %d and 12 pieces\n", worst);
+    assert_true(worst >= 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(svg_holds_every_op),
+        cmocka_unit_test(svg_escapes),
+        cmocka_unit_test(empty_pictures),
+        cmocka_unit_test(text_is_to_scale),
+        cmocka_unit_test(ticks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
