@@ -11,11 +11,11 @@
 
 /* Sizes a schedule may depend on. */
 struct sp_layout {
-    int stages;        /* p */
-    int micro_batches; /* m */
-    int chunks;        /* v, chunks per stage */
-    int slices;        /* n, slices per sequence */
-    int layers;        /* L; 0: unknown, as in `show` of a stage-level schedule */
+    int stages;          /* p */
+    int micro_batches;   /* m */
+    int chunks;          /* v, chunks per stage */
+    int slices;          /* n, slices per sequence */
+    int layers;          /* L; 0: unknown, as in `show` of a stage-level schedule */
     const char *options; /* "key=value,key=value" given after the name, "" if none */
 };
 

@@ -84,7 +84,7 @@ static void layer_forward(struct generator *g, int l)
         .kv_len = g->length ? lens : lens + 1,
     };
 
-    sp_norm(sh->rms, 1, h, m->norm_eps, g->x, norm, sh->rms ? NULL : norm + h, g->n, NULL);
+    sp_norm(sh->rms, 1, h, m->norm_eps, g->x, norm, sp_at(norm, sh->norm_bias), g->n, NULL);
     sp_linear(1, h, sh->q_width, g->n, qkv + sh->qkv, bias, g->q, sh->q_width);
     sp_linear(1, h, sh->kv_width, g->n, qkv + sh->qkv + (size_t)sh->q_width * (size_t)h,
               bias ? bias + sh->q_width : NULL, g->kv_row, sh->kv_width);
@@ -113,8 +113,8 @@ static void feed(struct generator *g, int32_t token)
              g->positions ? g->positions + (size_t)g->length * (size_t)m->hidden : NULL, g->x);
     for (int l = 0; l < m->layers; l++)
         layer_forward(g, l);
-    sp_norm(g->sh.rms, 1, m->hidden, m->norm_eps, g->x, g->norm,
-            g->sh.rms ? NULL : g->norm + m->hidden, g->n, NULL);
+    sp_norm(g->sh.rms, 1, m->hidden, m->norm_eps, g->x, g->norm, sp_at(g->norm, g->sh.norm_bias),
+            g->n, NULL);
     sp_linear(1, m->hidden, m->vocab, g->n, m->tied ? g->tokens : g->head, NULL, g->logits,
               m->vocab);
     g->length++;
@@ -144,18 +144,18 @@ static int allocate(struct generator *g, int positions)
 {
     const struct sp_model *m = &g->sh.model;
     size_t L = (size_t)m->layers;
-    float **rows[] = {&g->x, &g->n, &g->q, &g->kv_row, &g->o, &g->lse, &g->r, &g->u, &g->act,
-                      &g->logits};
-    int widths[] = {m->hidden, m->hidden, g->sh.q_width, g->sh.kv_width, g->sh.q_width, m->heads,
-                    m->hidden, g->sh.up_width, m->mlp, m->vocab};
+    float **rows[] = {&g->x,   &g->n, &g->q, &g->kv_row, &g->o,
+                      &g->lse, &g->r, &g->u, &g->act,    &g->logits};
+    int widths[] = {m->hidden, m->hidden, g->sh.q_width,  g->sh.kv_width, g->sh.q_width,
+                    m->heads,  m->hidden, g->sh.up_width, m->mlp,         m->vocab};
     bool ok = true;
 
     for (int k = 0; k < 3; k++)
         ok &= (g->layer[k] = calloc(L, sizeof(float *))) != NULL;
     ok &= (g->kv = calloc(L, sizeof(float *))) != NULL;
     for (size_t l = 0; ok && l < L; l++)
-        ok &= (g->kv[l] = calloc((size_t)positions * (size_t)g->sh.kv_width, sizeof(float))) !=
-              NULL;
+        ok &=
+            (g->kv[l] = calloc((size_t)positions * (size_t)g->sh.kv_width, sizeof(float))) != NULL;
     for (int i = 0; i < 10; i++)
         ok &= (*rows[i] = calloc((size_t)widths[i], sizeof(float))) != NULL;
     return ok ? 0 : sp_error(ENOMEM, "out of memory for a sample");
@@ -163,8 +163,8 @@ static int allocate(struct generator *g, int positions)
 
 static void release(struct generator *g)
 {
-    float *flat[] = {g->tokens, g->positions, g->norm, g->head, g->x,   g->n,   g->q,
-                     g->kv_row, g->o,         g->lse,  g->r,    g->u,   g->act, g->logits};
+    float *flat[] = {g->tokens, g->positions, g->norm, g->head, g->x, g->n,   g->q,
+                     g->kv_row, g->o,         g->lse,  g->r,    g->u, g->act, g->logits};
 
     for (size_t i = 0; i < sizeof flat / sizeof *flat; i++)
         free(flat[i]);
@@ -196,8 +196,8 @@ int sp_train_sample(struct sp_trainer *t, const char *prompt, int n)
     if (!err && t->world.rank == 0) {
         printf("sample:\n%s", prompt);
         for (int i = 0; i < positions; i++) {
-            int32_t token = i < (int)len ? (unsigned char)prompt[i]
-                                         : draw(g.logits, t->model.vocab, &state);
+            int32_t token =
+                i < (int)len ? (unsigned char)prompt[i] : draw(g.logits, t->model.vocab, &state);
 
             if (i >= (int)len && token < 256)
                 putchar(token >= 32 && token != 127 ? token : token == '\n' ? '\n' : ' ');

@@ -148,9 +148,10 @@ static int train(struct sp_trainer *t)
         sp_step_gradients(&t->graph, &t->data, (uint64_t)step, &t->report);
         if (!isfinite(t->report.loss) || !isfinite(t->report.grad_norm))
             return t->world.rank ? -EDOM
-                                 : sp_error(EDOM, "step %d: loss %g, gradient norm %g: the run has "
-                                                  "diverged; try a lower --lr, or SP_CHECK=1 to "
-                                                  "find the first task that overflows",
+                                 : sp_error(EDOM,
+                                            "step %d: loss %g, gradient norm %g: the run has "
+                                            "diverged; try a lower --lr, or SP_CHECK=1 to "
+                                            "find the first task that overflows",
                                             step, t->report.loss, t->report.grad_norm);
         if (a->dump_grads && step == t->first_step)
             err = sp_checkpoint_write(&t->graph, SP_FIELD_G, a->dump_grads);

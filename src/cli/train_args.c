@@ -31,7 +31,8 @@ static int parse_recompute(struct sp_train_args *a)
     }
     return sp_error(EINVAL,
                     "train: --recompute %s: want none, full, selective, no-attention or every=K "
-                    "with K >= 1", text);
+                    "with K >= 1",
+                    text);
 }
 
 /* What the contract names and this build cannot do yet is refused, never ignored. */

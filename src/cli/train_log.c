@@ -41,15 +41,15 @@ int sp_train_log_plan(struct sp_trainer *t)
         return sp_error(errno, "cannot write log %s: %s", t->args.log, strerror(errno));
     starpu_version(starpu);
     return write_line(
-        t, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",
-                     "plan", t->plan.def->name, "family", t->plan.family->name, "model",
-                     t->model.name, "parameters", (json_int_t)sp_model_parameters(&t->model),
-                     "stages", l->stages, "chunks", t->plan.layout.chunks, "micro_batches",
-                     l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
-                     "recompute", l->recompute, "processes", t->world.size, "workers",
-                     t->place.workers, "threads", t->place.threads, "seed",
-                     (json_int_t)t->args.seed, "versions", "starpipe", PACKAGE_VERSION, "starpu",
-                     starpu, "transport", sp_transport_version()));
+        t,
+        json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",
+                  "plan", t->plan.def->name, "family", t->plan.family->name, "model", t->model.name,
+                  "parameters", (json_int_t)sp_model_parameters(&t->model), "stages", l->stages,
+                  "chunks", t->plan.layout.chunks, "micro_batches", l->micro_batches,
+                  "micro_batch_size", l->micro_batch_size, "seq", l->seq, "recompute", l->recompute,
+                  "processes", t->world.size, "workers", t->place.workers, "threads",
+                  t->place.threads, "seed", (json_int_t)t->args.seed, "versions", "starpipe",
+                  PACKAGE_VERSION, "starpu", starpu, "transport", sp_transport_version()));
 }
 
 static double step_tokens(const struct sp_trainer *t)
@@ -64,9 +64,9 @@ static json_t *stage_json(const struct sp_stage_report *s)
     return json_pack("{s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "busy_ms", s->busy_us / 1e3,
                      "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
                      "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
-                     (json_int_t)s->peak_bytes, "live_activation_bytes",
-                     (json_int_t)s->live_bytes, "buffer_bytes", (json_int_t)s->pool_bytes,
-                     "bytes_sent", (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
+                     (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
+                     "buffer_bytes", (json_int_t)s->pool_bytes, "bytes_sent",
+                     (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
 }
 
 static double mean_bubble(const struct sp_trainer *t)
@@ -92,7 +92,10 @@ static void progress(const struct sp_trainer *t, int step)
     printf("%sstep %d/%d  loss %.4f  %.0f tokens/s  bubble %.1f %%  %d:%02d left%s",
            terminal ? "\r" : "", step + 1, t->args.steps, t->report.loss,
            step_tokens(t) / t->report.step_us * 1e6, 100 * mean_bubble(t), (int)(left_s / 60),
-           (int)left_s % 60, terminal && !end ? "\033[K" : terminal ? "\033[K\n" : "\n");
+           (int)left_s % 60,
+           terminal && !end ? "\033[K"
+           : terminal       ? "\033[K\n"
+                            : "\n");
     fflush(stdout);
 }
 
@@ -163,8 +166,10 @@ void sp_train_summary(struct sp_trainer *t)
     printf("\n");
     if (t->place.workers * t->world.node_size < l->stages)
         printf("(%d stages on %d core%s of this machine: the measured bubble includes waiting for "
-               "a core)\n", l->stages, t->place.cores, t->place.cores > 1 ? "s" : "");
-    printf("stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
+               "a core)\n",
+               l->stages, t->place.cores, t->place.cores > 1 ? "s" : "");
+    printf(
+        "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
     for (int s = 0; s < t->place.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
         int64_t planned =
@@ -189,9 +194,9 @@ int sp_train_dry_run(struct sp_trainer *t)
     sp_shape_init(&shape, &t->model, l->micro_batch_size, l->seq, l->micro_batches,
                   t->args.mlp_chunk, t->args.logit_rows);
     printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
-           "tokens\n", t->model.name, (double)sp_model_parameters(&t->model) / 1e6,
-           t->plan.def->name, l->stages, t->plan.layout.chunks, l->micro_batches,
-           l->micro_batch_size, l->seq);
+           "tokens\n",
+           t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
+           l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
     printf("bubble %.1f %% when a backward takes two forwards\n", 100 * times.bubble_ratio);

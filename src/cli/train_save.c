@@ -63,8 +63,8 @@ int sp_train_check_output(const struct sp_trainer *t)
 static int write_state(const struct sp_trainer *t, const char *dir, int steps_done)
 {
     char path[PATH + 64];
-    json_t *state = json_pack("{s:i,s:I,s:s}", "step", steps_done, "seed",
-                              (json_int_t)t->args.seed, "schedule", t->plan.def->name);
+    json_t *state = json_pack("{s:i,s:I,s:s}", "step", steps_done, "seed", (json_int_t)t->args.seed,
+                              "schedule", t->plan.def->name);
     int bad;
 
     snprintf(path, sizeof path, "%s/state.json", dir);
@@ -183,8 +183,10 @@ int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n)
         }
     closedir(d);
     if (newest < 0)
-        return sp_error(ENOENT, "cannot resume from %s: no step-N directory in it (to start from "
-                                "weights alone, give --model DIR)", t->args.resume);
+        return sp_error(ENOENT,
+                        "cannot resume from %s: no step-N directory in it (to start from "
+                        "weights alone, give --model DIR)",
+                        t->args.resume);
     snprintf(path, sizeof path, "%s/state.json", dir);
     state = json_load_file(path, 0, NULL);
     if (!state || json_unpack(state, "{s:i,s:I}", "step", &step, "seed", &seed) || step < 0) {

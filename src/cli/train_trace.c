@@ -54,8 +54,7 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
             snprintf(g->note[s], sizeof g->note[s], "%.2f MiB", r->peak_bytes / 1048576);
     }
     snprintf(g->title, sizeof g->title, "%s measured: %s, %d stages, %d micro-batches",
-             t->plan.def->name, t->model.name, t->plan.layout.stages,
-             t->plan.layout.micro_batches);
+             t->plan.def->name, t->model.name, t->plan.layout.stages, t->plan.layout.micro_batches);
     return err;
 }
 

@@ -60,16 +60,14 @@ SP_MODEL(attn_bwd);
 
 static struct starpu_codelet attn_fwd_cl = {
     SP_CPU(attn_fwd_cpu),
-    SP_CUDA(attn_fwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(attn_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &attn_fwd_model,
     .name = "attn_fwd",
 };
 
 static struct starpu_codelet attn_bwd_cl = {
     SP_CPU(attn_bwd_cpu),
-    SP_CUDA(attn_bwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(attn_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &attn_bwd_model,
     .name = "attn_bwd",
 };

@@ -40,14 +40,14 @@ struct sp_meter {
 
 /* Where tasks go: a worker and its next position, the stage's accounting, the window. */
 struct sp_lane {
-    int worker;        /* -1: no program position (set-up tasks) */
-    unsigned *order;   /* last position given out on that worker */
+    int worker;      /* -1: no program position (set-up tasks) */
+    unsigned *order; /* last position given out on that worker */
     struct sp_meter *meter;
     struct sp_window *window;
     struct sp_window_op *op; /* the op that tasks are being added to, NULL outside ops */
-    int op_index;      /* index in the program, -1 outside ops */
+    int op_index;            /* index in the program, -1 outside ops */
     int stage;
-    char pass;         /* 'F', 'B', ... for the task name */
+    char pass; /* 'F', 'B', ... for the task name */
     int mb;
     int slice;
     int layer;

@@ -34,9 +34,8 @@ static void embed_wgrad_cpu(void *buffers[], void *arg)
     const struct embed_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
 
-    sp_embed_bwd(sh->batch, sh->seq, sh->model.hidden, 0, ids_of(buffers[0]),
-                 sp_buffer(buffers, 1), sp_buffer(buffers, 2),
-                 a->positions ? sp_buffer(buffers, 3) : NULL);
+    sp_embed_bwd(sh->batch, sh->seq, sh->model.hidden, 0, ids_of(buffers[0]), sp_buffer(buffers, 1),
+                 sp_buffer(buffers, 2), a->positions ? sp_buffer(buffers, 3) : NULL);
 }
 
 SP_MODEL(embed_fwd);
@@ -44,16 +43,14 @@ SP_MODEL(embed_wgrad);
 
 static struct starpu_codelet embed_fwd_cl = {
     SP_CPU(embed_fwd_cpu),
-    SP_CUDA(embed_fwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(embed_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &embed_fwd_model,
     .name = "embed_fwd",
 };
 
 static struct starpu_codelet embed_wgrad_cl = {
     SP_CPU(embed_wgrad_cpu),
-    SP_CUDA(embed_wgrad_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(embed_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &embed_wgrad_model,
     .name = "embed_wgrad",
 };
@@ -62,7 +59,8 @@ void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                          starpu_data_handle_t ids, starpu_data_handle_t tokens,
                          starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed)
 {
-    struct starpu_task *t = sp_task_new(lane, &embed_fwd_cl, "embed", sh, sizeof(struct embed_args));
+    struct starpu_task *t =
+        sp_task_new(lane, &embed_fwd_cl, "embed", sh, sizeof(struct embed_args));
     struct embed_args *a = t->cl_arg;
 
     a->positions = positions != NULL;

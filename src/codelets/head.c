@@ -32,13 +32,12 @@ static void head_cpu(void *buffers[], void *arg)
     float *dn = n + T * h, *stats = dn + T * h, *logits = stats + 2 * T;
 
     sp_norm(sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, x, norm,
-            sh->rms ? NULL : norm + h, n, stats);
+            sp_at(norm, sh->norm_bias), n, stats);
     sp_cross_entropy(sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n,
-                     sp_buffer(buffers, 3), targets, sh->loss_scale,
-                     &tally[SP_TALLY_LOSS], dn,
+                     sp_buffer(buffers, 3), targets, sh->loss_scale, &tally[SP_TALLY_LOSS], dn,
                      sp_buffer(buffers, 5), logits);
     sp_norm_bwd(sh->rms, sh->rows, sh->model.hidden, x, stats, norm, dn, NULL, dx, gn,
-                sh->rms ? NULL : gn + h);
+                sp_at(gn, sh->norm_bias));
     sp_check_finite(a, "dx", dx, T * h);
 }
 
@@ -46,8 +45,7 @@ SP_MODEL(head);
 
 static struct starpu_codelet head_cl = {
     SP_CPU(head_cpu),
-    SP_CUDA(head_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(head_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &head_model,
     .name = "head",
 };

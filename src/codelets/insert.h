@@ -21,21 +21,21 @@ void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh
 
 /* What a layer's forward writes: NULL handles are not kept. */
 struct sp_pre {
-    starpu_data_handle_t x;        /* (T,h) input of the layer */
-    starpu_data_handle_t saved;    /* sp_shape_pre_saved */
-    starpu_data_handle_t q, kv;    /* (T,q) (T,kv), rotated for Llama */
-    bool cheap;                    /* saved holds n1 */
+    starpu_data_handle_t x;     /* (T,h) input of the layer */
+    starpu_data_handle_t saved; /* sp_shape_pre_saved */
+    starpu_data_handle_t q, kv; /* (T,q) (T,kv), rotated for Llama */
+    bool cheap;                 /* saved holds n1 */
 };
 
 struct sp_post {
-    starpu_data_handle_t x, o;     /* (T,h) residual, (T,q) attention output */
-    starpu_data_handle_t saved;    /* sp_shape_post_saved; NULL: a forward that keeps nothing */
-    bool cheap;                    /* saved holds n2 and g */
+    starpu_data_handle_t x, o;  /* (T,h) residual, (T,q) attention output */
+    starpu_data_handle_t saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
+    bool cheap;                 /* saved holds n2 and g */
 };
 
 /* Attention over key/value slices; one slice is the whole sequence. */
 struct sp_attn {
-    int slice;                     /* i: queries of slice i see keys of slices 0..i */
+    int slice; /* i: queries of slice i see keys of slices 0..i */
     int q_len, q_pos, n_kv;
     const int *kv_len;
     starpu_data_handle_t q, o, lse; /* (b,q_len,q) twice, (b,a,q_len) */
@@ -83,8 +83,8 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 /* g += weight gradients of output, up and down products, from dy, du, dr. */
 void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                          starpu_data_handle_t dy, starpu_data_handle_t du,
-                          starpu_data_handle_t dr, int64_t released);
+                          starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
+                          int64_t released);
 
 /*
  * Final norm, logits and cross-entropy, forward and backward in one pass over chunks of rows, so

@@ -151,24 +151,21 @@ SP_MODEL(post_wgrad);
 
 static struct starpu_codelet post_fwd_cl = {
     SP_CPU(post_fwd_cpu),
-    SP_CUDA(post_fwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(post_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_fwd_model,
     .name = "post_fwd",
 };
 
 static struct starpu_codelet post_bwd_cl = {
     SP_CPU(post_bwd_cpu),
-    SP_CUDA(post_bwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(post_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_bwd_model,
     .name = "post_bwd",
 };
 
 static struct starpu_codelet post_wgrad_cl = {
     SP_CPU(post_wgrad_cpu),
-    SP_CUDA(post_wgrad_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(post_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_wgrad_model,
     .name = "post_wgrad",
 };
@@ -231,8 +228,8 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
 void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                          starpu_data_handle_t dy, starpu_data_handle_t du,
-                          starpu_data_handle_t dr, int64_t released)
+                          starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
+                          int64_t released)
 {
     struct starpu_task *task =
         sp_task_new(lane, &post_wgrad_cl, "post.w", sh, sizeof(struct post_args));

@@ -57,7 +57,7 @@ static void pre_fwd_cpu(void *buffers[], void *arg)
         s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 5));
     n1 = s.n1 ? s.n1 : sp_buffer(buffers, 5 + a->saved);
 
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sh->rms ? NULL : norm + h, n1, s.stats);
+    sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sp_at(norm, sh->norm_bias), n1, s.stats);
     sp_linear(T, h, sh->q_width, n1, w + sh->qkv, sp_at(w, sh->qkv_bias), q, sh->q_width);
     sp_linear(T, h, sh->kv_width, n1, kv_rows(sh, w), kv_bias(sh, w), kv, sh->kv_width);
     rotate(sh, q, kv, false);
@@ -81,7 +81,7 @@ static void pre_bwd_cpu(void *buffers[], void *arg)
     sp_linear_dx(T, h, sh->q_width, dq, sh->q_width, w + sh->qkv, dx, false);
     sp_linear_dx(T, h, sh->kv_width, dkv, sh->kv_width, kv_rows(sh, w), dx, true);
     sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
-                sh->rms ? NULL : g + h);
+                sp_at(g, sh->norm_bias));
     sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
 }
 
@@ -99,7 +99,7 @@ static void pre_wgrad_cpu(void *buffers[], void *arg)
         float *norm = sp_buffer(buffers, 5);
 
         n1 = sp_buffer(buffers, 6);
-        sp_norm_apply(T, h, sp_buffer(buffers, 4), s.stats, norm, sh->rms ? NULL : norm + h, n1);
+        sp_norm_apply(T, h, sp_buffer(buffers, 4), s.stats, norm, sp_at(norm, sh->norm_bias), n1);
     }
     sp_linear_dw(T, h, sh->q_width, n1, dq, sh->q_width, g + sh->qkv, sp_at(g, sh->qkv_bias));
     sp_linear_dw(T, h, sh->kv_width, n1, dkv, sh->kv_width, kv_rows(sh, g), kv_bias(sh, g));
@@ -111,24 +111,21 @@ SP_MODEL(pre_wgrad);
 
 static struct starpu_codelet pre_fwd_cl = {
     SP_CPU(pre_fwd_cpu),
-    SP_CUDA(pre_fwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(pre_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_fwd_model,
     .name = "pre_fwd",
 };
 
 static struct starpu_codelet pre_bwd_cl = {
     SP_CPU(pre_bwd_cpu),
-    SP_CUDA(pre_bwd_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(pre_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_bwd_model,
     .name = "pre_bwd",
 };
 
 static struct starpu_codelet pre_wgrad_cl = {
     SP_CPU(pre_wgrad_cpu),
-    SP_CUDA(pre_wgrad_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(pre_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_wgrad_model,
     .name = "pre_wgrad",
 };

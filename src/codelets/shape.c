@@ -17,6 +17,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .kv_width = sp_model_kv_width(m),
         .up_width = sp_model_up_width(m),
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
+        .norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS),
         .qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV),
         .qkv_bias = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS),
         .out = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT),

@@ -27,7 +27,8 @@ struct sp_shape {
     int q_width, kv_width, up_width;
     float loss_scale; /* 1 / tokens of a step: the loss is the mean over the step */
 
-    /* Offsets in SP_BLOCK_QKV and SP_BLOCK_POST; (size_t)-1: absent. */
+    /* Offsets in their blocks, the gain of a norm block being at 0; (size_t)-1: absent. */
+    size_t norm_bias; /* of SP_BLOCK_NORM1 and SP_BLOCK_NORM */
     size_t qkv, qkv_bias;
     size_t out, out_bias, gain, bias, up, up_bias, down, down_bias;
 };

@@ -55,8 +55,7 @@ static void update_tensor(void *arg, const struct sp_tensor *t)
     size_t at = t->offset;
 
     a->hp.weight_decay = t->decay ? a->decay : 0;
-    sp_adamw((size_t)t->rows * (size_t)t->cols, &a->hp, a->w + at, a->g + at, a->m + at,
-             a->v + at);
+    sp_adamw((size_t)t->rows * (size_t)t->cols, &a->hp, a->w + at, a->g + at, a->m + at, a->v + at);
 }
 
 /* w RW, g RW, m RW, v RW */
@@ -78,8 +77,7 @@ SP_MODEL(update);
 
 static struct starpu_codelet sumsq_cl = {
     SP_CPU(sumsq_cpu),
-    SP_CUDA(sumsq_cuda)
-    .nbuffers = 2,
+    SP_CUDA(sumsq_cuda).nbuffers = 2,
     .modes = {STARPU_R, STARPU_RW},
     .model = &sumsq_model,
     .name = "sumsq",
@@ -87,23 +85,20 @@ static struct starpu_codelet sumsq_cl = {
 
 static struct starpu_codelet sum_cl = {
     SP_CPU(sum_cpu),
-    SP_CUDA(sum_cuda)
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_CUDA(sum_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &sum_model,
     .name = "sum",
 };
 
 static struct starpu_codelet update_cl = {
     SP_CPU(update_cpu),
-    SP_CUDA(update_cuda)
-    .nbuffers = 4,
+    SP_CUDA(update_cuda).nbuffers = 4,
     .modes = {STARPU_RW, STARPU_RW, STARPU_RW, STARPU_RW},
     .model = &update_model,
     .name = "update",
 };
 
-void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
-                     starpu_data_handle_t tally)
+void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g, starpu_data_handle_t tally)
 {
     struct starpu_task *t = sp_task_new(lane, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
 

@@ -66,8 +66,8 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
 {
     int stage = sp_block_owner(g, kind, layer), owner = sp_stage_rank(&g->place, stage), err = 0;
     size_t n = sp_block_elements(&g->shape.model, kind);
-    int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
-                         layer + 1);
+    int64_t tag =
+        sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind, layer + 1);
     starpu_data_handle_t handle = NULL;
 
     if (!n)

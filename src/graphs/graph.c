@@ -176,8 +176,8 @@ static int add_tokens(struct sp_graph *g, int stage, int32_t **memory,
     if (!*memory || !*handles)
         return -ENOMEM;
     for (size_t i = 0; i < m; i++) {
-        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM,
-                                    (uintptr_t)(*memory + i * T), (uint32_t)T, sizeof(int32_t));
+        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + i * T),
+                                    (uint32_t)T, sizeof(int32_t));
         starpu_data_set_name((*handles)[i], name);
     }
     return 0;
@@ -229,9 +229,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     int err = 0, window = cfg->window > 0 ? cfg->window : 6;
 
     *g = (struct sp_graph){.cfg = *cfg, .place = *place};
-    sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq,
-                  plan->layout.micro_batches, cfg->mlp_rows,
-                  cfg->head_rows > 0 ? cfg->head_rows : 256);
+    sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
+                  cfg->mlp_rows, cfg->head_rows > 0 ? cfg->head_rows : 256);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->window)

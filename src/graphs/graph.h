@@ -16,14 +16,14 @@
 struct sp_graph_config {
     const struct sp_params *params;
     const struct sp_plan *plan;
-    int batch, seq;      /* b, s */
+    int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* 0: all rows; default */
     enum sp_recompute recompute;
-    int every;           /* K of every=K, 1 otherwise */
-    bool ready;          /* scheduler: starpipe-ready */
-    int window;          /* unfinished ops per local stage; 0: default */
+    int every;  /* K of every=K, 1 otherwise */
+    bool ready; /* scheduler: starpipe-ready */
+    int window; /* unfinished ops per local stage; 0: default */
     uint64_t seed;
-    float clip;          /* 0: none */
+    float clip; /* 0: none */
 };
 
 /* One parameter block on a stage that holds it. */
@@ -40,14 +40,14 @@ struct sp_block {
 struct sp_layer_flight {
     starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
     starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
-    int64_t stashed; /* bytes counted as stashed */
+    int64_t stashed;                                  /* bytes counted as stashed */
 };
 
 /* A micro-batch inside a chunk. */
 struct sp_chunk_flight {
-    starpu_data_handle_t in;   /* chunk input, handed over by the stage before */
-    starpu_data_handle_t grad; /* gradient of the chunk output, from the stage after */
-    starpu_data_handle_t out;  /* last chunk: input of the head */
+    starpu_data_handle_t in;        /* chunk input, handed over by the stage before */
+    starpu_data_handle_t grad;      /* gradient of the chunk output, from the stage after */
+    starpu_data_handle_t out;       /* last chunk: input of the head */
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
@@ -61,7 +61,7 @@ struct sp_stage {
     struct sp_pool *boundary;   /* tensors that other stages write or free */
     struct sp_meter meter;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches] */
-    uint64_t bytes_sent;        /* of messages submitted, whole run */
+    uint64_t bytes_sent;             /* of messages submitted, whole run */
 };
 
 struct sp_graph {
@@ -73,7 +73,7 @@ struct sp_graph {
     int n_order;
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
-    int64_t step;            /* steps submitted so far */
+    int64_t step;                        /* steps submitted so far */
     starpu_data_handle_t *ids, *targets; /* [micro_batches], on the first and last stage */
     int32_t *ids_memory, *targets_memory;
 };
@@ -104,10 +104,12 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
 
 /* Tags: distinct for every message of a run. */
 enum sp_message {
-    SP_MSG_FORWARD, SP_MSG_BACKWARD, /* (micro-batch, global stage of the consumer) */
-    SP_MSG_TWIN,                     /* (block kind, sending stage) */
-    SP_MSG_REPORT, SP_MSG_NORM,      /* (stage, 0), (rank, 0) */
-    SP_MSG_BLOCK,                    /* (block kind, layer) */
+    SP_MSG_FORWARD,
+    SP_MSG_BACKWARD, /* (micro-batch, global stage of the consumer) */
+    SP_MSG_TWIN,     /* (block kind, sending stage) */
+    SP_MSG_REPORT,
+    SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
+    SP_MSG_BLOCK, /* (block kind, layer) */
     SP_MSG_KINDS
 };
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b);

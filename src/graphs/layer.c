@@ -115,10 +115,10 @@ void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
         pre += counted(&keep, true, t->pre);
         post += counted(&keep, true, t->post);
     }
-    sp_pre_fwd_insert(&c->lane, sh,
-                      &(struct sp_pre){
-                          .x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
-                      sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
+    sp_pre_fwd_insert(
+        &c->lane, sh,
+        &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
+        sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
     if (!keep.has_attn) {
         struct sp_attn a;
 

@@ -8,8 +8,10 @@
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent;
 };
-enum { WIRE_HEAD = sizeof(struct wire) / sizeof(double),
-       WIRE_OP = sizeof(struct sp_op_record) / sizeof(double) };
+enum {
+    WIRE_HEAD = sizeof(struct wire) / sizeof(double),
+    WIRE_OP = sizeof(struct sp_op_record) / sizeof(double)
+};
 
 static size_t wire_doubles(const struct sp_graph *g, int stage)
 {

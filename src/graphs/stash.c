@@ -13,8 +13,8 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
 {
     const struct sp_layout *lay = &plan->layout;
 
-    sp_partition(layers, lay->stages * lay->chunks,
-                 plan->family->global_stage(lay, stage, chunk), first, count);
+    sp_partition(layers, lay->stages * lay->chunks, plan->family->global_stage(lay, stage, chunk),
+                 first, count);
 }
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
@@ -43,8 +43,8 @@ static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompu
     }
 }
 
-int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every,
-                       int count, bool last)
+int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every, int count,
+                       bool last)
 {
     int64_t floats = last ? (int64_t)sh->rows * sh->model.hidden : 0;
 

@@ -24,8 +24,8 @@ bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *o
  *   none 16bsh + stats and log-sum-exp (GPT-2 style, f = 4h), selective 10bsh, no-attention 2bsh,
  *   full bsh for every K-th layer.
  */
-int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every,
-                       int count, bool last);
+int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every, int count,
+                       bool last);
 
 /* The same for the chunk that an op of a stage works on. */
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,

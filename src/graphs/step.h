@@ -6,24 +6,24 @@
 
 /* Measured on one stage during one step. */
 struct sp_stage_report {
-    double busy_us;      /* sum of task times of the ops */
-    double idle_us;      /* between the first op and the last of all stages, not busy */
-    double comm_wait_us; /* ready to run but for a message that was on its way */
-    double bubble_ratio; /* idle / (busy + idle) */
-    double update_us;    /* norm and optimizer */
-    double peak_bytes;   /* stashed activations, highest */
-    double live_bytes;   /* stashed activations after the step */
-    double pool_bytes;   /* all activation buffers ever made */
-    double bytes_sent;   /* in this step */
+    double busy_us;           /* sum of task times of the ops */
+    double idle_us;           /* between the first op and the last of all stages, not busy */
+    double comm_wait_us;      /* ready to run but for a message that was on its way */
+    double bubble_ratio;      /* idle / (busy + idle) */
+    double update_us;         /* norm and optimizer */
+    double peak_bytes;        /* stashed activations, highest */
+    double live_bytes;        /* stashed activations after the step */
+    double pool_bytes;        /* all activation buffers ever made */
+    double bytes_sent;        /* in this step */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;
 };
 
 struct sp_step_report {
-    double loss;      /* mean cross-entropy over the tokens of the step, nats */
-    double grad_norm; /* before clipping */
-    double step_us;   /* wall-clock time on this process */
-    double span_us;   /* first op to last op, all stages */
+    double loss;                    /* mean cross-entropy over the tokens of the step, nats */
+    double grad_norm;               /* before clipping */
+    double step_us;                 /* wall-clock time on this process */
+    double span_us;                 /* first op to last op, all stages */
     struct sp_stage_report *stages; /* [stages]; on rank 0 all, elsewhere only the local ones */
 };
 

@@ -12,20 +12,36 @@
 #include "kernels/vec.h"
 #include <math.h>
 
+enum { LANES = 32 };
+
+/*
+ * Sum of x - shift, or of its square. The lanes are spelled out so that several vectors accumulate
+ * side by side: one would wait for the latency of its own additions.
+ */
+SP_INLINE float row_sum(int n, const float *x, float shift, bool square)
+{
+    float lane[LANES] = {0};
+    int j = 0;
+
+    for (; j + LANES <= n; j += LANES) {
+#pragma omp simd
+        for (int k = 0; k < LANES; k++)
+            lane[k] += (x[j + k] - shift) * (square ? x[j + k] - shift : 1.0f);
+    }
+    for (int k = 0; j + k < n; k++)
+        lane[k] += (x[j + k] - shift) * (square ? x[j + k] - shift : 1.0f);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] += lane[k + half];
+    return lane[0];
+}
+
 /* Mean and rstd of one row; the variance from centred values, as x may have a large mean. */
 SP_CLONES static void row_stats(bool rms, int h, float eps, const float *x, float *stats)
 {
-    float mean = 0, square = 0;
+    float mean = rms ? 0 : row_sum(h, x, 0, false) / (float)h;
+    float square = row_sum(h, x, mean, true);
 
-    if (!rms) {
-#pragma omp simd reduction(+ : mean)
-        for (int j = 0; j < h; j++)
-            mean += x[j];
-        mean /= (float)h;
-    }
-#pragma omp simd reduction(+ : square)
-    for (int j = 0; j < h; j++)
-        square += (x[j] - mean) * (x[j] - mean);
     stats[0] = mean;
     stats[1] = 1.0f / sqrtf(square / (float)h + eps);
 }

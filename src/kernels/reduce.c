@@ -21,7 +21,7 @@ void sp_add(size_t n, const float *x, float *y)
     }
 }
 
-enum { LANES = 16, BLOCK = 16384, BLOCKS = 256 };
+enum { LANES = 32, BLOCK = 16384, BLOCKS = 256 };
 
 /* Lanes spelled out, not left to the vector width: the same bits on every machine. */
 SP_CLONES static double block_sumsq(size_t n, const float *g)

@@ -13,7 +13,7 @@ struct sp_data {
     const unsigned char *bytes; /* the mapping */
     size_t size;                /* bytes */
     size_t tokens;
-    int width;                  /* bytes a token: 1 or 2 */
+    int width; /* bytes a token: 1 or 2 */
     bool shuffled;
     uint64_t seed;
 };

@@ -72,8 +72,7 @@ static void grow(struct shelf *s)
 
 void sp_pool_put(struct sp_pool *p, starpu_data_handle_t handle)
 {
-    struct shelf *s =
-        shelf_of(p, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
+    struct shelf *s = shelf_of(p, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
 
     starpu_data_deinitialize_submit(handle);
     if (s->idle == s->cap)

@@ -44,13 +44,13 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     for (int c = 0; c < plan->layout.chunks; c++)
         last |= plan->family->global_stage(&plan->layout, stage, c) ==
                 plan->layout.stages * plan->layout.chunks - 1;
-    floats = 3 * x + up + 2 * q + kv;      /* dy, dr, dx, du, do, dq, dkv */
-    floats += 3 * 2 * x;                   /* tensors that cross stages, and their slack */
-    floats += T * sh->model.mlp + 2 * x;   /* scratch of the MLP */
+    floats = 3 * x + up + 2 * q + kv;    /* dy, dr, dx, du, do, dq, dkv */
+    floats += 3 * 2 * x;                 /* tensors that cross stages, and their slack */
+    floats += T * sh->model.mlp + 2 * x; /* scratch of the MLP */
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
-        floats += every * (x + 2 * q + kv + T * sh->model.heads +
-                           (int64_t)sp_shape_pre_saved(sh, true) +
-                           (int64_t)sp_shape_post_saved(sh, true));
+        floats +=
+            every * (x + 2 * q + kv + T * sh->model.heads + (int64_t)sp_shape_pre_saved(sh, true) +
+                     (int64_t)sp_shape_post_saved(sh, true));
     if (last)
         floats += 2 * x + (int64_t)sh->head_rows * sh->model.vocab;
     return (int64_t)sizeof(float) * floats;

@@ -11,8 +11,10 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 {
     (void)argc, (void)argv;
     if (sp_launcher_size() > 1)
-        return sp_error(ENOSYS, "started as one of %d processes, but built without MPI: "
-                                "configure --with-mpi", sp_launcher_size());
+        return sp_error(ENOSYS,
+                        "started as one of %d processes, but built without MPI: "
+                        "configure --with-mpi",
+                        sp_launcher_size());
     *world = (struct sp_world){.size = 1, .node_size = 1};
     return 0;
 }

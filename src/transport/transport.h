@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 struct sp_world {
-    int rank, size;             /* of all processes */
-    int node_rank, node_size;   /* among the processes of this machine */
+    int rank, size;           /* of all processes */
+    int node_rank, node_size; /* among the processes of this machine */
 };
 
 /*
