@@ -35,7 +35,9 @@ void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t releas
 /* Forgets all positions and declarations; only while no task is in flight. */
 void sp_order_reset(void);
 
-/* The policies, NULL-terminated, as STARPU_SCHED_LIB looks for them. */
+/* What STARPU_SCHED_LIB looks up: the policy of a name, NULL if there is none, and all of them,
+ * NULL-terminated. */
+struct starpu_sched_policy *starpu_get_sched_lib_policy(const char *name);
 struct starpu_sched_policy **starpu_get_sched_lib_policies(void);
 
 #endif

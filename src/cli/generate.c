@@ -180,6 +180,15 @@ static void release(struct generator *g)
     free(g->kv);
 }
 
+/* Bytes as text; what no terminal should see as '?', tokens of larger vocabularies by number. */
+static void print_token(int32_t token)
+{
+    if (token >= 256)
+        printf("<%d>", token);
+    else
+        putchar(token == '\n' || (token >= 32 && token < 127) ? token : token == '\t' ? ' ' : '?');
+}
+
 int sp_train_sample(struct sp_trainer *t, const char *prompt, int n)
 {
     struct generator g = {.params = &t->params};
@@ -199,10 +208,8 @@ int sp_train_sample(struct sp_trainer *t, const char *prompt, int n)
             int32_t token =
                 i < (int)len ? (unsigned char)prompt[i] : draw(g.logits, t->model.vocab, &state);
 
-            if (i >= (int)len && token < 256)
-                putchar(token >= 32 && token != 127 ? token : token == '\n' ? '\n' : ' ');
-            else if (i >= (int)len)
-                printf("<%d>", token);
+            if (i >= (int)len)
+                print_token(token);
             feed(&g, token % t->model.vocab);
         }
         printf("\n");

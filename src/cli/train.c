@@ -27,10 +27,19 @@ static int open_data(struct sp_trainer *t)
         return err;
     t->data.shuffled = a->order == 1;
     t->data.seed = a->seed;
-    if (t->data.tokens <= (size_t)a->layout.seq && t->world.rank == 0)
-        sp_warn("%s has %zu tokens, a sequence %d: it wraps around", path, t->data.tokens,
-                a->layout.seq);
     return 0;
+}
+
+/* What is odd but can be done. Said once nothing is refused. */
+static void warn(const struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+
+    if (t->data.bytes && t->data.tokens <= (size_t)a->layout.seq)
+        sp_warn("%s has %zu tokens, a sequence %d: it wraps around",
+                a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
+    if (a->resume && t->first_step >= a->steps)
+        sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
 }
 
 static int make_plan(struct sp_trainer *t)
@@ -51,14 +60,61 @@ static int make_plan(struct sp_trainer *t)
     return sp_plan_create(l->schedule, &layout, &t->plan);
 }
 
+/* A process without a limit still cannot have more than its machine has. */
+static int check_machine(const struct sp_trainer *t, const struct sp_shape *shape)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+    double states = 0, activations = 0, workspace = 0;
+    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+    for (int k = 0; k < t->place.n_local; k++) {
+        struct sp_memory m = sp_memory_of_stage(&t->plan, shape, t->args.recompute, t->args.every,
+                                                t->place.first_local + k);
+
+        states += (double)m.states;
+        activations += (double)m.activations;
+        workspace = fmax(workspace, (double)m.workspace);
+    }
+    if (has <= 0 || states + activations + workspace <= has)
+        return 0;
+    return sp_error(EINVAL,
+                    "stages %d to %d need %.1f GiB (parameters and optimizer %.1f, activations "
+                    "%.1f, workspace %.1f), this machine has %.1f; try --recompute, shorter "
+                    "sequences, or more machines",
+                    t->place.first_local, t->place.first_local + t->place.n_local - 1,
+                    (states + activations + workspace) / GiB, states / GiB, activations / GiB,
+                    workspace / GiB, has / GiB);
+}
+
 static int check_memory(struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
     struct sp_shape shape;
+    int err;
 
     sp_shape_init(&shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    return sp_memory_check(&t->plan, &shape, a->recompute, a->every, a->layout.memory_limit);
+    err = sp_memory_check(&t->plan, &shape, a->recompute, a->every, a->layout.memory_limit);
+    return err || a->dry_run ? err : check_machine(t, &shape);
+}
+
+/*
+ * Presets and directories with a configuration only have no weights: `weights` stays closed. A
+ * checkpoint must have them.
+ */
+static int open_weights(const struct sp_trainer *t, const char *model, struct sp_st_file *weights)
+{
+    char path[4096];
+    int err;
+
+    for (const char *const *preset = sp_model_presets(); *preset; preset++)
+        if (!strcmp(model, *preset))
+            return 0; /* whatever directory of that name there is */
+    snprintf(path, sizeof path, "%s/model.safetensors", model);
+    if (!t->args.resume && access(path, F_OK))
+        return 0;
+    err = sp_st_open(path, weights);
+    return err ? err : sp_weights_check(weights, &t->params);
 }
 
 /* Everything that can go wrong before the first task. `weights`: the file to read, opened. */
@@ -66,7 +122,6 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
 {
     struct sp_train_args *a = &t->args;
     const char *model = a->layout.model;
-    char path[4096];
     int err;
 
     if (a->resume) {
@@ -81,17 +136,10 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     err = err ? err : make_plan(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
     err = err ? err : check_memory(t);
-    err = err ? err : sp_train_check_output(t);
-    if (err)
-        return err;
-    snprintf(path, sizeof path, "%s/model.safetensors", model);
-    if (strchr(model, '/') || !access(path, F_OK)) {
-        if (access(path, F_OK))
-            return 0; /* a directory with a configuration only */
-        err = sp_st_open(path, weights);
-        err = err ? err : sp_weights_check(weights, &t->params);
-    }
-    return err;
+    err = err ? err : open_weights(t, model, weights);
+    if (!err && a->resume)
+        err = sp_train_check_resume(t, resume);
+    return err ? err : sp_train_check_output(t);
 }
 
 static int start_starpu(struct sp_trainer *t)
@@ -237,6 +285,8 @@ int sp_cmd_train(int argc, char **argv)
         goto out;
     }
     sp_error_release(true);
+    if (t->world.rank == 0)
+        warn(t);
     if (t->args.dry_run) {
         if (t->world.rank == 0)
             status = sp_train_dry_run(t) ? 1 : 0;

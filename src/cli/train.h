@@ -53,10 +53,6 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr);
 /* After the last step: bubble measured beside bubble expected, memory. */
 void sp_train_summary(struct sp_trainer *t);
 
-/* The bubble of the list simulation with the measured times of ops; negative: unknown. `plan`'s
- * times are returned in *times if not NULL (then free them). */
-double sp_train_expected(const struct sp_trainer *t, struct sp_times *times);
-
 /* --dry-run: what would run, in words. 0 or -errno. */
 int sp_train_dry_run(struct sp_trainer *t);
 
@@ -66,14 +62,17 @@ int sp_train_dry_run(struct sp_trainer *t);
  * DIR/step-N/ appears when it is complete: config.json, model.safetensors, the optimizer's
  * moments, state.json. DIR/config.json and DIR/model.safetensors are links to the newest, which
  * transformers loads. Older steps are removed. All ranks call it. 0 or -errno on rank 0.
+ * Killed at any moment, it leaves a whole checkpoint that --resume finds.
  */
 int sp_train_save(struct sp_trainer *t, int steps_done);
 /* Before work starts: makes DIR and a file in it. 0 or -errno. */
 int sp_train_check_output(const struct sp_trainer *t);
-/* Finds the newest complete step of --resume: sets first_step and args.seed, model directory in
- * dir[n]. 0 or -errno. */
+/* Finds the step of --resume that was saved last: sets first_step and args.seed, model directory
+ * in dir[n]. 0 or -errno. */
 int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n);
-/* Reads weights and moments of the step found. */
+/* Are the moments of the step found there, and of this model? Needs t->params. 0 or -errno. */
+int sp_train_check_resume(struct sp_trainer *t, const char *dir);
+/* Reads the moments of the step found. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t, const char *dir);
 
 /* ---- pictures ------------------------------------------------------------------------- */

@@ -57,10 +57,11 @@ static int check(struct sp_train_args *a)
 {
     int err;
 
-    if (!a->data == !a->tokens && !a->dry_run)
-        return sp_error(EINVAL, a->data ? "train: give --data or --tokens, not both"
-                                        : "train: what to train on? give --data FILE (bytes) or "
-                                          "--tokens FILE.bin (uint16)");
+    if (a->data && a->tokens)
+        return sp_error(EINVAL, "train: give --data or --tokens, not both");
+    if (!a->data && !a->tokens && !a->dry_run)
+        return sp_error(EINVAL, "train: what to train on? give --data FILE (bytes) or "
+                                "--tokens FILE.bin (uint16)");
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");

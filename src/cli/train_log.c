@@ -1,6 +1,7 @@
 /* What a run says of itself: the JSON lines, the progress line, the summary at the end. */
 #include "cli/train.h"
 #include "config.h"
+#include "plan/expected.h"
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "transport/transport.h"
@@ -120,49 +121,18 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
                                    "stages", stages));
 }
 
-double sp_train_expected(const struct sp_trainer *t, struct sp_times *times)
-{
-    const struct sp_layout *lay = &t->plan.layout;
-    int globals = lay->stages * lay->chunks;
-    double *f = calloc((size_t)globals, sizeof *f), *b = calloc((size_t)globals, sizeof *b);
-    struct sp_costs costs = {.f = 1, .b = 1, .w = 0, .scale_f = f, .scale_b = b};
-    struct sp_times own;
-    char why[256];
-    double bubble = -1;
-
-    for (int s = 0; f && b && s < lay->stages; s++)
-        for (int i = 0; i < t->plan.programs[s].n; i++) {
-            const struct sp_op *op = &t->plan.programs[s].ops[i];
-            int g = t->plan.family->global_stage(lay, s, op->chunk);
-            double share = t->report.stages[s].ops[i].busy_us / 1e3 / lay->micro_batches;
-
-            if (op->pass == SP_F)
-                f[g] += share * lay->chunks;
-            else
-                b[g] += share * lay->chunks;
-        }
-    if (f && b && !sp_listsim(&t->plan, &costs, SP_UNBOUNDED, &own, why, sizeof why)) {
-        bubble = own.bubble_ratio;
-        if (times)
-            *times = own;
-        else
-            sp_times_destroy(&own);
-    }
-    free(f);
-    free(b);
-    return bubble;
-}
-
 void sp_train_summary(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->args.layout;
-    double expected = sp_train_expected(t, NULL);
+    struct sp_times expected;
 
     printf("last step: %.1f ms, bubble %.1f %% measured", t->report.step_us / 1e3,
            100 * mean_bubble(t));
-    if (expected >= 0)
+    if (!sp_expected_times(&t->plan, &t->report, &expected)) {
         printf(", %.1f %% expected of %s with these op times and a core for each stage",
-               100 * expected, t->plan.def->name);
+               100 * expected.bubble_ratio, t->plan.def->name);
+        sp_times_destroy(&expected);
+    }
     printf("\n");
     if (t->place.workers * t->world.node_size < l->stages)
         printf("(%d stages on %d core%s of this machine: the measured bubble includes waiting for "

@@ -28,9 +28,10 @@ static int try_file(const char *path, bool is_dir)
     char name[PATH + 32];
     bool existed;
     FILE *f;
+    int err = is_dir ? make_dir(path) : 0;
 
-    if (is_dir && make_dir(path))
-        return -errno;
+    if (err)
+        return err;
     snprintf(name, sizeof name, is_dir ? "%s/.starpipe-probe" : "%s", path);
     existed = !access(name, F_OK);
     f = fopen(name, "ab");
@@ -87,18 +88,37 @@ static int point(const char *dir, const char *step, const char *name)
     return 0;
 }
 
-/* Removes a checkpoint of ours: only the files that one holds. */
-static void remove_step(const char *dir, const char *step)
+/* Is it a file of a checkpoint, or what a killed process left of one ("NAME.tmp-...")? */
+static bool is_ours(const char *name)
 {
     static const char *const names[] = {"config.json", "state.json", "model.safetensors",
                                         "optimizer-m.safetensors", "optimizer-v.safetensors"};
-    char path[PATH];
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s/%s", dir, step, names[i]);
-        unlink(path);
+        size_t len = strlen(names[i]);
+
+        if (!strncmp(name, names[i], len) && (!name[len] || !strncmp(name + len, ".tmp-", 5)))
+            return true;
     }
+    return false;
+}
+
+/* Removes a checkpoint: only the files that one holds. */
+static void remove_step(const char *dir, const char *step)
+{
+    char path[PATH], file[PATH + 256];
+    struct dirent *e;
+    DIR *d;
+
     snprintf(path, sizeof path, "%s/%s", dir, step);
+    d = opendir(path);
+    while (d && (e = readdir(d)))
+        if (is_ours(e->d_name)) {
+            snprintf(file, sizeof file, "%s/%s", path, e->d_name);
+            unlink(file);
+        }
+    if (d)
+        closedir(d);
     rmdir(path);
 }
 
@@ -121,22 +141,40 @@ static void remove_older(const char *dir, long newest)
 
     while (d && (e = readdir(d)))
         if ((step_number(e->d_name, "") >= 0 && step_number(e->d_name, "") < newest) ||
-            step_number(e->d_name, ".tmp") >= 0)
+            step_number(e->d_name, ".tmp") >= 0 || step_number(e->d_name, ".old") >= 0)
             remove_step(dir, e->d_name);
     if (d)
         closedir(d);
 }
 
+/* DIR/step.tmp becomes DIR/step; one that is there already stays whole, as step.old, until then. */
+static int put_in_place(const char *dir, const char *step)
+{
+    char tmp[PATH], final[PATH], old_name[80], old[PATH];
+
+    snprintf(tmp, sizeof tmp, "%s/%s.tmp", dir, step);
+    snprintf(final, sizeof final, "%s/%s", dir, step);
+    snprintf(old_name, sizeof old_name, "%s.old", step);
+    snprintf(old, sizeof old, "%s/%s", dir, old_name);
+    if (!access(final, F_OK)) {
+        remove_step(dir, old_name);
+        if (rename(final, old))
+            return sp_error(errno, "cannot rename %s to %s: %s", final, old, strerror(errno));
+    }
+    if (rename(tmp, final))
+        return sp_error(errno, "cannot rename %s to %s: %s", tmp, final, strerror(errno));
+    return 0;
+}
+
 int sp_train_save(struct sp_trainer *t, int steps_done)
 {
-    char name[64], temp[80], tmp[PATH], final[PATH], path[PATH + 64];
+    char name[64], temp[80], tmp[PATH], path[PATH + 64];
     bool writes = t->world.rank == 0;
     int err = 0;
 
     snprintf(name, sizeof name, "step-%06d", steps_done);
     snprintf(temp, sizeof temp, "%s.tmp", name);
     snprintf(tmp, sizeof tmp, "%s/%s", t->args.save, temp);
-    snprintf(final, sizeof final, "%s/%s", t->args.save, name);
     if (writes) {
         remove_step(t->args.save, temp);
         err = make_dir(tmp);
@@ -152,41 +190,63 @@ int sp_train_save(struct sp_trainer *t, int steps_done)
     snprintf(path, sizeof path, "%s/config.json", tmp);
     err = sp_model_write_config(&t->model, path);
     err = err ? err : write_state(t, tmp, steps_done);
-    if (err)
-        return err;
-    remove_step(t->args.save, name);
-    if (rename(tmp, final))
-        return sp_error(errno, "cannot rename %s to %s: %s", tmp, final, strerror(errno));
-    err = point(t->args.save, name, "config.json");
+    err = err ? err : put_in_place(t->args.save, name);
+    err = err ? err : point(t->args.save, name, "config.json");
     err = err ? err : point(t->args.save, name, "model.safetensors");
     if (!err)
         remove_older(t->args.save, steps_done);
     return err;
 }
 
-int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n)
+/*
+ * The step that a run in `dir` saved last: the one its link names. Without it (the very first save
+ * was killed just before the link was made, or a step being replaced) the highest number.
+ */
+static int find_step(const char *dir, char *found, size_t n)
 {
-    DIR *d = opendir(t->args.resume);
+    char path[PATH], target[256];
+    ssize_t len;
     struct dirent *e;
     long newest = -1;
-    char path[PATH + 64];
-    json_t *state;
-    int step = -1;
-    json_int_t seed = 0;
+    DIR *d = opendir(dir);
 
     if (!d)
-        return sp_error(errno, "cannot resume from %s: %s", t->args.resume, strerror(errno));
-    while ((e = readdir(d)))
-        if (step_number(e->d_name, "") > newest) {
-            newest = step_number(e->d_name, "");
-            snprintf(dir, n, "%s/%s", t->args.resume, e->d_name);
+        return sp_error(errno, "cannot resume from %s: %s", dir, strerror(errno));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    len = readlink(path, target, sizeof target - 1);
+    if (len > 0 && !access(path, F_OK)) {
+        target[len] = '\0';
+        target[strcspn(target, "/")] = '\0';
+        newest = step_number(target, "");
+        snprintf(found, n, "%s/%s", dir, target);
+    }
+    while (newest < 0 && (e = readdir(d))) {
+        long step = step_number(e->d_name, "");
+
+        step = step < 0 ? step_number(e->d_name, ".old") : step;
+        if (step > newest) {
+            newest = step;
+            snprintf(found, n, "%s/%s", dir, e->d_name);
         }
+    }
     closedir(d);
     if (newest < 0)
         return sp_error(ENOENT,
                         "cannot resume from %s: no step-N directory in it (to start from "
                         "weights alone, give --model DIR)",
-                        t->args.resume);
+                        dir);
+    return 0;
+}
+
+int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n)
+{
+    char path[PATH + 64];
+    json_t *state;
+    json_int_t seed = 0;
+    int step = -1, err = find_step(t->args.resume, dir, n);
+
+    if (err)
+        return err;
     snprintf(path, sizeof path, "%s/state.json", dir);
     state = json_load_file(path, 0, NULL);
     if (!state || json_unpack(state, "{s:i,s:I}", "step", &step, "seed", &seed) || step < 0) {
@@ -196,27 +256,37 @@ int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n)
     json_decref(state);
     t->first_step = step;
     t->args.seed = (uint64_t)seed;
-    if (step >= t->args.steps && t->world.rank == 0)
-        sp_warn("%s has run %d steps already, --steps is %d", dir, step, t->args.steps);
     return 0;
+}
+
+/* Opens and checks one file of the optimizer; reads it into the stages if `load`. */
+static int moment(struct sp_trainer *t, const char *dir, enum sp_field field, bool load)
+{
+    struct sp_st_file st;
+    char path[PATH + 64];
+    int err;
+
+    snprintf(path, sizeof path, "%s/%s", dir, FIELD_FILES[field]);
+    err = sp_st_open(path, &st);
+    if (err)
+        return err;
+    err = sp_weights_check(&st, &t->params);
+    if (!err && load)
+        err = sp_checkpoint_read(&t->graph, field, &st);
+    sp_st_close(&st);
+    return err;
+}
+
+int sp_train_check_resume(struct sp_trainer *t, const char *dir)
+{
+    int err = moment(t, dir, SP_FIELD_M, false);
+
+    return err ? err : moment(t, dir, SP_FIELD_V, false);
 }
 
 int sp_train_load_resume(struct sp_trainer *t, const char *dir)
 {
-    for (int i = 1; i < N_FIELDS; i++) {
-        struct sp_st_file st;
-        char path[PATH + 64];
-        int err;
+    int err = moment(t, dir, SP_FIELD_M, true);
 
-        snprintf(path, sizeof path, "%s/%s", dir, FIELD_FILES[FIELDS[i]]);
-        err = sp_st_open(path, &st);
-        if (err)
-            return err;
-        err = sp_weights_check(&st, &t->params);
-        err = err ? err : sp_checkpoint_read(&t->graph, FIELDS[i], &st);
-        sp_st_close(&st);
-        if (err)
-            return err;
-    }
-    return 0;
+    return err ? err : moment(t, dir, SP_FIELD_V, true);
 }

@@ -1,4 +1,5 @@
 #include "cli/train.h"
+#include "plan/expected.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
 #include <string.h>
@@ -67,7 +68,7 @@ int sp_train_trace(struct sp_trainer *t)
     if (!err)
         err = write_svg(&g, t->args.trace, "measured.svg");
     sp_gantt_destroy(&g);
-    if (err || sp_train_expected(t, &times) < 0)
+    if (err || sp_expected_times(&t->plan, &t->report, &times))
         return err;
     err = sp_gantt_from_times(&t->plan, &times, &g);
     if (!err) {

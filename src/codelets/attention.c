@@ -21,6 +21,11 @@ struct attention_args {
     int kv_len[MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
+static size_t query_floats(const struct attention_args *a)
+{
+    return (size_t)a->at.batch * (size_t)a->at.q_len * (size_t)a->base.shape->q_width;
+}
+
 static void attn_fwd_cpu(void *buffers[], void *arg)
 {
     struct attention_args *a = arg;
@@ -31,7 +36,7 @@ static void attn_fwd_cpu(void *buffers[], void *arg)
     for (int j = 0; j < a->at.n_kv; j++)
         kv[j] = sp_buffer(buffers, 3 + j);
     sp_attention(&a->at, sp_buffer(buffers, 0), kv, o, sp_buffer(buffers, 2));
-    sp_check_finite(&a->base, "o", o, (size_t)a->at.q_len * (size_t)a->base.shape->q_width);
+    sp_check_finite(&a->base, "o", o, query_floats(a));
 }
 
 static void attn_bwd_cpu(void *buffers[], void *arg)
@@ -52,7 +57,7 @@ static void attn_bwd_cpu(void *buffers[], void *arg)
     }
     sp_attention_bwd(&a->at, sp_buffer(buffers, 0), kv, sp_buffer(buffers, 1),
                      sp_buffer(buffers, 2), sp_buffer(buffers, 3), dq, dkv);
-    sp_check_finite(&a->base, "dq", dq, (size_t)a->at.q_len * (size_t)a->base.shape->q_width);
+    sp_check_finite(&a->base, "dq", dq, query_floats(a));
 }
 
 SP_MODEL(attn_fwd);

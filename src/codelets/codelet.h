@@ -76,8 +76,9 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
 void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
                     enum starpu_data_access_mode mode);
 
-/* Gives the task its position and submits it; `flops` for StarPU's statistics. 0 or -errno. */
-int sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops);
+/* Gives the task its position and submits it; `flops` for StarPU's statistics. A task that no
+ * worker can run ends the run here: its op would never be done. */
+void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops);
 
 /* Stashed bytes that come alive when this task starts, or die when it ends. */
 static inline void sp_task_acquires(struct starpu_task *task, int64_t bytes)

@@ -15,8 +15,7 @@ starpu_data_handle_t sp_scratch_handle(size_t n)
             return shelf[i].handle;
     STARPU_ASSERT_MSG(used < 64, "starpipe: more than 64 sizes of scratch buffers");
     shelf[used].n = n;
-    starpu_vector_data_register(&shelf[used].handle, -1, 0, (uint32_t)n, sizeof(float));
-    starpu_data_set_name(shelf[used].handle, "scratch");
+    sp_vector_register(&shelf[used].handle, n, sizeof(float), "scratch");
     return shelf[used++].handle;
 }
 

@@ -1,9 +1,11 @@
 #include "codelets/shape.h"
+#include <limits.h>
 
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows)
 {
-    int T = batch * seq;
+    int64_t rows = (int64_t)batch * seq;
+    int T = rows < INT_MAX ? (int)rows : INT_MAX; /* refused by sp_memory_check */
 
     *sh = (struct sp_shape){
         .model = *m,

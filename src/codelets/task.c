@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 double sp_now_us(void)
@@ -131,9 +132,10 @@ static uint32_t *mask_of(int worker, unsigned *len)
     return masks[worker];
 }
 
-int sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops)
+void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops)
 {
     struct sp_task_args *a = task->cl_arg;
+    int err;
 
     task->flops = flops;
     if (lane->worker >= 0) {
@@ -144,7 +146,8 @@ int sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double 
     }
     if (lane->op)
         sp_window_add(lane->op);
-    return starpu_task_submit(task);
+    err = starpu_task_submit(task);
+    STARPU_ASSERT_MSG(!err, "starpipe: %s: no worker takes the task (%s)", a->name, strerror(-err));
 }
 
 uint32_t sp_task_footprint(struct starpu_task *task)

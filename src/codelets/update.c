@@ -15,7 +15,9 @@ static double *doubles(void *buffer)
 
 static size_t length(void *buffer)
 {
-    return STARPU_VECTOR_GET_NX((struct starpu_vector_interface *)buffer);
+    struct starpu_vector_interface *v = buffer;
+
+    return (size_t)STARPU_VECTOR_GET_NX(v) * STARPU_VECTOR_GET_ELEMSIZE(v) / sizeof(float);
 }
 
 static void sumsq_cpu(void *buffers[], void *arg)
@@ -98,13 +100,18 @@ static struct starpu_codelet update_cl = {
     .name = "update",
 };
 
+static double floats(starpu_data_handle_t handle)
+{
+    return (double)(starpu_data_get_size(handle) / sizeof(float));
+}
+
 void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g, starpu_data_handle_t tally)
 {
     struct starpu_task *t = sp_task_new(lane, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
 
     sp_task_buffer(t, g, STARPU_R);
     sp_task_buffer(t, tally, STARPU_RW);
-    sp_task_submit(lane, t, 2.0 * (double)starpu_vector_get_nx(g));
+    sp_task_submit(lane, t, 2.0 * floats(g));
 }
 
 void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_data_handle_t b,
@@ -115,7 +122,7 @@ void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_da
     ((struct sum_args *)t->cl_arg)->both = both;
     sp_task_buffer(t, a, STARPU_RW);
     sp_task_buffer(t, b, both ? STARPU_RW : STARPU_R);
-    sp_task_submit(lane, t, (double)starpu_vector_get_nx(a));
+    sp_task_submit(lane, t, floats(a));
 }
 
 void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
@@ -144,5 +151,5 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
     sp_task_buffer(t, g, STARPU_RW);
     sp_task_buffer(t, m, STARPU_RW);
     sp_task_buffer(t, v, STARPU_RW);
-    sp_task_submit(lane, t, 15.0 * (double)starpu_vector_get_nx(w));
+    sp_task_submit(lane, t, 15.0 * floats(w));
 }

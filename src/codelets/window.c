@@ -1,4 +1,5 @@
 #include "codelets/window.h"
+#include "sp_error.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -39,8 +40,10 @@ struct sp_window_op *sp_window_open(struct sp_window *w)
 {
     struct sp_window_op *op = malloc(sizeof *op);
 
-    if (!op)
-        return NULL;
+    if (!op) {
+        sp_error(ENOMEM, "out of memory for an op of the submission window");
+        abort();
+    }
     op->window = w;
     op->pending = 1;
     pthread_mutex_lock(&w->mutex);

@@ -80,8 +80,7 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
     if (g->place.world.rank != 0)
         return 0;
     if (owner != 0) {
-        starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, sizeof(float));
-        starpu_data_set_name(handle, "checkpoint");
+        sp_vector_register(&handle, n, sizeof(float), "checkpoint");
         sp_transport_recv_wait(handle, owner, tag);
     }
     starpu_data_acquire(handle, STARPU_R);

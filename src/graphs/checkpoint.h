@@ -16,7 +16,7 @@ enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
 
 /*
  * Writes one field of every block to a safetensors file with the model's tensor names, gathered
- * on rank 0 one block at a time. All ranks call it; all get the same result, 0 or -errno.
+ * on rank 0 one block at a time. All ranks call it. 0 or -errno on rank 0, 0 elsewhere.
  */
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
 

@@ -1,13 +1,16 @@
 #include "graphs/graph.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include <limits.h>
 #include <stdlib.h>
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b)
 {
     const int64_t wide = 1 << 20; /* more than layers, stages, micro-batches */
 
-    return ((g->step * SP_MSG_KINDS + kind) * wide + a) * wide + b + 1;
+    /* StarPU-MPI keeps a record of every tag it has seen, so tags come back; every message of a
+     * step has arrived before the next step begins, so two steps apart would do. */
+    return ((g->step % 4 * SP_MSG_KINDS + kind) * wide + a) * wide + b + 1;
 }
 
 /* ---- blocks --------------------------------------------------------------------------- */
@@ -59,8 +62,7 @@ static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
 {
     starpu_data_handle_t handle;
 
-    starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, elem);
-    starpu_data_set_name(handle, name);
+    sp_vector_register(&handle, n, elem, name);
     return handle;
 }
 
@@ -215,11 +217,35 @@ static void bound_memory(struct sp_graph *g)
         if (op->pass == SP_F)
             live[w] += bytes;
         peak[w] = live[w] > peak[w] ? live[w] : peak[w];
-        if (sp_op_releases(g->cfg.plan, s, op))
-            live[w] -= bytes;
+        live[w] -=
+            sp_stash_freed_by_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
     }
     for (int w = 0; w < g->place.workers; w++)
         sp_order_bound(w, peak[w]);
+}
+
+/* StarPU-MPI counts the bytes of a message in an int. */
+static int check_messages(const struct sp_graph *g)
+{
+    const struct sp_model *m = &g->shape.model;
+    const size_t most = INT_MAX / sizeof(float);
+    size_t hidden = (size_t)g->shape.rows * (size_t)m->hidden;
+
+    if (g->place.world.size == 1)
+        return 0;
+    if (hidden > most)
+        return sp_error(EINVAL,
+                        "activations of %zu bytes between processes, a message has at most %d: "
+                        "take a shorter sequence or a smaller micro-batch",
+                        hidden * sizeof(float), INT_MAX);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+        if (sp_block_elements(m, (enum sp_block_kind)kind) > most)
+            return sp_error(EINVAL,
+                            "a block of %zu parameter bytes, a message between processes has at "
+                            "most %d: run in one process",
+                            sp_block_elements(m, (enum sp_block_kind)kind) * sizeof(float),
+                            INT_MAX);
+    return 0;
 }
 
 int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
@@ -231,6 +257,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     *g = (struct sp_graph){.cfg = *cfg, .place = *place};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows > 0 ? cfg->head_rows : 256);
+    err = check_messages(g);
+    if (err)
+        return err;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->window)

@@ -79,7 +79,8 @@ struct sp_graph {
 };
 
 /*
- * Lays out the graph on a started StarPU. Parameters are not initialised. 0, or -ENOMEM.
+ * Lays out the graph on a started StarPU. Parameters are not initialised. 0, -ENOMEM, or
+ * -EINVAL: a message would be too large for StarPU-MPI.
  */
 int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
                     struct sp_graph *g);
@@ -102,7 +103,7 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
 /* Submits the tasks of one op of a local stage: the `layerwise` family. */
 void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
 
-/* Tags: distinct for every message of a run. */
+/* Tags: distinct for every message on its way. */
 enum sp_message {
     SP_MSG_FORWARD,
     SP_MSG_BACKWARD, /* (micro-batch, global stage of the consumer) */

@@ -62,6 +62,23 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_stash_bytes(sh, recompute, every, count, first + count == sh->model.layers);
 }
 
+int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
+                             enum sp_recompute recompute, int every, int stage,
+                             const struct sp_op *op)
+{
+    int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
+    int64_t head = all;
+    int first, count;
+
+    if (op->pass != SP_B && op->pass != SP_W)
+        return 0;
+    if (op->pass == SP_B && sp_op_releases(plan, stage, op))
+        return all;
+    sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
+    head -= sp_stash_bytes(sh, recompute, every, count, false);
+    return op->pass == SP_B ? head : all - head;
+}
+
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, int stage)
 {
@@ -74,8 +91,7 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
         if (op->pass == SP_F)
             live += bytes;
         peak = live > peak ? live : peak;
-        if (sp_op_releases(plan, stage, op))
-            live -= bytes;
+        live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
     }
     return peak;
 }

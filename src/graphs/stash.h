@@ -31,6 +31,11 @@ int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, i
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op);
 
+/* What dies of it when the op ends: the head's input with B, the rest with what releases it. */
+int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
+                             enum sp_recompute recompute, int every, int stage,
+                             const struct sp_op *op);
+
 /* Highest sum of stashed bytes while a stage runs its program. */
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, int stage);

@@ -7,7 +7,6 @@
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
-    int32_t unused[S];
 
     for (int i = 0; i < M; i++) {
         if (g->ids)
@@ -18,8 +17,8 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
             uint64_t n = (k * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
             size_t at = ((size_t)i * (size_t)B + (size_t)b) * (size_t)S;
 
-            sp_data_sample(data, n, S, g->ids ? g->ids_memory + at : unused,
-                           g->targets ? g->targets_memory + at : unused);
+            sp_data_sample(data, n, S, g->ids ? g->ids_memory + at : NULL,
+                           g->targets ? g->targets_memory + at : NULL);
         }
         if (g->ids)
             starpu_data_release(g->ids[i]);

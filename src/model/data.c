@@ -29,7 +29,8 @@ int sp_data_open(const char *path, int width, int vocab, struct sp_data *data)
     struct sp_data d = {.width = width};
     struct stat st;
     void *map;
-    int err, fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* A pipe that nobody writes to would block the opening. */
+    int err, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0 || fstat(fd, &st)) {
         err = sp_error(errno, "cannot read data %s: %s", path, strerror(errno));
@@ -96,9 +97,11 @@ void sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *in
     int32_t token = token_at(data, at);
 
     for (int t = 0; t < seq; t++) {
-        inputs[t] = token;
+        if (inputs)
+            inputs[t] = token;
         at = at + 1 == total ? 0 : at + 1;
         token = token_at(data, at);
-        targets[t] = token;
+        if (targets)
+            targets[t] = token;
     }
 }

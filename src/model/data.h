@@ -26,7 +26,7 @@ int sp_data_open(const char *path, int width, int vocab, struct sp_data *data);
 void sp_data_close(struct sp_data *data);
 
 /*
- * Sample n: seq inputs and, shifted by one, seq targets. Sequential: tokens[n*seq .. n*seq+seq],
+ * Sample n: seq inputs and, shifted by one, seq targets (NULL: not wanted). Sequential: tokens[n*seq .. n*seq+seq],
  * wrapping at the end of the file. Shuffled: from a position drawn from (seed, n).
  */
 void sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inputs,

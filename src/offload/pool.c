@@ -3,7 +3,7 @@
 
 /* The idle handles of one size: a ring in the order in which they were given back. */
 struct shelf {
-    size_t bytes, elem;
+    size_t bytes, elem; /* as StarPU counts them */
     int made, idle, first, cap;
     starpu_data_handle_t *ring; /* [cap] */
 };
@@ -12,6 +12,27 @@ struct sp_pool {
     int slack, n;
     struct shelf *shelves;
 };
+
+/* How many of our elements make one of StarPU's. */
+static size_t unit_of(size_t n)
+{
+    size_t unit = 1;
+
+    while (n / unit >= UINT32_MAX)
+        unit *= 2;
+    return unit;
+}
+
+static size_t units(size_t n)
+{
+    return (n + unit_of(n) - 1) / unit_of(n);
+}
+
+void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes, const char *name)
+{
+    starpu_vector_data_register(handle, -1, 0, (uint32_t)units(n), unit_of(n) * elem_bytes);
+    starpu_data_set_name(*handle, name);
+}
 
 struct sp_pool *sp_pool_create(int slack)
 {
@@ -38,7 +59,8 @@ static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
 
 starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name)
 {
-    struct shelf *s = shelf_of(p, n * elem_bytes, elem_bytes);
+    size_t elem = unit_of(n) * elem_bytes;
+    struct shelf *s = shelf_of(p, units(n) * elem, elem);
     starpu_data_handle_t handle;
 
     if (s->idle > p->slack) {
@@ -50,8 +72,7 @@ starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes,
         s->idle--;
         return handle;
     }
-    starpu_vector_data_register(&handle, -1, 0, (uint32_t)n, elem_bytes);
-    starpu_data_set_name(handle, name);
+    sp_vector_register(&handle, n, elem_bytes, name);
     s->made++;
     return handle;
 }

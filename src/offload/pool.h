@@ -11,6 +11,11 @@
 
 struct sp_pool;
 
+/* Registers a vector of n elements without a home or a value. StarPU counts elements in 32 bits:
+ * beyond, the handle's elements are 2, 4, ... of ours, and its size is rounded up to them. */
+void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes,
+                        const char *name);
+
 /*
  * `slack`: how many handles of a size lie idle before one is taken again, the oldest first. 0
  * takes the latest (warm in cache): right where one worker writes and frees in program order. A

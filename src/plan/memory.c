@@ -1,6 +1,7 @@
 #include "plan/memory.h"
 #include "graphs/stash.h"
 #include "sp_error.h"
+#include <math.h>
 
 static int64_t block_bytes(const struct sp_shape *sh, enum sp_block_kind kind)
 {
@@ -33,26 +34,45 @@ static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, 
     return sum;
 }
 
-/* Backward of one layer, boundary buffers, what recompute brings back, the head. */
+/* Scratch buffers of the codelets: one of each size lasts as long as the run. */
+static int64_t scratch_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
+{
+    int64_t T = sh->rows, x = T * sh->model.hidden, f = sh->model.mlp, part = sh->mlp_rows;
+    int64_t floats = sh->rms ? part * f : 0;
+
+    if (recompute == SP_RECOMPUTE_SELECTIVE)
+        floats += x + x + part * f + T * (f > sh->model.hidden ? f : sh->model.hidden);
+    else if (recompute != SP_RECOMPUTE_NONE)
+        floats += x + 2 * x + part * (sh->up_width + f);
+    if (head)
+        floats += 2 * x + 2 * T + (int64_t)sh->head_rows * sh->model.vocab;
+    return floats;
+}
+
+/* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
+ * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
                             enum sp_recompute recompute, int every, int stage)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t up = T * sh->up_width, floats;
-    bool last = false;
+    bool first = false, last = false;
 
-    for (int c = 0; c < plan->layout.chunks; c++)
-        last |= plan->family->global_stage(&plan->layout, stage, c) ==
-                plan->layout.stages * plan->layout.chunks - 1;
-    floats = 3 * x + up + 2 * q + kv;    /* dy, dr, dx, du, do, dq, dkv */
-    floats += 3 * 2 * x;                 /* tensors that cross stages, and their slack */
-    floats += T * sh->model.mlp + 2 * x; /* scratch of the MLP */
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int g = plan->family->global_stage(&plan->layout, stage, c);
+
+        first |= g == 0;
+        last |= g == plan->layout.stages * plan->layout.chunks - 1;
+    }
+    floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
+    floats += 3 * 2 * x;              /* tensors that cross stages, and their slack */
+    floats += scratch_floats(sh, recompute, last);
+    if (sh->model.tied && first != last)
+        floats += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
         floats +=
             every * (x + 2 * q + kv + T * sh->model.heads + (int64_t)sp_shape_pre_saved(sh, true) +
                      (int64_t)sp_shape_post_saved(sh, true));
-    if (last)
-        floats += 2 * x + (int64_t)sh->head_rows * sh->model.vocab;
     return (int64_t)sizeof(float) * floats;
 }
 
@@ -73,6 +93,9 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_memory worst = {0};
     int stage = 0;
 
+    if ((int64_t)sh->batch * sh->seq > INT32_MAX)
+        return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        sh->batch, sh->seq, INT32_MAX);
     if (!limit)
         return 0;
     for (int s = 0; s < plan->layout.stages; s++) {
@@ -88,7 +111,8 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_error(EINVAL,
                     "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
                     "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
-                    (double)limit / MiB, stage, (double)sp_memory_sum(&worst) / MiB,
+                    (double)limit / MiB, stage,
+                    ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
                     (double)worst.states / MiB, (double)worst.activations / MiB,
                     (double)worst.workspace / MiB,
                     recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");

@@ -19,7 +19,10 @@ static inline int64_t sp_memory_sum(const struct sp_memory *m)
     return m->states + m->activations + m->workspace;
 }
 
-/* Refuses a limit (bytes a stage, 0: none) that a stage exceeds: which, by what, what would do. */
+/*
+ * Refuses a limit (bytes a stage, 0: none) that a stage exceeds: which, by what, what would do.
+ * And, with or without a limit, a micro-batch of more rows than an int counts.
+ */
 int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, uint64_t limit);
 

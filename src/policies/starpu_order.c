@@ -291,9 +291,17 @@ struct starpu_sched_policy sp_order_ready = {
     .worker_type = STARPU_WORKER_LIST,
 };
 
+static struct starpu_sched_policy *policies[] = {&sp_order_strict, &sp_order_ready, NULL};
+
 struct starpu_sched_policy **starpu_get_sched_lib_policies(void)
 {
-    static struct starpu_sched_policy *policies[] = {&sp_order_strict, &sp_order_ready, NULL};
-
     return policies;
+}
+
+struct starpu_sched_policy *starpu_get_sched_lib_policy(const char *name)
+{
+    for (int i = 0; policies[i]; i++)
+        if (strcmp(policies[i]->policy_name, name) == 0)
+            return policies[i];
+    return NULL;
 }

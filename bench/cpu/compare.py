@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Training steps of starpipe and of PyTorch eager on the same cores, in one run.
+
+For each model the two programs take turns, so that a change of the machine's mood hits both; the
+best of all steps of each counts, and the ratio is PyTorch's time over ours (above 1: we are
+faster). Without PyTorch only our times are printed.
+
+    bench/cpu/compare.py [--starpipe build/starpipe] [--threads 2] [--rounds 3] [MODEL ...]
+
+Models: demo (the model of ./quickstart demo), stack (twelve GPT-2 124M layers with a byte
+vocabulary: the layers alone), gpt2-124m (the whole model, 50257 tokens), all with f32, forward,
+backward, clipping and AdamW.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = {  # layers, hidden, heads, vocabulary, sequence, micro-batch size, micro-batches, steps
+    "demo": (6, 128, 4, 256, 128, 2, 8, 20),
+    "stack": (12, 768, 12, 256, 1024, 1, 1, 4),
+    "gpt2-124m": (12, 768, 12, 50257, 1024, 1, 1, 4),
+}
+
+
+def model_directory(root, name):
+    layers, hidden, heads, vocab, seq = MODELS[name][:5]
+    path = os.path.join(root, name)
+    os.makedirs(path)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump({"model_type": "gpt2", "n_layer": layers, "n_embd": hidden, "n_head": heads,
+                   "n_positions": seq, "vocab_size": vocab, "layer_norm_epsilon": 1e-5,
+                   "activation_function": "gelu_new", "tie_word_embeddings": True}, f)
+    rng = random.Random(7)
+    with open(os.path.join(path, "tokens.bin"), "wb") as f:
+        for _ in range(100000):
+            f.write(rng.randrange(vocab).to_bytes(2, "little"))
+    return path
+
+
+def ours(args, path, name):
+    seq, batch, micro, steps = MODELS[name][4:]
+    log = os.path.join(path, "log.jsonl")
+    subprocess.run([args.starpipe, "train", "--model", path, "--tokens", path + "/tokens.bin",
+                    "--stages", "1", "--seq", str(seq), "--micro-batch-size", str(batch),
+                    "--micro-batches", str(micro), "--steps", str(steps + 2),
+                    "--threads", str(args.threads), "--lr", "1e-4", "--log", log],
+                   check=True, stdout=subprocess.DEVNULL)
+    with open(log) as f:
+        times = [json.loads(line).get("step_ms") for line in f]
+    return [t for t in times if t][2:]
+
+
+def theirs(args, name):
+    layers, hidden, heads, vocab, seq, batch, micro, steps = MODELS[name]
+    out = subprocess.run([args.python, HERE + "/torch_step.py", "--layers", str(layers),
+                          "--hidden", str(hidden), "--heads", str(heads), "--vocab", str(vocab),
+                          "--seq", str(seq), "--micro-batch-size", str(batch), "--micro-batches",
+                          str(micro), "--steps", str(steps), "--threads", str(args.threads),
+                          "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    result = json.loads(out.strip().splitlines()[-1])
+    return [result["step_ms_min"], result["step_ms_median"]], result
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--starpipe", default=os.path.join(HERE, "../../build/starpipe"))
+    p.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("models", nargs="*", metavar="MODEL", default=["demo", "stack"])
+    args = p.parse_args()
+    for name in args.models:
+        if name not in MODELS:
+            p.error(f"unknown model {name}: want {', '.join(MODELS)}")
+    torch = subprocess.run([args.python, "-c", "import torch"], stderr=subprocess.DEVNULL)
+    if torch.returncode:
+        print("PyTorch is not installed here: our times alone")
+
+    print(f"{'model':10} {'ours: best, median ms':>24} {'PyTorch: best, median ms':>26} ratio")
+    root = tempfile.mkdtemp()
+    try:
+        for name in args.models:
+            path, a, b = model_directory(root, name), [], []
+            for _ in range(args.rounds):
+                a.append(ours(args, path, name))
+                if not torch.returncode:
+                    b.append(theirs(args, name)[0])
+            best, median = min(map(min, a)), min(map(statistics.median, a))
+            line = f"{name:10} {best:12.1f} {median:11.1f}"
+            if b:
+                their_best, their_median = min(x[0] for x in b), min(x[1] for x in b)
+                line += (f" {their_best:14.1f} {their_median:11.1f}"
+                         f" {their_best / best:.2f} best, {their_median / median:.2f} median")
+            print(line, flush=True)
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()

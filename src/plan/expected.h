@@ -1,0 +1,14 @@
+/* What the list simulation expects of a step, from the op times that a step measured. */
+#ifndef SP_EXPECTED_H
+#define SP_EXPECTED_H
+
+#include "graphs/step.h"
+
+/*
+ * Times of `plan`, in milliseconds, if every op took the mean that its chunk measured in `report`,
+ * each stage had a core of its own and messages took no time. 0, or the error of sp_listsim.
+ */
+int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,
+                      struct sp_times *times);
+
+#endif

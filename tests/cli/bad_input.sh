@@ -1,0 +1,251 @@
+#!/bin/bash
+# What cannot be done is refused: exit status 2, one line on stderr that says why, nothing on
+# stdout, within five seconds, and in several processes by one of them only.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+golden=$SP_TESTDATA/golden
+refusals=0
+
+# refused PATTERN ARGUMENTS
+refused()
+{
+    local pattern=$1 status lines
+
+    shift
+    timeout -k 1 5 "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
+    status=$?
+    lines=$(wc -l < "$work/stderr")
+    refusals=$((refusals + 1))
+    if [ $status -ne 2 ] || [ "$lines" -ne 1 ] || [ -s "$work/stdout" ] ||
+        ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "starpipe $*"
+        echo "  exit status $status, $lines lines on stderr, wanted: $pattern"
+        head -n 3 "$work/stderr" "$work/stdout" | cut -c 1-300
+    fi
+}
+
+make_text 5003 > "$work/text"
+tiny="train --model gpt-tiny --data $work/text"
+
+# ---- commands and options
+
+refused "no command"
+refused "unknown command 'trian'" trian
+refused "did you mean --stages" $tiny --stage 2
+refused "no option --frobnicate" $tiny --frobnicate
+refused "'stages' is not an option" $tiny stages
+refused "needs a value" $tiny --stages
+refused "needs a value" $tiny --stages --steps 3
+refused "value is empty" $tiny --log=
+refused "takes no value" $tiny --dry-run=yes
+refused "which model" train --data "$work/text"
+refused "what to train on" train --model gpt-tiny
+refused "not both" $tiny --tokens "$golden/tokens.bin"
+refused "not both" $tiny --tokens "$golden/tokens.bin" --dry-run
+refused "save-every 3 without --save" $tiny --save-every 3
+refused "neither a preset nor a directory" train --model gpt-tinny --data "$work/text"
+refused "no-such-schedule|unknown schedule" $tiny --schedule no-such-schedule
+refused "schedule" $tiny --schedule 1f1b:nonsense=1
+refused "schedule|backward" $tiny --schedule gpipe:backward=sideways
+refused "recompute" $tiny --recompute some
+refused "recompute" $tiny --recompute every=0
+refused "recompute" $tiny --recompute every=-1
+refused "recompute" $tiny --recompute every=2x
+refused "recompute" $tiny --recompute every=99999999999999999999
+refused "offload" $tiny --offload full
+refused "offload" $tiny --offload sideways
+refused "bf16" $tiny --dtype bf16
+refused "dtype" $tiny --dtype f16
+if starpipe info | grep -q '^CUDA: *no'; then
+    refused "cuda" $tiny --device cuda
+fi
+refused "plugin" $tiny --plugin /none.so
+refused "is none of" $tiny --scheduler sometimes
+refused "is none of" $tiny --order backwards
+
+# ---- sizes
+
+for size in 0 -1 99999999999999999999 4294967297 1.5 x 0x10 "" " " 2147483648; do
+    for name in stages micro-batches micro-batch-size seq slices; do
+        refused "--$name" $tiny "--$name=$size"
+    done
+done
+for name in steps chunks threads window mlp-chunk save-every warmup seed sample; do
+    refused "--$name" $tiny "--$name=-1"
+    refused "--$name" $tiny "--$name=99999999999999999999"
+done
+refused "logit-rows" $tiny --logit-rows 0
+for value in -1 nan inf 1e400 x ""; do
+    for name in lr weight-decay beta1 beta2 eps clip stall-timeout; do
+        refused "--$name" $tiny "--$name=$value"
+    done
+done
+refused "beta1" $tiny --beta1 1
+refused "eps" $tiny --eps 0
+refused "513 tokens.* 512 positions" $tiny --seq 513
+refused "layers" $tiny --stages 7
+refused "layers" $tiny --stages 65536 --micro-batches 65536
+refused "chunks" $tiny --chunks 2
+refused "slices" $tiny --slices 2
+refused "too large" train --model gpt-13b --data "$work/text" --seq 4194304 --micro-batch-size 65536
+refused "need .* GiB" $tiny --seq 512 --micro-batch-size 65536
+refused "need .* GiB" train --model llama3-405b --data "$work/text"
+refused "need .* GiB" train --model gpt-65b --data "$work/text" --seq 4194304 --stages 80
+
+# ---- memory limits: what the message asks for is enough, a little less is not
+
+for limit in -1 1KB 1.5 x 12MB inf 1e99 MiB 1MiBs; do
+    refused "memory-limit" $tiny --memory-limit=$limit
+done
+limited="$tiny --stages 3 --seq 64 --steps 1"
+refused "stage 0 needs [0-9.]* MiB" $limited --memory-limit 1MiB
+need=$(sed 's/.*needs \([0-9.]*\) MiB.*/\1/' "$work/stderr")
+above=$(awk -v n="$need" 'BEGIN { printf "%.0f", (n + 0.01) * 1048576 }')
+below=$(awk -v n="$need" 'BEGIN { printf "%.0f", (n - 0.01) * 1048576 }')
+echo "3 stages need $need MiB: $below bytes are refused, $above do"
+quiet "memory limit of $above bytes" starpipe $limited --memory-limit "$above"
+refused "needs $need MiB" $limited --memory-limit "$below"
+
+# ---- data
+
+refused "No such file" train --model gpt-tiny --data "$work/none"
+refused "not a regular file" train --model gpt-tiny --data "$work"
+: > "$work/empty"
+refused "is empty" train --model gpt-tiny --data "$work/empty"
+refused "is empty" train --model gpt-tiny --tokens "$work/empty"
+head -c 4001 "$golden/tokens.bin" | head -c 1001 > "$work/odd"
+refused "1001 bytes: not a whole number" train --model "$golden/gpt2" --seq 16 --tokens "$work/odd"
+cp "$golden/tokens.bin" "$work/large.bin"
+printf '\075\000' >> "$work/large.bin" # token 61 of a vocabulary of 61
+refused "token 1003 is 61.*vocabulary is 61" train --model "$golden/gpt2" --seq 16 \
+    --tokens "$work/large.bin"
+refused "token 0 is .*vocabulary is 61" train --model "$golden/gpt2" --seq 16 --data "$work/text"
+
+# ---- models
+
+broken=$work/broken
+# break_model: a whole copy of the golden model, to be damaged.
+break_model()
+{
+    rm -rf "$broken"
+    cp -R "$golden/llama" "$broken"
+    chmod -R u+w "$broken"
+}
+on_broken="train --model $broken --tokens $golden/tokens.bin --seq 16"
+
+break_model
+quiet "the copy, whole" starpipe $on_broken --steps 1
+size=$(wc -c < "$golden/llama/model.safetensors")
+for cut in 0 1 7 8 9 100 1000 $((size / 2)) $((size - 1)); do
+    head -c "$cut" "$golden/llama/model.safetensors" > "$broken/model.safetensors"
+    refused "model.safetensors" $on_broken
+done
+cp "$golden/llama/model.safetensors" "$broken"
+printf x >> "$broken/model.safetensors"
+refused "model.safetensors" $on_broken
+# Bytes of the header's length, its braces, a name, a type, a shape.
+for at in 0 3 7 8 10 15 40 60 90; do
+    cp "$golden/llama/model.safetensors" "$broken"
+    printf '\377' | dd of="$broken/model.safetensors" bs=1 seek=$at conv=notrunc 2> /dev/null
+    refused "model.safetensors" $on_broken
+done
+cp "$golden/llama-tied/model.safetensors" "$broken"
+refused "model.safetensors" $on_broken # of another model
+cp "$golden/llama/model.safetensors" "$broken"
+
+size=$(wc -c < "$golden/llama/config.json")
+for cut in 0 1 20 $((size / 2)) $((size - 3)); do
+    head -c "$cut" "$golden/llama/config.json" > "$broken/config.json"
+    refused "config.json" $on_broken
+done
+# edit SED: one wrong value.
+edit()
+{
+    sed "$1" "$golden/llama/config.json" > "$broken/config.json"
+    cmp -s "$golden/llama/config.json" "$broken/config.json" && fail "no change by $1"
+    refused "$2" $on_broken
+}
+edit 's/"hidden_size": *[0-9]*/"hidden_size": -16/' "hidden_size"
+edit 's/"hidden_size": *[0-9]*/"hidden_size": 0/' "hidden_size"
+edit 's/"hidden_size": *[0-9]*/"hidden_size": 1e99/' "hidden_size"
+edit 's/"hidden_size": *[0-9]*/"hidden_size": 99999999999999999999999/' "config.json"
+edit 's/"hidden_size": *[0-9]*/"hidden_size": "16"/' "hidden_size"
+edit 's/"num_hidden_layers": *[0-9]*/"num_hidden_layers": 2147483647/' "layers|model.safetensors"
+edit 's/"num_attention_heads": *[0-9]*/"num_attention_heads": 3/' "heads"
+edit 's/"vocab_size": *[0-9]*/"vocab_size": 62/' "model.safetensors"
+edit 's/"model_type": *"[a-z0-9]*"/"model_type": "bert"/' "bert"
+rm "$broken/config.json"
+refused "config.json" $on_broken
+mkdir "$broken/config.json"
+refused "config.json" $on_broken
+
+# ---- outputs and checkpoints
+
+for option in log save dump-grads trace; do
+    refused "cannot .*$work/none" $tiny --$option "$work/none/deep/name"
+done
+refused "Is a directory" $tiny --log "$work"
+refused "Not a directory|not a directory" $tiny --save "$work/text"
+[ "$(cat "$work/text")" = "$(make_text 5003)" ] || fail "a refused --save touched a file"
+mkdir "$work/nothing"
+refused "no step-N directory" train --resume "$work/nothing" --data "$work/text"
+refused "No such file" train --resume "$work/none" --data "$work/text"
+quiet "a checkpoint" starpipe $tiny --steps 1 --seq 16 --save "$work/ck"
+for file in state.json config.json model.safetensors optimizer-m.safetensors \
+    optimizer-v.safetensors; do
+    cp -R "$work/ck" "$work/cut"
+    truncate -s 100 "$work/cut/step-000001/$file" 2> /dev/null ||
+        dd if=/dev/null of="$work/cut/step-000001/$file" bs=1 seek=100 2> /dev/null
+    refused "${file%.*}" train --resume "$work/cut" --data "$work/text" --steps 2 --save "$work/new"
+    rm "$work/cut/step-000001/$file"
+    refused "${file%.*}" train --resume "$work/cut" --data "$work/text" --steps 2 --save "$work/new"
+    rm -r "$work/cut"
+done
+[ ! -e "$work/new" ] || fail "a refused run made its output directory"
+
+# ---- show and list
+
+refused "schedule" show --schedule nonsense
+refused "is none of" show --format png
+refused "cost" show --cost f=-1
+refused "cost" show --cost f=1,nonsense=2
+refused "cannot write" show --output "$work/none/deep"
+refused "no option" list --jsn
+refused "no option" info --jsn
+
+# ---- several processes: one line of ours among those of the launcher
+
+# refused_in N PATTERN ARGUMENTS
+refused_in()
+{
+    local n=$1 pattern=$2 status lines
+
+    shift 2
+    timeout -k 2 20 $MPIRUN -np "$n" "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
+    status=$?
+    lines=$(cat "$work/stdout" "$work/stderr" | grep -c 'starpipe: ')
+    refusals=$((refusals + 1))
+    if [ $status -ne 2 ] || [ "$lines" -ne 1 ] ||
+        ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "$n processes: starpipe $*"
+        echo "  exit status $status, $lines lines of ours, wanted: $pattern"
+        grep starpipe: "$work/stdout" "$work/stderr" | head -n 5 | cut -c 1-300
+    fi
+}
+
+if have_mpi; then
+    refused_in 2 "no option --frobnicate" $tiny --frobnicate
+    refused_in 2 "2 processes for 1 stages" $tiny
+    refused_in 3 "3 processes for 2 stages" $tiny --stages 2
+    refused_in 2 "No such file" train --model gpt-tiny --data "$work/none" --stages 2
+    refused_in 2 "layers" $tiny --stages 7
+    refused_in 2 "cannot write" $tiny --stages 2 --log "$work/none/deep/name"
+    refused_in 2 "needs [0-9.]* MiB" $tiny --stages 2 --memory-limit 1MiB
+    refused_in 2 "no step-N directory" train --resume "$work/nothing" --data "$work/text" --stages 2
+    head -c 1000 "$golden/llama/model.safetensors" > "$broken/model.safetensors"
+    rmdir "$broken/config.json"
+    cp "$golden/llama/config.json" "$broken"
+    refused_in 2 "model.safetensors" $on_broken --stages 2
+fi
+echo "$refusals command lines"
+finish

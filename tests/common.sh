@@ -1,0 +1,170 @@
+# What the shell tests share; they begin by sourcing it.
+#
+# From the environment: STARPIPE (the program), SP_TESTDATA (tests/data), SP_TMP (where scratch
+# directories go), MPIRUN (the launcher with its options, empty: none). The comparison programs lie
+# in tests/golden of the build tree, beside the program. Exit: 0 ok, 1 failed, 77 skipped.
+
+set -u
+export LC_ALL=C
+# The program places its threads itself.
+unset OMP_NUM_THREADS
+
+here=$(cd "$(dirname "$0")" && pwd)
+STARPIPE=${STARPIPE:-./starpipe}
+STARPIPE=$(cd "$(dirname "$STARPIPE")" && pwd)/$(basename "$STARPIPE")
+builddir=$(dirname "$STARPIPE")
+SP_TESTDATA=${SP_TESTDATA:-$here/../data}
+if [ -z "${MPIRUN+set}" ] && command -v mpirun > /dev/null; then
+    MPIRUN="mpirun --oversubscribe --bind-to none"
+fi
+MPIRUN=${MPIRUN:-}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -x "$STARPIPE" ] || { echo "$STARPIPE: no such program"; exit 1; }
+work=${SP_TMP:-$builddir/tests/tmp}/$(basename "$0" .sh).$$
+mkdir -p "$work" || exit 1
+export STARPU_HOME="${STARPU_HOME:-$work}"
+children=
+trap 'for pid in $children; do kill -9 $pid 2> /dev/null; done; rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+failures=0
+fail()
+{
+    echo "FAIL: $*"
+    failures=$((failures + 1))
+}
+
+# The end of a test.
+finish()
+{
+    [ "$failures" -eq 0 ] || echo "$failures failed"
+    [ "$failures" -eq 0 ]
+    exit
+}
+
+# Runs the program; nothing may hang.
+starpipe()
+{
+    timeout -k 2 60 "$STARPIPE" "$@"
+}
+
+# mpi N ARGUMENTS: the program in N processes.
+mpi()
+{
+    local n=$1
+
+    shift
+    timeout -k 5 120 $MPIRUN -np "$n" "$STARPIPE" "$@"
+}
+
+have_mpi()
+{
+    if [ -z "$MPIRUN" ]; then
+        echo "skipped: no mpirun"
+        return 1
+    elif starpipe info | grep -q 'built without MPI'; then
+        echo "skipped: $STARPIPE was built without MPI"
+        return 1
+    fi
+}
+
+# quiet WHAT COMMAND...: runs it with its output put aside, shown where it fails.
+quiet()
+{
+    local what=$1 status
+
+    shift
+    "$@" > "$work/output" 2>&1 && return
+    status=$?
+    fail "$what: exit status $status"
+    tail -n 5 "$work/output" | cut -c 1-300
+    return $status
+}
+
+compare_losses()
+{
+    "$builddir/tests/golden/compare_losses" "$@"
+}
+
+compare_safetensors()
+{
+    "$builddir/tests/golden/compare_safetensors" "$@"
+}
+
+# agree WHAT COMMAND...: a comparison whose last line is printed after WHAT.
+agree()
+{
+    local what=$1 status
+
+    shift
+    "$@" > "$work/agree" 2>&1
+    status=$?
+    echo "$what: $(tail -n 1 "$work/agree")"
+    [ $status -eq 0 ] && return
+    fail "$what: $1 has exit status $status"
+    head -n 4 "$work/agree"
+    return 1
+}
+
+# make_text BYTES: English-looking, the same on every machine, without a period.
+make_text()
+{
+    awk -v want="$1" 'BEGIN {
+        split("the a this one some of in at to from stage chunk slice bubble layer token water " \
+              "river runs holds sends waits asks keeps drops early later twice never and or but",
+              word, " ")
+        x = 20231
+        for (n = 0; n < want; n += length(out)) {
+            x = (x * 16807) % 2147483647
+            out = word[1 + int(x / 64) % 34]
+            x = (x * 16807) % 2147483647
+            out = out (int(x / 64) % 7 == 0 ? int(x / 4096) % 1000 ".\n" : " ")
+            printf "%s", substr(out, 1, want - n)
+        }
+    }'
+}
+
+# steps_of LOG KEY: a field of each step, one a line.
+steps_of()
+{
+    sed -n '/"step":/s/.*"'"$2"'":\([^,}]*\).*/\1/p' "$1"
+}
+
+# stages_of LOG KEY: a field of all stages, one line a step.
+stages_of()
+{
+    awk -v key="\"$2\":" '/"step":/ {
+        line = $0
+        out = ""
+        while (i = index(line, key)) {
+            line = substr(line, i + length(key))
+            match(line, /^[^,}]*/)
+            out = out " " substr(line, 1, RLENGTH)
+        }
+        print substr(out, 2)
+    }' "$1"
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.
+wait_for()
+{
+    local tries=$(($1 * 50))
+
+    shift
+    while ! "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.02
+    done
+}
+
+has_lines()
+{
+    [ -e "$1" ] && [ "$(wc -l < "$1")" -ge "$2" ]
+}
+
+gone()
+{
+    ! kill -0 "$1" 2> /dev/null
+}

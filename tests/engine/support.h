@@ -1,0 +1,64 @@
+/* What the tests of the engine share: StarPU started on CPU workers, distinct numbers, stderr. */
+#ifndef SP_TESTS_ENGINE_H
+#define SP_TESTS_ENGINE_H
+
+#include "policies/common.h"
+#include "starpipe/order.h"
+#include <starpu.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+
+/* StarPU with `workers` CPU workers under a policy of ours, and under no other. */
+static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
+{
+    struct starpu_conf conf;
+
+    setenv("STARPU_SILENT", "1", 0);
+    setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    conf.ncpus = workers;
+    conf.ncuda = conf.nopencl = conf.nhip = 0;
+    conf.sched_policy = policy;
+    assert_int_equal(starpu_init(&conf), 0);
+    assert_int_equal(starpu_cpu_worker_get_count(), workers);
+    assert_string_equal(starpu_sched_get_sched_policy()->policy_name, policy->policy_name);
+}
+
+/* SplitMix64 with a state. */
+static inline uint64_t draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static inline int draw_below(uint64_t *state, int n)
+{
+    return (int)(draw(state) % (uint64_t)n);
+}
+
+/*
+ * Runs `fn` in a child that starts its own StarPU, and returns how it ended (wait status) with the
+ * first 2 KiB of its stderr. A child that hangs is killed after 20 s.
+ */
+static inline int in_child(void (*fn)(void *), void *arg, struct catch *said)
+{
+    int status = 0;
+    pid_t pid;
+
+    catch_begin(said);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        fn(arg);
+        _exit(0);
+    }
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+    catch_end(said);
+    return status;
+}
+
+#endif

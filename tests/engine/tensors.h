@@ -1,0 +1,125 @@
+/* Tensors for the tests of codelets: memory of the test behind a StarPU handle; small odd models. */
+#ifndef SP_TESTS_TENSORS_H
+#define SP_TESTS_TENSORS_H
+
+#include "engine/support.h"
+#include "codelets/insert.h"
+#include "codelets/window.h"
+#include <math.h>
+
+struct tensor {
+    size_t n;
+    float *at;
+    starpu_data_handle_t handle;
+};
+
+static inline struct tensor tensor(size_t n)
+{
+    struct tensor t = {.n = n, .at = malloc((n ? n : 1) * sizeof(float))};
+
+    assert_non_null(t.at);
+    for (size_t i = 0; i < n; i++)
+        t.at[i] = NAN; /* what a task should have written, or must not read, shows */
+    starpu_vector_data_register(&t.handle, STARPU_MAIN_RAM, (uintptr_t)t.at, (uint32_t)n,
+                                sizeof(float));
+    return t;
+}
+
+/* Uniform in [-scale, scale), different for every seed and element. */
+static inline void fill(float *x, size_t n, uint64_t seed, float scale)
+{
+    uint64_t state = seed * 0x632be59bd9b4e019u;
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * ((float)(draw(&state) >> 40) / 8388608.0f - 1.0f);
+}
+
+static inline struct tensor random_tensor(size_t n, uint64_t seed)
+{
+    struct tensor t = tensor(n);
+
+    fill(t.at, n, seed, 1);
+    return t;
+}
+
+static inline void drop_tensor(struct tensor *t)
+{
+    starpu_data_unregister(t->handle);
+    free(t->at);
+}
+
+static inline void assert_same_bits(const float *a, const float *b, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(a[i]) || isnan(b[i]))
+            fail_msg("%s[%zu]: %g and %g", what, i, (double)a[i], (double)b[i]);
+        if (memcmp(&a[i], &b[i], sizeof *a))
+            fail_msg("%s[%zu] of %zu: the task has %.9g, the kernels %.9g", what, i, n,
+                     (double)a[i], (double)b[i]);
+    }
+}
+
+/* GPT-2 style and Llama style, no two sizes alike; Llama with grouped queries, a*d != h. */
+static inline struct sp_model small_model(bool llama)
+{
+    if (llama)
+        return (struct sp_model){.name = "small llama",
+                                 .arch = SP_ARCH_LLAMA,
+                                 .layers = 1,
+                                 .hidden = 19,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 6,
+                                 .mlp = 23,
+                                 .vocab = 37,
+                                 .positions = 64,
+                                 .norm_eps = 1e-5f,
+                                 .rope_theta = 10000};
+    return (struct sp_model){.name = "small gpt",
+                             .arch = SP_ARCH_GPT2,
+                             .layers = 1,
+                             .hidden = 15,
+                             .heads = 3,
+                             .kv_heads = 3,
+                             .head_dim = 5,
+                             .mlp = 41,
+                             .vocab = 31,
+                             .positions = 13,
+                             .tied = true,
+                             .norm_eps = 1e-5f};
+}
+
+/* A lane to worker 0 outside the ops. */
+static unsigned lane_order;
+static struct sp_meter lane_meter;
+static struct sp_window *lane_window;
+
+static inline struct sp_lane test_lane(void)
+{
+    return (struct sp_lane){.worker = 0,
+                            .order = &lane_order,
+                            .meter = &lane_meter,
+                            .window = lane_window,
+                            .op_index = -1,
+                            .pass = 'T'};
+}
+
+static inline int start_one_worker(void **state)
+{
+    (void)state;
+    start_starpu(1, &sp_order_strict);
+    lane_window = sp_window_create(1);
+    lane_order = 0;
+    return 0;
+}
+
+static inline int stop_one_worker(void **state)
+{
+    (void)state;
+    sp_scratch_release();
+    starpu_shutdown();
+    sp_window_destroy(lane_window);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * The backward of a whole layer, as the codelets run it, against finite differences of its forward
+ * in the kernels: L = sum of y dy, gradient along random directions of one tensor at a time.
+ *
+ * Floats: a forward rounds L to about 1e-7 of the sum of its terms' sizes, and a step of 1/64 leaves
+ * a third-order term of about 1e-5. So the tolerance is 5e-4 of the length of the gradient.
+ */
+#include "engine/tensors.h"
+#include "kernels/kernels.h"
+
+enum { BATCH = 2, SEQ = 6, T = BATCH * SEQ };
+static const double STEP = 1.0 / 64, TOLERANCE = 5e-4;
+
+struct layer {
+    struct sp_shape sh;
+    struct tensor x, w_norm, w_qkv, w_post, dy;
+    struct tensor g_norm, g_qkv, g_post, dx;
+};
+
+static void attention_of(const struct sp_shape *sh, const float *q, const float *kv, float *o,
+                         float *lse)
+{
+    int len = SEQ;
+    const float *slices[] = {kv};
+    struct sp_attention at = {.batch = BATCH,
+                              .heads = sh->model.heads,
+                              .kv_heads = sh->model.kv_heads,
+                              .head_dim = sh->model.head_dim,
+                              .scale = 1.0f / sqrtf((float)sh->model.head_dim),
+                              .q_len = SEQ,
+                              .n_kv = 1,
+                              .kv_len = &len};
+
+    sp_attention(&at, q, slices, o, lse);
+}
+
+/* L at the present values of x and the weights. */
+static double loss(const struct layer *l)
+{
+    const struct sp_shape *sh = &l->sh;
+    const struct sp_model *m = &sh->model;
+    int h = m->hidden, qw = sh->q_width, kw = sh->kv_width;
+    float *wn = l->w_norm.at, *w = l->w_qkv.at, *wp = l->w_post.at;
+    float *bias = sp_at(w, sh->qkv_bias);
+    float n[T * 64], q[T * 64], kv[T * 64], o[T * 64], lse[T * 8], r[T * 64], u[T * 64], g[T * 64];
+    float y[T * 64];
+    double sum = 0;
+
+    sp_norm(sh->rms, T, h, m->norm_eps, l->x.at, wn, sp_at(wn, sh->norm_bias), n, NULL);
+    sp_linear(T, h, qw, n, w + sh->qkv, bias, q, qw);
+    sp_linear(T, h, kw, n, w + sh->qkv + qw * h, bias ? bias + qw : NULL, kv, kw);
+    if (sh->rms) {
+        sp_rope(BATCH, SEQ, m->heads, m->head_dim, qw, 0, m->rope_theta, false, q);
+        sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, kw, 0, m->rope_theta, false, kv);
+    }
+    attention_of(sh, q, kv, o, lse);
+    sp_linear_add(T, qw, h, o, wp + sh->out, sp_at(wp, sh->out_bias), l->x.at, r);
+    sp_norm(sh->rms, T, h, m->norm_eps, r, wp + sh->gain, sp_at(wp, sh->bias), n, NULL);
+    sp_linear(T, h, sh->up_width, n, wp + sh->up, sp_at(wp, sh->up_bias), u, sh->up_width);
+    if (sh->rms)
+        sp_swiglu(T, m->mlp, u, g);
+    else
+        sp_gelu((size_t)(T * m->mlp), u, g);
+    sp_linear_add(T, m->mlp, h, g, wp + sh->down, sp_at(wp, sh->down_bias), r, y);
+    for (int i = 0; i < T * h; i++)
+        sum += (double)y[i] * (double)l->dy.at[i];
+    return sum;
+}
+
+/* Forward and backward by the codelets. */
+static void run_codelets(struct layer *l, bool cheap)
+{
+    const struct sp_shape *sh = &l->sh;
+    size_t nx = l->x.n, nq = (size_t)(T * sh->q_width), nkv = (size_t)(T * sh->kv_width);
+    struct tensor pre_saved = tensor(sp_shape_pre_saved(sh, cheap)), q = tensor(nq);
+    struct tensor post_saved = tensor(sp_shape_post_saved(sh, cheap)), kv = tensor(nkv);
+    struct tensor o = tensor(nq), lse = tensor((size_t)(T * sh->model.heads)), y = tensor(nx);
+    struct tensor du = tensor((size_t)(T * sh->up_width)), dr = tensor(nx), d_o = tensor(nq);
+    struct tensor dq = tensor(nq), dkv = tensor(nkv);
+    struct sp_lane lane = test_lane();
+    struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, cheap};
+    struct sp_post post = {l->x.handle, o.handle, post_saved.handle, cheap};
+    struct sp_attn at = {.q_len = SEQ,
+                         .n_kv = 1,
+                         .kv_len = &sh->seq,
+                         .q = q.handle,
+                         .o = o.handle,
+                         .lse = lse.handle,
+                         .kv = &kv.handle};
+    struct tensor *all[] = {&pre_saved, &post_saved, &q,  &kv,  &o,  &lse,
+                            &y,         &du,         &dr, &d_o, &dq, &dkv};
+
+    memset(l->g_norm.at, 0, l->g_norm.n * sizeof(float));
+    memset(l->g_qkv.at, 0, l->g_qkv.n * sizeof(float));
+    memset(l->g_post.at, 0, l->g_post.n * sizeof(float));
+    sp_pre_fwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, 0);
+    sp_attn_fwd_insert(&lane, sh, &at, 0);
+    sp_post_fwd_insert(&lane, sh, &post, l->w_post.handle, y.handle, 0);
+    sp_post_bwd_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,
+                       du.handle, dr.handle, d_o.handle);
+    sp_attn_bwd_insert(&lane, sh, &at, true, d_o.handle, dq.handle, &dkv.handle);
+    sp_pre_bwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
+                      dq.handle, dkv.handle, dr.handle, l->dx.handle);
+    sp_post_wgrad_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,
+                         du.handle, dr.handle, 0);
+    sp_pre_wgrad_insert(&lane, sh, &pre, l->w_norm.handle, dq.handle, dkv.handle, l->g_qkv.handle,
+                        0);
+    starpu_task_wait_for_all();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        drop_tensor(all[i]);
+}
+
+static double worst;
+
+/* The gradient g of elements first .. first+n-1 of a tensor, along four directions. */
+static void check_direction(const struct layer *l, struct tensor *t, const float *g, size_t first,
+                            size_t n, const char *what)
+{
+    float *at = t->at + first, *kept = malloc(n * sizeof *kept), *dir = malloc(n * sizeof *dir);
+    double length = 0, size = 0;
+
+    assert_true(kept && dir);
+    memcpy(kept, at, n * sizeof *kept);
+    for (size_t i = 0; i < n; i++)
+        length += (double)g[first + i] * (double)g[first + i];
+    assert_true(length > 0);
+    for (uint64_t k = 0; k < 4; k++) {
+        double up, down, expected = 0, error;
+
+        fill(dir, n, 900 + k, 1);
+        size = 0;
+        for (size_t i = 0; i < n; i++)
+            size += (double)dir[i] * (double)dir[i];
+        for (size_t i = 0; i < n; i++) {
+            /* The first direction is the gradient's own: it cannot hide in a right angle. */
+            dir[i] = k == 0 ? (float)((double)g[first + i] / sqrt(length))
+                            : (float)((double)dir[i] / sqrt(size));
+            expected += (double)dir[i] * (double)g[first + i];
+        }
+        for (size_t i = 0; i < n; i++)
+            at[i] = kept[i] + (float)STEP * dir[i];
+        up = loss(l);
+        for (size_t i = 0; i < n; i++)
+            at[i] = kept[i] - (float)STEP * dir[i];
+        down = loss(l);
+        memcpy(at, kept, n * sizeof *kept);
+        error = fabs((up - down) / (2 * STEP) - expected) / sqrt(length);
+        worst = error > worst ? error : worst;
+        if (!(error < TOLERANCE))
+            fail_msg("%s, %s, direction %d: %.6g by differences, %.6g by the backward", what,
+                     l->sh.model.name, (int)k, (up - down) / (2 * STEP), expected);
+    }
+    free(kept), free(dir);
+}
+
+static void check_role(struct layer *l, struct tensor *w, const struct tensor *g, size_t offset,
+                       int n, const char *what)
+{
+    if (offset != (size_t)-1)
+        check_direction(l, w, g->at, offset, (size_t)n, what);
+}
+
+static void check_layer(bool llama, bool cheap, int mlp_rows)
+{
+    struct sp_model m = small_model(llama);
+    size_t nx = (size_t)(T * m.hidden);
+    struct layer l;
+    const struct sp_shape *sh = &l.sh;
+    int h = m.hidden;
+
+    sp_shape_init(&l.sh, &m, BATCH, SEQ, 1, mlp_rows, 0);
+    l.x = random_tensor(nx, 1), l.dy = random_tensor(nx, 2), l.dx = tensor(nx);
+    l.w_norm = random_tensor(sp_block_elements(&m, SP_BLOCK_NORM1), 3);
+    l.w_qkv = random_tensor(sp_block_elements(&m, SP_BLOCK_QKV), 4);
+    l.w_post = random_tensor(sp_block_elements(&m, SP_BLOCK_POST), 5);
+    l.g_norm = tensor(l.w_norm.n), l.g_qkv = tensor(l.w_qkv.n), l.g_post = tensor(l.w_post.n);
+    fill(l.w_qkv.at, l.w_qkv.n, 6, 0.3f);
+    fill(l.w_post.at, l.w_post.n, 7, 0.3f);
+    for (int i = 0; i < h; i++)
+        l.w_post.at[sh->gain + (size_t)i] += 1;
+
+    run_codelets(&l, cheap);
+    check_direction(&l, &l.x, l.dx.at, 0, nx, "x");
+    check_role(&l, &l.w_norm, &l.g_norm, 0, h, "norm1 gain");
+    check_role(&l, &l.w_norm, &l.g_norm, sh->norm_bias, h, "norm1 bias");
+    check_role(&l, &l.w_qkv, &l.g_qkv, sh->qkv, (sh->q_width + sh->kv_width) * h, "qkv");
+    check_role(&l, &l.w_qkv, &l.g_qkv, sh->qkv_bias, sh->q_width + sh->kv_width, "qkv bias");
+    check_role(&l, &l.w_post, &l.g_post, sh->out, sh->q_width * h, "out");
+    check_role(&l, &l.w_post, &l.g_post, sh->out_bias, h, "out bias");
+    check_role(&l, &l.w_post, &l.g_post, sh->gain, h, "norm2 gain");
+    check_role(&l, &l.w_post, &l.g_post, sh->bias, h, "norm2 bias");
+    check_role(&l, &l.w_post, &l.g_post, sh->up, sh->up_width * h, "up");
+    check_role(&l, &l.w_post, &l.g_post, sh->up_bias, sh->up_width, "up bias");
+    check_role(&l, &l.w_post, &l.g_post, sh->down, m.mlp * h, "down");
+    check_role(&l, &l.w_post, &l.g_post, sh->down_bias, h, "down bias");
+
+    drop_tensor(&l.x), drop_tensor(&l.dy), drop_tensor(&l.dx);
+    drop_tensor(&l.w_norm), drop_tensor(&l.w_qkv), drop_tensor(&l.w_post);
+    drop_tensor(&l.g_norm), drop_tensor(&l.g_qkv), drop_tensor(&l.g_post);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    for (int llama = 0; llama < 2; llama++)
+        for (int cheap = 0; cheap < 2; cheap++) {
+            check_layer(llama, cheap, 0);
+            check_layer(llama, cheap, 5);
+        }
+    printf("[          ] largest deviation from finite differences: %.1e of the gradient\n", worst);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
+
+    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
+}

@@ -1,0 +1,126 @@
+/* Stages to processes to workers: floor(s R / p), contiguous, every worker used, cores shared. */
+#include "policies/common.h"
+#include "graphs/placement.h"
+
+/* hwloc describes a machine of so many cores instead of this one. */
+static void machine(int cores)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "core:%d pu:1", cores);
+    setenv("HWLOC_SYNTHETIC", text, 1);
+}
+
+static void check_one(int p, int R, int node_size, int cores, int threads)
+{
+    int next = 0;
+
+    for (int rank = 0; rank < R; rank++) {
+        struct sp_world world = {
+            .rank = rank, .size = R, .node_rank = rank % node_size, .node_size = node_size};
+        struct sp_placement pl;
+        int share = cores / node_size > 0 ? cores / node_size : 1, used = 0;
+
+        assert_int_equal(sp_placement_init(&pl, &world, p, threads), 0);
+        for (int s = 0; s < p; s++) {
+            assert_int_equal(sp_stage_rank(&pl, s), s * R / p);
+            assert_int_equal(sp_stage_is_local(&pl, s), s * R / p == rank);
+        }
+        assert_true(pl.n_local >= 1);
+        assert_int_equal(pl.first_local, next); /* ranks hold consecutive runs of stages */
+        for (int s = next; s < next + pl.n_local; s++)
+            assert_true(sp_stage_is_local(&pl, s));
+        next += pl.n_local;
+
+        assert_int_equal(pl.cores, share);
+        assert_true(pl.workers >= 1 && pl.workers <= pl.n_local && pl.threads >= 1);
+        for (int s = pl.first_local; s < next; s++) { /* workers 0, 1, ... without a gap */
+            int w = sp_stage_worker(&pl, s);
+
+            assert_true(w == used || (w == used - 1 && used > 0));
+            used = w + 1;
+        }
+        assert_int_equal(used, pl.workers);
+
+        if (threads == 0) {
+            assert_int_equal(pl.workers, pl.n_local < share ? pl.n_local : share);
+            assert_int_equal(pl.threads, share / pl.workers);
+        } else {
+            assert_int_equal(pl.threads, threads);
+            assert_true(pl.workers == 1 || pl.workers * threads <= share);
+            /* As many workers as there is room for. */
+            assert_true(pl.workers == pl.n_local || pl.workers == share ||
+                        (pl.workers + 1) * threads > share);
+        }
+        assert_int_equal(pl.bound, cores >= node_size && pl.workers * pl.threads <= share);
+    }
+    assert_int_equal(next, p);
+}
+
+static void test_maps(void **state)
+{
+    static const int cores[] = {1, 2, 3, 8}, threads[] = {0, 1, 2, 3, 16};
+    int cases = 0;
+
+    (void)state;
+    for (size_t c = 0; c < 4; c++) {
+        machine(cores[c]);
+        for (int p = 1; p <= 9; p += p < 5 ? 1 : 2)
+            for (int R = 1; R <= p; R++)
+                for (size_t t = 0; t < 5; t++) {
+                    check_one(p, R, R, cores[c], threads[t]);
+                    if (R % 2 == 0)
+                        check_one(p, R, R / 2, cores[c], threads[t]);
+                    cases++;
+                }
+    }
+    unsetenv("HWLOC_SYNTHETIC");
+    printf("[          ] %d placements\n", cases);
+}
+
+static void test_large(void **state)
+{
+    struct sp_placement pl = {.stages = 65536, .world = {.size = 65535, .rank = 65534}};
+
+    (void)state;
+    for (int s = 0; s < 65536; s++)
+        assert_int_equal(sp_stage_rank(&pl, s), (int64_t)s * 65535 / 65536);
+    pl.first_local = 0;
+    pl.n_local = 65536;
+    pl.workers = 60000;
+    assert_int_equal(sp_stage_worker(&pl, 65535), 59999);
+}
+
+static void test_too_many_processes(void **state)
+{
+    static const int table[][2] = {{1, 2}, {3, 4}, {4, 64}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct sp_world world = {.size = table[i][1], .node_size = 1};
+        struct sp_placement pl;
+        struct catch said;
+        char expected[128];
+        int ret;
+
+        catch_begin(&said);
+        ret = sp_placement_init(&pl, &world, table[i][0], 0);
+        catch_end(&said);
+        assert_int_equal(ret, -EINVAL);
+        snprintf(expected, sizeof expected,
+                 "starpipe: %d processes for %d stages: start at most %d\n", table[i][1],
+                 table[i][0], table[i][0]);
+        assert_string_equal(said.text, expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_too_many_processes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* The pool of handles: reuse, the order of slack, no growth once steady, bytes. */
+#include "engine/support.h"
+#include "offload/pool.h"
+
+static int start(void **state)
+{
+    (void)state;
+    start_starpu(2, &sp_order_strict);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    starpu_shutdown();
+    return 0;
+}
+
+static void write_cpu(void *buffers[], void *arg)
+{
+    struct starpu_vector_interface *v = buffers[0];
+    float *x = (float *)STARPU_VECTOR_GET_PTR(v);
+
+    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
+        x[i] = (float)((size_t)(uintptr_t)arg + i);
+}
+
+static int wrong;
+
+static void read_cpu(void *buffers[], void *arg)
+{
+    struct starpu_vector_interface *v = buffers[0];
+    const float *x = (const float *)STARPU_VECTOR_GET_PTR(v);
+
+    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
+        __atomic_add_fetch(&wrong, x[i] != (float)((size_t)(uintptr_t)arg + i), __ATOMIC_RELAXED);
+}
+
+static struct starpu_codelet write_cl = {
+    .cpu_funcs = {write_cpu}, .nbuffers = 1, .modes = {STARPU_W}, .name = "write"};
+static struct starpu_codelet read_cl = {
+    .cpu_funcs = {read_cpu}, .nbuffers = 1, .modes = {STARPU_R}, .name = "read"};
+
+static void submit(struct starpu_codelet *cl, starpu_data_handle_t handle, int value)
+{
+    struct starpu_task *t = starpu_task_create();
+
+    t->cl = cl;
+    t->handles[0] = handle;
+    t->cl_arg = (void *)(uintptr_t)value;
+    assert_int_equal(starpu_task_submit(t), 0);
+}
+
+/* No slack: the handle given back last, of the size asked for. */
+static void test_takes_the_latest(void **state)
+{
+    struct sp_pool *p = sp_pool_create(0);
+    starpu_data_handle_t a = sp_pool_get(p, 33, 4, "a"), b = sp_pool_get(p, 33, 4, "b");
+    starpu_data_handle_t other = sp_pool_get(p, 34, 4, "c"), wide = sp_pool_get(p, 17, 8, "d");
+
+    (void)state;
+    assert_ptr_not_equal(a, b);
+    assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
+    assert_int_equal(starpu_data_get_size(other), 4 * 34);
+    assert_int_equal(starpu_vector_get_elemsize(wide), 8);
+    sp_pool_put(p, a);
+    sp_pool_put(p, b);
+    sp_pool_put(p, other);
+    sp_pool_put(p, wide);
+    assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), b);
+    assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), a);
+    /* 34 floats and 17 doubles are as long, but not the same. */
+    assert_ptr_equal(sp_pool_get(p, 17, 8, "x"), wide);
+    assert_ptr_equal(sp_pool_get(p, 34, 4, "x"), other);
+    assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
+    sp_pool_put(p, a);
+    sp_pool_put(p, b);
+    sp_pool_put(p, other);
+    sp_pool_put(p, wide);
+    sp_pool_destroy(p);
+    sp_pool_destroy(NULL);
+}
+
+/* Slack s: the oldest, and only when more than s lie idle. Against a plain list, at random. */
+static void test_slack(void **state)
+{
+    enum { MOST = 64 };
+    uint64_t seed = 11;
+
+    (void)state;
+    for (int slack = 1; slack <= 3; slack++) {
+        struct sp_pool *p = sp_pool_create(slack);
+        starpu_data_handle_t idle[MOST], flying[MOST];
+        int n_idle = 0, n_flying = 0, made = 0, reused = 0;
+
+        for (int i = 0; i < 500; i++) {
+            if (n_flying < 20 && draw_below(&seed, 2)) {
+                starpu_data_handle_t h = sp_pool_get(p, 5, 4, "h");
+
+                if (n_idle > slack) {
+                    assert_ptr_equal(h, idle[0]);
+                    memmove(idle, idle + 1, sizeof *idle * (size_t)--n_idle);
+                    reused++;
+                } else {
+                    for (int k = 0; k < n_idle; k++)
+                        assert_ptr_not_equal(h, idle[k]);
+                    made++;
+                }
+                flying[n_flying++] = h;
+            } else if (n_flying) {
+                int k = draw_below(&seed, n_flying);
+
+                sp_pool_put(p, flying[k]);
+                idle[n_idle++] = flying[k];
+                flying[k] = flying[--n_flying];
+            }
+            assert_int_equal(sp_pool_bytes(p), made * 20);
+        }
+        assert_true(reused > 150 && made >= slack + 1);
+        while (n_flying)
+            sp_pool_put(p, flying[--n_flying]);
+        sp_pool_destroy(p);
+    }
+}
+
+/* Many rounds of tensors of several sizes in flight: made in the first round, never after; and
+ * every reader sees what its writer wrote, whatever was in the buffer before. */
+static void test_steady(void **state)
+{
+    static const size_t sizes[] = {7, 33, 1025};
+    size_t after_first = 0;
+    uint64_t seed = 4;
+
+    (void)state;
+    for (int slack = 0; slack <= 2; slack += 2) {
+        struct sp_pool *p = sp_pool_create(slack);
+
+        wrong = 0;
+        for (int round = 0; round < 50; round++) {
+            starpu_data_handle_t flying[12];
+
+            for (int i = 0; i < 12; i++) {
+                flying[i] = sp_pool_get(p, sizes[i % 3], 4, "t");
+                submit(&write_cl, flying[i], 1000 * round + 10 * i);
+            }
+            for (int k = 0; k < 12; k++) {
+                int i = (k * 5 + round) % 12;
+
+                submit(&read_cl, flying[i], 1000 * round + 10 * i);
+                sp_pool_put(p, flying[i]);
+            }
+            if (draw_below(&seed, 3) == 0)
+                starpu_task_wait_for_all();
+            if (round == 0)
+                after_first = sp_pool_bytes(p);
+            if (slack == 0)
+                assert_int_equal(sp_pool_bytes(p), after_first);
+            else if (round == 1)
+                after_first = sp_pool_bytes(p);
+            else if (round > 1)
+                assert_int_equal(sp_pool_bytes(p), after_first);
+        }
+        starpu_task_wait_for_all();
+        assert_int_equal(wrong, 0);
+        assert_int_equal(after_first, 4 * (4 + (size_t)slack) * (7 + 33 + 1025));
+        printf("[          ] slack %d: %zu bytes for 12 tensors in flight, 50 rounds\n", slack,
+               after_first);
+        sp_pool_destroy(p);
+    }
+}
+
+/* What is given back has no value any more, but keeps its buffer for the next one. */
+static void test_forgets_and_keeps(void **state)
+{
+    struct sp_pool *p = sp_pool_create(0);
+    starpu_data_handle_t h = sp_pool_get(p, 33, 4, "h");
+    int allocated, valid, loading;
+
+    (void)state;
+    submit(&write_cl, h, 3);
+    starpu_task_wait_for_all();
+    starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+    assert_true(allocated && valid);
+    sp_pool_put(p, h);
+    starpu_task_wait_for_all();
+    starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+    assert_true(allocated && !valid);
+    sp_pool_destroy(p);
+}
+
+/* Beyond 2^32 elements the handle counts in larger units (no memory is touched). */
+static void test_wide_vectors(void **state)
+{
+    static const size_t sizes[] = {1, 4294967294u, 4294967295u, 5000000001u, 34359738368u};
+    struct sp_pool *p = sp_pool_create(0);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        starpu_data_handle_t h = sp_pool_get(p, sizes[i], 4, "wide");
+        size_t bytes = starpu_data_get_size(h);
+
+        assert_true(bytes >= 4 * sizes[i] && bytes < 4 * sizes[i] + 64);
+        assert_int_equal(bytes % starpu_vector_get_elemsize(h), 0);
+        sp_pool_put(p, h);
+        assert_ptr_equal(sp_pool_get(p, sizes[i], 4, "again"), h);
+        sp_pool_put(p, h);
+    }
+    sp_pool_destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_takes_the_latest), cmocka_unit_test(test_slack),
+        cmocka_unit_test(test_steady),           cmocka_unit_test(test_forgets_and_keeps),
+        cmocka_unit_test(test_wide_vectors),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Losses, gradient norms and first gradients against PyTorch, within 1e-5: every golden case under
+# a set of options that covers schedules, stages, recompute modes and both schedulers.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+golden=$SP_TESTDATA/golden
+runs=0
+
+# run CASE OPTIONS
+run()
+{
+    local case=$1
+
+    shift
+    rm -f "$work"/run.*
+    quiet "$case $*" starpipe train --model "$golden/$case" --tokens "$golden/tokens.bin" \
+        --order sequential --seq 16 --micro-batch-size 2 --micro-batches 4 --steps 10 --lr 0.01 \
+        --warmup 3 --weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8 --clip 1 \
+        --log "$work/run.jsonl" --dump-grads "$work/run.safetensors" "$@" || return
+    agree "$case $*" compare_losses "$work/run.jsonl" "$golden/$case/golden.json" 1e-5
+    agree "$case $*" compare_safetensors "$work/run.safetensors" "$golden/$case/grads.safetensors" \
+        1e-5
+    runs=$((runs + 1))
+}
+
+# More threads a stage than there are cores: all stages share one worker.
+share="--threads $(nproc)"
+
+for case in gpt2 gpt2-untied llama llama-tied; do
+    most=4
+    [ $case != llama-tied ] || most=3 # it has three layers
+    run $case --stages 1
+    run $case --stages 1 --recompute every=2 --logit-rows 7
+    run $case --stages 1 --recompute selective --mlp-chunk 1 --logit-rows 1
+    run $case --stages 2 --schedule gpipe --recompute full
+    run $case --stages 2 --schedule naive --recompute no-attention --mlp-chunk 31
+    run $case --stages 3 --schedule 1f1b --recompute selective --scheduler ready
+    run $case --stages 3 --schedule gpipe:backward=fifo --recompute no-attention --mlp-chunk 5
+    run $case --stages $most --schedule 1f1b --window 1 $share
+    grep -q '"workers":1,' "$work/run.jsonl" || fail "$case: the stages do not share a worker"
+    run $case --stages $most --schedule 1f1b --recompute every=2 --scheduler ready
+    run $case --stages $most --schedule gpipe --recompute full --logit-rows 13
+done
+echo "$runs runs"
+finish

@@ -1,0 +1,101 @@
+#!/bin/bash
+# Activations: the measured peak of every stage against the formula and against the plan that
+# --dry-run prints; nothing alive after a step; buffers and the process flat over steps.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+p=3 m=7 b=2 s=128 h=64 layers=6
+make_text 20011 > "$work/text"
+layout="--model gpt-tiny --data $work/text --stages $p --micro-batches $m --micro-batch-size $b \
+    --seq $s"
+
+# GPT-2's layer keeps 16bsh floats a micro-batch. Not in the formula: the statistics of two norms
+# and the attention's log-sum-exp, 8bs (0.8 %), and the head's input on the last stage, bsh (3 %).
+# LIVE: micro-batches alive at the peak of each stage.
+formula()
+{
+    local schedule=$1 live=$2 i=0 bytes expected
+
+    quiet "$schedule" starpipe train $layout --schedule $schedule --steps 2 --log "$work/log" ||
+        return
+    for bytes in $(stages_of "$work/log" peak_activation_bytes | tail -n 1); do
+        set -- $live
+        shift $i
+        expected=$((4 * 16 * b * s * h * layers / p * $1))
+        echo "$schedule, stage $i: peak $bytes bytes, $1 micro-batches are $expected"
+        [ $((100 * bytes)) -ge $((90 * expected)) ] &&
+            [ $((100 * bytes)) -le $((110 * expected)) ] ||
+            fail "$schedule, stage $i: $bytes is not within 10 % of $expected"
+        i=$((i + 1))
+    done
+    [ $i -eq $p ] || fail "$schedule: $i stages in the log"
+}
+
+formula 1f1b "3 2 1"
+formula gpipe "7 7 7"
+
+# planned MODE: what --dry-run plans for each stage, in MiB.
+planned()
+{
+    starpipe train $layout --recompute "$1" --dry-run |
+        awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s ", $5 }'
+}
+
+last=
+for mode in none selective no-attention full every=2; do
+    quiet "$mode" starpipe train $layout --recompute $mode --steps 3 --log "$work/log" || continue
+    peaks=$(stages_of "$work/log" peak_activation_bytes | tail -n 1)
+    mib=$(echo "$peaks" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
+    echo "--recompute $mode: peak $mib MiB"
+    [ "$mib" = "$(planned $mode)" ] || fail "$mode: planned $(planned $mode), measured $mib"
+    [ "$(stages_of "$work/log" live_activation_bytes | sort -u)" = "0 0 0" ] ||
+        fail "$mode: activations alive after a step"
+    if [ -n "$last" ]; then
+        echo "$last $peaks" | awk -v p=$p '{ for (i = 1; i <= p; i++) if ($(i + p) >= $i) exit 1 }' ||
+            fail "$mode does not take less than the mode before: $peaks, not $last"
+    fi
+    last=$peaks
+done
+
+# flat WHAT: the buffers of steps 3 to the last.
+flat()
+{
+    local sizes
+
+    sizes=$(stages_of "$work/log" buffer_bytes | tail -n +4 | sort -u)
+    echo "$1, buffers from step 3 on: $sizes bytes"
+    [ "$(echo "$sizes" | wc -l)" -eq 1 ] && [ -n "$sizes" ] || fail "$1: the buffers grow"
+    [ "$(stages_of "$work/log" live_activation_bytes | tail -n 1 | tr -d ' 0')" = "" ] ||
+        fail "$1: activations alive after the last step"
+}
+
+resident()
+{
+    sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"
+}
+
+# The process itself, over many more steps: a leak of 1 KiB a step would show.
+rm -f "$work/log"
+"$STARPIPE" train $layout --micro-batches 3 --seq 16 --steps 100000 --log "$work/log" > /dev/null 2>&1 &
+children=$!
+if wait_for 30 has_lines "$work/log" 100; then
+    before=$(resident $children)
+    first=$(wc -l < "$work/log")
+    wait_for 30 has_lines "$work/log" 1100
+    after=$(resident $children)
+    steps=$(($(wc -l < "$work/log") - first))
+    echo "resident: $before KiB at step $first, $after KiB $steps steps later"
+    [ $steps -ge 900 ] || fail "only $steps steps in 30 s"
+    [ "$after" -le $((before + 512)) ] || fail "the process grows: $before KiB, then $after KiB"
+else
+    fail "no 100 steps in 30 s"
+fi
+kill -9 $children
+wait $children 2> /dev/null
+sed -i '$d' "$work/log" # the kill may have cut it
+flat "one process"
+
+if have_mpi; then
+    quiet "2 processes" mpi 2 train $layout --seq 16 --steps 31 --log "$work/log"
+    flat "2 processes"
+fi
+finish
