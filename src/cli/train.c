@@ -184,6 +184,17 @@ static struct sp_update update_of(const struct sp_train_args *a, int step, doubl
     };
 }
 
+/* Every rank knows the loss and the norm, so all of them stop here. */
+static int diverged(const struct sp_trainer *t, int step)
+{
+    if (t->world.rank == 0)
+        sp_error(EDOM,
+                 "step %d: loss %g, gradient norm %g: the run has diverged; try a lower --lr, or "
+                 "SP_CHECK=1 to find the first task that overflows",
+                 step, t->report.loss, t->report.grad_norm);
+    return -EDOM;
+}
+
 static int train(struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
@@ -195,12 +206,7 @@ static int train(struct sp_trainer *t)
 
         sp_step_gradients(&t->graph, &t->data, (uint64_t)step, &t->report);
         if (!isfinite(t->report.loss) || !isfinite(t->report.grad_norm))
-            return t->world.rank ? -EDOM
-                                 : sp_error(EDOM,
-                                            "step %d: loss %g, gradient norm %g: the run has "
-                                            "diverged; try a lower --lr, or SP_CHECK=1 to "
-                                            "find the first task that overflows",
-                                            step, t->report.loss, t->report.grad_norm);
+            return diverged(t, step);
         if (a->dump_grads && step == t->first_step)
             err = sp_checkpoint_write(&t->graph, SP_FIELD_G, a->dump_grads);
         hp = update_of(a, step, t->report.grad_norm);
@@ -222,6 +228,7 @@ static int train(struct sp_trainer *t)
     return err;
 }
 
+/* The exit status. */
 static int run(struct sp_trainer *t, const struct sp_st_file *weights, const char *resume)
 {
     const struct sp_train_args *a = &t->args;
@@ -254,12 +261,12 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         dog = sp_watchdog_start(&t->graph, a->stall_timeout);
     err = train(t);
     sp_watchdog_stop(dog);
-    if (err)
+    if (err && err != -EDOM)
         sp_transport_abort(1);
     sp_step_report_destroy(&t->graph, &t->report);
     sp_graph_destroy(&t->graph);
     sp_transport_stop();
-    return 0;
+    return err ? 1 : 0;
 }
 
 int sp_cmd_train(int argc, char **argv)
@@ -292,7 +299,7 @@ int sp_cmd_train(int argc, char **argv)
             status = sp_train_dry_run(t) ? 1 : 0;
         goto out;
     }
-    run(t, &weights, resume);
+    status = run(t, &weights, resume);
 
 out:
     if (weights.f)

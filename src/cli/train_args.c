@@ -88,7 +88,6 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .eps = 1e-8,
         .clip = 1.0,
         .stall_timeout = 300,
-        .logit_rows = 256,
         .prompt = "\n",
     };
     a->layout.stages = 1;
@@ -121,8 +120,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
          "unfinished ops submitted per stage (0: default, 6)", 0, 1000000, 0, 0},
         {"mlp-chunk", SP_OPT_INT, &a->mlp_chunk, "ROWS",
          "rows of the MLP computed at a time (0: all)", 0, INT_MAX, 0, 0},
-        {"logit-rows", SP_OPT_INT, &a->logit_rows, "ROWS", "rows of logits alive at a time", 1,
-         INT_MAX, 0, 0},
+        {"logit-rows", SP_OPT_INT, &a->logit_rows, "ROWS",
+         "rows of logits alive at a time (0: 128 MiB of them)", 0, INT_MAX, 0, 0},
         {"log", SP_OPT_STRING, &a->log, "FILE.jsonl", "a JSON line a step", 0, 0, 0, 0},
         {"save", SP_OPT_STRING, &a->save, "DIR", "checkpoint at the end, in Hugging Face form", 0,
          0, 0, 0},

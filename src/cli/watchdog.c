@@ -21,12 +21,12 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
 
     for (int i = 0; i < prog->n; i++)
         if (st->meter.ops[i].start_us <= 0) {
-            sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of step %lld", st->index,
+            sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of the step", st->index,
                      sp_op_print(&prog->ops[i], g->cfg.plan->layout.slices > 1, text), i + 1,
-                     prog->n, (long long)g->step);
+                     prog->n);
             return;
         }
-    sp_error(ETIMEDOUT, "stage %d has run all ops of step %lld", st->index, (long long)g->step);
+    sp_error(ETIMEDOUT, "stage %d has run all ops of the step", st->index);
 }
 
 static void *watch(void *arg)

@@ -1,12 +1,23 @@
 #include "codelets/shape.h"
 #include <limits.h>
 
+/* Rows of logits at a time unless the user says: what 128 MiB hold. More rows mean fewer passes
+ * over the gradient of the table, more than that no longer shows. */
+static int default_head_rows(const struct sp_model *m)
+{
+    int rows = (128 << 20) / (int)sizeof(float) / m->vocab;
+
+    return rows > 0 ? rows : 1;
+}
+
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows)
 {
     int64_t rows = (int64_t)batch * seq;
     int T = rows < INT_MAX ? (int)rows : INT_MAX; /* refused by sp_memory_check */
 
+    if (head_rows <= 0)
+        head_rows = default_head_rows(m);
     *sh = (struct sp_shape){
         .model = *m,
         .rms = m->arch == SP_ARCH_LLAMA,
@@ -14,7 +25,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .seq = seq,
         .rows = T,
         .mlp_rows = mlp_rows > 0 && mlp_rows < T ? mlp_rows : T,
-        .head_rows = head_rows > 0 && head_rows < T ? head_rows : T,
+        .head_rows = head_rows < T ? head_rows : T,
         .q_width = sp_model_q_width(m),
         .kv_width = sp_model_kv_width(m),
         .up_width = sp_model_up_width(m),

@@ -33,6 +33,7 @@ struct sp_shape {
     size_t out, out_bias, gain, bias, up, up_bias, down, down_bias;
 };
 
+/* mlp_rows 0: all rows; head_rows 0: what 128 MiB of logits hold. */
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows);
 

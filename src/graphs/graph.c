@@ -256,7 +256,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
 
     *g = (struct sp_graph){.cfg = *cfg, .place = *place};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
-                  cfg->mlp_rows, cfg->head_rows > 0 ? cfg->head_rows : 256);
+                  cfg->mlp_rows, cfg->head_rows);
     err = check_messages(g);
     if (err)
         return err;

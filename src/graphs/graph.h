@@ -17,7 +17,7 @@ struct sp_graph_config {
     const struct sp_params *params;
     const struct sp_plan *plan;
     int batch, seq;          /* b, s */
-    int mlp_rows, head_rows; /* 0: all rows; default */
+    int mlp_rows, head_rows; /* as sp_shape_init takes them */
     enum sp_recompute recompute;
     int every;  /* K of every=K, 1 otherwise */
     bool ready; /* scheduler: starpipe-ready */

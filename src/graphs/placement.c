@@ -13,6 +13,10 @@ static int find_cores(bool *restricted)
     hwloc_cpuset_t mine = hwloc_bitmap_alloc(), part = hwloc_bitmap_alloc();
     int n, usable = 0;
 
+    if (topology) { /* placed before */
+        hwloc_topology_destroy(topology);
+        hwloc_bitmap_free(pus);
+    }
     hwloc_topology_init(&topology);
     hwloc_topology_load(topology);
     if (hwloc_get_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS))

@@ -1,7 +1,7 @@
 /*
  * Data handles for activations, reused. A handle is taken when the task that writes it is
  * submitted and given back when its last reader was submitted: StarPU then forgets the value in
- * graph order but keeps the buffer, so that after the first step nothing is allocated any more.
+ * graph order but keeps the buffer, so that after two steps nothing is allocated any more.
  * Handles are pooled by size; few sizes mean few buffers.
  */
 #ifndef SP_POOL_H

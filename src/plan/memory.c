@@ -49,6 +49,32 @@ static int64_t scratch_floats(const struct sp_shape *sh, enum sp_recompute recom
     return floats;
 }
 
+/* What waits between a B and the W that completes it, besides the stash, at the highest: gradients
+ * dy, dr, du, dq, dkv of every layer, and what recompute brought back. */
+static int64_t waiting_floats(const struct sp_plan *plan, const struct sp_shape *sh,
+                              enum sp_recompute recompute, int stage)
+{
+    int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width;
+    int64_t layer = 2 * x + T * sh->up_width + q + T * sh->kv_width, live = 0, peak = 0;
+
+    if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
+        layer += (int64_t)(sp_shape_pre_saved(sh, true) + sp_shape_post_saved(sh, true));
+    if (recompute == SP_RECOMPUTE_FULL)
+        layer += x + q;
+    for (int i = 0; i < plan->programs[stage].n; i++) {
+        const struct sp_op *op = &plan->programs[stage].ops[i];
+        int first, count;
+
+        sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
+        if (op->pass == SP_B && !sp_op_releases(plan, stage, op))
+            live += count * layer;
+        peak = live > peak ? live : peak;
+        if (op->pass == SP_W)
+            live -= count * layer;
+    }
+    return peak;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -66,7 +92,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     }
     floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     floats += 3 * 2 * x;              /* tensors that cross stages, and their slack */
-    floats += scratch_floats(sh, recompute, last);
+    floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     if (sh->model.tied && first != last)
         floats += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
@@ -108,12 +134,11 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
     }
     if ((uint64_t)sp_memory_sum(&worst) <= limit)
         return 0;
-    return sp_error(EINVAL,
-                    "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
-                    "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
-                    (double)limit / MiB, stage,
-                    ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
-                    (double)worst.states / MiB, (double)worst.activations / MiB,
-                    (double)worst.workspace / MiB,
-                    recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
+    return sp_error(
+        EINVAL,
+        "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
+        "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
+        (double)limit / MiB, stage, ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
+        (double)worst.states / MiB, (double)worst.activations / MiB, (double)worst.workspace / MiB,
+        recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
 }
