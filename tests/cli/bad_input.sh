@@ -70,11 +70,10 @@ for size in 0 -1 99999999999999999999 4294967297 1.5 x 0x10 "" " " 2147483648; d
         refused "--$name" $tiny "--$name=$size"
     done
 done
-for name in steps chunks threads window mlp-chunk save-every warmup seed sample; do
+for name in steps chunks threads window mlp-chunk logit-rows save-every warmup seed sample; do
     refused "--$name" $tiny "--$name=-1"
     refused "--$name" $tiny "--$name=99999999999999999999"
 done
-refused "logit-rows" $tiny --logit-rows 0
 for value in -1 nan inf 1e400 x ""; do
     for name in lr weight-decay beta1 beta2 eps clip stall-timeout; do
         refused "--$name" $tiny "--$name=$value"
