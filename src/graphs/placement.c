@@ -62,6 +62,7 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
         pl->workers = pl->cores / threads > 0 ? pl->cores / threads : 1;
     pl->threads = threads > 0 ? threads : pl->cores / pl->workers;
     pl->bound = share > 0 && pl->workers * pl->threads <= pl->cores;
+    pl->crowded = !pl->bound || (world->size > 1 && pl->workers * pl->threads >= pl->cores);
     if (pl->bound && !restricted) {
         int skip = world->node_rank * share, pu = hwloc_bitmap_first(pus);
 

@@ -15,6 +15,7 @@ struct sp_placement {
     int threads;              /* OpenMP threads of a worker */
     int cores;                /* cores this process may use for itself */
     bool bound;               /* threads are bound to cores */
+    bool crowded;             /* no core is left for the progress of messages */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct slot {
     struct starpu_task *task; /* NULL: not ready yet */
@@ -251,12 +252,25 @@ static struct starpu_task *take_free(unsigned worker)
     return task;
 }
 
+static long rest_ns;
+
+void sp_order_rest(long ns)
+{
+    rest_ns = ns;
+}
+
 static struct starpu_task *pop(bool ready)
 {
     unsigned worker = (unsigned)starpu_worker_get_id_check();
     struct starpu_task *task = take(&queues[worker], ready);
 
-    return task ? task : take_free(worker);
+    task = task ? task : take_free(worker);
+    if (!task && rest_ns > 0) {
+        starpu_worker_relax_on();
+        nanosleep(&(struct timespec){.tv_nsec = rest_ns}, NULL);
+        starpu_worker_relax_off();
+    }
+    return task;
 }
 
 static struct starpu_task *pop_strict(unsigned ctx)
