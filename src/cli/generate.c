@@ -189,29 +189,44 @@ static void print_token(int32_t token)
         putchar(token == '\n' || (token >= 32 && token < 127) ? token : token == '\t' ? ' ' : '?');
 }
 
+/*
+ * Token i of the text, the prompt's or drawn, is fed at the next position. Positions past the
+ * sequences trained on mean nothing to the model: when they are used up, the cache starts again
+ * with the later half of the text.
+ */
+static void generate(struct generator *g, const char *prompt, int n, int window, uint64_t seed)
+{
+    int len = (int)strlen(prompt), vocab = g->sh.model.vocab;
+    int32_t *text = calloc((size_t)len + (size_t)n, sizeof *text);
+
+    for (int i = 0; text && i < len + n; i++) {
+        text[i] = i < len ? (unsigned char)prompt[i] % vocab : draw(g->logits, vocab, &seed);
+        if (i >= len)
+            print_token(text[i]);
+        if (g->length == window) {
+            g->length = 0;
+            for (int k = i - window / 2; k < i; k++)
+                feed(g, text[k]);
+        }
+        feed(g, text[i]);
+    }
+    free(text);
+}
+
 int sp_train_sample(struct sp_trainer *t, const char *prompt, int n)
 {
     struct generator g = {.params = &t->params};
-    size_t len = strlen(prompt);
-    int positions = t->model.positions, err = 0;
-    uint64_t state = t->args.seed + 1;
+    int window = t->args.layout.seq, err = 0;
 
+    if (!prompt[0])
+        prompt = "\n";
     sp_shape_init(&g.sh, &t->model, 1, 1, 1, 0, 1);
-    if ((size_t)positions > len + (size_t)n)
-        positions = (int)len + n;
     if (t->world.rank == 0)
-        err = allocate(&g, positions);
+        err = allocate(&g, window);
     err = err ? err : sp_checkpoint_each(&t->graph, SP_FIELD_W, keep_block, &g);
     if (!err && t->world.rank == 0) {
         printf("sample:\n%s", prompt);
-        for (int i = 0; i < positions; i++) {
-            int32_t token =
-                i < (int)len ? (unsigned char)prompt[i] : draw(g.logits, t->model.vocab, &state);
-
-            if (i >= (int)len)
-                print_token(token);
-            feed(&g, token % t->model.vocab);
-        }
+        generate(&g, prompt, n, window, t->args.seed + 1);
         printf("\n");
     }
     release(&g);

@@ -23,8 +23,8 @@ void sp_gemm(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const
 const char *sp_gemm_backend(void);
 
 /* y(T,out) = x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
-void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias,
-               float *y, int ldy);
+void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias, float *y,
+               int ldy);
 
 /* y(T,out) = residual(T,out) + x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
 void sp_linear_add(int T, int in, int out, const float *x, const float *w, const float *bias,

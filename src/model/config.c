@@ -98,7 +98,7 @@ static int get_bool(const struct config *c, const char *key, bool fallback, bool
 /* Refuses a switch that is set to something else than `only`. */
 static int require_bool(const struct config *c, const char *key, bool only)
 {
-    bool value;
+    bool value = only;
     int rc = get_bool(c, key, only, &value);
 
     if (!rc && value != only)

@@ -15,36 +15,42 @@ enum sp_block_kind {
     SP_BLOCK_POSITIONS, /* GPT-2: position embedding [positions, h]; Llama: absent */
     SP_BLOCK_NORM1,     /* gain [h] (, bias [h]) of the norm before attention */
     SP_BLOCK_QKV,       /* query [a*d, h], key [kv*d, h], value [kv*d, h] (, bias) */
-    SP_BLOCK_POST,      /* output [h, a*d] (, bias), norm2, up [f or 2f, h] (, bias), down [h, f] (, bias) */
-    SP_BLOCK_NORM,      /* gain (, bias) of the final norm */
-    SP_BLOCK_HEAD,      /* [V, h]; absent when tied */
+    SP_BLOCK_POST, /* output [h, a*d] (, bias), norm2, up [f or 2f, h] (, bias), down [h, f] (, bias) */
+    SP_BLOCK_NORM, /* gain (, bias) of the final norm */
+    SP_BLOCK_HEAD, /* [V, h]; absent when tied */
     SP_BLOCK_KINDS
 };
 
-enum sp_role { /* what a tensor is inside its block */
-    SP_ROLE_TABLE, /* token or position table, head */
-    SP_ROLE_GAIN, SP_ROLE_BIAS, /* of NORM1, NORM, and of norm2 in POST */
-    SP_ROLE_QKV, SP_ROLE_QKV_BIAS,
-    SP_ROLE_OUT, SP_ROLE_OUT_BIAS,
-    SP_ROLE_UP, SP_ROLE_UP_BIAS,
-    SP_ROLE_DOWN, SP_ROLE_DOWN_BIAS
+enum sp_role {                /* what a tensor is inside its block */
+               SP_ROLE_TABLE, /* token or position table, head */
+               SP_ROLE_GAIN,
+               SP_ROLE_BIAS, /* of NORM1, NORM, and of norm2 in POST */
+               SP_ROLE_QKV,
+               SP_ROLE_QKV_BIAS,
+               SP_ROLE_OUT,
+               SP_ROLE_OUT_BIAS,
+               SP_ROLE_UP,
+               SP_ROLE_UP_BIAS,
+               SP_ROLE_DOWN,
+               SP_ROLE_DOWN_BIAS
 };
 
 enum sp_init { SP_INIT_ZERO, SP_INIT_ONE, SP_INIT_NORMAL };
 
 /* One tensor of the file, and where it lies in its block. */
 struct sp_tensor {
-    char name[80];  /* Hugging Face name, e.g. "transformer.h.3.attn.c_attn.weight" */
+    char name[80]; /* Hugging Face name, e.g. "transformer.h.3.attn.c_attn.weight" */
     enum sp_block_kind block;
-    enum sp_role role; /* Llama: q, k, v share SP_ROLE_QKV; gate, up share SP_ROLE_UP (gate first) */
-    int layer;      /* -1 outside the layers */
-    size_t offset;  /* first element in the block */
-    int rows, cols; /* as stored in the block, [out, in]; a vector has rows == 1 */
-    bool is_vector; /* one dimension in the file */
+    enum sp_role
+        role;        /* Llama: q, k, v share SP_ROLE_QKV; gate, up share SP_ROLE_UP (gate first) */
+    int layer;       /* -1 outside the layers */
+    size_t offset;   /* first element in the block */
+    int rows, cols;  /* as stored in the block, [out, in]; a vector has rows == 1 */
+    bool is_vector;  /* one dimension in the file */
     bool transposed; /* the file holds [cols, rows] */
-    bool decay;     /* weight decay applies: matrices and tables yes, gains and biases no */
+    bool decay;      /* weight decay applies: matrices and tables yes, gains and biases no */
     enum sp_init init;
-    float std;      /* of SP_INIT_NORMAL: 0.02; residual projections 0.02/sqrt(2L) */
+    float std; /* of SP_INIT_NORMAL: 0.02; residual projections 0.02/sqrt(2L) */
 };
 
 struct sp_params {
