@@ -23,7 +23,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = {  # layers, hidden, heads, vocabulary, sequence, micro-batch size, micro-batches, steps
-    "demo": (6, 128, 4, 256, 128, 2, 8, 20),
+    "demo": (6, 64, 4, 256, 64, 2, 8, 40),
     "stack": (12, 768, 12, 256, 1024, 1, 1, 4),
     "gpt2-124m": (12, 768, 12, 50257, 1024, 1, 1, 4),
 }

@@ -142,11 +142,6 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     return err ? err : sp_train_check_output(t);
 }
 
-/* What an idle worker rests where the progress of messages, or other processes, need its core;
- * Linux adds some 50 us. Four ranks on two cores run 2.5 times as fast as without, two ranks 1.2 to
- * 2 times; with a tighter timer (PR_SET_TIMERSLACK) most of that is lost again. */
-enum { IDLE_REST_NS = 20000 };
-
 static int start_starpu(struct sp_trainer *t)
 {
     struct starpu_conf conf;
@@ -167,7 +162,6 @@ static int start_starpu(struct sp_trainer *t)
                         starpu_cpu_worker_get_count(), t->place.workers);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     sp_placement_bind(&t->place);
-    sp_order_rest(t->place.crowded ? IDLE_REST_NS : 0);
     return 0;
 }
 

@@ -8,6 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+/* Is a switch of the environment on? */
+static bool wanted(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && atoi(value);
+}
+
 double sp_now_us(void)
 {
     struct timespec t;
@@ -138,6 +146,7 @@ void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double
     int err;
 
     task->flops = flops;
+    task->synchronous = wanted("SP_SYNC");
     if (lane->worker >= 0) {
         task->workerids = mask_of(lane->worker, &task->workerids_len);
         task->workerorder = ++*lane->order;
@@ -159,11 +168,7 @@ uint32_t sp_task_footprint(struct starpu_task *task)
 
 void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n)
 {
-    static int wanted = -1;
-
-    if (wanted < 0)
-        wanted = getenv("SP_CHECK") && atoi(getenv("SP_CHECK"));
-    if (!wanted)
+    if (!wanted("SP_CHECK"))
         return;
     for (size_t i = 0; i < n; i++)
         STARPU_ASSERT_MSG(isfinite(x[i]), "starpipe: %s: %s[%zu] is %g", args->name, what, i, x[i]);

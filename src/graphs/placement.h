@@ -15,7 +15,7 @@ struct sp_placement {
     int threads;              /* OpenMP threads of a worker */
     int cores;                /* cores this process may use for itself */
     bool bound;               /* threads are bound to cores */
-    bool crowded;             /* no core is left for the progress of messages */
+    bool crowded;             /* no core is left for submission and messages */
 };
 
 /*
@@ -41,7 +41,8 @@ static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
     return (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
 }
 
-/* After StarPU started: gives each CPU worker its team of threads and its cores. */
+/* After StarPU started: gives each CPU worker its team of threads, its cores, and the
+ * manners of an idle one. */
 void sp_placement_bind(const struct sp_placement *pl);
 
 #endif
