@@ -123,7 +123,6 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
 
 void sp_train_summary(struct sp_trainer *t)
 {
-    const struct sp_layout_args *l = &t->args.layout;
     struct sp_times expected;
 
     printf("last step: %.1f ms, bubble %.1f %% measured", t->report.step_us / 1e3,
@@ -134,10 +133,10 @@ void sp_train_summary(struct sp_trainer *t)
         sp_times_destroy(&expected);
     }
     printf("\n");
-    if (t->place.workers * t->world.node_size < l->stages)
-        printf("(%d stages on %d core%s of this machine: the measured bubble includes waiting for "
-               "a core)\n",
-               l->stages, t->place.cores, t->place.cores > 1 ? "s" : "");
+    if (!t->place.bound)
+        printf(
+            "(more stages than cores on this machine: the measured bubble includes waiting for a "
+            "core)\n");
     printf(
         "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
     for (int s = 0; s < t->place.stages; s++) {
