@@ -22,6 +22,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LLAMA = {"kv_heads": 2, "mlp": 172}  # of the demo's model, llama-tiny; the others are GPT-2 style
 MODELS = {  # layers, hidden, heads, vocabulary, sequence, micro-batch size, micro-batches, steps
     "demo": (6, 64, 4, 256, 64, 2, 8, 40),
     "stack": (12, 768, 12, 256, 1024, 1, 1, 4),
@@ -33,10 +34,17 @@ def model_directory(root, name):
     layers, hidden, heads, vocab, seq = MODELS[name][:5]
     path = os.path.join(root, name)
     os.makedirs(path)
+    config = {"model_type": "llama", "num_hidden_layers": layers, "hidden_size": hidden,
+              "num_attention_heads": heads, "num_key_value_heads": LLAMA["kv_heads"],
+              "intermediate_size": LLAMA["mlp"], "vocab_size": vocab,
+              "max_position_embeddings": seq, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+              "tie_word_embeddings": False, "hidden_act": "silu"}
+    if name != "demo":
+        config = {"model_type": "gpt2", "n_layer": layers, "n_embd": hidden, "n_head": heads,
+                  "n_positions": seq, "vocab_size": vocab, "layer_norm_epsilon": 1e-5,
+                  "activation_function": "gelu_new", "tie_word_embeddings": True}
     with open(os.path.join(path, "config.json"), "w") as f:
-        json.dump({"model_type": "gpt2", "n_layer": layers, "n_embd": hidden, "n_head": heads,
-                   "n_positions": seq, "vocab_size": vocab, "layer_norm_epsilon": 1e-5,
-                   "activation_function": "gelu_new", "tie_word_embeddings": True}, f)
+        json.dump(config, f)
     rng = random.Random(7)
     with open(os.path.join(path, "tokens.bin"), "wb") as f:
         for _ in range(100000):
@@ -59,11 +67,13 @@ def ours(args, path, name):
 
 def theirs(args, name):
     layers, hidden, heads, vocab, seq, batch, micro, steps = MODELS[name]
+    style = [] if name != "demo" else ["--style", "llama", "--kv-heads", str(LLAMA["kv_heads"]),
+                                       "--mlp", str(LLAMA["mlp"])]
     out = subprocess.run([args.python, HERE + "/torch_step.py", "--layers", str(layers),
                           "--hidden", str(hidden), "--heads", str(heads), "--vocab", str(vocab),
                           "--seq", str(seq), "--micro-batch-size", str(batch), "--micro-batches",
                           str(micro), "--steps", str(steps), "--threads", str(args.threads),
-                          "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+                          "--json"] + style, check=True, stdout=subprocess.PIPE, text=True).stdout
     result = json.loads(out.strip().splitlines()[-1])
     return [result["step_ms_min"], result["step_ms_median"]], result
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times one training step of a GPT-2 in eager PyTorch, f32, on N CPU threads: the peer.
+"""Times one training step of a GPT in eager PyTorch, f32, on N CPU threads: the peer.
 
 A step is forward and backward of every micro-batch with accumulated gradients, clipping of
 their global norm, and AdamW. The model is written by hand in the manner of nanoGPT, with
@@ -55,13 +55,49 @@ class Block(nn.Module):
         return x + self.mlp_proj(self.gelu(self.c_fc(self.ln_2(x))))
 
 
+class LlamaBlock(nn.Module):
+    """RMSNorm, rotary positions, grouped heads, SwiGLU; no biases."""
+
+    def __init__(self, args):
+        super().__init__()
+        h, self.heads, self.kv = args.hidden, args.heads, args.kv_heads
+        d = self.d = h // self.heads
+        self.norm_1, self.norm_2 = nn.RMSNorm(h, eps=1e-5), nn.RMSNorm(h, eps=1e-5)
+        self.qkv = nn.Linear(h, (self.heads + 2 * self.kv) * d, bias=False)
+        self.out = nn.Linear(h, h, bias=False)
+        self.up = nn.Linear(h, 2 * args.mlp, bias=False)
+        self.down = nn.Linear(args.mlp, h, bias=False)
+        angle = torch.arange(args.seq)[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
+        self.register_buffer("cos", torch.cat((angle, angle), -1).cos())
+        self.register_buffer("sin", torch.cat((angle, angle), -1).sin())
+
+    def rotate(self, x):
+        half = x.shape[-1] // 2
+        turned = torch.cat((-x[..., half:], x[..., :half]), -1)
+        return x * self.cos + turned * self.sin
+
+    def forward(self, x):
+        b, s, h = x.shape
+        qkv = self.qkv(self.norm_1(x)).view(b, s, -1, self.d).transpose(1, 2)
+        q, k, v = qkv.split((self.heads, self.kv, self.kv), dim=1)
+        o = F.scaled_dot_product_attention(
+            self.rotate(q), self.rotate(k), v, is_causal=True, enable_gqa=self.kv != self.heads
+        )
+        x = x + self.out(o.transpose(1, 2).reshape(b, s, h))
+        gate, up = self.up(self.norm_2(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
 class Stack(nn.Module):
     """Layers alone: the loss is the product with a fixed gradient of the output."""
 
     def __init__(self, args):
         super().__init__()
         self.blocks = nn.ModuleList(
-            Block(args.hidden, args.heads, args.layers, args.attention) for _ in range(args.layers)
+            LlamaBlock(args)
+            if args.style == "llama"
+            else Block(args.hidden, args.heads, args.layers, args.attention)
+            for _ in range(args.layers)
         )
 
     def forward(self, x):
@@ -71,20 +107,28 @@ class Stack(nn.Module):
 
 
 class GPT(nn.Module):
-    """The whole model, head tied to the token embedding."""
+    """The whole model: GPT-2 style with a tied head, Llama style with one of its own."""
 
     def __init__(self, args):
         super().__init__()
         self.wte = nn.Embedding(args.vocab, args.hidden)
-        self.wpe = nn.Embedding(args.seq, args.hidden)
         self.stack = Stack(args)
-        self.ln_f = nn.LayerNorm(args.hidden)
         nn.init.normal_(self.wte.weight, std=0.02)
-        nn.init.normal_(self.wpe.weight, std=0.02)
+        if args.style == "llama":
+            self.wpe = None
+            self.ln_f = nn.RMSNorm(args.hidden, eps=1e-5)
+            self.head = nn.Linear(args.hidden, args.vocab, bias=False)
+        else:
+            self.wpe = nn.Embedding(args.seq, args.hidden)
+            self.ln_f = nn.LayerNorm(args.hidden)
+            nn.init.normal_(self.wpe.weight, std=0.02)
 
     def forward(self, ids, targets):
-        x = self.ln_f(self.stack(self.wte(ids) + self.wpe.weight[: ids.shape[1]]))
-        logits = F.linear(x, self.wte.weight)
+        x = self.wte(ids)
+        if self.wpe is not None:
+            x = x + self.wpe.weight[: ids.shape[1]]
+        x = self.ln_f(self.stack(x))
+        logits = F.linear(x, self.wte.weight if self.wpe is not None else self.head.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
 
@@ -143,9 +187,14 @@ def parse():
         parser.add_argument(flag, type=int, default=default, help=f"default {default}")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--attention", choices=("sdpa", "explicit"), default="sdpa")
+    parser.add_argument("--style", choices=("gpt2", "llama"), default="gpt2")
+    parser.add_argument("--kv-heads", type=int, help="of --style llama, default --heads")
+    parser.add_argument("--mlp", type=int, help="MLP width of --style llama, default 8/3 hidden")
     parser.add_argument("--no-head", action="store_true", help="the layers alone")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    args.kv_heads = args.kv_heads or args.heads
+    args.mlp = args.mlp or 8 * args.hidden // 3
     for name in size | work:
         least = 0 if name == "warmup" else 1
         if getattr(args, name) < least:
