@@ -244,7 +244,6 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         .ready = a->scheduler == 1,
         .window = a->window,
         .seed = a->seed,
-        .clip = (float)a->clip,
     };
     struct sp_watchdog *dog = NULL;
     int err = start_starpu(t);

@@ -49,7 +49,6 @@ struct sp_lane {
     int stage;
     char pass; /* 'F', 'B', ... for the task name */
     int mb;
-    int slice;
     int layer;
 };
 

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <time.h>
 
-/* Is a switch of the environment on? */
-static bool wanted(const char *name)
+/* Is a switch of the environment on? Read once: *known is -1 before. */
+static bool wanted(const char *name, int *known)
 {
-    const char *value = getenv(name);
-
-    return value && atoi(value);
+    if (*known < 0)
+        *known = getenv(name) && atoi(getenv(name));
+    return *known;
 }
 
 double sp_now_us(void)
@@ -142,11 +142,12 @@ static uint32_t *mask_of(int worker, unsigned *len)
 
 void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops)
 {
+    static int sync = -1;
     struct sp_task_args *a = task->cl_arg;
     int err;
 
     task->flops = flops;
-    task->synchronous = wanted("SP_SYNC");
+    task->synchronous = wanted("SP_SYNC", &sync);
     if (lane->worker >= 0) {
         task->workerids = mask_of(lane->worker, &task->workerids_len);
         task->workerorder = ++*lane->order;
@@ -168,7 +169,9 @@ uint32_t sp_task_footprint(struct starpu_task *task)
 
 void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n)
 {
-    if (!wanted("SP_CHECK"))
+    static int check = -1;
+
+    if (!wanted("SP_CHECK", &check))
         return;
     for (size_t i = 0; i < n; i++)
         STARPU_ASSERT_MSG(isfinite(x[i]), "starpipe: %s: %s[%zu] is %g", args->name, what, i, x[i]);

@@ -66,13 +66,18 @@ static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
     return handle;
 }
 
-static int add_block(struct sp_graph *g, struct sp_stage *st, enum sp_block_kind kind, int layer)
+struct holder {
+    struct sp_graph *g;
+    struct sp_stage *st;
+};
+
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
+    struct sp_graph *g = ((struct holder *)arg)->g;
+    struct sp_stage *st = ((struct holder *)arg)->st;
     size_t n = sp_block_elements(&g->shape.model, kind);
     struct sp_block *more, *b;
 
-    if (!n || sp_stage_block(st, kind, layer))
-        return 0;
     more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
     if (!more)
         return -ENOMEM;
@@ -96,28 +101,9 @@ static int add_block(struct sp_graph *g, struct sp_stage *st, enum sp_block_kind
 
 static int add_blocks(struct sp_graph *g, struct sp_stage *st)
 {
-    const struct sp_plan *plan = g->cfg.plan;
-    int err = 0;
+    struct holder holder = {.g = g, .st = st};
 
-    if (st->index == 0) {
-        err |= add_block(g, st, SP_BLOCK_TOKENS, -1);
-        err |= add_block(g, st, SP_BLOCK_POSITIONS, -1);
-    }
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, g->shape.model.layers, st->index, c, &first, &count);
-        for (int l = first; l < first + count; l++) {
-            err |= add_block(g, st, SP_BLOCK_NORM1, l);
-            err |= add_block(g, st, SP_BLOCK_QKV, l);
-            err |= add_block(g, st, SP_BLOCK_POST, l);
-        }
-    }
-    if (st->index == last_stage(plan)) {
-        err |= add_block(g, st, SP_BLOCK_NORM, -1);
-        err |= add_block(g, st, g->shape.model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, -1);
-    }
-    return err ? -ENOMEM : 0;
+    return sp_stage_each_block(g->cfg.plan, &g->shape.model, st->index, add_block, &holder);
 }
 
 /* ---- stages --------------------------------------------------------------------------- */
@@ -183,6 +169,14 @@ static int add_tokens(struct sp_graph *g, int stage, int32_t **memory,
         starpu_data_set_name((*handles)[i], name);
     }
     return 0;
+}
+
+/* Where every op is, for the reports of each step. The plan is verified: only memory can lack. */
+static int add_places(struct sp_graph *g)
+{
+    int stage, index;
+
+    return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
 }
 
 /* The order of submission: by start time when a backward costs two forwards. */
@@ -268,6 +262,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         err = add_stage(g, &g->stages[k], place->first_local + k);
     err = err ? err : add_tokens(g, 0, &g->ids_memory, &g->ids, "ids");
     err = err ? err : add_tokens(g, last_stage(plan), &g->targets_memory, &g->targets, "targets");
+    err = err ? err : add_places(g);
     err = err ? err : add_order(g);
     if (err == -ENOMEM)
         sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
@@ -310,6 +305,7 @@ void sp_graph_destroy(struct sp_graph *g)
     sp_scratch_release();
     free(g->stages);
     free(g->order);
+    sp_index_destroy(&g->places);
     sp_window_destroy(g->window);
 }
 

@@ -10,6 +10,7 @@
 #include "graphs/placement.h"
 #include "graphs/stash.h"
 #include "model/data.h"
+#include "policies/index.h"
 #include "policies/plan.h"
 
 /* What the user chose, fixed for the run. */
@@ -23,7 +24,6 @@ struct sp_graph_config {
     bool ready; /* scheduler: starpipe-ready */
     int window; /* unfinished ops per local stage; 0: default */
     uint64_t seed;
-    float clip; /* 0: none */
 };
 
 /* One parameter block on a stage that holds it. */
@@ -71,6 +71,7 @@ struct sp_graph {
     struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_placed *order; /* all ops of all stages in order of submission */
     int n_order;
+    struct sp_index places;                    /* of every op in the program of its stage */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
     int64_t step;                        /* steps submitted so far */

@@ -80,38 +80,26 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
 
 /* When the last producer of an op ended on another stage. */
 static double last_message(const struct sp_graph *g, const struct sp_step_report *r, int stage,
-                           int index, int *const *place)
+                           int index)
 {
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_dep deps[SP_MAX_DEPS];
     int n = plan->family->deps(&plan->layout, stage, &plan->programs[stage].ops[index], deps);
     double last = 0;
 
-    for (int d = 0; d < n; d++) {
-        int id = plan->family->id(&plan->layout, deps[d].stage, &deps[d].op);
+    for (int d = 0; d < n; d++)
+        if (deps[d].stage != stage) {
+            int at = sp_index_place(&g->places, plan, &deps[d]);
 
-        if (deps[d].stage != stage && r->stages[deps[d].stage].ops[(*place)[id]].end_us > last)
-            last = r->stages[deps[d].stage].ops[(*place)[id]].end_us;
-    }
+            last = fmax(last, r->stages[deps[d].stage].ops[at].end_us);
+        }
     return last;
-}
-
-/* Index of every op in the program of its stage, by dense number; made once. */
-static int *op_places(const struct sp_plan *plan)
-{
-    int *place = calloc((size_t)plan->family->ids(&plan->layout), sizeof *place);
-
-    for (int s = 0; place && s < plan->layout.stages; s++)
-        for (int i = 0; i < plan->programs[s].n; i++)
-            place[plan->family->id(&plan->layout, s, &plan->programs[s].ops[i])] = i;
-    return place;
 }
 
 /* Busy, idle and waiting times from the records of all stages. */
 static void analyse(const struct sp_graph *g, struct sp_step_report *r)
 {
     double first = INFINITY, last = 0;
-    int *place = op_places(g->cfg.plan);
 
     for (int s = 0; s < g->place.stages; s++)
         for (int i = 0; i < r->stages[s].n_ops; i++) {
@@ -125,7 +113,7 @@ static void analyse(const struct sp_graph *g, struct sp_step_report *r)
 
         st->busy_us = st->comm_wait_us = 0;
         for (int i = 0; i < st->n_ops; i++) {
-            double ready = place ? last_message(g, r, s, i, &place) : 0;
+            double ready = last_message(g, r, s, i);
 
             st->busy_us += st->ops[i].busy_us;
             if (ready > 0 && st->ops[i].start_us > fmax(ready, free_at))
@@ -140,17 +128,16 @@ static void analyse(const struct sp_graph *g, struct sp_step_report *r)
             r->stages[s].ops[i].start_us -= first;
             r->stages[s].ops[i].end_us -= first;
         }
-    free(place);
 }
 
 /* One vector of doubles that crosses ranks outside the graph. */
-static double *exchange(const struct sp_graph *g, double *data, size_t n, int from, int to,
-                        int64_t tag)
+static void exchange(const struct sp_graph *g, double *data, size_t n, int from, int to,
+                     int64_t tag)
 {
     starpu_data_handle_t handle;
 
     if (from == to)
-        return data;
+        return;
     starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)data, (uint32_t)n,
                                 sizeof *data);
     starpu_data_set_name(handle, "report");
@@ -159,7 +146,6 @@ static double *exchange(const struct sp_graph *g, double *data, size_t n, int fr
     else
         sp_transport_recv_wait(handle, from, tag);
     starpu_data_unregister(handle);
-    return data;
 }
 
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)

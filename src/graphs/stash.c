@@ -25,6 +25,41 @@ bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *o
            !(plan->split && plan->deferred[plan->family->id(&plan->layout, stage, op)]);
 }
 
+/* A block that the model does not have is nobody's. */
+static int visit(const struct sp_model *m, enum sp_block_kind kind, int layer, sp_stage_block_fn fn,
+                 void *arg)
+{
+    return sp_block_elements(m, kind) ? fn(arg, kind, layer) : 0;
+}
+
+int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                        sp_stage_block_fn fn, void *arg)
+{
+    const struct sp_layout *lay = &plan->layout;
+    bool has_tokens = false;
+    int err = 0;
+
+    for (int c = 0; !err && c < lay->chunks; c++) {
+        int global = plan->family->global_stage(lay, stage, c), first, count;
+
+        if (global == 0) {
+            err = visit(m, SP_BLOCK_TOKENS, -1, fn, arg);
+            err = err ? err : visit(m, SP_BLOCK_POSITIONS, -1, fn, arg);
+            has_tokens = true;
+        }
+        sp_chunk_layers(plan, m->layers, stage, c, &first, &count);
+        for (int l = first; l < first + count; l++)
+            for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
+                err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+        if (!err && global == lay->stages * lay->chunks - 1) {
+            err = visit(m, SP_BLOCK_NORM, -1, fn, arg);
+            if (!err && !(m->tied && has_tokens))
+                err = visit(m, m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, -1, fn, arg);
+        }
+    }
+    return err;
+}
+
 static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden;

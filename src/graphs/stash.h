@@ -19,6 +19,15 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
 /*
+ * Calls fn for every parameter block that a stage holds, each once: what its first chunk may begin
+ * with (tables), its layers, what its last chunk may end in (final norm, head). The stages of both
+ * ends hold a tied table. Stops at the first error of fn and returns it.
+ */
+typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
+int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                        sp_stage_block_fn fn, void *arg);
+
+/*
  * Bytes that one micro-batch stashes in a chunk of `count` layers between its forward and its
  * backward; `last`: the chunk that ends in the head, whose input is kept as well. By layer:
  *   none 16bsh + stats and log-sum-exp (GPT-2 style, f = 4h), selective 10bsh, no-attention 2bsh,

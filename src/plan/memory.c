@@ -3,35 +3,27 @@
 #include "sp_error.h"
 #include <math.h>
 
-static int64_t block_bytes(const struct sp_shape *sh, enum sp_block_kind kind)
+struct states {
+    const struct sp_model *model;
+    int64_t bytes;
+};
+
+/* Weights, gradients, two moments. */
+static int add_states(void *arg, enum sp_block_kind kind, int layer)
 {
-    return 16 * (int64_t)sp_block_elements(&sh->model, kind);
+    struct states *st = arg;
+
+    (void)layer;
+    st->bytes += 16 * (int64_t)sp_block_elements(st->model, kind);
+    return 0;
 }
 
 static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    int globals = plan->layout.stages * plan->layout.chunks;
-    int64_t layer = block_bytes(sh, SP_BLOCK_NORM1) + block_bytes(sh, SP_BLOCK_QKV) +
-                    block_bytes(sh, SP_BLOCK_POST);
-    int64_t sum = 0;
-    bool has_tokens = false;
+    struct states st = {.model = &sh->model};
 
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int g = plan->family->global_stage(&plan->layout, stage, c), first, count;
-
-        sp_partition(sh->model.layers, globals, g, &first, &count);
-        sum += count * layer;
-        if (g == 0) {
-            sum += block_bytes(sh, SP_BLOCK_TOKENS) + block_bytes(sh, SP_BLOCK_POSITIONS);
-            has_tokens = true;
-        }
-        if (g == globals - 1) {
-            sum += block_bytes(sh, SP_BLOCK_NORM) + block_bytes(sh, SP_BLOCK_HEAD);
-            if (sh->model.tied && !has_tokens)
-                sum += block_bytes(sh, SP_BLOCK_TOKENS);
-        }
-    }
-    return sum;
+    sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
+    return st.bytes;
 }
 
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */

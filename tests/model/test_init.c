@@ -1,4 +1,5 @@
 /* Initial values: pinned, of the right distribution, independent of who asks for what when. */
+#include "odd_models.h"
 #include "support.h"
 #include "model/params.h"
 #include <math.h>
@@ -180,18 +181,7 @@ static void streams_differ(void **state)
  * where the width of the distribution depends on L. */
 static void independent_of_order(void **state)
 {
-    struct sp_model m = {.name = "odd",
-                         .arch = SP_ARCH_GPT2,
-                         .layers = 3,
-                         .hidden = 15,
-                         .heads = 5,
-                         .kv_heads = 5,
-                         .head_dim = 3,
-                         .mlp = 7,
-                         .vocab = 11,
-                         .positions = 13,
-                         .tied = true,
-                         .norm_eps = 1e-5f};
+    struct sp_model m = ODD_GPT2;
     size_t n = sp_block_elements(&m, SP_BLOCK_QKV);
     float *first = malloc(n * sizeof *first), *again = malloc(n * sizeof *again);
     struct sp_params p, deeper;

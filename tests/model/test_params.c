@@ -1,58 +1,9 @@
 /* The list of tensors: complete, disjoint, aligned, counted. */
+#include "odd_models.h"
 #include "support.h"
 #include "model/params.h"
 
-/* Sizes that divide nothing, so that alignment has something to do. */
-static const struct sp_model odd[] = {
-    {.name = "odd-gpt2",
-     .arch = SP_ARCH_GPT2,
-     .layers = 3,
-     .hidden = 15,
-     .heads = 5,
-     .kv_heads = 5,
-     .head_dim = 3,
-     .mlp = 7,
-     .vocab = 11,
-     .positions = 13,
-     .tied = true,
-     .norm_eps = 1e-5f},
-    {.name = "odd-gpt2-untied",
-     .arch = SP_ARCH_GPT2,
-     .layers = 1,
-     .hidden = 9,
-     .heads = 3,
-     .kv_heads = 3,
-     .head_dim = 3,
-     .mlp = 5,
-     .vocab = 7,
-     .positions = 2,
-     .norm_eps = 1e-5f},
-    {.name = "odd-llama",
-     .arch = SP_ARCH_LLAMA,
-     .layers = 2,
-     .hidden = 7,
-     .heads = 6,
-     .kv_heads = 3,
-     .head_dim = 2,
-     .mlp = 5,
-     .vocab = 11,
-     .positions = 13,
-     .norm_eps = 1e-5f,
-     .rope_theta = 10000},
-    {.name = "odd-llama-tied",
-     .arch = SP_ARCH_LLAMA,
-     .layers = 2,
-     .hidden = 5,
-     .heads = 2,
-     .kv_heads = 1,
-     .head_dim = 6,
-     .mlp = 3,
-     .vocab = 9,
-     .positions = 13,
-     .tied = true,
-     .norm_eps = 1e-5f,
-     .rope_theta = 10000},
-};
+static const struct sp_model odd[] = {ODD_GPT2, ODD_GPT2_UNTIED, ODD_LLAMA, ODD_LLAMA_TIED};
 
 struct seen {
     const struct sp_params *p;

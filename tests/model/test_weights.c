@@ -1,4 +1,5 @@
 /* Blocks to and from files: every element in its place, both styles, tied and untied. */
+#include "odd_models.h"
 #include "support.h"
 #include "model/weights.h"
 #include <errno.h>
@@ -6,29 +7,8 @@
 
 /* Odd sizes; wide enough in one case for a transposition in several bands. */
 static const struct sp_model models[] = {
-    {.name = "gpt2",
-     .arch = SP_ARCH_GPT2,
-     .layers = 3,
-     .hidden = 15,
-     .heads = 5,
-     .kv_heads = 5,
-     .head_dim = 3,
-     .mlp = 7,
-     .vocab = 11,
-     .positions = 13,
-     .tied = true,
-     .norm_eps = 1e-5f},
-    {.name = "gpt2 untied",
-     .arch = SP_ARCH_GPT2,
-     .layers = 1,
-     .hidden = 9,
-     .heads = 3,
-     .kv_heads = 3,
-     .head_dim = 3,
-     .mlp = 5,
-     .vocab = 7,
-     .positions = 2,
-     .norm_eps = 1e-5f},
+    ODD_GPT2,
+    ODD_GPT2_UNTIED,
     {.name = "gpt2 wide",
      .arch = SP_ARCH_GPT2,
      .layers = 1,
@@ -40,31 +20,8 @@ static const struct sp_model models[] = {
      .vocab = 7,
      .positions = 2,
      .norm_eps = 1e-5f},
-    {.name = "llama",
-     .arch = SP_ARCH_LLAMA,
-     .layers = 2,
-     .hidden = 7,
-     .heads = 6,
-     .kv_heads = 3,
-     .head_dim = 2,
-     .mlp = 5,
-     .vocab = 11,
-     .positions = 13,
-     .norm_eps = 1e-5f,
-     .rope_theta = 1e4f},
-    {.name = "llama tied",
-     .arch = SP_ARCH_LLAMA,
-     .layers = 2,
-     .hidden = 5,
-     .heads = 2,
-     .kv_heads = 1,
-     .head_dim = 6,
-     .mlp = 3,
-     .vocab = 9,
-     .positions = 13,
-     .tied = true,
-     .norm_eps = 1e-5f,
-     .rope_theta = 1e4f},
+    ODD_LLAMA,
+    ODD_LLAMA_TIED,
 };
 
 /* Distinct for every tensor (k) and place [r, c] of it. */
