@@ -26,11 +26,12 @@ enum sp_part {
 };
 
 struct sp_op {
-    unsigned char pass;   /* enum sp_pass */
-    unsigned char part;   /* enum sp_part */
-    unsigned short slice; /* subsequence, 0 when the sequence is whole */
-    int mb;               /* micro-batch */
-    int chunk;            /* local chunk for SP_CHUNK, layer or block otherwise */
+    unsigned char pass;    /* enum sp_pass */
+    unsigned char part;    /* enum sp_part */
+    unsigned char overlap; /* one unit with the next op of the program: layer by layer in turns */
+    unsigned short slice;  /* subsequence, 0 when the sequence is whole */
+    int mb;                /* micro-batch */
+    int chunk;             /* local chunk for SP_CHUNK, layer or block otherwise */
 };
 
 /* The ops of one stage, in the order in which they run. */
@@ -51,6 +52,8 @@ int sp_op_parse(const char *text, struct sp_op *op);
 /* Appends an op; aborts the process when memory is exhausted (programs are small). */
 void sp_program_add(struct sp_program *prog, enum sp_pass pass, int mb, int chunk);
 void sp_program_add_op(struct sp_program *prog, struct sp_op op);
+/* Appends the forward of one micro-batch and the backward of another as one overlapped unit. */
+void sp_program_add_pair(struct sp_program *prog, int f_mb, int f_chunk, int b_mb, int b_chunk);
 void sp_program_clear(struct sp_program *prog);
 
 #endif

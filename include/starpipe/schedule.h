@@ -9,40 +9,84 @@
 
 #define SP_SCHEDULE_ABI 1
 
-/* Sizes a schedule may depend on. */
+/*
+ * Cost of ops in a unit of the user's choice; stage-level, for one micro-batch on a whole stage. A
+ * chunk costs its share of it (1/v in loop and V placements, all of it in a bidirectional one), a
+ * slice 1/n; a full backward costs b + w. comm: a tensor's way to another stage.
+ */
+struct sp_costs {
+    double f, b, w, comm;
+    /* Measured or uneven stages: factors by global stage; NULL: 1. */
+    const double *scale_f, *scale_b, *scale_w;
+};
+
+struct sp_map; /* where global stages live; see src/policies/map.h */
+
+/* What a schedule may depend on. */
 struct sp_layout {
     int stages;          /* p */
     int micro_batches;   /* m */
     int chunks;          /* v, chunks per stage */
     int slices;          /* n, slices per sequence */
     int layers;          /* L; 0: unknown, as in `show` of a stage-level schedule */
-    const char *options; /* "key=value,key=value" given after the name, "" if none */
+    const char *options; /* "key=value,flag,..." given after the name, "" if none */
+
+    /* For orders that are searched. */
+    const struct sp_costs *costs; /* to plan for; NULL: f = b = w = 1, comm 0 */
+    double memory; /* most activations a stage may hold at once, in micro-batches on a whole stage
+                    * (1F1B holds p - i of them); 0: what the schedule is known for */
+
+    const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */
 int sp_layout_option_int(const struct sp_layout *lay, const char *key, int fallback, int *ok);
 /* Text of an option copied into out[n]; 0 if absent, 1 if found. */
 int sp_layout_option(const struct sp_layout *lay, const char *key, char *out, size_t n);
+/* Whether a flag ("auto") was given. */
+int sp_layout_flag(const struct sp_layout *lay, const char *flag);
+
+enum sp_formula {
+    SP_EXACT,       /* equal */
+    SP_LOWER_BOUND, /* never above the simulated makespan */
+    SP_UPPER_BOUND, /* never below */
+    SP_APPROXIMATE  /* near it, on no certain side */
+};
 
 struct sp_schedule_def {
     int abi;             /* SP_SCHEDULE_ABI */
     const char *name;    /* as the user types it */
     const char *summary; /* one line */
     const char *source;  /* paper or code it was published in */
-    const char *family;  /* graph family: "layerwise", ... */
+    const char *family;  /* graph family: "layerwise", "bidirectional", ... */
     const char *options; /* the keys it accepts, comma-separated; NULL: none */
+    const char *flags;   /* the options without a value, comma-separated; NULL: none */
     int default_chunks;  /* chunks per stage when the user gives none */
 
     /* Says in why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */
     int (*check)(const struct sp_layout *lay, char *why, size_t n);
 
+    /*
+     * Placement: the global stage, in the order of the layers, of a chunk of a stage; every global
+     * stage once. NULL: stage + chunk * stages (loop). In the family "bidirectional" there are two
+     * chunks a stage, chunk 0 of the pipe that goes down, chunk 1 of the one that goes up, and
+     * each pipe holds the whole model in p global stages.
+     */
+    int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
+    /* Bidirectional: the pipe, 0 or 1, of a micro-batch; NULL: the first half of them goes down. */
+    int (*pipe)(const struct sp_layout *lay, int mb);
+
     /* Appends the ops of one stage. Called only when check agreed. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
+    /* Or, for orders that are found as a whole, those of all stages, programs[stages]: 0, or
+     * -EINVAL with the reason in why[n], -ENOMEM. Then emit is NULL. */
+    int (*emit_all)(const struct sp_layout *lay, struct sp_program *programs, char *why, size_t n);
 
     /* Published closed form of the makespan at stage-level costs f, b, w (communication 0), for
      * comparison in `show`; negative: none for this layout. May be NULL. */
     double (*makespan)(const struct sp_layout *lay, double f, double b, double w);
     const char *makespan_source; /* "m(f+b+w) + (p-1)(f+b+w), HelixPipe eq. 1" */
+    enum sp_formula makespan_is; /* what the formula claims of the list simulation */
 };
 
 #endif

@@ -39,7 +39,7 @@ int sp_show_csv(const struct sp_show *show, FILE *out)
                 return sp_error(EINVAL, "show: the csv format has no word for %s of stage %d",
                                 sp_op_print(op, plan->layout.slices > 1, text), s);
             fprintf(out, "%s%d%c%d", k ? "," : "",
-                    plan->family->global_stage(&plan->layout, s, op->chunk), c, op->mb);
+                    sp_global_stage(&plan->layout, s, op->chunk), c, op->mb);
         }
         putc('\n', out);
     }

@@ -24,7 +24,7 @@ static json_t *stage_map(const struct sp_plan *plan)
         json_t *chunks = json_array();
 
         for (int c = 0; c < lay->chunks; c++)
-            json_array_append_new(chunks, json_integer(plan->family->global_stage(lay, s, c)));
+            json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
         json_array_append_new(map, chunks);
     }
     return map;

@@ -197,8 +197,8 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
         .lane = sp_stage_lane(g, st, passes[op->pass]),
         .fl = flight_of(g, st, op->chunk, op->mb),
         .mb = op->mb,
-        .global = plan->family->global_stage(&plan->layout, st->index, op->chunk),
-        .globals = plan->layout.stages * plan->layout.chunks,
+        .global = sp_global_stage(&plan->layout, st->index, op->chunk),
+        .globals = sp_globals(&plan->layout),
     };
 
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c.first, &c.count);

@@ -11,10 +11,14 @@ void sp_partition(int layers, int parts, int part, int *first, int *count)
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count)
 {
-    const struct sp_layout *lay = &plan->layout;
+    int g = sp_global_stage(&plan->layout, stage, chunk);
 
-    sp_partition(layers, lay->stages * lay->chunks, plan->family->global_stage(lay, stage, chunk),
-                 first, count);
+    if (plan->first_layer) {
+        *first = plan->first_layer[g];
+        *count = plan->first_layer[g + 1] - *first;
+    } else {
+        sp_partition(layers, sp_globals(&plan->layout), g, first, count);
+    }
 }
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
@@ -40,7 +44,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     int err = 0;
 
     for (int c = 0; !err && c < lay->chunks; c++) {
-        int global = plan->family->global_stage(lay, stage, c), first, count;
+        int global = sp_global_stage(lay, stage, c), first, count;
+
+        if (c > 0 && global == sp_global_stage(lay, stage, 0))
+            continue; /* where two pipes meet, both share one replica */
 
         if (global == 0) {
             err = visit(m, SP_BLOCK_TOKENS, -1, fn, arg);
@@ -51,7 +58,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
         for (int l = first; l < first + count; l++)
             for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
                 err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
-        if (!err && global == lay->stages * lay->chunks - 1) {
+        if (!err && global == sp_globals(lay) - 1) {
             err = visit(m, SP_BLOCK_NORM, -1, fn, arg);
             if (!err && !(m->tied && has_tokens))
                 err = visit(m, m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, -1, fn, arg);

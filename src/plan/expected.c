@@ -17,7 +17,7 @@ int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *r
     for (int s = 0; !err && s < lay->stages; s++)
         for (int i = 0; i < plan->programs[s].n; i++) {
             const struct sp_op *op = &plan->programs[s].ops[i];
-            int g = plan->family->global_stage(lay, s, op->chunk);
+            int g = sp_global_stage(lay, s, op->chunk);
 
             *(op->pass == SP_F ? &f[g] : &b[g]) += part * report->stages[s].ops[i].busy_us;
         }

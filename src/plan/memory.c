@@ -77,10 +77,10 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     bool first = false, last = false;
 
     for (int c = 0; c < plan->layout.chunks; c++) {
-        int g = plan->family->global_stage(&plan->layout, stage, c);
+        int g = sp_global_stage(&plan->layout, stage, c);
 
         first |= g == 0;
-        last |= g == plan->layout.stages * plan->layout.chunks - 1;
+        last |= g == sp_globals(&plan->layout) - 1;
     }
     floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     floats += 3 * 2 * x;              /* tensors that cross stages, and their slack */

@@ -9,10 +9,12 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
                   const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
-    int g = plan->family->global_stage(lay, stage, op->chunk);
+    int g = sp_global_stage(lay, stage, op->chunk);
     double sf = costs->scale_f ? costs->scale_f[g] : 1;
     double sb = costs->scale_b ? costs->scale_b[g] : 1;
-    double part = 1.0 / ((double)lay->chunks * lay->slices);
+    double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
+    /* A global stage is its share of a whole stage. */
+    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
     int id;
 
     switch (op->pass) {
@@ -20,10 +22,10 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
     case SP_R:
         return costs->f * sf * part;
     case SP_W:
-        return costs->w * sb * part;
+        return w * part;
     default:
         id = plan->deferred ? plan->family->id(lay, stage, op) : -1;
-        return (id >= 0 && plan->deferred[id] ? costs->b : costs->b + costs->w) * sb * part;
+        return (costs->b * sb + (id >= 0 && plan->deferred[id] ? 0 : w)) * part;
     }
 }
 
@@ -84,7 +86,7 @@ int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_cost
     if (lay->layers < 1)
         return sp_error(EINVAL, "cost: '%s' is per layer, but the layers are unknown; use --layers",
                         text);
-    if (lay->layers % (lay->stages * lay->chunks))
+    if (lay->layers % sp_globals(lay))
         return sp_error(EINVAL,
                         "cost: %d layers do not divide evenly over %d stages of %d chunk(s)",
                         lay->layers, lay->stages, lay->chunks);

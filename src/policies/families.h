@@ -5,5 +5,6 @@
 #include "policies/family.h"
 
 extern const struct sp_family sp_family_layerwise;
+extern const struct sp_family sp_family_bidirectional;
 
 #endif

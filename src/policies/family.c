@@ -2,7 +2,8 @@
 #include "policies/families.h"
 #include <string.h>
 
-static const struct sp_family *const families[] = {&sp_family_layerwise};
+static const struct sp_family *const families[] = {&sp_family_layerwise,
+                                                   &sp_family_bidirectional};
 
 const struct sp_family *sp_family_find(const char *name)
 {

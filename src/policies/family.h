@@ -5,7 +5,7 @@
 #ifndef SP_FAMILY_H
 #define SP_FAMILY_H
 
-#include "starpipe/schedule.h"
+#include "policies/map.h"
 #include <stdbool.h>
 
 #define SP_MAX_DEPS 8
@@ -18,9 +18,7 @@ struct sp_dep {
 
 struct sp_family {
     const char *name;
-
-    /* Global stage of local chunk c on a stage, in 0 .. p*v-1, in the order of the layers. */
-    int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
+    int pipes; /* copies of the model that micro-batches may go through; see policies/map.h */
 
     /* Dense number of an op in 0 .. ids(lay)-1, -1 if the family has no such op there. */
     int (*id)(const struct sp_layout *lay, int stage, const struct sp_op *op);

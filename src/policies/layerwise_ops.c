@@ -1,12 +1,14 @@
 /*
- * The layerwise family: the layers are cut into p v consecutive chunks, global stage g of which
- * lives on stage g mod p as local chunk g div p (one chunk a stage: stage g). For micro-batch i,
- * slice k of n:
+ * The layerwise family: the layers are cut into consecutive global stages, each of which is a
+ * chunk of one stage (policies/map.h says which). For micro-batch i, slice k of n:
  *
  *   F(i,g,k) waits for F(i,g-1,k) and F(i,g,k-1): activations, and keys and values before it
  *   B(i,g,k) waits for B(i,g+1,k), on the last g for F(i,g,n-1), the loss of the whole sequence;
  *            for F(i,g,k), and for B(i,g,k+1): gradients of its keys and values
  *   W(i,g,k) waits for B(i,g,k);  R(i,g,k) for F(i,g,k)
+ *
+ * The bidirectional family is the same twice: two pipes of p global stages over the same p stages,
+ * and each micro-batch goes through one of them.
  */
 #include "policies/families.h"
 
@@ -22,7 +24,7 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
 
     if (op->pass >= SP_PASSES || op->part != SP_CHUNK || stage < 0 || stage >= lay->stages ||
         op->mb < 0 || op->mb >= lay->micro_batches || op->chunk < 0 || op->chunk >= lay->chunks ||
-        op->slice >= lay->slices)
+        op->slice >= lay->slices || sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
         return -1;
     at = at * lay->stages + stage;
     at = at * lay->micro_batches + op->mb;
@@ -30,25 +32,22 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
     return at * lay->slices + op->slice;
 }
 
-static int global_stage(const struct sp_layout *lay, int stage, int chunk)
-{
-    return stage + chunk * lay->stages;
-}
-
 /* The op of a pass on global stage g, and where it runs. */
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int slice)
 {
-    return (struct sp_dep){.stage = g % lay->stages,
+    struct sp_home home = sp_home(lay, sp_pipe_of_mb(lay, mb), g);
+
+    return (struct sp_dep){.stage = home.stage,
                            .op = {.pass = (unsigned char)pass,
                                   .mb = mb,
-                                  .chunk = g / lay->stages,
+                                  .chunk = home.chunk,
                                   .slice = (unsigned short)slice}};
 }
 
 static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS])
 {
-    int g = global_stage(lay, stage, op->chunk), last = lay->stages * lay->chunks - 1;
+    int g = sp_global_stage(lay, stage, op->chunk), last = sp_globals(lay) - 1;
     int i = op->mb, k = op->slice, n = 0;
 
     switch (op->pass) {
@@ -80,17 +79,13 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
 static void required(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
 {
-    for (int s = 0; s < lay->stages; s++) {
-        for (int i = 0; i < lay->micro_batches; i++) {
-            for (int c = 0; c < lay->chunks; c++) {
-                for (int k = 0; k < lay->slices; k++) {
-                    struct sp_op op = {.mb = i, .chunk = c, .slice = (unsigned short)k};
+    for (int i = 0; i < lay->micro_batches; i++) {
+        for (int g = 0; g < sp_globals(lay); g++) {
+            for (int k = 0; k < lay->slices; k++) {
+                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
 
-                    op.pass = SP_F;
-                    need(arg, s, &op);
-                    op.pass = SP_B;
-                    need(arg, s, &op);
-                }
+                need(arg, f.stage, &f.op);
+                need(arg, b.stage, &b.op);
             }
         }
     }
@@ -98,7 +93,16 @@ static void required(const struct sp_layout *lay,
 
 const struct sp_family sp_family_layerwise = {
     .name = "layerwise",
-    .global_stage = global_stage,
+    .pipes = 1,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+};
+
+const struct sp_family sp_family_bidirectional = {
+    .name = "bidirectional",
+    .pipes = 2,
     .id = id,
     .ids = ids,
     .deps = deps,

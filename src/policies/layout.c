@@ -30,6 +30,20 @@ int sp_layout_option(const struct sp_layout *lay, const char *key, char *out, si
     return 0;
 }
 
+int sp_layout_flag(const struct sp_layout *lay, const char *flag)
+{
+    size_t len = strlen(flag);
+
+    for (const char *at = lay->options ? lay->options : ""; *at;) {
+        size_t item = strcspn(at, ",");
+
+        if (item == len && !strncmp(at, flag, len))
+            return 1;
+        at += item + (at[item] == ',');
+    }
+    return 0;
+}
+
 int sp_layout_option_int(const struct sp_layout *lay, const char *key, int fallback, int *ok)
 {
     char text[128], *end;

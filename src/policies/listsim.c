@@ -46,20 +46,44 @@ static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
     return true;
 }
 
+/* How many ops begin together at index k. */
+static int unit(const struct sim *sim, int stage, int k)
+{
+    const struct sp_program *prog = &sim->plan->programs[stage];
+
+    return sim->kind == SP_PAIRED && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
+}
+
+/* Runs the `ops` ops from index k on, together. */
+static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
+{
+    double end = start;
+
+    for (int i = 0; i < ops; i++)
+        end += sp_op_cost(sim->plan, sim->costs, stage, &sim->plan->programs[stage].ops[k + i]);
+    for (int i = 0; i < ops; i++) {
+        sim->t.start[stage][k + i] = start;
+        sim->t.end[stage][k + i] = end;
+    }
+    sim->pc[stage] += ops;
+}
+
 /* Runs the next op of a stage if it can; otherwise the stage waits for what will wake it. */
 static bool step(struct sim *sim, int stage)
 {
     const struct sp_family *family = sim->plan->family;
     const struct sp_layout *lay = &sim->plan->layout;
     const struct sp_program *prog = &sim->plan->programs[stage];
-    int k = sim->pc[stage], id, cross = 0, next;
-    struct sp_dep deps[SP_MAX_DEPS];
+    int k = sim->pc[stage], ops = unit(sim, stage, k), id, cross = 0, next;
+    struct sp_dep deps[2 * SP_MAX_DEPS];
     double start = k > 0 ? sim->t.end[stage][k - 1] : 0;
     int n;
 
     if (k == prog->n)
         return false;
     n = family->deps(lay, stage, &prog->ops[k], deps);
+    if (ops == 2)
+        n += family->deps(lay, stage, &prog->ops[k + 1], deps + n);
     for (int i = 0; i < n; i++) {
         double end;
 
@@ -82,16 +106,17 @@ static bool step(struct sim *sim, int stage)
     if (sim->kind == SP_RENDEZVOUS && sp_channels_full(&sim->ch, id, &start) >= 0)
         return false; /* woken when the receiver takes the message before */
 
-    sim->t.start[stage][k] = start;
-    sim->t.end[stage][k] = start + sp_op_cost(sim->plan, sim->costs, stage, &prog->ops[k]);
+    run_ops(sim, stage, k, ops, start);
     sim->t.messages += cross;
-    sim->pc[stage]++;
-    if (sim->kind != SP_UNBOUNDED) {
+    if (sim->kind == SP_FIFO || sim->kind == SP_RENDEZVOUS) {
         for (int i = 0; i < cross; i++)
             enqueue(sim, sp_channels_take(&sim->ch, stage, start));
     }
-    while ((next = sp_waiters_take(&sim->waiters, id)) >= 0)
-        enqueue(sim, next);
+    for (int i = 0; i < ops; i++) {
+        id = family->id(lay, stage, &prog->ops[k + i]);
+        while ((next = sp_waiters_take(&sim->waiters, id)) >= 0)
+            enqueue(sim, next);
+    }
     return true;
 }
 
@@ -113,9 +138,12 @@ static void explain(const struct sim *sim, int stage, char *why, size_t n)
     const struct sp_op *op = &plan->programs[stage].ops[sim->pc[stage]];
     int sliced = plan->layout.slices > 1, c = -1, cross = 0;
     char text[SP_OP_TEXT], other[SP_OP_TEXT];
-    struct sp_dep deps[SP_MAX_DEPS];
+    struct sp_dep deps[2 * SP_MAX_DEPS];
     double end, at = 0;
     int n_deps = plan->family->deps(&plan->layout, stage, op, deps);
+
+    if (unit(sim, stage, sim->pc[stage]) == 2)
+        n_deps += plan->family->deps(&plan->layout, stage, op + 1, deps + n_deps);
 
     append(why, n, "stage %d at %s waits for ", stage, sp_op_print(op, sliced, text));
     for (int i = 0; i < n_deps; i++) {
@@ -144,7 +172,8 @@ static int deadlock(const struct sim *sim, char *why, size_t n)
 {
     static const char *const kinds[] = {[SP_UNBOUNDED] = "unbounded",
                                         [SP_FIFO] = "first-in-first-out",
-                                        [SP_RENDEZVOUS] = "rendezvous"};
+                                        [SP_RENDEZVOUS] = "rendezvous",
+                                        [SP_PAIRED] = "unbounded"};
     int p = sim->plan->layout.stages, said = 0;
 
     if (n == 0)
@@ -196,7 +225,7 @@ static void summarize(struct sim *sim)
         int n = sim->plan->programs[s].n;
 
         for (int k = 0; k < n; k++)
-            t->busy[s] += t->end[s][k] - t->start[s][k];
+            t->busy[s] += sp_op_cost(sim->plan, sim->costs, s, &sim->plan->programs[s].ops[k]);
         if (n > 0) {
             t->span[s] = t->end[s][n - 1] - t->start[s][0];
             if (t->end[s][n - 1] > t->makespan)
@@ -288,7 +317,7 @@ int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp
     ret = create_times(plan, &sim.t);
     if (ret)
         goto err_waiters;
-    ret = channel == SP_UNBOUNDED ? 0 : sp_channels_create(plan, sim.ix.ids, &sim.ch);
+    ret = channel == SP_UNBOUNDED || channel == SP_PAIRED ? 0 : sp_channels_create(plan, sim.ix.ids, &sim.ch);
     if (ret)
         goto err_times;
     sim.pc = calloc(p, sizeof *sim.pc);

@@ -47,17 +47,28 @@ static int pop(struct merge *m)
     return top;
 }
 
+/* How many ops go next together: two that overlap are one unit. */
+static int unit(const struct merge *m, int stage)
+{
+    const struct sp_program *prog = &m->plan->programs[stage];
+    int k = m->pc[stage];
+
+    return k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
+}
+
 /* Offers the next op of a stage to the heap, or makes the stage wait for a producer of it. */
 static void offer(struct merge *m, int stage)
 {
     const struct sp_family *family = m->plan->family;
     const struct sp_program *prog = &m->plan->programs[stage];
-    struct sp_dep deps[SP_MAX_DEPS];
-    int n;
+    struct sp_dep deps[2 * SP_MAX_DEPS];
+    int n, at = m->pc[stage];
 
-    if (m->pc[stage] == prog->n)
+    if (at == prog->n)
         return;
-    n = family->deps(&m->plan->layout, stage, &prog->ops[m->pc[stage]], deps);
+    n = family->deps(&m->plan->layout, stage, &prog->ops[at], deps);
+    if (unit(m, stage) == 2)
+        n += family->deps(&m->plan->layout, stage, &prog->ops[at + 1], deps + n);
     for (int i = 0; i < n; i++) {
         int k = sp_index_place(&m->ix, m->plan, &deps[i]);
 
@@ -80,12 +91,18 @@ static int merge(struct merge *m, struct sp_placed *out)
     for (int s = 0; s < lay->stages; s++)
         offer(m, s);
     while (m->n > 0) {
-        int s = pop(m), k = m->pc[s]++, waiting;
-        int id = m->plan->family->id(lay, s, &m->plan->programs[s].ops[k]);
+        int s = pop(m), first = m->pc[s], ops = unit(m, s), waiting;
 
-        out[done++] = (struct sp_placed){.stage = s, .index = k, .start = m->times->start[s][k]};
-        while ((waiting = sp_waiters_take(&m->waiters, id)) >= 0)
-            offer(m, waiting);
+        m->pc[s] += ops;
+        for (int k = first; k < first + ops; k++)
+            out[done++] =
+                (struct sp_placed){.stage = s, .index = k, .start = m->times->start[s][k]};
+        for (int k = first; k < first + ops; k++) {
+            int id = m->plan->family->id(lay, s, &m->plan->programs[s].ops[k]);
+
+            while ((waiting = sp_waiters_take(&m->waiters, id)) >= 0)
+                offer(m, waiting);
+        }
         offer(m, s);
     }
     return done;

@@ -127,6 +127,13 @@ void sp_program_add(struct sp_program *prog, enum sp_pass pass, int mb, int chun
     sp_program_add_op(prog, (struct sp_op){.pass = (unsigned char)pass, .mb = mb, .chunk = chunk});
 }
 
+void sp_program_add_pair(struct sp_program *prog, int f_mb, int f_chunk, int b_mb, int b_chunk)
+{
+    sp_program_add_op(prog,
+                      (struct sp_op){.pass = SP_F, .overlap = 1, .mb = f_mb, .chunk = f_chunk});
+    sp_program_add(prog, SP_B, b_mb, b_chunk);
+}
+
 void sp_program_clear(struct sp_program *prog)
 {
     free(prog->ops);

@@ -1,4 +1,5 @@
 #include "policies/plan.h"
+#include "policies/map.h"
 #include "policies/nearest.h"
 #include "policies/registry.h"
 #include "sp_error.h"
@@ -50,14 +51,22 @@ static int check_options(const struct sp_schedule_def *def, const char *options)
     for (const char *at = options; *at;) {
         int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
 
-        if (!def->options)
+        if (listed(def->flags, at, (size_t)item)) {
+            at += item;
+            if (*at == ',' && !*++at)
+                return sp_error(EINVAL, "schedule %s: options '%s' end in a comma", def->name,
+                                options);
+            continue;
+        }
+        if (!def->options && !def->flags)
             return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
         if (key == 0 || key >= item - 1)
             return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
                             def->name, item, at);
         if (!listed(def->options, at, (size_t)key))
-            return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s", def->name, key,
-                            at, def->options);
+            return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name,
+                            key, at, def->options ? def->options : "",
+                            def->options && def->flags ? "," : "", def->flags ? def->flags : "");
         for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
             if (!strncmp(other, at, (size_t)key + 1))
                 return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,
@@ -86,16 +95,6 @@ static int check_sizes(const struct sp_layout *lay)
         return -EINVAL;
     if (lay->layers < 0)
         return sp_error(EINVAL, "layers: %d is negative", lay->layers);
-    if (lay->layers > 0 && (int64_t)lay->stages * lay->chunks > lay->layers) {
-        if (lay->layers / lay->chunks >= 1)
-            return sp_error(EINVAL,
-                            "%d stages of %d chunk(s) need %lld layers, the model has %d; use at "
-                            "most %d stages",
-                            lay->stages, lay->chunks, (long long)lay->stages * lay->chunks,
-                            lay->layers, lay->layers / lay->chunks);
-        return sp_error(EINVAL, "%d chunks per stage are more than the %d layers of the model",
-                        lay->chunks, lay->layers);
-    }
     /* F, B and W; each factor is at most 2^16, so three of them and a 3 fit */
     per_mb = 3 * (uint64_t)lay->stages * (uint64_t)lay->chunks * (uint64_t)lay->slices;
     ops = per_mb > SP_MAX_OPS ? per_mb : per_mb * (uint64_t)lay->micro_batches;
@@ -107,16 +106,34 @@ static int check_sizes(const struct sp_layout *lay)
     return 0;
 }
 
+/* Every global stage wants a layer. */
+static int check_layers(const struct sp_layout *lay)
+{
+    int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
+
+    if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
+        return 0;
+    if (lay->layers / each >= 1)
+        return sp_error(EINVAL,
+                        "%d stages of %d chunk(s) need %d layers, the model has %d; use at most %d "
+                        "stages",
+                        lay->stages, each, sp_globals(lay), lay->layers, lay->layers / each);
+    return sp_error(EINVAL, "%d chunks per stage are more than the %d layers of the model", each,
+                    lay->layers);
+}
+
 int sp_plan_index(struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
     unsigned char *deferred = NULL;
 
+    plan->paired = false;
     for (int s = 0; s < lay->stages; s++) {
         for (int k = 0; k < plan->programs[s].n; k++) {
             struct sp_op op = plan->programs[s].ops[k];
             int id;
 
+            plan->paired |= op.overlap;
             if (op.pass != SP_W)
                 continue;
             if (!deferred) {
@@ -133,6 +150,20 @@ int sp_plan_index(struct sp_plan *plan)
     free(plan->deferred);
     plan->deferred = deferred;
     plan->split = deferred != NULL;
+    return 0;
+}
+
+int sp_plan_partition(struct sp_plan *plan, const int *counts)
+{
+    int globals = sp_globals(&plan->layout);
+    int *first = calloc((size_t)globals + 1, sizeof *first);
+
+    if (!first)
+        return sp_error(ENOMEM, "no memory for the layers of %d stages", globals);
+    for (int g = 0; g < globals; g++)
+        first[g + 1] = first[g] + counts[g];
+    free(plan->first_layer);
+    plan->first_layer = first;
     return 0;
 }
 
@@ -157,8 +188,14 @@ static int build(struct sp_plan *plan)
     plan->programs = calloc((size_t)lay->stages, sizeof *plan->programs);
     if (!plan->programs)
         return sp_error(ENOMEM, "no memory for the programs of %d stages", lay->stages);
+    if (def->emit_all) {
+        ret = def->emit_all(lay, plan->programs, why, sizeof why);
+        if (ret)
+            return sp_error(-ret, "schedule %s %s", def->name, ret == -ENOMEM ? "has no memory" : why);
+    }
     for (int s = 0; s < lay->stages; s++) {
-        def->emit(lay, s, &plan->programs[s]);
+        if (!def->emit_all)
+            def->emit(lay, s, &plan->programs[s]);
         ops += plan->programs[s].n;
         if (ops > SP_MAX_OPS)
             return sp_error(EINVAL, "schedule %s emits more than %d ops", def->name, SP_MAX_OPS);
@@ -200,13 +237,20 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
     if (p.def->check && p.def->check(&p.layout, why, sizeof why))
         return sp_error(EINVAL, "schedule %s %s", p.def->name, why);
-    ret = build(&p);
+    ret = sp_map_create(&p.layout, p.family->pipes, p.def->global_stage, p.def->pipe, &p.map, why,
+                        sizeof why);
+    if (ret)
+        return sp_error(-ret, "schedule %s %s", p.def->name, ret == -ENOMEM ? "has no memory" : why);
+    p.layout.map = p.map;
+    ret = check_layers(&p.layout);
+    ret = ret ? ret : build(&p);
     if (ret) {
         sp_plan_destroy(&p);
         return ret;
     }
     *plan = p;
     plan->layout.options = plan->options;
+    plan->layout.costs = NULL;
     return 0;
 }
 
@@ -216,6 +260,11 @@ void sp_plan_destroy(struct sp_plan *plan)
         sp_program_clear(&plan->programs[s]);
     free(plan->programs);
     free(plan->deferred);
+    free(plan->first_layer);
+    sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
+    plan->first_layer = NULL;
+    plan->map = NULL;
+    plan->layout.map = NULL;
 }

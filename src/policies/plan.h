@@ -6,14 +6,6 @@
 
 #include "policies/family.h"
 
-/* Cost of ops in the units of the user's choice; stage-level, for one micro-batch on a whole
- * stage. A chunk costs 1/v of it, a slice 1/n; a full backward costs b + w. `scale`, if not NULL,
- * multiplies by global stage (measured or uneven stages). */
-struct sp_costs {
-    double f, b, w, comm;
-    const double *scale_f, *scale_b; /* per global stage; NULL: 1 */
-};
-
 struct sp_plan {
     struct sp_layout layout;
     char options[128];
@@ -22,6 +14,9 @@ struct sp_plan {
     struct sp_program *programs; /* [stages] */
     bool split;                  /* the programs hold W ops */
     unsigned char *deferred;     /* [ids]: a W op completes this B; NULL unless split */
+    struct sp_map *map;          /* placement; layout.map points to it */
+    int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
+    bool paired;                 /* some ops overlap with their next one */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
@@ -31,13 +26,17 @@ struct sp_plan {
  * Builds the plan of "NAME" or "NAME:key=value,...": finds the schedule, fills in defaults
  * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
  * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy
- * the structure.
+ * the structure. layout.costs is used during the call only.
  */
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
 void sp_plan_destroy(struct sp_plan *plan);
 
 /* Sets `split` and `deferred` again after the programs were changed. 0 or -ENOMEM. */
 int sp_plan_index(struct sp_plan *plan);
+
+/* Layers of each global stage, counts[globals], instead of an even split; every one at least 1.
+ * 0 or -ENOMEM. */
+int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
 /* Ops of all stages. */
 int sp_plan_ops(const struct sp_plan *plan);
@@ -58,7 +57,8 @@ struct sp_times {
 enum sp_channel {
     SP_UNBOUNDED, /* delivered as soon as sent */
     SP_FIFO,      /* per pair of stages and direction of pass, consumed in the order sent */
-    SP_RENDEZVOUS /* one message a channel: the sender's next waits until it was taken */
+    SP_RENDEZVOUS, /* one message a channel: the sender's next waits until it was taken */
+    SP_PAIRED      /* unbounded, and overlapped ops start and end together, as the graph runs them */
 };
 
 /*

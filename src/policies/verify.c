@@ -120,7 +120,7 @@ static int check_ops(struct check *c)
 int sp_verify(const struct sp_plan *plan, char *why, size_t n)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-    static const enum sp_channel kinds[] = {SP_UNBOUNDED, SP_FIFO, SP_RENDEZVOUS};
+    static const enum sp_channel kinds[] = {SP_UNBOUNDED, SP_FIFO, SP_PAIRED};
     struct check c = {.plan = plan, .why = why, .n = n};
     int stage, index, ret;
 
