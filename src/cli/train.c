@@ -57,6 +57,9 @@ static int make_plan(struct sp_trainer *t)
     if (l->seq > t->model.positions)
         return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,
                         t->model.name, t->model.positions);
+    if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
+        return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
+                        l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     return sp_plan_create(l->schedule, &layout, &t->plan);
 }
 

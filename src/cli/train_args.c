@@ -45,11 +45,6 @@ static int refuse_missing(const struct sp_train_args *a)
     if (strcmp(a->layout.offload, "none"))
         return sp_error(EINVAL, "train: --offload %s is not available; use none",
                         a->layout.offload);
-    if (a->layout.plugin)
-        return sp_error(EINVAL, "train: --plugin is not available yet");
-    if (a->layout.slices > 1)
-        return sp_error(EINVAL, "train: schedule %s does not cut sequences: --slices must be 1",
-                        a->layout.schedule);
     return 0;
 }
 

@@ -12,13 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SLICES = 256 };
-
 struct attention_args {
     struct sp_task_args base;
     bool first; /* backward: dK and dV are cleared before they accumulate */
     struct sp_attention at;
-    int kv_len[MAX_SLICES]; /* args are allocated up to the last one used */
+    int kv_len[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
 static size_t query_floats(const struct attention_args *a)
@@ -29,7 +27,7 @@ static size_t query_floats(const struct attention_args *a)
 static void attn_fwd_cpu(void *buffers[], void *arg)
 {
     struct attention_args *a = arg;
-    const float *kv[MAX_SLICES];
+    const float *kv[SP_MAX_SLICES];
     float *o = sp_buffer(buffers, 1);
 
     a->at.kv_len = a->kv_len;
@@ -42,8 +40,8 @@ static void attn_fwd_cpu(void *buffers[], void *arg)
 static void attn_bwd_cpu(void *buffers[], void *arg)
 {
     struct attention_args *a = arg;
-    const float *kv[MAX_SLICES];
-    float *dkv[MAX_SLICES], *dq = sp_buffer(buffers, 4);
+    const float *kv[SP_MAX_SLICES];
+    float *dkv[SP_MAX_SLICES], *dq = sp_buffer(buffers, 4);
     int n = a->at.n_kv;
 
     a->at.kv_len = a->kv_len;
@@ -83,7 +81,7 @@ static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_co
     struct starpu_task *task;
     struct attention_args *a;
 
-    STARPU_ASSERT_MSG(t->n_kv <= MAX_SLICES, "starpipe: more than %d slices", MAX_SLICES);
+    STARPU_ASSERT_MSG(t->n_kv <= SP_MAX_SLICES, "starpipe: more than %d slices", SP_MAX_SLICES);
     task = sp_task_new(lane, cl, "attn", sh,
                        offsetof(struct attention_args, kv_len) + sizeof(int) * (size_t)t->n_kv);
     a = task->cl_arg;

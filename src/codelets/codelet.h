@@ -47,8 +47,8 @@ struct sp_lane {
     struct sp_window_op *op; /* the op that tasks are being added to, NULL outside ops */
     int op_index;            /* index in the program, -1 outside ops */
     int stage;
-    char pass; /* 'F', 'B', ... for the task name */
-    int mb;
+    char pass;     /* 'F', 'B', ... for the task name */
+    int mb, slice; /* slice -1: the whole sequence */
     int layer;
 };
 

@@ -24,8 +24,8 @@ static void embed_fwd_cpu(void *buffers[], void *arg)
     const struct sp_shape *sh = a->base.shape;
     float *x = sp_buffer(buffers, 1);
 
-    sp_embed(sh->batch, sh->seq, sh->model.hidden, 0, ids_of(buffers[0]), sp_buffer(buffers, 2),
-             a->positions ? sp_buffer(buffers, 3) : NULL, x);
+    sp_embed(sh->batch, sh->seq, sh->model.hidden, sh->first, ids_of(buffers[0]),
+             sp_buffer(buffers, 2), a->positions ? sp_buffer(buffers, 3) : NULL, x);
     sp_check_finite(&a->base, "x", x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
@@ -34,8 +34,9 @@ static void embed_wgrad_cpu(void *buffers[], void *arg)
     const struct embed_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
 
-    sp_embed_bwd(sh->batch, sh->seq, sh->model.hidden, 0, ids_of(buffers[0]), sp_buffer(buffers, 1),
-                 sp_buffer(buffers, 2), a->positions ? sp_buffer(buffers, 3) : NULL);
+    sp_embed_bwd(sh->batch, sh->seq, sh->model.hidden, sh->first, ids_of(buffers[0]),
+                 sp_buffer(buffers, 1), sp_buffer(buffers, 2),
+                 a->positions ? sp_buffer(buffers, 3) : NULL);
 }
 
 SP_MODEL(embed_fwd);

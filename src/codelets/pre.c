@@ -37,9 +37,10 @@ static void rotate(const struct sp_shape *sh, float *q, float *kv, bool inverse)
 
     if (m->arch != SP_ARCH_LLAMA)
         return;
-    sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, 0, m->rope_theta, inverse, q);
-    sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, 0, m->rope_theta, inverse,
-            kv);
+    sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
+            inverse, q);
+    sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first, m->rope_theta,
+            inverse, kv);
 }
 
 /* x R, w_norm R, w_qkv R, q W, kv W, (saved W), (scratch n1) */

@@ -20,7 +20,8 @@ struct sp_shape {
     struct sp_model model;
     bool rms;      /* RMSNorm, SwiGLU, RoPE: Llama */
     int batch;     /* b, sequences of a micro-batch */
-    int seq;       /* s */
+    int seq;       /* s; of a slice, its tokens */
+    int first;     /* position of the first token: not 0 in later slices of a sequence */
     int rows;      /* T = b*s */
     int mlp_rows;  /* rows of the MLP computed at a time */
     int head_rows; /* rows of logits that live at a time */
@@ -36,6 +37,12 @@ struct sp_shape {
 /* mlp_rows 0: all rows; head_rows 0: what 128 MiB of logits hold. */
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows);
+
+/* The shape of tokens first .. first+len-1 of every sequence. The loss stays that of the step. */
+void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh);
+
+/* Slice k of n of a sequence of seq tokens: even, the first ones take the rest. */
+void sp_slice_tokens(int seq, int n, int k, int *first, int *len);
 
 /*
  * What a layer's tasks write for its backward, in floats. `cheap`: the outputs of norms and

@@ -73,7 +73,10 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
     struct sp_task_args *a = calloc(1, size);
 
     STARPU_ASSERT_MSG(task && a, "starpipe: out of memory for a task");
-    if (lane->op_index >= 0)
+    if (lane->op_index >= 0 && lane->slice >= 0)
+        snprintf(a->name, sizeof a->name, "%c s%d m%d.%d l%d %s", lane->pass, lane->stage, lane->mb,
+                 lane->slice, lane->layer, part);
+    else if (lane->op_index >= 0)
         snprintf(a->name, sizeof a->name, "%c s%d m%d l%d %s", lane->pass, lane->stage, lane->mb,
                  lane->layer, part);
     else

@@ -6,7 +6,7 @@
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b)
 {
-    const int64_t wide = 1 << 20; /* more than layers, stages, micro-batches */
+    const int64_t wide = 1 << 24; /* more than ops of a stage, layers, stages */
 
     /* StarPU-MPI keeps a record of every tag it has seen, so tags come back; every message of a
      * step has arrived before the next step begins, so two steps apart would do. */
@@ -23,39 +23,12 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
     return NULL;
 }
 
-/* The stage and chunk of the last global stage. */
-static int last_stage(const struct sp_plan *plan)
-{
-    return (plan->layout.stages * plan->layout.chunks - 1) % plan->layout.stages;
-}
-
-static int stage_of_layer(const struct sp_graph *g, int layer)
-{
-    const struct sp_plan *plan = g->cfg.plan;
-
-    for (int s = 0; s < plan->layout.stages; s++)
-        for (int c = 0; c < plan->layout.chunks; c++) {
-            int first, count;
-
-            sp_chunk_layers(plan, g->shape.model.layers, s, c, &first, &count);
-            if (layer >= first && layer < first + count)
-                return s;
-        }
-    return -1;
-}
-
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 {
-    switch (kind) {
-    case SP_BLOCK_TOKENS:
-    case SP_BLOCK_POSITIONS:
-        return 0;
-    case SP_BLOCK_NORM:
-    case SP_BLOCK_HEAD:
-        return last_stage(g->cfg.plan);
-    default:
-        return stage_of_layer(g, layer);
-    }
+    int stages[SP_MAX_HOLDERS];
+
+    sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, stages);
+    return stages[0];
 }
 
 static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
@@ -76,7 +49,13 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     struct sp_graph *g = ((struct holder *)arg)->g;
     struct sp_stage *st = ((struct holder *)arg)->st;
     size_t n = sp_block_elements(&g->shape.model, kind);
+    int holders[SP_MAX_HOLDERS];
+    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
     struct sp_block *more, *b;
+
+    if (n_holders > 2)
+        return sp_error(EINVAL, "the placement keeps %d replicas of a block, at most 2 are summed",
+                        n_holders);
 
     more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
     if (!more)
@@ -91,11 +70,9 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .g = vector(n, sizeof(float), "g"),
         .m = vector(n, sizeof(float), "m"),
         .v = vector(n, sizeof(float), "v"),
-        .twin = -1,
-        .counted = sp_block_owner(g, kind, layer) == st->index,
+        .twin = n_holders > 1 ? holders[holders[0] == st->index] : -1,
+        .counted = holders[0] == st->index,
     };
-    if (kind == SP_BLOCK_TOKENS && g->shape.model.tied && last_stage(g->cfg.plan) != 0)
-        b->twin = st->index == 0 ? last_stage(g->cfg.plan) : 0;
     return 0;
 }
 
@@ -112,7 +89,8 @@ static int add_blocks(struct sp_graph *g, struct sp_stage *st)
 static int add_flights(struct sp_graph *g, struct sp_stage *st)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t m = (size_t)lay->micro_batches, n = (size_t)lay->chunks * m, layers = 0;
+    size_t m = (size_t)lay->micro_batches * (size_t)lay->slices;
+    size_t n = (size_t)lay->chunks * m, layers = 0;
     struct sp_layer_flight *l;
 
     for (int c = 0; c < lay->chunks; c++) {
@@ -146,26 +124,49 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     st->boundary = sp_pool_create(2);
     st->meter.n_ops = g->cfg.plan->programs[index].n;
     st->meter.ops = calloc((size_t)st->meter.n_ops, sizeof *st->meter.ops);
-    if (!st->local || !st->boundary || !st->meter.ops || add_flights(g, st) || add_blocks(g, st))
+    if (!st->local || !st->boundary || !st->meter.ops || add_flights(g, st))
         return -ENOMEM;
-    return 0;
+    return add_blocks(g, st);
 }
 
-/* Inputs on the first stage, targets on the last: written by this thread between steps. */
-static int add_tokens(struct sp_graph *g, int stage, int32_t **memory,
+static int add_slices(struct sp_graph *g)
+{
+    int n = g->cfg.plan->layout.slices;
+
+    g->slices = calloc((size_t)n, sizeof *g->slices);
+    g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
+    for (int k = 0; g->slices && k < n; k++) {
+        int first, len;
+
+        sp_slice_tokens(g->shape.seq, n, k, &first, &len);
+        sp_shape_slice(&g->shape, first, len, &g->slices[k]);
+    }
+    return g->slices && g->row ? 0 : -ENOMEM;
+}
+
+/* Inputs where a model begins, targets where it ends: written by this thread between steps, each
+ * slice of a micro-batch in a piece. */
+static int add_tokens(struct sp_graph *g, int global, int32_t **memory,
                       starpu_data_handle_t **handles, const char *name)
 {
-    size_t m = (size_t)g->cfg.plan->layout.micro_batches, T = (size_t)g->shape.rows;
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    size_t m = (size_t)lay->micro_batches, n = (size_t)lay->slices, T = (size_t)g->shape.rows;
+    bool local = false;
 
-    if (!sp_stage_is_local(&g->place, stage))
+    for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
+        local |= sp_stage_is_local(&g->place, sp_home(lay, pipe, global).stage);
+    if (!local)
         return 0;
     *memory = calloc(m * T, sizeof **memory);
-    *handles = calloc(m, sizeof **handles);
+    *handles = calloc(m * n, sizeof **handles);
     if (!*memory || !*handles)
         return -ENOMEM;
-    for (size_t i = 0; i < m; i++) {
-        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + i * T),
-                                    (uint32_t)T, sizeof(int32_t));
+    for (size_t i = 0; i < m * n; i++) {
+        const struct sp_shape *sh = &g->slices[i % n];
+        size_t at = i / n * T + (size_t)g->shape.batch * (size_t)sh->first;
+
+        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
+                                    (uint32_t)sh->rows, sizeof(int32_t));
         starpu_data_set_name((*handles)[i], name);
     }
     return 0;
@@ -185,7 +186,7 @@ static int add_order(struct sp_graph *g)
     struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
     struct sp_times times;
     char why[256];
-    int err = sp_listsim(g->cfg.plan, &costs, SP_UNBOUNDED, &times, why, sizeof why);
+    int err = sp_listsim(g->cfg.plan, &costs, SP_PAIRED, &times, why, sizeof why);
 
     if (err)
         return sp_error(-err, "%s", why);
@@ -255,13 +256,18 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (err)
         return err;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
+    if (plan->paired && window < 2)
+        window = 2; /* two ops that overlap are unfinished at once */
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->window)
         err = -ENOMEM;
+    err = err ? err : add_slices(g);
     for (int k = 0; !err && k < place->n_local; k++)
         err = add_stage(g, &g->stages[k], place->first_local + k);
     err = err ? err : add_tokens(g, 0, &g->ids_memory, &g->ids, "ids");
-    err = err ? err : add_tokens(g, last_stage(plan), &g->targets_memory, &g->targets, "targets");
+    err = err ? err
+              : add_tokens(g, sp_globals(&plan->layout) - 1, &g->targets_memory, &g->targets,
+                           "targets");
     err = err ? err : add_places(g);
     err = err ? err : add_order(g);
     if (err == -ENOMEM)
@@ -273,7 +279,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
 
 static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, int32_t *memory)
 {
-    for (int i = 0; handles && i < g->cfg.plan->layout.micro_batches; i++)
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+
+    for (int i = 0; handles && i < lay->micro_batches * lay->slices; i++)
         starpu_data_unregister(handles[i]);
     free(handles);
     free(memory);
@@ -303,6 +311,8 @@ void sp_graph_destroy(struct sp_graph *g)
     destroy_tokens(g, g->ids, g->ids_memory);
     destroy_tokens(g, g->targets, g->targets_memory);
     sp_scratch_release();
+    free(g->slices);
+    free(g->row);
     free(g->stages);
     free(g->order);
     sp_index_destroy(&g->places);
@@ -319,6 +329,7 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
         .op_index = -1,
         .stage = st->index,
         .pass = pass,
+        .slice = -1,
         .layer = -1,
     };
 }

@@ -32,7 +32,7 @@ struct sp_block {
     int layer; /* -1 outside the layers */
     size_t n;  /* elements */
     starpu_data_handle_t w, g, m, v;
-    int twin;     /* stage that holds the other replica (tied tables), -1: none */
+    int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
     bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
@@ -43,7 +43,7 @@ struct sp_layer_flight {
     int64_t stashed;                                  /* bytes counted as stashed */
 };
 
-/* A micro-batch inside a chunk. */
+/* A micro-batch, or a slice of it, inside a chunk. */
 struct sp_chunk_flight {
     starpu_data_handle_t in;        /* chunk input, handed over by the stage before */
     starpu_data_handle_t grad;      /* gradient of the chunk output, from the stage after */
@@ -60,13 +60,14 @@ struct sp_stage {
     struct sp_pool *local;      /* tensors written and freed here */
     struct sp_pool *boundary;   /* tensors that other stages write or free */
     struct sp_meter meter;
-    struct sp_chunk_flight *flights; /* [chunks][micro_batches] */
+    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices] */
     uint64_t bytes_sent;             /* of messages submitted, whole run */
 };
 
 struct sp_graph {
     struct sp_graph_config cfg;
     struct sp_shape shape;
+    struct sp_shape *slices; /* [slices] */
     struct sp_placement place;
     struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_placed *order; /* all ops of all stages in order of submission */
@@ -75,8 +76,9 @@ struct sp_graph {
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
     int64_t step;                        /* steps submitted so far */
-    starpu_data_handle_t *ids, *targets; /* [micro_batches], on the first and last stage */
+    starpu_data_handle_t *ids, *targets; /* [micro_batches][slices], where a model begins, ends */
     int32_t *ids_memory, *targets_memory;
+    int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 /*
@@ -101,14 +103,15 @@ int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 /* A lane for tasks of a stage outside any op. */
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
 
-/* Submits the tasks of one op of a local stage: the `layerwise` family. */
+/* Submits the tasks of one op of a local stage, and of the one it overlaps with: the families
+ * `layerwise` and `bidirectional`. */
 void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
 
 /* Tags: distinct for every message on its way. */
 enum sp_message {
     SP_MSG_FORWARD,
-    SP_MSG_BACKWARD, /* (micro-batch, global stage of the consumer) */
-    SP_MSG_TWIN,     /* (block kind, sending stage) */
+    SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
+    SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */

@@ -84,30 +84,59 @@ static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle
     return keep->stash && kept ? (int64_t)starpu_data_get_size(handle) : 0;
 }
 
-static struct sp_attn attention_of(const struct sp_op_ctx *c, const struct sp_layer_flight *t)
+/* Attention of layer i of this slice over the keys and values of the slices up to it. */
+struct attention {
+    struct sp_attn at;
+    int len[SP_MAX_SLICES];
+    starpu_data_handle_t kv[SP_MAX_SLICES];
+};
+
+static void attention_of(const struct sp_op_ctx *c, int i, struct attention *a)
 {
-    return (struct sp_attn){
+    const struct sp_layer_flight *t = &c->fl->layers[i];
+
+    for (int j = 0; j <= c->slice; j++) {
+        a->len[j] = c->g->slices[j].seq;
+        a->kv[j] = c->fl[j - c->slice].layers[i].kv;
+    }
+    a->at = (struct sp_attn){
+        .slice = c->slice,
         .q_len = c->sh->seq,
-        .n_kv = 1,
-        .kv_len = &c->sh->seq,
+        .q_pos = c->sh->first,
+        .n_kv = c->slice + 1,
+        .kv_len = a->len,
         .q = t->q,
         .o = t->o,
         .lse = t->lse,
-        .kv = &t->kv,
+        .kv = a->kv,
     };
 }
 
-void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
-                      struct sp_keep keep, bool stash_x, starpu_data_handle_t y, bool stash_y)
+static bool is_sliced(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.plan->layout.slices > 1;
+}
+
+enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
+{
+    return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
+}
+
+void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                      starpu_data_handle_t y, bool stash_y)
 {
     const struct sp_shape *sh = c->sh;
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
+    int layer = c->first + i;
     size_t T = (size_t)sh->rows;
     int64_t pre, attn = 0, post = stash_y ? (int64_t)starpu_data_get_size(y) : 0;
 
     c->lane.layer = layer;
     t->q = take(c, T * (size_t)sh->q_width, "q");
-    t->kv = take(c, T * (size_t)sh->kv_width, "kv");
-    pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep.qkv, t->kv);
+    if (!t->kv)
+        t->kv = take(c, T * (size_t)sh->kv_width, "kv");
+    pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep_kv, t->kv);
     pre += counted(&keep, stash_x, t->x);
     if (keep.saved) {
         t->pre = take(c, sp_shape_pre_saved(sh, keep.cheap), "pre saved");
@@ -120,13 +149,13 @@ void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
     if (!keep.has_attn) {
-        struct sp_attn a;
+        struct attention a;
 
         t->o = take(c, T * (size_t)sh->q_width, "o");
         t->lse = take(c, T * (size_t)sh->model.heads, "lse");
         attn = counted(&keep, keep.attn, t->o) + counted(&keep, keep.attn, t->lse);
-        a = attention_of(c, t);
-        sp_attn_fwd_insert(&c->lane, sh, &a, attn);
+        attention_of(c, i, &a);
+        sp_attn_fwd_insert(&c->lane, sh, &a.at, attn);
     }
     sp_post_fwd_insert(
         &c->lane, sh,
@@ -135,10 +164,10 @@ void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
     /* y is freed by the head, which counts it. */
     t->stashed += pre + attn + post - (stash_y ? (int64_t)starpu_data_get_size(y) : 0);
 
-    if (!keep.qkv) {
+    if (!keep.qkv)
         drop(c, &t->q);
+    if (!keep_kv)
         drop(c, &t->kv);
-    }
     if (!keep.attn) {
         drop(c, &t->o);
         drop(c, &t->lse);
@@ -148,36 +177,53 @@ void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
 /* ---- backward ------------------------------------------------------------------------- */
 
 /* Norm and activation outputs are at hand unless the forward dropped just these. */
-static bool is_cheap(const struct sp_op_ctx *c)
+static bool is_cheap(const struct sp_op_ctx *c, int i)
 {
-    return c->g->cfg.recompute != SP_RECOMPUTE_SELECTIVE;
+    return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-void sp_layer_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
-                       starpu_data_handle_t dx)
+/* The gradients of the keys and values that a slice saw: made by the last slice, which is the
+ * first to come back, and complete in each slice once its own backward added to them. */
+static void take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX_SLICES])
+{
+    for (int j = 0; j <= c->slice; j++) {
+        const struct sp_shape *sh = &c->g->slices[j];
+        struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
+
+        if (!t->dkv)
+            t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
+        dkv[j] = t->dkv;
+    }
+}
+
+void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     const struct sp_shape *sh = c->sh;
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+    bool last_slice = c->slice == c->g->cfg.plan->layout.slices - 1;
     size_t T = (size_t)sh->rows;
-    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do");
-    struct sp_attn a = attention_of(c, t);
+    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do"), dkv[SP_MAX_SLICES];
+    struct attention a;
 
     c->lane.layer = layer;
     t->du = take(c, T * (size_t)sh->up_width, "du");
     t->dr = sp_take_hidden(c, "dr");
-    sp_post_bwd_insert(&c->lane, sh, &(struct sp_post){.saved = t->post, .cheap = is_cheap(c)},
+    sp_post_bwd_insert(&c->lane, sh, &(struct sp_post){.saved = t->post, .cheap = is_cheap(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
                        t->dy, t->du, t->dr, d_o);
 
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
-    t->dkv = take(c, T * (size_t)sh->kv_width, "dkv");
-    sp_attn_bwd_insert(&c->lane, sh, &a, true, d_o, t->dq, &t->dkv);
+    take_dkv(c, i, dkv);
+    attention_of(c, i, &a);
+    sp_attn_bwd_insert(&c->lane, sh, &a.at, last_slice, d_o, t->dq, dkv);
     drop(c, &d_o);
     drop(c, &t->q);
     drop(c, &t->kv);
     drop(c, &t->lse);
 
     sp_pre_bwd_insert(&c->lane, sh,
-                      &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c)},
+                      &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
                       sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
                       sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr, dx);
 }
@@ -189,7 +235,7 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
 
     c->lane.layer = layer;
     sp_post_wgrad_insert(&c->lane, c->sh,
-                         &(struct sp_post){.o = t->o, .saved = t->post, .cheap = is_cheap(c)},
+                         &(struct sp_post){.o = t->o, .saved = t->post, .cheap = is_cheap(c, i)},
                          sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
                          t->dy, t->du, t->dr, 0);
     drop(c, &t->post);
@@ -202,7 +248,7 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
         drop(c, &t->dy);
 
     sp_pre_wgrad_insert(&c->lane, c->sh,
-                        &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c)},
+                        &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
                         sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv,
                         sp_gradient(c, SP_BLOCK_QKV, layer), t->stashed);
     drop(c, &t->pre);

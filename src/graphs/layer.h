@@ -14,8 +14,11 @@ struct sp_op_ctx {
     const struct sp_shape *sh;
     struct sp_lane lane;
     struct sp_chunk_flight *fl;
-    int mb, global, globals; /* global stage of the chunk, and how many there are */
-    int first, count;        /* layers of the chunk */
+    int mb, slice;
+    int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
+    int first, count;          /* layers of the chunk */
+    bool split;                /* of a backward: weight gradients come in an op of their own */
+    starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */
 };
 
 /* What a forward of a layer writes and keeps. */
@@ -29,16 +32,18 @@ struct sp_keep {
 
 struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);
 
+/* How layer i of the chunk is recomputed. */
+enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i);
+
 /*
- * Forward of a layer from t->x; y NULL: only what the backward needs. `stash_x`, `stash_y`: x and
+ * Forward of layer i of the chunk from its x; y NULL: only what the backward needs. `stash_x`, `stash_y`: x and
  * y count as stashed from here on.
  */
-void sp_layer_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
-                      struct sp_keep keep, bool stash_x, starpu_data_handle_t y, bool stash_y);
+void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                      starpu_data_handle_t y, bool stash_y);
 
-/* Input gradient: dx from t->dy; leaves what the weight gradient needs in t. */
-void sp_layer_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, int layer,
-                       starpu_data_handle_t dx);
+/* Input gradient of layer i: dx from its dy; leaves what the weight gradient needs. */
+void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 
 /* Weight gradient of layer i of the chunk; frees all that the layer still holds. */
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);

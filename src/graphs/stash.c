@@ -50,7 +50,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
             continue; /* where two pipes meet, both share one replica */
 
         if (global == 0) {
-            err = visit(m, SP_BLOCK_TOKENS, -1, fn, arg);
+            err = has_tokens ? 0 : visit(m, SP_BLOCK_TOKENS, -1, fn, arg);
             err = err ? err : visit(m, SP_BLOCK_POSITIONS, -1, fn, arg);
             has_tokens = true;
         }
@@ -62,12 +62,44 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
             err = visit(m, SP_BLOCK_NORM, -1, fn, arg);
             if (!err && !(m->tied && has_tokens))
                 err = visit(m, m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, -1, fn, arg);
+            has_tokens |= m->tied;
         }
     }
     return err;
 }
 
-static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x)
+int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                     int layer, int stages[SP_MAX_HOLDERS])
+{
+    const struct sp_layout *lay = &plan->layout;
+    int last = sp_globals(lay) - 1, globals[2], n_globals = 1, n = 0;
+
+    globals[0] = kind == SP_BLOCK_NORM || kind == SP_BLOCK_HEAD ? last : 0;
+    if (kind == SP_BLOCK_TOKENS && m->tied && last > 0)
+        globals[n_globals++] = last;
+    for (int g = 0, first, count; layer >= 0 && g <= last; g++) {
+        struct sp_home home = sp_home(lay, 0, g);
+
+        sp_chunk_layers(plan, m->layers, home.stage, home.chunk, &first, &count);
+        if (layer >= first && layer < first + count)
+            globals[0] = g;
+    }
+    for (int i = 0; i < n_globals * sp_pipes(lay); i++) {
+        int stage = sp_home(lay, i / n_globals, globals[i % n_globals]).stage, at = 0;
+
+        while (at < n && stages[at] < stage)
+            at++;
+        if (at < n && stages[at] == stage)
+            continue;
+        for (int k = n++; k > at; k--)
+            stages[k] = stages[k - 1];
+        stages[at] = stage;
+    }
+    return n;
+}
+
+static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                            bool sliced)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden;
     int64_t attention = T * sh->q_width + T * sh->model.heads; /* output, log-sum-exp */
@@ -76,9 +108,9 @@ static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompu
 
     switch (recompute) {
     case SP_RECOMPUTE_FULL:
-        return keeps_x ? x : 0;
+        return (keeps_x ? x : 0) + (sliced ? T * sh->kv_width : 0);
     case SP_RECOMPUTE_NO_ATTENTION:
-        return x + attention;
+        return x + attention + (sliced ? T * sh->kv_width : 0);
     default:
         return x + qkv + attention + (int64_t)sp_shape_pre_saved(sh, cheap) +
                (int64_t)sp_shape_post_saved(sh, cheap);
@@ -91,17 +123,42 @@ int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, i
     int64_t floats = last ? (int64_t)sh->rows * sh->model.hidden : 0;
 
     for (int l = 0; l < count; l++)
-        floats += layer_floats(sh, recompute, l % every == 0);
+        floats += layer_floats(sh, recompute, l % every == 0, false);
     return (int64_t)sizeof(float) * floats;
+}
+
+/* The shape of a slice; the whole one where sequences are not cut. */
+static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shape *sh, int slice)
+{
+    struct sp_shape part;
+    int first, len;
+
+    sp_slice_tokens(sh->seq, plan->layout.slices, slice, &first, &len);
+    sp_shape_slice(sh, first, len, &part);
+    return part;
+}
+
+/* Bytes kept for the head by the last global stage. */
+static int64_t head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
+                          const struct sp_op *op)
+{
+    bool last = sp_global_stage(&plan->layout, stage, op->chunk) == sp_globals(&plan->layout) - 1;
+
+    return last ? (int64_t)sizeof(float) * part->rows * part->model.hidden : 0;
 }
 
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
 {
+    const struct sp_shape part = slice_of(plan, sh, op->slice);
+    int64_t floats = 0;
     int first, count;
 
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
-    return sp_stash_bytes(sh, recompute, every, count, first + count == sh->model.layers);
+    for (int l = 0; l < count; l++)
+        floats += layer_floats(&part, sp_layer_recompute(plan, recompute, first + l),
+                               l % every == 0, plan->layout.slices > 1);
+    return (int64_t)sizeof(float) * floats + head_input(plan, &part, stage, op);
 }
 
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -109,15 +166,13 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
                              const struct sp_op *op)
 {
     int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
-    int64_t head = all;
-    int first, count;
+    const struct sp_shape part = slice_of(plan, sh, op->slice);
+    int64_t head = head_input(plan, &part, stage, op);
 
     if (op->pass != SP_B && op->pass != SP_W)
         return 0;
     if (op->pass == SP_B && sp_op_releases(plan, stage, op))
         return all;
-    sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
-    head -= sp_stash_bytes(sh, recompute, every, count, false);
     return op->pass == SP_B ? head : all - head;
 }
 

@@ -28,6 +28,21 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
                         sp_stage_block_fn fn, void *arg);
 
 /*
+ * The stages that hold a block, in ascending order; returns how many. More than one: replicas,
+ * whose gradients are summed (tied tables of both ends; the two pipes of a bidirectional plan).
+ */
+#define SP_MAX_HOLDERS 4
+int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                     int layer, int stages[SP_MAX_HOLDERS]);
+
+/* How a layer is recomputed: as the plan says of it, otherwise `recompute`. */
+static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
+                                                   enum sp_recompute recompute, int layer)
+{
+    return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
+}
+
+/*
  * Bytes that one micro-batch stashes in a chunk of `count` layers between its forward and its
  * backward; `last`: the chunk that ends in the head, whose input is kept as well. By layer:
  *   none 16bsh + stats and log-sum-exp (GPT-2 style, f = 4h), selective 10bsh, no-attention 2bsh,
@@ -36,7 +51,8 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every, int count,
                        bool last);
 
-/* The same for the chunk that an op of a stage works on. */
+/* The same for the chunk and slice that an op of a stage works on, with the plan's own layers. Keys
+ * and values of a slice are kept whatever the mode: later slices read them. */
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op);
 

@@ -3,27 +3,54 @@
 #include <math.h>
 #include <string.h>
 
+/* The tokens of one row of a sequence, each slice to its place: row b of its (B, len) piece. */
+static void scatter(const struct sp_graph *g, int b, const int32_t *row, int32_t *memory)
+{
+    for (int k = 0; k < g->cfg.plan->layout.slices; k++) {
+        const struct sp_shape *sh = &g->slices[k];
+        size_t at = (size_t)sh->batch * (size_t)sh->first + (size_t)b * (size_t)sh->seq;
+
+        memcpy(memory + at, row + sh->first, sizeof *row * (size_t)sh->seq);
+    }
+}
+
+static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
+{
+    int n = g->cfg.plan->layout.slices;
+
+    for (int k = 0; k < n; k++) {
+        if (g->ids)
+            call(g->ids[mb * n + k]);
+        if (g->targets)
+            call(g->targets[mb * n + k]);
+    }
+}
+
+static void acquire(starpu_data_handle_t handle)
+{
+    starpu_data_acquire(handle, STARPU_W);
+}
+
 /* The rows of every micro-batch of step k: sample n = (k M + i) B + b. */
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
+    size_t T = (size_t)g->shape.rows;
 
+    if (!g->ids && !g->targets)
+        return;
     for (int i = 0; i < M; i++) {
-        if (g->ids)
-            starpu_data_acquire(g->ids[i], STARPU_W);
-        if (g->targets)
-            starpu_data_acquire(g->targets[i], STARPU_W);
-        for (int b = 0; b < B && (g->ids || g->targets); b++) {
+        acquire_tokens(g, i, acquire);
+        for (int b = 0; b < B; b++) {
             uint64_t n = (k * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
-            size_t at = ((size_t)i * (size_t)B + (size_t)b) * (size_t)S;
 
-            sp_data_sample(data, n, S, g->ids ? g->ids_memory + at : NULL,
-                           g->targets ? g->targets_memory + at : NULL);
+            sp_data_sample(data, n, S, g->row, g->row + S);
+            if (g->ids)
+                scatter(g, b, g->row, g->ids_memory + (size_t)i * T);
+            if (g->targets)
+                scatter(g, b, g->row + S, g->targets_memory + (size_t)i * T);
         }
-        if (g->ids)
-            starpu_data_release(g->ids[i]);
-        if (g->targets)
-            starpu_data_release(g->targets[i]);
+        acquire_tokens(g, i, starpu_data_release);
     }
 }
 
@@ -42,7 +69,7 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
-/* Replicas of a table add up their gradients, both in the same order: a + b is b + a. */
+/* Replicas of a block add up their gradients, both in the same order: a + b is b + a. */
 static void sum_twins(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
@@ -53,6 +80,7 @@ static void sum_twins(struct sp_graph *g)
             struct sp_block *b = &st->blocks[i];
             struct sp_stage *other = b->twin < 0 ? NULL : sp_graph_stage(g, b->twin);
             starpu_data_handle_t theirs;
+            int64_t block;
             int rank;
 
             if (b->twin < 0)
@@ -63,12 +91,13 @@ static void sum_twins(struct sp_graph *g)
                 continue;
             }
             rank = sp_stage_rank(&g->place, b->twin);
-            theirs = sp_pool_get(st->local, b->n, sizeof(float), "twin gradient");
-            sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, b->kind, st->index));
+            block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
+            theirs = sp_pool_get(st->boundary, b->n, sizeof(float), "twin gradient");
+            sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
             st->bytes_sent += b->n * sizeof(float);
-            sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, b->kind, b->twin));
+            sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin));
             sp_sum_insert(&lane, b->g, theirs, false);
-            sp_pool_put(st->local, theirs);
+            sp_pool_put(st->boundary, theirs);
         }
     }
 }
@@ -95,9 +124,11 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
     g->step++;
     fill_tokens(g, data, k);
     clear_meters(g);
-    for (int i = 0; i < g->n_order; i++) {
+    for (int i = 0, ops; i < g->n_order; i += ops) {
         struct sp_stage *st = sp_graph_stage(g, g->order[i].stage);
+        const struct sp_program *prog = &g->cfg.plan->programs[g->order[i].stage];
 
+        ops = prog->ops[g->order[i].index].overlap ? 2 : 1;
         if (st)
             sp_layerwise_submit(g, st, g->order[i].index);
     }

@@ -5,6 +5,14 @@
 #include "graphs/step.h"
 
 /*
+ * What the ops of each global stage cost on average in `report`, in milliseconds, as factors of
+ * costs of 1. 0 or -ENOMEM. To be freed.
+ */
+int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *report,
+                      struct sp_costs *costs);
+void sp_expected_costs_free(struct sp_costs *costs);
+
+/*
  * Times of `plan`, in milliseconds, if every op took the mean that its chunk measured in `report`,
  * each stage had a core of its own and messages took no time. 0, or the error of sp_listsim.
  */

@@ -67,6 +67,47 @@ static int64_t waiting_floats(const struct sp_plan *plan, const struct sp_shape 
     return peak;
 }
 
+struct replicas {
+    const struct sp_plan *plan;
+    const struct sp_model *model;
+    int64_t count[SP_BLOCK_KINDS];
+};
+
+static int count_replica(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct replicas *r = arg;
+    int stages[SP_MAX_HOLDERS];
+
+    r->count[kind] += sp_block_holders(r->plan, r->model, kind, layer, stages) > 1;
+    return 0;
+}
+
+/* Gradients of the other replicas on their way: up to three of a size, see sp_pool_create. */
+static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    struct replicas r = {.plan = plan, .model = &sh->model};
+    int64_t floats = 0;
+
+    sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+        floats += (r.count[kind] < 3 ? r.count[kind] : 3) *
+                  (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
+    return floats;
+}
+
+static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    int most = 0;
+
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -74,19 +115,19 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t up = T * sh->up_width, floats;
-    bool first = false, last = false;
+    bool last = false;
 
     for (int c = 0; c < plan->layout.chunks; c++) {
         int g = sp_global_stage(&plan->layout, stage, c);
 
-        first |= g == 0;
         last |= g == sp_globals(&plan->layout) - 1;
     }
     floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     floats += 3 * 2 * x;              /* tensors that cross stages, and their slack */
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
-    if (sh->model.tied && first != last)
-        floats += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
+    floats += replica_floats(plan, sh, stage);
+    if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
+        floats += (int64_t)most_layers(plan, sh, stage) * kv;
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
         floats +=
             every * (x + 2 * q + kv + T * sh->model.heads + (int64_t)sp_shape_pre_saved(sh, true) +

@@ -1,4 +1,5 @@
 #include "policies/plan.h"
+#include "policies/call.h"
 #include "policies/map.h"
 #include "policies/nearest.h"
 #include "policies/registry.h"
@@ -179,34 +180,19 @@ int sp_plan_ops(const struct sp_plan *plan)
 /* Emits the programs of a checked layout, and verifies them. */
 static int build(struct sp_plan *plan)
 {
-    const struct sp_schedule_def *def = plan->def;
-    const struct sp_layout *lay = &plan->layout;
     char why[512] = "";
-    long long ops = 0;
-    int ret;
+    int ret = sp_call_emit(plan);
 
-    plan->programs = calloc((size_t)lay->stages, sizeof *plan->programs);
-    if (!plan->programs)
-        return sp_error(ENOMEM, "no memory for the programs of %d stages", lay->stages);
-    if (def->emit_all) {
-        ret = def->emit_all(lay, plan->programs, why, sizeof why);
-        if (ret)
-            return sp_error(-ret, "schedule %s %s", def->name, ret == -ENOMEM ? "has no memory" : why);
-    }
-    for (int s = 0; s < lay->stages; s++) {
-        if (!def->emit_all)
-            def->emit(lay, s, &plan->programs[s]);
-        ops += plan->programs[s].n;
-        if (ops > SP_MAX_OPS)
-            return sp_error(EINVAL, "schedule %s emits more than %d ops", def->name, SP_MAX_OPS);
-    }
-    ret = sp_plan_index(plan);
+    ret = ret ? ret : sp_plan_index(plan);
     if (ret)
         return ret;
     ret = sp_verify(plan, why, sizeof why);
     if (ret == -ENOMEM)
-        return sp_error(ENOMEM, "no memory to verify %lld ops", ops);
-    return ret ? sp_error(-ret, "schedule %s: %s", def->name, why) : 0;
+        return sp_error(ENOMEM, "no memory to verify %d ops", sp_plan_ops(plan));
+    if (ret)
+        return sp_error(-ret, "schedule %s: %s", plan->def->name, why);
+    ret = sp_listsim_buffers(plan, &plan->buffers);
+    return ret ? sp_error(-ret, "no memory to simulate %d ops", sp_plan_ops(plan)) : 0;
 }
 
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
@@ -214,7 +200,6 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     struct sp_plan p = {.layout = *lay, .def = sp_schedule_find(schedule)};
     size_t name = strcspn(schedule, ":");
     const char *options = schedule[name] ? schedule + name + 1 : "";
-    char why[256] = "";
     int ret;
 
     if (!p.def)
@@ -235,12 +220,10 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     p.family = sp_family_find(p.def->family);
     if (!p.family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
-    if (p.def->check && p.def->check(&p.layout, why, sizeof why))
-        return sp_error(EINVAL, "schedule %s %s", p.def->name, why);
-    ret = sp_map_create(&p.layout, p.family->pipes, p.def->global_stage, p.def->pipe, &p.map, why,
-                        sizeof why);
+    ret = sp_call_check(&p);
+    ret = ret ? ret : sp_call_place(&p);
     if (ret)
-        return sp_error(-ret, "schedule %s %s", p.def->name, ret == -ENOMEM ? "has no memory" : why);
+        return ret;
     p.layout.map = p.map;
     ret = check_layers(&p.layout);
     ret = ret ? ret : build(&p);
@@ -261,10 +244,12 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->programs);
     free(plan->deferred);
     free(plan->first_layer);
+    free(plan->recompute);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
     plan->first_layer = NULL;
+    plan->recompute = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;
 }

@@ -16,7 +16,9 @@ struct sp_plan {
     unsigned char *deferred;     /* [ids]: a W op completes this B; NULL unless split */
     struct sp_map *map;          /* placement; layout.map points to it */
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
+    unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
     bool paired;                 /* some ops overlap with their next one */
+    int buffers;                 /* what sp_listsim_buffers found */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
@@ -55,10 +57,10 @@ struct sp_times {
 
 /* How messages travel in the list simulation. */
 enum sp_channel {
-    SP_UNBOUNDED, /* delivered as soon as sent */
-    SP_FIFO,      /* per pair of stages and direction of pass, consumed in the order sent */
+    SP_UNBOUNDED,  /* delivered as soon as sent */
+    SP_FIFO,       /* per pair of stages and direction of pass, consumed in the order sent */
     SP_RENDEZVOUS, /* one message a channel: the sender's next waits until it was taken */
-    SP_PAIRED      /* unbounded, and overlapped ops start and end together, as the graph runs them */
+    SP_PAIRED /* unbounded, and overlapped ops start and end together, as the graph runs them */
 };
 
 /*
@@ -69,6 +71,16 @@ enum sp_channel {
 int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp_channel channel,
                struct sp_times *times, char *why, size_t n);
 void sp_times_destroy(struct sp_times *times);
+
+/*
+ * How many messages, sent and not yet taken, a channel must be able to hold for the programs to
+ * come to their end; a channel is a pair of stages and direction of pass, a sender waits while it
+ * is full, overlapped ops are one unit. *buffers is 0 if one is enough: a sender that blocks until
+ * its last message was taken would do (SP_RENDEZVOUS). Otherwise it is the smallest number, 2 or
+ * more: sends must be buffered. That is no fault: those of the engine never block a worker, and
+ * published orders (breadth-first, interleaved) need it. 0, or what sp_listsim returns. O(ops).
+ */
+int sp_listsim_buffers(const struct sp_plan *plan, int *buffers);
 
 /* Cost of one op under `costs`. */
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
@@ -82,8 +94,10 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
 int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_costs *costs);
 
 /*
- * Every required op exactly once, nothing else, order compatible with dependencies, progress
- * under every kind of channel. -EINVAL with the reason, op and stage in why[n]; -ENOMEM.
+ * Every required op exactly once, nothing else, order compatible with dependencies, overlapped
+ * pairs well-formed, progress with unbounded and with first-in-first-out channels and with pairs
+ * as units, every message taken, and no stage above layout.memory. -EINVAL with the reason, op
+ * and stage in why[n]; -ENOMEM.
  */
 int sp_verify(const struct sp_plan *plan, char *why, size_t n);
 

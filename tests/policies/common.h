@@ -28,7 +28,8 @@ static inline void make_plan(const char *schedule, int p, int m, struct sp_plan 
     assert_int_equal(sp_plan_create(schedule, &lay, plan), 0);
 }
 
-/* A plan of the layerwise family with programs written down: one line a stage, ops by blanks. */
+/* A plan of the layerwise family with programs written down: one line a stage, ops by blanks, one
+ * that overlaps with the next followed by '&'. */
 static inline void write_plan(struct sp_layout lay, const char *const *lines, struct sp_plan *plan)
 {
     *plan = (struct sp_plan){.layout = lay, .family = sp_family_find("layerwise")};
@@ -39,12 +40,31 @@ static inline void write_plan(struct sp_layout lay, const char *const *lines, st
 
         snprintf(text, sizeof text, "%s", lines[s]);
         for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+            size_t last = strlen(w) - 1;
+            bool overlap = w[last] == '&';
             struct sp_op op;
 
+            if (overlap)
+                w[last] = 0;
             assert_int_equal(sp_op_parse(w, &op), 0);
+            op.overlap = overlap;
             sp_program_add_op(&plan->programs[s], op);
         }
     }
+    assert_int_equal(sp_plan_index(plan), 0);
+}
+
+/* Puts a plan written down on another placement. */
+static inline void place_plan(struct sp_plan *plan, int pipes,
+                              int (*place)(const struct sp_layout *lay, int stage, int chunk))
+{
+    char why[128];
+
+    if (pipes > 1)
+        plan->family = sp_family_find("bidirectional");
+    assert_int_equal(sp_map_create(&plan->layout, pipes, place, NULL, &plan->map, why, sizeof why),
+                     0);
+    plan->layout.map = plan->map;
     assert_int_equal(sp_plan_index(plan), 0);
 }
 

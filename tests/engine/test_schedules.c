@@ -1,0 +1,88 @@
+/*
+ * Every schedule there is, run for real on 2 and 4 stages with other sizes than it likes best:
+ * loss, norms and gradients of one stage.
+ */
+#include "engine/graph_run.h"
+#include "policies/registry.h"
+
+enum { LAYERS = 9 };
+
+static int runs;
+
+static int quiet_plan(const char *name, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    struct catch said;
+    int ret;
+
+    catch_begin(&said);
+    ret = sp_plan_create(name, lay, plan);
+    catch_end(&said);
+    return ret;
+}
+
+static void run_schedule(const char *name, struct sp_layout lay, struct setting set)
+{
+    struct setting plain = {.llama = set.llama, .tied = set.tied, .workers = 1};
+    struct sp_layout single = layout(1, lay.micro_batches);
+    char what[160];
+    struct sp_plan plan, base;
+    struct run run, one;
+
+    lay.layers = single.layers = LAYERS;
+    if (quiet_plan(name, &lay, &plan))
+        return;
+    snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d chunks, %d slices", name,
+             lay.stages, lay.micro_batches, lay.chunks, lay.slices);
+    assert_int_equal(sp_plan_create("1f1b", &single, &base), 0);
+    run_plan(&base, &plain, &one);
+    run_plan(&plan, &set, &run);
+    compare(&run, &one, what);
+    sp_plan_destroy(&plan);
+    sp_plan_destroy(&base);
+    free(run.gradients);
+    free(one.gradients);
+    runs++;
+}
+
+static void every_schedule(void **state)
+{
+    static const struct sp_layout layouts[] = {
+        {.stages = 2, .micro_batches = 4, .slices = 1},
+        {.stages = 4, .micro_batches = 8, .slices = 1},
+        {.stages = 3, .micro_batches = 5, .slices = 1},
+        {.stages = 2, .micro_batches = 3, .slices = 4},
+        {.stages = 4, .micro_batches = 1, .slices = 3},
+        {.stages = 2, .micro_batches = 6, .slices = 1, .chunks = 3},
+    };
+    static const struct setting settings[] = {
+        {.tied = true, .workers = 2},
+        {.llama = true, .workers = 2, .ready = true, .recompute = SP_RECOMPUTE_NO_ATTENTION},
+        {.tied = true, .workers = 3, .recompute = SP_RECOMPUTE_FULL, .window = 1},
+        {.llama = true, .tied = true, .workers = 1, .recompute = SP_RECOMPUTE_SELECTIVE},
+        {.workers = 2, .recompute = SP_RECOMPUTE_FULL, .every = 2},
+    };
+    const struct sp_schedule_def *def;
+
+    (void)state;
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        int before = runs;
+
+        for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+            struct sp_layout lay = layouts[k];
+
+            lay.options = "";
+            run_schedule(def->name, lay, settings[((size_t)i + k) % 5]);
+        }
+        if (runs - before < 2)
+            fail_msg("%s ran on %d layouts only", def->name, runs - before);
+        printf("[          ] %-12s %d layouts, %d steps each, gradients within %.1e so far\n",
+               def->name, runs - before, STEPS, worst);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule)};
+
+    return cmocka_run_group_tests(tests, make_data, close_data);
+}
