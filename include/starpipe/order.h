@@ -32,6 +32,10 @@ void sp_order_bound(int worker, int64_t bytes);
  */
 void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t release);
 
+/* Nothing declared is alive any more on a worker: its tasks were undone. Only while none of them is
+ * in flight. */
+void sp_order_forget(int worker);
+
 /* Nanoseconds that a worker rests when it finds nothing to run; 0, the default: it polls. For
  * workers that share a core with others who could use it. */
 void sp_order_rest(long ns);

@@ -46,6 +46,11 @@ int sp_layout_option(const struct sp_layout *lay, const char *key, char *out, si
 /* Whether a flag ("auto") was given. */
 int sp_layout_flag(const struct sp_layout *lay, const char *flag);
 
+/* Placements for `global_stage`. V: down and up again, chunk c odd counts from the last stage
+ * (v = 2: stage and 2p-1-stage; Hanayo's wave for any v). Both ways: stage and p-1-stage. */
+int sp_place_wave(const struct sp_layout *lay, int stage, int chunk);
+int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
+
 enum sp_formula {
     SP_EXACT,       /* equal */
     SP_LOWER_BOUND, /* never above the simulated makespan */
@@ -88,5 +93,15 @@ struct sp_schedule_def {
     const char *makespan_source; /* "m(f+b+w) + (p-1)(f+b+w), HelixPipe eq. 1" */
     enum sp_formula makespan_is; /* what the formula claims of the list simulation */
 };
+
+/*
+ * The last line of a plugin: SP_PLUGIN(&my_schedule, ...); names the schedules that it adds. Build
+ * it with cc -shared -fPIC $(pkg-config --cflags starpipe), load it with --plugin FILE.so or from
+ * STARPIPE_PLUGIN_PATH. See docs/writing-a-schedule.md.
+ */
+#define SP_PLUGIN(...)                                                                             \
+    extern const struct sp_schedule_def *const sp_plugin_schedules[];                              \
+    __attribute__((visibility("default")))                                                         \
+    const struct sp_schedule_def *const sp_plugin_schedules[] = {__VA_ARGS__, 0}
 
 #endif

@@ -18,8 +18,14 @@ static void print_text(void)
         if ((int)strlen(def->name) > width)
             width = (int)strlen(def->name);
     }
-    for (int i = 0; (def = sp_schedule_at(i)); i++)
-        printf("%-*s  %s\n", width, def->name, def->summary);
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        const char *plugin = sp_schedule_plugin(def);
+
+        printf("%-*s  %s", width, def->name, def->summary);
+        if (plugin)
+            printf(" (plugin %s)", plugin);
+        putchar('\n');
+    }
 }
 
 static int print_json(void)
@@ -29,10 +35,11 @@ static int print_json(void)
     int ret = 0;
 
     for (int i = 0; (def = sp_schedule_at(i)) && !ret; i++) {
-        json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s?,s:i,s:s?}", "name", def->name, "summary",
-                              def->summary, "source", def->source, "family", def->family, "options",
-                              def->options, "default_chunks", def->default_chunks, "makespan",
-                              def->makespan ? def->makespan_source : NULL);
+        json_t *o = json_pack(
+            "{s:s,s:s,s:s,s:s,s:s?,s:s?,s:i,s:s?,s:s?}", "name", def->name, "summary", def->summary,
+            "source", def->source, "family", def->family, "options", def->options, "flags",
+            def->flags, "default_chunks", def->default_chunks, "makespan",
+            def->makespan ? def->makespan_source : NULL, "plugin", sp_schedule_plugin(def));
 
         if (json_array_append_new(list, o))
             ret = sp_error(ENOMEM, "list: cannot describe schedule %d", i);
@@ -46,8 +53,10 @@ static int print_json(void)
 int sp_cmd_list(int argc, char **argv)
 {
     bool json = false;
+    const char *plugin = NULL;
     const struct sp_option options[] = {
         {"json", SP_OPT_FLAG, &json, 0, "as a JSON list", 0, 0, 0, 0},
+        {"plugin", SP_OPT_PLUGIN, &plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, 0, 0, 0},
         {0},
     };
     int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);

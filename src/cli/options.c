@@ -1,5 +1,6 @@
 #include "cli/options.h"
 #include "policies/nearest.h"
+#include "policies/plugin.h"
 #include "sp_error.h"
 #include <errno.h>
 #include <math.h>
@@ -118,6 +119,7 @@ static int set(const struct sp_option *o, const char *command, const char *text)
 {
     switch (o->kind) {
     case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
         if (!*text)
             return sp_error(EINVAL, "%s: --%s: the value is empty", command, o->name);
         *(const char **)o->value = text;
@@ -138,6 +140,18 @@ static int set(const struct sp_option *o, const char *command, const char *text)
     }
     *(bool *)o->value = true;
     return 0;
+}
+
+/* A command that has the option takes those of the environment even when it is not given. */
+static int load_plugins(const struct sp_option *options)
+{
+    int ret = 0;
+
+    for (const struct sp_option *o = options; o->name && !ret; o++) {
+        if (o->kind == SP_OPT_PLUGIN)
+            ret = sp_plugins_load(*(const char **)o->value);
+    }
+    return ret;
 }
 
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv)
@@ -181,7 +195,7 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
         if (o->given)
             *o->given = true;
     }
-    return 0;
+    return load_plugins(options);
 }
 
 /* "(1 .. 65536; default 4)" */
@@ -194,6 +208,7 @@ static void print_default(const struct sp_option *o)
 
     switch (o->kind) {
     case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
         if (*(const char **)o->value)
             printf(" (default %s)", *(const char **)o->value);
         break;
@@ -242,4 +257,16 @@ void sp_options_help(const struct sp_option *options, const char *command, const
         putchar('\n');
     }
     printf("  --help%24s%s\n", "", "this text");
+}
+
+struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)
+{
+    bool csv = !strncmp(a->schedule, "csv:", 4);
+
+    return (struct sp_layout){.stages = csv && !a->stages_set ? 0 : a->stages,
+                              .micro_batches = csv && !a->micro_batches_set ? 0 : a->micro_batches,
+                              .chunks = a->chunks,
+                              .slices = a->slices,
+                              .layers = layers,
+                              .options = ""};
 }

@@ -5,6 +5,7 @@
 #ifndef SP_OPTIONS_H
 #define SP_OPTIONS_H
 
+#include "starpipe/schedule.h"
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@ enum sp_option_kind {
     SP_OPT_SIZE,   /* uint64_t *, bytes, or with the suffix KiB, MiB or GiB */
     SP_OPT_DOUBLE, /* double *, in min .. max */
     SP_OPT_CHOICE, /* int *, index in `choices` */
+    SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
     SP_OPT_FLAG    /* bool *, set by the bare name */
 };
 
@@ -54,7 +56,12 @@ struct sp_layout_args {
     int stages, micro_batches, micro_batch_size, seq, chunks, slices;
     const char *model, *recompute, *offload, *plugin;
     uint64_t memory_limit;
+    bool stages_set, micro_batches_set;
 };
+
+/* The layout of a model of `layers` layers, 0: unknown. With csv:FILE, sizes that were not given are
+ * 0, so that the file has its way. layout.options is "". */
+struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
 #define SP_LAYOUT_ARGS_DEFAULT                                                                     \
     {                                                                                              \
@@ -62,27 +69,22 @@ struct sp_layout_args {
         .slices = 1, .recompute = "none", .offload = "none"                                        \
     }
 
+#define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
+
 /* Entries of an option table for the struct sp_layout_args `a`. */
 #define SP_LAYOUT_OPTIONS(a)                                                                       \
     {"schedule",                                                                                   \
      SP_OPT_STRING,                                                                                \
      &(a).schedule,                                                                                \
      "NAME[:key=value,...]",                                                                       \
-     "schedule; 'starpipe list' names them",                                                       \
+     "schedule; 'starpipe list' names them; csv:FILE",                                             \
      0,                                                                                            \
      0,                                                                                            \
      0,                                                                                            \
      0},                                                                                           \
-        {"stages", SP_OPT_INT, &(a).stages, "P", "pipeline stages", 1, 65536, 0, 0},               \
-        {"micro-batches",                                                                          \
-         SP_OPT_INT,                                                                               \
-         &(a).micro_batches,                                                                       \
-         "M",                                                                                      \
-         "micro-batches of a step",                                                                \
-         1,                                                                                        \
-         65536,                                                                                    \
-         0,                                                                                        \
-         0},                                                                                       \
+        {"stages", SP_OPT_INT, &(a).stages, "P", "pipeline stages", 1, 65536, 0, &(a).stages_set}, \
+        {"micro-batches", SP_OPT_INT, &(a).micro_batches,    "M", "micro-batches of a step", 1,    \
+         65536,           0,          &(a).micro_batches_set},                                     \
         {"micro-batch-size",                                                                       \
          SP_OPT_INT,                                                                               \
          &(a).micro_batch_size,                                                                    \
@@ -132,7 +134,7 @@ struct sp_layout_args {
          0,                                                                                        \
          0},                                                                                       \
     {                                                                                              \
-        "plugin", SP_OPT_STRING, &(a).plugin, "FILE.so", "schedule plugin", 0, 0, 0, 0             \
+        "plugin", SP_OPT_PLUGIN, &(a).plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, 0, 0, 0   \
     }
 
 #endif

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/show.h"
+#include "model/model.h"
 #include "sp_error.h"
 #include <string.h>
 #include <sys/ioctl.h>
@@ -45,10 +46,6 @@ static int check(const struct args *a)
 {
     const struct sp_layout_args *l = &a->layout;
 
-    if (a->format == HTML)
-        return sp_error(EINVAL, "show: --format html is not available yet; use svg");
-    if (l->model)
-        return sp_error(EINVAL, "show: --model is not available yet; give --layers");
     if (strcmp(l->recompute, "none"))
         return sp_error(EINVAL, "show: --recompute %s is not available yet; use none",
                         l->recompute);
@@ -56,8 +53,23 @@ static int check(const struct args *a)
         return sp_error(EINVAL, "show: --offload %s is not available yet; use none", l->offload);
     if (l->memory_limit)
         return sp_error(EINVAL, "show: --memory-limit is not available yet");
-    if (l->plugin)
-        return sp_error(EINVAL, "show: --plugin is not available yet");
+    return 0;
+}
+
+/* Layers of --layers or of --model, 0: unknown. */
+static int find_layers(const struct args *a, int *layers)
+{
+    struct sp_model model;
+
+    *layers = a->layers;
+    if (!a->layout.model)
+        return 0;
+    if (sp_model_load(a->layout.model, &model))
+        return -EINVAL;
+    if (a->layers && a->layers != model.layers)
+        return sp_error(EINVAL, "show: --layers %d, but %s has %d; leave --layers out", a->layers,
+                        model.name, model.layers);
+    *layers = model.layers;
     return 0;
 }
 
@@ -79,6 +91,8 @@ static int print(const struct sp_show *show, enum format format, FILE *out)
         return sp_show_csv(show, out);
     case SVG:
         return sp_show_svg(show, out);
+    case HTML:
+        return sp_show_html(show, out);
     default:
         return sp_show_text(show, out);
     }
@@ -129,18 +143,13 @@ int sp_cmd_show(int argc, char **argv)
     struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .cost = "f=1,b=1,w=1,comm=0"};
     struct sp_layout layout;
     struct sp_plan plan;
-    int ret = parse(argc, argv, &a);
+    int ret = parse(argc, argv, &a), layers;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a))
+    if (check(&a) || find_layers(&a, &layers))
         return 2;
-    layout = (struct sp_layout){.stages = a.layout.stages,
-                                .micro_batches = a.layout.micro_batches,
-                                .chunks = a.layout.chunks,
-                                .slices = a.layout.slices,
-                                .layers = a.layers,
-                                .options = ""};
+    layout = sp_layout_of_args(&a.layout, layers);
     ret = sp_plan_create(a.layout.schedule, &layout, &plan);
     if (!ret) {
         ret = simulate_and_print(&a, &plan);

@@ -14,10 +14,22 @@ struct sp_show {
     bool color;
 };
 
+/* The published closed form of the makespan at the costs of the list simulation. */
+struct sp_show_formula {
+    double makespan;
+    const char *source;
+    const char *claim; /* of the simulated one: "exact", "lower bound", ... */
+    char verdict[64];  /* "simulated the same" */
+};
+
+/* False if there is none for this layout. */
+bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
+
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);
 int sp_show_json(const struct sp_show *show, FILE *out);
 int sp_show_csv(const struct sp_show *show, FILE *out);
 int sp_show_svg(const struct sp_show *show, FILE *out);
+int sp_show_html(const struct sp_show *show, FILE *out);
 
 #endif

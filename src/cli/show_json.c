@@ -7,6 +7,10 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
+ *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
+ *                            "approximate"): the published one, without communication; only where
+ *                            there is one for the layout
  *   messages                 [from, to, op, sent, arrives] of every tensor that crosses between
  *                            stages, in the order of the receivers' programs; op is the producer
  */
@@ -55,6 +59,32 @@ static void add_programs(const struct sp_show *show, json_t *root)
     }
     json_object_set_new(root, "ranks", ranks);
     json_object_set_new(root, "times", times);
+}
+
+static json_t *overlap(const struct sp_plan *plan)
+{
+    json_t *all = json_array();
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *pairs = json_array();
+
+        for (int k = 0; k + 1 < plan->programs[s].n; k++) {
+            if (plan->programs[s].ops[k].overlap)
+                json_array_append_new(pairs, json_pack("[i,i]", k, k + 1));
+        }
+        json_array_append_new(all, pairs);
+    }
+    return all;
+}
+
+static void add_formula(const struct sp_show *show, json_t *root)
+{
+    struct sp_show_formula f;
+
+    if (sp_show_formula(show, &f))
+        json_object_set_new(root, "formula",
+                            json_pack("{s:f,s:s,s:s}", "makespan", f.makespan, "source", f.source,
+                                      "claim", f.claim));
 }
 
 static json_t *messages(const struct sp_show *show)
@@ -126,6 +156,9 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     json_object_set_new(root, "idle", reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
+    if (show->plan->paired)
+        json_object_set_new(root, "overlap", overlap(show->plan));
+    add_formula(show, root);
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)

@@ -2,18 +2,14 @@
 #include "sp_error.h"
 #include "trace/gantt.h"
 
-/* The published makespan beside the simulated one. */
 static void print_published(const struct sp_show *show, FILE *out)
 {
-    const struct sp_schedule_def *def = show->plan->def;
-    const struct sp_costs *c = show->costs;
-    double published = def->makespan ? def->makespan(&show->plan->layout, c->f, c->b, c->w) : -1;
+    struct sp_show_formula f;
 
-    if (published < 0)
-        fprintf(out, "published  none for this layout\n");
+    if (sp_show_formula(show, &f))
+        fprintf(out, "published  %.6g = %s (%s; %s)\n", f.makespan, f.source, f.claim, f.verdict);
     else
-        fprintf(out, "published  %.6g = %s%s\n", published, def->makespan_source,
-                c->comm > 0 ? " (without communication)" : "");
+        fprintf(out, "published  none for this layout\n");
 }
 
 int sp_show_text(const struct sp_show *show, FILE *out)
@@ -22,10 +18,12 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     const struct sp_times *t = show->times;
     const struct sp_costs *c = show->costs;
     struct sp_gantt g;
+    double share;
 
     if (sp_gantt_from_times(plan, t, &g))
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(plan));
     sp_gantt_text(&g, show->columns, show->color, out);
+    share = g.share;
     sp_gantt_destroy(&g);
 
     fprintf(out, "\nschedule   %s: %s\n", plan->def->name, plan->def->summary);
@@ -36,9 +34,17 @@ int sp_show_text(const struct sp_show *show, FILE *out)
             100 * t->bubble_ratio, t->messages);
     print_published(show, out);
 
-    fprintf(out, "\nstage %10s %10s %10s %8s %6s\n", "busy", "span", "idle", "bubble", "peak");
-    for (int s = 0; s < plan->layout.stages; s++)
-        fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %6d\n", s, t->busy[s], t->span[s],
-                t->idle[s], t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0, t->peak_live[s]);
+    fprintf(out, "\nstage %10s %10s %10s %8s %6s%s\n", "busy", "span", "idle", "bubble", "peak",
+            share < 1 ? "  of micro-batches" : "");
+    for (int s = 0; s < plan->layout.stages; s++) {
+        fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %6d", s, t->busy[s], t->span[s], t->idle[s],
+                t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0, t->peak_live[s]);
+        if (share < 1)
+            fprintf(out, " %17.6g", t->peak_live[s] * share);
+        putc('\n', out);
+    }
+    if (share < 1)
+        fprintf(out,
+                "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
     return 0;
 }

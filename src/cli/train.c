@@ -44,15 +44,9 @@ static void warn(const struct sp_trainer *t)
 
 static int make_plan(struct sp_trainer *t)
 {
-    const struct sp_layout_args *l = &t->args.layout;
-    struct sp_layout layout = {
-        .stages = l->stages,
-        .micro_batches = l->micro_batches,
-        .chunks = l->chunks,
-        .slices = l->slices,
-        .layers = t->model.layers,
-        .options = "",
-    };
+    struct sp_layout_args *l = &t->args.layout;
+    struct sp_layout layout = sp_layout_of_args(l, t->model.layers);
+    int err;
 
     if (l->seq > t->model.positions)
         return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,
@@ -60,7 +54,14 @@ static int make_plan(struct sp_trainer *t)
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
-    return sp_plan_create(l->schedule, &layout, &t->plan);
+    err = sp_plan_create(l->schedule, &layout, &t->plan);
+    if (err)
+        return err;
+    /* those of a file */
+    l->stages = t->plan.layout.stages;
+    l->micro_batches = t->plan.layout.micro_batches;
+    t->plan.states_twice = t->args.post_validation && t->args.clip > 0;
+    return 0;
 }
 
 /* A process without a limit still cannot have more than its machine has. */
@@ -138,6 +139,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     err = err ? err : open_data(t);
     err = err ? err : make_plan(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
+    err = err ? err : sp_train_partition_early(t);
     err = err ? err : check_memory(t);
     err = err ? err : open_weights(t, model, weights);
     if (!err && a->resume)
@@ -168,69 +170,6 @@ static int start_starpu(struct sp_trainer *t)
     return 0;
 }
 
-static double learning_rate(const struct sp_train_args *a, int step)
-{
-    return step < a->warmup ? a->lr * (step + 1) / a->warmup : a->lr;
-}
-
-static struct sp_update update_of(const struct sp_train_args *a, int step, double grad_norm)
-{
-    return (struct sp_update){
-        .lr = (float)learning_rate(a, step),
-        .beta1 = (float)a->beta1,
-        .beta2 = (float)a->beta2,
-        .eps = (float)a->eps,
-        .weight_decay = (float)a->weight_decay,
-        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
-        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
-        .factor = (float)(a->clip > 0 && grad_norm > a->clip ? a->clip / (grad_norm + 1e-6) : 1),
-    };
-}
-
-/* Every rank knows the loss and the norm, so all of them stop here. */
-static int diverged(const struct sp_trainer *t, int step)
-{
-    if (t->world.rank == 0)
-        sp_error(EDOM,
-                 "step %d: loss %g, gradient norm %g: the run has diverged; try a lower --lr, or "
-                 "SP_CHECK=1 to find the first task that overflows",
-                 step, t->report.loss, t->report.grad_norm);
-    return -EDOM;
-}
-
-static int train(struct sp_trainer *t)
-{
-    const struct sp_train_args *a = &t->args;
-    int err = sp_train_log_plan(t);
-
-    t->started_us = sp_now_us();
-    for (int step = t->first_step; !err && step < a->steps; step++) {
-        struct sp_update hp;
-
-        sp_step_gradients(&t->graph, &t->data, (uint64_t)step, &t->report);
-        if (!isfinite(t->report.loss) || !isfinite(t->report.grad_norm))
-            return diverged(t, step);
-        if (a->dump_grads && step == t->first_step)
-            err = sp_checkpoint_write(&t->graph, SP_FIELD_G, a->dump_grads);
-        hp = update_of(a, step, t->report.grad_norm);
-        sp_step_update(&t->graph, &hp, &t->report);
-        err = err ? err : sp_train_log_step(t, step, hp.lr);
-        if (!err && a->save_every && (step + 1) % a->save_every == 0 && step + 1 < a->steps)
-            err = sp_train_save(t, step + 1);
-    }
-    if (!err && a->save)
-        err = sp_train_save(t, a->steps > t->first_step ? a->steps : t->first_step);
-    if (err)
-        return err;
-    if (t->world.rank == 0 && a->steps > t->first_step)
-        sp_train_summary(t);
-    if (t->world.rank == 0 && a->trace && a->steps > t->first_step)
-        err = sp_train_trace(t);
-    if (!err && a->sample)
-        err = sp_train_sample(t, a->prompt, a->sample);
-    return err;
-}
-
 /* The exit status. */
 static int run(struct sp_trainer *t, const struct sp_st_file *weights, const char *resume)
 {
@@ -251,6 +190,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     struct sp_watchdog *dog = NULL;
     int err = start_starpu(t);
 
+    err = err ? err : sp_train_partition_measured(t);
     err = err ? err : sp_graph_create(&cfg, &t->place, &t->graph);
     err = err ? err : sp_checkpoint_init(&t->graph, weights->f ? weights : NULL);
     if (!err && a->resume)
@@ -261,7 +201,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         sp_transport_abort(1);
     if (a->stall_timeout > 0)
         dog = sp_watchdog_start(&t->graph, a->stall_timeout);
-    err = train(t);
+    err = sp_train_loop(t);
     sp_watchdog_stop(dog);
     if (err && err != -EDOM)
         sp_transport_abort(1);
@@ -294,6 +234,15 @@ int sp_cmd_train(int argc, char **argv)
         goto out;
     }
     sp_error_release(true);
+    if (!sp_transport_same(sp_plan_digest(&t->plan))) {
+        if (t->world.rank == 0)
+            sp_error(EINVAL,
+                     "the processes have different orders of schedule %s: give all of them the same "
+                     "options and, on every node, the same plugins",
+                     t->plan.def->name);
+        status = 2;
+        goto out;
+    }
     if (t->world.rank == 0)
         warn(t);
     if (t->args.dry_run) {

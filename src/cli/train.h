@@ -16,9 +16,9 @@ struct sp_train_args {
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
     uint64_t seed;
     int seed_arg;
-    const char *log, *save, *resume, *dump_grads, *trace, *prompt;
+    const char *log, *save, *resume, *dump_grads, *trace, *prompt, *partition;
     int save_every;
-    bool dry_run;
+    bool dry_run, post_validation;
 
     /* derived */
     enum sp_recompute recompute;
@@ -40,9 +40,34 @@ struct sp_trainer {
     struct sp_graph graph;
     struct sp_step_report report;
     int first_step; /* 0, or where --resume goes on */
+    int rollbacks;  /* of --post-validation */
     FILE *log;
     double started_us;
 };
+
+/* ---- partition ------------------------------------------------------------------------ */
+
+/*
+ * --partition, after the plan was made: a list of layers, or the one that estimated times balance,
+ * so that the checks of memory before the start have something to go by. 0 or -errno.
+ */
+int sp_train_partition_early(struct sp_trainer *t);
+/*
+ * --partition balanced, after StarPU started and before the graph: measures a layer on rank 0 and
+ * applies the partition that the times balance, the same on every rank; says it in one line. All
+ * ranks call it. 0 or -errno.
+ */
+int sp_train_partition_measured(struct sp_trainer *t);
+
+/* All steps and what follows them. 0 or -errno: -EDOM when the run diverged. */
+int sp_train_loop(struct sp_trainer *t);
+
+/* ---- searched orders ------------------------------------------------------------------ */
+
+/* Whether the order is searched again, at the costs measured, when a step has ended. */
+bool sp_train_reorders_after(const struct sp_trainer *t, int step);
+/* Rank 0 searches, all take the order over. 0 or -errno. */
+int sp_train_reorder(struct sp_trainer *t, int step);
 
 /* ---- log ------------------------------------------------------------------------------ */
 
@@ -77,7 +102,8 @@ int sp_train_load_resume(struct sp_trainer *t, const char *dir);
 
 /* ---- pictures ------------------------------------------------------------------------- */
 
-/* DIR/measured.svg from the last report, DIR/expected.svg from the list simulation. */
+/* DIR/measured.svg from the last report, DIR/expected.svg from the list simulation, and both in
+ * DIR/trace.html. */
 int sp_train_trace(struct sp_trainer *t);
 
 /* Text of `n` bytes generated after `prompt` by rank 0's copy of the weights. */

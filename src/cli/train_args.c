@@ -84,6 +84,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .clip = 1.0,
         .stall_timeout = 300,
         .prompt = "\n",
+        .partition = "even",
     };
     a->layout.stages = 1;
     const struct sp_option options[] = {
@@ -107,6 +108,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
          0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "arithmetic", 0, 0, "f32|bf16", 0},
         {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, "auto|cpu|cuda", 0},
+        {"partition", SP_OPT_STRING, &a->partition, "even|balanced|LIST",
+         "layers of each stage and chunk: even, by measured times, or 3,2,2,1", 0, 0, 0, 0},
         {"threads", SP_OPT_INT, &a->threads, "T",
          "threads of a CPU stage (0: share the cores evenly)", 0, 4096, 0, 0},
         {"scheduler", SP_OPT_CHOICE, &a->scheduler, 0, "how workers follow their programs", 0, 0,
@@ -131,6 +134,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"prompt", SP_OPT_STRING, &a->prompt, "TEXT", "start of the generated text", 0, 0, 0, 0},
         {"stall-timeout", SP_OPT_DOUBLE, &a->stall_timeout, "SECONDS",
          "end the run when no task ended for so long (0: never)", 0, 1e9, 0, 0},
+        {"post-validation", SP_OPT_FLAG, &a->post_validation, 0,
+         "begin the next step without a barrier, undo it where clipping proves needed", 0, 0, 0, 0},
         {"dry-run", SP_OPT_FLAG, &a->dry_run, 0, "plan and verify, submit nothing", 0, 0, 0, 0},
         {0},
     };

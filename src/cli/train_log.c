@@ -133,6 +133,9 @@ void sp_train_summary(struct sp_trainer *t)
         sp_times_destroy(&expected);
     }
     printf("\n");
+    if (t->args.post_validation)
+        printf("post-validation: %d of %d steps were undone to clip their gradients\n", t->rollbacks,
+               t->args.steps - t->first_step);
     if (!t->place.bound)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "

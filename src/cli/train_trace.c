@@ -4,23 +4,56 @@
 #include "trace/gantt.h"
 #include <string.h>
 
-static int write_svg(const struct sp_gantt *g, const char *dir, const char *name)
+/* A file of the directory, opened; NULL after one line on stderr. */
+static FILE *create(const char *dir, const char *name, char *path, size_t n)
 {
-    char path[4096];
     FILE *f;
-    int bad;
 
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(path, n, "%s/%s", dir, name);
     f = fopen(path, "w");
     if (!f)
-        return sp_error(errno, "cannot write %s: %s", path, strerror(errno));
-    sp_gantt_svg(g, f);
-    bad = ferror(f);
+        sp_error(errno, "cannot write %s: %s", path, strerror(errno));
+    return f;
+}
+
+static int finish(FILE *f, const char *path, const char *what)
+{
+    int bad = ferror(f);
+
     bad |= fclose(f);
     if (bad)
         return sp_error(EIO, "cannot write %s", path);
-    printf("picture: %s\n", path);
+    printf("%s: %s\n", what, path);
     return 0;
+}
+
+static int write_svg(const struct sp_gantt *g, const char *dir, const char *name)
+{
+    char path[4096];
+    FILE *f = create(dir, name, path, sizeof path);
+
+    if (!f)
+        return -EIO;
+    sp_gantt_svg(g, f);
+    return finish(f, path, "picture");
+}
+
+/* Measured over expected, on one axis. */
+static int write_page(const struct sp_trainer *t, const struct sp_gantt g[2])
+{
+    struct sp_gantt_fact facts[3] = {
+        {.name = "schedule"}, {.name = "measured"}, {.name = "expected"}};
+    char path[4096];
+    FILE *f = create(t->args.trace, "trace.html", path, sizeof path);
+
+    if (!f)
+        return -EIO;
+    snprintf(facts[0].value, sizeof facts[0].value, "%s: %s", t->plan.def->name,
+             t->plan.def->summary);
+    for (int i = 0; i < 2; i++)
+        snprintf(facts[i + 1].value, sizeof facts[i + 1].value, "%.4g ms", g[i].end);
+    sp_gantt_html(g, 2, facts, 3, f);
+    return finish(f, path, "page");
 }
 
 /* The ops of the last step as they ran, in milliseconds from the first. */
@@ -43,9 +76,11 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
                                  .end = r->ops[i].end_us / 1e3,
                                  .stage = s,
                                  .kind = kinds[op->pass],
-                                 .mb = op->mb};
+                                 .mb = op->mb,
+                                 .chunk = op->part == SP_CHUNK ? op->chunk : 0,
+                                 .joined = op->overlap};
 
-            snprintf(bar.label, sizeof bar.label, "%d", op->mb);
+            sp_gantt_label(&t->plan, op, bar.label);
             sp_op_print(op, t->plan.layout.slices > 1, bar.name);
             err = sp_gantt_add(g, &bar);
         }
@@ -54,6 +89,8 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
         if (g->note)
             snprintf(g->note[s], sizeof g->note[s], "%.2f MiB", r->peak_bytes / 1048576);
     }
+    if (!err)
+        sp_gantt_set_live(g, &t->plan);
     snprintf(g->title, sizeof g->title, "%s measured: %s, %d stages, %d micro-batches",
              t->plan.def->name, t->model.name, t->plan.layout.stages, t->plan.layout.micro_batches);
     return err;
@@ -61,23 +98,22 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
 
 int sp_train_trace(struct sp_trainer *t)
 {
-    struct sp_gantt g;
-    struct sp_times times;
-    int err = measured(t, &g);
+    struct sp_gantt g[2] = {0};
+    struct sp_times times = {0};
+    int err = measured(t, &g[0]);
 
-    if (!err)
-        err = write_svg(&g, t->args.trace, "measured.svg");
-    sp_gantt_destroy(&g);
-    if (err || sp_expected_times(&t->plan, &t->report, &times))
-        return err;
-    err = sp_gantt_from_times(&t->plan, &times, &g);
+    err = err ? err : write_svg(&g[0], t->args.trace, "measured.svg");
+    err = err ? err : sp_expected_times(&t->plan, &t->report, &times);
+    err = err ? err : sp_gantt_from_times(&t->plan, &times, &g[1]);
     if (!err) {
-        g.unit = "ms";
-        snprintf(g.title, sizeof g.title, "%s expected: list simulation with the measured op times",
-                 t->plan.def->name);
-        err = write_svg(&g, t->args.trace, "expected.svg");
-        sp_gantt_destroy(&g);
+        g[1].unit = "ms";
+        snprintf(g[1].title, sizeof g[1].title,
+                 "%s expected: list simulation with the measured op times", t->plan.def->name);
+        err = write_svg(&g[1], t->args.trace, "expected.svg");
     }
+    err = err ? err : write_page(t, g);
+    sp_gantt_destroy(&g[0]);
+    sp_gantt_destroy(&g[1]);
     sp_times_destroy(&times);
     return err;
 }

@@ -20,7 +20,7 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
     char text[SP_OP_TEXT];
 
     for (int i = 0; i < prog->n; i++)
-        if (st->meter.ops[i].start_us <= 0) {
+        if (st->meter[g->turn].ops[i].start_us <= 0) {
             sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of the step", st->index,
                      sp_op_print(&prog->ops[i], g->cfg.plan->layout.slices > 1, text), i + 1,
                      prog->n);

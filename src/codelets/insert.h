@@ -124,6 +124,10 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
                       starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
                       starpu_data_handle_t v);
 
+/* Copies a block's state, w g m v, to another. */
+void sp_state_copy_insert(const struct sp_lane *lane, const starpu_data_handle_t from[4],
+                          const starpu_data_handle_t to[4]);
+
 /* Frees the scratch handles of the codelets; before starpu_shutdown. */
 void sp_scratch_release(void);
 

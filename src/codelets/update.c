@@ -73,7 +73,17 @@ static void update_cpu(void *buffers[], void *arg)
     sp_check_finite(&a->base, "w", a->w, length(buffers[0]));
 }
 
+/* w R, g R, m R, v R, then the copies W */
+static void state_copy_cpu(void *buffers[], void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 4; i++)
+        memcpy(sp_buffer(buffers, 4 + i), sp_buffer(buffers, i),
+               sizeof(float) * length(buffers[i]));
+}
+
 SP_MODEL(sumsq);
+SP_MODEL(state_copy);
 SP_MODEL(sum);
 SP_MODEL(update);
 
@@ -98,6 +108,14 @@ static struct starpu_codelet update_cl = {
     .modes = {STARPU_RW, STARPU_RW, STARPU_RW, STARPU_RW},
     .model = &update_model,
     .name = "update",
+};
+
+static struct starpu_codelet state_copy_cl = {
+    SP_CPU(state_copy_cpu),
+    SP_CUDA(state_copy_cuda).nbuffers = 8,
+    .modes = {STARPU_R, STARPU_R, STARPU_R, STARPU_R, STARPU_W, STARPU_W, STARPU_W, STARPU_W},
+    .model = &state_copy_model,
+    .name = "state_copy",
 };
 
 static double floats(starpu_data_handle_t handle)
@@ -152,4 +170,17 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
     sp_task_buffer(t, m, STARPU_RW);
     sp_task_buffer(t, v, STARPU_RW);
     sp_task_submit(lane, t, 15.0 * floats(w));
+}
+
+void sp_state_copy_insert(const struct sp_lane *lane, const starpu_data_handle_t from[4],
+                          const starpu_data_handle_t to[4])
+{
+    struct starpu_task *t =
+        sp_task_new(lane, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+
+    for (int i = 0; i < 4; i++)
+        sp_task_buffer(t, from[i], STARPU_R);
+    for (int i = 0; i < 4; i++)
+        sp_task_buffer(t, to[i], STARPU_W);
+    sp_task_submit(lane, t, 4 * floats(from[0]));
 }

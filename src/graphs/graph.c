@@ -119,13 +119,19 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
-    st->tally = vector(SP_TALLIES, sizeof(double), "tally");
     st->local = sp_pool_create(0);
     st->boundary = sp_pool_create(2);
-    st->meter.n_ops = g->cfg.plan->programs[index].n;
-    st->meter.ops = calloc((size_t)st->meter.n_ops, sizeof *st->meter.ops);
-    if (!st->local || !st->boundary || !st->meter.ops || add_flights(g, st))
+    if (!st->local || !st->boundary || add_flights(g, st))
         return -ENOMEM;
+    for (int turn = 0; turn < 2; turn++) {
+        struct sp_meter *meter = &st->meter[turn];
+
+        st->tally[turn] = vector(SP_TALLIES, sizeof(double), "tally");
+        meter->n_ops = g->cfg.plan->programs[index].n;
+        meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
+        if (!meter->ops)
+            return -ENOMEM;
+    }
     return add_blocks(g, st);
 }
 
@@ -177,7 +183,10 @@ static int add_places(struct sp_graph *g)
 {
     int stage, index;
 
-    return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
+    free(g->position);
+    g->position =
+        calloc((size_t)g->cfg.plan->family->ids(&g->cfg.plan->layout), sizeof *g->position);
+    return g->position ? sp_index_create(g->cfg.plan, &g->places, &stage, &index) : -ENOMEM;
 }
 
 /* The order of submission: by start time when a backward costs two forwards. */
@@ -192,7 +201,15 @@ static int add_order(struct sp_graph *g)
         return sp_error(-err, "%s", why);
     g->order = sp_merge(g->cfg.plan, &times, &g->n_order);
     sp_times_destroy(&times);
-    return g->order ? 0 : -ENOMEM;
+    if (!g->order)
+        return -ENOMEM;
+    for (int i = 0; i < g->n_order; i++) {
+        int stage = g->order[i].stage;
+        const struct sp_op *op = &g->cfg.plan->programs[stage].ops[g->order[i].index];
+
+        g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, stage, op)] = i;
+    }
+    return 0;
 }
 
 /* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
@@ -264,10 +281,14 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     err = err ? err : add_slices(g);
     for (int k = 0; !err && k < place->n_local; k++)
         err = add_stage(g, &g->stages[k], place->first_local + k);
-    err = err ? err : add_tokens(g, 0, &g->ids_memory, &g->ids, "ids");
-    err = err ? err
-              : add_tokens(g, sp_globals(&plan->layout) - 1, &g->targets_memory, &g->targets,
-                           "targets");
+    for (int turn = 0; !err && turn < 2; turn++) {
+        struct sp_tokens *t = &g->tokens[turn];
+
+        err = add_tokens(g, 0, &t->ids_memory, &t->ids, "ids");
+        err = err ? err
+                  : add_tokens(g, sp_globals(&plan->layout) - 1, &t->targets_memory, &t->targets,
+                               "targets");
+    }
     err = err ? err : add_places(g);
     err = err ? err : add_order(g);
     if (err == -ENOMEM)
@@ -275,6 +296,14 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (!err)
         bound_memory(g);
     return err;
+}
+
+int sp_graph_reorder(struct sp_graph *g)
+{
+    free(g->order);
+    g->order = NULL;
+    sp_index_destroy(&g->places);
+    return add_places(g) || add_order(g) ? sp_error(ENOMEM, "out of memory for an order") : 0;
 }
 
 static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, int32_t *memory)
@@ -297,24 +326,33 @@ void sp_graph_destroy(struct sp_graph *g)
             starpu_data_unregister_no_coherency(st->blocks[i].g);
             starpu_data_unregister_no_coherency(st->blocks[i].m);
             starpu_data_unregister_no_coherency(st->blocks[i].v);
+            for (int j = 0; j < 4; j++)
+                if (st->blocks[i].spare[j])
+                    starpu_data_unregister_no_coherency(st->blocks[i].spare[j]);
         }
-        if (st->tally)
-            starpu_data_unregister_no_coherency(st->tally);
+        for (int turn = 0; turn < 2; turn++) {
+            if (st->tally[turn])
+                starpu_data_unregister_no_coherency(st->tally[turn]);
+            free(st->meter[turn].ops);
+        }
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
         if (st->flights)
             free(st->flights[0].layers);
         free(st->flights);
+        free(st->sent);
         free(st->blocks);
-        free(st->meter.ops);
     }
-    destroy_tokens(g, g->ids, g->ids_memory);
-    destroy_tokens(g, g->targets, g->targets_memory);
+    for (int turn = 0; turn < 2; turn++) {
+        destroy_tokens(g, g->tokens[turn].ids, g->tokens[turn].ids_memory);
+        destroy_tokens(g, g->tokens[turn].targets, g->tokens[turn].targets_memory);
+    }
     sp_scratch_release();
     free(g->slices);
     free(g->row);
     free(g->stages);
     free(g->order);
+    free(g->position);
     sp_index_destroy(&g->places);
     sp_window_destroy(g->window);
 }
@@ -324,7 +362,7 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
     return (struct sp_lane){
         .worker = st->worker,
         .order = &g->worker_order[st->worker],
-        .meter = &st->meter,
+        .meter = sp_stage_meter(g, st),
         .window = g->window,
         .op_index = -1,
         .stage = st->index,

@@ -32,6 +32,7 @@ struct sp_block {
     int layer; /* -1 outside the layers */
     size_t n;  /* elements */
     starpu_data_handle_t w, g, m, v;
+    starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
     int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
     bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
 };
@@ -51,17 +52,33 @@ struct sp_chunk_flight {
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
+/* A tensor sent to another process: its buffer is used again by ops that come after the receiver
+ * in the order of submission only, or two processes could wait for each other's buffers. */
+struct sp_sent {
+    starpu_data_handle_t handle;
+    int until; /* position of the receiving op in the order */
+};
+
 struct sp_stage {
     int index;
     int worker;
     int n_blocks;
     struct sp_block *blocks;
-    starpu_data_handle_t tally; /* SP_TALLIES doubles */
-    struct sp_pool *local;      /* tensors written and freed here */
-    struct sp_pool *boundary;   /* tensors that other stages write or free */
-    struct sp_meter meter;
+    struct sp_pool *local;         /* tensors written and freed here */
+    struct sp_pool *boundary;      /* tensors that other stages write or free */
+    starpu_data_handle_t tally[2]; /* SP_TALLIES doubles, by turn */
+    struct sp_meter meter[2];      /* by turn */
+    struct sp_sent *sent;          /* [n_sent] */
+    int n_sent, cap_sent;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices] */
     uint64_t bytes_sent;             /* of messages submitted, whole run */
+};
+
+/* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where
+ * it ends, NULL elsewhere. */
+struct sp_tokens {
+    starpu_data_handle_t *ids, *targets;
+    int32_t *ids_memory, *targets_memory;
 };
 
 struct sp_graph {
@@ -72,13 +89,16 @@ struct sp_graph {
     struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_placed *order; /* all ops of all stages in order of submission */
     int n_order;
-    struct sp_index places;                    /* of every op in the program of its stage */
+    int *position;          /* in `order`, by the number that the family gives an op */
+    struct sp_index places; /* of every op in the program of its stage */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
-    int64_t step;                        /* steps submitted so far */
-    starpu_data_handle_t *ids, *targets; /* [micro_batches][slices], where a model begins, ends */
-    int32_t *ids_memory, *targets_memory;
-    int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
+    int64_t step;               /* steps submitted so far */
+    int turn, closing;          /* of the step being submitted, of the last one submitted whole */
+    double finished_us;         /* when the last report came; 0: the next step starts anew */
+    int submitted;              /* of `order`, in the step being submitted */
+    struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
+    int32_t *row;               /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 /*
@@ -88,6 +108,9 @@ struct sp_graph {
 int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
                     struct sp_graph *g);
 void sp_graph_destroy(struct sp_graph *g);
+
+/* Takes over programs of the same ops in another order, between steps. 0 or -ENOMEM. */
+int sp_graph_reorder(struct sp_graph *g);
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
 {
@@ -107,6 +130,13 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
  * `layerwise` and `bidirectional`. */
 void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
 
+/* After the last op of a step: all that was sent has its receiver submitted. */
+void sp_layerwise_end(struct sp_graph *g);
+
+/* Undoes the first n ops of the order, forwards only: waits for them and frees what they left. All
+ * processes call it. */
+void sp_layerwise_discard(struct sp_graph *g, int n);
+
 /* Tags: distinct for every message on its way. */
 enum sp_message {
     SP_MSG_FORWARD,
@@ -117,6 +147,24 @@ enum sp_message {
     SP_MSG_BLOCK, /* (block kind, layer) */
     SP_MSG_KINDS
 };
+
+/* What takes turns from step to step, for the one being submitted. */
+static inline struct sp_meter *sp_stage_meter(const struct sp_graph *g, struct sp_stage *st)
+{
+    return &st->meter[g->turn];
+}
+
+static inline starpu_data_handle_t sp_stage_tally(const struct sp_graph *g,
+                                                  const struct sp_stage *st)
+{
+    return st->tally[g->turn];
+}
+
+static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
+{
+    return &g->tokens[g->turn];
+}
+
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b);
 
 #endif

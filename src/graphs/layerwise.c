@@ -10,6 +10,8 @@
  * everything else is freed at its last use.
  */
 #include "graphs/layer.h"
+#include "starpipe/order.h"
+#include <stdlib.h>
 
 /* Where global stage g of this micro-batch's pipe lives. */
 static struct sp_home home_of(const struct sp_op_ctx *c, int global)
@@ -35,10 +37,50 @@ static int rank_of_global(const struct sp_op_ctx *c, int global)
     return sp_stage_rank(&c->g->place, home_of(c, global).stage);
 }
 
-static void send(struct sp_op_ctx *c, starpu_data_handle_t handle, enum sp_message kind, int global)
+/* Keeps a tensor that was sent until the op that receives it has had its turn. */
+static void keep_sent(struct sp_stage *st, starpu_data_handle_t handle, int until)
 {
-    c->st->bytes_sent += starpu_data_get_size(handle);
-    sp_transport_send(handle, rank_of_global(c, global), tag_of(c, kind, global));
+    if (st->n_sent == st->cap_sent) {
+        int cap = st->cap_sent ? 2 * st->cap_sent : 16;
+        struct sp_sent *more = realloc(st->sent, (size_t)cap * sizeof *more);
+
+        STARPU_ASSERT_MSG(more, "starpipe: no memory for %d messages", cap);
+        st->sent = more;
+        st->cap_sent = cap;
+    }
+    st->sent[st->n_sent++] = (struct sp_sent){handle, until};
+}
+
+/* Gives back the buffers of what was received by ops before position `now`. */
+static void release_sent(struct sp_stage *st, int now)
+{
+    int kept = 0;
+
+    for (int i = 0; i < st->n_sent; i++) {
+        if (st->sent[i].until < now)
+            sp_pool_put(st->boundary, st->sent[i].handle);
+        else
+            st->sent[kept++] = st->sent[i];
+    }
+    st->n_sent = kept;
+}
+
+/* Sends c->flow to the op of a pass on a neighbouring global stage. */
+static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
+{
+    const struct sp_plan *plan = c->g->cfg.plan;
+    struct sp_home home = home_of(c, global);
+    struct sp_op receiver = {.pass = (unsigned char)pass,
+                             .slice = (unsigned short)c->slice,
+                             .mb = c->mb,
+                             .chunk = home.chunk};
+    enum sp_message kind = pass == SP_F ? SP_MSG_FORWARD : SP_MSG_BACKWARD;
+
+    c->st->bytes_sent += starpu_data_get_size(c->flow);
+    sp_transport_send(c->flow, rank_of_global(c, global), tag_of(c, kind, global));
+    keep_sent(c->st, c->flow,
+              c->g->position[plan->family->id(&plan->layout, home.stage, &receiver)]);
+    c->flow = NULL;
 }
 
 /* What crossed from another stage: handed over inside the process, received otherwise. */
@@ -86,7 +128,7 @@ static void forward_begin(struct sp_op_ctx *c)
     } else {
         x = sp_take_boundary(c, c->st, "x");
         c->lane.layer = -1;
-        sp_embed_fwd_insert(&c->lane, c->sh, c->g->ids[tokens_of(c)],
+        sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens_of(c)],
                             sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1),
                             x, 0);
     }
@@ -127,8 +169,7 @@ static void forward_end(struct sp_op_ctx *c)
     if (next) {
         neighbour_flight(c, next, c->global + 1)->in = c->flow;
     } else {
-        send(c, c->flow, SP_MSG_FORWARD, c->global + 1);
-        sp_drop_boundary(c, &c->flow);
+        send(c, SP_F, c->global + 1);
     }
 }
 
@@ -143,10 +184,10 @@ static void backward_begin(struct sp_op_ctx *c)
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
         c->lane.layer = -1;
-        sp_head_insert(&c->lane, c->sh, c->fl->out, c->g->targets[tokens_of(c)],
+        sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens_of(c)],
                        sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
                        sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), c->flow,
-                       c->st->tally, (int64_t)starpu_data_get_size(c->fl->out));
+                       sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
         sp_drop_boundary(c, &c->fl->out);
     }
     c->fl->grad = NULL;
@@ -189,7 +230,7 @@ static void backward_layer(struct sp_op_ctx *c, int i)
 static void embed_gradient(struct sp_op_ctx *c)
 {
     c->lane.layer = -1;
-    sp_embed_wgrad_insert(&c->lane, c->sh, c->g->ids[tokens_of(c)], c->fl->grad,
+    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens_of(c)], c->fl->grad,
                           sp_gradient(c, SP_BLOCK_TOKENS, -1),
                           sp_gradient(c, SP_BLOCK_POSITIONS, -1));
     sp_drop_boundary(c, &c->fl->grad);
@@ -207,8 +248,7 @@ static void backward_end(struct sp_op_ctx *c)
     } else if (prev) {
         neighbour_flight(c, prev, c->global - 1)->grad = c->flow;
     } else {
-        send(c, c->flow, SP_MSG_BACKWARD, c->global - 1);
-        sp_drop_boundary(c, &c->flow);
+        send(c, SP_B, c->global - 1);
     }
 }
 
@@ -268,6 +308,7 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
     const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
     struct sp_op_ctx c, other;
 
+    release_sent(st, g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
     open_op(g, st, index, &c);
     if (op->overlap) {
         open_op(g, st, index + 1, &other);
@@ -294,4 +335,81 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
         break;
     }
     sp_window_close(c.lane.op);
+}
+
+void sp_layerwise_end(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        release_sent(&g->stages[k], g->n_order);
+}
+
+/* ---- undoing -------------------------------------------------------------------------- */
+
+/* What a forward sent to a stage of this process that has not run its own yet. */
+static void receive_orphan(struct sp_graph *g, const struct sp_placed *placed)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    const struct sp_op *op = &g->cfg.plan->programs[placed->stage].ops[placed->index];
+    int global = sp_global_stage(lay, placed->stage, op->chunk) + 1;
+    struct sp_op_ctx c = {.g = g,
+                          .sh = &g->slices[op->slice],
+                          .mb = op->mb,
+                          .slice = op->slice,
+                          .pipe = sp_pipe_of_mb(lay, op->mb),
+                          .global = global};
+    struct sp_chunk_flight *fl;
+
+    if (global == sp_globals(lay) || sp_stage_is_local(&g->place, placed->stage))
+        return;
+    c.st = neighbour(&c, global);
+    if (!c.st)
+        return;
+    fl = neighbour_flight(&c, c.st, global);
+    if (!fl->layers[0].x)
+        fl->in = arrived(&c, NULL, SP_MSG_FORWARD, global - 1, "x");
+}
+
+/* Everything that the forward of a chunk left. */
+static void drop_flight(struct sp_stage *st, struct sp_chunk_flight *fl, int layers)
+{
+    starpu_data_handle_t input = fl->layers[0].x ? fl->layers[0].x : fl->in;
+
+    if (input)
+        sp_pool_put(st->boundary, input);
+    if (fl->out)
+        sp_pool_put(st->boundary, fl->out);
+    for (int i = 0; i < layers; i++) {
+        struct sp_layer_flight *t = &fl->layers[i];
+        starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
+                                              &t->o, &t->lse, &t->post};
+
+        for (size_t k = i == 0; k < sizeof left / sizeof *left; k++)
+            if (*left[k])
+                sp_pool_put(st->local, *left[k]);
+        *t = (struct sp_layer_flight){0};
+    }
+    *fl = (struct sp_chunk_flight){.layers = fl->layers};
+}
+
+void sp_layerwise_discard(struct sp_graph *g, int n)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+
+    for (int i = 0; i < n; i++)
+        receive_orphan(g, &g->order[i]);
+    sp_transport_wait_all();
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < lay->chunks * lay->micro_batches * lay->slices; i++) {
+            int first, count;
+
+            sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index,
+                            i / (lay->micro_batches * lay->slices), &first, &count);
+            drop_flight(st, &st->flights[i], count);
+        }
+        release_sent(st, g->n_order);
+        sp_stage_meter(g, st)->live_bytes = 0;
+        sp_order_forget(st->worker);
+    }
 }

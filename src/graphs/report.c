@@ -43,24 +43,28 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
     r->stages = NULL;
 }
 
-static void pack(struct sp_stage *st, double *out)
+/* What a stage measured in the step that closes. Its norms were the last tasks to be done: when
+ * they are, so are the ops. */
+static void pack(const struct sp_graph *g, struct sp_stage *st, double *out)
 {
+    const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
+    starpu_data_handle_t sums = st->tally[g->closing];
     struct wire *w = (struct wire *)out;
     double *tally;
 
-    starpu_data_acquire(st->tally, STARPU_R);
-    tally = starpu_data_get_local_ptr(st->tally);
+    starpu_data_acquire(sums, STARPU_R);
+    tally = starpu_data_get_local_ptr(sums);
     *w = (struct wire){
         .loss = tally[SP_TALLY_LOSS],
         .sumsq = tally[SP_TALLY_SUMSQ],
-        .update_us = st->meter.update_us,
-        .peak_bytes = (double)st->meter.peak_bytes,
-        .live_bytes = (double)st->meter.live_bytes,
+        .update_us = before->update_us,
+        .peak_bytes = (double)meter->peak_bytes,
+        .live_bytes = (double)meter->live_bytes,
         .pool_bytes = (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary)),
         .bytes_sent = (double)st->bytes_sent,
     };
-    starpu_data_release(st->tally);
-    memcpy(out + WIRE_HEAD, st->meter.ops, sizeof *st->meter.ops * (size_t)st->meter.n_ops);
+    starpu_data_release(sums);
+    memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
     st->bytes_sent = 0;
 }
 
@@ -163,7 +167,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         wire = calloc(n, sizeof *wire);
         STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
         if (world->rank == owner)
-            pack(sp_graph_stage(g, s), wire);
+            pack(g, sp_graph_stage(g, s), wire);
         exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s, 0));
         unpack(wire, &report->stages[s], &sum[0], &sum[1]);
         free(wire);

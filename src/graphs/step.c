@@ -16,13 +16,14 @@ static void scatter(const struct sp_graph *g, int b, const int32_t *row, int32_t
 
 static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
 {
+    const struct sp_tokens *t = sp_graph_tokens(g);
     int n = g->cfg.plan->layout.slices;
 
     for (int k = 0; k < n; k++) {
-        if (g->ids)
-            call(g->ids[mb * n + k]);
-        if (g->targets)
-            call(g->targets[mb * n + k]);
+        if (t->ids)
+            call(t->ids[mb * n + k]);
+        if (t->targets)
+            call(t->targets[mb * n + k]);
     }
 }
 
@@ -35,9 +36,10 @@ static void acquire(starpu_data_handle_t handle)
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
+    const struct sp_tokens *t = sp_graph_tokens(g);
     size_t T = (size_t)g->shape.rows;
 
-    if (!g->ids && !g->targets)
+    if (!t->ids && !t->targets)
         return;
     for (int i = 0; i < M; i++) {
         acquire_tokens(g, i, acquire);
@@ -45,10 +47,10 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
             uint64_t n = (k * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
 
             sp_data_sample(data, n, S, g->row, g->row + S);
-            if (g->ids)
-                scatter(g, b, g->row, g->ids_memory + (size_t)i * T);
-            if (g->targets)
-                scatter(g, b, g->row + S, g->targets_memory + (size_t)i * T);
+            if (t->ids)
+                scatter(g, b, g->row, t->ids_memory + (size_t)i * T);
+            if (t->targets)
+                scatter(g, b, g->row + S, t->targets_memory + (size_t)i * T);
         }
         acquire_tokens(g, i, starpu_data_release);
     }
@@ -58,14 +60,17 @@ static void clear_meters(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
+        struct sp_meter *meter = sp_stage_meter(g, st);
+        starpu_data_handle_t sums = sp_stage_tally(g, st);
         double *tally;
 
-        st->meter.peak_bytes = st->meter.live_bytes;
-        memset(st->meter.ops, 0, sizeof *st->meter.ops * (size_t)st->meter.n_ops);
-        starpu_data_acquire(st->tally, STARPU_W);
-        tally = starpu_data_get_local_ptr(st->tally);
+        meter->peak_bytes = meter->live_bytes;
+        meter->update_us = 0;
+        memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
+        starpu_data_acquire(sums, STARPU_W);
+        tally = starpu_data_get_local_ptr(sums);
         memset(tally, 0, sizeof *tally * SP_TALLIES);
-        starpu_data_release(st->tally);
+        starpu_data_release(sums);
     }
 }
 
@@ -111,50 +116,139 @@ static void norm_tasks(struct sp_graph *g)
         for (int i = 0; i < st->n_blocks; i++) {
             lane.layer = st->blocks[i].layer;
             if (st->blocks[i].counted)
-                sp_sumsq_insert(&lane, st->blocks[i].g, st->tally);
+                sp_sumsq_insert(&lane, st->blocks[i].g, sp_stage_tally(g, st));
         }
     }
+}
+
+static void swap_spare(struct sp_block *b)
+{
+    starpu_data_handle_t *const now[] = {&b->w, &b->g, &b->m, &b->v};
+
+    for (int i = 0; i < 4; i++) {
+        starpu_data_handle_t spare = b->spare[i];
+
+        b->spare[i] = *now[i];
+        *now[i] = spare;
+    }
+}
+
+/* Goes on with a copy of a block, so that what follows can be undone. */
+static void step_aside(const struct sp_lane *lane, struct sp_block *b)
+{
+    static const char *const names[] = {"w", "g", "m", "v"};
+    const starpu_data_handle_t now[] = {b->w, b->g, b->m, b->v};
+
+    for (int i = 0; i < 4; i++)
+        if (!b->spare[i])
+            sp_vector_register(&b->spare[i], b->n, sizeof(float), names[i]);
+    sp_state_copy_insert(lane, now, b->spare);
+    swap_spare(b);
+}
+
+/* The op of the order at which a step can no more be undone: the first that is no forward. */
+static int first_backward(const struct sp_graph *g)
+{
+    int i = 0;
+
+    while (i < g->n_order) {
+        const struct sp_op *op = &g->cfg.plan->programs[g->order[i].stage].ops[g->order[i].index];
+
+        if (op->pass != SP_F || op->overlap)
+            break;
+        i++;
+    }
+    return i;
+}
+
+static void submit_ops(struct sp_graph *g, int end)
+{
+    int i = g->submitted;
+
+    while (i < end) {
+        const struct sp_placed *at = &g->order[i];
+        struct sp_stage *st = sp_graph_stage(g, at->stage);
+
+        if (st)
+            sp_layerwise_submit(g, st, at->index);
+        i += g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;
+    }
+    g->submitted = i;
+}
+
+void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
+{
+    if (g->finished_us <= 0)
+        g->finished_us = sp_now_us();
+    g->step++;
+    g->turn = !g->turn;
+    g->submitted = 0;
+    fill_tokens(g, data, k);
+    clear_meters(g);
+    submit_ops(g, first_backward(g));
+}
+
+void sp_step_rest(struct sp_graph *g)
+{
+    submit_ops(g, g->n_order);
+    sp_layerwise_end(g);
+    sum_twins(g);
+    norm_tasks(g);
+    g->closing = g->turn;
+}
+
+void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
+{
+    double now;
+
+    sp_report_gather(g, report);
+    now = sp_now_us();
+    report->step_us = now - g->finished_us;
+    g->finished_us = now;
 }
 
 void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t k,
                        struct sp_step_report *report)
 {
-    double start = sp_now_us();
-
-    g->step++;
-    fill_tokens(g, data, k);
-    clear_meters(g);
-    for (int i = 0, ops; i < g->n_order; i += ops) {
-        struct sp_stage *st = sp_graph_stage(g, g->order[i].stage);
-        const struct sp_program *prog = &g->cfg.plan->programs[g->order[i].stage];
-
-        ops = prog->ops[g->order[i].index].overlap ? 2 : 1;
-        if (st)
-            sp_layerwise_submit(g, st, g->order[i].index);
-    }
-    sum_twins(g);
-    norm_tasks(g);
+    sp_step_begin(g, data, k);
+    sp_step_rest(g);
     sp_transport_wait_all();
-    sp_report_gather(g, report);
-    report->step_us = sp_now_us() - start;
+    sp_step_finish(g, report);
+}
+
+void sp_step_undo(struct sp_graph *g)
+{
+    sp_layerwise_discard(g, g->submitted);
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++)
+            if (g->stages[k].blocks[i].spare[0])
+                swap_spare(&g->stages[k].blocks[i]);
+    g->turn = g->closing;
+}
+
+void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool beside)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        struct sp_lane lane = sp_stage_lane(g, st, 'U');
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            struct sp_block *b = &st->blocks[i];
+
+            lane.layer = b->layer;
+            if (beside)
+                step_aside(&lane, b);
+            sp_update_insert(&lane, g->cfg.params, b->kind, b->layer, hp, b->w, b->g, b->m, b->v);
+        }
+    }
 }
 
 void sp_step_update(struct sp_graph *g, const struct sp_update *hp, struct sp_step_report *report)
 {
     double start = sp_now_us();
 
-    for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_stage *st = &g->stages[k];
-        struct sp_lane lane = sp_stage_lane(g, st, 'U');
-
-        st->meter.update_us = 0;
-        for (int i = 0; i < st->n_blocks; i++) {
-            struct sp_block *b = &st->blocks[i];
-
-            lane.layer = b->layer;
-            sp_update_insert(&lane, g->cfg.params, b->kind, b->layer, hp, b->w, b->g, b->m, b->v);
-        }
-    }
+    sp_step_update_submit(g, hp, false);
     sp_transport_wait_all();
     report->step_us += sp_now_us() - start;
+    g->finished_us = 0;
 }

@@ -10,7 +10,7 @@ struct sp_stage_report {
     double idle_us;           /* between the first op and the last of all stages, not busy */
     double comm_wait_us;      /* ready to run but for a message that was on its way */
     double bubble_ratio;      /* idle / (busy + idle) */
-    double update_us;         /* norm and optimizer */
+    double update_us;         /* norm and optimizer of the step before */
     double peak_bytes;        /* stashed activations, highest */
     double live_bytes;        /* stashed activations after the step */
     double pool_bytes;        /* all activation buffers ever made */
@@ -40,5 +40,20 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
 
 /* Clips, updates the weights and clears the gradients. */
 void sp_step_update(struct sp_graph *g, const struct sp_update *hp, struct sp_step_report *report);
+
+/*
+ * The same in pieces, for steps without a barrier between them (Qi et al. 2023, "Zero Bubble
+ * Pipeline Parallelism", section 4: post-validation of the optimizer). Step k is begun with the
+ * forwards that come before its first backward, and submitted to its end by sp_step_rest; then its
+ * update is submitted `beside` the state before it, step k+1 is begun, and sp_step_finish waits for
+ * the report of step k. If the norm says that the gradient had to be clipped, sp_step_undo forgets
+ * the forwards of step k+1 and the update, bit for bit; the update is submitted again, and step k+1
+ * begun again. All processes make the same calls.
+ */
+void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k);
+void sp_step_rest(struct sp_graph *g);
+void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool beside);
+void sp_step_finish(struct sp_graph *g, struct sp_step_report *report);
+void sp_step_undo(struct sp_graph *g);
 
 #endif

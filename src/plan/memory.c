@@ -23,7 +23,7 @@ static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, 
     struct states st = {.model = &sh->model};
 
     sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
-    return st.bytes;
+    return plan->states_twice ? 2 * st.bytes : st.bytes;
 }
 
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */

@@ -145,7 +145,7 @@ int sp_channels_out_of_turn(const struct sp_channels *ch, int stage, int n)
     return -1;
 }
 
-int sp_channels_full(const struct sp_channels *ch, int id, double *start)
+int sp_channels_full(const struct sp_channels *ch, int id, int capacity, double *start)
 {
     for (int m = ch->first_out[id]; m >= 0; m = ch->messages[m].next_out) {
         int c = ch->messages[m].channel;
@@ -157,7 +157,7 @@ int sp_channels_full(const struct sp_channels *ch, int id, double *start)
                 break;
             }
         }
-        if (ch->messages[first].number > ch->channels[c].taken)
+        if (ch->messages[first].number >= ch->channels[c].taken + capacity)
             return c;
         if (ch->channels[c].free_at > *start)
             *start = ch->channels[c].free_at;
@@ -173,6 +173,26 @@ int sp_channels_take(struct sp_channels *ch, int stage, double time)
     if (time > c->free_at)
         c->free_at = time;
     return c->src;
+}
+
+int sp_channels_left(const struct sp_channels *ch)
+{
+    for (int c = 0; c < ch->n; c++) {
+        if (ch->channels[c].taken != ch->channels[c].sent)
+            return c;
+    }
+    return -1;
+}
+
+int sp_channels_most(const struct sp_channels *ch)
+{
+    int most = 0;
+
+    for (int c = 0; c < ch->n; c++) {
+        if (ch->channels[c].sent > most)
+            most = ch->channels[c].sent;
+    }
+    return most;
 }
 
 int sp_channels_next(const struct sp_channels *ch, int channel)

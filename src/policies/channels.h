@@ -39,12 +39,18 @@ void sp_channels_destroy(struct sp_channels *ch);
  * those comes through it; -1: all are in turn. */
 int sp_channels_out_of_turn(const struct sp_channels *ch, int stage, int n);
 
-/* A channel in which an op must put a message before the last one was taken; -1: none, and *start
- * is no earlier than the last taking. */
-int sp_channels_full(const struct sp_channels *ch, int id, double *start);
+/* A channel that holds `capacity` messages, not yet taken, when an op wants to put one more in it;
+ * -1: none, and *start is no earlier than the last taking (with capacity 1, what it waited for). */
+int sp_channels_full(const struct sp_channels *ch, int id, int capacity, double *start);
 
 /* The stage takes its next message at `time`; returns the sender. */
 int sp_channels_take(struct sp_channels *ch, int stage, double time);
+
+/* A channel with messages that nobody took; -1: none. */
+int sp_channels_left(const struct sp_channels *ch);
+
+/* Messages that went through the busiest channel. */
+int sp_channels_most(const struct sp_channels *ch);
 
 /* Index in the sender's program of the op that sent the first message not yet taken, -1: none. */
 int sp_channels_next(const struct sp_channels *ch, int channel);

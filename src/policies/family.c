@@ -5,6 +5,11 @@
 static const struct sp_family *const families[] = {&sp_family_layerwise,
                                                    &sp_family_bidirectional};
 
+const struct sp_family *sp_family_at(int i)
+{
+    return i >= 0 && (size_t)i < sizeof families / sizeof *families ? families[i] : NULL;
+}
+
 const struct sp_family *sp_family_find(const char *name)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {

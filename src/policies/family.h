@@ -34,5 +34,7 @@ struct sp_family {
 };
 
 const struct sp_family *sp_family_find(const char *name);
+/* The i-th family, NULL past the end. */
+const struct sp_family *sp_family_at(int i);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "policies/channels.h"
 #include "policies/index.h"
+#include "policies/times.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@ struct sim {
     struct sp_index ix;
     struct sp_waiters waiters;
     struct sp_channels ch; /* empty when unbounded */
+    bool paired;           /* overlapped ops are one unit */
+    int capacity;          /* messages not yet taken that a channel holds; 0: any number */
     struct sp_times t;
     int *pc;          /* [stages] next op */
     int *queue;       /* [stages] ring of stages to try */
@@ -51,7 +54,7 @@ static int unit(const struct sim *sim, int stage, int k)
 {
     const struct sp_program *prog = &sim->plan->programs[stage];
 
-    return sim->kind == SP_PAIRED && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
+    return sim->paired && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
 }
 
 /* Runs the `ops` ops from index k on, together. */
@@ -66,6 +69,21 @@ static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
         sim->t.end[stage][k + i] = end;
     }
     sim->pc[stage] += ops;
+}
+
+/* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
+ * room was made. */
+static int full(const struct sim *sim, int stage, int k, int ops, double *start)
+{
+    int c = -1;
+
+    for (int i = 0; sim->capacity > 0 && i < ops && c < 0; i++) {
+        const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
+
+        c = sp_channels_full(&sim->ch, sim->plan->family->id(&sim->plan->layout, stage, op),
+                             sim->capacity, start);
+    }
+    return c;
 }
 
 /* Runs the next op of a stage if it can; otherwise the stage waits for what will wake it. */
@@ -100,18 +118,15 @@ static bool step(struct sim *sim, int stage)
         if (end > start)
             start = end;
     }
-    id = family->id(lay, stage, &prog->ops[k]);
     if (sim->kind == SP_FIFO && sp_channels_out_of_turn(&sim->ch, stage, cross) >= 0)
         return false; /* what was sent first is for a later op of this very stage: nothing wakes it */
-    if (sim->kind == SP_RENDEZVOUS && sp_channels_full(&sim->ch, id, &start) >= 0)
-        return false; /* woken when the receiver takes the message before */
+    if (full(sim, stage, k, ops, &start) >= 0)
+        return false; /* woken when the receiver takes a message */
 
     run_ops(sim, stage, k, ops, start);
     sim->t.messages += cross;
-    if (sim->kind == SP_FIFO || sim->kind == SP_RENDEZVOUS) {
-        for (int i = 0; i < cross; i++)
-            enqueue(sim, sp_channels_take(&sim->ch, stage, start));
-    }
+    for (int i = 0; sim->ch.n > 0 && i < cross; i++)
+        enqueue(sim, sp_channels_take(&sim->ch, stage, start));
     for (int i = 0; i < ops; i++) {
         id = family->id(lay, stage, &prog->ops[k + i]);
         while ((next = sp_waiters_take(&sim->waiters, id)) >= 0)
@@ -136,16 +151,19 @@ static void explain(const struct sim *sim, int stage, char *why, size_t n)
 {
     const struct sp_plan *plan = sim->plan;
     const struct sp_op *op = &plan->programs[stage].ops[sim->pc[stage]];
-    int sliced = plan->layout.slices > 1, c = -1, cross = 0;
+    int sliced = plan->layout.slices > 1, c = -1, cross = 0, k = sim->pc[stage];
+    int ops = unit(sim, stage, k);
     char text[SP_OP_TEXT], other[SP_OP_TEXT];
     struct sp_dep deps[2 * SP_MAX_DEPS];
     double end, at = 0;
     int n_deps = plan->family->deps(&plan->layout, stage, op, deps);
 
-    if (unit(sim, stage, sim->pc[stage]) == 2)
+    append(why, n, "stage %d at %s", stage, sp_op_print(op, sliced, text));
+    if (ops == 2) {
         n_deps += plan->family->deps(&plan->layout, stage, op + 1, deps + n_deps);
-
-    append(why, n, "stage %d at %s waits for ", stage, sp_op_print(op, sliced, text));
+        append(why, n, "&%s", sp_op_print(op + 1, sliced, text));
+    }
+    append(why, n, " waits for ");
     for (int i = 0; i < n_deps; i++) {
         if (!done(sim, &deps[i], &end)) {
             append(why, n, "%s of stage %d", sp_op_print(&deps[i].op, sliced, other),
@@ -156,29 +174,29 @@ static void explain(const struct sim *sim, int stage, char *why, size_t n)
     }
     if (sim->kind == SP_FIFO)
         c = sp_channels_out_of_turn(&sim->ch, stage, cross);
-    else if (sim->kind == SP_RENDEZVOUS)
-        c = sp_channels_full(&sim->ch, plan->family->id(&plan->layout, stage, op), &at);
+    else
+        c = full(sim, stage, k, ops, &at);
     if (c >= 0) {
         const struct sp_channel_state *ch = &sim->ch.channels[c];
-        int k = sp_channels_next(&sim->ch, c);
+        int next = sp_channels_next(&sim->ch, c);
 
         append(why, n, "the message of %s from stage %d to stage %d to be taken first",
-               k >= 0 ? sp_op_print(&plan->programs[ch->src].ops[k], sliced, other) : "?", ch->src,
-               ch->dst);
+               next >= 0 ? sp_op_print(&plan->programs[ch->src].ops[next], sliced, other) : "?",
+               ch->src, ch->dst);
     }
 }
 
 static int deadlock(const struct sim *sim, char *why, size_t n)
 {
-    static const char *const kinds[] = {[SP_UNBOUNDED] = "unbounded",
-                                        [SP_FIFO] = "first-in-first-out",
-                                        [SP_RENDEZVOUS] = "rendezvous",
-                                        [SP_PAIRED] = "unbounded"};
+    static const char *const kinds[] = {[SP_UNBOUNDED] = "with unbounded channels",
+                                        [SP_FIFO] = "with first-in-first-out channels",
+                                        [SP_RENDEZVOUS] = "with rendezvous channels",
+                                        [SP_PAIRED] = "of overlapped pairs"};
     int p = sim->plan->layout.stages, said = 0;
 
     if (n == 0)
         return -EDEADLK;
-    snprintf(why, n, "deadlock with %s channels: ", kinds[sim->kind]);
+    snprintf(why, n, "deadlock %s: ", kinds[sim->kind]);
     for (int s = 0; s < p && strlen(why) < n - 1; s++) {
         if (sim->pc[s] == sim->plan->programs[s].n)
             continue;
@@ -189,93 +207,8 @@ static int deadlock(const struct sim *sim, char *why, size_t n)
     return -EDEADLK;
 }
 
-/* The largest number of activations alive at once on a stage. */
-static int peak_live(const struct sp_plan *plan, int stage)
-{
-    const struct sp_program *prog = &plan->programs[stage];
-    int live = 0, peak = 0;
-
-    for (int k = 0; k < prog->n; k++) {
-        int id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
-
-        switch (prog->ops[k].pass) {
-        case SP_F:
-            live++;
-            break;
-        case SP_B:
-            live -= !(id >= 0 && plan->deferred[id]);
-            break;
-        case SP_W:
-            live--;
-            break;
-        }
-        if (live > peak)
-            peak = live;
-    }
-    return peak;
-}
-
-static void summarize(struct sim *sim)
-{
-    int p = sim->plan->layout.stages;
-    struct sp_times *t = &sim->t;
-    double idle = 0;
-
-    for (int s = 0; s < p; s++) {
-        int n = sim->plan->programs[s].n;
-
-        for (int k = 0; k < n; k++)
-            t->busy[s] += sp_op_cost(sim->plan, sim->costs, s, &sim->plan->programs[s].ops[k]);
-        if (n > 0) {
-            t->span[s] = t->end[s][n - 1] - t->start[s][0];
-            if (t->end[s][n - 1] > t->makespan)
-                t->makespan = t->end[s][n - 1];
-        }
-        t->peak_live[s] = peak_live(sim->plan, s);
-    }
-    for (int s = 0; s < p; s++) {
-        t->idle[s] = t->makespan - t->busy[s];
-        idle += t->idle[s];
-    }
-    t->bubble_ratio = t->makespan > 0 ? idle / (t->makespan * p) : 0;
-}
-
-static int create_times(const struct sp_plan *plan, struct sp_times *t)
-{
-    size_t p = (size_t)plan->layout.stages, ops = (size_t)sp_plan_ops(plan), at = 0;
-    double *block = calloc(2 * ops + 3 * p, sizeof *block);
-
-    *t = (struct sp_times){.start = calloc(2 * p, sizeof *t->start),
-                           .peak_live = calloc(p, sizeof *t->peak_live)};
-    if (!block || !t->start || !t->peak_live) {
-        free(block);
-        free(t->start);
-        free(t->peak_live);
-        return -ENOMEM;
-    }
-    /* one block: starts, ends, then the figures of the stages */
-    t->end = t->start + p;
-    for (size_t s = 0; s < p; s++) {
-        t->start[s] = block + at;
-        t->end[s] = block + ops + at;
-        at += (size_t)plan->programs[s].n;
-    }
-    t->span = block + 2 * ops;
-    t->idle = t->span + p;
-    t->busy = t->idle + p;
-    return 0;
-}
-
-void sp_times_destroy(struct sp_times *t)
-{
-    if (t->start)
-        free(t->start[0]);
-    free(t->start);
-    free(t->peak_live);
-    *t = (struct sp_times){0};
-}
-
-static int run(struct sim *sim, char *why, size_t n)
+/* Lets every stage go as far as it can. */
+static void play(struct sim *sim)
 {
     int p = sim->plan->layout.stages;
 
@@ -290,54 +223,110 @@ static int run(struct sim *sim, char *why, size_t n)
         while (step(sim, stage))
             ;
     }
-    for (int s = 0; s < p; s++) {
+}
+
+static bool finished(const struct sim *sim)
+{
+    for (int s = 0; s < sim->plan->layout.stages; s++) {
         if (sim->pc[s] < sim->plan->programs[s].n)
-            return deadlock(sim, why, n);
+            return false;
     }
-    return 0;
+    return true;
+}
+
+static void destroy(struct sim *sim)
+{
+    free(sim->pc);
+    free(sim->queue);
+    free(sim->queued);
+    sp_channels_destroy(&sim->ch);
+    sp_times_destroy(&sim->t);
+    sp_waiters_destroy(&sim->waiters);
+    sp_index_destroy(&sim->ix);
+}
+
+/* The state before the first op. On failure nothing is left to free. */
+static int create(struct sim *sim, char *why, size_t n)
+{
+    const struct sp_plan *plan = sim->plan;
+    size_t p = (size_t)plan->layout.stages;
+    int stage = 0, index = 0, ret;
+    char text[SP_OP_TEXT];
+
+    ret = sp_index_create(plan, &sim->ix, &stage, &index);
+    if (ret == -EINVAL)
+        snprintf(why, n, "stage %d: %s is not an op of the family", stage,
+                 sp_op_print(&plan->programs[stage].ops[index], plan->layout.slices > 1, text));
+    if (!ret)
+        ret = sp_waiters_create(sim->ix.ids, plan->layout.stages, &sim->waiters);
+    if (!ret)
+        ret = sp_times_create(plan, &sim->t);
+    if (!ret && (sim->kind == SP_FIFO || sim->capacity > 0))
+        ret = sp_channels_create(plan, sim->ix.ids, &sim->ch);
+    if (!ret) {
+        sim->pc = calloc(p, sizeof *sim->pc);
+        sim->queue = calloc(p, sizeof *sim->queue);
+        sim->queued = calloc(p, sizeof *sim->queued);
+        ret = sim->pc && sim->queue && sim->queued ? 0 : -ENOMEM;
+    }
+    if (ret)
+        destroy(sim);
+    return ret;
 }
 
 int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp_channel channel,
                struct sp_times *times, char *why, size_t n)
 {
-    struct sim sim = {.plan = plan, .costs = costs, .kind = channel};
-    size_t p = (size_t)plan->layout.stages;
-    int stage = 0, index = 0, ret;
-    char text[SP_OP_TEXT];
+    struct sim sim = {.plan = plan,
+                      .costs = costs,
+                      .kind = channel,
+                      .paired = channel == SP_PAIRED,
+                      .capacity = channel == SP_RENDEZVOUS};
+    int ret = create(&sim, why, n), c;
 
-    ret = sp_index_create(plan, &sim.ix, &stage, &index);
-    if (ret == -EINVAL)
-        snprintf(why, n, "stage %d: %s is not an op of the family", stage,
-                 sp_op_print(&plan->programs[stage].ops[index], plan->layout.slices > 1, text));
     if (ret)
         return ret;
-    ret = sp_waiters_create(sim.ix.ids, plan->layout.stages, &sim.waiters);
-    if (ret)
-        goto err_index;
-    ret = create_times(plan, &sim.t);
-    if (ret)
-        goto err_waiters;
-    ret = channel == SP_UNBOUNDED || channel == SP_PAIRED ? 0 : sp_channels_create(plan, sim.ix.ids, &sim.ch);
-    if (ret)
-        goto err_times;
-    sim.pc = calloc(p, sizeof *sim.pc);
-    sim.queue = calloc(p, sizeof *sim.queue);
-    sim.queued = calloc(p, sizeof *sim.queued);
-    ret = sim.pc && sim.queue && sim.queued ? run(&sim, why, n) : -ENOMEM;
-    free(sim.pc);
-    free(sim.queue);
-    free(sim.queued);
-    sp_channels_destroy(&sim.ch);
-err_times:
-    if (ret) {
-        sp_times_destroy(&sim.t);
+    play(&sim);
+    c = sp_channels_left(&sim.ch);
+    if (!finished(&sim)) {
+        ret = deadlock(&sim, why, n);
+    } else if (c >= 0) {
+        const struct sp_channel_state *left = &sim.ch.channels[c];
+
+        snprintf(why, n, "stage %d sends %d messages to stage %d, which takes %d", left->src,
+                 left->sent, left->dst, left->taken);
+        ret = -EINVAL;
     } else {
-        summarize(&sim);
+        sp_times_summarize(plan, costs, &sim.t);
         *times = sim.t;
+        sim.t = (struct sp_times){0};
     }
-err_waiters:
-    sp_waiters_destroy(&sim.waiters);
-err_index:
-    sp_index_destroy(&sim.ix);
+    destroy(&sim);
+    return ret;
+}
+
+int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
+{
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    struct sim sim = {
+        .plan = plan, .costs = &unit, .kind = SP_RENDEZVOUS, .paired = plan->paired, .capacity = 1};
+    char why[128];
+    int ret = create(&sim, why, sizeof why), most;
+
+    if (ret)
+        return ret;
+    /* What ran with little room can run with more: when all are stuck, a little more does for what
+     * is left, and the last number is the smallest that does for everything. */
+    most = sp_channels_most(&sim.ch);
+    play(&sim);
+    while (!finished(&sim) && sim.capacity < most) {
+        sim.capacity++;
+        play(&sim);
+    }
+    if (finished(&sim))
+        *buffers = sim.capacity > 1 ? sim.capacity : 0;
+    else
+        ret = -EDEADLK;
+    destroy(&sim);
     return ret;
 }

@@ -40,9 +40,4 @@ int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
 /* Stage and chunk of global stage g of a pipe. */
 struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
 
-/* Placements that several schedules share. V: down and up again, chunk c odd counts from the last
- * stage (v = 2: stage and 2p-1-stage; Hanayo's wave for any v). Both ways: stage and p-1-stage. */
-int sp_place_wave(const struct sp_layout *lay, int stage, int chunk);
-int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
-
 #endif

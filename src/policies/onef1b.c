@@ -13,9 +13,10 @@
  * Makespan (m + p - 1)(f + b + w): the bubble is p-1 forwards and backwards (HelixPipe equation 1).
  * Stage i holds the activations of min(p - i, m) micro-batches (equation 2).
  */
+#include "policies/onef1b.h"
 #include "policies/check.h"
 
-static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+void sp_1f1b_emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
     int m = lay->micro_batches;
     int warm = lay->stages - 1 - stage;
@@ -47,7 +48,7 @@ const struct sp_schedule_def sp_schedule_1f1b = {
     .family = "layerwise",
     .default_chunks = 1,
     .check = sp_check_whole,
-    .emit = emit,
+    .emit = sp_1f1b_emit,
     .makespan = makespan,
     .makespan_source = "(m+p-1)(f+b+w), bubble of HelixPipe equation 1",
 };

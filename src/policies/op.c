@@ -1,4 +1,5 @@
 #include "starpipe/op.h"
+#include "policies/limit.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -106,8 +107,19 @@ int sp_op_parse(const char *text, struct sp_op *op)
     return 0;
 }
 
+static int most_ops = INT_MAX;
+static void (*on_full)(int ops);
+
+void sp_program_limit(int ops, void (*full)(int ops))
+{
+    most_ops = ops;
+    on_full = full;
+}
+
 void sp_program_add_op(struct sp_program *prog, struct sp_op op)
 {
+    if (prog->n >= most_ops && on_full)
+        on_full(most_ops);
     if (prog->n == prog->cap) {
         int cap = prog->cap == 0 ? 64 : prog->cap <= INT_MAX / 2 ? 2 * prog->cap : INT_MAX;
         struct sp_op *ops = prog->n < cap ? realloc(prog->ops, (size_t)cap * sizeof *ops) : NULL;

@@ -1,4 +1,5 @@
 #include "policies/plan.h"
+#include "policies/csv.h"
 #include "policies/call.h"
 #include "policies/map.h"
 #include "policies/nearest.h"
@@ -177,13 +178,12 @@ int sp_plan_ops(const struct sp_plan *plan)
     return n;
 }
 
-/* Emits the programs of a checked layout, and verifies them. */
-static int build(struct sp_plan *plan)
+/* Indexes and verifies the programs. */
+static int finish(struct sp_plan *plan)
 {
     char why[512] = "";
-    int ret = sp_call_emit(plan);
+    int ret = sp_plan_index(plan);
 
-    ret = ret ? ret : sp_plan_index(plan);
     if (ret)
         return ret;
     ret = sp_verify(plan, why, sizeof why);
@@ -195,6 +195,29 @@ static int build(struct sp_plan *plan)
     return ret ? sp_error(-ret, "no memory to simulate %d ops", sp_plan_ops(plan)) : 0;
 }
 
+/* "csv:FILE": sizes, placement and programs are those of the file. */
+static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    struct sp_plan p = {.layout = *lay,
+                        .def = &sp_schedule_csv,
+                        .family = sp_family_find(sp_schedule_csv.family)};
+    const char *slash = strrchr(path, '/');
+    int ret = sp_csv_read(path, &p);
+
+    snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
+    p.layout.options = p.options;
+    ret = ret ? ret : check_layers(&p.layout);
+    ret = ret ? ret : finish(&p);
+    if (ret) {
+        sp_plan_destroy(&p);
+        return ret;
+    }
+    *plan = p;
+    plan->layout.options = plan->options;
+    plan->layout.costs = NULL;
+    return 0;
+}
+
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
 {
     struct sp_plan p = {.layout = *lay, .def = sp_schedule_find(schedule)};
@@ -202,6 +225,8 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     const char *options = schedule[name] ? schedule + name + 1 : "";
     int ret;
 
+    if (!strncmp(schedule, "csv:", 4))
+        return create_from_csv(schedule + 4, lay, plan);
     if (!p.def)
         return unknown_schedule(schedule, (int)(name < 60 ? name : 60));
     if (strlen(options) >= sizeof p.options)
@@ -226,7 +251,8 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
         return ret;
     p.layout.map = p.map;
     ret = check_layers(&p.layout);
-    ret = ret ? ret : build(&p);
+    ret = ret ? ret : sp_call_emit(&p);
+    ret = ret ? ret : finish(&p);
     if (ret) {
         sp_plan_destroy(&p);
         return ret;

@@ -5,6 +5,7 @@
 #define SP_PLAN_H
 
 #include "policies/family.h"
+#include <stdint.h>
 
 struct sp_plan {
     struct sp_layout layout;
@@ -18,6 +19,7 @@ struct sp_plan {
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
     bool paired;                 /* some ops overlap with their next one */
+    bool states_twice;           /* parameters and optimizer are kept from before the last update */
     int buffers;                 /* what sp_listsim_buffers found */
 };
 
@@ -25,7 +27,8 @@ struct sp_plan {
 #define SP_MAX_OPS (16 * 1000000) /* of a plan, all stages together */
 
 /*
- * Builds the plan of "NAME" or "NAME:key=value,...": finds the schedule, fills in defaults
+ * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/csv.h; sizes of `lay`
+ * that are 0 are then the file's): finds the schedule, fills in defaults
  * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
  * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy
  * the structure. layout.costs is used during the call only.
@@ -39,6 +42,9 @@ int sp_plan_index(struct sp_plan *plan);
 /* Layers of each global stage, counts[globals], instead of an even split; every one at least 1.
  * 0 or -ENOMEM. */
 int sp_plan_partition(struct sp_plan *plan, const int *counts);
+
+/* A number that two plans with different programs or placements hardly share. */
+uint64_t sp_plan_digest(const struct sp_plan *plan);
 
 /* Ops of all stages. */
 int sp_plan_ops(const struct sp_plan *plan);

@@ -4,11 +4,22 @@
 
 #include "starpipe/schedule.h"
 
-#define SP_SCHEDULES(X) X(naive) X(gpipe) X(1f1b)
+#define SP_SCHEDULES(X)                                                                            \
+    X(naive)                                                                                       \
+    X(gpipe)                                                                                       \
+    X(1f1b)                                                                                        \
+    X(adapipe) X(interleaved) X(bfs) X(zb1p) X(zb2p) X(zbv) X(dualpipe) X(dualpipev) X(seq1f1b) X(terapipe)        \
+        X(v_half) X(v_min) X(1f1b_v) X(chimera) X(hanayo)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);
 /* The i-th schedule, NULL past the end. */
 const struct sp_schedule_def *sp_schedule_at(int i);
+
+/* Adds a schedule of a plugin, whose name must be new; both stay the caller's and alive. 0 or
+ * -ENOMEM. */
+int sp_schedule_add(const struct sp_schedule_def *def, const char *plugin);
+/* The file of the plugin that a schedule comes from, NULL: built in. */
+const char *sp_schedule_plugin(const struct sp_schedule_def *def);
 
 #endif

@@ -84,6 +84,11 @@ void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t releas
     STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
 }
 
+void sp_order_forget(int worker)
+{
+    queues[worker].live = 0;
+}
+
 void sp_order_reset(void)
 {
     for (int w = 0; w < STARPU_NMAXWORKERS; w++) {

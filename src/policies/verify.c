@@ -1,6 +1,11 @@
 /*
- * The verifier: what makes a set of programs a schedule of its family. Every message sent is
- * received because every op that must exist does, once, and each message has one receiver.
+ * The verifier: what makes a set of programs a schedule of its family.
+ *
+ * Channels with room for one message are no part of it: the engine submits all tasks in one
+ * topological order and its sends are detached, so that none blocks a worker, and published orders
+ * (breadth-first, interleaved) cannot come to their end with a sender that blocks until its last
+ * message was taken. sp_listsim_buffers says how much room they want. The order of messages does
+ * matter, on every channel: what is sent first is taken first.
  */
 #include "policies/index.h"
 #include <errno.h>
@@ -33,6 +38,9 @@ static int foreign(struct check *c, int stage, int index)
         snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
     else if (op->slice >= lay->slices)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
+    else if (op->part == SP_CHUNK && sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
+        snprintf(reason, sizeof reason, "micro-batch %d goes through chunk %d", op->mb,
+                 sp_pipe_of_mb(lay, op->mb));
     else
         snprintf(reason, sizeof reason, "no op of the family %s there", c->plan->family->name);
     snprintf(c->why, c->n, "order: stage %d: %s does not exist (%s)", stage, print(c, op, text),
@@ -117,10 +125,111 @@ static int check_ops(struct check *c)
     return c->ret;
 }
 
-int sp_verify(const struct sp_plan *plan, char *why, size_t n)
+/* Two ops that overlap are a forward, then a backward that does not need it, and no third. With
+ * the forward first, the activations of both count as alive, as they are. */
+static int check_pair(struct check *c, int stage, int index)
+{
+    const struct sp_plan *plan = c->plan;
+    const struct sp_program *prog = &plan->programs[stage];
+    const struct sp_op *op = &prog->ops[index];
+    char text[SP_OP_TEXT], other[SP_OP_TEXT], reason[96] = "";
+    struct sp_dep deps[SP_MAX_DEPS];
+    int n;
+
+    if (!op->overlap)
+        return 0;
+    print(c, op, text);
+    if (index + 1 == prog->n) {
+        snprintf(c->why, c->n,
+                 "order: stage %d: %s at position %d overlaps with the next op, but is the last",
+                 stage, text, index);
+        return -EINVAL;
+    }
+    if (op[1].overlap)
+        snprintf(reason, sizeof reason, "which overlaps too: only two can");
+    else if (op->pass != SP_F || op[1].pass != SP_B)
+        snprintf(reason, sizeof reason, "not a forward and then a backward");
+    n = plan->family->deps(&plan->layout, stage, &op[1], deps);
+    for (int i = 0; i < n && !*reason; i++) {
+        if (deps[i].stage == stage && sp_index_place(&c->ix, plan, &deps[i]) == index)
+            snprintf(reason, sizeof reason, "which waits for it");
+    }
+    if (!*reason)
+        return 0;
+    snprintf(c->why, c->n, "order: stage %d: %s at position %d overlaps with %s, %s", stage, text,
+             index, print(c, &op[1], other), reason);
+    return -EINVAL;
+}
+
+static int check_pairs(struct check *c)
+{
+    const struct sp_plan *plan = c->plan;
+    int ret = 0;
+
+    for (int s = 0; plan->paired && s < plan->layout.stages && !ret; s++) {
+        for (int k = 0; k < plan->programs[s].n && !ret; k++)
+            ret = check_pair(c, s, k);
+    }
+    return ret;
+}
+
+/* Plays the programs; a deadlock is what is wrong with the order. */
+static int simulate(const struct check *c, enum sp_channel kind, struct sp_times *t)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-    static const enum sp_channel kinds[] = {SP_UNBOUNDED, SP_FIFO, SP_PAIRED};
+    char reason[448] = "";
+    int ret = sp_listsim(c->plan, &unit, kind, t, reason, sizeof reason);
+
+    if (ret == -EDEADLK || ret == -EINVAL) {
+        snprintf(c->why, c->n, "order: %s", reason);
+        ret = -EINVAL;
+    }
+    return ret;
+}
+
+/* The layout's memory is in micro-batches of a whole stage, of which an activation is a part. */
+static int check_memory(const struct check *c, const int *peak_live)
+{
+    const struct sp_layout *lay = &c->plan->layout;
+    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+
+    for (int s = 0; lay->memory > 0 && s < lay->stages; s++) {
+        double most = peak_live[s] * part;
+
+        if (most > lay->memory * (1 + 1e-9)) {
+            snprintf(c->why, c->n,
+                     "order: stage %d holds activations of %.6g micro-batches at once, more than "
+                     "the %.6g allowed",
+                     s, most, lay->memory);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* First-in-first-out asks for all that unbounded channels do: those are tried after it, to say
+ * when it is not the order of messages that is wrong. */
+static int check_progress(const struct check *c)
+{
+    struct sp_times t;
+    int ret = simulate(c, SP_FIFO, &t);
+
+    if (ret == -EINVAL && !simulate(c, SP_UNBOUNDED, &t))
+        sp_times_destroy(&t);
+    if (ret)
+        return ret;
+    ret = check_memory(c, t.peak_live);
+    sp_times_destroy(&t);
+    if (!ret && c->plan->paired) {
+        ret = simulate(c, SP_PAIRED, &t);
+        if (!ret)
+            sp_times_destroy(&t);
+    }
+    return ret;
+}
+
+int sp_verify(const struct sp_plan *plan, char *why, size_t n)
+{
     struct check c = {.plan = plan, .why = why, .n = n};
     int stage, index, ret;
 
@@ -128,18 +237,8 @@ int sp_verify(const struct sp_plan *plan, char *why, size_t n)
     if (ret)
         return ret == -EINVAL ? foreign(&c, stage, index) : ret;
     ret = check_ops(&c);
+    if (!ret)
+        ret = check_pairs(&c);
     sp_index_destroy(&c.ix);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !ret; i++) {
-        struct sp_times times;
-        char reason[448] = "";
-
-        ret = sp_listsim(plan, &unit, kinds[i], &times, reason, sizeof reason);
-        if (!ret) {
-            sp_times_destroy(&times);
-        } else if (ret == -EDEADLK) {
-            snprintf(why, n, "order: %s", reason);
-            ret = -EINVAL;
-        }
-    }
-    return ret;
+    return ret ? ret : check_progress(&c);
 }

@@ -6,7 +6,7 @@
 
 int sp_gantt_create(int stages, struct sp_gantt *g)
 {
-    struct sp_gantt new = {.unit = "", .stages = stages};
+    struct sp_gantt new = {.unit = "", .stages = stages, .chunks = 1, .share = 1};
 
     new.idle_percent = malloc((size_t)stages * sizeof *new.idle_percent);
     new.note = calloc((size_t)stages, sizeof *new.note);
@@ -30,6 +30,8 @@ void sp_gantt_destroy(struct sp_gantt *g)
 
 int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
 {
+    struct sp_bar *last;
+
     if (g->n == g->cap) {
         int cap = g->cap ? 2 * g->cap : 256;
         struct sp_bar *bars = realloc(g->bars, (size_t)cap * sizeof *bars);
@@ -39,7 +41,13 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
         g->bars = bars;
         g->cap = cap;
     }
-    g->bars[g->n++] = *bar;
+    last = g->n ? &g->bars[g->n - 1] : NULL;
+    g->bars[g->n] = *bar;
+    if (last && last->joined && last->stage == bar->stage && bar->start < last->end) {
+        last->lane = 1;
+        g->bars[g->n].lane = 2;
+    }
+    g->n++;
     return 0;
 }
 
@@ -58,6 +66,29 @@ double sp_gantt_tick(double length, int most)
     return step;
 }
 
+void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_bar *bar = g->bars;
+
+    g->chunks = lay->chunks;
+    g->share = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+    for (int s = 0; s < lay->stages; s++) {
+        int live = 0;
+
+        for (int k = 0; k < plan->programs[s].n && bar < g->bars + g->n; k++, bar++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+            int id = plan->deferred ? plan->family->id(lay, s, op) : -1;
+            bool kept = op->pass == SP_B && id >= 0 && plan->deferred[id];
+
+            live += op->pass == SP_F;
+            bar->live = live;
+            live -= op->pass == SP_W || (op->pass == SP_B && !kept);
+            bar->after = live;
+        }
+    }
+}
+
 static enum sp_bar_kind kind_of(const struct sp_op *op)
 {
     static const enum sp_bar_kind kinds[] = {
@@ -66,8 +97,7 @@ static enum sp_bar_kind kind_of(const struct sp_op *op)
     return op->part == SP_UPDATE ? SP_BAR_U : kinds[op->pass];
 }
 
-/* The micro-batch, and what else tells bars of it apart on a stage. */
-static void label(const struct sp_plan *plan, const struct sp_op *op, char *text)
+void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT])
 {
     char full[SP_OP_TEXT];
     const char *number;
@@ -109,9 +139,11 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
                                  .end = times->end[s][k],
                                  .stage = s,
                                  .kind = kind_of(op),
-                                 .mb = op->mb};
+                                 .mb = op->mb,
+                                 .chunk = op->part == SP_CHUNK ? op->chunk : 0,
+                                 .joined = op->overlap};
 
-            label(plan, op, bar.label);
+            sp_gantt_label(plan, op, bar.label);
             sp_op_print(op, lay->slices > 1, bar.name);
             ret = sp_gantt_add(&new, &bar);
             if (ret) {
@@ -122,6 +154,7 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
         new.idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
         snprintf(new.note[s], sizeof new.note[s], "peak %d", times->peak_live[s]);
     }
+    sp_gantt_set_live(&new, plan);
     *g = new;
     return 0;
 }

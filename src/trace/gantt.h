@@ -6,6 +6,7 @@
 #define SP_GANTT_H
 
 #include "policies/plan.h"
+#include <stdbool.h>
 #include <stdio.h>
 
 /* What a bar is of; the letter is also its name in legends. */
@@ -24,6 +25,10 @@ struct sp_bar {
     int stage;
     enum sp_bar_kind kind;
     int mb;                 /* shades the bar; -1: none */
+    int chunk;              /* odd ones are hatched */
+    bool joined;            /* one unit with the bar after it */
+    int lane;               /* 0 all the row; 1 upper, 2 lower half, of two bars at the same time */
+    int live, after;        /* activations alive while it runs, and when it ended */
     char label[SP_OP_TEXT]; /* short text drawn in the bar when it fits */
     char name[SP_OP_TEXT];  /* full name, shown on hovering */
 };
@@ -33,6 +38,8 @@ struct sp_gantt {
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
     double end;       /* of the time axis, which begins at 0 */
     int stages, n, cap;
+    int chunks;           /* of a stage */
+    double share;         /* of a micro-batch on a whole stage that one activation is */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
@@ -43,19 +50,43 @@ int sp_gantt_create(int stages, struct sp_gantt *g);
 void sp_gantt_destroy(struct sp_gantt *g);
 int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM */
 
+/* The label of an op: its micro-batch, and the chunk and slice where there are several. */
+void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT]);
+
+/* Sets `live` and `after` of the bars, which are the ops of the plan in order, and share. */
+void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
+
 /* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
 /*
  * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='
- * for B, '~' for W; '.' is idle. Bars of one column are digits (F) or letters (B: a is 0); still
- * narrower ones only the fill. `color` adds ANSI colours.
+ * for B, '~' for W, in odd chunks '_', '%' and '^'; '.' is idle. Bars of one column are digits (F)
+ * or letters (B: a is 0); still narrower ones only the fill. `color` adds ANSI colours, and
+ * underlines odd chunks.
  */
 void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out);
 
 /* A self-contained SVG document. */
 void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
+
+/* A line of figures under the title of a page. */
+struct sp_gantt_fact {
+    char name[32], value[256];
+};
+
+/*
+ * A self-contained HTML page: the pictures one under the other on the same time axis, each with the
+ * memory of its stages, to be zoomed and hovered over. What it shows is one JSON object in
+ * <script id="data">:
+ *   facts        [name, value] lines
+ *   pictures[]   title, subtitle, unit, end, stages, chunks, share, note[stage], idle[stage]
+ *                (percent, negative: unknown), and rows[stage][k] = [start, end, name, kind (enum
+ *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined]
+ */
+void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
+                   int n_facts, FILE *out);
 
 /* A step of 1, 2 or 5 times a power of ten that cuts `length` in at most `most` pieces. */
 double sp_gantt_tick(double length, int most);

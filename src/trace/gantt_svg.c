@@ -3,6 +3,7 @@
  * a page or a paper as it is. Forward blue, backward orange, weight gradient green; micro-batches
  * cycle through eight shades, so that one can be followed down the stages and back.
  */
+#include "trace/escape.h"
 #include "trace/gantt.h"
 #include <math.h>
 #include <string.h>
@@ -62,34 +63,10 @@ static const char *ink(struct color c)
     return 0.299 * c.r + 0.587 * c.g + 0.114 * c.b < 145 ? "#fff" : "#1b2430";
 }
 
-static void escaped(const char *text, FILE *out)
-{
-    for (; *text; text++) {
-        switch (*text) {
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
-            /* XML knows no other control characters */
-            if ((unsigned char)*text >= 32 || *text == '\t' || *text == '\n')
-                putc(*text, out);
-        }
-    }
-}
-
 static void text_at(double x, double y, const char *attributes, const char *text, FILE *out)
 {
     fprintf(out, "<text x=\"%.1f\" y=\"%.1f\"%s%s>", x, y, *attributes ? " " : "", attributes);
-    escaped(text, out);
+    sp_escape_xml(text, out);
     fputs("</text>\n", out);
 }
 
@@ -110,11 +87,14 @@ static double plot_width(const struct sp_gantt *g)
 
 static void draw_legend(const struct sp_gantt *g, FILE *out)
 {
-    bool used[SP_BAR_KINDS] = {false};
+    bool used[SP_BAR_KINDS] = {false}, odd = false, joined = false;
     double x = LEFT;
 
-    for (int i = 0; i < g->n; i++)
+    for (int i = 0; i < g->n; i++) {
         used[g->bars[i].kind] = true;
+        odd |= g->bars[i].chunk % 2;
+        joined |= g->bars[i].joined;
+    }
     for (int k = 0; k < SP_BAR_KINDS; k++) {
         if (!used[k])
             continue;
@@ -134,31 +114,74 @@ static void draw_legend(const struct sp_gantt *g, FILE *out)
             "fill=\"url(#idle)\"/>\n",
             x);
     text_at(x + 42, 68, "class=\"s\"", "idle", out);
-    text_at(x + 42 + 4 * LETTER + 20, 68, "class=\"s\"", "number: micro-batch", out);
+    x += 42 + 4 * LETTER + 20;
+    text_at(x, 68, "class=\"s\"", odd ? "number: micro-batch.chunk" : "number: micro-batch", out);
+    x += (odd ? 25 : 19) * LETTER + 12;
+    if (odd) {
+        fprintf(out,
+                "<rect class=\"key\" x=\"%.1f\" y=\"58\" width=\"24\" height=\"12\" "
+                "fill=\"url(#odd)\"/>\n",
+                x);
+        text_at(x + 30, 68, "class=\"s\"", "odd chunk", out);
+        x += 30 + 9 * LETTER + 20;
+    }
+    if (joined) {
+        fprintf(out, "<rect class=\"unit\" x=\"%.1f\" y=\"58.5\" width=\"24\" height=\"11\"/>\n",
+                x);
+        text_at(x + 30, 68, "class=\"s\"", "overlapped", out);
+    }
+}
+
+/* The label, or its number alone, if it fits. */
+static void draw_label(const struct sp_bar *bar, double x, double y, double width, double height,
+                       struct color c, FILE *out)
+{
+    char text[SP_OP_TEXT], attributes[80];
+    double length;
+    int size;
+
+    snprintf(text, sizeof text, "%s", bar->label);
+    if (width < 5.8 * (double)strlen(text) + 2)
+        text[strcspn(text, ".")] = 0;
+    length = (double)strlen(text);
+    if (!*text || width < 5.8 * length + 2)
+        return;
+    size = width >= DIGIT * length + 5 && height > 14 ? 11 : 9;
+    snprintf(attributes, sizeof attributes, "class=\"n\" font-size=\"%d\" fill=\"%s\"", size,
+             ink(c));
+    text_at(x + width / 2, y + height / 2 + (size == 11 ? 4 : 3), attributes, text, out);
 }
 
 static void draw_bar(const struct sp_bar *bar, double scale, FILE *out)
 {
     double x = LEFT + bar->start * scale, width = (bar->end - bar->start) * scale;
-    double y = TOP + bar->stage * ROW + (ROW - BAR) / 2.0;
+    double y = TOP + bar->stage * ROW + (ROW - BAR) / 2.0, height = bar->lane ? BAR / 2.0 : BAR;
     struct color c = shade(bar->kind, bar->mb);
-    double length = (double)strlen(bar->label);
     double gap = width > 4 ? 0.6 : 0; /* a thin line between neighbours, not in a crowd */
 
+    y += bar->lane == 2 ? height : 0;
     fprintf(out,
-            "<rect class=\"bar\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" "
+            "<rect class=\"bar\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" "
             "fill=\"#%02x%02x%02x\"><title>",
-            x + gap / 2, y, fmax(width - gap, 0), BAR, c.r, c.g, c.b);
-    escaped(bar->name, out);
+            x + gap / 2, y, fmax(width - gap, 0), height, c.r, c.g, c.b);
+    sp_escape_xml(bar->name, out);
     fprintf(out, ": %.6g to %.6g</title></rect>\n", bar->start, bar->end);
-    if (*bar->label && width >= 5.8 * length + 2) {
-        int size = width >= DIGIT * length + 5 ? 11 : 9;
-        char attributes[80];
+    if (bar->chunk % 2 && width >= 3)
+        fprintf(out,
+                "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"url(#odd)\" "
+                "pointer-events=\"none\"/>\n",
+                x + gap / 2, y, width - gap, height);
+    draw_label(bar, x, y, width, height, c, out);
+}
 
-        snprintf(attributes, sizeof attributes, "class=\"n\" font-size=\"%d\" fill=\"%s\"", size,
-                 ink(c));
-        text_at(x + width / 2, y + BAR / 2.0 + (size == 11 ? 4 : 3), attributes, bar->label, out);
-    }
+/* A frame around two bars that are one unit. */
+static void draw_frame(const struct sp_bar *bar, double scale, FILE *out)
+{
+    double x = LEFT + bar->start * scale, width = (bar[1].end - bar->start) * scale;
+
+    if (width >= 6)
+        fprintf(out, "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
+                x + 0.6, TOP + bar->stage * ROW + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
 }
 
 static void draw_axis(const struct sp_gantt *g, double width, double scale, FILE *out)
@@ -207,10 +230,14 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
             "font-size=\"12\" fill=\"#1b2430\">\n",
             w, h, w, h);
     fputs("<style>.s{font-size:11.5px;fill:#4c5866}"
-          ".n{text-anchor:middle}</style>\n"
+          ".n{text-anchor:middle}"
+          ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}</style>\n"
           "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f3f5f8\"/>"
-          "<rect width=\"1.2\" height=\"6\" fill=\"#dde2e9\"/></pattern></defs>\n",
+          "<rect width=\"1.2\" height=\"6\" fill=\"#dde2e9\"/></pattern>"
+          "<pattern id=\"odd\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(-45)\"><rect width=\"1.3\" height=\"5\" fill=\"#000\" "
+          "fill-opacity=\".28\"/></pattern></defs>\n",
           out);
     fprintf(out, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", w, h);
     text_at(LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", g->title, out);
@@ -221,6 +248,10 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
         draw_stage(g, s, width, out);
     for (int i = 0; i < g->n; i++)
         draw_bar(&g->bars[i], scale, out);
+    for (int i = 0; i + 1 < g->n; i++) {
+        if (g->bars[i].joined && g->bars[i + 1].stage == g->bars[i].stage)
+            draw_frame(&g->bars[i], scale, out);
+    }
     draw_axis(g, width, scale, out);
     fputs("</svg>\n", out);
 }

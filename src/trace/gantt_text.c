@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char fill[SP_BAR_KINDS] = {[SP_BAR_F] = '-', [SP_BAR_B] = '=', [SP_BAR_W] = '~',
-                                        [SP_BAR_R] = '+', [SP_BAR_U] = '#', [SP_BAR_C] = ':'};
+/* of even and odd chunks */
+static const char fill[SP_BAR_KINDS][2] = {[SP_BAR_F] = "-_", [SP_BAR_B] = "=%", [SP_BAR_W] = "~^",
+                                           [SP_BAR_R] = "+*", [SP_BAR_U] = "##", [SP_BAR_C] = "::"};
 static const char *const word[SP_BAR_KINDS] = {
     [SP_BAR_F] = "forward",   [SP_BAR_B] = "backward", [SP_BAR_W] = "weight gradient",
     [SP_BAR_R] = "recompute", [SP_BAR_U] = "update",   [SP_BAR_C] = "communication"};
@@ -21,6 +22,7 @@ struct canvas {
     enum detail detail;
     char *text; /* [columns] */
     char *kind; /* [columns] bar kind, -1 idle */
+    char *odd;  /* [columns] of an odd chunk */
 };
 
 /* Whole columns for the shortest bar if there is room, so that equal bars look equal. */
@@ -52,39 +54,44 @@ static void set_scale(const struct sp_gantt *g, int columns, struct canvas *c)
 static char sign(const struct sp_bar *bar)
 {
     if (bar->mb < 0 || (bar->kind != SP_BAR_F && bar->kind != SP_BAR_B))
-        return fill[bar->kind];
+        return fill[bar->kind][bar->chunk % 2];
     return (char)(bar->kind == SP_BAR_F ? '0' + bar->mb % 10 : 'a' + bar->mb % 26);
 }
 
 static void draw_bar(const struct canvas *c, const struct sp_bar *bar)
 {
     int from = (int)lround(bar->start * c->scale), to = (int)lround(bar->end * c->scale);
-    int length = (int)strlen(bar->label);
+    int length = (int)strlen(bar->label), digits = (int)strcspn(bar->label, ".");
 
     if (to > c->columns)
         to = c->columns;
     for (int x = from; x < to; x++) {
-        c->text[x] = c->detail == SIGNS ? sign(bar) : fill[bar->kind];
+        c->text[x] = c->detail == SIGNS ? sign(bar) : fill[bar->kind][bar->chunk % 2];
         c->kind[x] = (char)bar->kind;
+        c->odd[x] = (char)(bar->chunk % 2);
     }
     if (c->detail != NUMBERS || bar->mb < 0)
         return;
-    /* the last figure if not all fit: a wrong-looking number would mislead more than a short one */
-    if (length <= to - from)
+    /* "3.1", "3", or the last figure if not all fit: a wrong-looking number would mislead more than
+     * a short one. One column stays for the fill, which tells the pass. */
+    if (length < to - from || (length == digits && length == to - from))
         memcpy(c->text + from, bar->label, (size_t)length);
+    else if (digits < length && digits <= to - from)
+        memcpy(c->text + from, bar->label, (size_t)digits);
     else if (to > from)
         c->text[from] = sign(bar);
 }
 
 static void print_row(const struct canvas *c, bool color, FILE *out)
 {
-    int now = -1;
+    int now = -1, odd = 0;
 
     for (int x = 0; x < c->columns; x++) {
-        if (color && c->kind[x] != now) {
+        if (color && (c->kind[x] != now || c->odd[x] != odd)) {
             now = c->kind[x];
+            odd = c->odd[x];
             if (now >= 0)
-                fprintf(out, "\033[48;5;%dm\033[30m", background[now]);
+                fprintf(out, "\033[0;48;5;%dm\033[30%sm", background[now], odd ? ";4" : "");
             else
                 fputs("\033[0m", out);
         }
@@ -112,26 +119,42 @@ static void print_axis(const struct sp_gantt *g, const struct canvas *c, int mar
     fprintf(out, "%s%s\n", *g->unit ? " " : "", g->unit);
 }
 
-static void print_legend(const struct sp_gantt *g, const struct canvas *c, FILE *out)
+static void print_legend(const struct sp_gantt *g, const struct canvas *c, bool color, FILE *out)
 {
-    bool used[SP_BAR_KINDS] = {false};
-    const char *comma = "";
+    bool used[SP_BAR_KINDS][2] = {{false}};
+    const char *comma = "", *number = c->detail == NUMBERS ? "3" : "";
+    bool odd = false, joined = false;
 
-    for (int i = 0; i < g->n; i++)
-        used[g->bars[i].kind] = true;
+    for (int i = 0; i < g->n; i++) {
+        used[g->bars[i].kind][g->bars[i].chunk % 2] = true;
+        odd |= g->bars[i].chunk % 2;
+        joined |= g->bars[i].joined;
+    }
     for (int k = 0; k < SP_BAR_KINDS; k++) {
-        if (!used[k])
+        if (!used[k][0] && !used[k][1])
             continue;
         if (c->detail == SIGNS && k == SP_BAR_F)
             fprintf(out, "%s0-9 forward", comma);
         else if (c->detail == SIGNS && k == SP_BAR_B)
             fprintf(out, "%sa-z backward (a: micro-batch 0)", comma);
+        else if (used[k][1])
+            fprintf(out, "%s%s%c %s%c %s", comma, number, fill[k][0], number, fill[k][1], word[k]);
         else
-            fprintf(out, "%s%s%c %s", comma, c->detail == NUMBERS ? "3" : "", fill[k], word[k]);
+            fprintf(out, "%s%s%c %s", comma, number, fill[k][0], word[k]);
         comma = ", ";
     }
     fprintf(out, "%s. idle%s\n", comma,
             c->detail == NUMBERS ? "; the number is the micro-batch" : "");
+    if (odd && c->detail != SIGNS)
+        fprintf(out, "%s%s: even chunks -, =, ~; odd chunks _, %%, ^%s\n",
+                c->detail == NUMBERS ? "3.1 is chunk 1" : "chunks",
+                c->detail == NUMBERS ? ", where it fits" : "", color ? ", underlined" : "");
+    else if (odd)
+        fprintf(out, "%s\n",
+                color ? "odd chunks are underlined"
+                      : "chunks are not told apart at this width; try --width");
+    if (joined)
+        fputs("some forwards and backwards overlap: they are drawn one after the other\n", out);
 }
 
 void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
@@ -144,7 +167,8 @@ void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
     set_scale(g, columns - margin - notes > 20 ? columns - margin - notes : 20, &c);
     c.text = malloc((size_t)c.columns + 1);
     c.kind = malloc((size_t)c.columns + 1);
-    if (!c.text || !c.kind) {
+    c.odd = malloc((size_t)c.columns + 1);
+    if (!c.text || !c.kind || !c.odd) {
         fputs("(no memory for the picture)\n", out);
         goto out;
     }
@@ -152,6 +176,7 @@ void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
     for (int s = 0; s < g->stages; s++) {
         memset(c.text, '.', (size_t)c.columns);
         memset(c.kind, -1, (size_t)c.columns);
+        memset(c.odd, 0, (size_t)c.columns);
         for (; bar < g->n && g->bars[bar].stage == s; bar++)
             draw_bar(&c, &g->bars[bar]);
         snprintf(name, sizeof name, "stage %d", s);
@@ -165,8 +190,9 @@ void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
     }
     if (c.columns > 0)
         print_axis(g, &c, margin, out);
-    print_legend(g, &c, out);
+    print_legend(g, &c, color, out);
 out:
     free(c.text);
     free(c.kind);
+    free(c.odd);
 }

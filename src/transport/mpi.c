@@ -101,6 +101,25 @@ void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
     must(starpu_mpi_recv(handle, src, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
 }
 
+/* Not MPI_Bcast: all calls of MPI are the progress thread's. */
+void sp_transport_share(void *data, size_t bytes)
+{
+    const int64_t tag = (int64_t)1 << 60; /* beyond those of any graph */
+    starpu_data_handle_t handle;
+
+    if (self.size == 1)
+        return;
+    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)data, (uint32_t)bytes, 1);
+    starpu_data_set_name(handle, "shared");
+    for (int r = 1; r < self.size; r++) {
+        if (self.rank == 0)
+            sp_transport_send_wait(handle, r, tag);
+        else if (self.rank == r)
+            sp_transport_recv_wait(handle, 0, tag);
+    }
+    starpu_data_unregister(handle);
+}
+
 void sp_transport_wait_all(void)
 {
     if (joined)
@@ -117,6 +136,15 @@ int sp_transport_agree(int status, bool *rank0_failed)
         MPI_Allreduce(MPI_IN_PLACE, failed, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     *rank0_failed = failed[1];
     return failed[0];
+}
+
+bool sp_transport_same(uint64_t value)
+{
+    uint64_t most[2] = {value, ~value}; /* the complement of the least */
+
+    if (joined)
+        MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return most[0] == ~most[1];
 }
 
 uint64_t sp_transport_bytes_sent(void)

@@ -38,6 +38,9 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag);
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag);
 void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag);
 
+/* After sp_transport_start: `bytes` of rank 0's data overwrite those of every rank; all call it. */
+void sp_transport_share(void *data, size_t bytes);
+
 /* Waits until every submitted task ended and every message went. */
 void sp_transport_wait_all(void);
 
@@ -46,6 +49,9 @@ void sp_transport_wait_all(void);
  * *rank0_failed tells whether rank 0 is among those that did not.
  */
 int sp_transport_agree(int status, bool *rank0_failed);
+
+/* Before sp_transport_start: whether all processes passed the same value. */
+bool sp_transport_same(uint64_t value);
 
 /* Bytes of messages submitted by this process so far. */
 uint64_t sp_transport_bytes_sent(void);

@@ -11,9 +11,10 @@
 #include "graphs/step.h"
 #include "plan/profile.h"
 #include <dlfcn.h>
+#include <malloc.h>
 #include <math.h>
 
-enum { BATCH = 2, SEQ = 64, M = 4, STEPS = 5 };
+enum { BATCH = 2, SEQ = 64, M = 4, STEPS = 8 };
 
 /* StarPU's functions, counted: handles registered and not unregistered. */
 static int handles;
@@ -54,6 +55,13 @@ void starpu_data_unregister_no_coherency(starpu_data_handle_t handle)
     real(handle);
 }
 
+static size_t in_use(void)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
 /* One worker, one stage. */
 static struct sp_params params;
 static const struct sp_placement place = {.world = {.size = 1, .node_size = 1},
@@ -80,14 +88,8 @@ static void end(void)
     sp_params_destroy(&params);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Median busy time, in microseconds a micro-batch, of steps of the whole model. */
+/* Busy time, in microseconds a micro-batch, of a quiet step of the whole model: every op as fast as
+ * it was in any of the steps. */
 static double real_step(const struct sp_graph_config *like)
 {
     static unsigned char text[4096];
@@ -96,7 +98,7 @@ static double real_step(const struct sp_graph_config *like)
     struct sp_step_report report;
     struct sp_plan plan;
     struct sp_graph g;
-    double busy[STEPS];
+    double least[2 * M], busy = 0; /* F and B of every micro-batch */
     uint64_t seed = 5;
 
     for (size_t i = 0; i < sizeof text; i++)
@@ -110,14 +112,16 @@ static double real_step(const struct sp_graph_config *like)
     for (int k = -1; k < STEPS; k++) {
         sp_step_gradients(&g, &data, (uint64_t)(k + 1), &report);
         assert_true(isfinite(report.loss) && report.stages[0].live_bytes == 0);
-        if (k >= 0)
-            busy[k] = report.stages[0].busy_us / M;
+        assert_int_equal(report.stages[0].n_ops, 2 * M);
+        for (int i = 0; i < 2 * M; i++)
+            least[i] = k < 0 ? INFINITY : fmin(least[i], report.stages[0].ops[i].busy_us);
     }
+    for (int i = 0; i < 2 * M; i++)
+        busy += least[i] / M;
     sp_step_report_destroy(&g, &report);
     sp_graph_destroy(&g);
     sp_plan_destroy(&plan);
-    qsort(busy, STEPS, sizeof *busy, ascending);
-    return busy[STEPS / 2];
+    return busy;
 }
 
 static double predicted(const struct sp_layer_costs *c, int layers, enum sp_recompute mode)
@@ -139,33 +143,51 @@ static void check_costs(const struct sp_layer_costs *c)
         assert_true(c->recompute_us[mode] >= 0 && c->recompute_us[mode] < 1e7);
     assert_true(c->recompute_us[SP_RECOMPUTE_FULL] > 0);
     assert_true(c->recompute_us[SP_RECOMPUTE_NO_ATTENTION] > 0);
-    /* Either is near a forward; the machine may be busy. */
-    assert_true(c->bwd_us < 20 * sp_layer_fwd_us(c) && c->wgrad_us < 20 * sp_layer_fwd_us(c));
 }
 
-static void check_preset(const char *preset, bool ready)
-{
-    static const char *const names[] = {"none", "selective", "no-attention", "full"};
-    struct sp_graph_config cfg = {
-        .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .ready = ready, .seed = 3};
-    struct sp_layer_costs c;
+static const char *const mode_names[] = {"none", "selective", "no-attention", "full"};
 
-    begin(preset, ready);
-    assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
-    printf("[          ] %s, us: embed %.1f %.1f, pre %.1f, attn %.1f, post %.1f, B %.1f, W %.1f, "
-           "head %.1f\n",
-           preset, c.embed_fwd_us, c.embed_bwd_us, c.pre_fwd_us, c.attn_fwd_us, c.post_fwd_us,
-           c.bwd_us, c.wgrad_us, c.head_us);
-    check_costs(&c);
+/* The recompute modes, one bit each, with which the times predict steps of the whole model. */
+static unsigned predicts(const struct sp_graph_config *like, const struct sp_layer_costs *c,
+                         const char *preset)
+{
+    struct sp_graph_config cfg = *like;
+    unsigned near = 0;
+
     for (int mode = 0; mode < SP_RECOMPUTE_MODES; mode++) {
         double ratio;
 
         cfg.recompute = (enum sp_recompute)mode;
-        ratio = predicted(&c, params.model.layers, cfg.recompute) / real_step(&cfg);
-        printf("[          ] %s, recompute %s (+%.1f us): predicted over measured step %.3f\n",
-               preset, names[mode], c.recompute_us[mode], ratio);
-        assert_true(ratio > 1 / 3.0 && ratio < 3);
+        ratio = predicted(c, params.model.layers, cfg.recompute) / real_step(&cfg);
+        printf("[          ] %s, recompute %s (+%.1f us): predicted over quiet step %.3f\n", preset,
+               mode_names[mode], c->recompute_us[mode], ratio);
+        if (ratio > 1 / 3.0 && ratio < 3)
+            near |= 1u << mode;
     }
+    return near;
+}
+
+/* On a busy machine one of a few measurements has to be right. */
+static void check_preset(const char *preset, bool ready)
+{
+    struct sp_graph_config cfg = {
+        .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .ready = ready, .seed = 3};
+    const unsigned all = (1u << SP_RECOMPUTE_MODES) - 1;
+    unsigned seen = 0;
+
+    begin(preset, ready);
+    for (int tries = 0; tries < 5 && seen != all; tries++) {
+        struct sp_layer_costs c;
+
+        assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
+        printf("[          ] %s, us: embed %.1f %.1f, pre %.1f, attn %.1f, post %.1f, B %.1f, "
+               "W %.1f, head %.1f\n",
+               preset, c.embed_fwd_us, c.embed_bwd_us, c.pre_fwd_us, c.attn_fwd_us, c.post_fwd_us,
+               c.bwd_us, c.wgrad_us, c.head_us);
+        check_costs(&c);
+        seen |= predicts(&cfg, &c, preset);
+    }
+    assert_int_equal(seen, all);
     assert_int_equal(handles, 0);
     end();
 }
@@ -188,7 +210,7 @@ static void test_nothing_stays(void **state)
     struct sp_graph_config cfg = {
         .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .seed = 3};
     struct sp_layer_costs a, b;
-    size_t used[2];
+    size_t heap[2];
 
     (void)state;
     begin("gpt-tiny", false);
@@ -196,66 +218,87 @@ static void test_nothing_stays(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sp_profile_layers(&cfg, &place, i ? &b : &a), 0);
         assert_int_equal(handles, 0);
-        used[i] = starpu_memory_get_used_all_nodes();
+        heap[i] = in_use();
     }
     assert_true(starpu_profiling_status_get() == STARPU_PROFILING_ENABLE);
     real_step(&cfg);
     assert_int_equal(handles, 0);
     check_costs(&b);
-    printf(
-        "[          ] two measurements: layer %.1f and %.1f us, StarPU holds %zu and %zu bytes\n",
-        sp_layer_fwd_us(&a) + sp_layer_bwd_us(&a, SP_RECOMPUTE_NONE),
-        sp_layer_fwd_us(&b) + sp_layer_bwd_us(&b, SP_RECOMPUTE_NONE), used[0], used[1]);
-    assert_int_equal(used[0], used[1]);
+    printf("[          ] two measurements: layer %.1f and %.1f us, heap %.1f and %.1f KiB\n",
+           sp_layer_fwd_us(&a) + sp_layer_bwd_us(&a, SP_RECOMPUTE_NONE),
+           sp_layer_fwd_us(&b) + sp_layer_bwd_us(&b, SP_RECOMPUTE_NONE), (double)heap[0] / 1024,
+           (double)heap[1] / 1024);
+    assert_true(heap[1] < heap[0] + 65536); /* the model's states alone are 1 MiB */
     end();
 }
 
-/* A larger vocabulary costs the head more, a longer sequence attention most. */
+struct sizes {
+    double head[2];      /* at 256 and 8192 tokens of vocabulary */
+    double layer[2];     /* backward, there */
+    double attention[2]; /* over post, at 32 and 512 tokens of sequence */
+};
+
+static void measure_sizes(struct sizes *out)
+{
+    struct sp_graph_config cfg = {.params = &params, .batch = 1, .every = 1, .seed = 3};
+    struct sp_model model = params.model;
+    struct sp_layer_costs c;
+
+    for (int i = 0; i < 2; i++) {
+        sp_params_destroy(&params);
+        model.vocab = i ? 8192 : 256;
+        assert_int_equal(sp_params_create(&model, &params), 0);
+        cfg.seq = 32;
+        assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
+        out->head[i] = c.head_us;
+        out->layer[i] = c.bwd_us + c.wgrad_us;
+        cfg.seq = i ? 512 : 32;
+        assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
+        out->attention[i] = c.attn_fwd_us / c.post_fwd_us;
+    }
+}
+
+/* A larger vocabulary costs the head more and a layer nothing, a longer sequence attention most. On a busy machine one
+ * of a few measurements has to show it. */
 static void test_follows_sizes(void **state)
 {
-    struct sp_graph_config cfg = {.params = &params, .batch = 1, .seq = 32, .every = 1, .seed = 3};
-    struct sp_layer_costs small, wide, tall;
-    struct sp_model model;
+    bool seen = false;
 
     (void)state;
     begin("gpt-tiny", false);
-    assert_int_equal(sp_profile_layers(&cfg, &place, &small), 0);
-    cfg.seq = 256;
-    assert_int_equal(sp_profile_layers(&cfg, &place, &tall), 0);
-    model = params.model;
-    model.vocab = 8192;
-    sp_params_destroy(&params);
-    assert_int_equal(sp_params_create(&model, &params), 0);
-    cfg.seq = 32;
-    assert_int_equal(sp_profile_layers(&cfg, &place, &wide), 0);
-    printf("[          ] head %.1f us at 256 tokens, %.1f at 8192; attention over post %.2f at 32, "
-           "%.2f at 256\n",
-           small.head_us, wide.head_us, small.attn_fwd_us / small.post_fwd_us,
-           tall.attn_fwd_us / tall.post_fwd_us);
-    assert_true(wide.head_us > 4 * small.head_us);
-    assert_true(tall.attn_fwd_us / tall.post_fwd_us > small.attn_fwd_us / small.post_fwd_us);
+    for (int tries = 0; tries < 4 && !seen; tries++) {
+        struct sizes s;
+
+        measure_sizes(&s);
+        printf(
+            "[          ] at 256 and 8192 tokens: head %.1f and %.1f us, layer backward %.1f and "
+            "%.1f; attention over post at 32 and 512: %.2f and %.2f\n",
+            s.head[0], s.head[1], s.layer[0], s.layer[1], s.attention[0], s.attention[1]);
+        seen = s.layer[1] < 3 * s.layer[0] && s.head[1] > 4 * s.head[0] &&
+               s.attention[1] > 1.2 * s.attention[0];
+    }
+    assert_true(seen);
     end();
 }
 
-/* What is said to be needed covers what StarPU allocates. */
+/* What measuring is said to need: states and activations of two layers, however many there are. */
 static void test_bytes(void **state)
 {
-    struct sp_graph_config cfg = {
-        .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .seed = 3};
-    struct sp_layer_costs c;
+    struct sp_model model;
     struct sp_shape shape;
-    int64_t bytes;
+    int64_t bytes, states;
 
     (void)state;
-    begin("llama-tiny", false);
-    sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
+    assert_int_equal(sp_model_load("llama-tiny", &model), 0);
+    model.layers = 2;
+    states = 8 * sp_model_parameters(&model); /* weights and gradients */
+    sp_shape_init(&shape, &model, BATCH, SEQ, M, 0, 0);
     bytes = sp_profile_bytes(&shape);
-    assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
-    printf("[          ] measuring: %.2f MiB said, %.2f held by StarPU afterwards\n",
-           (double)bytes / 1048576, (double)starpu_memory_get_used_all_nodes() / 1048576);
-    assert_true(bytes > 1 << 20);
-    assert_true((double)starpu_memory_get_used_all_nodes() < 1.5 * (double)bytes);
-    end();
+    printf("[          ] measuring llama-tiny takes %.2f MiB, %.2f of them weights and gradients\n",
+           (double)bytes / 1048576, (double)states / 1048576);
+    assert_true(bytes > states + 2 * 10 * 4 * (int64_t)shape.rows * model.hidden);
+    shape.model.layers = 100;
+    assert_true(sp_profile_bytes(&shape) == bytes);
 }
 
 int main(void)

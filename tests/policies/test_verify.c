@@ -1,45 +1,7 @@
-/* The verifier: what is right passes, what was broken is caught, with the op, stage and place. */
+/* The verifier on programs written down: what it says, word by word. Broken programs of all
+ * schedules: test_mutations.c. */
 #include "common.h"
-#include "policies/registry.h"
-
-static uint32_t seed = 12345;
-
-static int pick(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int)((seed >> 8) % (uint32_t)n);
-}
-
-static void all_schedules_pass(void **state)
-{
-    const struct sp_schedule_def *def;
-    int cases = 0;
-
-    (void)state;
-    for (int i = 0; (def = sp_schedule_at(i)); i++) {
-        for (int p = 1; p <= 9; p++) {
-            for (int m = 1; m <= 20; m++) {
-                struct sp_plan plan;
-                char why[256] = "";
-
-                make_plan(def->name, p, m, &plan);
-                if (sp_verify(&plan, why, sizeof why))
-                    fail_msg("%s p=%d m=%d: %s", def->name, p, m, why);
-                sp_plan_destroy(&plan);
-                cases++;
-            }
-        }
-    }
-    print_message("%d plans verified\n", cases);
-}
-
-/* A random plan, as ground for mutations. */
-static void some_plan(struct sp_plan *plan)
-{
-    static const char *const names[] = {"naive", "gpipe", "gpipe:backward=fifo", "1f1b"};
-
-    make_plan(names[pick(4)], 1 + pick(6), 2 + pick(9), plan);
-}
+#include "policies/channels.h"
 
 static void expect(const struct sp_plan *plan, const char *want)
 {
@@ -50,213 +12,11 @@ static void expect(const struct sp_plan *plan, const char *want)
     assert_string_equal(why, want);
 }
 
-static void missing_ops(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 400; i++) {
-        struct sp_plan plan;
-        struct sp_program *prog;
-        char want[128], text[SP_OP_TEXT];
-        int s, k;
-
-        some_plan(&plan);
-        s = pick(plan.layout.stages);
-        prog = &plan.programs[s];
-        k = pick(prog->n);
-        snprintf(want, sizeof want, "order: stage %d: %s is missing", s,
-                 sp_op_print(&prog->ops[k], 0, text));
-        memmove(prog->ops + k, prog->ops + k + 1, (size_t)(prog->n - k - 1) * sizeof *prog->ops);
-        prog->n--;
-        expect(&plan, want);
-        sp_plan_destroy(&plan);
-    }
-}
-
-static void doubled_ops(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 400; i++) {
-        struct sp_plan plan;
-        struct sp_program *prog;
-        char want[128], text[SP_OP_TEXT];
-        int s, k, at;
-
-        some_plan(&plan);
-        s = pick(plan.layout.stages);
-        prog = &plan.programs[s];
-        k = pick(prog->n);
-        at = k + 1 + pick(prog->n - k); /* somewhere behind itself */
-        sp_program_add_op(prog, prog->ops[k]);
-        memmove(prog->ops + at + 1, prog->ops + at, (size_t)(prog->n - at - 1) * sizeof *prog->ops);
-        prog->ops[at] = prog->ops[k];
-        snprintf(want, sizeof want, "order: stage %d: %s appears twice (positions %d and %d)", s,
-                 sp_op_print(&prog->ops[k], 0, text), k, at);
-        expect(&plan, want);
-        sp_plan_destroy(&plan);
-    }
-}
-
-static void foreign_ops(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 400; i++) {
-        struct sp_plan plan;
-        struct sp_program *prog;
-        struct sp_op *op;
-        char want[128], text[SP_OP_TEXT], reason[64];
-        int s, m;
-
-        some_plan(&plan);
-        m = plan.layout.micro_batches;
-        s = pick(plan.layout.stages);
-        prog = &plan.programs[s];
-        op = &prog->ops[pick(prog->n)];
-        snprintf(reason, sizeof reason, "%d micro-batches", m);
-        switch (pick(5)) {
-        case 0:
-            op->mb = m + pick(3);
-            break;
-        case 1:
-            op->mb = -1 - pick(3);
-            break;
-        case 2:
-            op->chunk = 1;
-            snprintf(reason, sizeof reason, "1 chunk");
-            break;
-        case 3:
-            op->slice = 1;
-            snprintf(reason, sizeof reason, "1 slice");
-            break;
-        default:
-            op->part = SP_ATTN;
-            snprintf(reason, sizeof reason, "no op of the family layerwise there");
-        }
-        snprintf(want, sizeof want, "order: stage %d: %s does not exist (%s)", s,
-                 sp_op_print(op, 0, text), reason);
-        expect(&plan, want);
-        sp_plan_destroy(&plan);
-    }
-}
-
-static int find(const struct sp_program *prog, int pass, int mb)
-{
-    int k = 0;
-
-    while (k < prog->n && (prog->ops[k].pass != pass || prog->ops[k].mb != mb))
-        k++;
-    return k;
-}
-
-/* Whether the programs run to their end with unbounded channels: rounds over all stages. */
-static bool runs(const struct sp_plan *plan)
-{
-    int p = plan->layout.stages, pc[16] = {0};
-
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int s = 0; s < p; s++) {
-            const struct sp_program *prog = &plan->programs[s];
-            const struct sp_op *op = &prog->ops[pc[s]];
-            bool ready = pc[s] < prog->n;
-
-            if (ready && op->pass == SP_F && s > 0)
-                ready = find(&plan->programs[s - 1], SP_F, op->mb) < pc[s - 1];
-            if (ready && op->pass == SP_B)
-                ready = find(prog, SP_F, op->mb) < pc[s] &&
-                        (s == p - 1 || find(&plan->programs[s + 1], SP_B, op->mb) < pc[s + 1]);
-            pc[s] += ready;
-            moved |= ready;
-        }
-    }
-    for (int s = 0; s < p; s++) {
-        if (pc[s] < plan->programs[s].n)
-            return false;
-    }
-    return true;
-}
-
-/* Whether two neighbours have the ops of a pass in the same order. */
-static bool same_order(const struct sp_program *a, const struct sp_program *b, int pass)
-{
-    int i = 0, j = 0;
-
-    for (;; i++, j++) {
-        while (i < a->n && a->ops[i].pass != pass)
-            i++;
-        while (j < b->n && b->ops[j].pass != pass)
-            j++;
-        if (i == a->n)
-            return true;
-        if (a->ops[i].mb != b->ops[j].mb)
-            return false;
-    }
-}
-
-static void swapped_ops(void **state)
-{
-    int early = 0, stuck = 0, out_of_turn = 0, legal = 0;
-
-    (void)state;
-    for (int i = 0; i < 3000; i++) {
-        struct sp_plan plan;
-        struct sp_program *prog;
-        struct sp_op op;
-        char why[512] = "", want[128], text[SP_OP_TEXT], other[SP_OP_TEXT];
-        int s, j, k, first = -1, ret;
-        bool agree = true;
-
-        some_plan(&plan);
-        s = pick(plan.layout.stages);
-        prog = &plan.programs[s];
-        j = pick(prog->n);
-        k = (j + 1 + pick(prog->n - 1)) % prog->n;
-        op = prog->ops[j];
-        prog->ops[j] = prog->ops[k];
-        prog->ops[k] = op;
-        for (int b = 0; b < prog->n && first < 0; b++) {
-            if (prog->ops[b].pass == SP_B && find(prog, SP_F, prog->ops[b].mb) > b)
-                first = b;
-        }
-        for (int t = 0; t + 1 < plan.layout.stages; t++)
-            agree = agree && same_order(&plan.programs[t], &plan.programs[t + 1], SP_F) &&
-                    same_order(&plan.programs[t], &plan.programs[t + 1], SP_B);
-        ret = sp_verify(&plan, why, sizeof why);
-        if (first >= 0) {
-            op = prog->ops[first];
-            sp_op_print(&op, 0, text);
-            op.pass = SP_F;
-            snprintf(want, sizeof want, "order: stage %d: %s at position %d comes before its %s", s,
-                     text, first, sp_op_print(&op, 0, other));
-            assert_int_equal(ret, -EINVAL);
-            assert_string_equal(why, want);
-            early++;
-        } else if (!runs(&plan)) {
-            assert_int_equal(ret, -EINVAL);
-            assert_non_null(strstr(why, "order: deadlock with unbounded channels: stage "));
-            stuck++;
-        } else if (!agree) {
-            assert_int_equal(ret, -EINVAL);
-            assert_non_null(strstr(why, "order: deadlock with first-in-first-out channels: "));
-            out_of_turn++;
-        } else if (ret) {
-            assert_non_null(strstr(why, "order: deadlock with rendezvous channels: "));
-        } else {
-            legal++;
-        }
-        sp_plan_destroy(&plan);
-    }
-    print_message("swaps: %d before their forward, %d deadlocks, %d out of turn, %d legal\n", early,
-                  stuck, out_of_turn, legal);
-    assert_true(early > 100 && stuck > 100 && out_of_turn > 100 && legal > 10);
-}
-
 /* Each kind of channel refuses what only it does, and names what every blocked stage waits for. */
 static void names_what_blocks(void **state)
 {
     static const char *const crossed[] = {"F0 B0 F1 B1", "F0 F1 B0 B1"};
     static const char *const turned[] = {"F0 F1 B1 B0", "F1 F0 B1 B0"};
-    static const char *const wide[] = {"F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0",
-                                       "F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0"};
     struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
 
@@ -271,15 +31,262 @@ static void names_what_blocks(void **state)
                   "B1.0 of stage 1; stage 1 at F1.0 waits for the message of F0.0 from stage 0 to "
                   "stage 1 to be taken first");
     sp_plan_destroy(&plan);
+}
 
+/* Channels with room for one message are classified, not demanded: breadth-first needs more. */
+static void counts_buffers(void **state)
+{
+    static const char *const wide[] = {"F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0",
+                                       "F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0"};
+    static const char *const crossed[] = {"F0 B0 F1 B1", "F0 F1 B0 B1"};
+    static const char *const tied[] = {"F0 F1 F2 F3 B0 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3",
+                                       "F0 B0 F1 B1 F2 B2 F3 B3"};
+    struct sp_layout lay = {.stages = 2, .micro_batches = 3, .chunks = 2, .slices = 1};
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    char why[512] = "";
+    struct sp_plan plan;
+    struct sp_times t;
+    int buffers = -1;
+
+    (void)state;
     /* stage 0 runs on to chunk 1 only after its 3 of chunk 0: stage 1 sends the first too early */
-    lay.micro_batches = 3;
-    lay.chunks = 2;
     write_plan(lay, wide, &plan);
-    expect(&plan, "order: deadlock with rendezvous channels: stage 0 at F2.0 waits for the message "
-                  "of F1.0 from stage 0 to stage 1 to be taken first; stage 1 at F1.0 waits for "
-                  "the message of F0.0 from stage 1 to stage 0 to be taken first");
+    assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
+    assert_int_equal(sp_listsim(&plan, &unit, SP_RENDEZVOUS, &t, why, sizeof why), -EDEADLK);
+    assert_string_equal(why,
+                        "deadlock with rendezvous channels: stage 0 at F2.0 waits for the "
+                        "message of F1.0 from stage 0 to stage 1 to be taken first; stage 1 at "
+                        "F1.0 waits for the message of F0.0 from stage 1 to stage 0 to be "
+                        "taken first");
+    assert_int_equal(sp_listsim_buffers(&plan, &buffers), 0);
+    assert_int_equal(buffers, 2);
     sp_plan_destroy(&plan);
+
+    write_plan(layout(2, 2), crossed, &plan);
+    assert_int_equal(sp_listsim_buffers(&plan, &buffers), -EDEADLK);
+    assert_int_equal(buffers, 2); /* set only on success */
+    sp_plan_destroy(&plan);
+
+    /* stage 0 takes B0 after F3, for which F2 must be taken: F2&B1 is too late for that, F2 not */
+    write_plan(layout(3, 4), tied, &plan);
+    assert_int_equal(sp_listsim_buffers(&plan, &buffers), 0);
+    assert_int_equal(buffers, 0);
+    plan.programs[1].ops[3].overlap = 1;
+    assert_int_equal(sp_plan_index(&plan), 0);
+    assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
+    assert_int_equal(sp_listsim_buffers(&plan, &buffers), 0);
+    assert_int_equal(buffers, 2);
+    sp_plan_destroy(&plan);
+
+    make_plan("1f1b", 4, 8, &plan);
+    assert_int_equal(plan.buffers, 0);
+    assert_int_equal(sp_listsim(&plan, &unit, SP_RENDEZVOUS, &t, why, sizeof why), 0);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+}
+
+/* What was sent is counted against what was taken. */
+static void messages_left(void **state)
+{
+    struct sp_channels ch;
+    struct sp_plan plan;
+    int ids;
+
+    (void)state;
+    make_plan("1f1b", 2, 3, &plan);
+    ids = plan.family->ids(&plan.layout);
+    assert_int_equal(sp_channels_create(&plan, ids, &ch), 0);
+    assert_int_equal(ch.n, 2);
+    assert_int_equal(ch.n_messages, 6);
+    assert_int_equal(sp_channels_most(&ch), 3);
+    for (int i = 0; i < 6; i++) {
+        int left = sp_channels_left(&ch);
+
+        assert_true(left >= 0 && ch.channels[left].taken < ch.channels[left].sent);
+        sp_channels_take(&ch, i / 3, 0);
+    }
+    assert_int_equal(sp_channels_left(&ch), -1);
+    sp_channels_destroy(&ch);
+    sp_plan_destroy(&plan);
+}
+
+static int forgetful_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                          struct sp_dep out[SP_MAX_DEPS])
+{
+    static int asked;
+    int n = sp_family_find("layerwise")->deps(lay, stage, op, out);
+
+    /* the messages are listed first: what is asked for later is no longer waited for */
+    return ++asked > 4 && op->pass == SP_F ? 0 : n;
+}
+
+/* A family that waits for less than it sends is found out. */
+static void sent_but_not_taken(void **state)
+{
+    static const char *const lines[] = {"F0 B0", "F0 B0"};
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    struct sp_family family = *sp_family_find("layerwise");
+    char why[256] = "";
+    struct sp_plan plan;
+    struct sp_times t;
+
+    (void)state;
+    write_plan(layout(2, 1), lines, &plan);
+    family.deps = forgetful_deps;
+    plan.family = &family;
+    assert_int_equal(sp_listsim(&plan, &unit, SP_FIFO, &t, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "stage 0 sends 1 messages to stage 1, which takes 0");
+    sp_plan_destroy(&plan);
+}
+
+/* Marks an op as overlapping with the next. */
+static void overlap(struct sp_plan *plan, int stage, int index)
+{
+    plan->programs[stage].ops[index].overlap = 1;
+}
+
+static void overlapped_pairs(void **state)
+{
+    static const char *const lines[] = {"F0 F1 B0 B1", "F0 B0 F1 B1"};
+    static const char *const early[] = {"F0 F1 B0 B1", "F0 F1 B0 B1"};
+    static const struct {
+        int stage, index, other; /* other: a second overlap, -1: none */
+        const char *why;
+    } table[] = {
+        {0, 1, -1, NULL},
+        {1, 3, -1, "order: stage 1: B1.0 at position 3 overlaps with the next op, but is the last"},
+        {0, 0, -1,
+         "order: stage 0: F0.0 at position 0 overlaps with F1.0, not a forward and then a "
+         "backward"},
+        {0, 2, -1,
+         "order: stage 0: B0.0 at position 2 overlaps with B1.0, not a forward and then a "
+         "backward"},
+        {1, 1, -1,
+         "order: stage 1: B0.0 at position 1 overlaps with F1.0, not a forward and then a "
+         "backward"},
+        {1, 0, -1, "order: stage 1: F0.0 at position 0 overlaps with B0.0, which waits for it"},
+        {0, 1, 2,
+         "order: stage 0: F1.0 at position 1 overlaps with B0.0, which overlaps too: only two can"},
+    };
+    struct sp_plan plan;
+    char why[256] = "";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        write_plan(layout(2, 2), lines, &plan);
+        overlap(&plan, table[i].stage, table[i].index);
+        if (table[i].other >= 0)
+            overlap(&plan, table[i].stage, table[i].other);
+        assert_int_equal(sp_plan_index(&plan), 0);
+        assert_true(plan.paired);
+        if (table[i].why)
+            expect(&plan, table[i].why);
+        else if (sp_verify(&plan, why, sizeof why))
+            fail_msg("%s", why);
+        sp_plan_destroy(&plan);
+    }
+    /* one by one they go, but B0 comes back from stage 1 only after its F1 */
+    write_plan(layout(2, 2), early, &plan);
+    assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
+    overlap(&plan, 0, 1);
+    expect(&plan, "order: deadlock of overlapped pairs: stage 0 at F1.0&B0.0 waits for B0.0 of "
+                  "stage 1; stage 1 at F1.0 waits for F1.0 of stage 0");
+    sp_plan_destroy(&plan);
+}
+
+/* Two stages, each the first of one model and the last of the other; then a V. */
+static void placed(struct sp_plan *plan, const char *family,
+                   int (*place)(const struct sp_layout *lay, int stage, int chunk))
+{
+    char why[256] = "";
+
+    plan->family = sp_family_find(family);
+    assert_int_equal(
+        sp_map_create(&plan->layout, plan->family->pipes, place, NULL, &plan->map, why, sizeof why),
+        0);
+    plan->layout.map = plan->map;
+    assert_int_equal(sp_plan_index(plan), 0);
+}
+
+static void both_ways(void **state)
+{
+    static const char *const good[] = {"F0 F1.1 B1.1 B0", "F1.1 F0 B0 B1.1"};
+    static const char *const strange[] = {"F0 F1.1 B1.1 B0", "F1.1 F0.1 B0 B1.1"};
+    static const char *const stuck[] = {"F1.1 F0 B1.1 B0", "F0 F1.1 B0 B1.1"};
+    struct sp_layout lay = {.stages = 2, .micro_batches = 2, .chunks = 2, .slices = 1};
+    struct sp_plan plan;
+    char why[256] = "";
+
+    (void)state;
+    write_plan(lay, good, &plan);
+    placed(&plan, "bidirectional", sp_place_both_ways);
+    if (sp_verify(&plan, why, sizeof why))
+        fail_msg("%s", why);
+    sp_plan_destroy(&plan);
+    write_plan(lay, strange, &plan);
+    placed(&plan, "bidirectional", sp_place_both_ways);
+    expect(&plan, "order: stage 1: F0.1 does not exist (micro-batch 0 goes through chunk 0)");
+    sp_plan_destroy(&plan);
+    write_plan(lay, stuck, &plan);
+    placed(&plan, "bidirectional", sp_place_both_ways);
+    expect(&plan, "order: deadlock with unbounded channels: stage 0 at F1.1 waits for F1.1 of "
+                  "stage 1; stage 1 at F0.0 waits for F0.0 of stage 0");
+    sp_plan_destroy(&plan);
+}
+
+static void v_placement(void **state)
+{
+    static const char *const good[] = {"F0 F0.1 B0.1 W0.1 B0 W0", "F0 F0.1 B0.1 B0 W0.1 W0"};
+    static const char *const loop[] = {"F0 F0.1 B0.1 B0", "F0.1 F0 B0 B0.1"};
+    struct sp_layout lay = {.stages = 2, .micro_batches = 1, .chunks = 2, .slices = 1};
+    struct sp_plan plan;
+    char why[256] = "";
+
+    (void)state;
+    write_plan(lay, good, &plan);
+    placed(&plan, "layerwise", sp_place_wave);
+    if (sp_verify(&plan, why, sizeof why))
+        fail_msg("%s", why);
+    sp_plan_destroy(&plan);
+    /* on stage 1, chunk 0 is global stage 1 and chunk 1 the next */
+    write_plan(lay, loop, &plan);
+    placed(&plan, "layerwise", sp_place_wave);
+    expect(&plan, "order: stage 1: F0.1 at position 0 comes before its F0.0");
+    sp_plan_destroy(&plan);
+}
+
+/* Memory is in micro-batches of a whole stage, whatever the chunks and slices. */
+static void memory_limit(void **state)
+{
+    static const char *const lines[] = {"F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
+                                        "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"};
+    struct sp_layout lay = {.stages = 2, .micro_batches = 2, .chunks = 2, .slices = 1};
+    struct sp_plan plan;
+    char why[256] = "";
+    struct catch c;
+
+    (void)state;
+    lay.memory = 2;
+    write_plan(lay, lines, &plan);
+    if (sp_verify(&plan, why, sizeof why))
+        fail_msg("%s", why);
+    plan.layout.memory = 1.75;
+    expect(&plan, "order: stage 0 holds activations of 2 micro-batches at once, more than the 1.75 "
+                  "allowed");
+    plan.layout.memory = 1.4;
+    expect(&plan, "order: stage 0 holds activations of 2 micro-batches at once, more than the 1.4 "
+                  "allowed");
+    sp_plan_destroy(&plan);
+
+    lay = layout(4, 8);
+    lay.memory = 4;
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    sp_plan_destroy(&plan);
+    lay.memory = 3;
+    catch_begin(&c);
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), -EINVAL);
+    assert_string_equal(catch_end(&c), "starpipe: schedule 1f1b: order: stage 0 holds activations "
+                                       "of 4 micro-batches at once, more than the 3 allowed\n");
 }
 
 /* W and R: each optional, at most once, in their place. */
@@ -348,10 +355,11 @@ static void slices_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_schedules_pass), cmocka_unit_test(missing_ops),
-        cmocka_unit_test(doubled_ops),        cmocka_unit_test(foreign_ops),
-        cmocka_unit_test(swapped_ops),        cmocka_unit_test(names_what_blocks),
-        cmocka_unit_test(optional_ops),       cmocka_unit_test(slices_in_order),
+        cmocka_unit_test(names_what_blocks), cmocka_unit_test(counts_buffers),
+        cmocka_unit_test(messages_left),     cmocka_unit_test(sent_but_not_taken),
+        cmocka_unit_test(overlapped_pairs),  cmocka_unit_test(both_ways),
+        cmocka_unit_test(v_placement),       cmocka_unit_test(memory_limit),
+        cmocka_unit_test(optional_ops),      cmocka_unit_test(slices_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The pictures: well-formed, a bar for every op, bars where the ops are. */
 #include "../policies/common.h"
+#include "policies/registry.h"
 #include "trace/gantt.h"
 #include <ctype.h>
 #include <math.h>
@@ -187,7 +188,7 @@ static void text_is_to_scale(void **state)
     assert_non_null(strstr(text, "\nstage 0  01..aa2bb.cc  "));
     free(text);
     text = drawn(&g, 2 * 12 + 9 + 24, true);
-    assert_non_null(strstr(text, "\033[48;5;"));
+    assert_non_null(strstr(text, "\033[0;48;5;"));
     free(text);
     sp_gantt_destroy(&g);
 
@@ -202,6 +203,45 @@ static void text_is_to_scale(void **state)
     free(text);
     free(again);
     sp_gantt_destroy(&g);
+}
+
+/* Odd chunks and overlapped pairs are told apart, and the legend says how. */
+static void chunks_and_pairs(void **state)
+{
+    static const struct sp_costs unit = {.f = 2, .b = 2, .w = 2};
+    static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0 W0.0"};
+    struct sp_layout lay = layout(1, 1);
+    struct sp_plan plan;
+    struct sp_times t;
+    struct sp_gantt g;
+    char *text, why[256] = "";
+
+    (void)state;
+    lay.chunks = 2;
+    write_plan(lay, lines, &plan);
+    plan.def = sp_schedule_find("1f1b");
+    plan.programs[0].ops[1].overlap = 1;
+    assert_int_equal(sp_listsim(&plan, &unit, SP_UNBOUNDED, &t, why, sizeof why), 0);
+    assert_int_equal(sp_gantt_from_times(&plan, &t, &g), 0);
+    assert_true(g.share == 0.5);
+    text = drawn(&g, 9 + 24 + 24, false); /* four columns an op: the label and one for the pass */
+    assert_non_null(strstr(text, "\nstage 0  0.0-0.1_0.1%0.1^0.0=0.0~"));
+    assert_non_null(strstr(text, "3- 3_ forward, 3= 3% backward, 3~ 3^ weight gradient"));
+    assert_non_null(strstr(text, "odd chunks _, %, ^\n"));
+    assert_non_null(strstr(text, "overlap"));
+    free(text);
+    text = drawn(&g, 9 + 24 + 12, true);
+    assert_non_null(strstr(text, "\033[0;48;5;117m\033[30;4m"));
+    assert_non_null(strstr(text, "underlined"));
+    free(text);
+    text = drawn(&g, 0, false);
+    check_xml(text);
+    assert_int_equal(count(text, "url(#odd)"), 3 + 1); /* and the legend */
+    assert_int_equal(count(text, "class=\"unit\""), 1 + 1);
+    free(text);
+    sp_gantt_destroy(&g);
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
 }
 
 static void ticks(void **state)
@@ -232,11 +272,9 @@ static void ticks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(svg_holds_every_op),
-        cmocka_unit_test(svg_escapes),
-        cmocka_unit_test(empty_pictures),
-        cmocka_unit_test(text_is_to_scale),
-        cmocka_unit_test(ticks),
+        cmocka_unit_test(svg_holds_every_op), cmocka_unit_test(svg_escapes),
+        cmocka_unit_test(empty_pictures),     cmocka_unit_test(text_is_to_scale),
+        cmocka_unit_test(chunks_and_pairs),   cmocka_unit_test(ticks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,95 @@
+/*
+ * AdaPipe (Sun et al., ASPLOS 2024): how many layers each stage of a 1F1B pipeline takes, and what
+ * each layer recomputes, so that a step is short and no stage holds more than its limit. Stage s
+ * stashes min(p - s, m) micro-batches, so early stages recompute more and take fewer layers. Pure.
+ *
+ * As in the paper a dynamic program over stages takes its costs from one inside a stage, the
+ * cheapest mix of recomputations that fits. All layers being alike, how many layers of a stage use
+ * each mode is all there is to choose, and the inner problem is solved exactly by counting.
+ *
+ * The outer one is solved exactly for a model of the step,
+ *
+ *     T ~ t_0 + ... + t_(p-1) + (m-1) max t_s       t_s: forward and backward of one micro-batch
+ *
+ * (fill and drain, and a steady phase as fast as the slowest stage). What counts is the list
+ * simulation of 1F1B, which is often shorter, as a slow stage hides the filling of those after it,
+ * and a little longer where stages differ much. So the partitions that are best for each max t_s,
+ * and the even one, are improved in simulated time by moving single layers, and the shortest is
+ * taken.
+ */
+#ifndef SP_PLAN_ADAPIPE_H
+#define SP_PLAN_ADAPIPE_H
+
+#include "plan/layer_costs.h"
+#include <stdint.h>
+
+/* What a stage holds, in bytes of one worker's memory. */
+struct sp_adapipe_memory {
+    int64_t limit_bytes; /* of a stage; 0: none */
+
+    /* Whatever is chosen: every stage; the first and the last one besides (embedding, head). */
+    int64_t stage_bytes, first_bytes, last_bytes;
+    int64_t layer_bytes; /* weights, gradients and moments of a layer */
+
+    /* One micro-batch, from forward to backward: a layer, by enum sp_recompute; the head. */
+    int64_t stash_bytes[SP_RECOMPUTE_MODES];
+    int64_t head_stash_bytes;
+
+    /* Room to recompute in, by the set of modes that the layers of the stage use: bit j of the
+     * index is mode j. A larger set never needs less. */
+    int64_t workspace_bytes[1 << SP_RECOMPUTE_MODES];
+};
+
+/* What the memory check (plan/memory.h) counts for 1F1B on `stages` stages; `limit` as given. 0,
+ * or the error of sp_plan_create. */
+int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
+                         struct sp_adapipe_memory *mem);
+
+struct sp_adapipe {
+    int stages, layers, micro_batches;
+    struct sp_layer_costs costs; /* of one micro-batch: its unit is that of the results */
+    struct sp_adapipe_memory memory;
+};
+
+struct sp_adapipe_figures {
+    double makespan_us; /* of the step, list-simulated, without communication and update */
+    double model_us;    /* smallest modelled step of any choice that fits */
+    int64_t peak_bytes; /* of the stage that holds most */
+};
+
+/*
+ * counts[stages]: layers of each stage; mode[layers]: enum sp_recompute of each layer, the layers
+ * of a stage that recompute most first.
+ *
+ * Guaranteed: no stage is above its limit; model_us is the minimum, and makespan_us at most that
+ * of a choice that has it, and of the even partition with any choice of modes that fits.
+ *
+ * 0; or one line on stderr and -EINVAL: fewer layers than stages, or no choice fits (with the
+ * smallest limit that works); -ENOMEM. Outputs set only on success; `figures` may be NULL.
+ */
+int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
+                      struct sp_adapipe_figures *figures);
+
+/* The makespan of 1F1B without communication: f[stages] and b[stages] are the times of a forward
+ * and a full backward of one micro-batch. What sp_listsim finds; room[2 * stages] is scratch. */
+double sp_1f1b_makespan(int stages, int micro_batches, const double *f, const double *b,
+                        double *room);
+
+/* The cheapest mix of modes of one stage with `count` layers that fits the limit. */
+struct sp_adapipe_mix {
+    double us;                 /* recompute time of a micro-batch; INFINITY: nothing fits */
+    int64_t bytes;             /* that the stage holds */
+    int n[SP_RECOMPUTE_MODES]; /* layers in each mode */
+};
+
+void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
+                         struct sp_adapipe_mix *best);
+
+/* The least that a stage with `count` layers holds, however much it recomputes. */
+int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count);
+
+/* Bytes of a stage with its layers in these modes, micro-batches in flight included. */
+int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
+                               const unsigned char *mode);
+
+#endif

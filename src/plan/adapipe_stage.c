@@ -1,0 +1,187 @@
+/* AdaPipe inside a stage: what it holds, and the cheapest mix of recomputations that fits. */
+#include "graphs/stash.h"
+#include "plan/adapipe.h"
+#include "plan/memory.h"
+#include <math.h>
+#include <string.h>
+
+#define MODES SP_RECOMPUTE_MODES
+
+int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
+                         struct sp_adapipe_memory *mem)
+{
+    const struct sp_model *m = &sh->model;
+    struct sp_layout lay = {.stages = stages,
+                            .micro_batches = 1,
+                            .chunks = 1,
+                            .slices = 1,
+                            .layers = m->layers,
+                            .options = ""};
+    struct sp_memory first[MODES], middle = {0}, last;
+    int first_layers, last_layers, at, ret;
+    struct sp_plan plan;
+
+    ret = sp_plan_create("1f1b", &lay, &plan);
+    if (ret)
+        return ret;
+    sp_chunk_layers(&plan, m->layers, 0, 0, &at, &first_layers);
+    sp_chunk_layers(&plan, m->layers, stages - 1, 0, &at, &last_layers);
+    for (int j = 0; j < MODES; j++)
+        first[j] = sp_memory_of_stage(&plan, sh, (enum sp_recompute)j, 1, 0);
+    last = sp_memory_of_stage(&plan, sh, SP_RECOMPUTE_NONE, 1, stages - 1);
+    if (stages > 2)
+        middle = sp_memory_of_stage(&plan, sh, SP_RECOMPUTE_NONE, 1, 1);
+    sp_plan_destroy(&plan);
+
+    *mem = (struct sp_adapipe_memory){.limit_bytes = limit, .stage_bytes = middle.workspace};
+    for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
+        mem->layer_bytes += 16 * (int64_t)sp_block_elements(m, (enum sp_block_kind)kind);
+    mem->first_bytes =
+        first[0].states + first[0].workspace - first_layers * mem->layer_bytes - middle.workspace;
+    if (stages > 1)
+        mem->last_bytes =
+            last.states + last.workspace - last_layers * mem->layer_bytes - middle.workspace;
+    for (int j = 0; j < MODES; j++)
+        mem->stash_bytes[j] = sp_stash_bytes(sh, (enum sp_recompute)j, 1, 1, false);
+    mem->head_stash_bytes = sp_stash_bytes(sh, SP_RECOMPUTE_NONE, 1, 0, true);
+    for (int set = 1; set < 1 << MODES; set++) {
+        int64_t part[MODES] = {0};
+
+        for (int j = 0; j < MODES; j++)
+            part[j] = set & 1 << j ? first[j].workspace - first[0].workspace : 0;
+        /* full and no-attention recompute in the same buffers */
+        mem->workspace_bytes[set] = part[SP_RECOMPUTE_SELECTIVE] +
+                                    (part[SP_RECOMPUTE_FULL] > part[SP_RECOMPUTE_NO_ATTENTION]
+                                         ? part[SP_RECOMPUTE_FULL]
+                                         : part[SP_RECOMPUTE_NO_ATTENTION]);
+    }
+    return 0;
+}
+
+static int64_t in_flight(const struct sp_adapipe *in, int stage)
+{
+    return in->stages - stage < in->micro_batches ? in->stages - stage : in->micro_batches;
+}
+
+/* Whatever the modes are. */
+static int64_t fixed_bytes(const struct sp_adapipe *in, int stage, int count)
+{
+    const struct sp_adapipe_memory *mem = &in->memory;
+    int64_t bytes = mem->stage_bytes + count * mem->layer_bytes;
+
+    if (stage == 0)
+        bytes += mem->first_bytes;
+    if (stage == in->stages - 1)
+        bytes += mem->last_bytes + in_flight(in, stage) * mem->head_stash_bytes;
+    return bytes;
+}
+
+int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
+                               const unsigned char *mode)
+{
+    int64_t stash = 0;
+    int set = 0;
+
+    for (int l = 0; l < count; l++) {
+        stash += in->memory.stash_bytes[mode[l]];
+        set |= 1 << mode[l];
+    }
+    return fixed_bytes(in, stage, count) + in_flight(in, stage) * stash +
+           in->memory.workspace_bytes[set];
+}
+
+int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count)
+{
+    int64_t least = INT64_MAX;
+
+    /* One mode for all: of the modes of a mix, the one that keeps least needs no more room. */
+    for (int j = 0; j < MODES; j++) {
+        int64_t bytes = in_flight(in, stage) * count * in->memory.stash_bytes[j] +
+                        in->memory.workspace_bytes[1 << j];
+
+        least = bytes < least ? bytes : least;
+    }
+    return fixed_bytes(in, stage, count) + least;
+}
+
+struct inner {
+    const struct sp_adapipe *in;
+    int modes, mode[MODES]; /* of the set, the cheapest first */
+    int64_t flight, budget; /* bytes for stash */
+    int64_t fixed;          /* bytes besides */
+    int n[MODES];
+    struct sp_adapipe_mix *best;
+};
+
+/* Shares `count` layers among the two cheapest modes: as few as need be in the second. */
+static void close_mix(struct inner *x, int count, int64_t bytes, double us)
+{
+    const struct sp_adapipe *in = x->in;
+    int cheap = x->mode[0], other = x->mode[x->modes > 1];
+    int64_t gain = x->flight * (in->memory.stash_bytes[cheap] - in->memory.stash_bytes[other]);
+    int64_t over = bytes + count * x->flight * in->memory.stash_bytes[cheap] - x->budget, moved = 0;
+
+    if (over > 0) {
+        moved = gain > 0 ? (over + gain - 1) / gain : (int64_t)count + 1;
+        if (moved > count)
+            return;
+    }
+    us += (double)(count - moved) * in->costs.recompute_us[cheap] +
+          (double)moved * in->costs.recompute_us[other];
+    bytes = x->fixed + x->budget + over - moved * gain;
+    if (us > x->best->us || (us >= x->best->us && bytes >= x->best->bytes))
+        return;
+    x->best->us = us;
+    x->best->bytes = bytes;
+    memcpy(x->best->n, x->n, sizeof x->n);
+    x->best->n[cheap] = count - (int)moved;
+    if (other != cheap)
+        x->best->n[other] = (int)moved;
+}
+
+/* Tries every number of layers in each of the first k modes of the set but the two cheapest. */
+static void try_counts(struct inner *x, int k, int count, int64_t bytes, double us)
+{
+    int j;
+
+    if (k <= 2) {
+        close_mix(x, count, bytes, us);
+        return;
+    }
+    j = x->mode[k - 1];
+    for (int n = 0; n <= count; n++) {
+        x->n[j] = n;
+        try_counts(x, k - 1, count - n, bytes + n * x->flight * x->in->memory.stash_bytes[j],
+                   us + n * x->in->costs.recompute_us[j]);
+    }
+    x->n[j] = 0;
+}
+
+void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
+                         struct sp_adapipe_mix *best)
+{
+    const double *us = in->costs.recompute_us;
+    int64_t limit = in->memory.limit_bytes ? in->memory.limit_bytes : INT64_MAX;
+
+    *best = (struct sp_adapipe_mix){.us = INFINITY};
+    /* A mix of few modes is found again in larger sets, which only leave it less room. */
+    for (int set = 1; set < 1 << MODES; set++) {
+        struct inner x = {.in = in, .flight = in_flight(in, stage), .best = best};
+
+        x.fixed = fixed_bytes(in, stage, count) + in->memory.workspace_bytes[set];
+        x.budget = limit - x.fixed;
+        if (x.budget < 0)
+            continue;
+        for (int j = 0; j < MODES; j++) {
+            int at = x.modes;
+
+            if (!(set & 1 << j))
+                continue;
+            for (; at > 0 && us[x.mode[at - 1]] > us[j]; at--)
+                x.mode[at] = x.mode[at - 1];
+            x.mode[at] = j;
+            x.modes++;
+        }
+        try_counts(&x, x.modes, count, 0, 0);
+    }
+}

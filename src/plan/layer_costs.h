@@ -1,0 +1,51 @@
+/*
+ * What the parts of one micro-batch cost, by layer: the input of the planners of src/plan/. It is
+ * estimated from the model's sizes here, or measured (src/plan/profile.c); planners do not know
+ * which. All layers of a model are alike, so one set of times serves every layer.
+ *
+ * Unit: microseconds of one worker, for a whole sequence of every row of one micro-batch, nothing
+ * else running. Planners only add and compare them, so any other unit of time does as well if all
+ * fields share it; results come back in that unit.
+ */
+#ifndef SP_LAYER_COSTS_H
+#define SP_LAYER_COSTS_H
+
+#include "codelets/shape.h"
+
+#define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
+
+struct sp_layer_costs {
+    double embed_fwd_us, embed_bwd_us; /* on the first global stage, once a micro-batch */
+    double pre_fwd_us;                 /* norm, QKV product */
+    double attn_fwd_us;                /* attention */
+    double post_fwd_us;                /* output product, norm, MLP */
+    double bwd_us;                     /* input gradient of a layer whose forward kept everything */
+    double wgrad_us;                   /* weight gradient of such a layer */
+    double head_us; /* final norm, logits and loss, forward and backward: part of B, on the last
+                     * global stage, once a micro-batch */
+
+    /* By enum sp_recompute: what a layer's backward (input and weight gradient together) takes
+     * besides, to have again what its forward did not keep. [SP_RECOMPUTE_NONE] is 0. */
+    double recompute_us[SP_RECOMPUTE_MODES];
+};
+
+/* Forward of a layer. */
+static inline double sp_layer_fwd_us(const struct sp_layer_costs *c)
+{
+    return c->pre_fwd_us + c->attn_fwd_us + c->post_fwd_us;
+}
+
+/* Backward of a layer: recompute, input gradient, weight gradient. */
+static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_recompute mode)
+{
+    return c->recompute_us[mode] + c->bwd_us + c->wgrad_us;
+}
+
+/*
+ * Times of a nominal worker, from floating-point operations (products, attention) and bytes moved
+ * (norms, activations, embedding), for planning before anything was measured. Their ratios are to
+ * be relied on, not their size. Every field of *costs is set.
+ */
+void sp_layer_costs_estimate(const struct sp_shape *sh, struct sp_layer_costs *costs);
+
+#endif

@@ -1,0 +1,361 @@
+#include "plan/partition.h"
+#include "graphs/stash.h"
+#include "sp_error.h"
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is compared ------------------------------------------------------------------ */
+
+struct work {
+    const struct sp_balance *b;
+    int globals, pipes, layers;
+    int64_t *prefix;     /* [layers+1] rounded times of the layers before one */
+    int64_t first, last; /* rounded */
+    int64_t *load;       /* [stages] times of the partition looked at */
+    int64_t *bytes;      /* [stages][layers+1] of a chain under a limit; NULL: no limit */
+};
+
+/* Smaller is better, the first difference decides. */
+struct score {
+    int64_t excess;  /* bytes above the limit on the worst stage */
+    int64_t worst;   /* time of the slowest stage */
+    int64_t squares; /* of the times of the stages */
+    int64_t spread;  /* squares of the counts */
+};
+
+static int compare(const struct score *a, const struct score *b)
+{
+    int64_t x[] = {a->excess, a->worst, a->squares, a->spread};
+    int64_t y[] = {b->excess, b->worst, b->squares, b->spread};
+
+    for (int i = 0; i < 4; i++) {
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+/* Time of global stage g if it has the layers `first` .. `first+count-1`. */
+static int64_t time_of(const struct work *w, int g, int first, int count)
+{
+    return w->prefix[first + count] - w->prefix[first] + (g == 0 ? w->first : 0) +
+           (g == w->globals - 1 ? w->last : 0);
+}
+
+/* Everything but the excess. */
+static struct score score_times(struct work *w, const int *counts)
+{
+    int p = w->b->lay->stages, at = 0;
+    struct score sc = {0};
+
+    memset(w->load, 0, (size_t)p * sizeof *w->load);
+    for (int g = 0; g < w->globals; g++) {
+        for (int pipe = 0; pipe < w->pipes; pipe++)
+            w->load[sp_home(w->b->lay, pipe, g).stage] += time_of(w, g, at, counts[g]);
+        sc.spread += (int64_t)counts[g] * counts[g];
+        at += counts[g];
+    }
+    for (int s = 0; s < p; s++) {
+        sc.worst = w->load[s] > sc.worst ? w->load[s] : sc.worst;
+        sc.squares += w->load[s] * w->load[s];
+    }
+    return sc;
+}
+
+static int64_t excess(const struct work *w, const int *counts)
+{
+    int64_t most = 0;
+
+    for (int s = 0; w->b->bytes && s < w->b->lay->stages; s++) {
+        int64_t over = w->b->bytes(w->b->arg, s, counts) - w->b->limit_bytes;
+
+        most = over > most ? over : most;
+    }
+    return most;
+}
+
+static void even(const struct work *w, int *counts)
+{
+    for (int g = 0, first; g < w->globals; g++)
+        sp_partition(w->layers, w->globals, g, &first, &counts[g]);
+}
+
+/* ---- a chain of stages: exact ---------------------------------------------------------- */
+
+typedef int64_t (*chain_value)(const struct work *w, int g, int first, int count);
+
+/* INT64_MAX: impossible. */
+static int64_t chain_time(const struct work *w, int g, int first, int count)
+{
+    if (w->bytes &&
+        w->bytes[(size_t)g * (size_t)(w->layers + 1) + (size_t)count] > w->b->limit_bytes)
+        return INT64_MAX;
+    return time_of(w, g, first, count);
+}
+
+static int64_t chain_bytes(const struct work *w, int g, int first, int count)
+{
+    (void)first;
+    return w->bytes[(size_t)g * (size_t)(w->layers + 1) + (size_t)count];
+}
+
+/* The smallest possible largest value of a global stage; INT64_MAX: impossible. best[layers+1]. */
+static int64_t chain_minmax(const struct work *w, chain_value value, int64_t *best)
+{
+    int G = w->globals, L = w->layers;
+
+    /* best[i]: of the stages from g on, when they have the layers from i on */
+    for (int i = 0; i <= L; i++)
+        best[i] = i == L ? 0 : INT64_MAX;
+    for (int g = G - 1; g >= 0; g--) {
+        for (int i = g; i <= L - (G - g); i++) { /* ascending: best[i + k] is still of g + 1 */
+            int64_t least = INT64_MAX;
+
+            for (int k = 1; i + k <= L - (G - 1 - g); k++) {
+                int64_t v = value(w, g, i, k);
+
+                v = best[i + k] > v ? best[i + k] : v;
+                least = v < least ? v : least;
+            }
+            best[i] = least;
+        }
+    }
+    return best[0];
+}
+
+struct rest {
+    int64_t squares, spread; /* squares INT64_MAX: impossible */
+};
+
+/* The partition with the smallest squares, then spread, of those in which no global stage takes
+ * longer than `worst`; with more layers on the first ones if there are several. */
+static int chain_even(const struct work *w, int64_t worst, int *counts)
+{
+    int G = w->globals, L = w->layers;
+    size_t row = (size_t)L + 1;
+    struct rest *best = malloc(((size_t)G + 1) * row * sizeof *best);
+    short *take = malloc((size_t)G * row * sizeof *take);
+
+    if (!best || !take) {
+        free(best);
+        free(take);
+        return sp_error(ENOMEM, "no memory to partition %d layers", L);
+    }
+    for (size_t i = 0; i < ((size_t)G + 1) * row; i++)
+        best[i] = (struct rest){INT64_MAX, 0};
+    best[(size_t)G * row + (size_t)L] = (struct rest){0, 0};
+    for (int g = G - 1; g >= 0; g--) {
+        for (int i = g; i <= L - (G - g); i++) {
+            struct rest *b = &best[(size_t)g * row + (size_t)i];
+
+            for (int k = L - (G - 1 - g) - i; k >= 1; k--) {
+                const struct rest *n = &best[((size_t)g + 1) * row + (size_t)(i + k)];
+                int64_t v = chain_time(w, g, i, k), squares, spread;
+
+                if (v > worst || n->squares == INT64_MAX)
+                    continue;
+                squares = v * v + n->squares;
+                spread = (int64_t)k * k + n->spread;
+                if (squares < b->squares || (squares == b->squares && spread < b->spread)) {
+                    *b = (struct rest){squares, spread};
+                    take[(size_t)g * row + (size_t)i] = (short)k;
+                }
+            }
+        }
+    }
+    for (int g = 0, i = 0; g < G; i += counts[g++])
+        counts[g] = take[(size_t)g * row + (size_t)i];
+    free(best);
+    free(take);
+    return 0;
+}
+
+/* Tabulates the bytes of every stage with every count; the other stages share the rest. */
+static int tabulate_bytes(struct work *w)
+{
+    int G = w->globals, L = w->layers;
+    int *counts = calloc((size_t)G, sizeof *counts);
+
+    w->bytes = malloc((size_t)G * ((size_t)L + 1) * sizeof *w->bytes);
+    if (!counts || !w->bytes) {
+        free(counts);
+        return sp_error(ENOMEM, "no memory to partition %d layers", L);
+    }
+    for (int g = 0; g < G; g++) {
+        for (int k = 1; k <= L - (G - 1); k++) {
+            for (int other = 0, first; other < G; other++) {
+                if (other != g)
+                    sp_partition(L - k, G - 1, other - (other > g), &first, &counts[other]);
+            }
+            counts[g] = G > 1 ? k : L;
+            w->bytes[(size_t)g * ((size_t)L + 1) + (size_t)k] =
+                w->b->bytes(w->b->arg, sp_home(w->b->lay, 0, g).stage, counts);
+        }
+    }
+    free(counts);
+    return 0;
+}
+
+static int refuse(const struct work *w, const char *what, int64_t least)
+{
+    const double MiB = 1024 * 1024;
+
+    return sp_error(EINVAL,
+                    "memory limit %.2f MiB: no partition of %d layers over %d stages %s; %.2f MiB "
+                    "would do",
+                    (double)w->b->limit_bytes / MiB, w->layers, w->b->lay->stages, what,
+                    ceil(100 * (double)least / MiB) / 100);
+}
+
+/* Balances global stages that are stages of their own. */
+static int balance_chain(struct work *w, int *counts)
+{
+    int64_t *best = malloc(((size_t)w->layers + 1) * sizeof *best), worst;
+    int ret;
+
+    if (!best)
+        return sp_error(ENOMEM, "no memory to partition %d layers", w->layers);
+    worst = chain_minmax(w, chain_time, best);
+    if (worst == INT64_MAX)
+        ret = refuse(w, "fits", chain_minmax(w, chain_bytes, best));
+    else
+        ret = chain_even(w, worst, counts);
+    free(best);
+    return ret;
+}
+
+/* ---- several chunks a stage: one layer at a time --------------------------------------- */
+
+/* Moves single layers between global stages, always the best such move, while it gets better. */
+static struct score improve(struct work *w, int *counts)
+{
+    struct score now = score_times(w, counts);
+    int from, to;
+
+    now.excess = excess(w, counts);
+    do {
+        struct score best = now;
+
+        from = to = -1;
+        for (int a = 0; a < w->globals; a++) {
+            for (int b = 0; counts[a] > 1 && b < w->globals; b++) {
+                struct score sc;
+
+                if (a == b)
+                    continue;
+                counts[a]--;
+                counts[b]++;
+                sc = score_times(w, counts);
+                if (best.excess > 0 || compare(&sc, &best) < 0) /* bytes may take long to tell */
+                    sc.excess = excess(w, counts);
+                if (compare(&sc, &best) < 0) {
+                    best = sc;
+                    from = a;
+                    to = b;
+                }
+                counts[a]++;
+                counts[b]--;
+            }
+        }
+        if (from >= 0) {
+            counts[from]--;
+            counts[to]++;
+        }
+        now = best;
+    } while (from >= 0);
+    return now;
+}
+
+static int balance_chunks(struct work *w, int *counts)
+{
+    int *other = calloc((size_t)w->globals, sizeof *other), ret;
+    struct score a, b;
+
+    if (!other)
+        return sp_error(ENOMEM, "no memory to partition %d layers", w->layers);
+    ret = balance_chain(w, other);
+    if (!ret) {
+        even(w, counts);
+        a = improve(w, counts);
+        b = improve(w, other);
+        if (compare(&b, &a) < 0) {
+            a = b;
+            memcpy(counts, other, (size_t)w->globals * sizeof *counts);
+        }
+        if (a.excess)
+            ret = refuse(w, "was found that fits", w->b->limit_bytes + a.excess);
+    }
+    free(other);
+    return ret;
+}
+
+/* ---- entry ----------------------------------------------------------------------------- */
+
+/* Integer times: a power of two times the given ones, 2^30 at most in all, so that squares fit and
+ * whole numbers stay exact. */
+static void round_times(struct work *w)
+{
+    double total = w->b->first_us + w->b->last_us, scale;
+    int exponent;
+
+    for (int l = 0; l < w->layers; l++)
+        total += w->b->layer_us[l];
+    frexp(total, &exponent);
+    scale = ldexp(1, 30 - exponent);
+    w->first = llround(w->b->first_us * scale);
+    w->last = llround(w->b->last_us * scale);
+    w->prefix[0] = 0;
+    for (int l = 0; l < w->layers; l++)
+        w->prefix[l + 1] = w->prefix[l] + llround(w->b->layer_us[l] * scale);
+}
+
+int sp_partition_balanced(const struct sp_balance *b, int *counts)
+{
+    struct work w = {
+        .b = b, .globals = sp_globals(b->lay), .pipes = sp_pipes(b->lay), .layers = b->layers};
+    int *found, ret;
+
+    if (w.layers < w.globals || w.layers > SHRT_MAX)
+        return sp_error(EINVAL, "%d layers cannot be dealt out to %d stages and chunks", w.layers,
+                        w.globals);
+    w.prefix = malloc(((size_t)w.layers + 1) * sizeof *w.prefix);
+    w.load = malloc((size_t)b->lay->stages * sizeof *w.load);
+    found = calloc((size_t)w.globals, sizeof *found);
+    if (!w.prefix || !w.load || !found) {
+        ret = sp_error(ENOMEM, "no memory to partition %d layers", w.layers);
+        goto out;
+    }
+    round_times(&w);
+    if (w.pipes == 1 && w.globals == b->lay->stages) {
+        ret = b->bytes ? tabulate_bytes(&w) : 0;
+        ret = ret ? ret : balance_chain(&w, found);
+    } else {
+        ret = balance_chunks(&w, found);
+    }
+    if (!ret)
+        memcpy(counts, found, (size_t)w.globals * sizeof *counts);
+out:
+    free(w.bytes);
+    free(w.prefix);
+    free(w.load);
+    free(found);
+    return ret;
+}
+
+void sp_partition_times(const struct sp_balance *b, const int *counts, double *us)
+{
+    int globals = sp_globals(b->lay), at = 0;
+
+    memset(us, 0, (size_t)b->lay->stages * sizeof *us);
+    for (int g = 0; g < globals; g++) {
+        double t = (g == 0 ? b->first_us : 0) + (g == globals - 1 ? b->last_us : 0);
+
+        for (int l = at; l < at + counts[g]; l++)
+            t += b->layer_us[l];
+        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++)
+            us[sp_home(b->lay, pipe, g).stage] += t;
+        at += counts[g];
+    }
+}

@@ -1,0 +1,391 @@
+/*
+ * One stage, two chunks of one layer each, weight gradients apart. The head runs in B of the
+ * second chunk only, the embedding in F and W of the first only, so F of the second, B of the first
+ * and W of the second are a layer alone, with no subtraction. The tables' tasks and the parts of a
+ * forward are submitted by themselves afterwards.
+ */
+#include "plan/profile.h"
+#include "graphs/checkpoint.h"
+#include "graphs/step.h"
+#include "plan/memory.h"
+#include "policies/map.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { LAYERS = 2, MICRO_BATCHES = 2, OPS = 3 * LAYERS * MICRO_BATCHES };
+/* Repetitions after one to warm up: at least FEW, more while they are short. */
+enum { FEW = 3, MOST = 60, LONG_US = 100000 };
+
+/* The parts that are submitted one by one. */
+enum part { EMBED, PRE, ATTN, POST, POST_AGAIN, HEAD, EMBED_GRADIENT, PARTS };
+
+struct samples {
+    int n;
+    double us[MOST * MICRO_BATCHES];
+};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The lower quartile: what other processes of the machine do only adds. */
+static double quiet(struct samples *s)
+{
+    qsort(s->us, (size_t)s->n, sizeof *s->us, ascending);
+    return s->us[s->n / 4];
+}
+
+static bool go_on(int done, double since_us)
+{
+    return done < FEW || (done < MOST && sp_now_us() - since_us < LONG_US);
+}
+
+/* ---- the model of two layers ---------------------------------------------------------- */
+
+static int make_plan(struct sp_plan *plan)
+{
+    char why[128];
+    int err;
+
+    *plan = (struct sp_plan){.layout = {.stages = 1,
+                                        .micro_batches = MICRO_BATCHES,
+                                        .chunks = LAYERS,
+                                        .slices = 1,
+                                        .layers = LAYERS,
+                                        .options = ""},
+                             .family = sp_family_find("layerwise")};
+    plan->programs = calloc(1, sizeof *plan->programs);
+    err = plan->programs ? sp_map_create(&plan->layout, 1, NULL, NULL, &plan->map, why, sizeof why)
+                         : -ENOMEM;
+    if (err)
+        return sp_error(-err, "no plan to measure layers with");
+    plan->layout.map = plan->map;
+    for (int i = 0; i < MICRO_BATCHES; i++) {
+        sp_program_add(plan->programs, SP_F, i, 0);
+        sp_program_add(plan->programs, SP_F, i, 1);
+        sp_program_add(plan->programs, SP_B, i, 1);
+        sp_program_add(plan->programs, SP_W, i, 1);
+        sp_program_add(plan->programs, SP_B, i, 0);
+        sp_program_add(plan->programs, SP_W, i, 0);
+    }
+    return sp_plan_index(plan);
+}
+
+/* Tokens that repeat after so many: the times do not depend on the text. */
+enum { TOKENS = 4096 };
+
+static void draw_tokens(const struct sp_model *m, unsigned char bytes[2 * TOKENS],
+                        struct sp_data *data)
+{
+    int vocab = m->vocab < 65536 ? m->vocab : 65536;
+    uint32_t x = 1;
+
+    for (int i = 0; i < TOKENS; i++) {
+        x = x * 1664525u + 1013904223u;
+        bytes[2 * i] = (unsigned char)((x >> 8) % (unsigned)vocab);
+        bytes[2 * i + 1] = (unsigned char)((x >> 8) % (unsigned)vocab >> 8);
+    }
+    *data = (struct sp_data){.bytes = bytes, .size = 2 * TOKENS, .tokens = TOKENS, .width = 2};
+}
+
+/* ---- the parts by themselves ---------------------------------------------------------- */
+
+/* Handles of one micro-batch in layer 0, and weights of both ends. */
+struct bench {
+    struct sp_graph *g;
+    struct sp_stage *st;
+    struct sp_pre pre;
+    struct sp_attn attn;
+    struct sp_post post;
+    starpu_data_handle_t kv, y;
+};
+
+static starpu_data_handle_t take(struct bench *b, size_t floats, const char *name)
+{
+    return sp_pool_get(b->st->local, floats, sizeof(float), name);
+}
+
+static void take_all(struct bench *b)
+{
+    const struct sp_shape *sh = &b->g->shape;
+    size_t T = (size_t)sh->rows, hidden = T * (size_t)sh->model.hidden;
+
+    b->pre = (struct sp_pre){
+        .x = take(b, hidden, "x"),
+        .saved = take(b, sp_shape_pre_saved(sh, true), "pre saved"),
+        .q = take(b, T * (size_t)sh->q_width, "q"),
+        .kv = take(b, T * (size_t)sh->kv_width, "kv"),
+        .cheap = true,
+    };
+    b->kv = b->pre.kv;
+    b->attn = (struct sp_attn){
+        .q_len = sh->seq,
+        .n_kv = 1,
+        .kv_len = &sh->seq,
+        .q = b->pre.q,
+        .kv = &b->kv,
+        .o = take(b, T * (size_t)sh->q_width, "o"),
+        .lse = take(b, T * (size_t)sh->model.heads, "lse"),
+    };
+    b->post = (struct sp_post){
+        .x = b->pre.x,
+        .o = b->attn.o,
+        .saved = take(b, sp_shape_post_saved(sh, true), "post saved"),
+        .cheap = true,
+    };
+    b->y = take(b, hidden, "y");
+}
+
+static void put_all(struct bench *b)
+{
+    starpu_data_handle_t all[] = {b->pre.x,  b->pre.saved, b->pre.q,      b->pre.kv,
+                                  b->attn.o, b->attn.lse,  b->post.saved, b->y};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sp_pool_put(b->st->local, all[i]);
+}
+
+static starpu_data_handle_t weight(struct bench *b, enum sp_block_kind kind, int layer)
+{
+    struct sp_block *block = sp_stage_block(b->st, kind, layer);
+
+    return block ? block->w : NULL;
+}
+
+static starpu_data_handle_t gradient(struct bench *b, enum sp_block_kind kind)
+{
+    struct sp_block *block = sp_stage_block(b->st, kind, -1);
+
+    return block ? block->g : NULL;
+}
+
+/* One micro-batch through every part; the record of op k of the stage is that of part k. */
+static void submit_parts(struct bench *b)
+{
+    const struct sp_shape *sh = &b->g->shape;
+    enum sp_block_kind table = sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    struct sp_lane lane = sp_stage_lane(b->g, b->st, 'F');
+
+    lane.op_index = EMBED;
+    sp_embed_fwd_insert(&lane, sh, sp_graph_tokens(b->g)->ids[0], weight(b, SP_BLOCK_TOKENS, -1),
+                        weight(b, SP_BLOCK_POSITIONS, -1), b->pre.x, 0);
+    lane.op_index = PRE;
+    sp_pre_fwd_insert(&lane, sh, &b->pre, weight(b, SP_BLOCK_NORM1, 0), weight(b, SP_BLOCK_QKV, 0),
+                      0);
+    lane.op_index = ATTN;
+    sp_attn_fwd_insert(&lane, sh, &b->attn, 0);
+    lane.op_index = POST;
+    sp_post_fwd_insert(&lane, sh, &b->post, weight(b, SP_BLOCK_POST, 0), b->y, 0);
+    lane.op_index = POST_AGAIN; /* as recompute runs it: without the layer's output */
+    sp_post_fwd_insert(&lane, sh, &b->post, weight(b, SP_BLOCK_POST, 0), NULL, 0);
+    lane.op_index = HEAD;
+    sp_head_insert(&lane, sh, b->y, sp_graph_tokens(b->g)->targets[0], weight(b, SP_BLOCK_NORM, -1),
+                   weight(b, table, -1), gradient(b, SP_BLOCK_NORM), gradient(b, table), b->pre.x,
+                   sp_stage_tally(b->g, b->st), 0);
+    lane.op_index = EMBED_GRADIENT;
+    sp_embed_wgrad_insert(&lane, sh, sp_graph_tokens(b->g)->ids[0], b->pre.x,
+                          gradient(b, SP_BLOCK_TOKENS), gradient(b, SP_BLOCK_POSITIONS));
+}
+
+/* After the steps: the graph has its tokens and its buffers. */
+static void measure_parts(struct sp_graph *g, double us[PARTS])
+{
+    struct bench b = {.g = g, .st = &g->stages[0]};
+    static struct samples part[PARTS];
+    double start = sp_now_us();
+
+    take_all(&b);
+    for (int k = 0; k < PARTS; k++)
+        part[k].n = 0;
+    for (int done = -1; go_on(done, start); done++) {
+        for (int k = 0; k < PARTS; k++)
+            sp_stage_meter(b.g, b.st)->ops[k] = (struct sp_op_record){0};
+        submit_parts(&b);
+        starpu_task_wait_for_all();
+        for (int k = 0; done >= 0 && k < PARTS; k++)
+            part[k].us[part[k].n++] = sp_stage_meter(b.g, b.st)->ops[k].busy_us;
+    }
+    put_all(&b);
+    for (int k = 0; k < PARTS; k++)
+        us[k] = quiet(&part[k]);
+}
+
+/* ---- the layer ------------------------------------------------------------------------ */
+
+struct layer_times {
+    double f, b, w;
+};
+
+static void measure_steps(struct sp_graph *g, const struct sp_data *data,
+                          struct sp_step_report *report, struct layer_times *us)
+{
+    const struct sp_op_record *ops = report->stages[0].ops;
+    static struct samples pass[3];
+    double start = sp_now_us();
+
+    for (int k = 0; k < 3; k++)
+        pass[k].n = 0;
+    for (int done = -1; go_on(done, start); done++) {
+        sp_step_gradients(g, data, (uint64_t)(done + 1), report);
+        for (int i = 0; done >= 0 && i < OPS; i += 3 * LAYERS) {
+            /* F.0 F.1 B.1 W.1 B.0 W.0 */
+            pass[0].us[pass[0].n++] = ops[i + 1].busy_us;
+            pass[1].us[pass[1].n++] = ops[i + 4].busy_us;
+            pass[2].us[pass[2].n++] = ops[i + 3].busy_us;
+        }
+    }
+    *us = (struct layer_times){quiet(&pass[0]), quiet(&pass[1]), quiet(&pass[2])};
+}
+
+/* `parts` NULL: not wanted. */
+static int measure_mode(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                        const struct sp_data *data, struct layer_times *us, double *parts)
+{
+    struct sp_step_report report;
+    struct sp_graph g;
+    int err;
+
+    sp_order_reset();
+    err = sp_graph_create(cfg, place, &g);
+    if (err)
+        return err;
+    err = sp_checkpoint_init(&g, NULL);
+    err = err ? err : sp_step_report_create(&g, &report);
+    if (!err) {
+        measure_steps(&g, data, &report, us);
+        if (parts)
+            measure_parts(&g, parts);
+        sp_step_report_destroy(&g, &report);
+    }
+    sp_graph_destroy(&g);
+    sp_order_reset();
+    return err;
+}
+
+/* Recompute of whole parts takes what the parts take; what `selective` adds inside the tasks of the
+ * backward shows in a graph of its own. */
+static int measure_modes(struct sp_graph_config cfg, const struct sp_placement *place,
+                         const struct sp_data *data, struct sp_layer_costs *costs)
+{
+    struct layer_times keep, selective;
+    double part[PARTS], share, again, more;
+    int err;
+
+    cfg.recompute = SP_RECOMPUTE_NONE;
+    err = measure_mode(&cfg, place, data, &keep, part);
+    cfg.recompute = SP_RECOMPUTE_SELECTIVE;
+    err = err ? err : measure_mode(&cfg, place, data, &selective, NULL);
+    if (err)
+        return err;
+    share = keep.f / (part[PRE] + part[ATTN] + part[POST]);
+    /* A small difference of large times: within what the whole of pre and post takes. */
+    again = (part[PRE] + part[POST_AGAIN]) * share;
+    more = fmin(fmax(0, selective.b + selective.w - keep.b - keep.w), again);
+    *costs = (struct sp_layer_costs){
+        .embed_fwd_us = part[EMBED],
+        .embed_bwd_us = part[EMBED_GRADIENT],
+        .pre_fwd_us = part[PRE] * share,
+        .attn_fwd_us = part[ATTN] * share,
+        .post_fwd_us = part[POST] * share,
+        .bwd_us = keep.b,
+        .wgrad_us = keep.w,
+        .head_us = part[HEAD],
+        .recompute_us = {[SP_RECOMPUTE_SELECTIVE] = more,
+                         [SP_RECOMPUTE_NO_ATTENTION] = again,
+                         [SP_RECOMPUTE_FULL] = again + part[ATTN] * share},
+    };
+    return 0;
+}
+
+int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placement *place,
+                      struct sp_layer_costs *costs)
+{
+    static unsigned char bytes[2 * TOKENS];
+    struct sp_graph_config cfg = *like;
+    struct sp_placement alone = *place;
+    struct sp_model model = like->params->model;
+    struct sp_params params = {0};
+    struct sp_plan plan = {0};
+    struct sp_data data;
+    int profiling = starpu_profiling_status_get(), err;
+
+    model.layers = LAYERS;
+    alone.world = (struct sp_world){.size = 1, .node_size = 1};
+    alone.stages = alone.n_local = 1;
+    alone.first_local = 0;
+    draw_tokens(&model, bytes, &data);
+    err = sp_params_create(&model, &params);
+    if (err)
+        return err;
+    err = make_plan(&plan);
+    cfg.params = &params;
+    cfg.plan = &plan;
+    cfg.every = 1;
+    cfg.window = 0;
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    err = err ? err : measure_modes(cfg, &alone, &data, costs);
+    starpu_profiling_status_set(profiling);
+    sp_plan_destroy(&plan);
+    sp_params_destroy(&params);
+    return err;
+}
+
+int64_t sp_profile_bytes(const struct sp_shape *sh)
+{
+    struct sp_shape two = *sh;
+    struct sp_plan plan = {0};
+    struct sp_memory m;
+    int64_t most = 0;
+
+    two.model.layers = LAYERS;
+    if (make_plan(&plan))
+        return 0;
+    for (int mode = SP_RECOMPUTE_NONE; mode <= SP_RECOMPUTE_SELECTIVE; mode++) {
+        int64_t bytes;
+
+        m = sp_memory_of_stage(&plan, &two, (enum sp_recompute)mode, 1, 0);
+        bytes = m.states / 2 + m.activations + m.workspace; /* no moments */
+        most = bytes > most ? bytes : most;
+    }
+    sp_plan_destroy(&plan);
+    return most;
+}
+
+/* ---- messages ------------------------------------------------------------------------- */
+
+double sp_profile_comm_us(const struct sp_world *world, size_t floats)
+{
+    const int64_t tag = (int64_t)1 << 50; /* beyond those of any graph */
+    struct samples s = {0};
+    starpu_data_handle_t handle;
+    float *x;
+
+    if (world->size == 1 || world->rank > 1)
+        return 0;
+    x = calloc(floats, sizeof *x);
+    STARPU_ASSERT_MSG(x, "starpipe: out of memory for a message of %zu floats", floats);
+    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)x, (uint32_t)floats,
+                                sizeof *x);
+    starpu_data_set_name(handle, "ping");
+    for (int done = -1; done < 2 * FEW; done++) {
+        double start = sp_now_us();
+
+        if (world->rank == 0) {
+            sp_transport_send_wait(handle, 1, tag);
+            sp_transport_recv_wait(handle, 1, tag);
+        } else {
+            sp_transport_recv_wait(handle, 0, tag);
+            sp_transport_send_wait(handle, 0, tag);
+        }
+        if (done >= 0)
+            s.us[s.n++] = (sp_now_us() - start) / 2;
+    }
+    starpu_data_unregister(handle);
+    free(x);
+    return quiet(&s);
+}

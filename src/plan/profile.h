@@ -1,0 +1,37 @@
+/*
+ * What the layers of a model cost on this machine, measured: the same tasks that training runs, on
+ * a model of two layers. The times go to the planners of src/plan/.
+ */
+#ifndef SP_PROFILE_H
+#define SP_PROFILE_H
+
+#include "graphs/graph.h"
+#include "plan/layer_costs.h"
+
+/*
+ * Measures one micro-batch on worker 0 of `place`, in a started StarPU under a policy of
+ * starpipe/order.h, while no graph exists: position counters are reset before and after. No message
+ * is sent, so that one process of many can measure while the others wait. Of `like` params, batch,
+ * seq, mlp_rows, head_rows, ready and seed count; plan and recompute do not.
+ *
+ * Times are lower quartiles of task times, without what StarPU takes between tasks. Of a step that
+ * recomputes every K-th layer's group, the last product of K-1 layers is not in recompute_us.
+ *
+ * 0, or -errno after one line on stderr; *costs is set on success.
+ */
+int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placement *place,
+                      struct sp_layer_costs *costs);
+
+/*
+ * Bytes that measuring takes: weights and gradients of the tables and two layers, activations of
+ * one micro-batch in two layers that keep everything, the workspace.
+ */
+int64_t sp_profile_bytes(const struct sp_shape *sh);
+
+/*
+ * Time of one message of `floats` from rank 0 to rank 1: half of a round trip. All ranks call it,
+ * in a started StarPU; the result counts on rank 0. 0 in a world of one process.
+ */
+double sp_profile_comm_us(const struct sp_world *world, size_t floats);
+
+#endif

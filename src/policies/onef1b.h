@@ -1,0 +1,10 @@
+/* The order of 1F1B, which other schedules place or balance otherwise. */
+#ifndef SP_ONEF1B_H
+#define SP_ONEF1B_H
+
+#include "starpipe/schedule.h"
+
+/* Appends the ops of one stage: min(p-1-stage, m) forwards, then one forward, one backward. */
+void sp_1f1b_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
+
+#endif

@@ -1,0 +1,15 @@
+/* Saying no to a layout, with the nearest one that would do. */
+#ifndef SP_REFUSE_H
+#define SP_REFUSE_H
+
+#include "starpipe/schedule.h"
+
+/* Writes the reason into why[n], then "; use" and the sizes of `fit` that are not those of `lay`,
+ * as options of the command line: -EINVAL. */
+int sp_refuse(const struct sp_layout *lay, const struct sp_layout *fit, char *why, size_t n,
+              const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Refuses, towards `fit`, a layout of other chunks or of more slices; 0 if it has neither. */
+int sp_refuse_chunks(const struct sp_layout *lay, const struct sp_layout *fit, char *why, size_t n);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Orders in a V from a stable pattern (Qi et al. 2024, "Pipeline Parallelism with Controllable
+ * Memory", section 3): every micro-batch takes the same slots of its stages, six slots after the
+ * one before it, so that a stage is busy all the time and holds as many activations all the time.
+ * The pattern is cut to m micro-batches, then squeezed without raising the peak memory.
+ */
+#ifndef SP_VPATTERN_H
+#define SP_VPATTERN_H
+
+#include "starpipe/schedule.h"
+
+/* What a micro-batch does on a stage, in the order of its way: F of chunk 0, of chunk 1, B of
+ * chunk 1, of chunk 0. */
+enum { SP_SLOT_F0, SP_SLOT_F1, SP_SLOT_B1, SP_SLOT_B0, SP_SLOTS };
+
+struct sp_vpattern {
+    int split; /* W is apart from B, in the slots left free; otherwise B takes two slots */
+    /* The slots of micro-batch 0 on a stage; different ones modulo 6. */
+    void (*slots)(int stages, int stage, int slot[SP_SLOTS]);
+};
+
+/* sp_schedule_def.check: two chunks a stage, whole sequences. */
+int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n);
+
+/* As sp_schedule_def.emit_all. A layout's memory is refused if the pattern needs more. */
+int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *lay,
+                     struct sp_program *programs, char *why, size_t n);
+
+/* A makespan that no order in a V can be below: the last stage begins p-1 forwards of a chunk
+ * late, and a micro-batch alone takes its time. */
+double sp_vpattern_bound(const struct sp_layout *lay, double f, double b, double w, int split);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * The Gantt picture as a page: page.html, which the build turns into the string `page`, with the
+ * data as JSON where it says @DATA@. The script in it draws.
+ */
+#include "src/trace/page.inc"
+#include "trace/escape.h"
+#include "trace/gantt.h"
+#include <string.h>
+
+static void write_rows(const struct sp_gantt *g, FILE *out)
+{
+    int i = 0;
+
+    fputs("\"rows\":[", out);
+    for (int s = 0; s < g->stages; s++) {
+        fputs(s ? ",\n[" : "\n[", out);
+        for (int first = i; i < g->n && g->bars[i].stage == s; i++) {
+            const struct sp_bar *b = &g->bars[i];
+
+            fprintf(out, "%s[%.9g,%.9g,", i > first ? "," : "", b->start, b->end);
+            sp_escape_json(b->name, out);
+            fprintf(out, ",%d,%d,%d,%d,%d,%d,%d]", b->kind, b->mb, b->chunk, b->live, b->after,
+                    b->lane, b->joined);
+        }
+        putc(']', out);
+    }
+    fputs("]", out);
+}
+
+static void write_picture(const struct sp_gantt *g, FILE *out)
+{
+    fputs("{\"title\":", out);
+    sp_escape_json(g->title, out);
+    fputs(",\"subtitle\":", out);
+    sp_escape_json(g->subtitle, out);
+    fputs(",\"unit\":", out);
+    sp_escape_json(g->unit, out);
+    fprintf(out, ",\"end\":%.9g,\"stages\":%d,\"chunks\":%d,\"share\":%.9g,\n\"note\":[", g->end,
+            g->stages, g->chunks, g->share);
+    for (int s = 0; s < g->stages; s++) {
+        fputs(s ? "," : "", out);
+        sp_escape_json(g->note[s], out);
+    }
+    fputs("],\"idle\":[", out);
+    for (int s = 0; s < g->stages; s++)
+        fprintf(out, "%s%.4g", s ? "," : "", g->idle_percent[s]);
+    fputs("],\n", out);
+    write_rows(g, out);
+    putc('}', out);
+}
+
+void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
+                   int n_facts, FILE *out)
+{
+    static const char mark[] = "@DATA@";
+    const char *at = strstr(page, mark);
+
+    fwrite(page, 1, (size_t)(at - page), out);
+    fputs("{\"facts\":[", out);
+    for (int i = 0; i < n_facts; i++) {
+        fputs(i ? ",\n[" : "\n[", out);
+        sp_escape_json(facts[i].name, out);
+        putc(',', out);
+        sp_escape_json(facts[i].value, out);
+        putc(']', out);
+    }
+    fputs("],\n\"pictures\":[", out);
+    for (int i = 0; i < n; i++) {
+        fputs(i ? ",\n" : "\n", out);
+        write_picture(&pictures[i], out);
+    }
+    fputs("]}", out);
+    fputs(at + strlen(mark), out);
+}

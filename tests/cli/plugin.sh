@@ -1,0 +1,264 @@
+#!/bin/bash
+# Plugins: the example, built against an installed tree, is listed, shown and trained with, and gives
+# the gradients of one stage; every way in which a plugin can be wrong is refused with its line,
+# exit status 2, in seconds.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+CC=${CC:-cc}
+sources=$here/../plugins
+printf 'int main(void) { return 0; }\n' > "$work/empty.c"
+if ! $CC -o "$work/empty" "$work/empty.c" 2> /dev/null; then
+    echo "skipped: $CC does not compile"
+    exit 77
+fi
+unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
+
+# ---- the example, outside the tree, with what `make install` installs
+
+root=$work/root
+cp -R "$here/../../examples/plugin" "$work/example"
+chmod -R u+w "$work/example"
+if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
+    > "$work/output" 2>&1; then
+    pc=$(find "$root" -name starpipe.pc)
+    installed=$(find "$root" -path '*/bin/starpipe')
+    [ -n "$pc" ] && [ -x "$installed" ] || fail "install leaves no starpipe.pc or no program"
+    # The program goes where it was configured to; here it is under DESTDIR.
+    include=$(dirname "$(find "$root" -path '*/include/starpipe')")
+    quiet "make of the example" make -C "$work/example" PKG_CONFIG_PATH="$(dirname "$pc")" \
+        PKG_CONFIG="pkg-config --define-variable=includedir=$include"
+    # The headers that it took are the installed ones.
+    $CC -M -I"$include" "$work/example/eager_1f1b.c" | grep -q "$root.*/starpipe/schedule.h" ||
+        fail "no installed schedule.h"
+    $CC -shared -fPIC $(pkg-config --define-variable=includedir="$include" --cflags "$pc") \
+        -o "$work/one-line.so" "$work/example/eager_1f1b.c" || fail "the compiler line of the guide"
+    STARPIPE=$installed
+else
+    tail -n 3 "$work/output"
+    fail "make install"
+fi
+eager=$work/example/eager_1f1b.so
+
+# says WHAT PATTERN ARGUMENTS: exit status 0 and a line of stdout that matches.
+says()
+{
+    local what=$1 pattern=$2
+
+    shift 2
+    if ! starpipe "$@" > "$work/stdout" 2> "$work/stderr"; then
+        fail "$what: failed: $(head -n 2 "$work/stderr")"
+    elif ! grep -Eq -- "$pattern" "$work/stdout"; then
+        fail "$what: nothing like '$pattern' in: $(head -n 5 "$work/stdout")"
+    fi
+}
+
+show="show --stages 4 --micro-batches 8 --width 60"
+says "list" "^eager-1f1b +1F1B.* \(plugin $eager\)" list --plugin "$eager"
+says "list --json" "\"plugin\": *\"$eager\"" list --plugin "$eager" --json
+grep -q '"plugin": *null' "$work/stdout" || fail "list --json: built-in schedules have a plugin"
+starpipe list | grep -q eager && fail "list knows the example by itself"
+says "show" '^makespan +33,' $show --plugin "$eager" --schedule eager-1f1b
+says "show" '^published +33 ' $show --plugin "$eager" --schedule eager-1f1b
+says "show with communication" '^makespan +39,' $show --plugin "$eager" --schedule eager-1f1b \
+    --cost comm=1
+says "1f1b with communication" '^makespan +49,' $show --schedule 1f1b --cost comm=1
+starpipe $show --plugin "$eager" --schedule eager-1f1b:ahead=1 | grep '^stage' > "$work/a"
+starpipe $show --schedule 1f1b | grep '^stage' > "$work/b"
+cmp -s "$work/a" "$work/b" || fail "ahead=1 is not 1f1b"
+echo "example: listed, shown: makespan 33; with communication 39 where 1f1b takes 49"
+
+make_text 20011 > "$work/text"
+train="train --data $work/text --model gpt-tiny --seq 24 --micro-batches 8 --steps 2"
+eager_train="$train --stages 4 --plugin $eager --schedule eager-1f1b"
+quiet "one stage" starpipe $train --stages 1 --dump-grads "$work/one.safetensors"
+quiet "the example trains" starpipe $eager_train --dump-grads "$work/four.safetensors"
+agree "eager-1f1b, 4 stages, gradients" compare_safetensors "$work/four.safetensors" \
+    "$work/one.safetensors" 1e-5
+if have_mpi; then
+    quiet "the example trains in 2 processes" mpi 2 $eager_train \
+        --dump-grads "$work/two.safetensors"
+    agree "eager-1f1b, 2 processes, gradients" compare_safetensors "$work/two.safetensors" \
+        "$work/one.safetensors" 1e-5
+fi
+
+# ---- several, lists, directories, every public function
+
+# build NAME SOURCE FLAGS...: $work/NAME.so
+build()
+{
+    local name=$1 source=$2
+
+    shift 2
+    # -O0, so that what is wrong stays wrong
+    $CC -O0 -w -shared -fPIC -I"$here/../../include" "$@" -o "$work/$name.so" \
+        "$sources/$source.c" || fail "cannot build $name"
+}
+
+build wide wide
+build odd bad
+mkdir "$work/dir"
+cp "$work/wide.so" "$work/dir/b.so"
+cp "$work/odd.so" "$work/dir/a.so"
+echo "no plugin" > "$work/dir/README"
+says "two files" '^odd ' list --plugin "$eager,$work/odd.so"
+says "two files" '^odd ' list --plugin="$eager:$work/odd.so:$eager"
+export STARPIPE_PLUGIN_PATH=":$work/dir:$eager:"
+says "STARPIPE_PLUGIN_PATH" '^wide-both ' list
+[ "$(tail -n 4 "$work/stdout" | cut -d ' ' -f 1 | tr '\n' ' ')" = \
+    "odd wide-v wide-both eager-1f1b " ] || fail "plugins of a directory are not sorted by name"
+for schedule in wide-v wide-v:overlap wide-v:weight=W,overlap,least=0 wide-both; do
+    says "$schedule" '^makespan ' $show --schedule $schedule
+    says "$schedule" '^makespan ' show --stages 1 --micro-batches 3 --schedule $schedule
+done
+says "train with the path" 'nothing was submitted' ${train/train/train --dry-run} --stages 2 \
+    --schedule odd
+unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
+
+# ---- refusals
+
+refusals=0
+# refused PATTERN ARGUMENTS
+refused()
+{
+    local pattern=$1 status
+
+    shift
+    timeout -k 1 10 "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
+    status=$?
+    refusals=$((refusals + 1))
+    if [ $status -ne 2 ] || [ "$(grep -c '^starpipe: ' "$work/stderr")" -ne 1 ] ||
+        [ -s "$work/stdout" ] || ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "starpipe $*"
+        echo "  exit status $status, wanted: $pattern"
+        head -n 3 "$work/stderr" "$work/stdout" | cut -c 1-300
+    fi
+}
+
+# bad PATTERN FLAGS...: the plugin built with these flags is refused by list, or else by show.
+bad()
+{
+    local pattern=$1
+
+    shift
+    build bad bad "$@"
+    refused "plugin $work/bad.so: $pattern" list --plugin "$work/bad.so"
+}
+
+bad_order()
+{
+    local pattern=$1
+
+    shift
+    build bad bad "$@"
+    says "a plugin whose order is wrong" '^odd ' list --plugin "$work/bad.so"
+    refused "$pattern" $show --plugin "$work/bad.so" --schedule odd
+}
+
+refused "plugin $work/none.so: No such file" list --plugin "$work/none.so"
+refused "plugin /dev/null: not a regular file" list --plugin /dev/null
+refused "plugin $work/text: cannot be loaded: .*ELF" list --plugin "$work/text"
+head -c 100 "$work/odd.so" > "$work/cut.so"
+refused "plugin $work/cut.so: cannot be loaded" list --plugin "$work/cut.so"
+: > "$work/nothing.so"
+refused "plugin $work/nothing.so: cannot be loaded: file too short" list --plugin "$work/nothing.so"
+refused "value is empty" list --plugin=
+STARPIPE_PLUGIN_PATH=$work/absent refused "plugin $work/absent: No such file" list
+STARPIPE_PLUGIN_PATH=$work/none.so refused "No such file" show
+STARPIPE_PLUGIN_PATH=$work/none.so refused "No such file" $train
+STARPIPE_PLUGIN_SECONDS=soon refused "'soon' is not in 1" list --plugin "$work/odd.so"
+
+bad "it has no sp_plugin_schedules: end the C file with SP_PLUGIN" -DNO_ENTRY
+bad "cannot be loaded: undefined symbol: no_such_function" -DUNRESOLVED
+bad "it has schedule ABI 7, this starpipe has [0-9]+: build it" -DABI=7
+bad "it has schedule ABI 0, " -DABI=0
+bad "it has no schedule\$" -DLIST=0
+bad "its sp_plugin_schedules does not end in NULL within 64" -DLIST='[0 ... 70] = &odd'
+bad "a schedule has no name" -DNAME=0
+for name in "" Odd "odd one" odd:x odd,x -odd "$(printf 'x%.0s' $(seq 41))" odd/x; do
+    bad "the name '$name' is not of 1 to 40 characters" -DNAME="\"$name\""
+done
+bad "schedule odd: its summary is missing" -DSUMMARY=0
+bad "schedule odd: its summary is not one line" -DSUMMARY='""'
+bad "schedule odd: its summary is not one line" -DSUMMARY='"two\nlines"'
+bad "schedule odd: its summary is not one line" -DSUMMARY='"\377"'
+bad "schedule odd: its source is missing" -DSOURCE=0
+bad "schedule odd: no graph family ''; there are: layerwise" -DFAMILY=0
+bad "schedule odd: no graph family 'layer-wise'; there are: layerwise" -DFAMILY='"layer-wise"'
+bad "schedule odd: it has no emit" -DEMIT=0
+bad "schedule odd: it has both emit and emit_all" -DEMIT_ALL=all_fail
+bad "schedule odd: default_chunks is 0" -DCHUNKS=0
+bad "there is a schedule 1f1b already, built in; rename this one" -DNAME='"1f1b"'
+bad "the name csv stands for files" -DNAME='"csv"'
+bad "there is a schedule odd already, of plugin $work/bad.so" -DLIST='&odd, &odd'
+refused "plugin $work/dir/b.so: there is a schedule wide-v already, of plugin $work/wide.so" \
+    list --plugin "$work/wide.so,$work/dir/b.so"
+bad "loading it crashed: Segmentation fault" -DNAME='(char *) 16'
+bad "loading it crashed: Aborted" -DCONSTRUCTOR='abort()'
+bad "loading it called exit" -DCONSTRUCTOR='exit(0)'
+
+order="schedule odd: order: "
+bad_order "${order}stage 0: F0.0 is missing" -DEMIT=nothing
+bad_order "${order}stage 1: B7.0 is missing" -DEMIT=drops
+bad_order "${order}stage 2: F3.0 appears twice" -DEMIT=twice
+bad_order "${order}stage 0: B0.0 at position 0 comes before its F0.0" -DEMIT=backwards
+bad_order "${order}stage 0: F0.2000000000 does not exist \(1 chunk\)" -DEMIT=far_chunk
+bad_order "${order}stage 0: F-2147483648.-1 does not exist \(8 micro-batches\)" -DEMIT=negative
+bad_order "${order}stage 0: .* does not exist" -DEMIT=odd_pass
+bad_order "${order}deadlock" -DEMIT=deadlock
+bad_order "${order}stage 0: B7.0 at position 15 overlaps" -DEMIT=lone_pair
+bad_order "the program of stage 0 has 1073741824 ops in room for" -DEMIT=numbers
+bad_order "schedule odd finds no order" -DEMIT=0 -DEMIT_ALL=all_fail
+bad_order "schedule odd refuses this layout and does not say why" -DCHECK=check_is_silent
+bad_order "schedule odd places chunk 0 of stage 0 at global stage 4" -DPLACE=far
+bad_order "schedule odd places global stage 0 twice" -DPLACE=same
+bad_order "schedule odd: its makespan for .* is -?nan" -DMAKESPAN=not_a_number
+
+file="plugin $work/bad.so: "
+bad_order "${file}emit of odd appends more than [0-9]+ ops" -DEMIT=endless
+bad_order "${file}emit of odd crashed: Segmentation fault" -DEMIT=segfault
+bad_order "${file}emit of odd crashed: Segmentation fault" -DEMIT=recursion
+bad_order "${file}emit of odd crashed: Floating point exception" -DEMIT=divides
+bad_order "${file}emit of odd crashed: Aborted" -DEMIT=aborts
+bad_order "${file}emit of odd crashed: Aborted" -DEMIT=frees_twice
+bad_order "${file}emit of odd called exit" -DEMIT=exits
+bad_order "${file}check of odd crashed: Aborted" -DCHECK=check_crashes
+bad_order "${file}global_stage of odd crashed: Aborted" -DPLACE=place_crashes
+export STARPIPE_PLUGIN_SECONDS=1
+bad_order "${file}emit of odd did not end within 1 s" -DEMIT=sleeps
+bad "loading it did not end within 1 s" -DCONSTRUCTOR='for (;;) continue'
+
+# A run is refused in the same way, by one of its processes.
+build bad bad -DEMIT=sleeps
+bad_train="$train --stages 2 --plugin $work/bad.so --schedule odd"
+refused "${file}emit of odd did not end within 1 s" $bad_train
+# refused_in N PATTERN ARGUMENTS
+refused_in()
+{
+    local n=$1 pattern=$2 status lines
+
+    shift 2
+    timeout -k 2 20 $MPIRUN -np "$n" "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
+    status=$?
+    lines=$(cat "$work/stdout" "$work/stderr" | grep -c 'starpipe: ')
+    refusals=$((refusals + 1))
+    if [ $status -ne 2 ] || [ "$lines" -ne 1 ] ||
+        ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "$n processes: starpipe $*"
+        echo "  exit status $status, $lines lines of ours, wanted: $pattern"
+        grep starpipe: "$work/stdout" "$work/stderr" | head -n 5 | cut -c 1-300
+    fi
+}
+if have_mpi; then
+    refused_in 2 "${file}emit of odd did not end within 1 s" $bad_train
+    for emit in segfault endless drops frees_twice; do
+        build bad bad -DEMIT=$emit
+        refused_in 2 "(plugin $work/bad.so: emit of|schedule) odd" $bad_train
+    done
+    refused_in 2 "plugin $work/none.so: No such file" ${bad_train/bad.so/none.so}
+    # Another file of the same name on another node.
+    build bad bad -DEMIT=forwards_first
+    refused_in 1 "the processes have different orders of schedule odd" $bad_train \
+        : -np 1 "$STARPIPE" ${bad_train/bad.so/odd.so}
+fi
+echo "$refusals plugins refused"
+finish

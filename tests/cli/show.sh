@@ -1,0 +1,147 @@
+#!/bin/bash
+# show: the page, the formula beside the simulated makespan, --model, overlapped pairs, and orders
+# that come from a CSV file, here and in train.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+torch=$SP_TESTDATA/schedules
+four="--stages 4 --micro-batches 8"
+
+# shown WHAT PATTERN ARGUMENTS...: of show; nothing on stderr, a line of stdout that matches.
+shown()
+{
+    local what=$1 pattern=$2
+
+    shift 2
+    if ! starpipe show "$@" > "$work/stdout" 2> "$work/stderr" || [ -s "$work/stderr" ]; then
+        fail "$what: $(head -n 2 "$work/stderr")"
+    elif ! grep -Eq -- "$pattern" "$work/stdout"; then
+        fail "$what: nothing like '$pattern' in: $(head -n 3 "$work/stdout" | cut -c 1-200)"
+    fi
+}
+
+# refused PATTERN COMMAND...: exit status 2, one line on stderr.
+refused()
+{
+    local pattern=$1 status
+
+    shift
+    starpipe "$@" > "$work/stdout" 2> "$work/stderr"
+    status=$?
+    if [ $status -ne 2 ] || [ "$(wc -l < "$work/stderr")" -ne 1 ] || [ -s "$work/stdout" ] ||
+        ! grep -Eq -- "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "starpipe $*: status $status, wanted '$pattern': $(head -n 2 "$work/stderr")"
+    fi
+}
+
+# one_line FILE: JSON without blanks.
+one_line()
+{
+    tr -d ' \n' < "$1"
+}
+
+# ---- the formula
+
+shown "formula" '^published +33 = .*\(exact; simulated the same\)' $four
+shown "formula, communication" '^published +33 = .*\(exact; without communication\)' $four \
+    --cost comm=1
+shown "formula in JSON" '"formula"' $four --format json
+one_line "$work/stdout" | grep -q '"formula":{"makespan":33.0,"source":"(m+p-1)(f+b+w)[^"]*","claim":"exact"}' ||
+    fail "formula in JSON: another one"
+grep -q '"overlap"' "$work/stdout" && fail "1f1b has overlapped pairs"
+starpipe show --schedule "csv:$torch/torch_zbv_p4_m8_v2.csv" --format json | grep -q '"formula"' &&
+    fail "an order from a file has a formula"
+
+# ---- --model
+
+shown "--model" '"layers": 24' --model gpt3-1.3b --format json $four
+shown "--model and --layers" '"layers": 24' --model gpt3-1.3b --layers 24 --format json $four
+refused "layers 12, but .* has 24" show --model gpt3-1.3b --layers 12
+refused "neither a preset nor a directory" show --model gpt3-13b
+refused "layers" show --model gpt3-1.3b --stages 25
+refused "memory-limit" show --model gpt3-1.3b --memory-limit 1GiB
+
+# ---- orders from a file
+
+for name in torch_1f1b_p4_m8 torch_interleavedzb_p4_m8_v2 torch_zbv_p4_m8_v2 \
+    torch_dualpipev_p4_m8_v2; do
+    shown "$name" '^0F0,' --schedule "csv:$torch/$name.csv" --format csv
+    cp "$work/stdout" "$work/$name.csv"
+    shown "$name again" '^0F0,' --schedule "csv:$work/$name.csv" --format csv
+    cmp -s "$work/stdout" "$work/$name.csv" || fail "$name: another order after a round trip"
+    tr -d '\r' < "$torch/$name.csv" | sed 's/,,*/,/g; s/,$//; s/^,//' > "$work/$name.torch"
+    cmp -s "$work/$name.csv" "$work/$name.torch" || fail "$name: not what torch wrote"
+done
+shown "pairs" '"overlap"' --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --format json
+one_line "$work/stdout" | grep -q '"overlap":\[\[\[17,18\],\[19,20\],' ||
+    fail "pairs: the first ones of stage 0 are not at 17 and 19"
+one_line "$work/stdout" | grep -q '"stage_map":\[\[0,7\],\[1,6\],\[2,5\],\[3,4\]\]' ||
+    fail "pairs: no V placement"
+shown "pairs in text" 'overlap' --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --width 200
+grep -q 'odd chunks' "$work/stdout" || fail "text: chunks are not explained"
+shown "svg of chunks" 'odd chunk' --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --format svg
+[ "$(grep -c 'class="unit"' "$work/stdout")" -gt 20 ] || fail "svg: pairs are not framed"
+
+csv=$torch/torch_zbv_p4_m8_v2.csv
+shown "the sizes of the file" 'stages": 4' --schedule "csv:$csv" --stages 4 --micro-batches 8 \
+    --chunks 2 --format json
+refused "has 4 stages, not 3; leave --stages out" show --schedule "csv:$csv" --stages 3
+refused "has 8 micro-batches, not 9" show --schedule "csv:$csv" --micro-batches 9
+refused "has 2 chunks, not 1" show --schedule "csv:$csv" --chunks 1
+refused "has 1 slices, not 2" show --schedule "csv:$csv" --slices 2
+refused "No such file" show --schedule csv:/none.csv
+refused "not a regular file" show --schedule csv:/dev/zero
+refused "which file" show --schedule csv:
+printf '0F0,0B0\n1F0,1X0\n' > "$work/bad.csv"
+refused "bad.csv: line 2, cell 2: '1X0'" show --schedule "csv:$work/bad.csv"
+printf '0F0,0B0\n1B0,1F0\n' > "$work/bad.csv"
+refused "stage 1: B0.0 at position 0 comes before its F0.0" show --schedule "csv:$work/bad.csv"
+head -c 100000 "$STARPIPE" > "$work/bad.csv"
+refused "bad.csv: line 1, cell 1" show --schedule "csv:$work/bad.csv"
+truncate -s 1G "$work/bad.csv" && refused "1073741824 bytes" show --schedule "csv:$work/bad.csv"
+rm "$work/bad.csv"
+
+# ---- the page
+
+pages=0
+# page FILE: its script runs, where there is node to run it.
+page()
+{
+    pages=$((pages + 1))
+    [ "$(tail -n 1 "$1")" = "</html>" ] || fail "$1 does not end"
+    command -v node > /dev/null || return 0
+    node "$here/page.js" "$1" > "$work/node" 2>&1 ||
+        fail "the script of $(basename "$1"): $(grep -m 1 Error "$work/node")"
+    echo "$(basename "$1"): $(tail -n 1 "$work/node" | cut -c 1-100)"
+}
+
+starpipe show $four --format html --output "$work/1f1b.html" || fail "show --format html"
+grep -q '"published makespan","33 = ' "$work/1f1b.html" || fail "page: no published makespan"
+grep -q '"makespan","33"' "$work/1f1b.html" || fail "page: no makespan"
+page "$work/1f1b.html"
+starpipe show --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --format html \
+    --output "$work/dualpipev.html" || fail "show --format html of pairs"
+page "$work/dualpipev.html"
+starpipe show --stages 64 --micro-batches 512 --format html --output "$work/large.html" ||
+    fail "show --format html of 64 stages"
+page "$work/large.html"
+
+# ---- train
+
+make_text 9001 > "$work/text"
+train="train --model gpt-tiny --data $work/text --seq 16 --steps 2 --threads 1"
+printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n' > "$work/order.csv"
+quiet "train --trace" starpipe $train --schedule "csv:$work/order.csv" --trace "$work/trace"
+for file in measured.svg expected.svg trace.html; do
+    [ -s "$work/trace/$file" ] || fail "train --trace: no $file"
+done
+[ "$(grep -o '"title":' "$work/trace/trace.html" | wc -l)" -eq 2 ] ||
+    fail "trace.html: not two pictures"
+page "$work/trace/trace.html"
+quiet "train, plain order" starpipe $train --stages 2 --micro-batches 2 --log "$work/a.jsonl"
+quiet "train, order from a file" starpipe $train --schedule "csv:$work/order.csv" \
+    --log "$work/b.jsonl"
+agree "losses of 1f1b and of its order in a file" compare_losses "$work/a.jsonl" "$work/b.jsonl" 0
+refused "has 2 stages, not 3" $train --schedule "csv:$work/order.csv" --stages 3
+refused "has 2 micro-batches, not 8" $train --schedule "csv:$work/order.csv" --micro-batches 8
+echo "$pages pages"
+finish

@@ -1,0 +1,336 @@
+/*
+ * Every schedule over a grid of layouts: it is refused with one line, or its plan is whole, legal,
+ * and its list simulation right in all its figures. A refusal that says what to use tells the
+ * truth.
+ */
+#include "policies/oracle.h"
+#include "policies/registry.h"
+#include <math.h>
+
+/* Variants, tried where the schedule is there. */
+static const char *const variants[] = {"gpipe:backward=fifo", "interleaved:group=3", "zb1p:group=3",
+                                       "zb1p:auto"};
+
+static struct oracle oracle;
+static FILE *lines; /* what is printed while a plan is made */
+static uint32_t seed;
+
+static int pick(int n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int)((seed >> 8) % (uint32_t)n);
+}
+
+/* sp_plan_create with what it prints in line[n]. */
+static int create(const char *name, const struct sp_layout *lay, struct sp_plan *plan, char *line,
+                  size_t n)
+{
+    int saved = dup(STDERR_FILENO), ret;
+
+    fflush(stderr);
+    rewind(lines);
+    assert_true(saved >= 0 && !ftruncate(fileno(lines), 0) &&
+                dup2(fileno(lines), STDERR_FILENO) >= 0);
+    ret = sp_plan_create(name, lay, plan);
+    fflush(stderr);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    close(saved);
+    rewind(lines);
+    line[fread(line, 1, n - 1, lines)] = 0;
+    return ret;
+}
+
+static char *describe(const char *name, const struct sp_layout *lay)
+{
+    static char text[160];
+
+    snprintf(text, sizeof text, "%s p=%d m=%d v=%d n=%d", name, lay->stages, lay->micro_batches,
+             lay->chunks, lay->slices);
+    return text;
+}
+
+/* The value after "use --OPTION " of a refusal into the layout; false: it names none. */
+static bool follow(const char *line, struct sp_layout *lay)
+{
+    const struct {
+        const char *option;
+        int *value;
+    } table[] = {{"--stages ", &lay->stages},
+                 {"--micro-batches ", &lay->micro_batches},
+                 {"--chunks ", &lay->chunks},
+                 {"--slices ", &lay->slices}};
+    const char *use = strstr(line, "use --");
+
+    for (size_t i = 0; use && i < sizeof table / sizeof *table; i++) {
+        int value;
+
+        if (strncmp(use + 4, table[i].option, strlen(table[i].option)))
+            continue;
+        value = atoi(use + 4 + strlen(table[i].option));
+        if (value < 1 || value == *table[i].value)
+            return false;
+        *table[i].value = value;
+        return true;
+    }
+    return false;
+}
+
+/* One line; and if it says what to use, that works, after a few of them. */
+static bool check_refusal(const char *name, const struct sp_layout *lay, int ret, const char *first)
+{
+    struct sp_layout now = *lay;
+    char line[1024];
+    struct sp_plan plan;
+
+    snprintf(line, sizeof line, "%s", first);
+    for (int tries = 0; tries < 6; tries++) {
+        size_t len = strlen(line);
+
+        if (ret != -EINVAL || strncmp(line, "starpipe: schedule ", 19) || len < 30 ||
+            strchr(line, '\n') != line + len - 1)
+            fail_msg("%s: %d and '%s'", describe(name, &now), ret, line);
+        if (!follow(line, &now)) {
+            if (tries > 0 && !strstr(line, "; use ")) /* of an option, "use group=4" */
+                fail_msg("%s: what was said to do is refused: '%s'", describe(name, &now), line);
+            return false;
+        }
+        ret = create(name, &now, &plan, line, sizeof line);
+        if (!ret) {
+            sp_plan_destroy(&plan);
+            return true;
+        }
+    }
+    fail_msg("%s: no end of '%s'", describe(name, lay), line);
+    return false;
+}
+
+/* F and B once for every micro-batch, slice and global stage, and at most one W. */
+static void check_whole(const struct sp_plan *plan, const char *text)
+{
+    int per_mb[SP_PASSES][64] = {{0}}, whole = oracle.globals * plan->layout.slices;
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++)
+            per_mb[plan->programs[s].ops[k].pass][plan->programs[s].ops[k].mb]++;
+    }
+    for (int i = 0; i < plan->layout.micro_batches; i++) {
+        if (per_mb[SP_F][i] != whole || per_mb[SP_B][i] != whole || per_mb[SP_W][i] > whole)
+            fail_msg("%s: micro-batch %d has %d F, %d B, %d W, not %d", text, i, per_mb[SP_F][i],
+                     per_mb[SP_B][i], per_mb[SP_W][i], whole);
+    }
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * (1 + fabs(a) + fabs(b));
+}
+
+/* Times of one kind of channel against the oracle's, and every figure that follows from them. */
+static void check_times(const struct sp_plan *plan, const struct sp_costs *c, enum sp_channel kind,
+                        const char *text)
+{
+    double makespan = 0, idle = 0;
+    int p = plan->layout.stages, messages = 0;
+    struct sp_times t;
+    char why[512] = "";
+
+    if (sp_listsim(plan, c, kind, &t, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+    if (!oracle_play(&oracle, c, kind == SP_PAIRED, 0))
+        fail_msg("%s: the oracle is stuck", text);
+    for (int s = 0; s < p; s++) {
+        const struct sp_program *prog = &plan->programs[s];
+        double busy = 0;
+
+        for (int k = 0; k < prog->n; k++) {
+            const struct sp_op *op = &prog->ops[k];
+            int g = oracle.global[s][op->chunk], pipe = oracle_pipe(&oracle, op->mb), waits[4][3];
+            int n = oracle_waits(&oracle, op->pass, g, op->slice, waits);
+            bool second = kind == SP_PAIRED && k > 0 && prog->ops[k - 1].overlap;
+
+            busy += oracle_cost(&oracle, c, s, op);
+            makespan = t.end[s][k] > makespan ? t.end[s][k] : makespan;
+            if (!near(t.start[s][k], oracle.start[s][k]) || !near(t.end[s][k], oracle.end[s][k]))
+                fail_msg("%s: stage %d op %d is %g..%g, not %g..%g", text, s, k, t.start[s][k],
+                         t.end[s][k], oracle.start[s][k], oracle.end[s][k]);
+            if (k > 0 && !second && t.start[s][k] < t.end[s][k - 1])
+                fail_msg("%s: stage %d op %d overlaps", text, s, k);
+            for (int i = 0; i < n; i++) {
+                int src = oracle.stage[pipe][waits[i][1]];
+                int at = *oracle_at(&oracle, waits[i][0], op->mb, waits[i][1], waits[i][2]);
+
+                messages += src != s;
+                if (t.end[src][at] + (src != s) * c->comm > t.start[s][k])
+                    fail_msg("%s: stage %d op %d is before what it waits for", text, s, k);
+            }
+        }
+        if (!near(t.busy[s], busy) || t.peak_live[s] != oracle_peak(&oracle, s) ||
+            !near(t.span[s], t.end[s][prog->n - 1] - t.start[s][0]))
+            fail_msg("%s: stage %d: busy %g (%g), span %g, peak %d (%d)", text, s, t.busy[s], busy,
+                     t.span[s], t.peak_live[s], oracle_peak(&oracle, s));
+    }
+    for (int s = 0; s < p; s++) {
+        assert_true(near(t.idle[s], makespan - t.busy[s]));
+        idle += t.idle[s];
+    }
+    if (!near(t.makespan, makespan) || t.messages != messages ||
+        !near(t.bubble_ratio, makespan > 0 ? idle / (p * makespan) : 0))
+        fail_msg("%s: makespan %g (%g), %d messages (%d), bubble %g", text, t.makespan, makespan,
+                 t.messages, messages, t.bubble_ratio);
+    sp_times_destroy(&t);
+}
+
+/* What the published formula claims of the makespan, communication 0, holds. */
+static void check_formula(const struct sp_plan *plan, const struct sp_costs *c, const char *text)
+{
+    const struct sp_schedule_def *def = plan->def;
+    double says = def->makespan ? def->makespan(&plan->layout, c->f, c->b, c->w) : -1, is = 0;
+    bool lower = def->makespan_is == SP_LOWER_BOUND || def->makespan_is == SP_EXACT;
+    bool upper = def->makespan_is == SP_UPPER_BOUND || def->makespan_is == SP_EXACT;
+
+    if (says < 0)
+        return;
+    oracle_play(&oracle, c, plan->paired, 0);
+    for (int s = 0; s < plan->layout.stages; s++) {
+        double end = oracle.end[s][plan->programs[s].n - 1];
+
+        is = end > is ? end : is;
+    }
+    if ((lower && says > is && !near(says, is)) || (upper && says < is && !near(says, is)))
+        fail_msg("%s f=%g b=%g w=%g: makespan %g, not %g = %s", text, c->f, c->b, c->w, is, says,
+                 def->makespan_source);
+}
+
+/* The smallest room of a channel that does. */
+static void check_buffers(const struct sp_plan *plan, const char *text)
+{
+    static const struct sp_costs none = {0};
+    int k = plan->buffers ? plan->buffers : 1;
+
+    if (k < 1 || plan->buffers == 1 || !oracle_play(&oracle, &none, true, k))
+        fail_msg("%s: stuck with channels of %d messages", text, k);
+    if (k > 1 && oracle_play(&oracle, &none, true, k - 1))
+        fail_msg("%s: channels of %d messages would do, not only %d", text, k - 1, k);
+}
+
+/* A layout's memory of what the fullest stage holds is enough, any less is not. */
+static void check_memory(struct sp_plan *plan, const char *text)
+{
+    double part = 1.0 / ((oracle.two_ways ? 1 : oracle.v) * oracle.n);
+    char why[512] = "", want[64];
+    int peak = 0, at = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        int here = oracle_peak(&oracle, s);
+
+        at = here > peak ? s : at;
+        peak = here > peak ? here : peak;
+    }
+    plan->layout.memory = peak * part;
+    if (sp_verify(plan, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+    plan->layout.memory = (peak - 0.5) * part;
+    snprintf(want, sizeof want, "order: stage %d holds ", at);
+    if (sp_verify(plan, why, sizeof why) != -EINVAL || strncmp(why, want, strlen(want)))
+        fail_msg("%s: '%s' is not '%s'", text, why, want);
+    plan->layout.memory = 0;
+}
+
+static void check_plan(const char *name, struct sp_plan *plan)
+{
+    struct sp_costs c = {.f = 1 + pick(9), .b = 1 + pick(9), .w = 1 + pick(9)};
+    const char *text = describe(name, &plan->layout);
+    char why[512] = "";
+    int wrong;
+
+    if (sp_verify(plan, why, sizeof why))
+        fail_msg("%s: %s", text, why);
+    oracle_create(plan, &oracle);
+    wrong = oracle_judge(&oracle);
+    if (wrong)
+        fail_msg("%s: the oracle finds %d", text, wrong);
+    check_whole(plan, text);
+    check_formula(plan, &c, text);
+    for (int comm = 0; comm < 2; comm++) {
+        c.comm = comm * (0.5 + pick(4));
+        check_times(plan, &c, SP_UNBOUNDED, text);
+        check_times(plan, &c, SP_FIFO, text); /* legal programs lose no time by it */
+        if (plan->paired)
+            check_times(plan, &c, SP_PAIRED, text);
+    }
+    check_buffers(plan, text);
+    check_memory(plan, text);
+    oracle_destroy(&oracle);
+}
+
+static void check_schedule(const char *name)
+{
+    int built = 0, refused = 0, hinted = 0, skipped = 0, buffers = 0;
+    int chunks = sp_schedule_find(name)->default_chunks;
+
+    seed = 2024; /* the same layouts and costs whatever came before */
+    for (int p = 1; p <= 9; p++) {
+        for (int m = 1; m <= 20; m++) {
+            for (int v = 1; v <= 4; v++) {
+                for (int n = 1; n <= 3; n++) {
+                    struct sp_layout lay = {
+                        .stages = p, .micro_batches = m, .chunks = v, .slices = n, .options = ""};
+                    struct sp_plan plan;
+                    char line[1024];
+                    int ret;
+
+                    /* of large layouts a sample, a larger one of what the schedule is meant for */
+                    if (p * m > (v == chunks && n == 1 ? 80 : 40) && pick(4))
+                        continue;
+                    ret = create(name, &lay, &plan, line, sizeof line);
+                    if (ret) {
+                        hinted += check_refusal(name, &lay, ret, line);
+                        refused++;
+                        continue;
+                    }
+                    if (*line)
+                        fail_msg("%s prints '%s'", describe(name, &lay), line);
+                    if (oracle_covers(&plan)) {
+                        check_plan(name, &plan);
+                        built++;
+                    } else {
+                        skipped++;
+                    }
+                    buffers = plan.buffers > buffers ? plan.buffers : buffers;
+                    sp_plan_destroy(&plan);
+                }
+            }
+        }
+    }
+    print_message("%-20s %4d built, %4d refused (%d with what works)", name, built, refused,
+                  hinted);
+    if (skipped)
+        print_message(", %d of a family the oracle does not know", skipped);
+    if (buffers)
+        print_message(", up to %d messages in a channel", buffers);
+    print_message("\n");
+    assert_true(built + skipped > 0);
+}
+
+static void schedules(void **state)
+{
+    const struct sp_schedule_def *def;
+
+    (void)state;
+    for (int i = 0; (def = sp_schedule_at(i)); i++)
+        check_schedule(def->name);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        if (sp_schedule_find(variants[i]))
+            check_schedule(variants[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules)};
+
+    lines = tmpfile();
+    if (!lines)
+        return 99;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

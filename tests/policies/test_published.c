@@ -1,0 +1,321 @@
+/*
+ * The schedules with a published order that needs no search: equal, op by op, to what the code of
+ * their authors, of torch and of Megatron-LM ran, and with its figures.
+ */
+#include "common.h"
+#include "policies/registry.h"
+#include <jansson.h>
+#include <math.h>
+
+static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+
+static json_t *load(const char *name)
+{
+    char path[512];
+    json_error_t error;
+    json_t *root;
+
+    snprintf(path, sizeof path, "%s/schedules/%s.json", SP_TESTDATA, name);
+    root = json_load_file(path, 0, &error);
+    if (!root)
+        fail_msg("%s: %s", path, error.text);
+    return root;
+}
+
+static int integer(json_t *root, const char *key, int fallback)
+{
+    json_t *v = json_object_get(root, key);
+
+    return v ? (int)json_integer_value(v) : fallback;
+}
+
+static double figure(json_t *check, const char *key, int stage)
+{
+    json_t *v = json_object_get(check, key);
+
+    if (stage >= 0)
+        v = json_array_get(v, (size_t)stage);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void compare_orders(const struct sp_plan *plan, json_t *root)
+{
+    json_t *ranks = json_object_get(root, "ranks");
+
+    assert_int_equal(json_array_size(ranks), plan->layout.stages);
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *ops = json_array_get(ranks, (size_t)s);
+
+        assert_int_equal(json_array_size(ops), plan->programs[s].n);
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            char text[SP_OP_TEXT];
+
+            sp_op_print(&plan->programs[s].ops[k], plan->layout.slices > 1, text);
+            assert_string_equal(text, json_string_value(json_array_get(ops, (size_t)k)));
+        }
+    }
+}
+
+/* The pairs issued as one unit, all of them and no others. */
+static int compare_overlap(const struct sp_plan *plan, json_t *root)
+{
+    json_t *overlap = json_object_get(root, "overlap");
+    int pairs = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *of_stage = overlap ? json_array_get(overlap, (size_t)s) : NULL;
+        size_t found = 0;
+
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            json_t *pair = json_array_get(of_stage, found);
+
+            if (!plan->programs[s].ops[k].overlap)
+                continue;
+            assert_int_equal(json_integer_value(json_array_get(pair, 0)), k);
+            assert_int_equal(json_integer_value(json_array_get(pair, 1)), k + 1);
+            found++;
+        }
+        assert_int_equal(found, json_array_size(of_stage));
+        pairs += (int)found;
+    }
+    assert_true(!overlap == !plan->paired);
+    return pairs;
+}
+
+static void compare_placement(const struct sp_plan *plan, json_t *map)
+{
+    for (int s = 0; s < plan->layout.stages; s++) {
+        for (int c = 0; c < plan->layout.chunks; c++)
+            assert_int_equal(
+                sp_global_stage(&plan->layout, s, c),
+                json_integer_value(json_array_get(json_array_get(map, (size_t)s), (size_t)c)));
+    }
+}
+
+/* In the files an op costs 1, here 1/v of a stage, except where a chunk is a whole stage; and a
+ * pair is one op that costs the sum. */
+static void compare_figures(const struct sp_plan *plan, json_t *check, int pairs)
+{
+    int p = plan->layout.stages, per_stage = sp_globals(&plan->layout) / p;
+    char why[256] = "";
+    struct sp_times t;
+
+    assert_int_equal(sp_listsim(plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+    print_message("%-18s p=%d m=%d v=%d n=%d: makespan %g span %g peak %d pairs %d\n",
+                  plan->def->name, p, plan->layout.micro_batches, plan->layout.chunks,
+                  plan->layout.slices, t.makespan, t.span[0], t.peak_live[0], pairs);
+    if (check) {
+        assert_true(fabs(t.makespan * per_stage - figure(check, "makespan_F1_B1_W1_comm0", -1)) <
+                    1e-9);
+        assert_true(fabs(t.bubble_ratio - figure(check, "idle_fraction", -1)) < 1e-6);
+        for (int s = 0; s < p; s++) {
+            assert_true(fabs(t.span[s] * per_stage - figure(check, "rank_span", s)) < 1e-9);
+            assert_int_equal(t.peak_live[s], (int)figure(check, "peak_live_until_W", s));
+        }
+    }
+    sp_times_destroy(&t);
+}
+
+static void equal_to_reference(void **state)
+{
+    static const struct {
+        const char *schedule, *file;
+    } table[] = {
+        {"interleaved", "torch_interleaved1f1b_p2_m4_v1"},
+        {"interleaved", "torch_interleaved1f1b_p2_m4_v2"},
+        {"interleaved", "torch_interleaved1f1b_p2_m8_v1"},
+        {"interleaved", "torch_interleaved1f1b_p2_m8_v2"},
+        {"interleaved", "torch_interleaved1f1b_p2_m8_v4"},
+        {"interleaved", "torch_interleaved1f1b_p4_m8_v1"},
+        {"interleaved", "torch_interleaved1f1b_p4_m8_v2"},
+        {"interleaved", "torch_interleaved1f1b_p4_m8_v4"},
+        {"interleaved:group=5", "megatron_interleaved1f1b_N5_p4_m8_v2"},
+        {"bfs", "torch_loopedbfs_p2_m4_v1"},
+        {"bfs", "torch_loopedbfs_p2_m4_v2"},
+        {"bfs", "torch_loopedbfs_p2_m8_v1"},
+        {"bfs", "torch_loopedbfs_p2_m8_v2"},
+        {"bfs", "torch_loopedbfs_p2_m8_v4"},
+        {"bfs", "torch_loopedbfs_p4_m8_v1"},
+        {"bfs", "torch_loopedbfs_p4_m8_v2"},
+        {"bfs", "torch_loopedbfs_p4_m8_v4"},
+        {"zbv", "torch_zbv_p2_m4_v2"},
+        {"zbv", "torch_zbv_p2_m8_v2"},
+        {"zbv", "torch_zbv_p4_m8_v2"},
+        {"dualpipe", "deepseek_dualpipe_p2_m4_v2"},
+        {"dualpipe", "deepseek_dualpipe_p2_m8_v2"},
+        {"dualpipe", "deepseek_dualpipe_p4_m8_v2"},
+        {"dualpipev", "deepseek_dualpipev_p2_m4_v2"},
+        {"dualpipev", "deepseek_dualpipev_p2_m8_v2"},
+        {"dualpipev", "deepseek_dualpipev_p4_m8_v2"},
+        {"seq1f1b", "sail_seq1f1b_p4_m1_s4"},
+        {"seq1f1b", "sail_seq1f1b_p4_m4_s2"},
+        {"seq1f1b", "sail_seq1f1b_p4_m4_s4"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_t *root = load(table[i].file);
+        struct sp_layout lay = layout(integer(root, "p", 0), integer(root, "m", 0));
+        struct sp_plan plan;
+
+        lay.chunks = integer(root, "v", 1);
+        lay.slices = integer(root, "seq_splits", 1);
+        assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
+        compare_orders(&plan, root);
+        if (json_object_get(root, "stage_map"))
+            compare_placement(&plan, json_object_get(root, "stage_map"));
+        compare_figures(&plan, json_object_get(root, "check"), compare_overlap(&plan, root));
+        sp_plan_destroy(&plan);
+        json_decref(root);
+    }
+}
+
+/* Four stages, eight micro-batches, a forward, an input and a weight gradient of 1. */
+static void results_at_unit_costs(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int slices;
+        double makespan, span; /* span of the last stage */
+        int peak;              /* of the first stage */
+    } table[] = {
+        {"interleaved", 1, 28.5, 24, 11}, {"bfs", 1, 28.5, 24, 16},
+        {"zbv", 1, 25.5, 24, 8},          {"dualpipe", 1, 26, 26, 5},
+        {"dualpipev", 1, 27, 25.5, 9},    {"seq1f1b", 2, 28.5, 24, 5},
+        {"terapipe", 2, 28.5, 24, 16},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_layout lay = layout(4, 8);
+        char why[256] = "";
+        struct sp_plan plan;
+        struct sp_times t;
+
+        lay.chunks = 0;
+        lay.slices = table[i].slices;
+        assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
+        assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+        print_message("%-12s makespan %g, last stage's span %g, peak of the first %d\n",
+                      table[i].schedule, t.makespan, t.span[3], t.peak_live[0]);
+        assert_true(fabs(t.makespan - table[i].makespan) < 1e-9);
+        assert_true(fabs(t.span[3] - table[i].span) < 1e-9);
+        assert_int_equal(t.peak_live[0], table[i].peak);
+        sp_times_destroy(&t);
+        sp_plan_destroy(&plan);
+    }
+}
+
+/* TeraPipe, of which no order is stored: slices forward, and backward in the exact reverse. */
+static void terapipe_is_a_stack(void **state)
+{
+    struct sp_layout lay = layout(3, 5);
+    struct sp_plan plan;
+
+    (void)state;
+    lay.slices = 4;
+    assert_int_equal(sp_plan_create("terapipe", &lay, &plan), 0);
+    for (int s = 0; s < 3; s++) {
+        assert_int_equal(plan.programs[s].n, 40);
+        for (int k = 0; k < 20; k++) {
+            struct sp_op f = plan.programs[s].ops[k], b = plan.programs[s].ops[39 - k];
+
+            assert_true(f.pass == SP_F && f.mb == k / 4 && f.slice == k % 4);
+            assert_true(b.pass == SP_B && b.mb == f.mb && b.slice == f.slice);
+        }
+    }
+    sp_plan_destroy(&plan);
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* What each schedule is known to hold, in activations of a chunk and slice. */
+static int known_peak(const struct sp_layout *lay, const char *schedule, int stage)
+{
+    int p = lay->stages, m = lay->micro_batches, v = lay->chunks, n = lay->slices, group = m;
+
+    switch (schedule[0]) {
+    case 'b':
+        return m * v;
+    case 't':
+        return m * n;
+    case 's':
+        return least(p - stage + n - 1, m * n);
+    case 'z':
+        return least(2 * p, 2 * m);
+    case 'd':
+        return strcmp(schedule, "dualpipe") ? 2 * p + 1 : p + 1;
+    default:
+        for (int rounds = m / p; rounds > 1; rounds--) {
+            int size = (m + rounds - 1) / rounds;
+
+            if (m - (rounds - 1) * size >= p) {
+                group = size;
+                break;
+            }
+        }
+        return least(2 * (p - 1 - stage) + (v - 1) * group + 1, m * v);
+    }
+}
+
+static void memory_over_a_grid(void **state)
+{
+    static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "dualpipe",
+                                            "dualpipev",   "seq1f1b", "terapipe"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        int plans = 0, below = 0;
+
+        for (int at = 0; at < 8 * 20 * 3; at++) {
+            struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
+            const struct sp_schedule_def *def;
+            char why[256] = "";
+            struct sp_plan plan;
+            struct sp_times t;
+
+            if (strchr("st", schedules[i][0]))
+                lay.slices = 1 + at / 160;
+            else
+                lay.chunks = 1 + at / 160;
+            def = sp_schedule_find(schedules[i]);
+            if (def->check(&lay, why, sizeof why))
+                continue;
+            assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
+            assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+            for (int s = 0; s < lay.stages; s++) {
+                int known = known_peak(&lay, schedules[i], s);
+
+                if (t.peak_live[s] > known ||
+                    (t.peak_live[s] < known &&
+                     !(schedules[i][0] == 'z' && lay.micro_batches < 2 * lay.stages - 1)))
+                    fail_msg("%s p=%d m=%d v=%d n=%d stage %d: peak %d, known for %d", schedules[i],
+                             lay.stages, lay.micro_batches, lay.chunks, lay.slices, s,
+                             t.peak_live[s], known);
+                below += t.peak_live[s] < known;
+            }
+            plans++;
+            sp_times_destroy(&t);
+            sp_plan_destroy(&plan);
+        }
+        print_message("%-12s %d plans, %d stages below the known peak\n", schedules[i], plans,
+                      below);
+        assert_true(plans > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_to_reference),
+        cmocka_unit_test(results_at_unit_costs),
+        cmocka_unit_test(terapipe_is_a_stack),
+        cmocka_unit_test(memory_over_a_grid),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/*
+ * The schedules with a published order over a grid of sizes: each size builds, or is refused with
+ * a size that does; and their makespans are what is claimed of them.
+ */
+#include "common.h"
+#include "policies/interleave.h"
+#include "policies/registry.h"
+#include <math.h>
+
+static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "dualpipe",
+                                        "dualpipev",   "seq1f1b", "terapipe"};
+#define N_SCHEDULES (sizeof schedules / sizeof *schedules)
+
+/* Whether a schedule can do a size, by its paper. */
+static bool possible(const char *schedule, const struct sp_layout *lay)
+{
+    bool whole = lay->slices == 1, two = lay->chunks == 2;
+    bool enough = lay->micro_batches >= 2 * lay->stages;
+
+    if (!strcmp(schedule, "seq1f1b") || !strcmp(schedule, "terapipe"))
+        return lay->chunks == 1;
+    if (!strcmp(schedule, "zbv"))
+        return whole && two;
+    if (!strcmp(schedule, "dualpipev"))
+        return whole && two && enough;
+    if (!strcmp(schedule, "dualpipe"))
+        return whole && two && enough && lay->stages % 2 == 0 && lay->micro_batches % 2 == 0;
+    return whole;
+}
+
+/* Takes what a refusal names into the layout; how many things it names. */
+static int take_advice(const char *line, struct sp_layout *lay)
+{
+    const char *at = strstr(line, "; use ");
+    int named = 0;
+
+    assert_non_null(at);
+    named +=
+        sscanf(strstr(at, "--stages ") ? strstr(at, "--stages ") : "", "--stages %d", &lay->stages);
+    named += sscanf(strstr(at, "--micro-batches ") ? strstr(at, "--micro-batches ") : "",
+                    "--micro-batches %d", &lay->micro_batches);
+    named +=
+        sscanf(strstr(at, "--chunks ") ? strstr(at, "--chunks ") : "", "--chunks %d", &lay->chunks);
+    named +=
+        sscanf(strstr(at, "--slices ") ? strstr(at, "--slices ") : "", "--slices %d", &lay->slices);
+    /* sscanf says EOF for an absent one */
+    return named + 4;
+}
+
+static void refused_with_advice(const char *schedule, struct sp_layout lay)
+{
+    int m = lay.micro_batches;
+    struct sp_plan plan;
+    const char *line;
+    struct catch c;
+    int ret;
+
+    catch_begin(&c);
+    ret = sp_plan_create(schedule, &lay, &plan);
+    line = catch_end(&c);
+    assert_int_equal(ret, -EINVAL);
+    assert_true(strchr(line, '\n') == line + strlen(line) - 1);
+    assert_true(take_advice(line, &lay) > 0);
+    assert_true(lay.micro_batches >= m);
+    if (sp_plan_create(schedule, &lay, &plan))
+        fail_msg("does not do what it says: %s", line);
+    sp_plan_destroy(&plan);
+}
+
+static void every_size_builds_or_is_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SCHEDULES; i++) {
+        int built = 0, refused = 0;
+
+        for (int at = 0; at < 9 * 20 * 4 * 4; at++) {
+            struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
+            struct sp_plan plan;
+
+            lay.chunks = 1 + at / 180 % 4;
+            lay.slices = 1 + at / 720;
+            if (possible(schedules[i], &lay)) {
+                if (sp_plan_create(schedules[i], &lay, &plan))
+                    fail_msg("%s p=%d m=%d v=%d n=%d", schedules[i], lay.stages, lay.micro_batches,
+                             lay.chunks, lay.slices);
+                assert_int_equal(plan.layout.micro_batches, lay.micro_batches);
+                sp_plan_destroy(&plan);
+                built++;
+            } else {
+                refused_with_advice(schedules[i], lay);
+                refused++;
+            }
+        }
+        print_message("%-12s %d sizes built, %d refused\n", schedules[i], built, refused);
+    }
+}
+
+/* The order of a group size that `check` may refuse, played without it. */
+static bool group_runs(struct sp_layout lay, int group)
+{
+    const struct sp_schedule_def *def = sp_schedule_find("interleaved");
+    char options[32], why[256] = "";
+    struct sp_plan plan = {.def = def, .family = sp_family_find("layerwise")};
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    struct sp_times t;
+    int ret;
+
+    snprintf(options, sizeof options, "group=%d", group);
+    lay.options = options;
+    plan.layout = lay;
+    plan.programs = calloc((size_t)lay.stages, sizeof *plan.programs);
+    assert_non_null(plan.programs);
+    for (int s = 0; s < lay.stages; s++)
+        def->emit(&lay, s, &plan.programs[s]);
+    ret = sp_listsim(&plan, &unit, SP_UNBOUNDED, &t, why, sizeof why);
+    assert_true(ret == 0 || ret == -EDEADLK);
+    if (!ret)
+        sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+    return ret == 0;
+}
+
+/* A group size is refused if and only if its order deadlocks, for the nearest that does not. */
+static void groups_of_interleaved(void **state)
+{
+    int built = 0, refused = 0;
+
+    (void)state;
+    for (int at = 0; at < 9 * 20 * 4; at++) {
+        struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
+        int m = lay.micro_batches;
+
+        lay.chunks = 1 + at / 180;
+        for (int group = 1; group <= m; group++) {
+            char schedule[32], why[256] = "";
+            struct sp_plan plan;
+            int nearest, ret;
+
+            snprintf(schedule, sizeof schedule, "interleaved:group=%d", group);
+            lay.options = strchr(schedule, ':') + 1;
+            if (group_runs(lay, group)) {
+                assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
+                sp_plan_destroy(&plan);
+                built++;
+                continue;
+            }
+            ret = sp_schedule_find("interleaved")->check(&lay, why, sizeof why);
+            assert_int_equal(ret, -EINVAL);
+            assert_int_equal(sscanf(strstr(why, "; use "), "; use group=%d", &nearest), 1);
+            assert_true(group_runs(lay, nearest));
+            for (int d = 1; d < abs(nearest - group); d++) {
+                assert_false(group + d <= m && group_runs(lay, group + d));
+                assert_false(group - d >= 1 && group_runs(lay, group - d));
+            }
+            refused++;
+        }
+    }
+    print_message("%d group sizes built, %d refused: those that deadlock\n", built, refused);
+    assert_true(built > 0 && refused > 0);
+}
+
+static void bad_groups_are_refused(void **state)
+{
+    static const struct {
+        const char *schedule, *says;
+    } table[] = {
+        {"interleaved:group=0", "has groups of 1 .. 8 micro-batches, not group=0; use group=4"},
+        {"interleaved:group=-2", "has groups of 1 .. 8 micro-batches, not group=-2; use group=4"},
+        {"interleaved:group=9", "has groups of 1 .. 8 micro-batches, not group=9; use group=8"},
+        {"interleaved:group=x", "wants a number of micro-batches in group=; use group=4"},
+        {"interleaved:group=2", "use group=4"},
+    };
+    struct sp_layout lay = layout(4, 8);
+    struct sp_plan plan;
+    struct catch c;
+
+    (void)state;
+    lay.chunks = 3;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *line;
+        int ret;
+
+        catch_begin(&c);
+        ret = sp_plan_create(table[i].schedule, &lay, &plan);
+        line = catch_end(&c);
+        assert_int_equal(ret, -EINVAL);
+        print_message("%s", line);
+        assert_non_null(strstr(line, table[i].says));
+    }
+}
+
+/* p where p divides m, what torch takes where it takes any, and never a group shorter than p. */
+static void default_groups(void **state)
+{
+    int of_torch = 0, others = 0;
+
+    (void)state;
+    for (int p = 1; p <= 9; p++) {
+        for (int m = 1; m <= 60; m++) {
+            struct sp_layout lay = layout(p, m);
+            int ok = 1, group = sp_interleave_group(&lay, &ok), rounds = m / p > 1 ? m / p : 1;
+
+            assert_true(ok);
+            if (m % rounds == 0)
+                assert_int_equal(group, m / rounds);
+            of_torch += m % rounds == 0;
+            others += m % rounds != 0;
+            assert_true(m < p ? group == m : group >= p && (m % group == 0 || m % group >= p));
+        }
+    }
+    print_message("default group: %d as torch, %d where torch has none\n", of_torch, others);
+}
+
+struct compared {
+    int plans, equal, above, below;
+};
+
+static void compare(const struct sp_plan *plan, const struct sp_costs *cost,
+                    enum sp_channel channel, struct compared *seen)
+{
+    double formula = plan->def->makespan(&plan->layout, cost->f, cost->b, cost->w);
+    char why[256] = "";
+    struct sp_times t;
+
+    if (formula < 0)
+        return;
+    assert_int_equal(sp_listsim(plan, cost, channel, &t, why, sizeof why), 0);
+    seen->plans++;
+    if (fabs(t.makespan - formula) < 1e-9)
+        seen->equal++;
+    else if (t.makespan > formula)
+        seen->above++;
+    else
+        seen->below++;
+    sp_times_destroy(&t);
+}
+
+static void makespans_are_as_claimed(void **state)
+{
+    static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1},
+                                            {.f = 1, .b = 2, .w = 0.5},
+                                            {.f = 2, .b = 1, .w = 1},
+                                            {.f = 1, .b = 1.25, .w = 3}};
+
+    (void)state;
+    for (size_t i = 0; i < N_SCHEDULES; i++) {
+        struct compared all = {0}, even = {0}, enough = {0}, paired = {0};
+        enum sp_formula claim = sp_schedule_find(schedules[i])->makespan_is;
+
+        for (int at = 0; at < 8 * 20 * 4 * 4; at++) {
+            struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
+            struct sp_plan plan;
+
+            lay.chunks = 1 + at / 160 % 4;
+            lay.slices = 1 + at / 640;
+            if (!possible(schedules[i], &lay))
+                continue;
+            assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
+            for (size_t c = 0; c < sizeof costs / sizeof *costs; c++)
+                compare(&plan, &costs[c], SP_UNBOUNDED, &all);
+            compare(&plan, &costs[0], SP_UNBOUNDED, &even);
+            if (!strcmp(schedules[i], "zbv") && lay.micro_batches >= 2 * lay.stages - 1)
+                compare(&plan, &costs[0], SP_UNBOUNDED, &enough);
+            compare(&plan, &costs[0], SP_PAIRED, &paired);
+            sp_plan_destroy(&plan);
+        }
+        print_message("%-12s %d makespans: %d as the formula, %d above, %d below; f=b=w: %d of %d "
+                      "as it, %d as it with pairs as one\n",
+                      schedules[i], all.plans, all.equal, all.above, all.below, even.equal,
+                      even.plans, paired.equal);
+        assert_true(all.equal > 0);
+        if (claim == SP_EXACT)
+            assert_int_equal(all.equal, all.plans);
+        if (claim == SP_LOWER_BOUND)
+            assert_int_equal(all.below, 0);
+        assert_int_equal(enough.equal, enough.plans);
+        if (claim == SP_APPROXIMATE) {
+            /* DualPipe: exact for even costs and pairs that run as one, never better */
+            assert_int_equal(paired.equal, paired.plans);
+            assert_int_equal(even.above, 0);
+        }
+        assert_true(claim != SP_UPPER_BOUND);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_builds_or_is_refused), cmocka_unit_test(groups_of_interleaved),
+        cmocka_unit_test(bad_groups_are_refused),          cmocka_unit_test(default_groups),
+        cmocka_unit_test(makespans_are_as_claimed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/*
+ * The orders that are searched for, in a V or in waves, and Chimera: no worse than what their
+ * authors' code found, within the memory of their papers, and there for any size.
+ */
+#include "common.h"
+#include <jansson.h>
+#include <math.h>
+#include <time.h>
+
+static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+
+static json_t *load(const char *name)
+{
+    char path[512];
+    json_error_t error;
+    json_t *root;
+
+    snprintf(path, sizeof path, "%s/schedules/%s.json", SP_TESTDATA, name);
+    root = json_load_file(path, 0, &error);
+    if (!root)
+        fail_msg("%s: %s", path, error.text);
+    return root;
+}
+
+static double number(json_t *check, const char *key, int rank)
+{
+    json_t *v = json_object_get(check, key);
+
+    if (rank >= 0)
+        v = json_array_get(v, (size_t)rank);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void simulate(const struct sp_plan *plan, const struct sp_costs *costs, struct sp_times *t)
+{
+    char why[256] = "";
+
+    if (sp_listsim(plan, costs, SP_UNBOUNDED, t, why, sizeof why))
+        fail_msg("%s", why);
+}
+
+static int peak(const struct sp_plan *plan, const struct sp_times *t)
+{
+    int most = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        most = t->peak_live[s] > most ? t->peak_live[s] : most;
+    return most;
+}
+
+/* Plans a layout and simulates it; the plan and the times are freed by `done`. */
+static void plan_and_time(const char *schedule, struct sp_layout lay, struct sp_plan *plan,
+                          struct sp_times *t)
+{
+    lay.chunks = lay.chunks > 1 ? lay.chunks : 0;
+    if (sp_plan_create(schedule, &lay, plan))
+        fail_msg("%s p=%d m=%d is refused", schedule, lay.stages, lay.micro_batches);
+    simulate(plan, lay.costs ? lay.costs : &unit, t);
+}
+
+static void done(struct sp_plan *plan, struct sp_times *t)
+{
+    sp_times_destroy(t);
+    sp_plan_destroy(plan);
+}
+
+static double makespan(const char *schedule, int p, int m)
+{
+    struct sp_plan plan;
+    struct sp_times t;
+    double is;
+
+    plan_and_time(schedule, layout(p, m), &plan, &t);
+    is = t.makespan;
+    done(&plan, &t);
+    return is;
+}
+
+/* In makespan, and on every stage in span and in memory. An op of a chunk costs 1 in the files. */
+static void no_worse_than_reference(void **state)
+{
+    static const struct {
+        const char *schedule, *file;
+    } table[] = {
+        {"v-half", "sail_vhalf_p2_m4_v2"}, {"v-half", "sail_vhalf_p2_m8_v2"},
+        {"v-half", "sail_vhalf_p4_m8_v2"}, {"v-min", "sail_vmin_p2_m4_v2"},
+        {"v-min", "sail_vmin_p2_m8_v2"},   {"v-min", "sail_vmin_p4_m8_v2"},
+        {"1f1b-v", "sail_1f1bv_p2_m4_v2"}, {"1f1b-v", "sail_1f1bv_p2_m8_v2"},
+        {"1f1b-v", "sail_1f1bv_p4_m8_v2"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_t *root = load(table[i].file), *check = json_object_get(root, "check");
+        int p = (int)number(root, "p", -1), m = (int)number(root, "m", -1);
+        double theirs = number(check, "makespan_F1_B1_W1_comm0", -1);
+        struct sp_plan plan;
+        struct sp_times t;
+
+        plan_and_time(table[i].schedule, layout(p, m), &plan, &t);
+        print_message("%-6s p=%d m=%d makespan %g (theirs %g), spans and peaks", table[i].schedule,
+                      p, m, 2 * t.makespan, theirs);
+        assert_true(2 * t.makespan <= theirs);
+        for (int s = 0; s < p; s++) {
+            double span = number(check, "rank_span", s);
+            int held = (int)number(check, "peak_live_until_W", s);
+
+            print_message(" %g/%g %d/%d", 2 * t.span[s], span, t.peak_live[s], held);
+            assert_true(2 * t.span[s] <= span);
+            assert_true(t.peak_live[s] <= held);
+        }
+        print_message("\n");
+        done(&plan, &t);
+        json_decref(root);
+    }
+}
+
+static void chimera_is_the_reference(void **state)
+{
+    json_t *root = load("chimera_2pipe_p4_m8_v2"), *check = json_object_get(root, "check");
+    struct sp_plan plan;
+    struct sp_times t;
+
+    (void)state;
+    plan_and_time("chimera", layout(4, 8), &plan, &t);
+    for (int s = 0; s < 4; s++) {
+        json_t *ops = json_array_get(json_object_get(root, "ranks"), (size_t)s);
+
+        assert_int_equal(json_array_size(ops), plan.programs[s].n);
+        for (int k = 0; k < plan.programs[s].n; k++) {
+            char text[SP_OP_TEXT];
+
+            assert_string_equal(sp_op_print(&plan.programs[s].ops[k], 0, text),
+                                json_string_value(json_array_get(ops, (size_t)k)));
+        }
+        assert_true(t.span[s] == number(check, "rank_span", s));
+        assert_int_equal(t.peak_live[s], (int)number(check, "peak_live_until_B", s));
+    }
+    assert_true(t.makespan == number(check, "makespan_F1_B1_W1_comm0", -1));
+    print_message("chimera p=4 m=8 makespan %g, op by op\n", t.makespan);
+    done(&plan, &t);
+    json_decref(root);
+}
+
+/* Activations of a chunk that the paper grants a stage. */
+static int granted(const char *schedule, int p)
+{
+    if (!strcmp(schedule, "v-half"))
+        return 2 * ((p + 2 + 1) / 2);
+    if (!strcmp(schedule, "v-min"))
+        return 2 * ((p + 4 + 2) / 3);
+    if (!strcmp(schedule, "1f1b-v"))
+        return 2 * (2 * p + 3) / 3;
+    return 2 * p;
+}
+
+static void memory_of_the_paper(void **state)
+{
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
+
+    (void)state;
+    print_message("makespan over the least, m(f+b+w) + (p-1)f, and peak in micro-batches\n");
+    print_message("  p  m  1f1b");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        print_message("%15s", names[i]);
+    print_message("\n");
+    for (int p = 4; p <= 12; p++) {
+        for (int m = 4; m <= 32; m *= 2) {
+            print_message("%3d %2d %5d", p, m, (m + p - 1) * 3 - 3 * m - p + 1);
+            for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+                struct sp_plan plan;
+                struct sp_times t;
+
+                plan_and_time(names[i], layout(p, m), &plan, &t);
+                print_message("   %6.1f %4.1f", t.makespan - 3 * m - (p - 1),
+                              peak(&plan, &t) / 2.0);
+                assert_true(peak(&plan, &t) <= granted(names[i], p));
+                done(&plan, &t);
+            }
+            print_message("\n");
+        }
+    }
+    assert_true(makespan("v-half", 8, 32) < makespan("1f1b", 8, 32));
+}
+
+/* The steady state of a pattern has no bubble: what is lost does not grow with m. */
+static void bubble_is_constant(void **state)
+{
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int p = 2; p <= 8; p++) {
+            double lost = makespan(names[i], p, 4 * p) - 12 * p;
+
+            assert_true(makespan(names[i], p, 8 * p) - 24 * p <= lost + 1.5);
+        }
+    }
+}
+
+static void formulas(void **state)
+{
+    static const struct sp_costs costs[] = {
+        {.f = 1, .b = 1, .w = 1}, {.f = 2, .b = 1, .w = 1.5}, {.f = 1, .b = 2, .w = 0.25}};
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo", "chimera"};
+    int exact = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        double most = 1;
+
+        for (int p = 2; p <= 8; p += 2) {
+            for (int m = 1; m <= 3 * p; m += p - 1) {
+                for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {
+                    struct sp_layout lay = layout(p, m);
+                    struct sp_plan plan;
+                    struct sp_times t;
+                    double formula;
+
+                    lay.costs = &costs[c];
+                    plan_and_time(names[i], lay, &plan, &t);
+                    formula = plan.def->makespan(&plan.layout, costs[c].f, costs[c].b, costs[c].w);
+                    if (plan.def->makespan_is == SP_EXACT && formula >= 0) {
+                        assert_true(fabs(t.makespan - formula) < 1e-9);
+                        exact++;
+                    } else if (formula >= 0) {
+                        assert_true(t.makespan >= formula - 1e-9);
+                        most = t.makespan / formula > most ? t.makespan / formula : most;
+                    }
+                    done(&plan, &t);
+                }
+            }
+        }
+        print_message("%-7s at most %.3f of its bound\n", names[i], most);
+    }
+    for (int k = 1; k <= 4; k++) {
+        struct sp_plan plan;
+        struct sp_times t;
+
+        plan_and_time("chimera", layout(6, 6 * k), &plan, &t);
+        assert_true(t.makespan == plan.def->makespan(&plan.layout, 1, 1, 1));
+        done(&plan, &t);
+        exact++;
+    }
+    print_message("chimera exact in %d cases\n", exact);
+    assert_true(exact >= 10);
+}
+
+/* An order planned for its costs is seldom worse than one planned for others. */
+static void planned_for_its_costs(void **state)
+{
+    static const struct sp_costs costs = {.f = 1, .b = 1.6, .w = 0.7, .comm = 0.2};
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
+    double own = 0, other = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int p = 3; p <= 8; p++) {
+            struct sp_layout lay = layout(p, 2 * p + 1);
+            struct sp_plan plan;
+            struct sp_times t;
+
+            plan_and_time(names[i], lay, &plan, &t);
+            sp_times_destroy(&t);
+            simulate(&plan, &costs, &t);
+            other += t.makespan;
+            done(&plan, &t);
+            lay.costs = &costs;
+            plan_and_time(names[i], lay, &plan, &t);
+            own += t.makespan;
+            done(&plan, &t);
+        }
+    }
+    print_message("planned for its costs %.1f, for unit costs %.1f\n", own, other);
+    assert_true(own < other);
+}
+
+/* More memory makes a shorter order and is kept to; too little is refused with what would do. */
+static void memory_of_the_layout(void **state)
+{
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
+    struct catch c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sp_layout lay = layout(8, 24);
+        double is = makespan(names[i], 8, 24), need;
+        struct sp_plan plan;
+        struct sp_times t;
+        const char *text;
+
+        lay.memory = 9.5;
+        plan_and_time(names[i], lay, &plan, &t);
+        print_message("%-6s p=8 m=24 makespan %g, in 9.5 micro-batches %g\n", names[i], is,
+                      t.makespan);
+        assert_true(t.makespan <= is && peak(&plan, &t) <= 19);
+        done(&plan, &t);
+
+        lay.memory = 0.5;
+        lay.chunks = 0;
+        catch_begin(&c);
+        assert_int_equal(sp_plan_create(names[i], &lay, &plan), -EINVAL);
+        text = strstr(catch_end(&c), "activations of ");
+        assert_non_null(text);
+        assert_int_equal(sscanf(text, "activations of %lf", &need), 1);
+        lay.memory = need;
+        plan_and_time(names[i], lay, &plan, &t);
+        assert_true(peak(&plan, &t) <= 2 * need);
+        done(&plan, &t);
+    }
+}
+
+/* Built, which verifies, or refused with a size that works. */
+static void any_size(void **state)
+{
+    static const struct {
+        const char *name;
+        int chunks, step; /* of the micro-batches */
+    } table[] = {{"v-half", 0, 1}, {"v-min", 0, 1},  {"1f1b-v", 0, 1}, {"chimera", 0, 1},
+                 {"hanayo", 2, 1}, {"hanayo", 4, 5}, {"hanayo", 3, 19}};
+    int built = 0, refused = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        for (int p = 1; p <= 9; p++) {
+            for (int m = 1; m <= 20; m += table[i].step) {
+                struct sp_layout lay = layout(p, m);
+                struct sp_plan plan;
+                struct catch c;
+                const char *text, *use;
+                int ret;
+
+                lay.chunks = table[i].chunks;
+                catch_begin(&c);
+                ret = sp_plan_create(table[i].name, &lay, &plan);
+                text = catch_end(&c);
+                if (ret) {
+                    use = strstr(text, "use --");
+                    if (!use || !(sscanf(use, "use --stages %d", &lay.stages) == 1 ||
+                                  sscanf(use, "use --chunks %d", &lay.chunks) == 1))
+                        fail_msg("%s p=%d m=%d: %s", table[i].name, p, m, text);
+                    assert_int_equal(sp_plan_create(table[i].name, &lay, &plan), 0);
+                    refused++;
+                }
+                assert_int_equal(plan.layout.micro_batches, m);
+                built++;
+                sp_plan_destroy(&plan);
+            }
+        }
+    }
+    print_message("%d built, %d of them as their refusal said\n", built, refused);
+    assert_int_equal(refused, 5 * 20 + 9 * 2);
+    for (int p = 10; p <= 24; p++) { /* the patterns repeat in p */
+        for (size_t i = 0; i < 3; i++)
+            makespan(table[i].name, p, 3);
+    }
+}
+
+static void same_every_time(void **state)
+{
+    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sp_layout lay = layout(8, 32);
+        clock_t from = clock();
+        struct sp_plan a, b;
+        double seconds;
+
+        lay.chunks = 0;
+        assert_int_equal(sp_plan_create(names[i], &lay, &a), 0);
+        seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
+        assert_int_equal(sp_plan_create(names[i], &lay, &b), 0);
+        for (int s = 0; s < 8; s++) {
+            assert_int_equal(a.programs[s].n, b.programs[s].n);
+            for (int k = 0; k < a.programs[s].n; k++) {
+                const struct sp_op *x = &a.programs[s].ops[k], *y = &b.programs[s].ops[k];
+
+                assert_true(x->pass == y->pass && x->mb == y->mb && x->chunk == y->chunk);
+            }
+        }
+        print_message("%-6s p=8 m=32 found in %.3f s\n", names[i], seconds);
+        assert_true(seconds < 10); /* a tenth of a second without sanitizers */
+        sp_plan_destroy(&a);
+        sp_plan_destroy(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_worse_than_reference),
+        cmocka_unit_test(chimera_is_the_reference),
+        cmocka_unit_test(memory_of_the_paper),
+        cmocka_unit_test(bubble_is_constant),
+        cmocka_unit_test(formulas),
+        cmocka_unit_test(planned_for_its_costs),
+        cmocka_unit_test(memory_of_the_layout),
+        cmocka_unit_test(any_size),
+        cmocka_unit_test(same_every_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

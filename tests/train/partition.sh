@@ -1,0 +1,80 @@
+#!/bin/bash
+# --partition: whatever layers the stages take, the losses and first gradients of one stage; the
+# balanced one is said, deals out all layers and leaves fewer to a stage with a heavy head; what
+# cannot be is refused.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+mkdir "$work/heavy"
+cat > "$work/heavy/config.json" << 'END'
+{"model_type": "llama", "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 8192,
+ "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "tie_word_embeddings": true, "hidden_act": "silu"}
+END
+
+# train OUT COMMAND...: writes $work/OUT.jsonl, OUT.safetensors and the output.
+train()
+{
+    local out=$work/$1
+
+    shift
+    quiet "$*" "$@" --data "$work/text" --model "$work/heavy" --seq 32 --micro-batches 6 --steps 3 \
+        --eps 1e-3 --log "$out.jsonl" --dump-grads "$out.safetensors"
+    cp "$work/output" "$out.said"
+}
+
+check()
+{
+    agree "$1" compare_losses --part "$work/$2.jsonl" "$work/one.jsonl" 1e-5
+    agree "$1, gradients" compare_safetensors "$work/$2.safetensors" "$work/one.safetensors" 1e-5
+}
+
+# said_counts OUT STAGES: the partition that was said is one, of 8 layers, and the last stage, whose
+# head is worth several layers, has one layer.
+said_counts()
+{
+    local line
+
+    line=$(sed -n 's/^partition \([0-9,]*\) .*/\1/p' "$work/$1.said")
+    echo "$1: $(grep '^partition' "$work/$1.said")"
+    echo "$line" | awk -F, -v stages="$2" '{
+        for (i = 1; i <= NF; i++)
+            sum += $i
+        exit !(NF == stages && sum == 8 && $NF == 1 && $1 >= 1)
+    }' || fail "$1: partition '$line' of 8 layers over $2 stages"
+}
+
+train one starpipe train --stages 1
+train list starpipe train --stages 4 --partition 1,4,1,2
+check "1,4,1,2" list
+train balanced starpipe train --stages 4 --partition balanced --scheduler ready
+check "balanced" balanced
+said_counts balanced 4
+if have_mpi; then
+    train mpi mpi 3 train --stages 3 --partition balanced
+    check "balanced, 3 processes" mpi
+    said_counts mpi 3
+fi
+
+# refuse WORDS OPTIONS...
+refuse()
+{
+    local words=$1 status
+
+    shift
+    starpipe train --model "$work/heavy" --data "$work/text" --seq 32 --stages 4 "$@" \
+        > "$work/output" 2>&1
+    status=$?
+    [ $status -eq 2 ] || fail "$*: exit status $status, 2 expected"
+    [ "$(wc -l < "$work/output")" -eq 1 ] || fail "$*: more than one line"
+    grep -q -- "$words" "$work/output" || fail "$*: said $(cat "$work/output")"
+}
+
+refuse "want even, balanced" --partition balancd
+refuse "3 counts" --partition 3,3,2
+refuse "9 layers" --partition 3,3,2,1
+refuse "not a number of layers" --partition 8,0,0,0
+refuse "not a number of layers" --partition 3,,3,2
+refuse "no partition of 8 layers" --partition balanced --memory-limit 1MiB
+finish
