@@ -130,7 +130,7 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
 
     if (ret)
         return ret;
-    ret = sp_listsim(plan, &costs, SP_UNBOUNDED, &times, why, sizeof why);
+    ret = sp_listsim(plan, &costs, SP_PAIRED, &times, why, sizeof why);
     if (ret)
         return sp_error(-ret, "show: %s", why);
     ret = write_out(a, &show);

@@ -236,10 +236,11 @@ int sp_cmd_train(int argc, char **argv)
     sp_error_release(true);
     if (!sp_transport_same(sp_plan_digest(&t->plan))) {
         if (t->world.rank == 0)
-            sp_error(EINVAL,
-                     "the processes have different orders of schedule %s: give all of them the same "
-                     "options and, on every node, the same plugins",
-                     t->plan.def->name);
+            sp_error(
+                EINVAL,
+                "the processes have different orders of schedule %s: give all of them the same "
+                "options and, on every node, the same plugins",
+                t->plan.def->name);
         status = 2;
         goto out;
     }

@@ -59,6 +59,17 @@ int sp_train_partition_early(struct sp_trainer *t);
  */
 int sp_train_partition_measured(struct sp_trainer *t);
 
+/* The same for schedule adapipe, which chooses recomputation too; called by the two above. */
+bool sp_train_is_adapipe(const struct sp_trainer *t);
+int sp_train_adapipe_early(struct sp_trainer *t);
+int sp_train_adapipe_measured(struct sp_trainer *t);
+
+/* The sizes of the run; whether measuring fits this machine; measured times, on rank 0. */
+struct sp_layer_costs;
+void sp_train_shape(const struct sp_trainer *t, struct sp_shape *shape);
+int sp_train_check_profile(const struct sp_trainer *t);
+int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs);
+
 /* All steps and what follows them. 0 or -errno: -EDOM when the run diverged. */
 int sp_train_loop(struct sp_trainer *t);
 

@@ -134,8 +134,8 @@ void sp_train_summary(struct sp_trainer *t)
     }
     printf("\n");
     if (t->args.post_validation)
-        printf("post-validation: %d of %d steps were undone to clip their gradients\n", t->rollbacks,
-               t->args.steps - t->first_step);
+        printf("post-validation: %d of %d steps were undone to clip their gradients\n",
+               t->rollbacks, t->args.steps - t->first_step);
     if (!t->place.bound)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "
@@ -161,7 +161,7 @@ int sp_train_dry_run(struct sp_trainer *t)
     struct sp_shape shape;
     char why[256] = "";
 
-    if (sp_listsim(&t->plan, &costs, SP_UNBOUNDED, &times, why, sizeof why))
+    if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
         return sp_error(EINVAL, "%s", why);
     sp_shape_init(&shape, &t->model, l->micro_batch_size, l->seq, l->micro_batches,
                   t->args.mlp_chunk, t->args.logit_rows);

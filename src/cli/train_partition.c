@@ -14,7 +14,7 @@ static bool is_balanced(const struct sp_trainer *t)
     return !strcmp(t->args.partition, "balanced");
 }
 
-static void shape_of(const struct sp_trainer *t, struct sp_shape *shape)
+void sp_train_shape(const struct sp_trainer *t, struct sp_shape *shape)
 {
     const struct sp_train_args *a = &t->args;
 
@@ -60,7 +60,7 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
         return sp_error(ENOMEM, "no memory for the times of %d layers", t->model.layers);
     for (int l = 0; l < t->model.layers; l++)
         layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, t->args.recompute);
-    shape_of(t, &h.shape);
+    sp_train_shape(t, &h.shape);
     if (t->args.layout.memory_limit)
         b.bytes = stage_bytes;
     err = sp_partition_balanced(&b, counts);
@@ -69,18 +69,18 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
 }
 
 /* What measuring takes has to fit as well. */
-static int check_profile(const struct sp_trainer *t)
+int sp_train_check_profile(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needs;
     struct sp_shape shape;
 
-    shape_of(t, &shape);
+    sp_train_shape(t, &shape);
     needs = (double)sp_profile_bytes(&shape);
     if (t->args.dry_run || has <= 0 || needs <= has)
         return 0;
     return sp_error(EINVAL,
-                    "--partition balanced: measuring two layers takes %.1f GiB, this machine has "
+                    "measuring two layers takes %.1f GiB, this machine has "
                     "%.1f; give a list of layers instead",
                     needs / GiB, has / GiB);
 }
@@ -92,6 +92,8 @@ int sp_train_partition_early(struct sp_trainer *t)
     struct sp_shape shape;
     int *counts;
 
+    if (sp_train_is_adapipe(t))
+        return sp_train_adapipe_early(t);
     if (!strcmp(t->args.partition, "even"))
         return 0;
     if (!is_balanced(t) && !strpbrk(t->args.partition, "0123456789"))
@@ -103,9 +105,9 @@ int sp_train_partition_early(struct sp_trainer *t)
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
     if (is_balanced(t)) {
-        shape_of(t, &shape);
+        sp_train_shape(t, &shape);
         sp_layer_costs_estimate(&shape, &costs);
-        err = check_profile(t);
+        err = sp_train_check_profile(t);
         err = err ? err : balance(t, &costs, counts);
     } else {
         err = sp_partition_parse(t->args.partition, t->model.layers, globals, counts);
@@ -170,7 +172,7 @@ static void say(struct sp_trainer *t, const struct sp_layer_costs *c, double com
     fflush(stdout);
 }
 
-static int measure(struct sp_trainer *t, struct sp_layer_costs *costs)
+int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs)
 {
     const struct sp_train_args *a = &t->args;
     struct sp_graph_config like = {
@@ -196,13 +198,15 @@ int sp_train_partition_measured(struct sp_trainer *t)
     double comm_us;
     int *counts;
 
+    if (sp_train_is_adapipe(t))
+        return sp_train_adapipe_measured(t);
     if (!is_balanced(t))
         return 0;
     counts = calloc(2 * (size_t)globals, sizeof *counts); /* balanced, even */
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
     if (t->world.rank == 0)
-        err = measure(t, &costs);
+        err = sp_train_measure(t, &costs);
     if (err)
         goto out; /* the run ends: the other ranks are told by the abort */
     comm_us = sp_profile_comm_us(&t->world, floats);
@@ -216,7 +220,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
     }
     sp_transport_share(counts, (size_t)globals * sizeof *counts);
     err = sp_plan_partition(&t->plan, counts);
-    shape_of(t, &shape);
+    sp_train_shape(t, &shape);
     if (!err)
         err = sp_memory_check(&t->plan, &shape, t->args.recompute, t->args.every,
                               t->args.layout.memory_limit);

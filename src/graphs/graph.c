@@ -189,18 +189,10 @@ static int add_places(struct sp_graph *g)
     return g->position ? sp_index_create(g->cfg.plan, &g->places, &stage, &index) : -ENOMEM;
 }
 
-/* The order of submission: by start time when a backward costs two forwards. */
+/* The order of submission, and every op's place in it. The plan is verified: only memory can lack. */
 static int add_order(struct sp_graph *g)
 {
-    struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
-    struct sp_times times;
-    char why[256];
-    int err = sp_listsim(g->cfg.plan, &costs, SP_PAIRED, &times, why, sizeof why);
-
-    if (err)
-        return sp_error(-err, "%s", why);
-    g->order = sp_merge(g->cfg.plan, &times, &g->n_order);
-    sp_times_destroy(&times);
+    g->order = sp_plan_order(g->cfg.plan, &g->n_order);
     if (!g->order)
         return -ENOMEM;
     for (int i = 0; i < g->n_order; i++) {

@@ -108,6 +108,13 @@ static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, in
     return most;
 }
 
+/* Tensors that wait on their way to or from a stage, beyond the two of a schedule that hands each
+ * over at once. */
+static int transit_of(const struct sp_plan *plan, int stage)
+{
+    return plan->transit && plan->transit[stage] > 2 ? plan->transit[stage] - 2 : 0;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -122,8 +129,8 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 
         last |= g == sp_globals(&plan->layout) - 1;
     }
-    floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
-    floats += 3 * 2 * x;              /* tensors that cross stages, and their slack */
+    floats = 3 * x + up + 2 * q + kv;                /* dy, dr, dx, du, do, dq, dkv */
+    floats += (3 * 2 + transit_of(plan, stage)) * x; /* what crosses stages, and its slack */
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
@@ -135,13 +142,37 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sizeof(float) * floats;
 }
 
+/* The workspace of layers that recompute differently: those of full and no-attention recompute in
+ * the same buffers, selective ones in others. */
+static int64_t mixed_workspace(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    int64_t none = workspace_of(plan, sh, SP_RECOMPUTE_NONE, 1, stage), other = 0, selective = 0;
+
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
+        for (int l = first; l < first + count; l++) {
+            enum sp_recompute mode = (enum sp_recompute)plan->recompute[l];
+            int64_t more = workspace_of(plan, sh, mode, 1, stage) - none;
+
+            if (mode == SP_RECOMPUTE_SELECTIVE)
+                selective = more;
+            else if (more > other)
+                other = more;
+        }
+    }
+    return none + other + selective;
+}
+
 struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
                                     enum sp_recompute recompute, int every, int stage)
 {
     return (struct sp_memory){
         .states = states_of(plan, sh, stage),
         .activations = sp_stash_peak(plan, sh, recompute, every, stage),
-        .workspace = workspace_of(plan, sh, recompute, every, stage),
+        .workspace = plan->recompute ? mixed_workspace(plan, sh, stage)
+                                     : workspace_of(plan, sh, recompute, every, stage),
     };
 }
 

@@ -2,8 +2,7 @@
 #include "policies/families.h"
 #include <string.h>
 
-static const struct sp_family *const families[] = {&sp_family_layerwise,
-                                                   &sp_family_bidirectional};
+static const struct sp_family *const families[] = {&sp_family_layerwise, &sp_family_bidirectional};
 
 const struct sp_family *sp_family_at(int i)
 {

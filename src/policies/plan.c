@@ -4,6 +4,7 @@
 #include "policies/map.h"
 #include "policies/nearest.h"
 #include "policies/registry.h"
+#include "policies/transit.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <stdint.h>
@@ -192,15 +193,15 @@ static int finish(struct sp_plan *plan)
     if (ret)
         return sp_error(-ret, "schedule %s: %s", plan->def->name, why);
     ret = sp_listsim_buffers(plan, &plan->buffers);
+    ret = ret ? ret : sp_plan_count_transit(plan);
     return ret ? sp_error(-ret, "no memory to simulate %d ops", sp_plan_ops(plan)) : 0;
 }
 
 /* "csv:FILE": sizes, placement and programs are those of the file. */
 static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
 {
-    struct sp_plan p = {.layout = *lay,
-                        .def = &sp_schedule_csv,
-                        .family = sp_family_find(sp_schedule_csv.family)};
+    struct sp_plan p = {
+        .layout = *lay, .def = &sp_schedule_csv, .family = sp_family_find(sp_schedule_csv.family)};
     const char *slash = strrchr(path, '/');
     int ret = sp_csv_read(path, &p);
 
@@ -270,12 +271,14 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->programs);
     free(plan->deferred);
     free(plan->first_layer);
+    free(plan->transit);
     free(plan->recompute);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
     plan->first_layer = NULL;
     plan->recompute = NULL;
+    plan->transit = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;
 }

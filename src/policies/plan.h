@@ -19,8 +19,10 @@ struct sp_plan {
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
     bool paired;                 /* some ops overlap with their next one */
-    bool states_twice;           /* parameters and optimizer are kept from before the last update */
-    int buffers;                 /* what sp_listsim_buffers found */
+    int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
+                   * submission; NULL: not counted */
+    bool states_twice; /* parameters and optimizer are kept from before the last update */
+    int buffers;       /* what sp_listsim_buffers found */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
@@ -114,5 +116,8 @@ struct sp_placed {
     double start;
 };
 struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *times, int *n);
+
+/* The order of submission: merged by start time when all passes cost the same. As sp_merge. */
+struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n);
 
 #endif

@@ -8,7 +8,8 @@
     X(naive)                                                                                       \
     X(gpipe)                                                                                       \
     X(1f1b)                                                                                        \
-    X(adapipe) X(interleaved) X(bfs) X(zb1p) X(zb2p) X(zbv) X(dualpipe) X(dualpipev) X(seq1f1b) X(terapipe)        \
+    X(adapipe)                                                                                     \
+    X(interleaved) X(bfs) X(zb1p) X(zb2p) X(zbv) X(dualpipe) X(dualpipev) X(seq1f1b) X(terapipe)   \
         X(v_half) X(v_min) X(1f1b_v) X(chimera) X(hanayo)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
