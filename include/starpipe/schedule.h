@@ -18,6 +18,8 @@ struct sp_costs {
     double f, b, w, comm;
     /* Measured or uneven stages: factors by global stage; NULL: 1. */
     const double *scale_f, *scale_b, *scale_w;
+    const double *by_op; /* the cost of every single op by the number that the family gives it, as
+                          * a run measured it; NULL: as above */
 };
 
 struct sp_map; /* where global stages live; see src/policies/map.h */

@@ -138,6 +138,20 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
     return ret;
 }
 
+/* The plan; an order that is searched, at the costs given. */
+static int create(const struct args *a, struct sp_layout *layout, struct sp_plan *plan)
+{
+    struct sp_costs costs;
+    int ret = sp_plan_create(a->layout.schedule, layout, plan);
+
+    if (ret || !plan->def->emit_all)
+        return ret;
+    ret = sp_costs_parse(a->cost, &plan->layout, &costs);
+    sp_plan_destroy(plan);
+    layout->costs = &costs;
+    return ret ? ret : sp_plan_create(a->layout.schedule, layout, plan);
+}
+
 int sp_cmd_show(int argc, char **argv)
 {
     struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .cost = "f=1,b=1,w=1,comm=0"};
@@ -150,7 +164,7 @@ int sp_cmd_show(int argc, char **argv)
     if (check(&a) || find_layers(&a, &layers))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
-    ret = sp_plan_create(a.layout.schedule, &layout, &plan);
+    ret = create(&a, &layout, &plan);
     if (!ret) {
         ret = simulate_and_print(&a, &plan);
         sp_plan_destroy(&plan);

@@ -158,6 +158,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
     if (show->plan->paired)
         json_object_set_new(root, "overlap", overlap(show->plan));
+    json_object_set_new(root, "buffers", json_integer(show->plan->buffers));
     add_formula(show, root);
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);

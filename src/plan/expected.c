@@ -87,13 +87,18 @@ void sp_expected_costs_free(struct sp_costs *costs)
 int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,
                       struct sp_times *times)
 {
-    struct sp_costs costs;
+    double *ms = calloc((size_t)plan->family->ids(&plan->layout), sizeof *ms);
+    struct sp_costs costs = {.by_op = ms};
     char why[256] = "";
-    int err = sp_expected_costs(plan, report, &costs);
+    int err;
 
-    if (err)
-        return err;
+    if (!ms)
+        return sp_error(ENOMEM, "out of memory for measured costs");
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int i = 0; i < plan->programs[s].n; i++)
+            ms[plan->family->id(&plan->layout, s, &plan->programs[s].ops[i])] =
+                1e-3 * report->stages[s].ops[i].busy_us;
     err = sp_listsim(plan, &costs, SP_PAIRED, times, why, sizeof why);
-    sp_expected_costs_free(&costs);
+    free(ms);
     return err;
 }

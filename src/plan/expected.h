@@ -13,8 +13,7 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
 void sp_expected_costs_free(struct sp_costs *costs);
 
 /*
- * Times of `plan`, in milliseconds, if every op took the mean that its chunk measured in `report`,
- * each stage had a core of its own and messages took no time. 0, or the error of sp_listsim.
+ * Times of `plan`, in milliseconds, if every op took what it did in `report`, each stage had a core of its own and messages took no time. 0, or the error of sp_listsim.
  */
 int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,
                       struct sp_times *times);

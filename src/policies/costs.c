@@ -17,6 +17,8 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
     double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
     int id;
 
+    if (costs->by_op)
+        return costs->by_op[plan->family->id(lay, stage, op)];
     switch (op->pass) {
     case SP_F:
     case SP_R:

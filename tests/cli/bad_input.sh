@@ -82,8 +82,8 @@ done
 refused "beta1" $tiny --beta1 1
 refused "eps" $tiny --eps 0
 refused "513 tokens.* 512 positions" $tiny --seq 513
-refused "layers" $tiny --stages 7
-refused "layers" $tiny --stages 65536 --micro-batches 65536
+refused "layers" $tiny --stages 9
+refused "ops" $tiny --stages 65536 --micro-batches 65536
 refused "chunks" $tiny --chunks 2
 refused "slices" $tiny --slices 2
 refused "too large" train --model gpt-13b --data "$work/text" --seq 4194304 --micro-batch-size 65536
@@ -237,7 +237,7 @@ if have_mpi; then
     refused_in 2 "2 processes for 1 stages" $tiny
     refused_in 3 "3 processes for 2 stages" $tiny --stages 2
     refused_in 2 "No such file" train --model gpt-tiny --data "$work/none" --stages 2
-    refused_in 2 "layers" $tiny --stages 7
+    refused_in 2 "layers" $tiny --stages 9
     refused_in 2 "cannot write" $tiny --stages 2 --log "$work/none/deep/name"
     refused_in 2 "needs [0-9.]* MiB" $tiny --stages 2 --memory-limit 1MiB
     refused_in 2 "no step-N directory" train --resume "$work/nothing" --data "$work/text" --stages 2

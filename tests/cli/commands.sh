@@ -108,8 +108,11 @@ says "--dry-run" 'verified: 64 ops, 48 messages; nothing was submitted' starpipe
     --log "$work/dry/log" --save "$work/dry" --trace "$work/dry"
 [ ! -e "$work/dry" ] || fail "--dry-run wrote something"
 grep -q 'bubble 27\.3 %' "$work/stdout" || fail "--dry-run: another bubble"
-[ "$(awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s,", $2 }' "$work/stdout")" = 2,2,1,1, ] ||
-    fail "--dry-run: six layers are not dealt 2 2 1 1"
+[ "$(awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s,", $2 }' "$work/stdout")" = 2,2,2,2, ] ||
+    fail "--dry-run: eight layers are not dealt 2 2 2 2"
+says "--dry-run on three stages" 'nothing was submitted' starpipe $train --stages 3 --dry-run
+[ "$(awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s,", $2 }' "$work/stdout")" = 3,3,2, ] ||
+    fail "--dry-run: eight layers are not dealt 3 3 2"
 says "--dry-run without data" 'nothing was submitted' starpipe train --model gpt3-7b --stages 8 \
     --seq 131072 --recompute full --dry-run
 

@@ -3,7 +3,7 @@
 # --dry-run prints; nothing alive after a step; buffers and the process flat over steps.
 . "$(dirname "$0")/../common.sh" || exit 1
 
-p=3 m=7 b=2 s=128 h=64 layers=6
+p=3 m=7 b=2 s=128 h=64 layers=8
 make_text 20011 > "$work/text"
 layout="--model gpt-tiny --data $work/text --stages $p --micro-batches $m --micro-batch-size $b \
     --seq $s"
