@@ -108,11 +108,13 @@ static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, in
     return most;
 }
 
-/* Tensors that wait on their way to or from a stage, beyond the two of a schedule that hands each
- * over at once. */
-static int transit_of(const struct sp_plan *plan, int stage)
+/* Buffers of tensors that cross stages. Six serve schedules that hand each tensor over at once: one
+ * on its way and the slack of the pool, in both directions. */
+static int crossing(const struct sp_plan *plan, int stage)
 {
-    return plan->transit && plan->transit[stage] > 2 ? plan->transit[stage] - 2 : 0;
+    int transit = plan->transit ? plan->transit[stage] : 0;
+
+    return transit > 4 ? transit + 2 : 6;
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
@@ -130,7 +132,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
         last |= g == sp_globals(&plan->layout) - 1;
     }
     floats = 3 * x + up + 2 * q + kv;                /* dy, dr, dx, du, do, dq, dkv */
-    floats += (3 * 2 + transit_of(plan, stage)) * x; /* what crosses stages, and its slack */
+    floats += crossing(plan, stage) * x;
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */

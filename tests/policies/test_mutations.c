@@ -177,6 +177,7 @@ static void mutant(const struct sp_plan *whole, int kind)
     plan.deferred = NULL;
     plan.first_layer = NULL;
     plan.recompute = NULL;
+    plan.transit = NULL;
     plan.programs = calloc((size_t)lay->stages, sizeof *plan.programs);
     assert_non_null(plan.programs);
     for (int s = 0; s < lay->stages; s++) {

@@ -3,7 +3,7 @@
 # --dry-run prints; nothing alive after a step; buffers and the process flat over steps.
 . "$(dirname "$0")/../common.sh" || exit 1
 
-p=3 m=7 b=2 s=128 h=64 layers=8
+p=4 m=7 b=2 s=128 h=64 layers=8
 make_text 20011 > "$work/text"
 layout="--model gpt-tiny --data $work/text --stages $p --micro-batches $m --micro-batch-size $b \
     --seq $s"
@@ -30,8 +30,8 @@ formula()
     [ $i -eq $p ] || fail "$schedule: $i stages in the log"
 }
 
-formula 1f1b "3 2 1"
-formula gpipe "7 7 7"
+formula 1f1b "4 3 2 1"
+formula gpipe "7 7 7 7"
 
 # planned MODE: what --dry-run plans for each stage, in MiB.
 planned()
@@ -47,7 +47,7 @@ for mode in none selective no-attention full every=2; do
     mib=$(echo "$peaks" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
     echo "--recompute $mode: peak $mib MiB"
     [ "$mib" = "$(planned $mode)" ] || fail "$mode: planned $(planned $mode), measured $mib"
-    [ "$(stages_of "$work/log" live_activation_bytes | sort -u)" = "0 0 0" ] ||
+    [ "$(stages_of "$work/log" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
         fail "$mode: activations alive after a step"
     if [ -n "$last" ]; then
         echo "$last $peaks" | awk -v p=$p '{ for (i = 1; i <= p; i++) if ($(i + p) >= $i) exit 1 }' ||

@@ -57,6 +57,48 @@ if have_mpi; then
     said_counts mpi 3
 fi
 
+# adapipe under a limit: layers that recompute differently on stages of unequal size.
+tiny="--model gpt-tiny --seq 128 --stages 4 --schedule adapipe"
+limit=$(starpipe train $tiny --memory-limit 1KiB --dry-run 2>&1 |
+    sed -n 's/.*(\([0-9]*\) bytes).*/\1/p')
+
+# tiny OUT COMMAND...
+tiny()
+{
+    local out=$work/$1
+
+    shift
+    quiet "$*" "$@" --data "$work/text" --model gpt-tiny --seq 128 --micro-batches 8 --steps 3 \
+        --eps 1e-3 --log "$out.jsonl" --dump-grads "$out.safetensors"
+    cp "$work/output" "$out.said"
+}
+
+# adapts NAME COMMAND...: like one stage, and with layers that recompute, each its way
+adapts()
+{
+    local name=$1 layers
+
+    shift
+    rm -f "$work/adapipe.jsonl"
+    tiny adapipe "$@" --schedule adapipe --stages 4
+    agree "$name" compare_losses --part "$work/adapipe.jsonl" "$work/one.jsonl" 1e-5
+    agree "$name, gradients" compare_safetensors "$work/adapipe.safetensors" \
+        "$work/one.safetensors" 1e-5
+    layers=$(sed -n 's/^adapipe.*: layers \([-sfa ]*\) (.*/\1/p' "$work/adapipe.said")
+    echo "$name: layers $layers"
+    [ "$(echo "$layers" | tr -d ' ' | wc -c)" -eq 9 ] || fail "$name: not 8 layers"
+    case $layers in *[sfa]*) ;; *) fail "$name: no layer recomputes" ;; esac
+}
+
+[ "${limit:-0}" -gt 1000000 ] || fail "adapipe: no least limit is named"
+tiny one starpipe train --stages 1
+adapts "adapipe, least limit" starpipe train --memory-limit "$limit"
+adapts "adapipe, 5 % more" starpipe train --memory-limit $((limit * 105 / 100))
+adapts "adapipe, 30 % more" starpipe train --memory-limit $((limit * 130 / 100)) --scheduler ready
+if have_mpi; then
+    adapts "adapipe, 2 processes" mpi 2 train --memory-limit $((limit * 105 / 100))
+fi
+
 # refuse WORDS OPTIONS...
 refuse()
 {
@@ -76,5 +118,8 @@ refuse "3 counts" --partition 3,3,2
 refuse "9 layers" --partition 3,3,2,1
 refuse "not a number of layers" --partition 8,0,0,0
 refuse "not a number of layers" --partition 3,,3,2
+refuse "deals the layers out itself" --schedule adapipe --partition 2,2,2,2
+refuse "chooses what is recomputed" --schedule adapipe --recompute full
+refuse "however they are dealt out" $tiny --memory-limit $((limit - 1))
 refuse "no partition of 8 layers" --partition balanced --memory-limit 1MiB
 finish
