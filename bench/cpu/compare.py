@@ -24,7 +24,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LLAMA = {"kv_heads": 2, "mlp": 172}  # of the demo's model, llama-tiny; the others are GPT-2 style
 MODELS = {  # layers, hidden, heads, vocabulary, sequence, micro-batch size, micro-batches, steps
-    "demo": (6, 64, 4, 256, 64, 2, 8, 40),
+    "demo": (8, 64, 4, 256, 64, 2, 8, 40),
     "stack": (12, 768, 12, 256, 1024, 1, 1, 4),
     "gpt2-124m": (12, 768, 12, 50257, 1024, 1, 1, 4),
 }

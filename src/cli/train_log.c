@@ -62,12 +62,12 @@ static double step_tokens(const struct sp_trainer *t)
 
 static json_t *stage_json(const struct sp_stage_report *s)
 {
-    return json_pack("{s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "busy_ms", s->busy_us / 1e3,
+    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "busy_ms", s->busy_us / 1e3,
                      "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
-                     "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
-                     (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
-                     "buffer_bytes", (json_int_t)s->pool_bytes, "bytes_sent",
-                     (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
+                     "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio,
+                     "peak_activation_bytes", (json_int_t)s->peak_bytes, "live_activation_bytes",
+                     (json_int_t)s->live_bytes, "buffer_bytes", (json_int_t)s->pool_bytes,
+                     "bytes_sent", (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
 }
 
 static double mean_bubble(const struct sp_trainer *t)
@@ -121,6 +121,23 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
                                    "stages", stages));
 }
 
+/* What the threads for messages took from the cores, which no stage's figures contain. */
+static void print_polling(const struct sp_trainer *t)
+{
+    double sum = 0, most = 0;
+
+    for (int s = 0; s < t->place.stages; s++) {
+        if (s > 0 && sp_stage_rank(&t->place, s) == sp_stage_rank(&t->place, s - 1))
+            continue;
+        sum += t->report.stages[s].polling_us;
+        most = fmax(most, t->report.stages[s].polling_us);
+    }
+    printf(
+        "threads polling for messages: %.1f ms of CPU in all, at most %.0f %% of a core each; not "
+        "part of the figures of the stages\n",
+        sum / 1e3, t->report.step_us > 0 ? 100 * most / t->report.step_us : 0);
+}
+
 void sp_train_summary(struct sp_trainer *t)
 {
     struct sp_times expected;
@@ -140,6 +157,8 @@ void sp_train_summary(struct sp_trainer *t)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "
             "core)\n");
+    if (t->world.size > 1)
+        print_polling(t);
     printf(
         "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
     for (int s = 0; s < t->place.stages; s++) {

@@ -95,6 +95,7 @@ struct sp_graph {
     struct sp_window *window;
     int64_t step;               /* steps submitted so far */
     int turn, closing;          /* of the step being submitted, of the last one submitted whole */
+    double polled_us;           /* sp_transport_polling_us at the last report */
     double finished_us;         /* when the last report came; 0: the next step starts anew */
     int submitted;              /* of `order`, in the step being submitted */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */

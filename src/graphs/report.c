@@ -6,7 +6,7 @@
 
 /* A stage's report on the wire: this header, then the records of its ops, all doubles. */
 struct wire {
-    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent;
+    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, polling_us;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
@@ -45,7 +45,7 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
 
 /* What a stage measured in the step that closes. Its norms were the last tasks to be done: when
  * they are, so are the ops. */
-static void pack(const struct sp_graph *g, struct sp_stage *st, double *out)
+static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
     starpu_data_handle_t sums = st->tally[g->closing];
@@ -62,6 +62,7 @@ static void pack(const struct sp_graph *g, struct sp_stage *st, double *out)
         .live_bytes = (double)meter->live_bytes,
         .pool_bytes = (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary)),
         .bytes_sent = (double)st->bytes_sent,
+        .polling_us = polling_us,
     };
     starpu_data_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
@@ -79,6 +80,7 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
     s->live_bytes = w->live_bytes;
     s->pool_bytes = w->pool_bytes;
     s->bytes_sent = w->bytes_sent;
+    s->polling_us = w->polling_us;
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);
 }
 
@@ -155,7 +157,7 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
 {
     const struct sp_world *world = &g->place.world;
-    double sum[2] = {0, 0};
+    double sum[2] = {0, 0}, polling = sp_transport_polling_us();
 
     for (int s = 0; s < g->place.stages; s++) {
         int owner = sp_stage_rank(&g->place, s);
@@ -167,7 +169,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         wire = calloc(n, sizeof *wire);
         STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
         if (world->rank == owner)
-            pack(g, sp_graph_stage(g, s), wire);
+            pack(g, sp_graph_stage(g, s), polling - g->polled_us, wire);
         exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s, 0));
         unpack(wire, &report->stages[s], &sum[0], &sum[1]);
         free(wire);
@@ -175,6 +177,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
             exchange(g, sum, 2, 0, r, sp_tag(g, SP_MSG_NORM, r, 0));
+    g->polled_us = polling;
     report->loss = sum[0] * (double)g->shape.loss_scale;
     report->grad_norm = sqrt(sum[1]);
     if (world->rank == 0)

@@ -15,6 +15,7 @@ struct sp_stage_report {
     double live_bytes;        /* stashed activations after the step */
     double pool_bytes;        /* all activation buffers ever made */
     double bytes_sent;        /* in this step */
+    double polling_us;        /* CPU time of its process's thread for messages, since the report before */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;
 };

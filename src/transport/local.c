@@ -87,6 +87,11 @@ bool sp_transport_same(uint64_t value)
     return true;
 }
 
+double sp_transport_polling_us(void)
+{
+    return 0;
+}
+
 uint64_t sp_transport_bytes_sent(void)
 {
     return 0;

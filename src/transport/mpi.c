@@ -147,6 +147,11 @@ bool sp_transport_same(uint64_t value)
     return most[0] == ~most[1];
 }
 
+double sp_transport_polling_us(void)
+{
+    return sp_poll_cpu_us();
+}
+
 uint64_t sp_transport_bytes_sent(void)
 {
     return __atomic_load_n(&bytes_sent, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 #ifdef HAVE_MPI
 #include "transport/poll.h"
 #include <mpi.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -24,10 +25,25 @@ long sp_poll_pause_ns(void)
     return ns;
 }
 
+static clockid_t polling; /* CPU clock of the thread that calls MPI_Test */
+static int known;         /* 1: polling is set */
+
+double sp_poll_cpu_us(void)
+{
+    struct timespec t;
+
+    if (!__atomic_load_n(&known, __ATOMIC_ACQUIRE) || clock_gettime(polling, &t))
+        return 0;
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
     int err = PMPI_Test(request, flag, status);
 
+    if (!__atomic_load_n(&known, __ATOMIC_RELAXED) &&
+        !pthread_getcpuclockid(pthread_self(), &polling))
+        __atomic_store_n(&known, 1, __ATOMIC_RELEASE);
     if (err == MPI_SUCCESS && !*flag && sp_poll_pause_ns())
         nanosleep(&(struct timespec){.tv_nsec = sp_poll_pause_ns()}, NULL);
     return err;

@@ -5,4 +5,7 @@
 /* Nanoseconds, 0: not at all. Referenced by the transport, so that a static link keeps poll.c. */
 long sp_poll_pause_ns(void);
 
+/* CPU time that the thread which tests for messages has taken so far, in microseconds. */
+double sp_poll_cpu_us(void);
+
 #endif

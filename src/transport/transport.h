@@ -53,6 +53,10 @@ int sp_transport_agree(int status, bool *rank0_failed);
 /* Before sp_transport_start: whether all processes passed the same value. */
 bool sp_transport_same(uint64_t value);
 
+/* CPU time that this process's thread for messages has taken so far, in microseconds; 0 where
+ * there is none. */
+double sp_transport_polling_us(void);
+
 /* Bytes of messages submitted by this process so far. */
 uint64_t sp_transport_bytes_sent(void);
 
