@@ -9,6 +9,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Steps that warm up caches and buffers before costs are measured. */
 enum { WARM_UP = 3 };
@@ -80,8 +81,9 @@ static int search(struct sp_trainer *t, int step, double comm_ms, int **row, siz
     err = sp_listsim(&plan, &costs, SP_UNBOUNDED, &after, why, sizeof why);
     if (err)
         goto out_before;
-    printf("step %d: %s searched at the costs measured: %.2f ms expected, %.2f before\n", step,
-           name, after.makespan, before.makespan);
+    /* over the line of progress */
+    printf("%sstep %d: %s searched at the costs measured: %.2f ms expected, %.2f before\n",
+           isatty(STDOUT_FILENO) ? "\r\033[K" : "", step, name, after.makespan, before.makespan);
     *row = pack(after.makespan < before.makespan ? &plan : &t->plan, n);
     err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
     sp_times_destroy(&after);
