@@ -2,59 +2,17 @@
  * The schedules with a published order that needs no search: equal, op by op, to what the code of
  * their authors, of torch and of Megatron-LM ran, and with its figures.
  */
-#include "common.h"
+#include "reference.h"
 #include "policies/registry.h"
-#include <jansson.h>
 #include <math.h>
 
 static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-
-static json_t *load(const char *name)
-{
-    char path[512];
-    json_error_t error;
-    json_t *root;
-
-    snprintf(path, sizeof path, "%s/schedules/%s.json", SP_TESTDATA, name);
-    root = json_load_file(path, 0, &error);
-    if (!root)
-        fail_msg("%s: %s", path, error.text);
-    return root;
-}
 
 static int integer(json_t *root, const char *key, int fallback)
 {
     json_t *v = json_object_get(root, key);
 
     return v ? (int)json_integer_value(v) : fallback;
-}
-
-static double figure(json_t *check, const char *key, int stage)
-{
-    json_t *v = json_object_get(check, key);
-
-    if (stage >= 0)
-        v = json_array_get(v, (size_t)stage);
-    assert_true(json_is_number(v));
-    return json_number_value(v);
-}
-
-static void compare_orders(const struct sp_plan *plan, json_t *root)
-{
-    json_t *ranks = json_object_get(root, "ranks");
-
-    assert_int_equal(json_array_size(ranks), plan->layout.stages);
-    for (int s = 0; s < plan->layout.stages; s++) {
-        json_t *ops = json_array_get(ranks, (size_t)s);
-
-        assert_int_equal(json_array_size(ops), plan->programs[s].n);
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            char text[SP_OP_TEXT];
-
-            sp_op_print(&plan->programs[s].ops[k], plan->layout.slices > 1, text);
-            assert_string_equal(text, json_string_value(json_array_get(ops, (size_t)k)));
-        }
-    }
 }
 
 /* The pairs issued as one unit, all of them and no others. */
@@ -106,12 +64,13 @@ static void compare_figures(const struct sp_plan *plan, json_t *check, int pairs
                   plan->def->name, p, plan->layout.micro_batches, plan->layout.chunks,
                   plan->layout.slices, t.makespan, t.span[0], t.peak_live[0], pairs);
     if (check) {
-        assert_true(fabs(t.makespan * per_stage - figure(check, "makespan_F1_B1_W1_comm0", -1)) <
-                    1e-9);
-        assert_true(fabs(t.bubble_ratio - figure(check, "idle_fraction", -1)) < 1e-6);
+        assert_true(fabs(t.makespan * per_stage -
+                         reference_number(check, "makespan_F1_B1_W1_comm0", -1)) < 1e-9);
+        assert_true(fabs(t.bubble_ratio - reference_number(check, "idle_fraction", -1)) < 1e-6);
         for (int s = 0; s < p; s++) {
-            assert_true(fabs(t.span[s] * per_stage - figure(check, "rank_span", s)) < 1e-9);
-            assert_int_equal(t.peak_live[s], (int)figure(check, "peak_live_until_W", s));
+            assert_true(fabs(t.span[s] * per_stage - reference_number(check, "rank_span", s)) <
+                        1e-9);
+            assert_int_equal(t.peak_live[s], (int)reference_number(check, "peak_live_until_W", s));
         }
     }
     sp_times_destroy(&t);
@@ -122,6 +81,12 @@ static void equal_to_reference(void **state)
     static const struct {
         const char *schedule, *file;
     } table[] = {
+        {"gpipe:backward=fifo", "torch_gpipe_p2_m4_v1"},
+        {"gpipe:backward=fifo", "torch_gpipe_p2_m8_v1"},
+        {"gpipe:backward=fifo", "torch_gpipe_p4_m8_v1"},
+        {"1f1b", "torch_1f1b_p2_m4_v1"},
+        {"1f1b", "torch_1f1b_p2_m8_v1"},
+        {"1f1b", "torch_1f1b_p4_m8_v1"},
         {"interleaved", "torch_interleaved1f1b_p2_m4_v1"},
         {"interleaved", "torch_interleaved1f1b_p2_m4_v2"},
         {"interleaved", "torch_interleaved1f1b_p2_m8_v1"},
@@ -155,14 +120,14 @@ static void equal_to_reference(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        json_t *root = load(table[i].file);
+        json_t *root = reference_load(table[i].file);
         struct sp_layout lay = layout(integer(root, "p", 0), integer(root, "m", 0));
         struct sp_plan plan;
 
         lay.chunks = integer(root, "v", 1);
         lay.slices = integer(root, "seq_splits", 1);
         assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
-        compare_orders(&plan, root);
+        reference_compare(&plan, root);
         if (json_object_get(root, "stage_map"))
             compare_placement(&plan, json_object_get(root, "stage_map"));
         compare_figures(&plan, json_object_get(root, "check"), compare_overlap(&plan, root));
@@ -308,12 +273,30 @@ static void memory_over_a_grid(void **state)
     }
 }
 
+/* Last in, first out unless asked otherwise, as in the paper. */
+static void gpipe_defaults_to_lifo(void **state)
+{
+    struct sp_plan plan, lifo;
+    char text[SP_OP_TEXT];
+
+    (void)state;
+    make_plan("gpipe", 3, 5, &plan);
+    make_plan("gpipe:backward=lifo", 3, 5, &lifo);
+    for (int s = 0; s < 3; s++) {
+        assert_string_equal(sp_op_print(&plan.programs[s].ops[4], 0, text), "F4.0");
+        assert_string_equal(sp_op_print(&plan.programs[s].ops[5], 0, text), "B4.0");
+        assert_string_equal(sp_op_print(&plan.programs[s].ops[9], 0, text), "B0.0");
+        assert_memory_equal(plan.programs[s].ops, lifo.programs[s].ops, 10 * sizeof(struct sp_op));
+    }
+    sp_plan_destroy(&plan);
+    sp_plan_destroy(&lifo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_to_reference),
-        cmocka_unit_test(results_at_unit_costs),
-        cmocka_unit_test(terapipe_is_a_stack),
+        cmocka_unit_test(equal_to_reference),    cmocka_unit_test(gpipe_defaults_to_lifo),
+        cmocka_unit_test(results_at_unit_costs), cmocka_unit_test(terapipe_is_a_stack),
         cmocka_unit_test(memory_over_a_grid),
     };
 

@@ -1,22 +1,8 @@
 /* zb1p and zb2p: equal to published orders, exact formulas; and the searched orders. */
-#include "common.h"
 #include "config.h"
+#include "reference.h"
 #include "policies/zbauto.h"
-#include <jansson.h>
 #include <math.h>
-
-static json_t *load(const char *name)
-{
-    char path[512];
-    json_error_t error;
-    json_t *root;
-
-    snprintf(path, sizeof path, "%s/schedules/%s.json", SP_TESTDATA, name);
-    root = json_load_file(path, 0, &error);
-    if (!root)
-        fail_msg("%s: %s", path, error.text);
-    return root;
-}
 
 static int integer(json_t *root, const char *key)
 {
@@ -78,7 +64,7 @@ static void zb1p_equals_torch(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        json_t *root = load(files[i]), *ranks = json_object_get(root, "ranks");
+        json_t *root = reference_load(files[i]);
         json_t *check = json_object_get(root, "check");
         struct sp_layout lay = layout(integer(root, "p"), integer(root, "m"));
         struct sp_plan plan;
@@ -86,17 +72,8 @@ static void zb1p_equals_torch(void **state)
 
         lay.chunks = integer(root, "v");
         assert_int_equal(sp_plan_create("zb1p", &lay, &plan), 0);
-        for (int s = 0; s < lay.stages; s++) {
-            json_t *rank = json_array_get(ranks, (size_t)s);
-
-            assert_int_equal(json_array_size(rank), plan.programs[s].n);
-            for (int k = 0; k < plan.programs[s].n; k++, ops++) {
-                char text[SP_OP_TEXT];
-
-                assert_string_equal(sp_op_print(&plan.programs[s].ops[k], 0, text),
-                                    json_string_value(json_array_get(rank, (size_t)k)));
-            }
-        }
+        reference_compare(&plan, root);
+        ops += sp_plan_ops(&plan);
         f = simulate(&plan, &unit);
         assert_true(fabs(f.makespan * lay.chunks - json_number_value(json_object_get(
                                                        check, "makespan_F1_B1_W1_comm0"))) < 1e-9);
@@ -233,7 +210,7 @@ static void auto_matches_authors(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        json_t *root = load(table[i].file);
+        json_t *root = reference_load(table[i].file);
         const char *input = json_string_value(json_object_get(root, "scheduler_input"));
         struct figures theirs, ours;
         struct sp_plan plan;
