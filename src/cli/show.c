@@ -47,12 +47,16 @@ static int check(const struct args *a)
     const struct sp_layout_args *l = &a->layout;
 
     if (strcmp(l->recompute, "none"))
-        return sp_error(EINVAL, "show: --recompute %s is not available yet; use none",
+        return sp_error(EINVAL,
+                        "show: --recompute %s: an order has no bytes to save; leave it out, 'train "
+                        "--dry-run' takes it",
                         l->recompute);
     if (strcmp(l->offload, "none"))
         return sp_error(EINVAL, "show: --offload %s is not available yet; use none", l->offload);
     if (l->memory_limit)
-        return sp_error(EINVAL, "show: --memory-limit is not available yet");
+        return sp_error(EINVAL,
+                        "show: --memory-limit: an order has micro-batches, not bytes; leave it "
+                        "out, 'train --dry-run' takes it");
     return 0;
 }
 
@@ -148,8 +152,12 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
         return ret;
     ret = sp_costs_parse(a->cost, &plan->layout, &costs);
     sp_plan_destroy(plan);
+    if (ret)
+        return ret;
     layout->costs = &costs;
-    return ret ? ret : sp_plan_create(a->layout.schedule, layout, plan);
+    ret = sp_plan_create(a->layout.schedule, layout, plan);
+    layout->costs = NULL;
+    return ret;
 }
 
 int sp_cmd_show(int argc, char **argv)

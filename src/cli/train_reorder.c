@@ -26,7 +26,8 @@ static int *pack(const struct sp_plan *plan, size_t *n)
     int *out, *at;
 
     *n = (size_t)plan->layout.stages + 4 * (size_t)sp_plan_ops(plan);
-    out = at = malloc(*n * sizeof *out);
+    out = calloc(*n, sizeof *out);
+    at = out;
     for (int s = 0; out && s < plan->layout.stages; s++) {
         *at++ = plan->programs[s].n;
         for (int k = 0; k < plan->programs[s].n; k++) {

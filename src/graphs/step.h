@@ -6,16 +6,16 @@
 
 /* Measured on one stage during one step. */
 struct sp_stage_report {
-    double busy_us;           /* sum of task times of the ops */
-    double idle_us;           /* between the first op and the last of all stages, not busy */
-    double comm_wait_us;      /* ready to run but for a message that was on its way */
-    double bubble_ratio;      /* idle / (busy + idle) */
-    double update_us;         /* norm and optimizer of the step before */
-    double peak_bytes;        /* stashed activations, highest */
-    double live_bytes;        /* stashed activations after the step */
-    double pool_bytes;        /* all activation buffers ever made */
-    double bytes_sent;        /* in this step */
-    double polling_us;        /* CPU time of its process's thread for messages, since the report before */
+    double busy_us;      /* sum of task times of the ops */
+    double idle_us;      /* between the first op and the last of all stages, not busy */
+    double comm_wait_us; /* ready to run but for a message that was on its way */
+    double bubble_ratio; /* idle / (busy + idle) */
+    double update_us;    /* norm and optimizer of the step before */
+    double peak_bytes;   /* stashed activations, highest */
+    double live_bytes;   /* stashed activations after the step */
+    double pool_bytes;   /* all activation buffers ever made */
+    double bytes_sent;   /* in this step */
+    double polling_us; /* CPU time of its process's thread for messages, since the report before */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;
 };

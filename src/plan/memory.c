@@ -131,7 +131,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 
         last |= g == sp_globals(&plan->layout) - 1;
     }
-    floats = 3 * x + up + 2 * q + kv;                /* dy, dr, dx, du, do, dq, dkv */
+    floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     floats += crossing(plan, stage) * x;
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);

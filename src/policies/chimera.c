@@ -5,7 +5,7 @@
  * chimera_pipeline_rank.py).
  *
  * p = 4, m = 8, a backward twice as long as a forward;
- * 3- and 3_ are forwards, 3= and 3% backwards, down and up:
+ * 3- and 7_ are forwards, 3.0= and 7.1% backwards of micro-batches 3, down, and 7, up:
  *
  *   stage 0  0-1-..4_4.1%5_5.1%..0.0=2-..1.0=3-6_6.1%7_7.1%..2.0=....3.0=
  *   stage 1  ..0-4_1-5_..4.1%0.0=5.1%1.0=2-6_..3-7_..6.1%2.0=7.1%3.0=....

@@ -88,10 +88,14 @@ int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_cost
     if (lay->layers < 1)
         return sp_error(EINVAL, "cost: '%s' is per layer, but the layers are unknown; use --layers",
                         text);
-    if (lay->layers % sp_globals(lay))
+    if (lay->layers % sp_globals(lay)) {
+        int less = lay->layers - lay->layers % sp_globals(lay);
+
         return sp_error(EINVAL,
-                        "cost: %d layers do not divide evenly over %d stages of %d chunk(s)",
-                        lay->layers, lay->stages, lay->chunks);
+                        "cost: %d layers do not divide evenly over %d stages of %d chunk(s), as %d "
+                        "do",
+                        lay->layers, lay->stages, lay->chunks, less ? less : sp_globals(lay));
+    }
     layers = (double)lay->layers / lay->stages;
     weights = layers * (v[KEY_PRE] + v[KEY_POST]) * v[KEY_BACKWARD] / 2;
     *costs = (struct sp_costs){

@@ -30,9 +30,9 @@ static int unknown_schedule(const char *name, int len)
         }
     }
     if (nearest && sp_is_near(typed, best))
-        return sp_error(EINVAL, "no schedule '%s', did you mean %s? There are:%s", typed,
+        return sp_error(EINVAL, "no schedule '%s', did you mean %s? There are:%s csv:FILE", typed,
                         nearest->name, names);
-    return sp_error(EINVAL, "no schedule '%s'; there are:%s", typed, names);
+    return sp_error(EINVAL, "no schedule '%s'; there are:%s csv:FILE", typed, names);
 }
 
 /* Whether the comma-separated list holds the word. */
@@ -48,34 +48,40 @@ static bool listed(const char *list, const char *word, size_t len)
     return false;
 }
 
-/* "key=value,..." with known keys, each once. */
+/* The item at `at` of the options, "key=value" or a flag: known, and not given before. */
+static int check_option(const struct sp_schedule_def *def, const char *options, const char *at)
+{
+    int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
+    bool flag = key == item;
+
+    if (!def->options && !def->flags)
+        return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
+    if (!flag && listed(def->flags, at, (size_t)key))
+        return sp_error(EINVAL, "schedule %s: option '%.*s' takes no value", def->name, key, at);
+    if (key == 0 || key == item - 1 || (flag && listed(def->options, at, (size_t)key)))
+        return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
+                        def->name, item, at);
+    if (!listed(flag ? def->flags : def->options, at, (size_t)key))
+        return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name, key,
+                        at, def->options ? def->options : "",
+                        def->options && def->flags ? "," : "", def->flags ? def->flags : "");
+    for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
+        if ((int)strcspn(other, "=,") == key && !strncmp(other, at, (size_t)key))
+            return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,
+                            at);
+    }
+    return 0;
+}
+
+/* "key=value,flag,..." */
 static int check_options(const struct sp_schedule_def *def, const char *options)
 {
     for (const char *at = options; *at;) {
-        int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
+        int ret = check_option(def, options, at);
 
-        if (listed(def->flags, at, (size_t)item)) {
-            at += item;
-            if (*at == ',' && !*++at)
-                return sp_error(EINVAL, "schedule %s: options '%s' end in a comma", def->name,
-                                options);
-            continue;
-        }
-        if (!def->options && !def->flags)
-            return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
-        if (key == 0 || key >= item - 1)
-            return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
-                            def->name, item, at);
-        if (!listed(def->options, at, (size_t)key))
-            return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name,
-                            key, at, def->options ? def->options : "",
-                            def->options && def->flags ? "," : "", def->flags ? def->flags : "");
-        for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
-            if (!strncmp(other, at, (size_t)key + 1))
-                return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,
-                                at);
-        }
-        at += item;
+        if (ret)
+            return ret;
+        at += strcspn(at, ",");
         if (*at == ',' && !*++at)
             return sp_error(EINVAL, "schedule %s: options '%s' end in a comma", def->name, options);
     }

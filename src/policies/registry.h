@@ -8,9 +8,21 @@
     X(naive)                                                                                       \
     X(gpipe)                                                                                       \
     X(1f1b)                                                                                        \
+    X(interleaved)                                                                                 \
+    X(bfs)                                                                                         \
+    X(zb1p)                                                                                        \
+    X(zb2p)                                                                                        \
+    X(zbv)                                                                                         \
+    X(v_half)                                                                                      \
+    X(v_min)                                                                                       \
+    X(1f1b_v)                                                                                      \
+    X(dualpipe)                                                                                    \
+    X(dualpipev)                                                                                   \
+    X(chimera)                                                                                     \
+    X(hanayo)                                                                                      \
     X(adapipe)                                                                                     \
-    X(interleaved) X(bfs) X(zb1p) X(zb2p) X(zbv) X(dualpipe) X(dualpipev) X(seq1f1b) X(terapipe)   \
-        X(v_half) X(v_min) X(1f1b_v) X(chimera) X(hanayo)
+    X(seq1f1b)                                                                                     \
+    X(terapipe)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

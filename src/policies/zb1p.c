@@ -37,6 +37,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     int ok = 1, group = sp_interleave_group(lay, &ok);
     int least = lay->stages < lay->micro_batches ? lay->stages : lay->micro_batches;
+    char text[32];
 
     if (lay->slices != 1) {
         snprintf(why, n, "runs whole sequences, not %d slices; use --slices 1", lay->slices);
@@ -44,6 +45,10 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     }
     if (!ok || group < 1) {
         snprintf(why, n, "takes for group a number of micro-batches, 1 or more");
+        return -EINVAL;
+    }
+    if (sp_layout_flag(lay, "auto") && sp_layout_option(lay, "group", text, sizeof text)) {
+        snprintf(why, n, "takes group only when its order is not searched: leave auto or group out");
         return -EINVAL;
     }
     if (lay->chunks > 1 && group < least) {

@@ -13,6 +13,7 @@
 #define LIST_STEPS 20000000 /* for the list schedules, whatever the budget */
 #define KEPT 4              /* candidates that are annealed */
 #define MOVES_PER_MS 50     /* at most, for each of them */
+#define MOST_MS 600000      /* of a budget: nobody waits longer by intent */
 
 struct search {
     struct sp_zb zb;
@@ -187,6 +188,8 @@ int sp_zb_check(const struct sp_layout *lay, char *why, size_t n)
     } else if (budget < 0) {
         snprintf(why, n, "cannot search for budget=%d milliseconds; 0 takes the best heuristic",
                  budget);
+    } else if (budget > MOST_MS) {
+        snprintf(why, n, "searches for at most budget=%d milliseconds, not %d", MOST_MS, budget);
     } else if (lay->memory > 0 && lay->memory < 1 &&
                !sp_layout_option(lay, "limit", text, sizeof text)) {
         snprintf(why, n, "needs room for the activations of 1 micro-batch, there is for %g",

@@ -71,9 +71,9 @@ static void refuses(void **state)
     } table[] = {
         {"--cuont 3", "test: no option --cuont, did you mean --count?"},
         {"--fomrat=json", "test: no option --fomrat, did you mean --format?"},
-        {"--whatever", "test: no option --whatever; 'test --help' lists them"},
+        {"--whatever", "test: no option --whatever; 'starpipe test --help' lists them"},
         {"--coun=3", "test: no option --coun, did you mean --count?"},
-        {"stray", "test: 'stray' is not an option; 'test --help' lists them"},
+        {"stray", "test: 'stray' is not an option; 'starpipe test --help' lists them"},
         {"--fast stray", "test: 'stray' is not an option"},
         {"-f", "test: '-f' is not an option"},
         {"--", "test: '--' is not an option"},
