@@ -9,6 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* "  [group=.. auto]": what may stand after the name. */
+static void print_options(const struct sp_schedule_def *def)
+{
+    const char *lists[] = {def->options, def->flags}, *ends[] = {"=..", ""};
+    const char *between = "  [";
+
+    for (int i = 0; i < 2; i++) {
+        for (const char *at = lists[i] ? lists[i] : ""; *at; at += *at == ',') {
+            int length = (int)strcspn(at, ",");
+
+            printf("%s%.*s%s", between, length, at, ends[i]);
+            between = " ";
+            at += length;
+        }
+    }
+    if (def->options || def->flags)
+        putchar(']');
+}
+
 static void print_text(void)
 {
     const struct sp_schedule_def *def;
@@ -22,6 +41,7 @@ static void print_text(void)
         const char *plugin = sp_schedule_plugin(def);
 
         printf("%-*s  %s", width, def->name, def->summary);
+        print_options(def);
         if (plugin)
             printf(" (plugin %s)", plugin);
         putchar('\n');

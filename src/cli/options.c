@@ -61,7 +61,8 @@ static int unknown(const struct sp_option *options, const char *command, const c
     }
     if (nearest && sp_is_near(typed, best))
         return sp_error(EINVAL, "%s: no option --%s, did you mean --%s?", command, typed, nearest);
-    return sp_error(EINVAL, "%s: no option --%s; 'starpipe %s --help' lists them", command, typed, command);
+    return sp_error(EINVAL, "%s: no option --%s; 'starpipe %s --help' lists them", command, typed,
+                    command);
 }
 
 static int parse_int(const struct sp_option *o, const char *command, const char *text)
@@ -164,8 +165,8 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
         int len, ret;
 
         if (strncmp(argv[i], "--", 2) || !argv[i][2])
-            return sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them", command,
-                            argv[i], command);
+            return sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
+                            command, argv[i], command);
         if (!strcmp(name, "help")) {
             sp_options_help(options, command, summary);
             return 1;

@@ -142,7 +142,8 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
     return ret;
 }
 
-/* The plan; an order that is searched, at the costs given. */
+/* The plan; an order that is searched, at the costs given: created twice, as costs are read with the
+ * sizes of a plan, unless they are those that it is searched at anyway. */
 static int create(const struct args *a, struct sp_layout *layout, struct sp_plan *plan)
 {
     struct sp_costs costs;
@@ -151,6 +152,8 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
     if (ret || !plan->def->emit_all)
         return ret;
     ret = sp_costs_parse(a->cost, &plan->layout, &costs);
+    if (!ret && costs.f == 1 && costs.b == 1 && costs.w == 1 && costs.comm == 0)
+        return 0;
     sp_plan_destroy(plan);
     if (ret)
         return ret;

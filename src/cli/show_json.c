@@ -8,6 +8,7 @@
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
+ *   buffers                  messages that may wait on a channel at once; 0: sends may block
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
  *                            "approximate"): the published one, without communication; only where
  *                            there is one for the layout

@@ -55,6 +55,7 @@ static int make_plan(struct sp_trainer *t)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     err = sp_plan_create(l->schedule, &layout, &t->plan);
+    err = err ? err : sp_train_fit(t, &layout);
     if (err)
         return err;
     /* those of a file */

@@ -45,6 +45,10 @@ struct sp_trainer {
     double started_us;
 };
 
+/* Searches the order again for as many micro-batches as --memory-limit leaves room for, where it
+ * needs more and is one that can be searched. 0 or -errno. */
+int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout);
+
 /* ---- partition ------------------------------------------------------------------------ */
 
 /*

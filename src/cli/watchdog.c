@@ -13,19 +13,28 @@ struct sp_watchdog {
     bool stopping;
 };
 
-/* The first op of a stage's program that has not run in this step. */
+/* The first op of a stage's program that has not run in the step of a turn, -1 if all have. */
+static int first_waiting(const struct sp_graph *g, const struct sp_stage *st, int turn)
+{
+    for (int i = 0; i < g->cfg.plan->programs[st->index].n; i++)
+        if (st->meter[turn].ops[i].start_us <= 0)
+            return i;
+    return -1;
+}
+
+/* Of this step, or of the one before it, which may be under way as well. */
 static void report(const struct sp_graph *g, const struct sp_stage *st)
 {
     const struct sp_program *prog = &g->cfg.plan->programs[st->index];
+    int i = g->step > 1 ? first_waiting(g, st, g->closing) : -1;
     char text[SP_OP_TEXT];
 
-    for (int i = 0; i < prog->n; i++)
-        if (st->meter[g->turn].ops[i].start_us <= 0) {
-            sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of the step", st->index,
-                     sp_op_print(&prog->ops[i], g->cfg.plan->layout.slices > 1, text), i + 1,
-                     prog->n);
-            return;
-        }
+    i = i < 0 ? first_waiting(g, st, g->turn) : i;
+    if (i >= 0) {
+        sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of the step", st->index,
+                 sp_op_print(&prog->ops[i], g->cfg.plan->layout.slices > 1, text), i + 1, prog->n);
+        return;
+    }
     sp_error(ETIMEDOUT, "stage %d has run all ops of the step", st->index);
 }
 

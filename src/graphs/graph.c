@@ -265,10 +265,12 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (err)
         return err;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
+    g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
+    g->ended = calloc((size_t)place->stages, sizeof *g->ended);
     if (plan->paired && window < 2)
         window = 2; /* two ops that overlap are unfinished at once */
     g->window = sp_window_create(window * place->n_local);
-    if (!g->stages || !g->window)
+    if (!g->stages || !g->free_at || !g->ended || !g->window)
         err = -ENOMEM;
     err = err ? err : add_slices(g);
     for (int k = 0; !err && k < place->n_local; k++)
@@ -295,7 +297,10 @@ int sp_graph_reorder(struct sp_graph *g)
     free(g->order);
     g->order = NULL;
     sp_index_destroy(&g->places);
-    return add_places(g) || add_order(g) ? sp_error(ENOMEM, "out of memory for an order") : 0;
+    if (add_places(g) || add_order(g))
+        return sp_error(ENOMEM, "out of memory for an order");
+    bound_memory(g);
+    return 0;
 }
 
 static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, int32_t *memory)
@@ -343,6 +348,8 @@ void sp_graph_destroy(struct sp_graph *g)
     free(g->slices);
     free(g->row);
     free(g->stages);
+    free(g->free_at);
+    free(g->ended);
     free(g->order);
     free(g->position);
     sp_index_destroy(&g->places);

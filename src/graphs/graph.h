@@ -71,7 +71,8 @@ struct sp_stage {
     struct sp_sent *sent;          /* [n_sent] */
     int n_sent, cap_sent;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices] */
-    uint64_t bytes_sent;             /* of messages submitted, whole run */
+    uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
+    starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where
@@ -97,6 +98,9 @@ struct sp_graph {
     int turn, closing;          /* of the step being submitted, of the last one submitted whole */
     double polled_us;           /* sp_transport_polling_us at the last report */
     double finished_us;         /* when the last report came; 0: the next step starts anew */
+    double *free_at;            /* [stages] last end of an op on a worker, by its first stage */
+    double *ended;              /* [stages] last end of an op of a stage */
+    bool begun_ahead;           /* the step after the last report was begun before that */
     int submitted;              /* of `order`, in the step being submitted */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
     int32_t *row;               /* [2][seq] one sequence's inputs and targets on their way there */

@@ -51,18 +51,22 @@ static void keep_sent(struct sp_stage *st, starpu_data_handle_t handle, int unti
     st->sent[st->n_sent++] = (struct sp_sent){handle, until};
 }
 
-/* Gives back the buffers of what was received by ops before position `now`. */
-static void release_sent(struct sp_stage *st, int now)
+/* Gives back the buffers of what was received by ops before position `now`, on all stages of this
+ * process: an op takes buffers of the stages beside its own, too. */
+static void release_sent(struct sp_graph *g, int now)
 {
-    int kept = 0;
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        int kept = 0;
 
-    for (int i = 0; i < st->n_sent; i++) {
-        if (st->sent[i].until < now)
-            sp_pool_put(st->boundary, st->sent[i].handle);
-        else
-            st->sent[kept++] = st->sent[i];
+        for (int i = 0; i < st->n_sent; i++) {
+            if (st->sent[i].until < now)
+                sp_pool_put(st->boundary, st->sent[i].handle);
+            else
+                st->sent[kept++] = st->sent[i];
+        }
+        st->n_sent = kept;
     }
-    st->n_sent = kept;
 }
 
 /* Sends c->flow to the op of a pass on a neighbouring global stage. */
@@ -76,7 +80,7 @@ static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
                              .chunk = home.chunk};
     enum sp_message kind = pass == SP_F ? SP_MSG_FORWARD : SP_MSG_BACKWARD;
 
-    c->st->bytes_sent += starpu_data_get_size(c->flow);
+    c->st->bytes_sent[c->g->turn] += starpu_data_get_size(c->flow);
     sp_transport_send(c->flow, rank_of_global(c, global), tag_of(c, kind, global));
     keep_sent(c->st, c->flow,
               c->g->position[plan->family->id(&plan->layout, home.stage, &receiver)]);
@@ -308,7 +312,7 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
     const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
     struct sp_op_ctx c, other;
 
-    release_sent(st, g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
+    release_sent(g, g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
     open_op(g, st, index, &c);
     if (op->overlap) {
         open_op(g, st, index + 1, &other);
@@ -339,8 +343,7 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
 
 void sp_layerwise_end(struct sp_graph *g)
 {
-    for (int k = 0; k < g->place.n_local; k++)
-        release_sent(&g->stages[k], g->n_order);
+    release_sent(g, g->n_order);
 }
 
 /* ---- undoing -------------------------------------------------------------------------- */
@@ -398,6 +401,7 @@ void sp_layerwise_discard(struct sp_graph *g, int n)
     for (int i = 0; i < n; i++)
         receive_orphan(g, &g->order[i]);
     sp_transport_wait_all();
+    release_sent(g, g->n_order);
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
@@ -408,7 +412,6 @@ void sp_layerwise_discard(struct sp_graph *g, int n)
                             i / (lay->micro_batches * lay->slices), &first, &count);
             drop_flight(st, &st->flights[i], count);
         }
-        release_sent(st, g->n_order);
         sp_stage_meter(g, st)->live_bytes = 0;
         sp_order_forget(st->worker);
     }

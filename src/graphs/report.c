@@ -6,7 +6,8 @@
 
 /* A stage's report on the wire: this header, then the records of its ops, all doubles. */
 struct wire {
-    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, polling_us;
+    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, polling_us,
+        worker;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
@@ -61,12 +62,12 @@ static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_u
         .peak_bytes = (double)meter->peak_bytes,
         .live_bytes = (double)meter->live_bytes,
         .pool_bytes = (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary)),
-        .bytes_sent = (double)st->bytes_sent,
+        .bytes_sent = (double)st->bytes_sent[g->closing],
         .polling_us = polling_us,
+        .worker = st->worker,
     };
     starpu_data_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
-    st->bytes_sent = 0;
 }
 
 static void unpack(const double *in, struct sp_stage_report *s, double *loss, double *sumsq)
@@ -81,6 +82,7 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
     s->pool_bytes = w->pool_bytes;
     s->bytes_sent = w->bytes_sent;
     s->polling_us = w->polling_us;
+    s->worker = (int)w->worker;
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);
 }
 
@@ -102,8 +104,62 @@ static double last_message(const struct sp_graph *g, const struct sp_step_report
     return last;
 }
 
+/* The first of the stages, consecutive ones, that share a worker with stage s. */
+static int first_of_worker(const struct sp_graph *g, const struct sp_step_report *r, int s)
+{
+    while (s > 0 && sp_stage_rank(&g->place, s - 1) == sp_stage_rank(&g->place, s) &&
+           r->stages[s - 1].worker == r->stages[s].worker)
+        s--;
+    return s;
+}
+
+/*
+ * An op waits from the end of the one before it on its worker, of whatever stage and step, or from
+ * the moment when it could have started, whichever is later.
+ */
+static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
+{
+    for (int s = 0; s < g->place.stages; s++)
+        r->stages[s].comm_wait_us = 0;
+    for (int k = 0; k < g->n_order; k++) {
+        int s = g->order[k].stage, i = g->order[k].index;
+        const struct sp_op_record *op = &r->stages[s].ops[i];
+        double *free_at = &g->free_at[first_of_worker(g, r, s)], ready = last_message(g, r, s, i);
+
+        if (ready > 0 && op->start_us > fmax(ready, *free_at))
+            r->stages[s].comm_wait_us += op->start_us - fmax(ready, *free_at);
+        *free_at = fmax(*free_at, op->end_us); /* of two that overlap either ends last */
+    }
+}
+
+/*
+ * A stage is idle from the first op of all stages to the last one, unless it is busy. Where steps
+ * overlap, from its own last op of the step before, and to its own last op: then the times of all
+ * steps add up to that of the run.
+ */
+static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first, double last)
+{
+    bool next_begun = g->turn != g->closing;
+
+    for (int s = 0; s < g->place.stages; s++) {
+        struct sp_stage_report *st = &r->stages[s];
+        double from = g->begun_ahead ? g->ended[s] : first, own = 0;
+
+        st->busy_us = 0;
+        for (int i = 0; i < st->n_ops; i++) {
+            st->busy_us += st->ops[i].busy_us;
+            own = fmax(own, st->ops[i].end_us);
+        }
+        st->idle_us = fmax(0, (next_begun ? own : last) - from - st->busy_us);
+        st->bubble_ratio =
+            st->busy_us + st->idle_us > 0 ? st->idle_us / (st->busy_us + st->idle_us) : 0;
+        g->ended[s] = own;
+    }
+    g->begun_ahead = next_begun;
+}
+
 /* Busy, idle and waiting times from the records of all stages. */
-static void analyse(const struct sp_graph *g, struct sp_step_report *r)
+static void analyse(struct sp_graph *g, struct sp_step_report *r)
 {
     double first = INFINITY, last = 0;
 
@@ -113,22 +169,8 @@ static void analyse(const struct sp_graph *g, struct sp_step_report *r)
             last = fmax(last, r->stages[s].ops[i].end_us);
         }
     r->span_us = last - first;
-    for (int s = 0; s < g->place.stages; s++) {
-        struct sp_stage_report *st = &r->stages[s];
-        double free_at = 0;
-
-        st->busy_us = st->comm_wait_us = 0;
-        for (int i = 0; i < st->n_ops; i++) {
-            double ready = last_message(g, r, s, i);
-
-            st->busy_us += st->ops[i].busy_us;
-            if (ready > 0 && st->ops[i].start_us > fmax(ready, free_at))
-                st->comm_wait_us += st->ops[i].start_us - fmax(ready, free_at);
-            free_at = st->ops[i].end_us;
-        }
-        st->idle_us = fmax(0, r->span_us - st->busy_us);
-        st->bubble_ratio = r->span_us > 0 ? st->idle_us / r->span_us : 0;
-    }
+    add_waits(g, r);
+    add_idle(g, r, first, last);
     for (int s = 0; s < g->place.stages; s++)
         for (int i = 0; i < r->stages[s].n_ops; i++) {
             r->stages[s].ops[i].start_us -= first;

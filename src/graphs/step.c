@@ -66,6 +66,7 @@ static void clear_meters(struct sp_graph *g)
 
         meter->peak_bytes = meter->live_bytes;
         meter->update_us = 0;
+        st->bytes_sent[g->turn] = 0;
         memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
         starpu_data_acquire(sums, STARPU_W);
         tally = starpu_data_get_local_ptr(sums);
@@ -74,37 +75,65 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
-/* Replicas of a block add up their gradients, both in the same order: a + b is b + a. */
+/* A buffer for the other replica's gradient. It goes back two exchanges later, so that no more than
+ * three are there, but an exchange need not wait for the sum of the one before it. */
+static starpu_data_handle_t take_theirs(struct sp_stage *st, size_t n)
+{
+    if (st->theirs[1])
+        sp_pool_put(st->local, st->theirs[1]);
+    st->theirs[1] = st->theirs[0];
+    st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "twin gradient");
+    return st->theirs[0];
+}
+
+static void drop_theirs(struct sp_stage *st)
+{
+    for (int i = 0; i < 2; i++) {
+        if (st->theirs[i])
+            sp_pool_put(st->local, st->theirs[i]);
+        st->theirs[i] = NULL;
+    }
+}
+
+static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+{
+    struct sp_stage *other = sp_graph_stage(g, b->twin);
+    struct sp_lane lane = sp_stage_lane(g, st, 'T');
+    int64_t block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
+    int rank = sp_stage_rank(&g->place, b->twin);
+    starpu_data_handle_t theirs;
+
+    lane.layer = b->layer;
+    if (other) {
+        if (b->counted)
+            sp_sum_insert(&lane, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
+        return;
+    }
+    theirs = take_theirs(st, b->n);
+    sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
+    st->bytes_sent[g->turn] += b->n * sizeof(float);
+    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin));
+    sp_sum_insert(&lane, b->g, theirs, false);
+}
+
+/*
+ * Replicas of a block add up their gradients, both in the same order: a + b is b + a. The blocks
+ * come in the order of the model, whatever the order in which a stage holds them: if processes took
+ * them up in orders of their own, each could wait for a buffer that the other's exchange frees.
+ */
 static void sum_twins(struct sp_graph *g)
 {
-    for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_stage *st = &g->stages[k];
-        struct sp_lane lane = sp_stage_lane(g, st, 'T');
+    for (int layer = -1; layer < g->shape.model.layers; layer++)
+        for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+            for (int k = 0; k < g->place.n_local; k++) {
+                struct sp_stage *st = &g->stages[k];
+                struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)kind, layer);
 
-        for (int i = 0; i < st->n_blocks; i++) {
-            struct sp_block *b = &st->blocks[i];
-            struct sp_stage *other = b->twin < 0 ? NULL : sp_graph_stage(g, b->twin);
-            starpu_data_handle_t theirs;
-            int64_t block;
-            int rank;
-
-            if (b->twin < 0)
-                continue;
-            if (other) {
-                if (b->counted)
-                    sp_sum_insert(&lane, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
-                continue;
+                if (b && b->twin >= 0)
+                    sum_twin(g, st, b);
             }
-            rank = sp_stage_rank(&g->place, b->twin);
-            block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
-            theirs = sp_pool_get(st->boundary, b->n, sizeof(float), "twin gradient");
-            sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
-            st->bytes_sent += b->n * sizeof(float);
-            sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin));
-            sp_sum_insert(&lane, b->g, theirs, false);
-            sp_pool_put(st->boundary, theirs);
-        }
-    }
+    for (int k = 0; k < g->place.n_local; k++)
+        drop_theirs(&g->stages[k]);
 }
 
 static void norm_tasks(struct sp_graph *g)

@@ -16,6 +16,7 @@ struct sp_stage_report {
     double pool_bytes;   /* all activation buffers ever made */
     double bytes_sent;   /* in this step */
     double polling_us; /* CPU time of its process's thread for messages, since the report before */
+    int worker;        /* of its process */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;
 };

@@ -82,7 +82,7 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* Gradients of the other replicas on their way: up to three of a size, see sp_pool_create. */
+/* Gradients of the other replicas on their way: up to three of a size, see sum_twins. */
 static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
@@ -144,6 +144,40 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sizeof(float) * floats;
 }
 
+/* The stash of the slices from `first` to `last`, at the highest. */
+static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape *sh,
+                               enum sp_recompute recompute, int every, int stage, int first,
+                               int last)
+{
+    int64_t live = 0, peak = 0;
+
+    for (int i = 0; i < plan->programs[stage].n; i++) {
+        const struct sp_op *op = &plan->programs[stage].ops[i];
+
+        if (op->slice < first || op->slice > last)
+            continue;
+        if (op->pass == SP_F)
+            live += sp_stash_of_op(plan, sh, recompute, every, stage, op);
+        peak = live > peak ? live : peak;
+        live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
+    }
+    return peak;
+}
+
+/* What buffers of two sizes take beyond the stash: where slices are unequal, the long ones are at
+ * their most at another moment than the short ones. */
+static int64_t unequal_slices(const struct sp_plan *plan, const struct sp_shape *sh,
+                              enum sp_recompute recompute, int every, int stage)
+{
+    int n = plan->layout.slices, longer = sh->seq % n;
+
+    if (longer == 0)
+        return 0;
+    return stash_of_slices(plan, sh, recompute, every, stage, 0, longer - 1) +
+           stash_of_slices(plan, sh, recompute, every, stage, longer, n - 1) -
+           sp_stash_peak(plan, sh, recompute, every, stage);
+}
+
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in
  * the same buffers, selective ones in others. */
 static int64_t mixed_workspace(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
@@ -173,8 +207,9 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
     return (struct sp_memory){
         .states = states_of(plan, sh, stage),
         .activations = sp_stash_peak(plan, sh, recompute, every, stage),
-        .workspace = plan->recompute ? mixed_workspace(plan, sh, stage)
-                                     : workspace_of(plan, sh, recompute, every, stage),
+        .workspace = (plan->recompute ? mixed_workspace(plan, sh, stage)
+                                      : workspace_of(plan, sh, recompute, every, stage)) +
+                     unequal_slices(plan, sh, recompute, every, stage),
     };
 }
 

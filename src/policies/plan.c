@@ -63,8 +63,8 @@ static int check_option(const struct sp_schedule_def *def, const char *options, 
                         def->name, item, at);
     if (!listed(flag ? def->flags : def->options, at, (size_t)key))
         return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name, key,
-                        at, def->options ? def->options : "",
-                        def->options && def->flags ? "," : "", def->flags ? def->flags : "");
+                        at, def->options ? def->options : "", def->options && def->flags ? "," : "",
+                        def->flags ? def->flags : "");
     for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
         if ((int)strcspn(other, "=,") == key && !strncmp(other, at, (size_t)key))
             return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,

@@ -48,7 +48,8 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
         return -EINVAL;
     }
     if (sp_layout_flag(lay, "auto") && sp_layout_option(lay, "group", text, sizeof text)) {
-        snprintf(why, n, "takes group only when its order is not searched: leave auto or group out");
+        snprintf(why, n,
+                 "takes group only when its order is not searched: leave auto or group out");
         return -EINVAL;
     }
     if (lay->chunks > 1 && group < least) {

@@ -46,7 +46,8 @@ bool sp_zb_legal(const struct sp_zb *zb, const unsigned char *word);
 /* Whether a is better than b, by more than rounding. */
 bool sp_zb_better(const struct sp_zb_score *a, const struct sp_zb_score *b);
 
-/* List scheduling by the `variant`-th set of rules; false past the last. */
+/* List scheduling by the `variant`-th set of rules; false past the last, or if it would take too
+ * long. */
 bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words);
 
 /* Moves single ops while that helps, or does no great harm; spends at most `steps` of the budget.

@@ -108,10 +108,13 @@ struct sp_zb_score sp_zb_play(struct sp_zb *zb, const unsigned char *words)
     memset(zb->pc, 0, (size_t)zb->p * sizeof *zb->pc);
     memset(zb->k, 0, (size_t)zb->p * SP_PASSES * sizeof *zb->k);
     zb->budget -= left;
-    while (left > 0 && ran > 0) {
+    for (bool up = false; left > 0 && ran > 0; up = !up) { /* as F go, as B go, in turns */
         ran = 0;
-        for (int s = 0; s < zb->p; s++)
+        for (int i = 0; i < zb->p; i++) {
+            int s = up ? zb->p - 1 - i : i;
+
             ran += advance(zb, words + s * zb->n, s);
+        }
         left -= ran;
     }
     if (left > 0)

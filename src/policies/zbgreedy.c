@@ -13,6 +13,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MOST_STEPS 400000000 /* of a schedule, some seconds; larger ones have only the orders made */
+
 static const double fills[] = {0, 0.3, 0.6, 1};
 static const double depths[] = {0, 0.25, 0.5, 0.75, 1, 1.5, 2};
 
@@ -101,8 +103,9 @@ bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words)
                       .cap = variant / FILLS / 4};
     double *at = zb->start, *free_at = zb->end; /* [p], as scratch */
     int left = zb->p * zb->n;
+    long long steps = (long long)left * (4 + zb->p / 4);
 
-    if (r.cap >= CAPS)
+    if (r.cap >= CAPS || steps > MOST_STEPS)
         return false;
     memset(words, SP_F, (size_t)left); /* not legal, should the rules get stuck */
     for (int s = 0; s < zb->p; s++) {
@@ -112,7 +115,7 @@ bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words)
         for (int pass = 0; pass < SP_PASSES; pass++)
             zb->k[s * SP_PASSES + pass] = 0;
     }
-    zb->budget -= (long long)left * (4 + zb->p / 4);
+    zb->budget -= steps;
     while (left > 0) {
         double later = INFINITY, now;
         int s = 0, pass, mb;

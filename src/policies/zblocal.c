@@ -30,6 +30,22 @@ static double energy(const struct sp_zb_score *s)
     return s->first + 0.1 * s->second + 0.05 * s->mean;
 }
 
+/* The micro-batch whose op is at place i of a word; places ascend. */
+static int number(const int *place, int m, int i)
+{
+    int low = 0, high = m - 1;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+
+        if (place[middle] < i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The neighbours on the critical path of the word played last, from its end on. */
 static void trace(struct walk *w)
 {
@@ -47,7 +63,7 @@ static void trace(struct walk *w)
     }
     w->n_arcs = 0;
     while (i >= 0) {
-        int at = s * zb->n + i, pass = w->words[at], mb = 0;
+        int at = s * zb->n + i, pass = w->words[at], mb;
 
         if (i > 0 && zb->start[at] <= zb->end[at - 1]) {
             if (pass != w->words[at - 1])
@@ -55,15 +71,16 @@ static void trace(struct walk *w)
             i--;
             continue;
         }
-        /* its number among those of its kind, from the producer's side */
-        for (int j = s * zb->n; j < at; j++)
-            mb += w->words[j] == pass;
-        if (pass == SP_F && s > 0)
+        /* its producer */
+        if (pass == SP_F && s > 0) {
+            mb = number(zb->at_f + s * zb->m, zb->m, i);
             i = zb->at_f[--s * zb->m + mb];
-        else if (pass == SP_B && s < zb->p - 1)
+        } else if (pass == SP_B && s < zb->p - 1) {
+            mb = number(zb->at_b + s * zb->m, zb->m, i);
             i = zb->at_b[++s * zb->m + mb];
-        else
+        } else {
             break;
+        }
     }
 }
 

@@ -36,4 +36,19 @@ if have_mpi; then
     searches "zb1p:auto, 2 processes" mpi 2 train --schedule zb1p:auto
     searches "zb2p:auto, 4 processes" mpi 4 train --schedule zb2p:auto
 fi
+
+# Searched within --memory-limit: every stage fits, by holding less, at the price of a bubble.
+last=999999
+for limit in 14 9 7 5; do
+    quiet "limit of $limit MiB" starpipe train --model gpt-tiny --seq 128 --stages 4 \
+        --micro-batches 8 --schedule zb2p:auto --memory-limit ${limit}MiB --dry-run || continue
+    now=$(awk -v limit=$limit 'NF == 6 && $1 ~ /^[0-9]+$/ {
+        if ($4 + $5 + $6 > limit)
+            exit 1
+        sum += 100 * $5
+    } END { print sum }' "$work/output") || fail "a stage holds more than $limit MiB"
+    echo "limit of $limit MiB: activations of all stages $now/100 MiB"
+    [ "$now" -gt 0 ] && [ "$now" -lt "$last" ] || fail "$now at $limit MiB, before that $last"
+    last=$now
+done
 finish

@@ -1,0 +1,125 @@
+/*
+ * What a step reports of its time: waiting for messages is no time in which the worker ran another
+ * stage, and the times of steps that overlap add up to that of the run.
+ */
+#include "engine/graph_run.h"
+
+struct timed {
+    struct sp_plan plan;
+    struct sp_params params;
+    struct sp_graph g;
+    struct sp_step_report report;
+};
+
+static void set_up(const char *schedule, int stages, int m, int workers, struct timed *t)
+{
+    struct sp_layout lay = layout(stages, m);
+    struct sp_model model = model_of(2 * stages, false, true);
+    struct sp_graph_config cfg = {.params = &t->params,
+                                  .plan = &t->plan,
+                                  .batch = BATCH,
+                                  .seq = SEQ,
+                                  .mlp_rows = 5,
+                                  .head_rows = 7,
+                                  .every = 1,
+                                  .seed = 8};
+    struct sp_placement place = {.world = {.size = 1, .node_size = 1},
+                                 .stages = stages,
+                                 .n_local = stages,
+                                 .workers = workers,
+                                 .threads = 1,
+                                 .cores = workers};
+
+    lay.chunks = 0;
+    lay.layers = model.layers;
+    assert_int_equal(sp_plan_create(schedule, &lay, &t->plan), 0);
+    assert_int_equal(sp_params_create(&model, &t->params), 0);
+    start_starpu(workers, &sp_order_strict);
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    assert_int_equal(sp_graph_create(&cfg, &place, &t->g), 0);
+    assert_int_equal(sp_checkpoint_init(&t->g, NULL), 0);
+    assert_int_equal(sp_step_report_create(&t->g, &t->report), 0);
+    for (int k = 0; k < 2; k++)
+        sp_step_gradients(&t->g, &data, (uint64_t)k, &t->report);
+}
+
+static void tear_down(struct timed *t)
+{
+    sp_step_report_destroy(&t->g, &t->report);
+    sp_graph_destroy(&t->g);
+    starpu_shutdown();
+    sp_params_destroy(&t->params);
+    sp_plan_destroy(&t->plan);
+}
+
+/* One worker runs all stages: what it waits is what it does not run. */
+static void one_worker(const char *schedule, int stages)
+{
+    struct timed t;
+    double busy = 0, wait = 0;
+
+    set_up(schedule, stages, 8, 1, &t);
+    for (int s = 0; s < stages; s++) {
+        busy += t.report.stages[s].busy_us;
+        wait += t.report.stages[s].comm_wait_us;
+    }
+    printf("[          ] %s, %d stages on a worker: busy %.0f us, waiting %.0f, in all %.0f\n",
+           schedule, stages, busy, wait, t.report.span_us);
+    assert_true(busy > 0 && busy + wait <= 1.001 * t.report.span_us);
+    tear_down(&t);
+}
+
+static void shared_worker(void **state)
+{
+    (void)state;
+    one_worker("1f1b", 4);
+    one_worker("interleaved", 2);
+    one_worker("dualpipe", 4);
+}
+
+/* The step of a turn as if every op took 8 us, 10 us after the one before it, and stage 1 were 5 us
+ * behind stage 0. `next`: the next step has begun. */
+static void report_step(struct timed *t, double start_us, bool next, double idle_0, double idle_1)
+{
+    struct sp_graph *g = &t->g;
+
+    g->closing = !g->closing;
+    g->turn = next ? !g->closing : g->closing;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < g->stages[s].meter[g->closing].n_ops; i++) {
+            double start = start_us + 10 * i + 5 * s;
+
+            g->stages[s].meter[g->closing].ops[i] =
+                (struct sp_op_record){.start_us = start, .end_us = start + 8, .busy_us = 8};
+        }
+    sp_step_finish(g, &t->report);
+    printf("[          ] step at %.0f us: busy %.0f and %.0f us, idle %.0f and %.0f\n", start_us,
+           t->report.stages[0].busy_us, t->report.stages[1].busy_us, t->report.stages[0].idle_us,
+           t->report.stages[1].idle_us);
+    assert_true(t->report.stages[0].idle_us == idle_0 && t->report.stages[1].idle_us == idle_1);
+}
+
+static void steps_that_overlap(void **state)
+{
+    struct timed t;
+
+    (void)state;
+    set_up("1f1b", 2, 2, 2, &t);
+    t.g.begun_ahead = false;
+    /* from 1000 to 1123: 3 times 32 us busy, 27 idle on either stage */
+    report_step(&t, 1000, true, 38 - 32, 43 - 32);
+    report_step(&t, 1040, true, 78 - 38 - 32, 83 - 43 - 32);
+    report_step(&t, 1080, false, 123 - 78 - 32, 123 - 83 - 32);
+    report_step(&t, 1200, false, 43 - 32, 43 - 32);
+    tear_down(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_worker),
+        cmocka_unit_test(steps_that_overlap),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, close_data);
+}
