@@ -142,8 +142,8 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
     return ret;
 }
 
-/* The plan; an order that is searched, at the costs given: created twice, as costs are read with the
- * sizes of a plan, unless they are those that it is searched at anyway. */
+/* The plan; an order that is searched, at the costs given: created twice, as costs are read with
+ * the sizes of a plan, unless they are those that it is searched at anyway. */
 static int create(const struct args *a, struct sp_layout *layout, struct sp_plan *plan)
 {
     struct sp_costs costs;

@@ -44,8 +44,20 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
     r->stages = NULL;
 }
 
-/* What a stage measured in the step that closes. Its norms were the last tasks to be done: when
- * they are, so are the ops. */
+/* Until all ops of a step that has been submitted have ended on a stage: its norms are the last
+ * tasks of it, where blocks are not counted here what follows their sums. */
+static void wait_for_ops(const struct sp_graph *g, struct sp_stage *st)
+{
+    starpu_data_acquire(st->tally[g->closing], STARPU_R);
+    starpu_data_release(st->tally[g->closing]);
+    for (int i = 0; i < st->n_blocks; i++)
+        if (!st->blocks[i].counted) {
+            starpu_data_acquire(st->blocks[i].g, STARPU_R);
+            starpu_data_release(st->blocks[i].g);
+        }
+}
+
+/* What a stage measured in the step that closes. */
 static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
@@ -53,6 +65,7 @@ static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_u
     struct wire *w = (struct wire *)out;
     double *tally;
 
+    wait_for_ops(g, st);
     starpu_data_acquire(sums, STARPU_R);
     tally = starpu_data_get_local_ptr(sums);
     *w = (struct wire){

@@ -19,7 +19,8 @@
  * unit is left out, so any m will do; the odd one goes down.
  *
  * Makespan of K = m/p whole units, b + w >= f: p f + (2p-2)(b+w) for the first, as in the paper's
- * performance model, and 2f + (2p-2)(b+w) for each of the others. A stage holds between p/2 + 1 and p micro-batches.
+ * performance model, and 2f + (2p-2)(b+w) for each of the others. A stage holds between p/2 + 1 and
+ * p micro-batches.
  */
 #include "policies/map.h"
 #include "policies/refuse.h"

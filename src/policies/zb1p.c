@@ -20,7 +20,8 @@
  * For longer w the equation promises too much: it would end before the last stage can, which starts
  * (p-1) f late and has m(f+b+w) to do; one W more than there is room for delays what comes after.
  * With m < p there are not enough W to fill with; v = 1 and w <= f, b: (m+p-1)(f+b) + w.
- * Every stage holds p micro-batches (HelixPipe equation 4) of v = 1; v > 1: p + (v-1)N chunks (m >= p).
+ * Every stage holds p micro-batches (HelixPipe equation 4) of v = 1; v > 1: p + (v-1)N chunks
+ * (m >= p).
  *
  * Flag auto: the order is searched at the costs of the layout within the same memory, or that of
  * the layout or of limit=K micro-batches; the makespan comes first, the longest span second.

@@ -13,7 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_STEPS 400000000 /* of a schedule, some seconds; larger ones have only the orders made */
+#define MOST_STEPS                                                                                 \
+    400000000 /* of a schedule, some seconds; larger ones have only the orders made */
 
 static const double fills[] = {0, 0.3, 0.6, 1};
 static const double depths[] = {0, 0.25, 0.5, 0.75, 1, 1.5, 2};

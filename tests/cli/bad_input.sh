@@ -209,6 +209,16 @@ refused "is none of" show --format png
 refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
 refused "cannot write" show --output "$work/none/deep"
+refused "train --dry-run" show --recompute full
+refused "train --dry-run" show --memory-limit 1GiB
+refused "csv:FILE" show --schedule csv
+refused "'starpipe show --help'" show 4
+refused "at most budget=" show --schedule zb1p:auto,budget=2147483647
+# stages that must be even, and twice as many micro-batches: what the line says does
+refused "use --stages 2 --micro-batches 4" show --schedule dualpipe --stages 3 --micro-batches 2
+quiet "dualpipe as advised" starpipe show --schedule dualpipe --stages 2 --micro-batches 4
+refused "use --stages 4" show --schedule chimera --stages 5
+refused "use group=4" show --schedule interleaved:group=3
 refused "no option" list --jsn
 refused "no option" info --jsn
 

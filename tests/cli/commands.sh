@@ -72,6 +72,7 @@ done
 for name in naive gpipe 1f1b; do
     says "list" "^$name +[a-z]" starpipe list
 done
+says "list, options" '^zb1p .*\[group=\.\. limit=\.\. budget=\.\. auto\]$' starpipe list
 says "list --json" '"name": *"1f1b"' starpipe list --json
 cp "$work/stdout" "$work/list.json"
 valid "list --json" "$work/list.json"

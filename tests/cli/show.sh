@@ -100,6 +100,15 @@ refused "bad.csv: line 1, cell 1" show --schedule "csv:$work/bad.csv"
 truncate -s 1G "$work/bad.csv" && refused "1073741824 bytes" show --schedule "csv:$work/bad.csv"
 rm "$work/bad.csv"
 
+# ---- every schedule at a size of a cluster; the searches stop by themselves
+
+for name in $(starpipe list | cut -d ' ' -f 1) zb1p:auto zb2p:auto; do
+    begin=$(date +%s%N)
+    shown "$name, 32 stages" '"bubble_ratio"' --schedule "$name" --stages 32 --micro-batches 128 \
+        --format json
+    printf '%s: %d ms\n' "$name" $((($(date +%s%N) - begin) / 1000000))
+done
+
 # ---- the page
 
 pages=0

@@ -79,6 +79,7 @@ struct setting {
     bool llama, tied, ready;
     enum sp_recompute recompute;
     int every, window, workers;
+    int batch, seq; /* 0: BATCH, SEQ */
 };
 
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
@@ -87,8 +88,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     struct sp_params params;
     struct sp_graph_config cfg = {.params = &params,
                                   .plan = plan,
-                                  .batch = BATCH,
-                                  .seq = SEQ,
+                                  .batch = set->batch ? set->batch : BATCH,
+                                  .seq = set->seq ? set->seq : SEQ,
                                   .mlp_rows = 5,
                                   .head_rows = 7,
                                   .recompute = set->recompute,

@@ -22,7 +22,8 @@ static int quiet_plan(const char *name, const struct sp_layout *lay, struct sp_p
 
 static void run_schedule(const char *name, struct sp_layout lay, struct setting set)
 {
-    struct setting plain = {.llama = set.llama, .tied = set.tied, .workers = 1};
+    struct setting plain = {
+        .llama = set.llama, .tied = set.tied, .workers = 1, .batch = set.batch, .seq = set.seq};
     struct sp_layout single = layout(1, lay.micro_batches);
     char what[160];
     struct sp_plan plan, base;
@@ -80,9 +81,27 @@ static void every_schedule(void **state)
     }
 }
 
+/* Buffers of long slices do not serve short ones: both kinds are planned for. */
+static void unequal_slices(void **state)
+{
+    int before = runs;
+
+    (void)state;
+    run_schedule("seq1f1b",
+                 (struct sp_layout){.stages = 5, .micro_batches = 6, .slices = 2, .options = ""},
+                 (struct setting){.tied = true, .workers = 2, .batch = 1, .seq = 9});
+    run_schedule("seq1f1b",
+                 (struct sp_layout){.stages = 2, .micro_batches = 3, .slices = 2, .options = ""},
+                 (struct setting){.tied = true, .workers = 2, .batch = 1, .seq = 9});
+    assert_int_equal(runs, before + 2);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_schedule),
+        cmocka_unit_test(unequal_slices),
+    };
 
     return cmocka_run_group_tests(tests, make_data, close_data);
 }

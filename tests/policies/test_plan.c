@@ -43,6 +43,11 @@ static void refuses(void **state)
         {"gpipe:,", 2, 2, 1, 1, 0, "option '' is not of the form key=value"},
         {"gpipe:backward=fifo,", 2, 2, 1, 1, 0, "options 'backward=fifo,' end in a comma"},
         {"gpipe:backward=fifo,backward=lifo", 2, 2, 1, 1, 0, "option 'backward' is given twice"},
+        {"gpipe:auto", 2, 2, 1, 1, 0, "schedule gpipe has no option 'auto'; it has: backward"},
+        {"zb1p:AUTO", 2, 2, 1, 1, 0, "no option 'AUTO'; it has: group,limit,budget,auto"},
+        {"zb1p:auto=1", 2, 2, 1, 1, 0, "option 'auto' takes no value"},
+        {"zb1p:auto,limit=2,auto", 2, 2, 1, 1, 0, "option 'auto' is given twice"},
+        {"csv", 2, 2, 1, 1, 0, " csv:FILE"},
         {"gpipe:backward=filo", 2, 2, 1, 1, 0,
          "schedule gpipe backward=filo is neither lifo nor fifo"},
         {"1f1b", 0, 2, 1, 1, 0, "stages: 0 is not in 1 .. 65536"},
@@ -140,7 +145,7 @@ static void refuses_costs(void **state)
         {"f=1,,b=2", 8, "'' is not one of"},
         {"f=1,attn=2", 8, "mixes costs of a stage (f, b, w) and of a layer"},
         {"attn=2", 0, "the layers are unknown; use --layers"},
-        {"attn=2", 7, "7 layers do not divide evenly over 2 stages of 2 chunk(s)"},
+        {"attn=2", 7, "7 layers do not divide evenly over 2 stages of 2 chunk(s), as 4 do"},
     };
 
     (void)state;

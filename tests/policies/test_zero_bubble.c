@@ -435,11 +435,13 @@ static void refuses(void **state)
         {"zb1p:auto,limit=0", 1, 1, 0, "needs room for 1 micro-batch, not limit=0"},
         {"zb1p:auto,limit=2x", 1, 1, 0, "takes whole numbers for limit"},
         {"zb1p:auto,budget=-1", 1, 1, 0, "budget=-1 milliseconds"},
+        {"zb1p:auto,budget=600001", 1, 1, 0, "at most budget=600000 milliseconds, not 600001"},
+        {"zb1p:auto,group=4", 1, 1, 0, "leave auto or group out"},
         {"zb1p:auto", 2, 1, 0, "is searched with 1 chunk per stage, not 2; use --chunks 1"},
         {"zb1p:auto", 1, 1, 0.9, "the activations of 1 micro-batch, there is for 0.9"},
         {"zb2p", 2, 1, 0, "has 1 chunk per stage, not 2; use --chunks 1"},
         {"zb2p:budget=3", 1, 1, 0, "only when its order is searched: add auto"},
-        {"zb2p:automatic", 1, 1, 0, "option 'automatic' is not"},
+        {"zb2p:automatic", 1, 1, 0, "has no option 'automatic'; it has"},
     };
 
     (void)state;

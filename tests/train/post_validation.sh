@@ -48,6 +48,11 @@ if have_mpi; then
     same "zb1p, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zb1p --clip 0.1
     same "zbv, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zbv --clip 0.1
     M=8 same "dualpipe, 4 processes" 11 11 mpi 4 train --stages 4 --schedule dualpipe --clip 0.1
+    # Half of the processes have no norms to add up; their reports wait for the ops all the same.
+    M=8 same "chimera, 2 processes" 11 11 mpi 2 train --stages 4 --schedule chimera --clip 0.1 \
+        --log "$work/log"
+    [ "$(stages_of "$work/log" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
+        fail "chimera, 2 processes: activations alive in a report"
     same "seq1f1b, 2 processes" 11 11 mpi 2 train --stages 2 --schedule seq1f1b --slices 3 \
         --clip 0.1
 fi
