@@ -6,6 +6,7 @@
 #include "cli/train.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
+#include "policies/transit.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -115,5 +116,6 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     unpack(row, &t->plan);
     free(row);
     err = sp_plan_index(&t->plan);
+    err = err ? err : sp_plan_count_transit(&t->plan);
     return err ? err : sp_graph_reorder(&t->graph);
 }
