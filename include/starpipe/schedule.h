@@ -7,7 +7,14 @@
 
 #include "starpipe/op.h"
 
-#define SP_SCHEDULE_ABI 1
+#define SP_SCHEDULE_ABI 2
+
+/* Costs of one layer for one micro-batch, part by part. */
+struct sp_part_costs {
+    double pre, attn, post; /* forwards: norm and QKV, attention, the rest; all 0: unknown */
+    double backward;        /* a backward takes so many forwards */
+    double again;           /* forwards of pre and post that a backward computes again: 0 or 1 */
+};
 
 /*
  * Cost of ops in a unit of the user's choice; stage-level, for one micro-batch on a whole stage. A
@@ -20,6 +27,7 @@ struct sp_costs {
     const double *scale_f, *scale_b, *scale_w;
     const double *by_op; /* the cost of every single op by the number that the family gives it, as
                           * a run measured it; NULL: as above */
+    struct sp_part_costs parts; /* for families whose ops are parts of layers */
 };
 
 struct sp_map; /* where global stages live; see src/policies/map.h */
@@ -82,6 +90,11 @@ struct sp_schedule_def {
     int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
     /* Bidirectional: the pipe, 0 or 1, of a micro-batch; NULL: the first half of them goes down. */
     int (*pipe)(const struct sp_layout *lay, int mb);
+    /* Attention-parallel: how many micro-batches, consecutive ones, share a slot. Parameter block j
+     * < L is on stage j mod p, block L on stage 0; attention of layer l of micro-batch i on stage
+     * (l + i/fold + 1) mod p. NULL: 1. */
+    int (*fold)(const struct sp_layout *lay);
+    const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
 
     /* Appends the ops of one stage. Called only when check agreed. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
@@ -92,6 +105,8 @@ struct sp_schedule_def {
     /* Published closed form of the makespan at stage-level costs f, b, w (communication 0), for
      * comparison in `show`; negative: none for this layout. May be NULL. */
     double (*makespan)(const struct sp_layout *lay, double f, double b, double w);
+    /* The same for families whose ops are parts of layers. */
+    double (*makespan_of_parts)(const struct sp_layout *lay, const struct sp_part_costs *parts);
     const char *makespan_source; /* "m(f+b+w) + (p-1)(f+b+w), HelixPipe eq. 1" */
     enum sp_formula makespan_is; /* what the formula claims of the list simulation */
 };

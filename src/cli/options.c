@@ -44,6 +44,35 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
+int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
+{
+    static const char *const names[] = {
+        [SP_RECOMPUTE_NONE] = "none",
+        [SP_RECOMPUTE_SELECTIVE] = "selective",
+        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
+        [SP_RECOMPUTE_FULL] = "full",
+    };
+
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *option = (struct sp_recompute_option){(enum sp_recompute)i, 1};
+            return 0;
+        }
+    if (strncmp(text, "every=", 6) == 0) {
+        char *end;
+        long k = strtol(text + 6, &end, 10);
+
+        if (end != text + 6 && !*end && k >= 1 && k <= 1000000) {
+            *option = (struct sp_recompute_option){SP_RECOMPUTE_FULL, (int)k};
+            return 0;
+        }
+    }
+    return sp_error(EINVAL,
+                    "%s: --recompute %s: want none, full, selective, no-attention or every=K "
+                    "with K >= 1",
+                    command, text);
+}
+
 static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
 {
     char typed[64];

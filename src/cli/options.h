@@ -5,6 +5,7 @@
 #ifndef SP_OPTIONS_H
 #define SP_OPTIONS_H
 
+#include "codelets/shape.h"
 #include "starpipe/schedule.h"
 #include <limits.h>
 #include <stdbool.h>
@@ -50,6 +51,15 @@ const char *sp_choice(const char *choices, int i, int *length);
 /* Exit status of a command for a return code of sp_options_parse other than 0. */
 #define SP_OPTIONS_EXIT(ret) ((ret) > 0 ? 0 : 2)
 
+/* --recompute: every=K is full, kept every K layers. */
+struct sp_recompute_option {
+    enum sp_recompute mode;
+    int every;
+};
+
+/* Reads it; one line beginning with the command and -EINVAL if it is none. */
+int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option);
+
 /* The layout options that train, show, plan and simulate have in common. */
 struct sp_layout_args {
     const char *schedule;
@@ -66,7 +76,7 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 #define SP_LAYOUT_ARGS_DEFAULT                                                                     \
     {                                                                                              \
         .schedule = "1f1b", .stages = 4, .micro_batches = 8, .micro_batch_size = 1, .seq = 128,    \
-        .slices = 1, .recompute = "none", .offload = "none"                                        \
+        .slices = 1, .offload = "none"                                                             \
     }
 
 #define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
@@ -110,7 +120,8 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
          SP_OPT_STRING,                                                                            \
          &(a).recompute,                                                                           \
          "none|full|selective|no-attention|every=K",                                               \
-         "activations computed again in the backward",                                             \
+         "activations computed again in the backward (default: none, or what train's schedule "    \
+         "wants)",                                                                                 \
          0,                                                                                        \
          0,                                                                                        \
          0,                                                                                        \

@@ -26,7 +26,9 @@ static int parse(int argc, char **argv, struct args *a)
         {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
          0},
         {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..",
-         "costs of a stage, or pre=,attn=,post=,backward=,comm= of a layer", 0, 0, 0, 0},
+         "costs of a stage (default all 1, comm 0), or pre=,attn=,post=,backward=,comm= of a layer "
+         "(1, 3, 2, 2, 0 where ops are parts of layers)",
+         0, 0, 0, 0},
         {"format", SP_OPT_CHOICE, &a->format, 0, "what to print", 0, 0, "text|json|csv|svg|html",
          0},
         {"output", SP_OPT_STRING, &a->output, "FILE", "where to (default: standard output)", 0, 0,
@@ -46,11 +48,6 @@ static int check(const struct args *a)
 {
     const struct sp_layout_args *l = &a->layout;
 
-    if (strcmp(l->recompute, "none"))
-        return sp_error(EINVAL,
-                        "show: --recompute %s: an order has no bytes to save; leave it out, 'train "
-                        "--dry-run' takes it",
-                        l->recompute);
     if (strcmp(l->offload, "none"))
         return sp_error(EINVAL, "show: --offload %s is not available yet; use none", l->offload);
     if (l->memory_limit)
@@ -119,6 +116,32 @@ static int write_out(const struct args *a, const struct sp_show *show)
     return ret;
 }
 
+/* --cost, with what --recompute adds to backwards: selective recomputation costs next to nothing. */
+static int find_costs(const struct args *a, const struct sp_plan *plan, struct sp_costs *costs)
+{
+    const char *stage_costs = "f=1,b=1,w=1,comm=0";
+    const char *part_costs = "pre=1,attn=3,post=2,backward=2,comm=0";
+    const char *text = a->cost ? a->cost : plan->family->parts ? part_costs : stage_costs;
+    struct sp_recompute_option recompute;
+    int ret = sp_costs_parse(text, plan, costs);
+
+    if (ret || !a->layout.recompute)
+        return ret;
+    ret = sp_parse_recompute("show", a->layout.recompute, &recompute);
+    if (ret || recompute.mode == SP_RECOMPUTE_NONE || recompute.mode == SP_RECOMPUTE_SELECTIVE)
+        return ret;
+    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
+        return sp_error(EINVAL,
+                        "show: --recompute %s: %s keeps what attention wrote; use no-attention",
+                        a->layout.recompute, plan->def->name);
+    if (recompute.mode == SP_RECOMPUTE_NO_ATTENTION && !sp_costs_know_parts(costs))
+        return sp_error(EINVAL,
+                        "show: --recompute no-attention needs the costs of the parts of a layer: "
+                        "--cost pre=..,attn=..,post=.. and --layers");
+    sp_costs_add_recompute(plan, recompute.mode == SP_RECOMPUTE_FULL, costs);
+    return 0;
+}
+
 static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
 {
     struct sp_costs costs;
@@ -130,7 +153,7 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color};
     char why[256] = "no memory";
-    int ret = sp_costs_parse(a->cost, &plan->layout, &costs);
+    int ret = find_costs(a, plan, &costs);
 
     if (ret)
         return ret;
@@ -151,8 +174,9 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
 
     if (ret || !plan->def->emit_all)
         return ret;
-    ret = sp_costs_parse(a->cost, &plan->layout, &costs);
-    if (!ret && costs.f == 1 && costs.b == 1 && costs.w == 1 && costs.comm == 0)
+    ret = find_costs(a, plan, &costs);
+    if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
+        costs.comm == 0)
         return 0;
     sp_plan_destroy(plan);
     if (ret)
@@ -165,7 +189,9 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
 
 int sp_cmd_show(int argc, char **argv)
 {
-    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .cost = "f=1,b=1,w=1,comm=0"};
+    struct args a = {
+        .layout = SP_LAYOUT_ARGS_DEFAULT,
+    };
     struct sp_layout layout;
     struct sp_plan plan;
     int ret = parse(argc, argv, &a), layers;

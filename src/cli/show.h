@@ -25,6 +25,9 @@ struct sp_show_formula {
 /* False if there is none for this layout. */
 bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
 
+/* The costs in words. */
+void sp_show_costs(const struct sp_show *show, char *text, size_t n);
+
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);
 int sp_show_json(const struct sp_show *show, FILE *out);

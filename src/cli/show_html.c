@@ -26,8 +26,8 @@ static void add_figures(const struct sp_show *show, const struct sp_gantt *g, st
 {
     const struct sp_plan *plan = show->plan;
     const struct sp_times *t = show->times;
-    const struct sp_costs *c = show->costs;
     struct sp_show_formula f;
+    char costs[192];
     int most = 0, at = 0;
 
     for (int s = 0; s < plan->layout.stages; s++) {
@@ -38,8 +38,8 @@ static void add_figures(const struct sp_show *show, const struct sp_gantt *g, st
     }
     add(facts, "schedule", "%s: %s", plan->def->name, plan->def->summary);
     add(facts, "source", "%s", plan->def->source);
-    add(facts, "costs", "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g", c->f, c->b,
-        c->w, c->comm);
+    sp_show_costs(show, costs, sizeof costs);
+    add(facts, "costs", "%s", costs);
     add(facts, "makespan", "%.6g", t->makespan);
     if (sp_show_formula(show, &f))
         add(facts, "published makespan", "%.6g = %s (%s; %s)", f.makespan, f.source, f.claim,

@@ -1,7 +1,7 @@
 /*
  * The JSON form, one object:
  *   schedule, stages, micro_batches, chunks, slices, layers (0: unknown)
- *   stage_map[rank][chunk]   global stage
+ *   stage_map[rank][chunk]   global stage; of parts of layers, the blocks of a rank
  *   ranks[rank][k]           ops in issue order, "F3.0"
  *   times[rank][k]           [start, end] of ranks[rank][k]
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
@@ -28,8 +28,11 @@ static json_t *stage_map(const struct sp_plan *plan)
     for (int s = 0; s < lay->stages; s++) {
         json_t *chunks = json_array();
 
-        for (int c = 0; c < lay->chunks; c++)
+        for (int c = 0; !plan->family->parts && c < lay->chunks; c++)
             json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
+        for (int j = 0; plan->family->parts && j <= lay->layers; j++)
+            if (sp_block_stage(lay, j) == s)
+                json_array_append_new(chunks, json_integer(j));
         json_array_append_new(map, chunks);
     }
     return map;

@@ -16,7 +16,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
     const struct sp_times *t = show->times;
-    const struct sp_costs *c = show->costs;
+    char costs[192];
     struct sp_gantt g;
     double share;
 
@@ -28,8 +28,8 @@ int sp_show_text(const struct sp_show *show, FILE *out)
 
     fprintf(out, "\nschedule   %s: %s\n", plan->def->name, plan->def->summary);
     fprintf(out, "source     %s\n", plan->def->source);
-    fprintf(out, "costs      f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g\n", c->f,
-            c->b, c->w, c->comm);
+    sp_show_costs(show, costs, sizeof costs);
+    fprintf(out, "costs      %s\n", costs);
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
     print_published(show, out);

@@ -42,6 +42,46 @@ static void warn(const struct sp_trainer *t)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
 }
 
+/* --recompute, or what the schedule wants. */
+static int choose_recompute(struct sp_trainer *t)
+{
+    struct sp_train_args *a = &t->args;
+    struct sp_recompute_option option;
+    int err;
+
+    if (!a->layout.recompute)
+        a->layout.recompute = t->plan.def->recompute ? t->plan.def->recompute : "none";
+    err = sp_parse_recompute("train", a->layout.recompute, &option);
+    if (err)
+        return err;
+    a->recompute = option.mode;
+    a->every = option.every;
+    return 0;
+}
+
+/* What ops that are parts of layers leave no room for. */
+static int check_parts(const struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+    const char *name = t->plan.def->name;
+
+    if (!t->plan.family->parts)
+        return 0;
+    if (a->recompute == SP_RECOMPUTE_FULL)
+        return sp_error(EINVAL,
+                        "train: --recompute %s: %s keeps what attention wrote; use none, selective "
+                        "or no-attention",
+                        a->layout.recompute, name);
+    if (strcmp(a->partition, "even"))
+        return sp_error(EINVAL,
+                        "train: --partition %s: %s winds the layers around the stages; use even",
+                        a->partition, name);
+    if (a->post_validation)
+        return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
+                        name);
+    return 0;
+}
+
 static int make_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->args.layout;
@@ -55,6 +95,8 @@ static int make_plan(struct sp_trainer *t)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     err = sp_plan_create(l->schedule, &layout, &t->plan);
+    err = err ? err : choose_recompute(t);
+    err = err ? err : check_parts(t);
     err = err ? err : sp_train_fit(t, &layout);
     if (err)
         return err;

@@ -3,38 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse_recompute(struct sp_train_args *a)
-{
-    const char *text = a->layout.recompute;
-    static const char *const names[] = {
-        [SP_RECOMPUTE_NONE] = "none",
-        [SP_RECOMPUTE_SELECTIVE] = "selective",
-        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
-        [SP_RECOMPUTE_FULL] = "full",
-    };
-
-    a->every = 1;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, names[i]) == 0) {
-            a->recompute = (enum sp_recompute)i;
-            return 0;
-        }
-    if (strncmp(text, "every=", 6) == 0) {
-        char *end;
-        long k = strtol(text + 6, &end, 10);
-
-        if (end != text + 6 && !*end && k >= 1 && k <= 1000000) {
-            a->recompute = SP_RECOMPUTE_FULL;
-            a->every = (int)k;
-            return 0;
-        }
-    }
-    return sp_error(EINVAL,
-                    "train: --recompute %s: want none, full, selective, no-attention or every=K "
-                    "with K >= 1",
-                    text);
-}
-
 /* What the contract names and this build cannot do yet is refused, never ignored. */
 static int refuse_missing(const struct sp_train_args *a)
 {
@@ -48,9 +16,9 @@ static int refuse_missing(const struct sp_train_args *a)
     return 0;
 }
 
-static int check(struct sp_train_args *a)
+static int check(const struct sp_train_args *a)
 {
-    int err;
+    struct sp_recompute_option recompute;
 
     if (a->data && a->tokens)
         return sp_error(EINVAL, "train: give --data or --tokens, not both");
@@ -65,8 +33,9 @@ static int check(struct sp_train_args *a)
     if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);
-    err = refuse_missing(a);
-    return err ? err : parse_recompute(a);
+    if (a->layout.recompute && sp_parse_recompute("train", a->layout.recompute, &recompute))
+        return -EINVAL;
+    return refuse_missing(a);
 }
 
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a)

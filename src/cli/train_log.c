@@ -175,7 +175,7 @@ void sp_train_summary(struct sp_trainer *t)
 int sp_train_dry_run(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->args.layout;
-    struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
+    struct sp_costs costs = sp_costs_unit;
     struct sp_times times;
     struct sp_shape shape;
     char why[256] = "";

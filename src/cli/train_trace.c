@@ -77,7 +77,7 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
                                  .stage = s,
                                  .kind = kinds[op->pass],
                                  .mb = op->mb,
-                                 .chunk = op->part == SP_CHUNK ? op->chunk : 0,
+                                 .chunk = sp_gantt_shade(op),
                                  .joined = op->overlap};
 
             sp_gantt_label(&t->plan, op, bar.label);

@@ -12,6 +12,7 @@
 struct call {
     struct sp_plan *plan;
     const struct sp_schedule_def *def;
+    const struct sp_family *family;
     struct sp_layout lay;
     int stage;
     int ret;
@@ -21,7 +22,7 @@ struct call {
 
 static void begin(struct call *c, const struct sp_plan *plan)
 {
-    *c = (struct call){.def = plan->def, .lay = plan->layout};
+    *c = (struct call){.def = plan->def, .family = plan->family, .lay = plan->layout};
 }
 
 static int guarded(struct call *c, const char *function, void (*fn)(void *arg))
@@ -45,10 +46,14 @@ static void check(void *arg)
 {
     struct call *c = arg;
 
-    if (c->def->check)
+    if (c->family->check)
+        c->ret = c->family->check(&c->lay, c->why, sizeof c->why);
+    if (!c->ret && c->def->check)
         c->ret = c->def->check(&c->lay, c->why, sizeof c->why);
     if (!c->ret && c->def->makespan)
         c->makespan = c->def->makespan(&c->lay, 1, 1, 1);
+    if (!c->ret && c->def->makespan_of_parts)
+        c->makespan = c->def->makespan_of_parts(&c->lay, &sp_costs_unit.parts);
 }
 
 int sp_call_check(const struct sp_plan *plan)
@@ -74,6 +79,8 @@ static void place(void *arg)
 
     c->ret = sp_map_create(&c->lay, c->plan->family->pipes, c->def->global_stage, c->def->pipe,
                            &c->plan->map, c->why, sizeof c->why);
+    if (!c->ret && c->def->fold)
+        c->plan->map->fold = c->def->fold(&c->lay);
 }
 
 int sp_call_place(struct sp_plan *plan)
@@ -86,6 +93,9 @@ int sp_call_place(struct sp_plan *plan)
     ret = guarded(&c, "global_stage", place);
     if (ret)
         return ret;
+    if (!c.ret && plan->map->fold < 0)
+        return sp_error(EINVAL, "schedule %s: its fold is %d, not at least 1", c.def->name,
+                        plan->map->fold);
     return c.ret ? refused(&c) : 0;
 }
 

@@ -21,19 +21,21 @@ static int grow(void **array, int n, int *cap, size_t size)
 }
 
 /* The channel of a message, made if there is none; `heads` lists those of each receiver. */
-static int channel_of(struct sp_channels *ch, int *cap, int *heads, int src, int dst, bool forward)
+static int channel_of(struct sp_channels *ch, int *cap, int *heads, int src, int dst, bool forward,
+                      int stream)
 {
     void *array = ch->channels;
 
     for (int c = heads[dst]; c >= 0; c = ch->channels[c].next) {
-        if (ch->channels[c].src == src && ch->channels[c].forward == forward)
+        if (ch->channels[c].src == src && ch->channels[c].forward == forward &&
+            ch->channels[c].stream == stream)
             return c;
     }
     if (grow(&array, ch->n, cap, sizeof *ch->channels))
         return -ENOMEM;
     ch->channels = array;
-    ch->channels[ch->n] =
-        (struct sp_channel_state){.src = src, .dst = dst, .forward = forward, .next = heads[dst]};
+    ch->channels[ch->n] = (struct sp_channel_state){
+        .src = src, .dst = dst, .stream = stream, .forward = forward, .next = heads[dst]};
     heads[dst] = ch->n;
     return ch->n++;
 }
@@ -52,6 +54,7 @@ static int collect(const struct sp_plan *plan, const struct sp_index *ix, int *h
         for (int k = 0; k < prog->n; k++) {
             struct sp_dep deps[SP_MAX_DEPS];
             int n = plan->family->deps(lay, s, &prog->ops[k], deps);
+            int stream = plan->family->stream ? plan->family->stream(lay, &prog->ops[k]) : 0;
 
             for (int i = 0; i < n; i++) {
                 int place = sp_index_place(ix, plan, &deps[i]), c;
@@ -60,7 +63,7 @@ static int collect(const struct sp_plan *plan, const struct sp_index *ix, int *h
                 if (deps[i].stage == s || place < 0)
                     continue;
                 c = channel_of(ch, &cap_channels, heads, deps[i].stage, s,
-                               prog->ops[k].pass == SP_F);
+                               prog->ops[k].pass == SP_F, stream);
                 if (c < 0 || grow(&array, ch->n_messages, &cap, sizeof *ch->messages))
                     return -ENOMEM;
                 ch->messages = array;

@@ -1,6 +1,6 @@
 /*
  * The messages of a plan and the channels they go through: one channel for each pair of stages
- * and direction of pass (F, or backward). A message is one op waiting for one op of another stage.
+ * and direction of pass (F, or backward), and for each stream of the family. A message is one op waiting for one op of another stage.
  * Messages are sent in the order of the sender's program and taken in the receiver's.
  */
 #ifndef SP_CHANNELS_H
@@ -9,7 +9,7 @@
 #include "policies/plan.h"
 
 struct sp_channel_state {
-    int src, dst;
+    int src, dst, stream;
     bool forward;
     int next;        /* of the same receiver, -1: last */
     int sent, taken; /* messages numbered; messages taken */

@@ -5,30 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct sp_costs sp_costs_unit = {
+    .f = 1, .b = 1, .w = 1, .parts = {.pre = 1, .attn = 3, .post = 2, .backward = 2}};
+
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                   const struct sp_op *op)
 {
-    const struct sp_layout *lay = &plan->layout;
-    int g = sp_global_stage(lay, stage, op->chunk);
-    double sf = costs->scale_f ? costs->scale_f[g] : 1;
-    double sb = costs->scale_b ? costs->scale_b[g] : 1;
-    double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
-    /* A global stage is its share of a whole stage. */
-    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
-    int id;
-
     if (costs->by_op)
-        return costs->by_op[plan->family->id(lay, stage, op)];
-    switch (op->pass) {
-    case SP_F:
-    case SP_R:
-        return costs->f * sf * part;
-    case SP_W:
-        return w * part;
-    default:
-        id = plan->deferred ? plan->family->id(lay, stage, op) : -1;
-        return (costs->b * sb + (id >= 0 && plan->deferred[id] ? 0 : w)) * part;
-    }
+        return costs->by_op[plan->family->id(&plan->layout, stage, op)];
+    return plan->family->cost(plan, costs, stage, op);
 }
 
 /* The two ways to say what ops cost; the keys of each come with their values when not given. */
@@ -68,8 +53,9 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
     return 0;
 }
 
-int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_costs *costs)
+int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs)
 {
+    const struct sp_layout *lay = &plan->layout;
     double v[KEYS] = {1, 1, 1, 1, 1, 1, 2, 0}, layers, weights;
     bool given[KEYS] = {false};
     int ret = parse_keys(text, v, given);
@@ -78,17 +64,22 @@ int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_cost
 
     if (ret)
         return ret;
-    if (!layer_keys) {
+    if (!layer_keys && !plan->family->parts) {
         *costs =
             (struct sp_costs){.f = v[KEY_F], .b = v[KEY_B], .w = v[KEY_W], .comm = v[KEY_COMM]};
         return 0;
     }
-    if (stage_keys)
+    if (stage_keys && layer_keys)
         return sp_error(EINVAL, "cost: '%s' mixes costs of a stage (f, b, w) and of a layer", text);
+    if (stage_keys)
+        return sp_error(EINVAL,
+                        "cost: '%s' is of a stage, but the ops of %s are parts of layers; use "
+                        "pre=1,attn=3,post=2,backward=2",
+                        text, plan->def->name);
     if (lay->layers < 1)
         return sp_error(EINVAL, "cost: '%s' is per layer, but the layers are unknown; use --layers",
                         text);
-    if (lay->layers % sp_globals(lay)) {
+    if (lay->layers % sp_globals(lay) && !plan->family->parts) {
         int less = lay->layers - lay->layers % sp_globals(lay);
 
         return sp_error(EINVAL,
@@ -103,6 +94,24 @@ int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_cost
         .b = weights + layers * v[KEY_ATTN] * v[KEY_BACKWARD],
         .w = weights,
         .comm = v[KEY_COMM],
+        .parts = {.pre = v[KEY_PRE],
+                  .attn = v[KEY_ATTN],
+                  .post = v[KEY_POST],
+                  .backward = v[KEY_BACKWARD]},
     };
     return 0;
+}
+
+void sp_costs_add_recompute(const struct sp_plan *plan, bool attention, struct sp_costs *costs)
+{
+    const struct sp_part_costs *parts = &costs->parts;
+    double layers = (double)plan->layout.layers / plan->layout.stages;
+
+    costs->parts.again = 1;
+    costs->b += attention ? costs->f : layers * (parts->pre + parts->post);
+}
+
+bool sp_costs_know_parts(const struct sp_costs *costs)
+{
+    return costs->parts.pre + costs->parts.attn + costs->parts.post > 0;
 }

@@ -6,5 +6,6 @@
 
 extern const struct sp_family sp_family_layerwise;
 extern const struct sp_family sp_family_bidirectional;
+extern const struct sp_family sp_family_attention_parallel;
 
 #endif

@@ -2,7 +2,8 @@
 #include "policies/families.h"
 #include <string.h>
 
-static const struct sp_family *const families[] = {&sp_family_layerwise, &sp_family_bidirectional};
+static const struct sp_family *const families[] = {&sp_family_layerwise, &sp_family_bidirectional,
+                                                   &sp_family_attention_parallel};
 
 const struct sp_family *sp_family_at(int i)
 {
@@ -16,4 +17,9 @@ const struct sp_family *sp_family_find(const char *name)
             return families[i];
     }
     return NULL;
+}
+
+double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay)
+{
+    return (double)lay->stages / family->activations(lay);
 }

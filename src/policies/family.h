@@ -16,9 +16,17 @@ struct sp_dep {
     struct sp_op op; /* the producer */
 };
 
+struct sp_plan;
+
 struct sp_family {
     const char *name;
     int pipes; /* copies of the model that micro-batches may go through; see policies/map.h */
+    bool
+        parts; /* its ops are parts of layers: the layers must be known, and what each part costs */
+
+    /* Refuses a layout, before anything else is asked of it: 0, or -EINVAL with the reason in why[n].
+     * NULL: none. */
+    int (*check)(const struct sp_layout *lay, char *why, size_t n);
 
     /* Dense number of an op in 0 .. ids(lay)-1, -1 if the family has no such op there. */
     int (*id)(const struct sp_layout *lay, int stage, const struct sp_op *op);
@@ -31,7 +39,21 @@ struct sp_family {
     /* Calls `need` for every op that a complete schedule must hold (W and R excepted). */
     void (*required)(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+
+    /* What an op costs, if it was not measured (sp_op_cost asks that first). */
+    double (*cost)(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op);
+
+    /* Activations of one micro-batch on all stages, as peak_live counts them. */
+    int (*activations)(const struct sp_layout *lay);
+
+    /* Messages between two stages are taken in the order sent, those of each stream by themselves:
+     * the stream of what an op receives. NULL: there is one. */
+    int (*stream)(const struct sp_layout *lay, const struct sp_op *op);
 };
+
+/* The part of a micro-batch on a whole stage that one activation is. */
+double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay);
 
 const struct sp_family *sp_family_find(const char *name);
 /* The i-th family, NULL past the end. */

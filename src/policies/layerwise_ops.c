@@ -11,6 +11,7 @@
  * and each micro-batch goes through one of them.
  */
 #include "policies/families.h"
+#include "policies/plan.h"
 
 /* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
 static int ids(const struct sp_layout *lay)
@@ -91,6 +92,34 @@ static void required(const struct sp_layout *lay,
     }
 }
 
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int g = sp_global_stage(lay, stage, op->chunk);
+    double sf = costs->scale_f ? costs->scale_f[g] : 1;
+    double sb = costs->scale_b ? costs->scale_b[g] : 1;
+    double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
+    /* A global stage is its share of a whole stage. */
+    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+
+    switch (op->pass) {
+    case SP_F:
+    case SP_R:
+        return costs->f * sf * part;
+    case SP_W:
+        return w * part;
+    default:
+        return (costs->b * sb + (plan->deferred && plan->deferred[id(lay, stage, op)] ? 0 : w)) *
+               part;
+    }
+}
+
+static int activations(const struct sp_layout *lay)
+{
+    return sp_globals(lay) * lay->slices;
+}
+
 const struct sp_family sp_family_layerwise = {
     .name = "layerwise",
     .pipes = 1,
@@ -98,6 +127,8 @@ const struct sp_family sp_family_layerwise = {
     .ids = ids,
     .deps = deps,
     .required = required,
+    .cost = cost,
+    .activations = activations,
 };
 
 const struct sp_family sp_family_bidirectional = {
@@ -107,4 +138,6 @@ const struct sp_family sp_family_bidirectional = {
     .ids = ids,
     .deps = deps,
     .required = required,
+    .cost = cost,
+    .activations = activations,
 };

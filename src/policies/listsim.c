@@ -307,9 +307,11 @@ int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp
 
 int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
 {
-    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-    struct sim sim = {
-        .plan = plan, .costs = &unit, .kind = SP_RENDEZVOUS, .paired = plan->paired, .capacity = 1};
+    struct sim sim = {.plan = plan,
+                      .costs = &sp_costs_unit,
+                      .kind = SP_RENDEZVOUS,
+                      .paired = plan->paired,
+                      .capacity = 1};
     char why[128];
     int ret = create(&sim, why, sizeof why), most;
 

@@ -48,6 +48,21 @@ struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g)
     return lay->map->home[(size_t)pipe * (size_t)lay->map->globals + (size_t)g];
 }
 
+int sp_fold(const struct sp_layout *lay)
+{
+    return lay->map && lay->map->fold > 0 ? lay->map->fold : 1;
+}
+
+int sp_block_stage(const struct sp_layout *lay, int j)
+{
+    return j < lay->layers ? j % lay->stages : 0;
+}
+
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
+{
+    return (layer + mb / sp_fold(lay) + 1) % lay->stages;
+}
+
 /* Tabulates where each chunk is; every global stage of every pipe must come once. */
 static int fill(const struct sp_layout *lay,
                 int (*global)(const struct sp_layout *lay, int stage, int chunk),

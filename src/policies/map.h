@@ -19,6 +19,7 @@ struct sp_map {
     int *global;          /* [stages][chunks] global stage */
     struct sp_home *home; /* [pipes][globals] */
     unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
+    int fold;             /* attention-parallel: micro-batches of a slot */
 };
 
 /* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the
@@ -39,5 +40,11 @@ int sp_pipe_of_mb(const struct sp_layout *lay, int mb);
 int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
 /* Stage and chunk of global stage g of a pipe. */
 struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
+
+/* Attention-parallel: micro-batches of a slot, the stage of parameter block j of 0 .. layers, that
+ * of attention of a layer. */
+int sp_fold(const struct sp_layout *lay);
+int sp_block_stage(const struct sp_layout *lay, int j);
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
 
 #endif

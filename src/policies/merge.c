@@ -135,12 +135,11 @@ struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *ti
 
 struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n)
 {
-    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
     struct sp_placed *order;
     struct sp_times times;
     char why[64];
 
-    if (sp_listsim(plan, &unit, SP_PAIRED, &times, why, sizeof why))
+    if (sp_listsim(plan, &sp_costs_unit, SP_PAIRED, &times, why, sizeof why))
         return NULL;
     order = sp_merge(plan, &times, n);
     sp_times_destroy(&times);

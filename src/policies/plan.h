@@ -94,12 +94,23 @@ int sp_listsim_buffers(const struct sp_plan *plan, int *buffers);
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                   const struct sp_op *op);
 
+/* f = b = w = 1; pre : attn : post as 1 : 3 : 2, a backward twice a forward; comm 0. */
+extern const struct sp_costs sp_costs_unit;
+
 /*
  * Parses "f=1,b=1,w=1,comm=0" (what is not given is 1, comm 0), or, if the layers are known, costs
  * per layer "pre=1,attn=3,post=2,backward=2,comm=0", where a backward is `backward` forwards, half
- * of it weight gradient except in attention, which has no weights. One line on stderr and -EINVAL.
+ * of it weight gradient except in attention, which has no weights. Families whose ops are parts of
+ * layers want these. One line on stderr and -EINVAL.
  */
-int sp_costs_parse(const char *text, const struct sp_layout *lay, struct sp_costs *costs);
+int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs);
+
+/* Whether the costs of the parts of a layer are known. */
+bool sp_costs_know_parts(const struct sp_costs *costs);
+
+/* Makes backwards compute forwards again: everything, or all but attention, for which the parts
+ * must be known. */
+void sp_costs_add_recompute(const struct sp_plan *plan, bool attention, struct sp_costs *costs);
 
 /*
  * Every required op exactly once, nothing else, order compatible with dependencies, overlapped

@@ -22,7 +22,8 @@
     X(hanayo)                                                                                      \
     X(adapipe)                                                                                     \
     X(seq1f1b)                                                                                     \
-    X(terapipe)
+    X(terapipe)                                                                                    \
+    X(helix)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

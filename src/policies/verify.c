@@ -176,9 +176,8 @@ static int check_pairs(struct check *c)
 /* Plays the programs; a deadlock is what is wrong with the order. */
 static int simulate(const struct check *c, enum sp_channel kind, struct sp_times *t)
 {
-    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
     char reason[448] = "";
-    int ret = sp_listsim(c->plan, &unit, kind, t, reason, sizeof reason);
+    int ret = sp_listsim(c->plan, &sp_costs_unit, kind, t, reason, sizeof reason);
 
     if (ret == -EDEADLK || ret == -EINVAL) {
         snprintf(c->why, c->n, "order: %s", reason);
@@ -191,7 +190,7 @@ static int simulate(const struct check *c, enum sp_channel kind, struct sp_times
 static int check_memory(const struct check *c, const int *peak_live)
 {
     const struct sp_layout *lay = &c->plan->layout;
-    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+    double part = sp_activation_share(c->plan->family, lay);
 
     for (int s = 0; lay->memory > 0 && s < lay->stages; s++) {
         double most = peak_live[s] * part;

@@ -72,7 +72,8 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
     struct sp_bar *bar = g->bars;
 
     g->chunks = lay->chunks;
-    g->share = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+    g->parts = plan->family->parts;
+    g->share = sp_activation_share(plan->family, lay);
     for (int s = 0; s < lay->stages; s++) {
         int live = 0;
 
@@ -95,6 +96,11 @@ static enum sp_bar_kind kind_of(const struct sp_op *op)
         [SP_F] = SP_BAR_F, [SP_B] = SP_BAR_B, [SP_W] = SP_BAR_W, [SP_R] = SP_BAR_R};
 
     return op->part == SP_UPDATE ? SP_BAR_U : kinds[op->pass];
+}
+
+int sp_gantt_shade(const struct sp_op *op)
+{
+    return op->part == SP_CHUNK ? op->chunk : op->part == SP_ATTN;
 }
 
 void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT])
@@ -140,7 +146,7 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
                                  .stage = s,
                                  .kind = kind_of(op),
                                  .mb = op->mb,
-                                 .chunk = op->part == SP_CHUNK ? op->chunk : 0,
+                                 .chunk = sp_gantt_shade(op),
                                  .joined = op->overlap};
 
             sp_gantt_label(plan, op, bar.label);

@@ -39,6 +39,7 @@ struct sp_gantt {
     double end;       /* of the time axis, which begins at 0 */
     int stages, n, cap;
     int chunks;           /* of a stage */
+    bool parts;           /* bars are parts of layers: odd ones are attention */
     double share;         /* of a micro-batch on a whole stage that one activation is */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
@@ -52,6 +53,9 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM 
 
 /* The label of an op: its micro-batch, and the chunk and slice where there are several. */
 void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT]);
+
+/* The chunk of an op as pictures show it: odd ones are hatched, so is attention by itself. */
+int sp_gantt_shade(const struct sp_op *op);
 
 /* Sets `live` and `after` of the bars, which are the ops of the plan in order, and share. */
 void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);

@@ -88,6 +88,7 @@ static double plot_width(const struct sp_gantt *g)
 static void draw_legend(const struct sp_gantt *g, FILE *out)
 {
     bool used[SP_BAR_KINDS] = {false}, odd = false, joined = false;
+    const char *number;
     double x = LEFT;
 
     for (int i = 0; i < g->n; i++) {
@@ -115,14 +116,17 @@ static void draw_legend(const struct sp_gantt *g, FILE *out)
             x);
     text_at(x + 42, 68, "class=\"s\"", "idle", out);
     x += 42 + 4 * LETTER + 20;
-    text_at(x, 68, "class=\"s\"", odd ? "number: micro-batch.chunk" : "number: micro-batch", out);
-    x += (odd ? 25 : 19) * LETTER + 12;
+    number = g->parts ? "P block, A attention: micro-batch.layer"
+             : odd    ? "number: micro-batch.chunk"
+                      : "number: micro-batch";
+    text_at(x, 68, "class=\"s\"", number, out);
+    x += (double)strlen(number) * LETTER + 12;
     if (odd) {
         fprintf(out,
                 "<rect class=\"key\" x=\"%.1f\" y=\"58\" width=\"24\" height=\"12\" "
                 "fill=\"url(#odd)\"/>\n",
                 x);
-        text_at(x + 30, 68, "class=\"s\"", "odd chunk", out);
+        text_at(x + 30, 68, "class=\"s\"", g->parts ? "attention" : "odd chunk", out);
         x += 30 + 9 * LETTER + 20;
     }
     if (joined) {

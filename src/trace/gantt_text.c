@@ -145,7 +145,9 @@ static void print_legend(const struct sp_gantt *g, const struct canvas *c, bool 
     }
     fprintf(out, "%s. idle%s\n", comma,
             c->detail == NUMBERS ? "; the number is the micro-batch" : "");
-    if (odd && c->detail != SIGNS)
+    if (g->parts && c->detail != SIGNS)
+        fprintf(out, "blocks -, =; attention _, %%%s\n", color ? ", underlined" : "");
+    else if (odd && c->detail != SIGNS)
         fprintf(out, "%s%s: even chunks -, =, ~; odd chunks _, %%, ^%s\n",
                 c->detail == NUMBERS ? "3.1 is chunk 1" : "chunks",
                 c->detail == NUMBERS ? ", where it fits" : "", color ? ", underlined" : "");

@@ -68,7 +68,7 @@ static void helixpipe_equation_1(void **state)
     (void)state;
     make_plan("1f1b", 4, 6, &plan);
     plan.layout.layers = 8;
-    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan.layout, &c), 0);
+    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan, &c), 0);
     assert_true(c.f == 12 && c.b == 18 && c.w == 6 && c.comm == 0);
     simulate(&plan, &c, SP_UNBOUNDED, &t);
     print_message("1f1b p=4 m=6 L=8 pre:attn:post 1:3:2: idle %g, equation 1 %g\n", t.idle[0],

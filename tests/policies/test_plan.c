@@ -110,19 +110,32 @@ static void refuses_long_options(void **state)
 
 static void parses_costs(void **state)
 {
-    struct sp_layout lay = {.stages = 2, .chunks = 2, .slices = 1, .layers = 8};
+    struct sp_plan plan = {.layout = {.stages = 2, .chunks = 2, .slices = 1, .layers = 8},
+                           .family = sp_family_find("layerwise")};
     struct sp_costs c;
 
     (void)state;
-    assert_int_equal(sp_costs_parse("f=2,b=3.5,w=0,comm=1e-1", &lay, &c), 0);
+    assert_int_equal(sp_costs_parse("f=2,b=3.5,w=0,comm=1e-1", &plan, &c), 0);
     assert_true(c.f == 2 && c.b == 3.5 && c.w == 0 && c.comm == 0.1);
-    assert_int_equal(sp_costs_parse("b=4", &lay, &c), 0);
+    assert_int_equal(sp_costs_parse("b=4", &plan, &c), 0);
     assert_true(c.f == 1 && c.b == 4 && c.w == 1 && c.comm == 0);
-    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2.5", &lay, &c), 0);
+    assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2.5", &plan, &c), 0);
     assert_true(c.f == 24);                /* 4 layers of 6 */
     assert_true(c.w == 4 * 3 * 1.25);      /* half the backward of pre and post */
     assert_true(c.b + c.w == 4 * 6 * 2.5); /* a backward is 2.5 forwards */
     assert_null(c.scale_f);
+    assert_true(sp_costs_know_parts(&c) && c.parts.attn == 3 && c.parts.again == 0);
+    sp_costs_add_recompute(&plan, false, &c);
+    assert_true(c.b + c.w == 4 * (6 * 2.5 + 3)); /* pre and post once more */
+    assert_true(c.parts.again == 1);
+    assert_int_equal(sp_costs_parse("f=2,b=3", &plan, &c), 0);
+    assert_false(sp_costs_know_parts(&c));
+    sp_costs_add_recompute(&plan, true, &c);
+    assert_true(c.b == 5);
+    plan.family = sp_family_find("attention-parallel");
+    plan.layout.layers = 7;
+    assert_int_equal(sp_costs_parse("comm=2", &plan, &c), 0);
+    assert_true(c.parts.pre == 1 && c.parts.attn == 1 && c.parts.post == 1 && c.comm == 2);
 }
 
 static void refuses_costs(void **state)
@@ -146,17 +159,21 @@ static void refuses_costs(void **state)
         {"f=1,attn=2", 8, "mixes costs of a stage (f, b, w) and of a layer"},
         {"attn=2", 0, "the layers are unknown; use --layers"},
         {"attn=2", 7, "7 layers do not divide evenly over 2 stages of 2 chunk(s), as 4 do"},
+        {"f=2,w=1", -8, "the ops of helix are parts of layers; use pre=1"},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct sp_layout lay = {.stages = 2, .chunks = 2, .layers = table[i].layers};
+        bool parts = table[i].layers < 0; /* of helix */
+        struct sp_plan plan = {.layout = {.stages = 2, .chunks = 2, .layers = abs(table[i].layers)},
+                               .def = sp_schedule_find(parts ? "helix" : "1f1b")};
         struct sp_costs costs = {.f = 77};
         struct catch c;
         int ret;
 
         catch_begin(&c);
-        ret = sp_costs_parse(table[i].text, &lay, &costs);
+        plan.family = sp_family_find(plan.def->family);
+        ret = sp_costs_parse(table[i].text, &plan, &costs);
         catch_end(&c);
         if (ret != -EINVAL || !strstr(c.text, table[i].line))
             fail_msg("'%s': %d, '%s'", table[i].text, ret, c.text);
@@ -179,6 +196,7 @@ static void registry_is_sound(void **state)
         assert_true(def->default_chunks >= 1);
         assert_true(!def->emit != !def->emit_all); /* one of them */
         assert_true(!def->makespan || def->makespan_source);
+        assert_true(!def->makespan_of_parts || def->makespan_source);
     }
     assert_null(sp_schedule_at(-1));
     assert_null(sp_schedule_find("1f1"));

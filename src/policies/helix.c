@@ -1,0 +1,203 @@
+/*
+ * HelixPipe (Zhang et al. 2025): all forwards, then all backwards in reverse, of a model wound
+ * around the stages like a helix (figures 2(b) and 7). Parameter block j is on stage j mod p;
+ * attention of a layer runs on all stages at once, of another micro-batch on each. A loop takes p
+ * slots through all layers; `fold` micro-batches share a slot (2: two-fold, section 4.3.2), so that
+ * the messages of one travel while the other computes.
+ *
+ * p = 4, m = 4, L = 4, fold = 1, a unit for pre + post and for attention each; digits blocks,
+ * letters attention (a is micro-batch 0); a backward takes twice a forward:
+ *
+ *   stage 0  0123dc.ba0123|33221100aabb....ccdd33221100
+ *   stage 1  .a0123dcb....|....bbccdd33221100aa........
+ *   ...
+ *
+ * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
+ * a backward, fold times (section 4.5).
+ */
+#include "policies/refuse.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int fold_of(const struct sp_layout *lay)
+{
+    int ok = 1;
+
+    return sp_layout_option_int(lay, "fold", 2, &ok);
+}
+
+/* Refuses a value of an option that is not one of those listed by blanks. */
+static int check_word(const struct sp_layout *lay, const char *key, const char *words, char *why,
+                      size_t n)
+{
+    char value[32] = "", list[64];
+
+    if (!sp_layout_option(lay, key, value, sizeof value))
+        return 0;
+    snprintf(list, sizeof list, "%s", words);
+    for (char *save = NULL, *w = strtok_r(list, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        if (!strcmp(w, value))
+            return 0;
+    snprintf(why, n, "%s=%s is none of %s", key, value, words);
+    return -EINVAL;
+}
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok), loop, below;
+
+    if (!ok || fold < 1 || fold > 65536) {
+        snprintf(why, n, "has a fold of 1, 2, ... micro-batches");
+        return -EINVAL;
+    }
+    if (check_word(lay, "qkv", "weights activations auto", why, n) ||
+        check_word(lay, "tail", "published reverse", why, n))
+        return -EINVAL;
+    if ((long long)lay->stages * fold > 65536) {
+        snprintf(why, n, "takes %d x %d micro-batches a loop, at most 65536; use a smaller fold",
+                 lay->stages, fold);
+        return -EINVAL;
+    }
+    loop = lay->stages * fold;
+    below = lay->micro_batches / loop * loop;
+    if (below == lay->micro_batches)
+        return 0;
+    snprintf(why, n, "takes %d micro-batches a loop (stages x fold), %d is no multiple; use ", loop,
+             lay->micro_batches);
+    if (below > 0)
+        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d or %d", below,
+                 below + loop);
+    else
+        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d", loop);
+    return -EINVAL;
+}
+
+static void add(struct sp_program *prog, enum sp_pass pass, enum sp_part part, int mb, int k)
+{
+    sp_program_add_op(
+        prog, (struct sp_op){
+                  .pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = k});
+}
+
+/* One loop's sizes. */
+struct loop {
+    struct sp_program *prog;
+    int p, L, fold, stage;
+    int first;  /* micro-batch of slot 0 */
+    bool after; /* another loop comes before this one: its last blocks are still to do */
+};
+
+/* Attention of slot d comes to this stage in the layer before block j: layer j-1-d. */
+static void attention(const struct loop *lo, int d, int k, int j)
+{
+    int layer = j - 1 - d;
+
+    if (layer >= 0 && layer < lo->L)
+        add(lo->prog, SP_F, SP_ATTN, lo->first + d * lo->fold + k, layer);
+}
+
+/* The attentions of slots p-2 .. 1 before block j; that of slot 0 comes with the block. */
+static void attentions(const struct loop *lo, int j)
+{
+    for (int d = lo->p - 2; d > 0; d--)
+        for (int k = 0; k < lo->fold; k++)
+            attention(lo, d, k, j);
+}
+
+/* Block j of all slots; block 0 goes together with block L of the loop before. */
+static void blocks(const struct loop *lo, int j, bool last_of_before)
+{
+    int before = lo->first - lo->p * lo->fold;
+
+    for (int d = 0; d < lo->p; d++)
+        for (int k = 0; k < lo->fold; k++) {
+            int slot = d * lo->fold + k;
+
+            if (d == 0 && lo->p > 1 && j > 0 && j < lo->L)
+                attention(lo, 0, k, j);
+            if (last_of_before) {
+                if (d == 0 && lo->p > 1 && lo->L % lo->p == 0)
+                    add(lo->prog, SP_F, SP_ATTN, before + slot, lo->L - 1);
+                add(lo->prog, SP_F, SP_BLOCK, before + slot, lo->L);
+            }
+            if (j >= lo->L)
+                continue; /* there is no loop any more */
+            add(lo->prog, SP_F, SP_BLOCK, lo->first + slot, j);
+            if (d == lo->p - 1)
+                add(lo->prog, SP_F, SP_ATTN, lo->first + slot, j);
+        }
+}
+
+/* Forwards of one loop on a stage. Block L, which is on stage 0, is left to what comes next. */
+static void forward(struct loop *lo)
+{
+    int j = lo->stage;
+
+    for (; j < lo->L; j += lo->p) {
+        attentions(lo, j);
+        blocks(lo, j, j == 0 && lo->after);
+    }
+    attentions(lo, j);
+    /* slot 0's last attention here goes with block L, if that comes right after it */
+    for (int k = 0; k < lo->fold && lo->p > 1 && !(lo->stage == 0 && lo->L % lo->p == 0); k++)
+        attention(lo, 0, k, j);
+}
+
+static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    struct loop lo = {
+        .prog = prog, .p = lay->stages, .L = lay->layers, .fold = fold_of(lay), .stage = stage};
+    char tail[16] = "published";
+    int n;
+
+    for (lo.first = 0; lo.first < lay->micro_batches; lo.first += lo.p * lo.fold) {
+        lo.after = lo.first > 0;
+        forward(&lo);
+    }
+    if (stage == 0)
+        blocks(
+            &(struct loop){.prog = prog, .p = lo.p, .L = lo.L, .fold = lo.fold, .first = lo.first},
+            lo.L, true);
+    n = prog->n;
+    for (int i = n - 1; i >= 0; i--) {
+        struct sp_op op = prog->ops[i];
+
+        op.pass = SP_B;
+        sp_program_add_op(prog, op);
+    }
+    /* the published code walks the last slot upwards */
+    sp_layout_option(lay, "tail", tail, sizeof tail);
+    for (int k = 0; stage == 0 && lo.p > 1 && k < lo.fold && strcmp(tail, "reverse"); k++)
+        prog->ops[2 * n - lo.fold + k].mb = k;
+}
+
+static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
+{
+    double blocks = (c->pre + c->post) * (1 + c->backward + c->again);
+    double work = blocks + c->attn * (1 + c->backward);
+
+    if (lay->layers % lay->stages)
+        return -1;
+    return (double)lay->micro_batches * lay->layers / lay->stages * work +
+           fold_of(lay) * (lay->stages - 1) * blocks;
+}
+
+extern const struct sp_schedule_def sp_schedule_helix;
+const struct sp_schedule_def sp_schedule_helix = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "helix",
+    .summary = "attention of different micro-batches in parallel on all stages, blocks in a helix",
+    .source = "HelixPipe (Zhang et al. 2025), sections 4.2 and 4.3; code-tunnel/Megatron-LM",
+    .family = "attention-parallel",
+    .options = "fold,qkv,tail",
+    .default_chunks = 1,
+    .fold = fold_of,
+    .recompute = "no-attention",
+    .check = check,
+    .emit = emit,
+    .makespan_of_parts = makespan,
+    .makespan_source = "work + fold (p-1)(pre+post)(1+backward), HelixPipe section 4.5",
+    .makespan_is = SP_UPPER_BOUND,
+};
