@@ -195,14 +195,8 @@ int sp_train_dry_run(struct sp_trainer *t)
     for (int s = 0; s < l->stages; s++) {
         struct sp_memory m =
             sp_memory_of_stage(&t->plan, &shape, t->args.recompute, t->args.every, s);
-        int layers = 0;
+        int layers = sp_stage_layers(&t->plan, t->model.layers, s);
 
-        for (int c = 0; c < t->plan.layout.chunks; c++) {
-            int first, count;
-
-            sp_chunk_layers(&t->plan, t->model.layers, s, c, &first, &count);
-            layers += count;
-        }
         printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
                (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
     }

@@ -118,7 +118,7 @@ void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
 void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
-                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv)
+                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released)
 {
     struct starpu_task *task = new_task(lane, &attn_bwd_cl, sh, t);
     struct attention_args *a = task->cl_arg;
@@ -133,5 +133,6 @@ void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_buffer(task, t->kv[j], STARPU_R);
     for (int j = 0; j < t->n_kv; j++)
         sp_task_buffer(task, dkv[j], first ? STARPU_W : STARPU_RW);
+    sp_task_releases(task, released);
     sp_task_submit(lane, task, 2.5 * sp_flops_attention(&a->at));
 }

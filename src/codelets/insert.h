@@ -63,6 +63,35 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                          starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g_qkv, int64_t released);
 
+/*
+ * The two halves of pre, where the QKV product runs beside attention: n1 = norm1(x), its statistics
+ * (and n1, if `cheap`) to t->saved; n1 NULL: not wanted apart. t->q and t->kv are not used.
+ */
+void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_pre *t, starpu_data_handle_t n1,
+                        starpu_data_handle_t w_norm, int64_t stashed);
+
+/* dx(T,h) = dr + norm1'(dn1); g_norm accumulated. */
+void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_pre *t, starpu_data_handle_t w_norm,
+                        starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
+                        starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released);
+
+/* q = n1 Wq^T, kv = n1 Wkv^T, rotated. */
+void sp_qkv_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
+                       starpu_data_handle_t kv, int64_t stashed);
+
+/* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. */
+void sp_qkv_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                       starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
+                       starpu_data_handle_t dn1);
+
+/* g += (dq, dkv)^T n1, after sp_qkv_bwd; `fresh`: g =, and what else is in the block 0. */
+void sp_qkv_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
+                         starpu_data_handle_t g, bool fresh, int64_t released);
+
 /* o, lse = attention(q, kv). */
 void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed);
@@ -70,7 +99,7 @@ void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 /* dq = , dkv[j] += (cleared first if `first`: the last slice of the sequence). */
 void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
-                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv);
+                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released);
 
 /* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,

@@ -11,37 +11,12 @@
  * Backward W: dWq += dq^T n1, dWkv += dkv^T n1.
  */
 #include "codelets/insert.h"
-#include "kernels/kernels.h"
+#include "codelets/qkv.h"
 
 struct pre_args {
     struct sp_task_args base;
     bool saved, cheap;
 };
-
-/* Weights of q and kv are rows of one matrix: kv's follow q's. */
-static float *kv_rows(const struct sp_shape *sh, float *qkv)
-{
-    return qkv + sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
-}
-
-static float *kv_bias(const struct sp_shape *sh, float *qkv)
-{
-    float *bias = sp_at(qkv, sh->qkv_bias);
-
-    return bias ? bias + sh->q_width : NULL;
-}
-
-static void rotate(const struct sp_shape *sh, float *q, float *kv, bool inverse)
-{
-    const struct sp_model *m = &sh->model;
-
-    if (m->arch != SP_ARCH_LLAMA)
-        return;
-    sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
-            inverse, q);
-    sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first, m->rope_theta,
-            inverse, kv);
-}
 
 /* x R, w_norm R, w_qkv R, q W, kv W, (saved W), (scratch n1) */
 static void pre_fwd_cpu(void *buffers[], void *arg)
@@ -59,9 +34,7 @@ static void pre_fwd_cpu(void *buffers[], void *arg)
     n1 = s.n1 ? s.n1 : sp_buffer(buffers, 5 + a->saved);
 
     sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sp_at(norm, sh->norm_bias), n1, s.stats);
-    sp_linear(T, h, sh->q_width, n1, w + sh->qkv, sp_at(w, sh->qkv_bias), q, sh->q_width);
-    sp_linear(T, h, sh->kv_width, n1, kv_rows(sh, w), kv_bias(sh, w), kv, sh->kv_width);
-    rotate(sh, q, kv, false);
+    sp_qkv_forward(sh, n1, w, q, kv);
     sp_check_finite(&a->base, "q", q, (size_t)T * (size_t)sh->q_width);
     sp_check_finite(&a->base, "kv", kv, (size_t)T * (size_t)sh->kv_width);
 }
@@ -74,13 +47,10 @@ static void pre_bwd_cpu(void *buffers[], void *arg)
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
     float *norm = sp_buffer(buffers, 2), *w = sp_buffer(buffers, 3), *g = sp_buffer(buffers, 4);
-    float *dq = sp_buffer(buffers, 5), *dkv = sp_buffer(buffers, 6);
     float *dr = sp_buffer(buffers, 7), *dx = sp_buffer(buffers, 8);
 
-    rotate(sh, dq, dkv, true);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_linear_dx(T, h, sh->q_width, dq, sh->q_width, w + sh->qkv, dx, false);
-    sp_linear_dx(T, h, sh->kv_width, dkv, sh->kv_width, kv_rows(sh, w), dx, true);
+    sp_qkv_backward(sh, sp_buffer(buffers, 5), sp_buffer(buffers, 6), w, dx);
     sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
                 sp_at(g, sh->norm_bias));
     sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
@@ -93,7 +63,6 @@ static void pre_wgrad_cpu(void *buffers[], void *arg)
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 0));
-    float *dq = sp_buffer(buffers, 1), *dkv = sp_buffer(buffers, 2), *g = sp_buffer(buffers, 3);
     float *n1 = s.n1;
 
     if (!n1) {
@@ -102,8 +71,7 @@ static void pre_wgrad_cpu(void *buffers[], void *arg)
         n1 = sp_buffer(buffers, 6);
         sp_norm_apply(T, h, sp_buffer(buffers, 4), s.stats, norm, sp_at(norm, sh->norm_bias), n1);
     }
-    sp_linear_dw(T, h, sh->q_width, n1, dq, sh->q_width, g + sh->qkv, sp_at(g, sh->qkv_bias));
-    sp_linear_dw(T, h, sh->kv_width, n1, dkv, sh->kv_width, kv_rows(sh, g), kv_bias(sh, g));
+    sp_qkv_wgrad(sh, n1, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 3));
 }
 
 SP_MODEL(pre_fwd);
@@ -131,11 +99,6 @@ static struct starpu_codelet pre_wgrad_cl = {
     .name = "pre_wgrad",
 };
 
-static double product_flops(const struct sp_shape *sh)
-{
-    return sp_flops_linear(sh->rows, sh->model.hidden, sh->q_width + sh->kv_width);
-}
-
 void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, int64_t stashed)
@@ -157,7 +120,7 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
                        STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, product_flops(sh));
+    sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
 
 void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
@@ -179,7 +142,7 @@ void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     sp_task_buffer(task, dkv, STARPU_RW);
     sp_task_buffer(task, dr, STARPU_R);
     sp_task_buffer(task, dx, STARPU_W);
-    sp_task_submit(lane, task, product_flops(sh));
+    sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
 
 void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
@@ -204,5 +167,5 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        STARPU_SCRATCH);
     }
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, product_flops(sh));
+    sp_task_submit(lane, task, sp_qkv_flops(sh));
 }

@@ -1,4 +1,4 @@
-#include "graphs/graph.h"
+#include "graphs/family.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <limits.h>
@@ -85,43 +85,13 @@ static int add_blocks(struct sp_graph *g, struct sp_stage *st)
 
 /* ---- stages --------------------------------------------------------------------------- */
 
-/* The room of all micro-batches in flight: one array of chunks, one of layers behind it. */
-static int add_flights(struct sp_graph *g, struct sp_stage *st)
-{
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t m = (size_t)lay->micro_batches * (size_t)lay->slices;
-    size_t n = (size_t)lay->chunks * m, layers = 0;
-    struct sp_layer_flight *l;
-
-    for (int c = 0; c < lay->chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
-        layers += (size_t)count * m;
-    }
-    st->flights = calloc(n, sizeof *st->flights);
-    l = calloc(layers, sizeof *l);
-    if (!st->flights || !l) {
-        free(l);
-        return -ENOMEM;
-    }
-    for (int c = 0; c < lay->chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
-        for (size_t i = 0; i < m; i++, l += count)
-            st->flights[(size_t)c * m + i].layers = l;
-    }
-    return 0;
-}
-
 static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
     st->local = sp_pool_create(0);
     st->boundary = sp_pool_create(2);
-    if (!st->local || !st->boundary || add_flights(g, st))
+    if (!st->local || !st->boundary)
         return -ENOMEM;
     for (int turn = 0; turn < 2; turn++) {
         struct sp_meter *meter = &st->meter[turn];
@@ -152,7 +122,7 @@ static int add_slices(struct sp_graph *g)
 
 /* Inputs where a model begins, targets where it ends: written by this thread between steps, each
  * slice of a micro-batch in a piece. */
-static int add_tokens(struct sp_graph *g, int global, int32_t **memory,
+static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
                       starpu_data_handle_t **handles, const char *name)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
@@ -160,7 +130,7 @@ static int add_tokens(struct sp_graph *g, int global, int32_t **memory,
     bool local = false;
 
     for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
-        local |= sp_stage_is_local(&g->place, sp_home(lay, pipe, global).stage);
+        local |= sp_stage_is_local(&g->place, sp_end_stage(g->cfg.plan, pipe, last));
     if (!local)
         return 0;
     *memory = calloc(m * T, sizeof **memory);
@@ -237,6 +207,11 @@ static int check_messages(const struct sp_graph *g)
 
     if (g->place.world.size == 1)
         return 0;
+    size_t wide =
+        (size_t)(g->shape.q_width > g->shape.kv_width ? g->shape.q_width : g->shape.kv_width);
+
+    if (g->cfg.plan->family->parts && wide > (size_t)m->hidden)
+        hidden = (size_t)g->shape.rows * wide;
     if (hidden > most)
         return sp_error(EINVAL,
                         "activations of %zu bytes between processes, a message has at most %d: "
@@ -258,7 +233,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     const struct sp_plan *plan = cfg->plan;
     int err = 0, window = cfg->window > 0 ? cfg->window : 6;
 
-    *g = (struct sp_graph){.cfg = *cfg, .place = *place};
+    *g =
+        (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
     err = check_messages(g);
@@ -278,13 +254,12 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     for (int turn = 0; !err && turn < 2; turn++) {
         struct sp_tokens *t = &g->tokens[turn];
 
-        err = add_tokens(g, 0, &t->ids_memory, &t->ids, "ids");
-        err = err ? err
-                  : add_tokens(g, sp_globals(&plan->layout) - 1, &t->targets_memory, &t->targets,
-                               "targets");
+        err = add_tokens(g, false, &t->ids_memory, &t->ids, "ids");
+        err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
     }
     err = err ? err : add_places(g);
     err = err ? err : add_order(g);
+    err = err ? err : g->family->create(g);
     if (err == -ENOMEM)
         sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
     if (!err)
@@ -315,6 +290,8 @@ static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, in
 
 void sp_graph_destroy(struct sp_graph *g)
 {
+    if (g->stages && g->family)
+        g->family->destroy(g);
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
@@ -334,9 +311,6 @@ void sp_graph_destroy(struct sp_graph *g)
         }
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
-        if (st->flights)
-            free(st->flights[0].layers);
-        free(st->flights);
         free(st->sent);
         free(st->blocks);
     }

@@ -59,6 +59,12 @@ struct sp_sent {
     int until; /* position of the receiving op in the order */
 };
 
+/* QKV weights of a layer of another process, as this stage computes with them. */
+struct sp_shipped {
+    starpu_data_handle_t w; /* of the first micro-batch; NULL: none yet, or none any more */
+    int users;              /* micro-batches between their forward and their backward */
+};
+
 struct sp_stage {
     int index;
     int worker;
@@ -70,7 +76,8 @@ struct sp_stage {
     struct sp_meter meter[2];      /* by turn */
     struct sp_sent *sent;          /* [n_sent] */
     int n_sent, cap_sent;
-    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices] */
+    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise */
+    struct sp_shipped *shipped;      /* [layers]; attention-parallel */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
     starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
 };
@@ -82,8 +89,12 @@ struct sp_tokens {
     int32_t *ids_memory, *targets_memory;
 };
 
+struct sp_graph_family;
+struct sp_part_flight;
+
 struct sp_graph {
     struct sp_graph_config cfg;
+    const struct sp_graph_family *family;
     struct sp_shape shape;
     struct sp_shape *slices; /* [slices] */
     struct sp_placement place;
@@ -94,16 +105,17 @@ struct sp_graph {
     struct sp_index places; /* of every op in the program of its stage */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
-    int64_t step;               /* steps submitted so far */
-    int turn, closing;          /* of the step being submitted, of the last one submitted whole */
-    double polled_us;           /* sp_transport_polling_us at the last report */
-    double finished_us;         /* when the last report came; 0: the next step starts anew */
-    double *free_at;            /* [stages] last end of an op on a worker, by its first stage */
-    double *ended;              /* [stages] last end of an op of a stage */
-    bool begun_ahead;           /* the step after the last report was begun before that */
-    int submitted;              /* of `order`, in the step being submitted */
-    struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
-    int32_t *row;               /* [2][seq] one sequence's inputs and targets on their way there */
+    int64_t step;                 /* steps submitted so far */
+    int turn, closing;            /* of the step being submitted, of the last one submitted whole */
+    double polled_us;             /* sp_transport_polling_us at the last report */
+    double finished_us;           /* when the last report came; 0: the next step starts anew */
+    double *free_at;              /* [stages] last end of an op on a worker, by its first stage */
+    double *ended;                /* [stages] last end of an op of a stage */
+    bool begun_ahead;             /* the step after the last report was begun before that */
+    int submitted;                /* of `order`, in the step being submitted */
+    struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
+    struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
+    int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 /*
@@ -130,17 +142,6 @@ int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 
 /* A lane for tasks of a stage outside any op. */
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
-
-/* Submits the tasks of one op of a local stage, and of the one it overlaps with: the families
- * `layerwise` and `bidirectional`. */
-void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index);
-
-/* After the last op of a step: all that was sent has its receiver submitted. */
-void sp_layerwise_end(struct sp_graph *g);
-
-/* Undoes the first n ops of the order, forwards only: waits for them and frees what they left. All
- * processes call it. */
-void sp_layerwise_discard(struct sp_graph *g, int n);
 
 /* Tags: distinct for every message on its way. */
 enum sp_message {

@@ -7,13 +7,6 @@ static starpu_data_handle_t take(struct sp_op_ctx *c, size_t floats, const char 
     return sp_pool_get(c->st->local, floats, sizeof(float), name);
 }
 
-static void drop(struct sp_op_ctx *c, starpu_data_handle_t *handle)
-{
-    if (*handle)
-        sp_pool_put(c->st->local, *handle);
-    *handle = NULL;
-}
-
 static size_t hidden_floats(const struct sp_op_ctx *c)
 {
     return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
@@ -29,19 +22,11 @@ starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, 
     return sp_pool_get(st->boundary, hidden_floats(c), sizeof(float), name);
 }
 
-void sp_drop_boundary(struct sp_op_ctx *c, starpu_data_handle_t *handle)
+void sp_drop(starpu_data_handle_t *handle)
 {
     if (*handle)
-        sp_pool_put(c->st->boundary, *handle);
+        sp_pool_put(*handle);
     *handle = NULL;
-}
-
-void sp_drop_x(struct sp_op_ctx *c, int i)
-{
-    if (i == 0)
-        sp_drop_boundary(c, &c->fl->layers[0].x);
-    else
-        drop(c, &c->fl->layers[i].x);
 }
 
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
@@ -165,12 +150,12 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     t->stashed += pre + attn + post - (stash_y ? (int64_t)starpu_data_get_size(y) : 0);
 
     if (!keep.qkv)
-        drop(c, &t->q);
+        sp_drop(&t->q);
     if (!keep_kv)
-        drop(c, &t->kv);
+        sp_drop(&t->kv);
     if (!keep.attn) {
-        drop(c, &t->o);
-        drop(c, &t->lse);
+        sp_drop(&t->o);
+        sp_drop(&t->lse);
     }
 }
 
@@ -216,11 +201,11 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
     take_dkv(c, i, dkv);
     attention_of(c, i, &a);
-    sp_attn_bwd_insert(&c->lane, sh, &a.at, last_slice, d_o, t->dq, dkv);
-    drop(c, &d_o);
-    drop(c, &t->q);
-    drop(c, &t->kv);
-    drop(c, &t->lse);
+    sp_attn_bwd_insert(&c->lane, sh, &a.at, last_slice, d_o, t->dq, dkv, 0);
+    sp_drop(&d_o);
+    sp_drop(&t->q);
+    sp_drop(&t->kv);
+    sp_drop(&t->lse);
 
     sp_pre_bwd_insert(&c->lane, sh,
                       &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
@@ -238,22 +223,19 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
                          &(struct sp_post){.o = t->o, .saved = t->post, .cheap = is_cheap(c, i)},
                          sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
                          t->dy, t->du, t->dr, 0);
-    drop(c, &t->post);
-    drop(c, &t->o);
-    drop(c, &t->du);
-    drop(c, &t->dr);
-    if (i == c->count - 1)
-        sp_drop_boundary(c, &t->dy);
-    else
-        drop(c, &t->dy);
+    sp_drop(&t->post);
+    sp_drop(&t->o);
+    sp_drop(&t->du);
+    sp_drop(&t->dr);
+    sp_drop(&t->dy);
 
     sp_pre_wgrad_insert(&c->lane, c->sh,
                         &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
                         sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv,
                         sp_gradient(c, SP_BLOCK_QKV, layer), t->stashed);
-    drop(c, &t->pre);
-    drop(c, &t->dq);
-    drop(c, &t->dkv);
-    sp_drop_x(c, i);
+    sp_drop(&t->pre);
+    sp_drop(&t->dq);
+    sp_drop(&t->dkv);
+    sp_drop(&t->x);
     t->stashed = 0;
 }

@@ -55,8 +55,7 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 /* (T,h) tensors: inside a stage; across stages, where `st` is the one that reads them. */
 starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
-void sp_drop_boundary(struct sp_op_ctx *c, starpu_data_handle_t *handle);
-/* The input of layer i of the chunk. */
-void sp_drop_x(struct sp_op_ctx *c, int i);
+/* Gives a tensor back, if there is one, and forgets it. */
+void sp_drop(starpu_data_handle_t *handle);
 
 #endif

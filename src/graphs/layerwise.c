@@ -9,7 +9,9 @@
  * travel while the other computes. What a layer keeps from F to B is set by --recompute;
  * everything else is freed at its last use.
  */
+#include "graphs/family.h"
 #include "graphs/layer.h"
+#include "graphs/message.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
@@ -37,38 +39,6 @@ static int rank_of_global(const struct sp_op_ctx *c, int global)
     return sp_stage_rank(&c->g->place, home_of(c, global).stage);
 }
 
-/* Keeps a tensor that was sent until the op that receives it has had its turn. */
-static void keep_sent(struct sp_stage *st, starpu_data_handle_t handle, int until)
-{
-    if (st->n_sent == st->cap_sent) {
-        int cap = st->cap_sent ? 2 * st->cap_sent : 16;
-        struct sp_sent *more = realloc(st->sent, (size_t)cap * sizeof *more);
-
-        STARPU_ASSERT_MSG(more, "starpipe: no memory for %d messages", cap);
-        st->sent = more;
-        st->cap_sent = cap;
-    }
-    st->sent[st->n_sent++] = (struct sp_sent){handle, until};
-}
-
-/* Gives back the buffers of what was received by ops before position `now`, on all stages of this
- * process: an op takes buffers of the stages beside its own, too. */
-static void release_sent(struct sp_graph *g, int now)
-{
-    for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_stage *st = &g->stages[k];
-        int kept = 0;
-
-        for (int i = 0; i < st->n_sent; i++) {
-            if (st->sent[i].until < now)
-                sp_pool_put(st->boundary, st->sent[i].handle);
-            else
-                st->sent[kept++] = st->sent[i];
-        }
-        st->n_sent = kept;
-    }
-}
-
 /* Sends c->flow to the op of a pass on a neighbouring global stage. */
 static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
 {
@@ -80,10 +50,8 @@ static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
                              .chunk = home.chunk};
     enum sp_message kind = pass == SP_F ? SP_MSG_FORWARD : SP_MSG_BACKWARD;
 
-    c->st->bytes_sent[c->g->turn] += starpu_data_get_size(c->flow);
-    sp_transport_send(c->flow, rank_of_global(c, global), tag_of(c, kind, global));
-    keep_sent(c->st, c->flow,
-              c->g->position[plan->family->id(&plan->layout, home.stage, &receiver)]);
+    sp_message_send(c->g, c->st, c->flow, home.stage, tag_of(c, kind, global),
+                    c->g->position[plan->family->id(&plan->layout, home.stage, &receiver)]);
     c->flow = NULL;
 }
 
@@ -156,7 +124,7 @@ static void forward_layer(struct sp_op_ctx *c, int i)
     c->flow = top ? chunk_output(c) : sp_take_hidden(c, "x");
     sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, c->flow, top && last);
     if (!keeps_x)
-        sp_drop_x(c, i);
+        sp_drop(&c->fl->layers[i].x);
     if (!top)
         c->fl->layers[i + 1].x = c->flow;
 }
@@ -192,7 +160,7 @@ static void backward_begin(struct sp_op_ctx *c)
                        sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
                        sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), c->flow,
                        sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
-        sp_drop_boundary(c, &c->fl->out);
+        sp_drop(&c->fl->out);
     }
     c->fl->grad = NULL;
 }
@@ -237,7 +205,7 @@ static void embed_gradient(struct sp_op_ctx *c)
     sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens_of(c)], c->fl->grad,
                           sp_gradient(c, SP_BLOCK_TOKENS, -1),
                           sp_gradient(c, SP_BLOCK_POSITIONS, -1));
-    sp_drop_boundary(c, &c->fl->grad);
+    sp_drop(&c->fl->grad);
 }
 
 static void backward_end(struct sp_op_ctx *c)
@@ -307,12 +275,13 @@ static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
     backward_end(b);
 }
 
-void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 {
     const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
     struct sp_op_ctx c, other;
 
-    release_sent(g, g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
+    sp_message_release(g,
+                       g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
     open_op(g, st, index, &c);
     if (op->overlap) {
         open_op(g, st, index + 1, &other);
@@ -339,11 +308,6 @@ void sp_layerwise_submit(struct sp_graph *g, struct sp_stage *st, int index)
         break;
     }
     sp_window_close(c.lane.op);
-}
-
-void sp_layerwise_end(struct sp_graph *g)
-{
-    release_sent(g, g->n_order);
 }
 
 /* ---- undoing -------------------------------------------------------------------------- */
@@ -373,35 +337,32 @@ static void receive_orphan(struct sp_graph *g, const struct sp_placed *placed)
 }
 
 /* Everything that the forward of a chunk left. */
-static void drop_flight(struct sp_stage *st, struct sp_chunk_flight *fl, int layers)
+static void drop_flight(struct sp_chunk_flight *fl, int layers)
 {
     starpu_data_handle_t input = fl->layers[0].x ? fl->layers[0].x : fl->in;
 
-    if (input)
-        sp_pool_put(st->boundary, input);
-    if (fl->out)
-        sp_pool_put(st->boundary, fl->out);
+    sp_drop(&input);
+    sp_drop(&fl->out);
     for (int i = 0; i < layers; i++) {
         struct sp_layer_flight *t = &fl->layers[i];
         starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
                                               &t->o, &t->lse, &t->post};
 
         for (size_t k = i == 0; k < sizeof left / sizeof *left; k++)
-            if (*left[k])
-                sp_pool_put(st->local, *left[k]);
+            sp_drop(left[k]);
         *t = (struct sp_layer_flight){0};
     }
     *fl = (struct sp_chunk_flight){.layers = fl->layers};
 }
 
-void sp_layerwise_discard(struct sp_graph *g, int n)
+static void discard(struct sp_graph *g, int n)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
     for (int i = 0; i < n; i++)
         receive_orphan(g, &g->order[i]);
     sp_transport_wait_all();
-    release_sent(g, g->n_order);
+    sp_message_release(g, g->n_order);
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
@@ -410,9 +371,68 @@ void sp_layerwise_discard(struct sp_graph *g, int n)
 
             sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index,
                             i / (lay->micro_batches * lay->slices), &first, &count);
-            drop_flight(st, &st->flights[i], count);
+            drop_flight(&st->flights[i], count);
         }
         sp_stage_meter(g, st)->live_bytes = 0;
         sp_order_forget(st->worker);
     }
 }
+
+/* ---- the family ------------------------------------------------------------------------ */
+
+/* The room of all micro-batches in flight: one array of chunks, one of layers behind it. */
+static int add_flights(struct sp_graph *g, struct sp_stage *st)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    size_t m = (size_t)lay->micro_batches * (size_t)lay->slices;
+    size_t n = (size_t)lay->chunks * m, layers = 0;
+    struct sp_layer_flight *l;
+
+    for (int c = 0; c < lay->chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        layers += (size_t)count * m;
+    }
+    st->flights = calloc(n, sizeof *st->flights);
+    l = calloc(layers, sizeof *l);
+    if (!st->flights || !l) {
+        free(l);
+        free(st->flights);
+        st->flights = NULL;
+        return -ENOMEM;
+    }
+    for (int c = 0; c < lay->chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        for (size_t i = 0; i < m; i++, l += count)
+            st->flights[(size_t)c * m + i].layers = l;
+    }
+    return 0;
+}
+
+static int create(struct sp_graph *g)
+{
+    int err = 0;
+
+    for (int k = 0; !err && k < g->place.n_local; k++)
+        err = add_flights(g, &g->stages[k]);
+    return err;
+}
+
+static void destroy(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        if (g->stages[k].flights)
+            free(g->stages[k].flights[0].layers);
+        free(g->stages[k].flights);
+    }
+}
+
+const struct sp_graph_family sp_graph_layerwise = {
+    .create = create,
+    .destroy = destroy,
+    .submit = submit,
+    .discard = discard,
+};

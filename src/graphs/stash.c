@@ -1,4 +1,5 @@
 #include "graphs/stash.h"
+#include "graphs/stash_parts.h"
 
 void sp_partition(int layers, int parts, int part, int *first, int *count)
 {
@@ -19,6 +20,29 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
     } else {
         sp_partition(layers, sp_globals(&plan->layout), g, first, count);
     }
+}
+
+int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int sum = 0;
+
+    for (int c = 0; !plan->family->parts && c < lay->chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, layers, stage, c, &first, &count);
+        sum += count;
+    }
+    for (int l = 0; plan->family->parts && l < layers; l++)
+        sum += sp_block_stage(lay, l + 1) == stage;
+    return sum;
+}
+
+int sp_end_stage(const struct sp_plan *plan, int pipe, bool last)
+{
+    if (plan->family->parts)
+        return 0;
+    return sp_home(&plan->layout, pipe, last ? sp_globals(&plan->layout) - 1 : 0).stage;
 }
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
@@ -43,6 +67,8 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     bool has_tokens = false;
     int err = 0;
 
+    if (plan->family->parts)
+        return sp_parts_each_block(plan, m, stage, fn, arg);
     for (int c = 0; !err && c < lay->chunks; c++) {
         int global = sp_global_stage(lay, stage, c), first, count;
 
@@ -74,6 +100,10 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     const struct sp_layout *lay = &plan->layout;
     int last = sp_globals(lay) - 1, globals[2], n_globals = 1, n = 0;
 
+    if (plan->family->parts) {
+        stages[0] = sp_parts_holder(plan, kind, layer);
+        return 1;
+    }
     globals[0] = kind == SP_BLOCK_NORM || kind == SP_BLOCK_HEAD ? last : 0;
     if (kind == SP_BLOCK_TOKENS && m->tied && last > 0)
         globals[n_globals++] = last;
@@ -154,6 +184,8 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t floats = 0;
     int first, count;
 
+    if (plan->family->parts)
+        return sp_parts_stash_of_op(plan, sh, recompute, stage, op);
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
     for (int l = 0; l < count; l++)
         floats += layer_floats(&part, sp_layer_recompute(plan, recompute, first + l),
@@ -167,7 +199,8 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
 {
     int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
     const struct sp_shape part = slice_of(plan, sh, op->slice);
-    int64_t head = head_input(plan, &part, stage, op);
+    int64_t head = plan->family->parts ? sp_parts_head_input(plan, sh, recompute, op)
+                                       : head_input(plan, &part, stage, op);
 
     if (op->pass != SP_B && op->pass != SP_W)
         return 0;

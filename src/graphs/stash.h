@@ -15,6 +15,19 @@ void sp_partition(int layers, int parts, int part, int *first, int *count);
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count);
 
+/* Layers of a stage; where ops are parts of layers, its blocks that end one. */
+int sp_stage_layers(const struct sp_plan *plan, int layers, int stage);
+
+/* The stage where a pipe of the model begins, with the embedding, or ends, with the head. */
+int sp_end_stage(const struct sp_plan *plan, int pipe, bool last);
+
+/*
+ * Attention-parallel: whether the QKV weights go to attention with the product's input (2bsh + 3h^2
+ * numbers a message with those of the residual), or q, k, v do (4bsh): what qkv= says, by default
+ * the smaller (HelixPipe section 4.2).
+ */
+bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh);
+
 /* Does an op end the life of its micro-batch's activations: a W, or a B that no W completes? */
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op);
 

@@ -1,4 +1,6 @@
 #include "graphs/step.h"
+#include "graphs/family.h"
+#include "graphs/message.h"
 #include "graphs/report.h"
 #include <math.h>
 #include <string.h>
@@ -80,7 +82,7 @@ static void clear_meters(struct sp_graph *g)
 static starpu_data_handle_t take_theirs(struct sp_stage *st, size_t n)
 {
     if (st->theirs[1])
-        sp_pool_put(st->local, st->theirs[1]);
+        sp_pool_put(st->theirs[1]);
     st->theirs[1] = st->theirs[0];
     st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "twin gradient");
     return st->theirs[0];
@@ -90,7 +92,7 @@ static void drop_theirs(struct sp_stage *st)
 {
     for (int i = 0; i < 2; i++) {
         if (st->theirs[i])
-            sp_pool_put(st->local, st->theirs[i]);
+            sp_pool_put(st->theirs[i]);
         st->theirs[i] = NULL;
     }
 }
@@ -199,7 +201,7 @@ static void submit_ops(struct sp_graph *g, int end)
         struct sp_stage *st = sp_graph_stage(g, at->stage);
 
         if (st)
-            sp_layerwise_submit(g, st, at->index);
+            g->family->submit(g, st, at->index);
         i += g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;
     }
     g->submitted = i;
@@ -220,7 +222,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 void sp_step_rest(struct sp_graph *g)
 {
     submit_ops(g, g->n_order);
-    sp_layerwise_end(g);
+    sp_message_release(g, g->n_order); /* all that was sent has its receiver submitted */
     sum_twins(g);
     norm_tasks(g);
     g->closing = g->turn;
@@ -247,7 +249,7 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
 
 void sp_step_undo(struct sp_graph *g)
 {
-    sp_layerwise_discard(g, g->submitted);
+    g->family->discard(g, g->submitted);
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++)
             if (g->stages[k].blocks[i].spare[0])

@@ -8,6 +8,12 @@ struct shelf {
     starpu_data_handle_t *ring; /* [cap] */
 };
 
+/* What hangs on a handle. */
+struct holders {
+    struct sp_pool *pool;
+    int n;
+};
+
 struct sp_pool {
     int slack, n;
     struct shelf *shelves;
@@ -61,6 +67,7 @@ starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes,
 {
     size_t elem = unit_of(n) * elem_bytes;
     struct shelf *s = shelf_of(p, units(n) * elem, elem);
+    struct holders *holders;
     starpu_data_handle_t handle;
 
     if (s->idle > p->slack) {
@@ -70,11 +77,21 @@ starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes,
         if (p->slack)
             s->first = (s->first + 1) % s->cap;
         s->idle--;
+        sp_pool_hold(handle);
         return handle;
     }
     sp_vector_register(&handle, n, elem_bytes, name);
+    holders = malloc(sizeof *holders);
+    STARPU_ASSERT_MSG(holders, "starpipe: out of memory for a pool of handles");
+    *holders = (struct holders){.pool = p, .n = 1};
+    starpu_data_set_user_data(handle, holders);
     s->made++;
     return handle;
+}
+
+void sp_pool_hold(starpu_data_handle_t handle)
+{
+    ((struct holders *)starpu_data_get_user_data(handle))->n++;
 }
 
 static void grow(struct shelf *s)
@@ -91,10 +108,14 @@ static void grow(struct shelf *s)
     s->first = 0;
 }
 
-void sp_pool_put(struct sp_pool *p, starpu_data_handle_t handle)
+void sp_pool_put(starpu_data_handle_t handle)
 {
-    struct shelf *s = shelf_of(p, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
+    struct holders *holders = starpu_data_get_user_data(handle);
+    struct shelf *s;
 
+    if (--holders->n > 0)
+        return;
+    s = shelf_of(holders->pool, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
     starpu_data_deinitialize_submit(handle);
     if (s->idle == s->cap)
         grow(s);
@@ -117,8 +138,12 @@ void sp_pool_destroy(struct sp_pool *p)
     for (int i = 0; i < p->n; i++) {
         struct shelf *s = &p->shelves[i];
 
-        for (int k = 0; k < s->idle; k++)
-            starpu_data_unregister_no_coherency(s->ring[(s->first + k) % s->cap]);
+        for (int k = 0; k < s->idle; k++) {
+            starpu_data_handle_t handle = s->ring[(s->first + k) % s->cap];
+
+            free(starpu_data_get_user_data(handle));
+            starpu_data_unregister_no_coherency(handle);
+        }
         free(s->ring);
     }
     free(p->shelves);

@@ -30,8 +30,11 @@ void sp_pool_destroy(struct sp_pool *p);
 /* A handle on a vector of n elements of elem_bytes, without a value. `name` for traces. */
 starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name);
 
-/* After the last reader was submitted. */
-void sp_pool_put(struct sp_pool *p, starpu_data_handle_t handle);
+/* One more holder of a handle that a pool gave: it goes back when all have given it back. */
+void sp_pool_hold(starpu_data_handle_t handle);
+
+/* Gives a handle back to its pool, after the holder's last reader was submitted. */
+void sp_pool_put(starpu_data_handle_t handle);
 
 /* Bytes of all handles ever made: flat once a run is steady. */
 size_t sp_pool_bytes(const struct sp_pool *p);

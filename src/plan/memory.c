@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 #include "graphs/stash.h"
+#include "graphs/stash_parts.h"
 #include "sp_error.h"
 #include <math.h>
 
@@ -125,6 +126,10 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t up = T * sh->up_width, floats;
     bool last = false;
+
+    if (plan->family->parts)
+        return sp_parts_workspace(plan, sh, recompute, stage) +
+               (int64_t)sizeof(float) * scratch_floats(sh, recompute, stage == 0);
 
     for (int c = 0; c < plan->layout.chunks; c++) {
         int g = sp_global_stage(&plan->layout, stage, c);

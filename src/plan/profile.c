@@ -147,7 +147,7 @@ static void put_all(struct bench *b)
                                   b->attn.o, b->attn.lse,  b->post.saved, b->y};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sp_pool_put(b->st->local, all[i]);
+        sp_pool_put(all[i]);
 }
 
 static starpu_data_handle_t weight(struct bench *b, enum sp_block_kind kind, int layer)

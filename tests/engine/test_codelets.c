@@ -335,7 +335,7 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
                          .lse = lse.handle,
                          .kv = kv_handles};
     sp_attn_fwd_insert(&lane, &sh, &t, 0);
-    sp_attn_bwd_insert(&lane, &sh, &t, first, d_o.handle, dq.handle, dkv_handles);
+    sp_attn_bwd_insert(&lane, &sh, &t, first, d_o.handle, dq.handle, dkv_handles, 0);
     starpu_task_wait_for_all();
     sp_attention(&at, q.at, kv_at, ro, rlse);
     sp_attention_bwd(&at, q.at, kv_at, ro, rlse, d_o.at, rdq, rdkv);

@@ -63,20 +63,20 @@ static void test_takes_the_latest(void **state)
     assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
     assert_int_equal(starpu_data_get_size(other), 4 * 34);
     assert_int_equal(starpu_vector_get_elemsize(wide), 8);
-    sp_pool_put(p, a);
-    sp_pool_put(p, b);
-    sp_pool_put(p, other);
-    sp_pool_put(p, wide);
+    sp_pool_put(a);
+    sp_pool_put(b);
+    sp_pool_put(other);
+    sp_pool_put(wide);
     assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), b);
     assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), a);
     /* 34 floats and 17 doubles are as long, but not the same. */
     assert_ptr_equal(sp_pool_get(p, 17, 8, "x"), wide);
     assert_ptr_equal(sp_pool_get(p, 34, 4, "x"), other);
     assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
-    sp_pool_put(p, a);
-    sp_pool_put(p, b);
-    sp_pool_put(p, other);
-    sp_pool_put(p, wide);
+    sp_pool_put(a);
+    sp_pool_put(b);
+    sp_pool_put(other);
+    sp_pool_put(wide);
     sp_pool_destroy(p);
     sp_pool_destroy(NULL);
 }
@@ -110,7 +110,7 @@ static void test_slack(void **state)
             } else if (n_flying) {
                 int k = draw_below(&seed, n_flying);
 
-                sp_pool_put(p, flying[k]);
+                sp_pool_put(flying[k]);
                 idle[n_idle++] = flying[k];
                 flying[k] = flying[--n_flying];
             }
@@ -118,7 +118,7 @@ static void test_slack(void **state)
         }
         assert_true(reused > 150 && made >= slack + 1);
         while (n_flying)
-            sp_pool_put(p, flying[--n_flying]);
+            sp_pool_put(flying[--n_flying]);
         sp_pool_destroy(p);
     }
 }
@@ -147,7 +147,7 @@ static void test_steady(void **state)
                 int i = (k * 5 + round) % 12;
 
                 submit(&read_cl, flying[i], 1000 * round + 10 * i);
-                sp_pool_put(p, flying[i]);
+                sp_pool_put(flying[i]);
             }
             if (draw_below(&seed, 3) == 0)
                 starpu_task_wait_for_all();
@@ -181,7 +181,7 @@ static void test_forgets_and_keeps(void **state)
     starpu_task_wait_for_all();
     starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
     assert_true(allocated && valid);
-    sp_pool_put(p, h);
+    sp_pool_put(h);
     starpu_task_wait_for_all();
     starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
     assert_true(allocated && !valid);
@@ -201,9 +201,9 @@ static void test_wide_vectors(void **state)
 
         assert_true(bytes >= 4 * sizes[i] && bytes < 4 * sizes[i] + 64);
         assert_int_equal(bytes % starpu_vector_get_elemsize(h), 0);
-        sp_pool_put(p, h);
+        sp_pool_put(h);
         assert_ptr_equal(sp_pool_get(p, sizes[i], 4, "again"), h);
-        sp_pool_put(p, h);
+        sp_pool_put(h);
     }
     sp_pool_destroy(p);
 }

@@ -1,0 +1,114 @@
+/*
+ * The norm before attention by itself, where the QKV product runs beside attention (HelixPipe
+ * section 4.2), one micro-batch:
+ *
+ *   n1(T,h) = norm1(x), with its statistics
+ *
+ * Backward B, from dn1 and the gradient dr of the residual:
+ *   was: n1 = norm1(x)      so: dx = dr + norm1'(dn1); gain, bias +=
+ */
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+struct norm_args {
+    struct sp_task_args base;
+    bool saved, cheap;
+};
+
+/* x R, w_norm R, (saved W), n1 W or scratch unless saved holds it */
+static void norm_fwd_cpu(void *buffers[], void *arg)
+{
+    const struct norm_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    float *norm = sp_buffer(buffers, 1), *n1;
+    struct sp_pre_saved s = {0};
+
+    if (a->saved)
+        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 2));
+    n1 = s.n1 ? s.n1 : sp_buffer(buffers, 2 + a->saved);
+    sp_norm(sh->rms, T, h, sh->model.norm_eps, sp_buffer(buffers, 0), norm,
+            sp_at(norm, sh->norm_bias), n1, s.stats);
+    sp_check_finite(&a->base, "n1", n1, (size_t)T * (size_t)h);
+}
+
+/* x R, saved R, w_norm R, g_norm RW, dn1 R, dr R, dx W */
+static void norm_bwd_cpu(void *buffers[], void *arg)
+{
+    const struct norm_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
+    float *g = sp_buffer(buffers, 3), *dx = sp_buffer(buffers, 6);
+
+    sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, sp_buffer(buffers, 2),
+                sp_buffer(buffers, 4), sp_buffer(buffers, 5), dx, g, sp_at(g, sh->norm_bias));
+    sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
+}
+
+SP_MODEL(norm_fwd);
+SP_MODEL(norm_bwd);
+
+static struct starpu_codelet norm_fwd_cl = {
+    SP_CPU(norm_fwd_cpu),
+    SP_CUDA(norm_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &norm_fwd_model,
+    .name = "norm_fwd",
+};
+
+static struct starpu_codelet norm_bwd_cl = {
+    SP_CPU(norm_bwd_cpu),
+    SP_CUDA(norm_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &norm_bwd_model,
+    .name = "norm_bwd",
+};
+
+static double norm_flops(const struct sp_shape *sh)
+{
+    return 8.0 * sh->rows * sh->model.hidden;
+}
+
+void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_pre *t, starpu_data_handle_t n1,
+                        starpu_data_handle_t w_norm, int64_t stashed)
+{
+    struct starpu_task *task =
+        sp_task_new(lane, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct norm_args *a = task->cl_arg;
+
+    a->saved = t->saved != NULL;
+    a->cheap = t->cheap;
+    a->base.variant = (uint32_t)(2 * a->saved + a->cheap);
+    sp_task_buffer(task, t->x, STARPU_R);
+    sp_task_buffer(task, w_norm, STARPU_R);
+    if (t->saved)
+        sp_task_buffer(task, t->saved, STARPU_W);
+    if (n1)
+        sp_task_buffer(task, n1, STARPU_W);
+    else if (!t->saved || !t->cheap)
+        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
+                       STARPU_SCRATCH);
+    sp_task_acquires(task, stashed);
+    sp_task_submit(lane, task, norm_flops(sh));
+}
+
+void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                        const struct sp_pre *t, starpu_data_handle_t w_norm,
+                        starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
+                        starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released)
+{
+    struct starpu_task *task =
+        sp_task_new(lane, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct norm_args *a = task->cl_arg;
+
+    a->cheap = t->cheap;
+    sp_task_buffer(task, t->x, STARPU_R);
+    sp_task_buffer(task, t->saved, STARPU_R);
+    sp_task_buffer(task, w_norm, STARPU_R);
+    sp_task_buffer(task, g_norm, STARPU_RW);
+    sp_task_buffer(task, dn1, STARPU_R);
+    sp_task_buffer(task, dr, STARPU_R);
+    sp_task_buffer(task, dx, STARPU_W);
+    sp_task_releases(task, released);
+    sp_task_submit(lane, task, 2 * norm_flops(sh));
+}

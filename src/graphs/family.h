@@ -1,0 +1,31 @@
+/*
+ * A graph family as the engine sees it: how an op of a stage becomes tasks. The other half,
+ * src/policies/family.h, says which ops there are.
+ */
+#ifndef SP_GRAPH_FAMILY_H
+#define SP_GRAPH_FAMILY_H
+
+#include "graphs/graph.h"
+
+struct sp_graph_family {
+    /* Room for what is in flight, on all local stages: 0 or -ENOMEM. */
+    int (*create)(struct sp_graph *g);
+    void (*destroy)(struct sp_graph *g);
+
+    /* Submits the tasks of the op at `index` of a local stage, and of the one it overlaps with. */
+    void (*submit)(struct sp_graph *g, struct sp_stage *st, int index);
+
+    /* Undoes the first n ops of the order, forwards only: waits for them and frees what they left.
+     * All processes call it. NULL: not available. */
+    void (*discard)(struct sp_graph *g, int n);
+};
+
+extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional */
+extern const struct sp_graph_family sp_graph_attention_parallel;
+
+static inline const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
+{
+    return family->parts ? &sp_graph_attention_parallel : &sp_graph_layerwise;
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* Messages of ops to ops of other processes, and the buffers that they keep. */
+#ifndef SP_MESSAGE_H
+#define SP_MESSAGE_H
+
+#include "graphs/graph.h"
+
+/*
+ * Sends a tensor of a pool from a stage of this process to one of another, and takes over the
+ * caller's hold of it, until the op at position `until` of the order, its receiver, has had its
+ * turn.
+ */
+void sp_message_send(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
+                     int64_t tag, int until);
+
+/* The same of a handle that no pool has, and that nobody writes before the step ends. */
+void sp_message_send_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+                           int to, int64_t tag);
+
+/* Gives back the buffers of what was received by ops before position `now`, on all stages of this
+ * process: an op takes buffers of the stages beside its own, too. */
+void sp_message_release(struct sp_graph *g, int now);
+
+#endif
