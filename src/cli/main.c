@@ -13,6 +13,7 @@ static const struct {
     {"train", sp_cmd_train, "trains a model, pipelined over stages"},
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
+    {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
     {"info", sp_cmd_info, "the hardware, build features and versions"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -21,7 +22,7 @@ static void usage(void)
 {
     printf("usage: starpipe COMMAND [options]\n\n");
     for (int i = 0; i < COMMANDS; i++)
-        printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
     printf("\n'starpipe COMMAND --help' lists the options of a command.\n");
 }
 

@@ -25,6 +25,10 @@ struct sp_show_formula {
 /* False if there is none for this layout. */
 bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
 
+/* The picture of the simulated times, with the messages if they take time. 0 or -ENOMEM. */
+struct sp_gantt;
+int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g);
+
 /* The costs in words. */
 void sp_show_costs(const struct sp_show *show, char *text, size_t n);
 

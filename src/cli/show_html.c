@@ -57,7 +57,7 @@ int sp_show_html(const struct sp_show *show, FILE *out)
     struct facts facts = {0};
     struct sp_gantt g;
 
-    if (sp_gantt_from_times(show->plan, show->times, &g))
+    if (sp_show_gantt(show, &g))
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(show->plan));
     add_figures(show, &g, &facts);
     g.subtitle[0] = 0; /* the figures say it */

@@ -96,12 +96,43 @@ static int measured(const struct sp_trainer *t, struct sp_gantt *g)
     return err;
 }
 
+/* What came from other processes: from the end of the op that sent it until it was there. Inside a
+ * process nothing moves. */
+static int add_messages(const struct sp_trainer *t, struct sp_gantt *g)
+{
+    const struct sp_plan *plan = &t->plan;
+    int err = 0;
+
+    for (int s = 0; s < t->place.stages; s++)
+        for (int i = 0; !err && i < t->report.stages[s].n_ops; i++) {
+            double arrived = t->report.stages[s].ops[i].arrived_us;
+            struct sp_dep deps[SP_MAX_DEPS];
+            int n = 0;
+
+            if (arrived > 0)
+                n = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[i], deps);
+            for (int d = 0; !err && d < n; d++) {
+                struct sp_gantt_message m = {.from = deps[d].stage, .to = s};
+                int at = sp_index_place(&t->graph.places, plan, &deps[d]);
+
+                if (sp_stage_rank(&t->place, deps[d].stage) == sp_stage_rank(&t->place, s))
+                    continue;
+                m.sent = t->report.stages[deps[d].stage].ops[at].end_us / 1e3;
+                m.arrived = arrived / 1e3;
+                sp_op_print(&deps[d].op, plan->layout.slices > 1, m.name);
+                err = sp_gantt_add_message(g, &m);
+            }
+        }
+    return err;
+}
+
 int sp_train_trace(struct sp_trainer *t)
 {
     struct sp_gantt g[2] = {0};
     struct sp_times times = {0};
     int err = measured(t, &g[0]);
 
+    err = err ? err : add_messages(t, &g[0]);
     err = err ? err : write_svg(&g[0], t->args.trace, "measured.svg");
     err = err ? err : sp_expected_times(&t->plan, &t->report, &times);
     err = err ? err : sp_gantt_from_times(&t->plan, &times, &g[1]);

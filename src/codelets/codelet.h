@@ -28,6 +28,7 @@
 struct sp_op_record {
     double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
     double busy_us;          /* sum of task durations */
+    double arrived_us;       /* when the last of its messages was there; 0: it had none */
 };
 
 /* Accounting of one local stage; written by its worker (and read after the step). */

@@ -189,7 +189,7 @@ static starpu_data_handle_t take_over(struct part *c, starpu_data_handle_t *slot
     if (tensor)
         return tensor;
     tensor = take_for(c, c->st->index, floats, name);
-    sp_transport_recv(tensor, sp_stage_rank(&c->g->place, from), tag_of(c, self, which));
+    sp_message_receive(c->g, &c->lane, tensor, from, tag_of(c, self, which));
     return tensor;
 }
 

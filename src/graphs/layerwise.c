@@ -34,11 +34,6 @@ static int64_t tag_of(const struct sp_op_ctx *c, enum sp_message kind, int globa
     return sp_tag(c->g, kind, part, global);
 }
 
-static int rank_of_global(const struct sp_op_ctx *c, int global)
-{
-    return sp_stage_rank(&c->g->place, home_of(c, global).stage);
-}
-
 /* Sends c->flow to the op of a pass on a neighbouring global stage. */
 static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
 {
@@ -64,7 +59,7 @@ static starpu_data_handle_t arrived(struct sp_op_ctx *c, starpu_data_handle_t ha
     if (handed)
         return handed;
     handle = sp_take_boundary(c, c->st, name);
-    sp_transport_recv(handle, rank_of_global(c, from), tag_of(c, kind, c->global));
+    sp_message_receive(c->g, &c->lane, handle, home_of(c, from).stage, tag_of(c, kind, c->global));
     return handle;
 }
 

@@ -28,6 +28,23 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, starpu_data_handle
     keep(st, handle, until);
 }
 
+static void arrived(void *arg)
+{
+    double now = sp_now_us();
+
+    __atomic_store((double *)arg, &now, __ATOMIC_RELAXED);
+}
+
+void sp_message_receive(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
+                        int from, int64_t tag)
+{
+    struct sp_meter *meter = lane->meter;
+    bool known = meter && lane->op_index >= 0 && lane->op_index < meter->n_ops;
+
+    sp_transport_recv(handle, sp_stage_rank(&g->place, from), tag, known ? arrived : NULL,
+                      known ? &meter->ops[lane->op_index].arrived_us : NULL);
+}
+
 void sp_message_release(struct sp_graph *g, int now)
 {
     for (int k = 0; k < g->place.n_local; k++) {

@@ -16,6 +16,10 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, starpu_data_handle
 void sp_message_send_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
                            int to, int64_t tag);
 
+/* Submits the receive of a tensor that the op of `lane` reads, and has its arrival recorded. */
+void sp_message_receive(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
+                        int from, int64_t tag);
+
 /* Gives back the buffers of what was received by ops before position `now`, on all stages of this
  * process: an op takes buffers of the stages beside its own, too. */
 void sp_message_release(struct sp_graph *g, int now);

@@ -188,6 +188,8 @@ static void analyse(struct sp_graph *g, struct sp_step_report *r)
         for (int i = 0; i < r->stages[s].n_ops; i++) {
             r->stages[s].ops[i].start_us -= first;
             r->stages[s].ops[i].end_us -= first;
+            if (r->stages[s].ops[i].arrived_us > 0)
+                r->stages[s].ops[i].arrived_us -= first;
         }
 }
 

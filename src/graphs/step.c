@@ -114,7 +114,7 @@ static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b
     theirs = take_theirs(st, b->n);
     sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
     st->bytes_sent[g->turn] += b->n * sizeof(float);
-    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin));
+    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin), NULL, NULL);
     sp_sum_insert(&lane, b->g, theirs, false);
 }
 

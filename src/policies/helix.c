@@ -5,17 +5,18 @@
  * slots through all layers; `fold` micro-batches share a slot (2: two-fold, section 4.3.2), so that
  * the messages of one travel while the other computes.
  *
- * p = 4, m = 4, L = 4, fold = 1, a unit for pre + post and for attention each; digits blocks,
- * letters attention (a is micro-batch 0); a backward takes twice a forward:
+ * p = 4, m = 4, L = 4, fold = 1; blocks of micro-batch 0..3 as figures, its attention as letters
+ * a..d, all of one length, a backward twice a forward:
  *
- *   stage 0  0123dc.ba0123|33221100aabb....ccdd33221100
- *   stage 1  .a0123dcb....|....bbccdd33221100aa........
- *   ...
+ *   stage 0  0123dcba0123|33221100aabbccdd33221100
+ *   stage 1  .a0123dcb...|......bbccdd33221100aa..
+ *   stage 2  ..ba0123dc..|....ccdd33221100aabb....
+ *   stage 3  ...cba0123d.|..dd33221100aabbcc......
  *
  * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
  * a backward, fold times (section 4.5).
  */
-#include "policies/refuse.h"
+#include "policies/plan.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,16 +49,16 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok), loop, below;
 
-    if (!ok || fold < 1 || fold > 65536) {
-        snprintf(why, n, "has a fold of 1, 2, ... micro-batches");
+    if (!ok || fold < 1 || fold > SP_MAX_SIZE) {
+        snprintf(why, n, "has a fold of 1, 2, ... %d micro-batches", SP_MAX_SIZE);
         return -EINVAL;
     }
     if (check_word(lay, "qkv", "weights activations auto", why, n) ||
         check_word(lay, "tail", "published reverse", why, n))
         return -EINVAL;
-    if ((long long)lay->stages * fold > 65536) {
-        snprintf(why, n, "takes %d x %d micro-batches a loop, at most 65536; use a smaller fold",
-                 lay->stages, fold);
+    if ((long long)lay->stages * fold > SP_MAX_SIZE) {
+        snprintf(why, n, "takes %d x %d micro-batches a loop, at most %d; use a smaller fold",
+                 lay->stages, fold, SP_MAX_SIZE);
         return -EINVAL;
     }
     loop = lay->stages * fold;
@@ -66,11 +67,11 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
         return 0;
     snprintf(why, n, "takes %d micro-batches a loop (stages x fold), %d is no multiple; use ", loop,
              lay->micro_batches);
-    if (below > 0)
+    if (below > 0 && below + loop <= SP_MAX_SIZE)
         snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d or %d", below,
                  below + loop);
     else
-        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d", loop);
+        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d", below ? below : loop);
     return -EINVAL;
 }
 

@@ -23,6 +23,7 @@ int sp_gantt_create(int stages, struct sp_gantt *g)
 void sp_gantt_destroy(struct sp_gantt *g)
 {
     free(g->bars);
+    free(g->messages);
     free(g->idle_percent);
     free(g->note);
     *g = (struct sp_gantt){0};
@@ -51,6 +52,25 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
     return 0;
 }
 
+int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *message)
+{
+    struct sp_gantt_message *last;
+
+    if (g->n_messages == g->cap_messages) {
+        int cap = g->cap_messages ? 2 * g->cap_messages : 256;
+        struct sp_gantt_message *more = realloc(g->messages, (size_t)cap * sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        g->messages = more;
+        g->cap_messages = cap;
+    }
+    last = &g->messages[g->n_messages++];
+    *last = *message;
+    last->arrived = fmax(last->arrived, last->sent);
+    return 0;
+}
+
 double sp_gantt_tick(double length, int most)
 {
     double step;
@@ -71,7 +91,7 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
     const struct sp_layout *lay = &plan->layout;
     struct sp_bar *bar = g->bars;
 
-    g->chunks = lay->chunks;
+    g->chunks = plan->family->parts ? lay->layers : lay->chunks;
     g->parts = plan->family->parts;
     g->share = sp_activation_share(plan->family, lay);
     for (int s = 0; s < lay->stages; s++) {

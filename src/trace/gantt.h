@@ -33,17 +33,26 @@ struct sp_bar {
     char name[SP_OP_TEXT];  /* full name, shown on hovering */
 };
 
+/* A tensor, or several, on the way from one stage to another. */
+struct sp_gantt_message {
+    double sent, arrived;
+    int from, to;
+    char name[SP_OP_TEXT]; /* of the op that sends */
+};
+
 struct sp_gantt {
     char title[160], subtitle[160];
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
     double end;       /* of the time axis, which begins at 0 */
     int stages, n, cap;
-    int chunks;           /* of a stage */
+    int chunks;           /* of a stage; layers, where bars are parts of them */
     bool parts;           /* bars are parts of layers: odd ones are attention */
     double share;         /* of a micro-batch on a whole stage that one activation is */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
+    int n_messages, cap_messages;
+    struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives */
 };
 
 /* An empty picture; 0 or -ENOMEM. */
@@ -57,12 +66,19 @@ void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char tex
 /* The chunk of an op as pictures show it: odd ones are hatched, so is attention by itself. */
 int sp_gantt_shade(const struct sp_op *op);
 
+/* 0 or -ENOMEM. One that arrived before it was sent by the clock takes no time. */
+int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *message);
+
 /* Sets `live` and `after` of the bars, which are the ops of the plan in order, and share. */
 void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
 
 /* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
+
+/* The messages of the same, `comm` each; none are added if that is 0. 0 or -ENOMEM. */
+int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
+                          const struct sp_times *times, double comm);
 
 /*
  * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='
@@ -87,7 +103,8 @@ struct sp_gantt_fact {
  *   facts        [name, value] lines
  *   pictures[]   title, subtitle, unit, end, stages, chunks, share, note[stage], idle[stage]
  *                (percent, negative: unknown), and rows[stage][k] = [start, end, name, kind (enum
- *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined]
+ *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined], and
+ *                messages[stage][k] = [sent, arrived, name, from], of those that it receives
  */
 void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);

@@ -27,6 +27,28 @@ static void write_rows(const struct sp_gantt *g, FILE *out)
     fputs("]", out);
 }
 
+static void write_messages(const struct sp_gantt *g, FILE *out)
+{
+    fputs(",\n\"messages\":[", out);
+    for (int s = 0; s < g->stages; s++) {
+        const char *comma = "";
+
+        fputs(s ? ",\n[" : "\n[", out);
+        for (int i = 0; i < g->n_messages; i++) {
+            const struct sp_gantt_message *m = &g->messages[i];
+
+            if (m->to != s)
+                continue;
+            fprintf(out, "%s[%.9g,%.9g,", comma, m->sent, m->arrived);
+            sp_escape_json(m->name, out);
+            fprintf(out, ",%d]", m->from);
+            comma = ",";
+        }
+        putc(']', out);
+    }
+    putc(']', out);
+}
+
 static void write_picture(const struct sp_gantt *g, FILE *out)
 {
     fputs("{\"title\":", out);
@@ -46,6 +68,8 @@ static void write_picture(const struct sp_gantt *g, FILE *out)
         fprintf(out, "%s%.4g", s ? "," : "", g->idle_percent[s]);
     fputs("],\n", out);
     write_rows(g, out);
+    if (g->n_messages > 0)
+        write_messages(g, out);
     putc('}', out);
 }
 

@@ -133,6 +133,11 @@ static void draw_legend(const struct sp_gantt *g, FILE *out)
         fprintf(out, "<rect class=\"unit\" x=\"%.1f\" y=\"58.5\" width=\"24\" height=\"11\"/>\n",
                 x);
         text_at(x + 30, 68, "class=\"s\"", "overlapped", out);
+        x += 30 + 10 * LETTER + 20;
+    }
+    if (g->n_messages > 0) {
+        fprintf(out, "<rect class=\"way\" x=\"%.1f\" y=\"63\" width=\"24\" height=\"2.2\"/>\n", x);
+        text_at(x + 30, 68, "class=\"s\"", "message on its way", out);
     }
 }
 
@@ -176,6 +181,18 @@ static void draw_bar(const struct sp_bar *bar, double scale, FILE *out)
                 "pointer-events=\"none\"/>\n",
                 x + gap / 2, y, width - gap, height);
     draw_label(bar, x, y, width, height, c, out);
+}
+
+/* A line under the bars of the stage that receives. */
+static void draw_message(const struct sp_gantt_message *m, double scale, FILE *out)
+{
+    double y = TOP + m->to * ROW + (ROW + BAR) / 2.0 + 1;
+
+    fprintf(out, "<rect class=\"way\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"2.2\"><title>",
+            LEFT + m->sent * scale, y, fmax((m->arrived - m->sent) * scale, 0.4));
+    sp_escape_xml(m->name, out);
+    fprintf(out, " on its way from stage %d: %.6g to %.6g</title></rect>\n", m->from, m->sent,
+            m->arrived);
 }
 
 /* A frame around two bars that are one unit. */
@@ -235,7 +252,8 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
             w, h, w, h);
     fputs("<style>.s{font-size:11.5px;fill:#4c5866}"
           ".n{text-anchor:middle}"
-          ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}</style>\n"
+          ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}"
+          ".way{fill:#c2410c;fill-opacity:.55}</style>\n"
           "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f3f5f8\"/>"
           "<rect width=\"1.2\" height=\"6\" fill=\"#dde2e9\"/></pattern>"
@@ -256,6 +274,8 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
         if (g->bars[i].joined && g->bars[i + 1].stage == g->bars[i].stage)
             draw_frame(&g->bars[i], scale, out);
     }
+    for (int i = 0; i < g->n_messages; i++)
+        draw_message(&g->messages[i], scale, out);
     draw_axis(g, width, scale, out);
     fputs("</svg>\n", out);
 }

@@ -86,9 +86,10 @@ void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
     must(starpu_mpi_isend_detached(handle, dst, tag, MPI_COMM_WORLD, NULL, NULL), "send");
 }
 
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag)
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+                       void (*arrived)(void *arg), void *arg)
 {
-    must(starpu_mpi_irecv_detached(handle, src, tag, MPI_COMM_WORLD, NULL, NULL), "receive");
+    must(starpu_mpi_irecv_detached(handle, src, tag, MPI_COMM_WORLD, arrived, arg), "receive");
 }
 
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)

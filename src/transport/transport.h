@@ -31,8 +31,10 @@ void sp_transport_abort(int status) __attribute__((noreturn));
 
 /* Submits the sending of a handle's value after the tasks that write it. */
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag);
-/* Submits a receive; tasks submitted later that read the handle wait for it. */
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag);
+/* Submits a receive; tasks submitted later that read the handle wait for it. `arrived`, if not NULL,
+ * is called with `arg` when it is there, by the thread for messages. */
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+                       void (*arrived)(void *arg), void *arg);
 
 /* The same, and waits; for set-up, reports and checkpoints. */
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag);

@@ -209,7 +209,18 @@ refused "is none of" show --format png
 refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
 refused "cannot write" show --output "$work/none/deep"
-refused "train --dry-run" show --recompute full
+refused "recompute" show --recompute some
+refused "costs of the parts" show --recompute no-attention
+refused "keeps what attention wrote" show --schedule helix --layers 8 --recompute full
+refused "parts of layers, and the layers are unknown" show --schedule helix
+refused "parts of layers; use pre=" show --schedule helix --layers 8 --cost f=1
+refused "no word for" show --schedule helix --layers 8 --format csv
+refused "which paper" reproduce
+refused "no paper" reproduce megatron
+refused "multiple of 8" reproduce helixpipe --layers 33
+refused "multiple" reproduce helixpipe --micro-batches 12
+refused "two forwards" reproduce helixpipe --cost backward=3
+refused "leave comm out" reproduce helixpipe --cost comm=1
 refused "train --dry-run" show --memory-limit 1GiB
 refused "csv:FILE" show --schedule csv
 refused "'starpipe show --help'" show 4

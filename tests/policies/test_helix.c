@@ -1,0 +1,277 @@
+/*
+ * HelixPipe's times: the list simulation against the rounds of helix.h, op by op; the bubble
+ * against the bounds of the paper's section 4.5 and against those of 1F1B and ZB1P (its table 2).
+ */
+#include "policies/helix.h"
+#include <math.h>
+
+static uint32_t seed = 1;
+
+static int pick(int n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int)((seed >> 8) % (uint32_t)n);
+}
+
+/* Makespan less the work of the busiest stage. */
+static double bubble(const struct helix *h)
+{
+    double most = 0;
+
+    for (int s = 0; s < h->p; s++)
+        most = h->busy[s] > most ? h->busy[s] : most;
+    return h->makespan - most;
+}
+
+/* Start, end and every figure, equal to the bit: the costs are quarters. */
+static void assert_same_times(const struct sp_plan *plan, const struct sp_costs *c,
+                              enum sp_channel channel, struct helix *h)
+{
+    struct sp_times t;
+    char why[256] = "";
+    double idle = 0;
+
+    if (sp_listsim(plan, c, channel, &t, why, sizeof why))
+        fail_msg("p=%d L=%d m=%d: %s", h->p, h->L, h->m, why);
+    for (int s = 0; s < h->p; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            if (t.start[s][k] != h->start[s][k] || t.end[s][k] != h->end[s][k])
+                fail_msg("p=%d L=%d m=%d %s: op %d of stage %d from %g to %g, not %g to %g", h->p,
+                         h->L, h->m, plan->options, k, s, t.start[s][k], t.end[s][k],
+                         h->start[s][k], h->end[s][k]);
+        }
+        assert_true(t.busy[s] == h->busy[s]);
+        assert_true(t.idle[s] == h->makespan - h->busy[s]);
+        assert_int_equal(t.peak_live[s], h->peak[s]);
+        idle += t.idle[s];
+    }
+    assert_true(t.makespan == h->makespan);
+    assert_true(fabs(t.bubble_ratio * h->p * h->makespan - idle) <= 1e-9 * h->makespan);
+    assert_int_equal(t.messages, h->messages);
+    sp_times_destroy(&t);
+}
+
+/* What the closed form says where p divides L, negative elsewhere; it is never below. */
+static void assert_formula(const struct sp_plan *plan, const struct sp_part_costs *c,
+                           const struct helix *h)
+{
+    double formula = plan->def->makespan_of_parts(&plan->layout, c), blocks = c->pre + c->post;
+    double work =
+        h->m * (h->L / h->p) * ((1 + c->backward) * (blocks + c->attn) + c->again * blocks);
+
+    assert_int_equal(plan->def->makespan_is, SP_UPPER_BOUND);
+    if (h->L % h->p) {
+        assert_true(formula < 0);
+        return;
+    }
+    assert_true(formula == work + h->fold * (h->p - 1) * (1 + c->backward + c->again) * blocks);
+    assert_true(h->fold == 1 || h->p == 1 ? formula == h->makespan : formula >= h->makespan);
+}
+
+static void simulation(void **state)
+{
+    int plans = 0, ops = 0, formulas = 0;
+
+    (void)state;
+    for (int i = 0; i < 6 * 13 * 3 * 3 * 2; i++) {
+        int p = i % 6 + 1, L = i / 6 % 13 + 1, fold = i / 78 % 3 + 1, loops = i / 234 % 3 + 1;
+        struct sp_plan plan;
+        struct helix h;
+
+        if (L < p)
+            continue;
+        helix_plan(helix_name(fold, i / 702), p, L, p * fold * loops, &plan);
+        helix_create(&plan, fold, &h);
+        assert_int_equal(helix_judge(&h), 0);
+        for (int k = 0; k < 4; k++) {
+            struct sp_costs c = {.comm = k % 2 ? 0.25 * (pick(20) + 1) : 0,
+                                 .parts = {.pre = 0.25 * pick(12),
+                                           .attn = 0.25 * pick(40),
+                                           .post = 0.25 * (pick(12) + 1),
+                                           .backward = k < 2 ? 2 : 0.5 * (pick(6) + 1),
+                                           .again = pick(2)}};
+
+            assert_true(helix_play(&h, &c.parts, c.comm));
+            assert_same_times(&plan, &c, k < 2 ? SP_UNBOUNDED : SP_FIFO, &h);
+            if (c.comm == 0) {
+                assert_formula(&plan, &c.parts, &h);
+                formulas += L % p == 0;
+            }
+        }
+        plans++;
+        ops += 4 * sp_plan_ops(&plan);
+        helix_destroy(&h);
+        sp_plan_destroy(&plan);
+    }
+    print_message(
+        "%d plans, %d ops with the times of the oracle, %d makespans within the formula\n", plans,
+        ops, formulas);
+}
+
+/* Ratios of pre, attention and post. */
+static const struct sp_part_costs ratios[] = {
+    {.pre = 1, .post = 2, .attn = 0, .backward = 2},
+    {.pre = 1, .post = 2, .attn = 1, .backward = 2},
+    {.pre = 1, .post = 2, .attn = 3, .backward = 2},
+    {.pre = 2, .post = 1, .attn = 3, .backward = 2},
+    {.pre = 3, .post = 5, .attn = 7, .backward = 2},
+    {.pre = 1, .post = 0, .attn = 2, .backward = 2},
+    {.pre = 0, .post = 1, .attn = 2, .backward = 2},
+    {.pre = 0, .post = 0, .attn = 1, .backward = 2},
+    {.pre = 1, .post = 2, .attn = 30, .backward = 2},
+    {.pre = 1, .post = 2, .attn = 999, .backward = 2},
+};
+enum { RATIOS = sizeof ratios / sizeof *ratios };
+
+/*
+ * What section 4.5 says of one bubble; `most`: the longest, in (p-1)(pre+post). With fold 1 it is
+ * known to the bit: with r = 1 .. p stages that have the most blocks, the longer of the way of the
+ * last micro-batch through the post-attentions and through those stages. That is the paper's
+ * (p-1)(pre+post) if r = p.
+ */
+static void bounded(const struct helix *h, const struct sp_part_costs *c, double got, double *most)
+{
+    double blocks = c->pre + c->post, times = 3 + c->again;
+    double bound = times * h->fold * (h->p - 1) * blocks;
+    double way = (h->L - 1) % h->p * blocks, posts = (h->p - 1) * c->post;
+
+    if (got < 0 || got > bound || (h->fold == 1 && got != times * (way > posts ? way : posts)))
+        fail_msg("p=%d L=%d m=%d fold %d, %g:%g:%g, again %g: bubble %g, bound %g", h->p, h->L,
+                 h->m, h->fold, c->pre, c->attn, c->post, c->again, got, bound);
+    if (h->fold == 1 && h->L % h->p == 0)
+        assert_true(got == bound);
+    /* below 1F1B's 3(p-1)(pre+attn+post)L/p wherever the bound is */
+    if (c->again == 0 && h->p > 1 && (blocks + c->attn) * h->L > h->fold * blocks * h->p)
+        assert_true(got * h->p < 3 * (h->p - 1) * (blocks + c->attn) * h->L);
+    if (h->p > 1 && blocks > 0 && got / ((h->p - 1) * blocks) > *most)
+        *most = got / ((h->p - 1) * blocks);
+}
+
+/* Over layers with one remainder and over loops, it is always the same bubble (but without
+ * attention, where a fold of 3 has less with one loop and one layer a stage). */
+static void bubbles_of(int p, int rest, int fold, bool reverse, double most[2][2])
+{
+    double first[RATIOS][2];
+
+    for (int L = p + rest; L <= 13; L += p) {
+        for (int loops = 1; loops <= 2; loops++) {
+            struct sp_plan plan;
+            struct helix h;
+
+            helix_plan(helix_name(fold, reverse), p, L, p * fold * loops, &plan);
+            helix_create(&plan, fold, &h);
+            assert_int_equal(helix_judge(&h), 0);
+            for (int i = 0; i < 2 * RATIOS; i++) {
+                struct sp_part_costs c = ratios[i / 2];
+                double got;
+
+                c.again = i % 2;
+                assert_true(helix_play(&h, &c, 0));
+                got = bubble(&h);
+                bounded(&h, &c, got, &most[i % 2][rest > 0]);
+                if (L == p + rest && loops == 1)
+                    first[i / 2][i % 2] = got;
+                assert_true(got == first[i / 2][i % 2] || (fold > 2 && c.attn == 0));
+            }
+            helix_destroy(&h);
+            sp_plan_destroy(&plan);
+        }
+    }
+}
+
+static void bubbles(void **state)
+{
+    (void)state;
+    for (int fold = 1; fold <= 3; fold++) {
+        double most[2][2] = {{0}};
+
+        for (int p = 1; p <= 6; p++) {
+            for (int rest = 0; rest < p; rest++) {
+                bubbles_of(p, rest, fold, false, most);
+                bubbles_of(p, rest, fold, true, most);
+            }
+        }
+        print_message("fold %d: bubbles of at most %.3g (p-1)(pre+post), bound %d; uneven layers "
+                      "%.3g; with recompute %.3g and %.3g, bound %d\n",
+                      fold, most[0][0], 3 * fold, most[0][1], most[1][0], most[1][1], 4 * fold);
+    }
+}
+
+static void figures(void **state)
+{
+    static const struct {
+        int p, L, m, fold, again, comm, makespan;
+        double reverse, published; /* makespan, or bubble */
+    } table[] = {
+        {4, 8, 8, 2, 0, 0, 0, 36, 38},       {4, 8, 8, 2, 1, 0, 0, 51, 54},
+        {8, 16, 16, 2, 1, 0, 0, 147, 150},   {8, 32, 16, 1, 0, 0, 1, 1215, 1215},
+        {8, 32, 16, 1, 0, 1, 1, 1467, 1467}, {8, 32, 16, 2, 0, 0, 1, 1260, 1262},
+        {8, 32, 16, 2, 0, 1, 1, 1266, 1268},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof table / sizeof *table; i++) {
+        int k = (int)i / 2, reverse = i % 2;
+        struct sp_part_costs c = {
+            .pre = 1, .attn = 3, .post = 2, .backward = 2, .again = table[k].again};
+        struct sp_costs costs = {.comm = table[k].comm, .parts = c};
+        double want = reverse ? table[k].reverse : table[k].published, got;
+        struct sp_plan plan;
+        struct helix h;
+
+        helix_plan(helix_name(table[k].fold, reverse), table[k].p, table[k].L, table[k].m, &plan);
+        helix_create(&plan, table[k].fold, &h);
+        assert_int_equal(helix_judge(&h), 0);
+        assert_true(helix_play(&h, &c, table[k].comm));
+        assert_same_times(&plan, &costs, SP_FIFO, &h);
+        got = table[k].makespan ? h.makespan : bubble(&h);
+        print_message("p=%d L=%d m=%d %s%s, comm %d: %s %g\n", h.p, h.L, h.m, plan.options,
+                      table[k].again ? ", recompute" : "", table[k].comm,
+                      table[k].makespan ? "makespan" : "bubble", got);
+        assert_true(got == want);
+        helix_destroy(&h);
+        sp_plan_destroy(&plan);
+    }
+}
+
+/* At 1:3:2: below 1F1B's bubble always, below ZB1P's (p-1)(pre+3attn+post)L/p unless a fold of 2
+ * meets one layer a stage on 4 stages or more. */
+static void against_others(void **state)
+{
+    static const struct sp_part_costs c = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
+    int layouts = 0, not_below = 0;
+
+    (void)state;
+    for (int p = 2; p <= 8; p++) {
+        for (int i = 4 * p; i < 4 * 27; i++) {
+            int L = i / 4, fold = i % 2 + 1;
+            struct sp_plan plan;
+            struct helix h;
+
+            helix_plan(helix_name(fold, i / 2 % 2), p, L, p * fold, &plan);
+            helix_create(&plan, fold, &h);
+            assert_int_equal(helix_judge(&h), 0);
+            assert_true(helix_play(&h, &c, 0));
+            assert_true(bubble(&h) * p < 3 * (p - 1) * (1 + 3 + 2) * L);
+            assert_int_equal(bubble(&h) * p < (p - 1) * (1 + 3 * 3 + 2) * L,
+                             fold == 1 || L > p || p < 4);
+            layouts++;
+            not_below += bubble(&h) * p >= (p - 1) * (1 + 3 * 3 + 2) * L;
+            helix_destroy(&h);
+            sp_plan_destroy(&plan);
+        }
+    }
+    print_message("%d layouts below 1F1B's bubble, all but %d below ZB1P's\n", layouts, not_below);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(simulation),
+        cmocka_unit_test(bubbles),
+        cmocka_unit_test(figures),
+        cmocka_unit_test(against_others),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/*
+ * HelixPipe's orders: the published ones op by op and message by message, its closed form where
+ * the stages divide the layers, and what must hold of every other.
+ */
+#include "policies/helix.h"
+#include "policies/reference.h"
+
+static struct sp_op make_op(int pass, int part, int mb, int j)
+{
+    return (struct sp_op){
+        .pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = j};
+}
+
+static void assert_same_op(const struct sp_plan *plan, int s, int k, const struct sp_op *want)
+{
+    const struct sp_op *op = &plan->programs[s].ops[k];
+    char text[SP_OP_TEXT], other[SP_OP_TEXT];
+
+    if (op->pass != want->pass || op->part != want->part || op->mb != want->mb ||
+        op->chunk != want->chunk || op->slice || op->overlap)
+        fail_msg("p=%d L=%d m=%d %s: op %d of stage %d is %s, not %s", plan->layout.stages,
+                 plan->layout.layers, plan->layout.micro_batches, plan->options, k, s,
+                 sp_op_print(op, 0, text), sp_op_print(want, 0, other));
+}
+
+/* The message that an op sends, as the reference files write it: its tensors and where it goes,
+ * -1: nowhere. */
+static int message(const struct helix *h, const struct sp_op *op, char *text, size_t n)
+{
+    int link = op->part == SP_ATTN ? 2 * op->chunk + 1 : 2 * op->chunk, mb = op->mb, l = link / 2;
+    int next = op->pass == SP_F ? link + 1 : link - 1, dst;
+
+    if (next < 0 || next > 2 * h->L)
+        return -1;
+    dst = helix_stage(h, mb, next);
+    if (op->pass == SP_F && link % 2)
+        snprintf(text, n, "r%d@%d o%d@%d", mb, l, mb, l);
+    else if (op->pass == SP_F)
+        snprintf(text, n, "x%d@%d w%d@%d b%d@%d r%d@%d", mb, l, mb, l, mb, l, mb, l);
+    else if (link % 2)
+        snprintf(text, n, "dx%d@%d dw%d@%d db%d@%d dr%d@%d", mb, l, mb, l, mb, l, mb, l);
+    else
+        snprintf(text, n, "dr%d@%d do%d@%d", mb, l - 1, mb, l - 1);
+    return dst == helix_stage(h, mb, link) ? -1 : dst;
+}
+
+/* The makespan of the file: any block takes 1, attention 2, a backward twice as long. */
+static void compare_makespan(const struct sp_plan *plan, json_t *root)
+{
+    double *each = calloc((size_t)plan->family->ids(&plan->layout), sizeof *each);
+    struct sp_costs c = {.by_op = each};
+    struct sp_times t;
+    char why[256];
+
+    assert_non_null(each);
+    for (int s = 0; s < plan->layout.stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+
+            each[plan->family->id(&plan->layout, s, op)] =
+                (op->part == SP_ATTN ? 2 : 1) * (op->pass == SP_B ? 2 : 1);
+        }
+    }
+    assert_int_equal(sp_listsim(plan, &c, SP_FIFO, &t, why, sizeof why), 0);
+    assert_true(t.makespan == reference_number(json_object_get(root, "check"),
+                                               "makespan_P1_A2_bP2_bA4_comm0", -1));
+    sp_times_destroy(&t);
+    free(each);
+}
+
+/* Messages and peaks of a plan are those of the file; returns how many messages. */
+static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
+{
+    json_t *peaks = json_object_get(json_object_get(root, "check"), "peak_live_blocks");
+    int messages = 0;
+    struct sp_times t;
+    struct helix h;
+    char why[256];
+
+    helix_create(plan, fold, &h);
+    assert_int_equal(helix_judge(&h), 0);
+    for (int s = 0; s < h.p; s++) {
+        json_t *sends = json_array_get(json_object_get(root, "comm"), (size_t)s);
+        size_t n = 0;
+
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            char text[96];
+            int dst = message(&h, &plan->programs[s].ops[k], text, sizeof text);
+            json_t *send = dst < 0 ? NULL : json_array_get(sends, n++);
+
+            if (dst < 0)
+                continue;
+            assert_string_equal(json_string_value(json_array_get(send, 0)), "send");
+            assert_int_equal(json_integer_value(json_array_get(send, 1)), dst);
+            assert_string_equal(json_string_value(json_array_get(send, 2)), text);
+            assert_int_equal(json_integer_value(json_array_get(send, 3)), k + 1);
+        }
+        assert_int_equal(json_array_size(sends), n);
+        messages += (int)n;
+    }
+    assert_int_equal(sp_listsim(plan, &sp_costs_unit, SP_FIFO, &t, why, sizeof why), 0);
+    for (int s = 0; s < h.p; s++)
+        assert_int_equal(json_integer_value(json_array_get(peaks, (size_t)s)), t.peak_live[s]);
+    assert_int_equal(t.messages, messages);
+    sp_times_destroy(&t);
+    helix_destroy(&h);
+    return messages;
+}
+
+static void published(void **state)
+{
+    static const char *const names[] = {"helixpipe_p2_m2_L2_fold1", "helixpipe_p2_m4_L2_fold2",
+                                        "helixpipe_p4_m4_L4_fold1", "helixpipe_p4_m8_L4_fold2"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        json_t *root = reference_load(names[i]);
+        int p = (int)reference_number(root, "p", -1), m = (int)reference_number(root, "m", -1);
+        int L = (int)reference_number(root, "layers", -1);
+        int fold = (int)reference_number(root, "num_fold", -1);
+        struct sp_plan plan;
+
+        helix_plan(helix_name(fold, false), p, L, m, &plan);
+        reference_compare(&plan, root);
+        compare_makespan(&plan, root);
+        print_message("%s: %d ops, %d messages\n", names[i], sp_plan_ops(&plan),
+                      compare_messages(&plan, fold, root));
+        sp_plan_destroy(&plan);
+        json_decref(root);
+    }
+}
+
+/* The forwards of stage r for V loops of p > 1 layers, as shared/schedules/README.md says: `reps`
+ * loops of f p micro-batches, the d-th f of which share a slot. */
+static void closed_form(int p, int V, int reps, int f, int r, struct sp_program *out)
+{
+#define A(rep, d, l) sp_program_add_op(out, make_op(SP_F, SP_ATTN, ((rep)*p + (d)) * f + k, l))
+#define P(rep, d, j) sp_program_add_op(out, make_op(SP_F, SP_BLOCK, ((rep)*p + (d)) * f + k, j))
+    for (int k = 0; r == 0 && k < f; k++)
+        P(0, 0, 0);
+    for (int rep = 0; rep < reps; rep++) {
+        for (int n = 0; n < r * f; n++) { /* warm-up */
+            int d = r - 1 - n / f, k = n % f;
+
+            A(rep, d, r - 1 - d);
+            if (d == 0)
+                P(rep, d, r);
+        }
+        for (int q = 0; q < V; q++) {
+            for (int n = 0; q > 0 && n < (p - 1) * f; n++) {
+                int d = p - 2 - n / f, k = n % f;
+
+                A(rep, d, (q - 1) * p + r + p - 1 - d);
+                if (d == 0)
+                    P(rep, d, q * p + r);
+            }
+            for (int n = 0; n < (p - 1) * f; n++) {
+                int d = 1 + n / f, k = n % f;
+
+                if (r == 0 && q == 0 && rep > 0)
+                    P(rep - 1, d, V * p);
+                P(rep, d, q * p + r);
+                if (d == p - 1)
+                    A(rep, d, q * p + r);
+            }
+        }
+        for (int n = 0; n < (p - 1 - r) * f; n++) { /* cool-down */
+            int d = p - 2 - n / f, k = n % f;
+
+            A(rep, d, (V - 1) * p + r + p - 1 - d);
+            if (r == 0 && d == 0)
+                P(rep, 0, V * p);
+            if (r == 0 && d == 0 && rep + 1 < reps)
+                P(rep + 1, 0, 0);
+        }
+    }
+    for (int n = 0; r == 0 && n < (p - 1) * f; n++) {
+        int k = n % f;
+
+        P(reps - 1, 1 + n / f, V * p);
+    }
+#undef A
+#undef P
+}
+
+static void follows_closed_form(const struct sp_plan *plan, int fold)
+{
+    int p = plan->layout.stages, reps = plan->layout.micro_batches / (p * fold);
+
+    for (int s = 0; s < p; s++) {
+        struct sp_program want = {0};
+
+        closed_form(p, plan->layout.layers / p, reps, fold, s, &want);
+        assert_int_equal(plan->programs[s].n, 2 * want.n);
+        for (int k = 0; k < want.n; k++)
+            assert_same_op(plan, s, k, &want.ops[k]);
+        sp_program_clear(&want);
+    }
+}
+
+/* Placement and completeness are the oracle's; the backward reverses the forward, but for the last
+ * `fold` ops of stage 0 as published. */
+static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
+{
+    struct helix h;
+
+    helix_create(plan, fold, &h);
+    assert_int_equal(helix_judge(&h), 0);
+    for (int s = 0; s < h.p; s++) {
+        int n = plan->programs[s].n, up = h.p > 1 && s == 0 && !reverse ? fold : 0;
+
+        for (int k = 0; k < n / 2; k++) {
+            struct sp_op op = plan->programs[s].ops[k];
+
+            assert_int_equal(op.pass, SP_F);
+            op.pass = SP_B;
+            if (n - 1 - k < n - up)
+                assert_same_op(plan, s, n - 1 - k, &op);
+        }
+        for (int i = 0; i < up; i++) {
+            struct sp_op op = make_op(SP_B, SP_BLOCK, i, 0);
+
+            assert_same_op(plan, s, n - up + i, &op);
+        }
+    }
+    helix_destroy(&h);
+}
+
+static void every_order(void **state)
+{
+    int plans = 0, even = 0, ops = 0;
+
+    (void)state;
+    for (int p = 1; p <= 6; p++) {
+        for (int L = p; L <= 13; L++) {
+            for (int i = 0; i < 3 * 3 * 2; i++) { /* folds, loops, tails */
+                int fold = i % 3 + 1, m = p * fold * (i / 3 % 3 + 1), reverse = i / 9;
+                struct sp_plan plan;
+
+                helix_plan(helix_name(fold, reverse), p, L, m, &plan);
+                obeys_the_rules(&plan, fold, reverse);
+                if (p > 1 && L % p == 0) {
+                    follows_closed_form(&plan, fold);
+                    even++;
+                }
+                plans++;
+                ops += sp_plan_ops(&plan);
+                sp_plan_destroy(&plan);
+            }
+        }
+    }
+    print_message("%d plans, %d ops; %d of them follow the closed form\n", plans, ops, even);
+}
+
+/* What is transferred does not change the order, and fold 2 is what "helix" means. */
+static void options(void **state)
+{
+    static const char *const names[] = {"helix:fold=2,qkv=weights", "helix:qkv=activations",
+                                        "helix:qkv=auto", "helix:tail=published,fold=2"};
+    struct sp_plan plan, other;
+
+    (void)state;
+    helix_plan("helix", 3, 7, 12, &plan);
+    for (int i = 0; i < 4; i++) {
+        helix_plan(names[i], 3, 7, 12, &other);
+        for (int s = 0; s < 3; s++) {
+            assert_int_equal(plan.programs[s].n, other.programs[s].n);
+            for (int k = 0; k < plan.programs[s].n; k++)
+                assert_same_op(&other, s, k, &plan.programs[s].ops[k]);
+        }
+        sp_plan_destroy(&other);
+    }
+    sp_plan_destroy(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published),
+        cmocka_unit_test(every_order),
+        cmocka_unit_test(options),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/*
+ * What HelixPipe refuses: micro-batches that fill no loop, layouts and options that mean nothing
+ * to it, and less memory than its stages hold.
+ */
+#include "policies/helix.h"
+
+/* -EINVAL and one line that ends in, or holds, the text. */
+static void refused(const char *schedule, struct sp_layout lay, const char *text)
+{
+    struct sp_plan plan;
+    const char *said;
+    struct catch c;
+    int ret;
+
+    catch_begin(&c);
+    ret = sp_plan_create(schedule, &lay, &plan);
+    said = catch_end(&c);
+    if (ret != -EINVAL || !strstr(said, text) || strchr(said, '\n') != said + strlen(said) - 1)
+        fail_msg("%s p=%d L=%d m=%d: %d '%s', not '%s'", schedule, lay.stages, lay.layers,
+                 lay.micro_batches, ret, said, text);
+}
+
+static void micro_batches(void **state)
+{
+    int refusals = 0, works = 0;
+
+    (void)state;
+    for (int p = 1; p <= 6; p++) {
+        for (int i = 1; i <= 3 * p * 3 * 3; i++) {
+            int fold = i % 3 + 1, m = i / 3 + 1, loop = p * fold, below = m - m % loop;
+            struct sp_plan plan;
+            char text[64];
+
+            if (below == m)
+                continue;
+            if (below > 0)
+                snprintf(text, sizeof text, "use --micro-batches %d or %d\n", below, below + loop);
+            else
+                snprintf(text, sizeof text, "use --micro-batches %d\n", loop);
+            refused(helix_name(fold, false), helix_layout(p, p + 1, m), text);
+            refusals++;
+            for (int k = below > 0 ? below : loop; k <= below + loop; k += loop, works++) {
+                helix_plan(helix_name(fold, false), p, p + 1, k, &plan);
+                sp_plan_destroy(&plan);
+            }
+        }
+    }
+    print_message("%d refused, %d numbers named instead work\n", refusals, works);
+}
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *schedule, *text;
+    } table[] = {
+        {"helix:fold=0", "fold of 1, 2"},
+        {"helix:fold=x", "fold of 1, 2"},
+        {"helix:fold=-1", "fold of 1, 2"},
+        {"helix:fold=1.5", "fold of 1, 2"},
+        {"helix:fold=99999999999", "fold"},
+        {"helix:fold=2147483647", "fold"},
+        {"helix:fold=16385", "fold"},
+        {"helix:fold=", "fold="},
+        {"helix:fold=1,fold=2", "given twice"},
+        {"helix:qkv=z", "qkv=z"},
+        {"helix:qkv", "key=value"},
+        {"helix:tail=z", "tail=z"},
+        {"helix:flod=1", "'flod'"},
+    };
+    struct sp_layout lay = helix_layout(4, 8, 8), other;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        refused(table[i].schedule, lay, table[i].text);
+    other = lay;
+    other.layers = 0;
+    refused("helix", other, "layers are unknown");
+    other.layers = 3;
+    refused("helix", other, "need 4 layers, the model has 3");
+    other.layers = 1 << 30;
+    refused("helix", other, "2147483649 parts of 8 micro-batches");
+    other = lay;
+    other.chunks = 2;
+    refused("helix", other, "not 2 chunks");
+    other = lay;
+    other.slices = 2;
+    refused("helix", other, "not 2 slices");
+}
+
+/* All forwards come before all backwards: a stage holds half its ops, each of which is p/(2L+1) of
+ * a micro-batch on a whole stage; all stages together hold m of them on each. */
+static void memory(void **state)
+{
+    static const int table[][4] = {
+        {1, 1, 1, 1}, {2, 5, 3, 2}, {3, 7, 2, 1}, {4, 8, 2, 2}, {6, 6, 1, 2}};
+    int limits = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        int p = table[i][0], L = table[i][1], fold = table[i][2], m = p * fold * table[i][3];
+        double part = (double)p / (2 * L + 1), sum = 0;
+        struct sp_layout lay = helix_layout(p, L, m);
+        struct sp_plan plan;
+        struct helix h;
+
+        helix_plan(helix_name(fold, false), p, L, m, &plan);
+        helix_create(&plan, fold, &h);
+        assert_int_equal(helix_judge(&h), 0);
+        for (int s = 0; s < p; s++) {
+            assert_int_equal(h.peak[s], plan.programs[s].n / 2);
+            sum += h.peak[s] * part;
+        }
+        assert_true(sum > m * p - 1e-9 && sum < m * p + 1e-9);
+        for (int ops = 1; ops <= 2 * h.peak[0]; ops++, limits++) {
+            char text[128];
+            int s = 0;
+
+            while (s < p && h.peak[s] <= ops)
+                s++;
+            lay.memory = ops * part;
+            if (s == p) {
+                struct sp_plan within;
+
+                assert_int_equal(sp_plan_create(helix_name(fold, false), &lay, &within), 0);
+                sp_plan_destroy(&within);
+                continue;
+            }
+            snprintf(text, sizeof text,
+                     "order: stage %d holds activations of %.6g micro-batches at once, more than "
+                     "the %.6g allowed",
+                     s, h.peak[s] * part, lay.memory);
+            refused(helix_name(fold, false), lay, text);
+        }
+        print_message("p=%d L=%d m=%d: stage 0 holds %d ops, %g micro-batches\n", p, L, m,
+                      h.peak[0], h.peak[0] * part);
+        helix_destroy(&h);
+        sp_plan_destroy(&plan);
+    }
+    print_message("%d limits\n", limits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(micro_batches),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Activations of HelixPipe in real runs (the paper's figure 10 on a small model): 4bsh m L/p numbers
+# on every stage with recomputation without attention, all stages alike, and what was planned;
+# 1F1B's stages hold less and less.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+b=1 s=256 h=64 layers=8
+make_text 20011 > "$work/text"
+
+# peaks NAME STAGES MICRO-BATCHES OPTIONS...: of every stage, measured, as "1 2 3"
+peaks()
+{
+    local name=$1 p=$2 m=$3
+
+    shift 3
+    rm -f "$work/log"
+    quiet "$name" starpipe train --model gpt-tiny --data "$work/text" --stages "$p" \
+        --micro-batches "$m" --micro-batch-size $b --seq $s --steps 2 --log "$work/log" "$@" ||
+        return 1
+    stages_of "$work/log" peak_activation_bytes | tail -n 1
+}
+
+# helix STAGES FOLD MICRO-BATCHES LOWEST HIGHEST: percent of the formula
+helix()
+{
+    local p=$1 m=$3 got mib want
+
+    got=$(peaks helix "$p" "$m" --schedule "helix:fold=$2,qkv=weights") || return
+    echo "$got" | awk -v what="helix:fold=$2, $p stages, $m micro-batches" -v low="$4" -v high="$5" \
+        -v formula=$((4 * 4 * b * s * h * m * layers / p)) '{
+        most = least = $1
+        for (i = 1; i <= NF; i++) {
+            most = $i > most ? $i : most
+            least = $i < least ? $i : least
+        }
+        printf "%s: %.3f to %.3f of 4bsh m L/p\n", what, least / formula, most / formula
+        exit !(100 * least >= low * formula && 100 * most <= high * formula &&
+               most <= 1.05 * least)
+    }' || fail "helix on $p stages: $got bytes are not within the formula, or not alike"
+    mib=$(echo "$got" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
+    want=$(starpipe train --dry-run --model gpt-tiny --stages "$p" --micro-batches "$m" \
+        --micro-batch-size $b --seq $s --schedule "helix:fold=$2,qkv=weights" |
+        awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s ", $5 }')
+    [ "$mib" = "$want" ] || fail "helix on $p stages: planned $want MiB, measured $mib"
+}
+
+# A block and attention of one stage share o: 1/p of the attentions, so 1/(4p) less than the formula,
+# beside 1/h more for each statistic: log-sum-exp, heads/(4h).
+helix 4 2 8 90 110
+helix 4 1 8 90 110
+helix 8 1 8 90 110
+helix 2 2 8 85 110
+
+# 1F1B holds p - i micro-batches of 16bsh, helix m/p of them times 4bsh, the same on all stages.
+echo "$(peaks 1f1b 4 8 --schedule 1f1b) $(peaks helix 4 8 --schedule helix:qkv=weights)" |
+    awk '{
+        printf "MiB by stage: 1f1b"
+        for (i = 1; i <= 4; i++) printf " %.2f", $i / 1048576
+        printf ", helix"
+        for (i = 5; i <= 8; i++) printf " %.2f", $i / 1048576
+        printf "; 1f1b has %.1f times as much on its first stage as on its last\n", $1 / $4
+        exit !($1 > 3 * $4 && $1 > $5)
+    }' || fail "1f1b's skew is not there"
+finish
