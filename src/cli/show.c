@@ -119,11 +119,8 @@ static int write_out(const struct args *a, const struct sp_show *show)
 /* --cost, with what --recompute adds to backwards: selective recomputation costs next to nothing. */
 static int find_costs(const struct args *a, const struct sp_plan *plan, struct sp_costs *costs)
 {
-    const char *stage_costs = "f=1,b=1,w=1,comm=0";
-    const char *part_costs = "pre=1,attn=3,post=2,backward=2,comm=0";
-    const char *text = a->cost ? a->cost : plan->family->parts ? part_costs : stage_costs;
     struct sp_recompute_option recompute;
-    int ret = sp_costs_parse(text, plan, costs);
+    int ret = sp_costs_parse(a->cost ? a->cost : "", plan, costs);
 
     if (ret || !a->layout.recompute)
         return ret;

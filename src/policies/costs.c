@@ -56,7 +56,7 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
 int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs)
 {
     const struct sp_layout *lay = &plan->layout;
-    double v[KEYS] = {1, 1, 1, 1, 1, 1, 2, 0}, layers, weights;
+    double v[KEYS] = {1, 1, 1, 1, 3, 2, 2, 0}, layers, weights;
     bool given[KEYS] = {false};
     int ret = parse_keys(text, v, given);
     bool stage_keys = given[KEY_F] || given[KEY_B] || given[KEY_W];

@@ -98,10 +98,10 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
 extern const struct sp_costs sp_costs_unit;
 
 /*
- * Parses "f=1,b=1,w=1,comm=0" (what is not given is 1, comm 0), or, if the layers are known, costs
- * per layer "pre=1,attn=3,post=2,backward=2,comm=0", where a backward is `backward` forwards, half
- * of it weight gradient except in attention, which has no weights. Families whose ops are parts of
- * layers want these. One line on stderr and -EINVAL.
+ * Parses "f=1,b=1,w=1,comm=0", or, if the layers are known, costs per layer
+ * "pre=1,attn=3,post=2,backward=2,comm=0"; these are the values of what is not given. A backward
+ * is `backward` forwards, half of it weight gradient except in attention, which has no weights.
+ * Families whose ops are parts of layers want the latter. One line on stderr and -EINVAL.
  */
 int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs);
 

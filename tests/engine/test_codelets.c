@@ -143,6 +143,77 @@ static void test_pre(void **state)
     for_each_shape(check_pre);
 }
 
+/* The halves of pre, tasks of their own, give the bits of pre: gradients too, added up or fresh. */
+static void check_halves(const struct sp_shape *sh)
+{
+    size_t nx = (size_t)T * (size_t)sh->model.hidden;
+    size_t nq = (size_t)T * (size_t)sh->q_width, nkv = (size_t)T * (size_t)sh->kv_width;
+    struct tensor x = random_tensor(nx, 1), wn = block(sh, SP_BLOCK_NORM1, 2);
+    struct tensor w = block(sh, SP_BLOCK_QKV, 3), dr = random_tensor(nx, 6);
+    struct tensor whole = tensor(sp_shape_pre_saved(sh, true));
+    struct tensor q = tensor(nq), kv = tensor(nkv), q2 = tensor(nq), kv2 = tensor(nkv);
+    struct sp_pre pre = {
+        .x = x.handle, .saved = whole.handle, .q = q.handle, .kv = kv.handle, .cheap = true};
+    struct sp_pre_saved all = sp_shape_pre_view(sh, true, whole.at);
+    struct sp_lane lane = test_lane();
+
+    sp_pre_fwd_insert(&lane, sh, &pre, wn.handle, w.handle, 0);
+    starpu_task_wait_for_all();
+    for (int k = 0; k < 4; k++) {
+        bool has = k > 0, cheap = k == 3, apart = k < 3, fresh = k == 1;
+        struct tensor n1 = tensor(nx), saved = tensor(sp_shape_pre_saved(sh, cheap));
+        struct tensor dq = random_tensor(nq, 7), dkv = random_tensor(nkv, 8);
+        struct tensor dq2 = random_tensor(nq, 7), dkv2 = random_tensor(nkv, 8);
+        struct tensor gn = block(sh, SP_BLOCK_NORM1, 4), gn2 = block(sh, SP_BLOCK_NORM1, 4);
+        struct tensor g = block(sh, SP_BLOCK_QKV, 5), g2 = block(sh, SP_BLOCK_QKV, 5);
+        struct tensor dx = tensor(nx), dx2 = tensor(nx), dn1 = tensor(nx);
+        struct sp_pre half = {.x = x.handle, .saved = has ? saved.handle : NULL, .cheap = cheap};
+        struct sp_pre_saved view = sp_shape_pre_view(sh, cheap, saved.at);
+
+        sp_norm_fwd_insert(&lane, sh, &half, apart ? n1.handle : NULL, wn.handle, 0);
+        starpu_task_wait_for_all();
+        if (has)
+            assert_same_bits(view.stats, all.stats, 2 * T, "stats1");
+        if (cheap)
+            assert_same_bits(view.n1, all.n1, nx, "n1 saved");
+        if (!apart)
+            goto next;
+        assert_same_bits(n1.at, all.n1, nx, "n1");
+        sp_qkv_fwd_insert(&lane, sh, n1.handle, w.handle, q2.handle, kv2.handle, 0);
+        starpu_task_wait_for_all();
+        assert_same_bits(q2.at, q.at, nq, "q");
+        assert_same_bits(kv2.at, kv.at, nkv, "kv");
+        if (!has)
+            goto next;
+
+        if (fresh)
+            memset(g.at, 0, g.n * sizeof *g.at);
+        sp_pre_bwd_insert(&lane, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
+                          dr.handle, dx.handle);
+        sp_pre_wgrad_insert(&lane, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
+        sp_qkv_bwd_insert(&lane, sh, w.handle, dq2.handle, dkv2.handle, dn1.handle);
+        sp_qkv_wgrad_insert(&lane, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
+        sp_norm_bwd_insert(&lane, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
+                           dx2.handle, 0);
+        starpu_task_wait_for_all();
+        assert_same_bits(dx2.at, dx.at, nx, "dx");
+        assert_same_bits(gn2.at, gn.at, gn.n, "norm1 gradient");
+        assert_same_bits(g2.at, g.at, g.n, "qkv gradient");
+    next:
+        drop_tensor(&n1), drop_tensor(&saved), drop_tensor(&dq), drop_tensor(&dkv);
+        drop_tensor(&dq2), drop_tensor(&dkv2), drop_tensor(&gn), drop_tensor(&gn2);
+        drop_tensor(&g), drop_tensor(&g2), drop_tensor(&dx), drop_tensor(&dx2), drop_tensor(&dn1);
+    }
+    drop_tensor(&x), drop_tensor(&wn), drop_tensor(&w), drop_tensor(&dr), drop_tensor(&whole);
+    drop_tensor(&q), drop_tensor(&kv), drop_tensor(&q2), drop_tensor(&kv2);
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    for_each_shape(check_halves);
+}
+
 /* ---- post ------------------------------------------------------------------------------- */
 
 struct post_ref {
@@ -544,10 +615,10 @@ static void test_update(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pre),       cmocka_unit_test(test_post),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_head),      cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_update),
+        cmocka_unit_test(test_pre),   cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_post),  cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_embed), cmocka_unit_test(test_head),
+        cmocka_unit_test(test_sums),  cmocka_unit_test(test_update),
     };
 
     return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);

@@ -135,7 +135,7 @@ static void parses_costs(void **state)
     plan.family = sp_family_find("attention-parallel");
     plan.layout.layers = 7;
     assert_int_equal(sp_costs_parse("comm=2", &plan, &c), 0);
-    assert_true(c.parts.pre == 1 && c.parts.attn == 1 && c.parts.post == 1 && c.comm == 2);
+    assert_true(c.parts.pre == 1 && c.parts.attn == 3 && c.parts.post == 2 && c.comm == 2);
 }
 
 static void refuses_costs(void **state)
