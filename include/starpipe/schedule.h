@@ -61,6 +61,11 @@ int sp_layout_flag(const struct sp_layout *lay, const char *flag);
 int sp_place_wave(const struct sp_layout *lay, int stage, int chunk);
 int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
 
+/* Most ops of a worker in a turn of a weight ring. */
+#define SP_TURN_OPS 8
+/* The turns of a worker of a weight ring, one after the other. */
+void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
+
 enum sp_formula {
     SP_EXACT,       /* equal */
     SP_LOWER_BOUND, /* never above the simulated makespan */
@@ -94,6 +99,13 @@ struct sp_schedule_def {
      * < L is on stage j mod p, block L on stage 0; attention of layer l of micro-batch i on stage
      * (l + i/fold + 1) mod p. NULL: 1. */
     int (*fold)(const struct sp_layout *lay);
+    /*
+     * Weight-ring: the ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns
+     * how many, negative past the last turn. Micro-batches are counted by the worker's own: round g
+     * of worker r is micro-batch g * stages + r, and worker r is r turns late. Chunks are the stages
+     * parts of the model. `emit` is then sp_ring_emit.
+     */
+    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
     const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
 
     /* Appends the ops of one stage. Called only when check agreed. */

@@ -1,7 +1,8 @@
 /*
  * The JSON form, one object:
  *   schedule, stages, micro_batches, chunks, slices, layers (0: unknown)
- *   stage_map[rank][chunk]   global stage; of parts of layers, the blocks of a rank
+ *   stage_map[rank][chunk]   global stage; of parts of layers, the blocks of a rank; where
+ *                            weights travel, the chunk that is its own
  *   ranks[rank][k]           ops in issue order, "F3.0"
  *   times[rank][k]           [start, end] of ranks[rank][k]
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
@@ -17,6 +18,7 @@
  */
 #include "cli/show.h"
 #include "policies/index.h"
+#include "policies/ring.h"
 #include "sp_error.h"
 #include <jansson.h>
 
@@ -28,11 +30,22 @@ static json_t *stage_map(const struct sp_plan *plan)
     for (int s = 0; s < lay->stages; s++) {
         json_t *chunks = json_array();
 
-        for (int c = 0; !plan->family->parts && c < lay->chunks; c++)
-            json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
-        for (int j = 0; plan->family->parts && j <= lay->layers; j++)
-            if (sp_block_stage(lay, j) == s)
-                json_array_append_new(chunks, json_integer(j));
+        switch (plan->family->kind) {
+        case SP_LAYERWISE:
+            for (int c = 0; c < lay->chunks; c++)
+                json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
+            break;
+        case SP_ATTENTION_PARALLEL:
+            for (int j = 0; j <= lay->layers; j++)
+                if (sp_block_stage(lay, j) == s)
+                    json_array_append_new(chunks, json_integer(j));
+            break;
+        case SP_WEIGHT_RING:
+            for (int c = 0; c < lay->stages; c++)
+                if (sp_ring_owner(lay->stages, c) == s)
+                    json_array_append_new(chunks, json_integer(c));
+            break;
+        }
         json_array_append_new(map, chunks);
     }
     return map;

@@ -140,6 +140,9 @@ void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
 void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_data_handle_t b,
                    bool both);
 
+/* to = from (floats). */
+void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to);
+
 /* The step's hyper-parameters of the optimizer. */
 struct sp_update {
     float lr, beta1, beta2, eps, weight_decay;

@@ -82,7 +82,15 @@ static void state_copy_cpu(void *buffers[], void *arg)
                sizeof(float) * length(buffers[i]));
 }
 
+/* from R, to W */
+static void copy_cpu(void *buffers[], void *arg)
+{
+    (void)arg;
+    memcpy(sp_buffer(buffers, 1), sp_buffer(buffers, 0), sizeof(float) * length(buffers[0]));
+}
+
 SP_MODEL(sumsq);
+SP_MODEL(copy);
 SP_MODEL(state_copy);
 SP_MODEL(sum);
 SP_MODEL(update);
@@ -116,6 +124,14 @@ static struct starpu_codelet state_copy_cl = {
     .modes = {STARPU_R, STARPU_R, STARPU_R, STARPU_R, STARPU_W, STARPU_W, STARPU_W, STARPU_W},
     .model = &state_copy_model,
     .name = "state_copy",
+};
+
+static struct starpu_codelet copy_cl = {
+    SP_CPU(copy_cpu),
+    SP_CUDA(copy_cuda).nbuffers = 2,
+    .modes = {STARPU_R, STARPU_W},
+    .model = &copy_model,
+    .name = "copy",
 };
 
 static double floats(starpu_data_handle_t handle)
@@ -183,4 +199,13 @@ void sp_state_copy_insert(const struct sp_lane *lane, const starpu_data_handle_t
     for (int i = 0; i < 4; i++)
         sp_task_buffer(t, to[i], STARPU_W);
     sp_task_submit(lane, t, 4 * floats(from[0]));
+}
+
+void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to)
+{
+    struct starpu_task *t = sp_task_new(lane, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+
+    sp_task_buffer(t, from, STARPU_R);
+    sp_task_buffer(t, to, STARPU_W);
+    sp_task_submit(lane, t, floats(to));
 }

@@ -12,6 +12,10 @@ struct sp_graph_family {
     int (*create)(struct sp_graph *g);
     void (*destroy)(struct sp_graph *g);
 
+    /* Before the first op of a step is submitted, after the last one; NULL: nothing to do. */
+    void (*begin)(struct sp_graph *g);
+    void (*end)(struct sp_graph *g);
+
     /* Submits the tasks of the op at `index` of a local stage, and of the one it overlaps with. */
     void (*submit)(struct sp_graph *g, struct sp_stage *st, int index);
 
@@ -22,10 +26,16 @@ struct sp_graph_family {
 
 extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional */
 extern const struct sp_graph_family sp_graph_attention_parallel;
+extern const struct sp_graph_family sp_graph_weight_ring;
 
 static inline const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
 {
-    return family->parts ? &sp_graph_attention_parallel : &sp_graph_layerwise;
+    static const struct sp_graph_family *const families[] = {
+        [SP_LAYERWISE] = &sp_graph_layerwise,
+        [SP_ATTENTION_PARALLEL] = &sp_graph_attention_parallel,
+        [SP_WEIGHT_RING] = &sp_graph_weight_ring};
+
+    return families[family->kind];
 }
 
 #endif

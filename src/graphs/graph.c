@@ -72,6 +72,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .v = vector(n, sizeof(float), "v"),
         .twin = n_holders > 1 ? holders[holders[0] == st->index] : -1,
         .counted = holders[0] == st->index,
+        .everywhere = sp_block_is_everywhere(g->cfg.plan, layer),
     };
     return 0;
 }
@@ -129,8 +130,8 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     size_t m = (size_t)lay->micro_batches, n = (size_t)lay->slices, T = (size_t)g->shape.rows;
     bool local = false;
 
-    for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
-        local |= sp_stage_is_local(&g->place, sp_end_stage(g->cfg.plan, pipe, last));
+    for (int k = 0; k < g->place.n_local; k++)
+        local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);
     if (!local)
         return 0;
     *memory = calloc(m * T, sizeof **memory);

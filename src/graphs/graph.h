@@ -34,6 +34,7 @@ struct sp_block {
     starpu_data_handle_t w, g, m, v;
     starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
     int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
+    bool everywhere; /* on all stages */
     bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
@@ -65,6 +66,8 @@ struct sp_shipped {
     int users;              /* micro-batches between their forward and their backward */
 };
 
+struct sp_hands; /* the weights and gradients that a worker of a ring has, see weight_ring.c */
+
 struct sp_stage {
     int index;
     int worker;
@@ -76,7 +79,9 @@ struct sp_stage {
     struct sp_meter meter[2];      /* by turn */
     struct sp_sent *sent;          /* [n_sent] */
     int n_sent, cap_sent;
-    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise */
+    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
+                                      * of its own micro-batches; weight-ring */
+    struct sp_hands *hands;          /* weight-ring */
     struct sp_shipped *shipped;      /* [layers]; attention-parallel */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
     starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
@@ -148,6 +153,7 @@ enum sp_message {
     SP_MSG_FORWARD,
     SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
     SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
+    SP_MSG_RING,     /* (turn, sending stage and tensor) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */

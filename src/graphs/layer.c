@@ -29,16 +29,30 @@ void sp_drop(starpu_data_handle_t *handle)
     *handle = NULL;
 }
 
+/* Where a block of a layer is among those of the chunk. */
+static int block_at(const struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+{
+    return 3 * (layer - c->first) + kind - SP_BLOCK_NORM1;
+}
+
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+    struct sp_block *b;
+
+    if (c->w && layer >= 0)
+        return c->w[block_at(c, kind, layer)];
+    b = sp_stage_block(c->st, kind, layer);
 
     return b ? b->w : NULL;
 }
 
 starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+    struct sp_block *b;
+
+    if (c->gradient && layer >= 0)
+        return c->gradient[block_at(c, kind, layer)];
+    b = sp_stage_block(c->st, kind, layer);
 
     return b ? b->g : NULL;
 }
@@ -156,6 +170,21 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     if (!keep.attn) {
         sp_drop(&t->o);
         sp_drop(&t->lse);
+    }
+}
+
+void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
+{
+    struct sp_keep keep = {.saved = true, .cheap = true, .qkv = true, .attn = true};
+
+    for (int i = a; i < b; i++) {
+        bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
+        starpu_data_handle_t y = NULL;
+
+        keep.has_attn = !whole;
+        if (whole && i < b - 1)
+            y = c->fl->layers[i + 1].x = sp_take_hidden(c, "x");
+        sp_layer_forward(c, i, keep, false, y, false);
     }
 }
 

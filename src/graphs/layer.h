@@ -18,6 +18,8 @@ struct sp_op_ctx {
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
     int first, count;          /* layers of the chunk */
     bool split;                /* of a backward: weight gradients come in an op of their own */
+    const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
+                                               * stage's own, [count][3]; NULL: its own */
     starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */
 };
 
@@ -48,7 +50,10 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 /* Weight gradient of layer i of the chunk; frees all that the layer still holds. */
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);
 
-/* Weights and gradients of blocks of this stage; NULL where the model has none. */
+/* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */
+void sp_layers_recompute(struct sp_op_ctx *c, int a, int b);
+
+/* Weights and gradients of blocks of this stage, or of c->w and c->gradient; NULL where the model has none. */
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
 starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
 

@@ -160,22 +160,6 @@ static void backward_begin(struct sp_op_ctx *c)
     c->fl->grad = NULL;
 }
 
-/* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */
-static void recompute(struct sp_op_ctx *c, int a, int b)
-{
-    struct sp_keep keep = {.saved = true, .cheap = true, .qkv = true, .attn = true};
-
-    for (int i = a; i < b; i++) {
-        bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
-        starpu_data_handle_t y = NULL;
-
-        keep.has_attn = !whole;
-        if (whole && i < b - 1)
-            y = c->fl->layers[i + 1].x = sp_take_hidden(c, "x");
-        sp_layer_forward(c, i, keep, false, y, false);
-    }
-}
-
 static void backward_layer(struct sp_op_ctx *c, int i)
 {
     enum sp_recompute mode = sp_chunk_recompute(c, i);
@@ -185,7 +169,7 @@ static void backward_layer(struct sp_op_ctx *c, int i)
 
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
-        recompute(c, i / every * every, i + 1);
+        sp_layers_recompute(c, i / every * every, i + 1);
     dx = i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx");
     c->fl->layers[i].dy = c->flow;
     sp_layer_backward(c, i, dx);

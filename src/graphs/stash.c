@@ -1,5 +1,6 @@
 #include "graphs/stash.h"
 #include "graphs/stash_parts.h"
+#include "policies/ring.h"
 
 void sp_partition(int layers, int parts, int part, int *first, int *count)
 {
@@ -9,40 +10,71 @@ void sp_partition(int layers, int parts, int part, int *first, int *count)
     *first = part * each + (part < rest ? part : rest);
 }
 
+void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, int *first,
+                    int *count)
+{
+    if (plan->first_layer) {
+        *first = plan->first_layer[c];
+        *count = plan->first_layer[c + 1] - *first;
+    } else {
+        sp_partition(layers, parts, c, first, count);
+    }
+}
+
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count)
 {
-    int g = sp_global_stage(&plan->layout, stage, chunk);
+    /* where weights travel all chunks come to every stage */
+    int g = plan->family->kind == SP_WEIGHT_RING ? chunk
+                                                 : sp_global_stage(&plan->layout, stage, chunk);
 
-    if (plan->first_layer) {
-        *first = plan->first_layer[g];
-        *count = plan->first_layer[g + 1] - *first;
-    } else {
-        sp_partition(layers, sp_globals(&plan->layout), g, first, count);
-    }
+    sp_part_layers(plan, layers, sp_globals(&plan->layout), g, first, count);
 }
 
 int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)
 {
     const struct sp_layout *lay = &plan->layout;
-    int sum = 0;
+    int sum = 0, first, count;
 
-    for (int c = 0; !plan->family->parts && c < lay->chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, layers, stage, c, &first, &count);
-        sum += count;
+    switch (plan->family->kind) {
+    case SP_LAYERWISE:
+        for (int c = 0; c < lay->chunks; c++) {
+            sp_chunk_layers(plan, layers, stage, c, &first, &count);
+            sum += count;
+        }
+        break;
+    case SP_ATTENTION_PARALLEL:
+        for (int l = 0; l < layers; l++)
+            sum += sp_block_stage(lay, l + 1) == stage;
+        break;
+    case SP_WEIGHT_RING:
+        sp_part_layers(plan, layers, lay->stages, sp_ring_chunk_of(lay->stages, stage), &first,
+                       &sum);
+        break;
     }
-    for (int l = 0; plan->family->parts && l < layers; l++)
-        sum += sp_block_stage(lay, l + 1) == stage;
     return sum;
 }
 
-int sp_end_stage(const struct sp_plan *plan, int pipe, bool last)
+bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
 {
-    if (plan->family->parts)
-        return 0;
-    return sp_home(&plan->layout, pipe, last ? sp_globals(&plan->layout) - 1 : 0).stage;
+    const struct sp_layout *lay = &plan->layout;
+    bool is = false;
+
+    switch (plan->family->kind) {
+    case SP_ATTENTION_PARALLEL:
+        return stage == 0;
+    case SP_WEIGHT_RING:
+        return true;
+    case SP_LAYERWISE:
+        for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
+            is |= sp_home(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage;
+    }
+    return is;
+}
+
+bool sp_block_is_everywhere(const struct sp_plan *plan, int layer)
+{
+    return plan->family->kind == SP_WEIGHT_RING && layer < 0 && plan->layout.stages > 1;
 }
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
@@ -60,6 +92,35 @@ static int visit(const struct sp_model *m, enum sp_block_kind kind, int layer, s
     return sp_block_elements(m, kind) ? fn(arg, kind, layer) : 0;
 }
 
+/* Every worker has the ends of the model, and a chunk of its own. */
+static int ring_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                           sp_stage_block_fn fn, void *arg)
+{
+    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
+                                              SP_BLOCK_HEAD};
+    int P = plan->layout.stages, first, count, err = 0;
+
+    for (int i = 0; !err && i < 4; i++)
+        err = visit(m, ends[i], -1, fn, arg);
+    sp_part_layers(plan, m->layers, P, sp_ring_chunk_of(P, stage), &first, &count);
+    for (int l = first; l < first + count; l++)
+        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
+            err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+    return err;
+}
+
+static int ring_holder(const struct sp_plan *plan, int layers, int layer)
+{
+    int P = plan->layout.stages, first, count;
+
+    for (int c = 0; c < P; c++) {
+        sp_part_layers(plan, layers, P, c, &first, &count);
+        if (layer < first + count)
+            return sp_ring_owner(P, c);
+    }
+    return 0;
+}
+
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg)
 {
@@ -67,8 +128,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     bool has_tokens = false;
     int err = 0;
 
-    if (plan->family->parts)
+    if (plan->family->kind == SP_ATTENTION_PARALLEL)
         return sp_parts_each_block(plan, m, stage, fn, arg);
+    if (plan->family->kind == SP_WEIGHT_RING)
+        return ring_each_block(plan, m, stage, fn, arg);
     for (int c = 0; !err && c < lay->chunks; c++) {
         int global = sp_global_stage(lay, stage, c), first, count;
 
@@ -100,9 +163,13 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     const struct sp_layout *lay = &plan->layout;
     int last = sp_globals(lay) - 1, globals[2], n_globals = 1, n = 0;
 
-    if (plan->family->parts) {
+    if (plan->family->kind == SP_ATTENTION_PARALLEL) {
         stages[0] = sp_parts_holder(plan, kind, layer);
         return 1;
+    }
+    if (plan->family->kind == SP_WEIGHT_RING) {
+        stages[0] = layer < 0 ? 0 : ring_holder(plan, m->layers, layer);
+        return 1; /* of embedding and head the first: sp_block_is_everywhere */
     }
     globals[0] = kind == SP_BLOCK_NORM || kind == SP_BLOCK_HEAD ? last : 0;
     if (kind == SP_BLOCK_TOKENS && m->tied && last > 0)
@@ -172,7 +239,10 @@ static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shap
 static int64_t head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
                           const struct sp_op *op)
 {
-    bool last = sp_global_stage(&plan->layout, stage, op->chunk) == sp_globals(&plan->layout) - 1;
+    const struct sp_layout *lay = &plan->layout;
+    bool ring = plan->family->kind == SP_WEIGHT_RING;
+    int g = ring ? op->chunk : sp_global_stage(lay, stage, op->chunk);
+    bool last = g == sp_globals(lay) - 1 || op->part == SP_HEAD;
 
     return last ? (int64_t)sizeof(float) * part->rows * part->model.hidden : 0;
 }
@@ -184,8 +254,10 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t floats = 0;
     int first, count;
 
-    if (plan->family->parts)
+    if (plan->family->kind == SP_ATTENTION_PARALLEL)
         return sp_parts_stash_of_op(plan, sh, recompute, stage, op);
+    if (op->part == SP_HEAD)
+        return 0;
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
     for (int l = 0; l < count; l++)
         floats += layer_floats(&part, sp_layer_recompute(plan, recompute, first + l),
@@ -199,11 +271,16 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
 {
     int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
     const struct sp_shape part = slice_of(plan, sh, op->slice);
-    int64_t head = plan->family->parts ? sp_parts_head_input(plan, sh, recompute, op)
-                                       : head_input(plan, &part, stage, op);
+    int64_t head = plan->family->kind == SP_ATTENTION_PARALLEL
+                       ? sp_parts_head_input(plan, sh, recompute, op)
+                       : head_input(plan, &part, stage, op);
 
+    if (op->part == SP_HEAD)
+        return head;
     if (op->pass != SP_B && op->pass != SP_W)
         return 0;
+    if (plan->family->kind == SP_WEIGHT_RING) /* the head's input died with the head */
+        return sp_op_releases(plan, stage, op) ? all - head : 0;
     if (op->pass == SP_B && sp_op_releases(plan, stage, op))
         return all;
     return op->pass == SP_B ? head : all - head;

@@ -18,8 +18,15 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
 /* Layers of a stage; where ops are parts of layers, its blocks that end one. */
 int sp_stage_layers(const struct sp_plan *plan, int layers, int stage);
 
-/* The stage where a pipe of the model begins, with the embedding, or ends, with the head. */
-int sp_end_stage(const struct sp_plan *plan, int pipe, bool last);
+/* Layers of chunk c of a model cut into `parts`, as the plan says. */
+void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, int *first,
+                    int *count);
+
+/* Whether every stage has a replica of a block: embedding and head where weights travel. */
+bool sp_block_is_everywhere(const struct sp_plan *plan, int layer);
+
+/* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
+bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
 
 /*
  * Attention-parallel: whether the QKV weights go to attention with the product's input (2bsh + 3h^2

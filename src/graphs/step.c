@@ -2,6 +2,7 @@
 #include "graphs/family.h"
 #include "graphs/message.h"
 #include "graphs/report.h"
+#include "graphs/everywhere.h"
 #include <math.h>
 #include <string.h>
 
@@ -136,6 +137,7 @@ static void sum_twins(struct sp_graph *g)
             }
     for (int k = 0; k < g->place.n_local; k++)
         drop_theirs(&g->stages[k]);
+    sp_sum_everywhere(g);
 }
 
 static void norm_tasks(struct sp_graph *g)
@@ -216,12 +218,16 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     g->submitted = 0;
     fill_tokens(g, data, k);
     clear_meters(g);
+    if (g->family->begin)
+        g->family->begin(g);
     submit_ops(g, first_backward(g));
 }
 
 void sp_step_rest(struct sp_graph *g)
 {
     submit_ops(g, g->n_order);
+    if (g->family->end)
+        g->family->end(g);
     sp_message_release(g, g->n_order); /* all that was sent has its receiver submitted */
     sum_twins(g);
     norm_tasks(g);

@@ -118,6 +118,24 @@ static int crossing(const struct sp_plan *plan, int stage)
     return transit > 4 ? transit + 2 : 6;
 }
 
+/* The largest chunk on its way through a worker, three rings of it: what it computes with, what it
+ * sends on, what it receives; and what the pool leaves idle. */
+static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    int P = plan->layout.stages, most = 0;
+    int64_t layer = 0;
+
+    for (int c = 0; c < P; c++) {
+        int first, count;
+
+        sp_part_layers(plan, sh->model.layers, P, c, &first, &count);
+        most = count > most ? count : most;
+    }
+    for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
+        layer += (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
+    return P > 1 ? (9 * most + 2) * layer : 0;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -125,19 +143,15 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t up = T * sh->up_width, floats;
-    bool last = false;
+    bool last, ring = plan->family->kind == SP_WEIGHT_RING;
 
-    if (plan->family->parts)
+    if (plan->family->kind == SP_ATTENTION_PARALLEL)
         return sp_parts_workspace(plan, sh, recompute, stage) +
                (int64_t)sizeof(float) * scratch_floats(sh, recompute, stage == 0);
 
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int g = sp_global_stage(&plan->layout, stage, c);
-
-        last |= g == sp_globals(&plan->layout) - 1;
-    }
+    last = sp_is_end_stage(plan, stage, true);
     floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
-    floats += crossing(plan, stage) * x;
+    floats += ring ? 4 * x + ring_floats(plan, sh) : crossing(plan, stage) * x;
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */

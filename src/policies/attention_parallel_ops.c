@@ -129,6 +129,7 @@ static int stream(const struct sp_layout *lay, const struct sp_op *op)
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
+    .kind = SP_ATTENTION_PARALLEL,
     .pipes = 1,
     .parts = true,
     .check = check,

@@ -2,6 +2,7 @@
 #include "policies/guard.h"
 #include "policies/limit.h"
 #include "policies/registry.h"
+#include "policies/ring.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -81,6 +82,8 @@ static void place(void *arg)
                            &c->plan->map, c->why, sizeof c->why);
     if (!c->ret && c->def->fold)
         c->plan->map->fold = c->def->fold(&c->lay);
+    if (!c->ret && c->plan->family->kind == SP_WEIGHT_RING)
+        c->ret = sp_ring_create(&c->lay, c->def->turn, &c->plan->map->ring, c->why, sizeof c->why);
 }
 
 int sp_call_place(struct sp_plan *plan)

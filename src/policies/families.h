@@ -7,5 +7,6 @@
 extern const struct sp_family sp_family_layerwise;
 extern const struct sp_family sp_family_bidirectional;
 extern const struct sp_family sp_family_attention_parallel;
+extern const struct sp_family sp_family_weight_ring;
 
 #endif

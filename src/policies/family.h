@@ -18,8 +18,16 @@ struct sp_dep {
 
 struct sp_plan;
 
+/* What travels, which decides who holds which parameters and activations. */
+enum sp_family_kind {
+    SP_LAYERWISE,          /* activations between stages that hold layers; bidirectional too */
+    SP_ATTENTION_PARALLEL, /* activations between parts of layers */
+    SP_WEIGHT_RING         /* weights and their gradients from worker to worker */
+};
+
 struct sp_family {
     const char *name;
+    enum sp_family_kind kind;
     int pipes; /* copies of the model that micro-batches may go through; see policies/map.h */
     bool
         parts; /* its ops are parts of layers: the layers must be known, and what each part costs */

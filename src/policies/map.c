@@ -1,4 +1,5 @@
 #include "policies/map.h"
+#include "policies/ring.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,5 +144,6 @@ void sp_map_destroy(struct sp_map *map)
     free(map->global);
     free(map->home);
     free(map->pipe);
+    sp_ring_destroy(map->ring);
     free(map);
 }

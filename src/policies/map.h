@@ -20,6 +20,7 @@ struct sp_map {
     struct sp_home *home; /* [pipes][globals] */
     unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
     int fold;             /* attention-parallel: micro-batches of a slot */
+    struct sp_ring *ring; /* weight-ring: see policies/ring.h */
 };
 
 /* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the

@@ -23,7 +23,9 @@
     X(adapipe)                                                                                     \
     X(seq1f1b)                                                                                     \
     X(terapipe)                                                                                    \
-    X(helix)
+    X(helix)                                                                                       \
+    X(weipipe_naive)                                                                               \
+    X(weipipe)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

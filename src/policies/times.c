@@ -45,7 +45,11 @@ static int peak_live(const struct sp_plan *plan, int stage)
     int live = 0, peak = 0;
 
     for (int k = 0; k < prog->n; k++) {
-        int id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
+        int id;
+
+        if (prog->ops[k].part == SP_HEAD)
+            continue;
+        id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
 
         switch (prog->ops[k].pass) {
         case SP_F:

@@ -102,7 +102,7 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
             int id = plan->deferred ? plan->family->id(lay, s, op) : -1;
             bool kept = op->pass == SP_B && id >= 0 && plan->deferred[id];
 
-            live += op->pass == SP_F;
+            live += op->pass == SP_F && op->part != SP_HEAD;
             bar->live = live;
             live -= op->pass == SP_W || (op->pass == SP_B && !kept);
             bar->after = live;

@@ -1,0 +1,511 @@
+/*
+ * The weight-ring family (WeiPipe): a worker keeps its micro-batches, and the chunks of the model
+ * come by with the gradients of their weights; src/policies/ring.h says which when.
+ *
+ *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with weights that came by
+ *   L(mb):     final norm, logits, loss, and their gradients
+ *   B(mb, c):  { (recompute)  post.B attn.B pre.B  weight gradients } onto the gradients that came by
+ *
+ * Weights go on to the next worker as soon as a turn begins, gradients when its ops were submitted;
+ * inside a process they are handed over as they are. A chunk's gradient sets out as the gradient of
+ * its owner's blocks, zero, and comes home there. Embedding and head are on every worker: around the
+ * ring they would cost 2(G+1) times their size a worker and step, their summed gradients cost 2.
+ */
+#include "graphs/family.h"
+#include "graphs/layer.h"
+#include "graphs/message.h"
+#include "policies/ring.h"
+#include <stdlib.h>
+
+/* The blocks of a chunk, three a layer; of a pool, or their owner's. */
+struct hand {
+    starpu_data_handle_t *block; /* [3 * layers of the largest chunk]; block[0] NULL: empty */
+    bool pooled;
+};
+
+enum { RINGS = 3 }; /* as enum sp_ring_payload */
+
+struct sp_hands {
+    int turn;               /* whose weights and gradients these are */
+    bool passed[RINGS];     /* on to the next worker, in this turn */
+    struct hand now[RINGS]; /* what the worker has */
+    int cap;                /* turns that a worker may be ahead of the next one */
+    struct hand *inbox;     /* [RINGS][cap] from the worker before, of this process, by turn */
+    starpu_data_handle_t *blocks;
+};
+
+/* ---- chunks ------------------------------------------------------------------------------ */
+
+static const struct sp_ring *ring_of(const struct sp_graph *g)
+{
+    return g->cfg.plan->layout.map->ring;
+}
+
+static int workers(const struct sp_graph *g)
+{
+    return g->place.stages;
+}
+
+static void layers_of(const struct sp_graph *g, int chunk, int *first, int *count)
+{
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), chunk, first, count);
+}
+
+static int blocks_of(const struct sp_graph *g, int chunk)
+{
+    int first, count;
+
+    layers_of(g, chunk, &first, &count);
+    return 3 * count;
+}
+
+/* The owner's own blocks of a chunk: weights, or gradients. */
+static void own_blocks(const struct sp_graph *g, struct sp_stage *owner, int chunk, bool gradient,
+                       struct hand *hand)
+{
+    int first, count;
+
+    layers_of(g, chunk, &first, &count);
+    for (int i = 0; i < 3 * count; i++) {
+        struct sp_block *b = sp_stage_block(
+            owner, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3);
+
+        hand->block[i] = gradient ? b->g : b->w;
+    }
+    hand->pooled = false;
+}
+
+static void empty(const struct sp_graph *g, struct hand *hand, int chunk)
+{
+    for (int i = 0; hand->block[0] && hand->pooled && i < blocks_of(g, chunk); i++)
+        sp_pool_put(hand->block[i]);
+    hand->block[0] = NULL;
+}
+
+/* ---- passing on ---------------------------------------------------------------------------- */
+
+static int chunk_at(const struct sp_graph *g, int r, int t, int ring)
+{
+    return ring == SP_RING_FORWARD ? sp_ring_forward(workers(g), r, t)
+                                   : sp_ring_backward(workers(g), r, t);
+}
+
+/* Whether what a worker has in turn t goes on to the next one. */
+static bool goes_on(const struct sp_graph *g, int t, int ring)
+{
+    if (workers(g) == 1)
+        return false;
+    return ring == SP_RING_FORWARD
+               ? t >= 0 && t <= sp_ring_last_forward(ring_of(g))
+               : t >= workers(g) && t <= sp_ring_last_backward(ring_of(g));
+}
+
+static int64_t tag_of(const struct sp_graph *g, int turn, int from, int ring, int block)
+{
+    int64_t all = 3 * (int64_t)g->shape.model.layers;
+
+    return sp_tag(g, SP_MSG_RING, turn + 1, ((int64_t)from * RINGS + ring) * all + block);
+}
+
+/* Where in the order of submission the next worker needs what it receives after turn t. */
+static int needed_at(const struct sp_graph *g, int to, int t)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    const struct sp_ring *ring = ring_of(g);
+    int k = t + 1 - to;
+
+    k = k < 0 ? 0 : k;
+    while (k < ring->turns && ring->first[k] == ring->first[k + 1])
+        k++;
+    if (k >= ring->turns)
+        return g->n_order - 1;
+    return g->position[plan->family->id(&plan->layout, to,
+                                        &plan->programs[to].ops[ring->first[k]])];
+}
+
+static void send_hand(struct sp_graph *g, struct sp_stage *st, struct hand *hand, int chunk, int to,
+                      int t, int ring)
+{
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        int64_t tag = tag_of(g, t, st->index, ring, i);
+
+        if (hand->pooled)
+            sp_message_send(g, st, hand->block[i], to, tag, needed_at(g, to, t));
+        else
+            sp_message_send_block(g, st, hand->block[i], to, tag);
+    }
+}
+
+static struct hand *inbox_of(struct sp_hands *h, int ring, int t)
+{
+    return &h->inbox[ring * h->cap + t % h->cap];
+}
+
+/* The worker's part of a ring in its turn, to the next worker. Weights of a pool are held while the
+ * turn lasts; a gradient leaves for good. */
+static void pass(struct sp_graph *g, struct sp_stage *st, int ring)
+{
+    struct sp_hands *h = st->hands;
+    int to = (st->index + 1) % workers(g), chunk = chunk_at(g, st->index, h->turn, ring);
+    struct sp_stage *next = sp_graph_stage(g, to);
+    struct hand *hand = &h->now[ring];
+
+    if (h->passed[ring] || !goes_on(g, h->turn, ring))
+        return;
+    h->passed[ring] = true;
+    if (hand->pooled)
+        for (int i = 0; i < blocks_of(g, chunk); i++)
+            sp_pool_hold(hand->block[i]);
+    if (next) {
+        struct hand *in = inbox_of(next->hands, ring, h->turn);
+
+        for (int i = 0; i < blocks_of(g, chunk); i++)
+            in->block[i] = hand->block[i];
+        in->pooled = hand->pooled;
+    } else {
+        send_hand(g, st, hand, chunk, to, h->turn, ring);
+    }
+}
+
+static struct sp_lane ring_lane(struct sp_graph *g, struct sp_stage *st)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'D');
+
+    lane.layer = -1;
+    return lane;
+}
+
+/* Receives a chunk's blocks into buffers of a pool, or into the owner's own. */
+static void receive_hand(struct sp_graph *g, struct sp_stage *st, struct hand *hand, int chunk,
+                         int from, int t, int ring, bool home)
+{
+    struct sp_lane lane = ring_lane(g, st);
+
+    if (home)
+        own_blocks(g, st, chunk, true, hand);
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        size_t n = sp_block_elements(&g->shape.model, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3));
+
+        if (!home)
+            hand->block[i] =
+                sp_pool_get(st->boundary, n, sizeof(float), ring == SP_RING_GRADIENT ? "D" : "W");
+        sp_message_receive(g, &lane, hand->block[i], from, tag_of(g, t, from, ring, i));
+    }
+    hand->pooled = !home;
+}
+
+/* Gradients that were handed over in this process but have been elsewhere come home. */
+static void bring_home(struct sp_graph *g, struct sp_stage *st, struct hand *hand, int chunk)
+{
+    struct sp_lane lane = ring_lane(g, st);
+    int first, count;
+
+    layers_of(g, chunk, &first, &count);
+    for (int i = 0; hand->pooled && i < 3 * count; i++) {
+        lane.layer = first + i / 3;
+        sp_copy_insert(&lane, hand->block[i],
+                       sp_stage_block(st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), lane.layer)
+                           ->g);
+    }
+}
+
+static void advance(struct sp_graph *g, struct sp_stage *st, int t);
+
+/* What the worker before passed on after turn t: for turn t + 1. */
+static void receive(struct sp_graph *g, struct sp_stage *st, int t, int ring)
+{
+    struct sp_hands *h = st->hands;
+    int from = (st->index + workers(g) - 1) % workers(g);
+    int chunk = chunk_at(g, from, t, ring);
+    struct sp_stage *before = sp_graph_stage(g, from);
+    bool home = ring == SP_RING_GRADIENT && t == sp_ring_last_backward(ring_of(g));
+    struct hand *hand = &h->now[ring], *in;
+
+    if (!before) {
+        receive_hand(g, st, hand, chunk, from, t, ring, home);
+        return;
+    }
+    advance(g, before, t);
+    pass(g, before, ring);
+    in = inbox_of(h, ring, t);
+    for (int i = 0; i < blocks_of(g, chunk); i++)
+        hand->block[i] = in->block[i];
+    hand->pooled = in->pooled;
+    if (home)
+        bring_home(g, st, hand, chunk);
+}
+
+/* Ends turns, ops or not, until turn t has come to a worker. */
+static void advance(struct sp_graph *g, struct sp_stage *st, int t)
+{
+    struct sp_hands *h = st->hands;
+
+    while (h->turn < t) {
+        int now = h->turn;
+
+        for (int ring = 0; ring < RINGS && workers(g) > 1; ring++) {
+            pass(g, st, ring);
+            empty(g, &h->now[ring], chunk_at(g, st->index, now, ring));
+        }
+        for (int ring = 0; ring < RINGS; ring++) {
+            if (goes_on(g, now, ring))
+                receive(g, st, now, ring);
+            h->passed[ring] = false;
+        }
+        h->turn++;
+        if (h->turn == workers(g)) { /* the backward rings set out */
+            int own = sp_ring_chunk_of(workers(g), st->index);
+
+            own_blocks(g, st, own, false, &h->now[SP_RING_BACKWARD]);
+            own_blocks(g, st, own, true, &h->now[SP_RING_GRADIENT]);
+        }
+    }
+}
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
+{
+    int rounds = ring_of(c->g)->rounds;
+
+    return &c->st->flights[chunk * rounds + c->mb / workers(c->g)];
+}
+
+static void chunk_forward(struct sp_op_ctx *c, int chunk)
+{
+    starpu_data_handle_t y = NULL;
+
+    if (chunk == 0) {
+        c->fl->layers[0].x = sp_take_hidden(c, "x");
+        c->lane.layer = -1;
+        sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
+                            sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1),
+                            c->fl->layers[0].x, 0);
+    }
+    for (int i = 0; i < c->count; i++) {
+        enum sp_recompute mode = sp_chunk_recompute(c, i);
+        bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
+        bool last = i == c->count - 1 && chunk == workers(c->g) - 1;
+
+        y = sp_take_hidden(c, "x");
+        sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, last);
+        if (!keeps_x)
+            sp_drop(&c->fl->layers[i].x);
+        if (i < c->count - 1)
+            c->fl->layers[i + 1].x = y;
+    }
+    if (chunk < workers(c->g) - 1)
+        flight(c, chunk + 1)->layers[0].x = y;
+    else
+        c->fl->out = y;
+}
+
+static void head(struct sp_op_ctx *c)
+{
+    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+
+    c->fl = flight(c, workers(c->g) - 1);
+    c->fl->grad = sp_take_hidden(c, "dx");
+    c->lane.layer = -1;
+    sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[c->mb],
+                   sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
+                   sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), c->fl->grad,
+                   sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
+    sp_drop(&c->fl->out);
+}
+
+static void chunk_backward(struct sp_op_ctx *c, int chunk)
+{
+    int every = c->g->cfg.every;
+    starpu_data_handle_t dx;
+
+    c->flow = c->fl->grad;
+    c->fl->grad = NULL;
+    for (int i = c->count - 1; i >= 0; i--) {
+        enum sp_recompute mode = sp_chunk_recompute(c, i);
+
+        if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
+            (i == c->count - 1 || (i + 1) % every == 0))
+            sp_layers_recompute(c, i / every * every, i + 1);
+        dx = sp_take_hidden(c, "dx");
+        c->fl->layers[i].dy = c->flow;
+        sp_layer_backward(c, i, dx);
+        sp_layer_wgrad(c, i);
+        c->flow = dx;
+    }
+    if (chunk > 0) {
+        flight(c, chunk - 1)->grad = c->flow;
+        return;
+    }
+    c->lane.layer = -1;
+    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb], c->flow,
+                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
+                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
+    sp_drop(&c->flow);
+}
+
+static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    const struct sp_ring *ring = ring_of(g);
+    const struct sp_op *op = &plan->programs[st->index].ops[index];
+    int turn = sp_ring_turn(ring, op, op->mb / workers(g)) + st->index;
+    struct sp_op_ctx c = {
+        .g = g,
+        .st = st,
+        .sh = &g->shape,
+        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
+        .mb = op->mb,
+    };
+
+    sp_message_release(g, g->position[plan->family->id(&plan->layout, st->index, op)]);
+    advance(g, st, turn);
+    pass(g, st, SP_RING_FORWARD);
+    pass(g, st, SP_RING_BACKWARD);
+    c.lane.op_index = index;
+    c.lane.mb = op->mb;
+    c.lane.op = sp_window_open(g->window);
+    layers_of(g, op->chunk, &c.first, &c.count);
+    c.fl = flight(&c, op->chunk);
+    if (op->part == SP_HEAD) {
+        head(&c);
+    } else if (op->pass == SP_F) {
+        c.w = st->hands->now[SP_RING_FORWARD].block;
+        chunk_forward(&c, op->chunk);
+    } else {
+        c.w = st->hands->now[SP_RING_BACKWARD].block;
+        c.gradient = st->hands->now[SP_RING_GRADIENT].block;
+        chunk_backward(&c, op->chunk);
+        pass(g, st, SP_RING_GRADIENT);
+    }
+    sp_window_close(c.lane.op);
+}
+
+/* ---- the step ------------------------------------------------------------------------------ */
+
+/* Forward weights change places: every worker has the chunk of turn 0. */
+static void begin(struct sp_graph *g)
+{
+    int P = workers(g);
+
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        int own = sp_ring_chunk_of(P, st->index), partner = ((1 - st->index) % P + P) % P;
+
+        st->hands->turn = 0;
+        for (int ring = 0; ring < RINGS; ring++)
+            st->hands->passed[ring] = false;
+        if (P > 1 && !sp_graph_stage(g, partner)) {
+            struct hand *mine = &st->hands->now[SP_RING_BACKWARD]; /* empty till turn P */
+
+            own_blocks(g, st, own, false, mine);
+            send_hand(g, st, mine, own, partner, -1, SP_RING_FORWARD);
+            mine->block[0] = NULL;
+        }
+    }
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        int chunk = sp_ring_forward(P, st->index, 0), owner = sp_ring_owner(P, chunk);
+        struct hand *hand = &st->hands->now[SP_RING_FORWARD];
+
+        if (sp_graph_stage(g, owner))
+            own_blocks(g, sp_graph_stage(g, owner), chunk, false, hand);
+        else
+            receive_hand(g, st, hand, chunk, owner, -1, SP_RING_FORWARD, false);
+    }
+}
+
+/* Everything goes home. */
+static void end(struct sp_graph *g)
+{
+    int last = sp_ring_last_backward(ring_of(g));
+
+    for (int k = 0; k < g->place.n_local; k++)
+        advance(g, &g->stages[k], last + 1);
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int ring = 0; ring < RINGS; ring++)
+            empty(g, &g->stages[k].hands->now[ring],
+                  chunk_at(g, g->stages[k].index, last + 1, ring));
+}
+
+static int add_hands(struct sp_graph *g, struct sp_stage *st)
+{
+    struct sp_hands *h = calloc(1, sizeof *h);
+    size_t most = 0, hands, cap = 2 * (size_t)workers(g) + 4;
+
+    st->hands = h;
+    if (!h)
+        return -ENOMEM;
+    for (int c = 0; c < workers(g); c++)
+        most = (size_t)blocks_of(g, c) > most ? (size_t)blocks_of(g, c) : most;
+    hands = RINGS * (cap + 1);
+    h->cap = (int)cap;
+    h->inbox = calloc(RINGS * cap, sizeof *h->inbox);
+    h->blocks = calloc(hands * most, sizeof *h->blocks);
+    if (!h->inbox || !h->blocks)
+        return -ENOMEM;
+    for (size_t i = 0; i < hands; i++) {
+        struct hand *hand = i < RINGS ? &h->now[i] : &h->inbox[i - RINGS];
+
+        hand->block = h->blocks + i * most;
+    }
+    return 0;
+}
+
+/* Chunks and rounds of a worker, and the layers behind them. */
+static int add_flights(struct sp_graph *g, struct sp_stage *st)
+{
+    size_t P = (size_t)workers(g), rounds = (size_t)ring_of(g)->rounds;
+    struct sp_layer_flight *l = calloc((size_t)g->shape.model.layers * rounds, sizeof *l);
+
+    st->flights = calloc(P * rounds, sizeof *st->flights);
+    if (!st->flights || !l) {
+        free(l);
+        free(st->flights);
+        st->flights = NULL;
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < P * rounds; i++) {
+        int first, count;
+
+        layers_of(g, (int)(i / rounds), &first, &count);
+        st->flights[i].layers = l;
+        l += count;
+    }
+    return 0;
+}
+
+static int create(struct sp_graph *g)
+{
+    int err = 0;
+
+    for (int k = 0; !err && k < g->place.n_local; k++) {
+        err = add_hands(g, &g->stages[k]);
+        err = err ? err : add_flights(g, &g->stages[k]);
+    }
+    return err;
+}
+
+static void destroy(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        if (st->flights)
+            free(st->flights[0].layers);
+        free(st->flights);
+        if (st->hands) {
+            free(st->hands->inbox);
+            free(st->hands->blocks);
+        }
+        free(st->hands);
+    }
+}
+
+const struct sp_graph_family sp_graph_weight_ring = {
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .end = end,
+    .submit = submit,
+};

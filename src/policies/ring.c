@@ -1,0 +1,199 @@
+#include "policies/ring.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* F, B, W of (round, chunk), then the head of a round. */
+static int slot_of(const struct sp_ring *ring, const struct sp_op *op, int round)
+{
+    int each = ring->rounds * ring->chunks, pass = op->pass == SP_F   ? 0
+                                                   : op->pass == SP_B ? 1
+                                                                      : 2;
+
+    if (round < 0 || round >= ring->rounds || op->slice != 0 || op->pass == SP_R)
+        return -1;
+    if (op->part == SP_HEAD)
+        return op->pass == SP_F && op->chunk == 0 ? 3 * each + round : -1;
+    if (op->part != SP_CHUNK || op->chunk < 0 || op->chunk >= ring->chunks)
+        return -1;
+    return (pass * ring->rounds + round) * ring->chunks + op->chunk;
+}
+
+int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round)
+{
+    int slot = slot_of(ring, op, round);
+
+    return slot < 0 ? -1 : ring->turn_of[slot];
+}
+
+int sp_ring_forward(int workers, int r, int t)
+{
+    return ((t - r) % workers + workers) % workers;
+}
+
+int sp_ring_backward(int workers, int r, int t)
+{
+    return workers - 1 - sp_ring_forward(workers, r, t);
+}
+
+int sp_ring_owner(int workers, int chunk)
+{
+    return (chunk + 1) % workers;
+}
+
+int sp_ring_chunk_of(int workers, int owner)
+{
+    return (owner + workers - 1) % workers;
+}
+
+int sp_ring_last_forward(const struct sp_ring *ring)
+{
+    return ring->forward_turns + ring->chunks - 2;
+}
+
+int sp_ring_last_backward(const struct sp_ring *ring)
+{
+    return ring->turns + ring->chunks - 1;
+}
+
+/* The weights of an op of turn k must be at worker 0 then; the head has its own. */
+static bool has_weights(const struct sp_ring *ring, const struct sp_op *op, int k)
+{
+    if (op->part == SP_HEAD)
+        return true;
+    if (op->pass == SP_F)
+        return op->chunk == sp_ring_forward(ring->chunks, 0, k);
+    return k >= ring->chunks && op->chunk == sp_ring_backward(ring->chunks, 0, k);
+}
+
+static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *why, size_t size)
+{
+    int k = ring->turns++;
+
+    for (int i = 0; i < n; i++) {
+        int slot = slot_of(ring, &ops[i], ops[i].mb);
+        char text[SP_OP_TEXT];
+
+        sp_op_print(&ops[i], 0, text);
+        if (slot < 0 || ring->turn_of[slot] >= 0 || !has_weights(ring, &ops[i], k)) {
+            snprintf(why, size, "has %s of worker 0 in turn %d: %s", text, k,
+                     slot < 0                   ? "there is no such op"
+                     : ring->turn_of[slot] >= 0 ? "it comes twice"
+                                                : "its weights are elsewhere");
+            return -EINVAL;
+        }
+        ring->turn_of[slot] = k;
+        ring->ops[ring->first[k] + i] = ops[i];
+        if (ops[i].pass == SP_F && ops[i].part == SP_CHUNK)
+            ring->forward_turns = k + 1;
+    }
+    ring->first[k + 1] = ring->first[k] + n;
+    return 0;
+}
+
+int sp_ring_create(const struct sp_layout *lay,
+                   int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
+                   struct sp_ring **out, char *why, size_t n)
+{
+    int rounds = lay->micro_batches / lay->stages;
+    size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
+    struct sp_ring *ring = calloc(1, sizeof *ring);
+    struct sp_op ops[SP_TURN_OPS];
+    int ret = -ENOMEM, count;
+
+    if (!ring)
+        return ret;
+    ring->rounds = rounds;
+    ring->chunks = lay->stages;
+    ring->first = calloc(most + 1, sizeof *ring->first);
+    ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
+    ring->turn_of = malloc(slots * sizeof *ring->turn_of);
+    if (!ring->first || !ring->ops || !ring->turn_of)
+        goto err_ring;
+    memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
+    ret = 0;
+    while (!ret && turn && (size_t)ring->turns < most &&
+           (count = turn(lay, ring->turns, ops)) >= 0)
+        ret = add_turn(ring, ops, count < SP_TURN_OPS ? count : SP_TURN_OPS, why, n);
+    if (!ret && (ring->turns == 0 || (size_t)ring->turns == most)) {
+        snprintf(why, n, "has %s", ring->turns ? "no end of turns" : "no turns of a ring");
+        ret = -EINVAL;
+    }
+    if (ret)
+        goto err_ring;
+    *out = ring;
+    return 0;
+
+err_ring:
+    sp_ring_destroy(ring);
+    return ret;
+}
+
+void sp_ring_destroy(struct sp_ring *ring)
+{
+    if (!ring)
+        return;
+    free(ring->first);
+    free(ring->ops);
+    free(ring->turn_of);
+    free(ring);
+}
+
+void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    const struct sp_ring *ring = lay->map->ring;
+
+    for (int i = 0; i < ring->first[ring->turns]; i++) {
+        struct sp_op op = ring->ops[i];
+
+        op.mb = op.mb * lay->stages + stage;
+        sp_program_add_op(prog, op);
+    }
+}
+
+/* Ops of worker 0 in turn k: up to the last backward, and the forward, of it. */
+static void count_ops(const struct sp_ring *ring, int k, int *backwards, int *forwards, int *all)
+{
+    *backwards = *forwards = *all = 0;
+    if (k < 0 || k >= ring->turns)
+        return;
+    *all = ring->first[k + 1] - ring->first[k];
+    for (int i = 0; i < *all; i++) {
+        const struct sp_op *op = &ring->ops[ring->first[k] + i];
+
+        if (op->pass == SP_F && op->part == SP_CHUNK)
+            *forwards = i + 1;
+        else if (op->pass != SP_F)
+            *backwards = i + 1;
+    }
+}
+
+struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n)
+{
+    const struct sp_ring *ring = lay->map->ring;
+    int P = lay->stages, next = (worker + 1) % P, swap = ((1 - worker) % P + P) % P, done = 0;
+    int last_f = sp_ring_last_forward(ring), last_b = sp_ring_last_backward(ring);
+    struct sp_ring_message *out = malloc((size_t)(3 * (last_b + 2)) * sizeof *out);
+
+    *n = 0;
+    if (!out || P == 1)
+        return out;
+    if (swap != worker)
+        out[(*n)++] = (struct sp_ring_message){0, swap, (worker + P - 1) % P, SP_RING_FORWARD};
+    for (int t = 0; t <= last_b; t++) {
+        int backwards, forwards, all, c = sp_ring_backward(P, worker, t);
+
+        count_ops(ring, t - worker, &backwards, &forwards, &all);
+        if (t >= P) {
+            out[(*n)++] = (struct sp_ring_message){done + backwards, next, c, SP_RING_BACKWARD};
+            out[(*n)++] = (struct sp_ring_message){done + backwards, next, c, SP_RING_GRADIENT};
+        }
+        if (t <= last_f)
+            out[(*n)++] = (struct sp_ring_message){done + (forwards ? forwards : backwards), next,
+                                                   sp_ring_forward(P, worker, t), SP_RING_FORWARD};
+        done += all;
+    }
+    return out;
+}

@@ -1,0 +1,52 @@
+/*
+ * WeiPipe, interleaved (Lin et al. 2025, section 3.2, figure 2): weights travel around a ring of
+ * workers, a chunk a turn, and every worker keeps its micro-batches. In a turn a worker does the
+ * backward of a chunk of one micro-batch and the forward of a chunk of its next one.
+ *
+ * p = 4, m = 8, a backward twice as long as a forward; figures are micro-batches (forward, backward):
+ *
+ *   worker 0  0000 00444 ...
+ *
+ * Makespan 3(GP + P - 1) with f = 1, b + w = 2 and G >= 2 rounds, that of 1F1B with GP micro-batches:
+ * the workers begin a forward late and end a turn of both late, each after the one before it. With
+ * one round no turn has both: 3P + 2(P - 1).
+ */
+#include "starpipe/schedule.h"
+#include <math.h>
+
+static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
+{
+    int P = lay->stages, G = lay->micro_batches / P, n = 0;
+
+    if (k >= (G + 1) * P)
+        return -1;
+    if (k >= P)
+        ops[n++] = (struct sp_op){.pass = SP_B, .mb = k / P - 1, .chunk = P - 1 - k % P};
+    if (k < G * P)
+        ops[n++] = (struct sp_op){.pass = SP_F, .mb = k / P, .chunk = k % P};
+    if (k < G * P && k % P == P - 1)
+        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = k / P};
+    return n;
+}
+
+/* The longest way through turns and workers: all turns of one, and the longest turn of the others. */
+static double makespan(const struct sp_layout *lay, double f, double b, double w)
+{
+    double P = lay->stages, G = lay->micro_batches / lay->stages;
+
+    return G * P * (f + b + w) + (P - 1) * (G > 1 ? f + b + w : fmax(f, b + w));
+}
+
+extern const struct sp_schedule_def sp_schedule_weipipe;
+const struct sp_schedule_def sp_schedule_weipipe = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "weipipe",
+    .summary = "weights travel around a ring, forwards and backwards of two micro-batches in turns",
+    .source = "WeiPipe (Lin et al. 2025), section 3.2, figure 2; Gvilenius/weipipe",
+    .family = "weight-ring",
+    .default_chunks = 1,
+    .turn = turn,
+    .emit = sp_ring_emit,
+    .makespan = makespan,
+    .makespan_source = "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: GP(f+b+w)+(P-1)(b+w)",
+};
