@@ -27,6 +27,9 @@ struct sp_costs {
     const double *scale_f, *scale_b, *scale_w;
     const double *by_op; /* the cost of every single op by the number that the family gives it, as
                           * a run measured it; NULL: as above */
+    const double
+        *part_by_op; /* by the same number: an op that overlaps with another has ended after
+                               * this part of their time; NULL: both at the end */
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
 };
 

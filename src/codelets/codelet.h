@@ -28,6 +28,8 @@
 struct sp_op_record {
     double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
     double busy_us;          /* sum of task durations */
+    double held_us;          /* and of what the runtime took to start them, once they were ready and
+                              * the worker free */
     double arrived_us;       /* when the last of its messages was there; 0: it had none */
 };
 

@@ -34,21 +34,33 @@ static void starts(void *arg)
         a->meter->peak_bytes = live;
 }
 
-/* How long the task took, from StarPU's profiling: right for asynchronous devices too. */
-static double duration_us(const struct starpu_task *task)
+/* How long the task took, from StarPU's profiling: right for asynchronous devices too. *held: with
+ * what came before it while the worker had nothing else to do and the task was ready. */
+static double duration_us(const struct starpu_task *task, double *held)
 {
-    const struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
+    static double ended[STARPU_NMAXWORKERS]; /* the last task of each worker, which alone uses it */
+    struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
+    int worker = starpu_worker_get_id();
+    double took, ready;
 
-    return info ? starpu_timing_timespec_delay_us((struct timespec *)&info->start_time,
-                                                  (struct timespec *)&info->end_time)
-                : 0;
+    *held = 0;
+    if (!info)
+        return 0;
+    took = starpu_timing_timespec_delay_us(&info->start_time, &info->end_time);
+    *held = took;
+    if (worker < 0)
+        return took;
+    ready = fmax(ended[worker], starpu_timing_timespec_to_us(&info->push_end_time));
+    *held += fmax(0, starpu_timing_timespec_to_us(&info->start_time) - ready);
+    ended[worker] = starpu_timing_timespec_to_us(&info->end_time);
+    return took;
 }
 
 static void ends(void *arg)
 {
     struct sp_task_args *a = arg;
     struct sp_meter *m = a->meter;
-    double end = sp_now_us(), took = duration_us(starpu_task_get_current());
+    double end = sp_now_us(), held, took = duration_us(starpu_task_get_current(), &held);
 
     __atomic_sub_fetch(&m->live_bytes, a->release_bytes, __ATOMIC_RELAXED);
     if (a->op_index >= 0 && a->op_index < m->n_ops) {
@@ -58,6 +70,7 @@ static void ends(void *arg)
             r->start_us = end - took;
         r->end_us = end;
         r->busy_us += took;
+        r->held_us += held;
     } else {
         m->update_us += took;
     }

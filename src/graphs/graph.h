@@ -33,9 +33,9 @@ struct sp_block {
     size_t n;  /* elements */
     starpu_data_handle_t w, g, m, v;
     starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
-    int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
+    int twin;        /* stage that holds the other replica (tied tables, two pipes), -1: none */
     bool everywhere; /* on all stages */
-    bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
+    bool counted;    /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */

@@ -25,8 +25,8 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
                      int *count)
 {
     /* where weights travel all chunks come to every stage */
-    int g = plan->family->kind == SP_WEIGHT_RING ? chunk
-                                                 : sp_global_stage(&plan->layout, stage, chunk);
+    int g =
+        plan->family->kind == SP_WEIGHT_RING ? chunk : sp_global_stage(&plan->layout, stage, chunk);
 
     sp_part_layers(plan, layers, sp_globals(&plan->layout), g, first, count);
 }

@@ -67,8 +67,8 @@ static void own_blocks(const struct sp_graph *g, struct sp_stage *owner, int chu
 
     layers_of(g, chunk, &first, &count);
     for (int i = 0; i < 3 * count; i++) {
-        struct sp_block *b = sp_stage_block(
-            owner, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3);
+        struct sp_block *b =
+            sp_stage_block(owner, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3);
 
         hand->block[i] = gradient ? b->g : b->w;
     }
@@ -95,9 +95,8 @@ static bool goes_on(const struct sp_graph *g, int t, int ring)
 {
     if (workers(g) == 1)
         return false;
-    return ring == SP_RING_FORWARD
-               ? t >= 0 && t <= sp_ring_last_forward(ring_of(g))
-               : t >= workers(g) && t <= sp_ring_last_backward(ring_of(g));
+    return ring == SP_RING_FORWARD ? t >= 0 && t <= sp_ring_last_forward(ring_of(g))
+                                   : t >= workers(g) && t <= sp_ring_last_backward(ring_of(g));
 }
 
 static int64_t tag_of(const struct sp_graph *g, int turn, int from, int ring, int block)
@@ -119,8 +118,8 @@ static int needed_at(const struct sp_graph *g, int to, int t)
         k++;
     if (k >= ring->turns)
         return g->n_order - 1;
-    return g->position[plan->family->id(&plan->layout, to,
-                                        &plan->programs[to].ops[ring->first[k]])];
+    return g
+        ->position[plan->family->id(&plan->layout, to, &plan->programs[to].ops[ring->first[k]])];
 }
 
 static void send_hand(struct sp_graph *g, struct sp_stage *st, struct hand *hand, int chunk, int to,
@@ -203,9 +202,9 @@ static void bring_home(struct sp_graph *g, struct sp_stage *st, struct hand *han
     layers_of(g, chunk, &first, &count);
     for (int i = 0; hand->pooled && i < 3 * count; i++) {
         lane.layer = first + i / 3;
-        sp_copy_insert(&lane, hand->block[i],
-                       sp_stage_block(st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), lane.layer)
-                           ->g);
+        sp_copy_insert(
+            &lane, hand->block[i],
+            sp_stage_block(st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), lane.layer)->g);
     }
 }
 

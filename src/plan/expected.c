@@ -1,5 +1,6 @@
 #include "plan/expected.h"
 #include "sp_error.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* Measured times of the ops of one global stage, over micro-batches and slices. */
@@ -84,21 +85,54 @@ void sp_expected_costs_free(struct sp_costs *costs)
     *costs = (struct sp_costs){0};
 }
 
+/* How much of the time of the pair that it begins or ends an op took, until it ended. */
+static double part_of_pair(const struct sp_program *prog, const struct sp_op_record *ops, int i)
+{
+    int first = prog->ops[i].overlap ? i : i - 1;
+    double start, end;
+
+    if (first < 0 || !prog->ops[first].overlap || first + 1 >= prog->n)
+        return 1;
+    start = fmin(ops[first].start_us, ops[first + 1].start_us);
+    end = fmax(ops[first].end_us, ops[first + 1].end_us);
+    return end > start ? (ops[i].end_us - start) / (end - start) : 1;
+}
+
+/* Idle is what no task fills, of the runtime too: as it is measured. */
+static void count_idle(const struct sp_step_report *report, int stages, struct sp_times *times)
+{
+    double idle = 0;
+
+    for (int s = 0; s < stages; s++) {
+        times->busy[s] = 1e-3 * report->stages[s].busy_us;
+        times->idle[s] = times->makespan - times->busy[s];
+        idle += times->idle[s];
+    }
+    times->bubble_ratio = times->makespan > 0 ? idle / (stages * times->makespan) : 0;
+}
+
 int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,
                       struct sp_times *times)
 {
-    double *ms = calloc((size_t)plan->family->ids(&plan->layout), sizeof *ms);
-    struct sp_costs costs = {.by_op = ms};
+    size_t ids = (size_t)plan->family->ids(&plan->layout);
+    double *ms = calloc(2 * ids, sizeof *ms);
+    struct sp_costs costs = {.by_op = ms, .part_by_op = ms + ids};
     char why[256] = "";
     int err;
 
     if (!ms)
         return sp_error(ENOMEM, "out of memory for measured costs");
     for (int s = 0; s < plan->layout.stages; s++)
-        for (int i = 0; i < plan->programs[s].n; i++)
-            ms[plan->family->id(&plan->layout, s, &plan->programs[s].ops[i])] =
-                1e-3 * report->stages[s].ops[i].busy_us;
+        for (int i = 0; i < plan->programs[s].n; i++) {
+            const struct sp_op_record *ops = report->stages[s].ops;
+            int id = plan->family->id(&plan->layout, s, &plan->programs[s].ops[i]);
+
+            ms[id] = 1e-3 * ops[i].held_us;
+            ms[ids + (size_t)id] = part_of_pair(&plan->programs[s], ops, i);
+        }
     err = sp_listsim(plan, &costs, SP_PAIRED, times, why, sizeof why);
+    if (!err)
+        count_idle(report, plan->layout.stages, times);
     free(ms);
     return err;
 }

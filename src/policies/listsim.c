@@ -23,6 +23,7 @@ struct sim {
     int capacity;          /* messages not yet taken that a channel holds; 0: any number */
     struct sp_times t;
     int *pc;          /* [stages] next op */
+    double *free_at;  /* [stages] when the last op ended */
     int *queue;       /* [stages] ring of stages to try */
     bool *queued;     /* [stages] */
     int head, length; /* of the ring */
@@ -65,10 +66,17 @@ static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
     for (int i = 0; i < ops; i++)
         end += sp_op_cost(sim->plan, sim->costs, stage, &sim->plan->programs[stage].ops[k + i]);
     for (int i = 0; i < ops; i++) {
+        const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
+        double part =
+            ops == 1 || !sim->costs->part_by_op
+                ? 1
+                : sim->costs->part_by_op[sim->plan->family->id(&sim->plan->layout, stage, op)];
+
         sim->t.start[stage][k + i] = start;
-        sim->t.end[stage][k + i] = end;
+        sim->t.end[stage][k + i] = part < 1 ? start + part * (end - start) : end;
     }
     sim->pc[stage] += ops;
+    sim->free_at[stage] = end;
 }
 
 /* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
@@ -94,7 +102,7 @@ static bool step(struct sim *sim, int stage)
     const struct sp_program *prog = &sim->plan->programs[stage];
     int k = sim->pc[stage], ops = unit(sim, stage, k), id, cross = 0, next;
     struct sp_dep deps[2 * SP_MAX_DEPS];
-    double start = k > 0 ? sim->t.end[stage][k - 1] : 0;
+    double start = sim->free_at[stage];
     int n;
 
     if (k == prog->n)
@@ -237,6 +245,7 @@ static bool finished(const struct sim *sim)
 static void destroy(struct sim *sim)
 {
     free(sim->pc);
+    free(sim->free_at);
     free(sim->queue);
     free(sim->queued);
     sp_channels_destroy(&sim->ch);
@@ -267,7 +276,8 @@ static int create(struct sim *sim, char *why, size_t n)
         sim->pc = calloc(p, sizeof *sim->pc);
         sim->queue = calloc(p, sizeof *sim->queue);
         sim->queued = calloc(p, sizeof *sim->queued);
-        ret = sim->pc && sim->queue && sim->queued ? 0 : -ENOMEM;
+        sim->free_at = calloc(p, sizeof *sim->free_at);
+        ret = sim->pc && sim->queue && sim->queued && sim->free_at ? 0 : -ENOMEM;
     }
     if (ret)
         destroy(sim);

@@ -8,9 +8,7 @@
 /* F, B, W of (round, chunk), then the head of a round. */
 static int slot_of(const struct sp_ring *ring, const struct sp_op *op, int round)
 {
-    int each = ring->rounds * ring->chunks, pass = op->pass == SP_F   ? 0
-                                                   : op->pass == SP_B ? 1
-                                                                      : 2;
+    int each = ring->rounds * ring->chunks, pass = op->pass == SP_F ? 0 : op->pass == SP_B ? 1 : 2;
 
     if (round < 0 || round >= ring->rounds || op->slice != 0 || op->pass == SP_R)
         return -1;
@@ -114,8 +112,7 @@ int sp_ring_create(const struct sp_layout *lay,
         goto err_ring;
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
     ret = 0;
-    while (!ret && turn && (size_t)ring->turns < most &&
-           (count = turn(lay, ring->turns, ops)) >= 0)
+    while (!ret && turn && (size_t)ring->turns < most && (count = turn(lay, ring->turns, ops)) >= 0)
         ret = add_turn(ring, ops, count < SP_TURN_OPS ? count : SP_TURN_OPS, why, n);
     if (!ret && (ring->turns == 0 || (size_t)ring->turns == most)) {
         snprintf(why, n, "has %s", ring->turns ? "no end of turns" : "no turns of a ring");

@@ -1,5 +1,6 @@
 #include "policies/times.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 int sp_times_create(const struct sp_plan *plan, struct sp_times *t)
@@ -80,9 +81,10 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
         for (int k = 0; k < n; k++)
             t->busy[s] += sp_op_cost(plan, costs, s, &plan->programs[s].ops[k]);
         if (n > 0) {
-            t->span[s] = t->end[s][n - 1] - t->start[s][0];
-            if (t->end[s][n - 1] > t->makespan)
-                t->makespan = t->end[s][n - 1];
+            double end = n > 1 ? fmax(t->end[s][n - 1], t->end[s][n - 2]) : t->end[s][0];
+
+            t->span[s] = end - t->start[s][0];
+            t->makespan = fmax(t->makespan, end);
         }
         t->peak_live[s] = peak_live(plan, s);
     }

@@ -54,11 +54,9 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
                         int c)
 {
-    return (struct sp_dep){.stage = mb % lay->stages,
-                           .op = {.pass = (unsigned char)pass,
-                                  .part = (unsigned char)part,
-                                  .mb = mb,
-                                  .chunk = c}};
+    return (struct sp_dep){
+        .stage = mb % lay->stages,
+        .op = {.pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = c}};
 }
 
 /* The last op of worker 0 in turn k or before; NULL: there is none. */
@@ -74,7 +72,8 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
                     struct sp_dep *out)
 {
     const struct sp_ring *ring = lay->map->ring;
-    int P = lay->stages, k = sp_ring_turn(ring, op, op->mb / P), before = stage > 0 ? stage - 1 : P - 1;
+    int P = lay->stages, k = sp_ring_turn(ring, op, op->mb / P),
+        before = stage > 0 ? stage - 1 : P - 1;
     const struct sp_op *first, *last;
 
     if (k < 0 || P == 1)

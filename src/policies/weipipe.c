@@ -48,5 +48,6 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .turn = turn,
     .emit = sp_ring_emit,
     .makespan = makespan,
-    .makespan_source = "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: GP(f+b+w)+(P-1)(b+w)",
+    .makespan_source =
+        "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: GP(f+b+w)+(P-1)(b+w)",
 };
