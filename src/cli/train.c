@@ -59,22 +59,22 @@ static int choose_recompute(struct sp_trainer *t)
     return 0;
 }
 
-/* What ops that are parts of layers leave no room for. */
-static int check_parts(const struct sp_trainer *t)
+/* What there is only where stages hold consecutive layers. */
+static int check_family(const struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
     const char *name = t->plan.def->name;
 
-    if (!t->plan.family->parts)
+    if (t->plan.family->kind == SP_LAYERWISE)
         return 0;
-    if (a->recompute == SP_RECOMPUTE_FULL)
+    if (a->recompute == SP_RECOMPUTE_FULL && t->plan.family->kind == SP_ATTENTION_PARALLEL)
         return sp_error(EINVAL,
                         "train: --recompute %s: %s keeps what attention wrote; use none, selective "
                         "or no-attention",
                         a->layout.recompute, name);
     if (strcmp(a->partition, "even"))
         return sp_error(EINVAL,
-                        "train: --partition %s: %s winds the layers around the stages; use even",
+                        "train: --partition %s: %s deals the layers out by itself; use even",
                         a->partition, name);
     if (a->post_validation)
         return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
@@ -96,7 +96,7 @@ static int make_plan(struct sp_trainer *t)
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : choose_recompute(t);
-    err = err ? err : check_parts(t);
+    err = err ? err : check_family(t);
     err = err ? err : sp_train_fit(t, &layout);
     if (err)
         return err;

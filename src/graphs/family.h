@@ -16,6 +16,10 @@ struct sp_graph_family {
     void (*begin)(struct sp_graph *g);
     void (*end)(struct sp_graph *g);
 
+    /* Comes by the op at place i of the order, of whatever process, before it is submitted; NULL:
+     * nothing to do. */
+    void (*pass_by)(struct sp_graph *g, int i);
+
     /* Submits the tasks of the op at `index` of a local stage, and of the one it overlaps with. */
     void (*submit)(struct sp_graph *g, struct sp_stage *st, int index);
 

@@ -202,6 +202,8 @@ static void submit_ops(struct sp_graph *g, int end)
         const struct sp_placed *at = &g->order[i];
         struct sp_stage *st = sp_graph_stage(g, at->stage);
 
+        if (g->family->pass_by)
+            g->family->pass_by(g, i);
         if (st)
             g->family->submit(g, st, at->index);
         i += g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;

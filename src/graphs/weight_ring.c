@@ -106,20 +106,34 @@ static int64_t tag_of(const struct sp_graph *g, int turn, int from, int ring, in
     return sp_tag(g, SP_MSG_RING, turn + 1, ((int64_t)from * RINGS + ring) * all + block);
 }
 
-/* Where in the order of submission the next worker needs what it receives after turn t. */
-static int needed_at(const struct sp_graph *g, int to, int t)
+/* The place in the order of the first op of a worker in turn t or later, -1: it has none. */
+static int place_of_turn(const struct sp_graph *g, int worker, int t)
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_ring *ring = ring_of(g);
-    int k = t + 1 - to;
+    int k = t > worker ? t - worker : 0;
 
-    k = k < 0 ? 0 : k;
     while (k < ring->turns && ring->first[k] == ring->first[k + 1])
         k++;
     if (k >= ring->turns)
-        return g->n_order - 1;
-    return g
-        ->position[plan->family->id(&plan->layout, to, &plan->programs[to].ops[ring->first[k]])];
+        return -1;
+    return g->position[plan->family->id(&plan->layout, worker,
+                                        &plan->programs[worker].ops[ring->first[k]])];
+}
+
+/*
+ * Where in the order turn t comes to a worker: with its own op, or, while it has not begun or is
+ * done, along with the op of worker 0 or P - 1, which are the first to begin and the last to end.
+ */
+static int comes_at(const struct sp_graph *g, int worker, int t)
+{
+    int last = workers(g) - 1, at;
+
+    if (t < worker)
+        return place_of_turn(g, 0, t);
+    at = place_of_turn(g, worker, t);
+    at = at >= 0 ? at : place_of_turn(g, last, t);
+    return at >= 0 ? at : g->n_order - 1;
 }
 
 static void send_hand(struct sp_graph *g, struct sp_stage *st, struct hand *hand, int chunk, int to,
@@ -129,7 +143,7 @@ static void send_hand(struct sp_graph *g, struct sp_stage *st, struct hand *hand
         int64_t tag = tag_of(g, t, st->index, ring, i);
 
         if (hand->pooled)
-            sp_message_send(g, st, hand->block[i], to, tag, needed_at(g, to, t));
+            sp_message_send(g, st, hand->block[i], to, tag, comes_at(g, to, t + 1));
         else
             sp_message_send_block(g, st, hand->block[i], to, tag);
     }
@@ -343,6 +357,26 @@ static void chunk_backward(struct sp_op_ctx *c, int chunk)
     sp_drop(&c->flow);
 }
 
+/* Turns of workers without ops come along with those of the first or the last one, so that no more
+ * of them are on their way than while all work. */
+static void pass_by(struct sp_graph *g, int i)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    const struct sp_ring *ring = ring_of(g);
+    int worker = g->order[i].stage;
+    const struct sp_op *op = &plan->programs[worker].ops[g->order[i].index];
+    int t = sp_ring_turn(ring, op, op->mb / workers(g)) + worker;
+
+    sp_message_release(g, i);
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        if ((worker == 0 && t <= st->index) ||
+            (worker == workers(g) - 1 && t >= st->index + ring->turns))
+            advance(g, st, t);
+    }
+}
+
 static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 {
     const struct sp_plan *plan = g->cfg.plan;
@@ -357,7 +391,6 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .mb = op->mb,
     };
 
-    sp_message_release(g, g->position[plan->family->id(&plan->layout, st->index, op)]);
     advance(g, st, turn);
     pass(g, st, SP_RING_FORWARD);
     pass(g, st, SP_RING_BACKWARD);
@@ -506,5 +539,6 @@ const struct sp_graph_family sp_graph_weight_ring = {
     .destroy = destroy,
     .begin = begin,
     .end = end,
+    .pass_by = pass_by,
     .submit = submit,
 };

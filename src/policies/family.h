@@ -55,6 +55,9 @@ struct sp_family {
     /* Activations of one micro-batch on all stages, as peak_live counts them. */
     int (*activations)(const struct sp_layout *lay);
 
+    /* Where an op comes in the order of submission, if that is not by simulated start; NULL: it is. */
+    double (*turn)(const struct sp_layout *lay, int stage, const struct sp_op *op);
+
     /* Messages between two stages are taken in the order sent, those of each stream by themselves:
      * the stream of what an op receives. NULL: there is one. */
     int (*stream)(const struct sp_layout *lay, const struct sp_op *op);

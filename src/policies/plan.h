@@ -128,7 +128,8 @@ struct sp_placed {
 };
 struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *times, int *n);
 
-/* The order of submission: merged by start time when all passes cost the same. As sp_merge. */
+/* The order of submission: merged by start time when all passes cost the same, or by turns of the
+ * family. As sp_merge. */
 struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n);
 
 #endif

@@ -141,6 +141,12 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     }
 }
 
+/* Turn by turn, so that no worker is ahead of the next one with what it passes on. */
+static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    return sp_ring_turn(lay->map->ring, op, op->mb / lay->stages) + stage;
+}
+
 static int activations(const struct sp_layout *lay)
 {
     return lay->stages;
@@ -157,4 +163,5 @@ const struct sp_family sp_family_weight_ring = {
     .required = required,
     .cost = cost,
     .activations = activations,
+    .turn = turn,
 };

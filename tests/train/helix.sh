@@ -111,7 +111,7 @@ refuse "use --micro-batches 8 or 16" --schedule helix --micro-batches 12
 refuse "use --micro-batches 8$" --schedule helix --micro-batches 4
 refuse "use none, selective or no-attention" --schedule helix --recompute full
 refuse "use none, selective or no-attention" --schedule helix --recompute every=2
-refuse "winds the layers" --schedule helix --partition balanced
+refuse "use even" --schedule helix --partition balanced
 refuse "not available for helix" --schedule helix --post-validation
 refuse "use --slices 1" --schedule helix --slices 2
 refuse "use at most 8 stages" --schedule helix --stages 9 --micro-batches 18

@@ -1,0 +1,91 @@
+/*
+ * WeiPipe run for real: both variants, every recomputation, uneven and few layers, fewer StarPU
+ * workers than workers of the ring, small windows; loss, norms and gradients of one stage, and the
+ * same bits wherever the workers are.
+ */
+#include "engine/graph_run.h"
+
+static void run_ring(const char *schedule, int stages, int mbs, int layers, struct setting set,
+                     struct run *run)
+{
+    struct sp_layout lay = layout(stages, mbs);
+    struct sp_plan plan;
+
+    lay.layers = layers;
+    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
+    run_plan(&plan, &set, run);
+    sp_plan_destroy(&plan);
+}
+
+static void check(const char *schedule, int stages, int mbs, int layers, struct setting set)
+{
+    struct setting plain = {.llama = set.llama, .tied = set.tied, .workers = 1};
+    struct run run, one;
+    char what[160];
+
+    snprintf(what, sizeof what, "%s, %d workers, %d micro-batches, %d layers, recompute %d",
+             schedule, stages, mbs, layers, set.recompute);
+    run_ring("1f1b", 1, mbs, layers, plain, &one);
+    run_ring(schedule, stages, mbs, layers, set, &run);
+    compare(&run, &one, what);
+    free(run.gradients);
+    free(one.gradients);
+}
+
+static void every_mode(void **state)
+{
+    static const char *const schedules[] = {"weipipe", "weipipe-naive"};
+    static const struct {
+        int stages, rounds, layers;
+    } sizes[] = {{1, 3, 2}, {2, 1, 2}, {2, 3, 5}, {3, 2, 3}, {3, 3, 7}, {4, 2, 4}, {5, 1, 6}};
+    int runs = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            int pick = (int)(i + k);
+            struct setting set = {.llama = pick % 2,
+                                  .tied = pick % 3 != 1,
+                                  .workers = 1 + pick % 4,
+                                  .ready = pick % 5 == 4,
+                                  .window = pick % 4 == 3,
+                                  .every = pick % 4 == 2 ? 2 : 0,
+                                  .recompute = (enum sp_recompute)(pick % 4)};
+
+            if (set.recompute != SP_RECOMPUTE_FULL)
+                set.every = 0;
+            check(schedules[i], sizes[k].stages, sizes[k].stages * sizes[k].rounds, sizes[k].layers,
+                  set);
+            runs++;
+        }
+    print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
+}
+
+static void same_bits(void **state)
+{
+    struct run first, run;
+
+    (void)state;
+    for (int workers = 4; workers >= 1; workers--) {
+        struct setting set = {.tied = true, .workers = workers, .window = workers % 2};
+
+        run_ring("weipipe", 4, 8, 5, set, workers == 4 ? &first : &run);
+        if (workers == 4)
+            continue;
+        assert_int_equal(run.n, first.n);
+        assert_memory_equal(run.gradients, first.gradients, sizeof(float) * (size_t)first.n);
+        assert_memory_equal(run.loss, first.loss, sizeof run.loss);
+        free(run.gradients);
+    }
+    free(first.gradients);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mode),
+        cmocka_unit_test(same_bits),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, close_data);
+}

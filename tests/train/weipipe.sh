@@ -1,0 +1,148 @@
+#!/bin/bash
+# WeiPipe on two, three and four workers, both model styles: losses of several steps and gradients of
+# one stage within 1e-5; in one process and over MPI the same bits; the bytes that every worker sends
+# are those of the rings, whatever the length of sequences; all workers keep the same activations.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+
+# Numbers of a layer, and of embedding, positions, final norm and head (src/model/presets.c).
+h=64
+gpt_tiny="$((12 * h * h + 13 * h)) $((256 * h + 512 * h + 2 * h)) 8"
+llama_tiny="$((3 * h * h + 3 * h * 172 + 2 * h)) $((2 * 256 * h + h)) 8"
+
+# train OUT MICRO-BATCHES STEPS COMMAND...
+train()
+{
+    local out=$work/$1 m=$2 steps=$3
+
+    shift 3
+    rm -f "$out.jsonl" "$out.safetensors"
+    quiet "$*" "$@" --data "$work/text" --micro-batches "$m" --steps "$steps" --eps 1e-3 \
+        --log "$out.jsonl" --dump-grads "$out.safetensors"
+}
+
+# formula P M SCHEDULE LAYER ENDS LAYERS: bytes that each worker sends in a step. The exchange before
+# turn 0, forward weights after every turn until the last forward can go on, backward weights and
+# gradients from turn P until they are home; and the summed gradients of embedding and head.
+formula()
+{
+    awk -v P="$1" -v m="$2" -v schedule="$3" -v layer="$4" -v ends="$5" -v L="$6" 'BEGIN {
+        G = m / P
+        forward = schedule == "weipipe" ? G * P : 2 * G * P - P
+        turns = schedule == "weipipe" ? (G + 1) * P : 2 * G * P
+        for (c = 0; c < P; c++)
+            size[c] = layer * (int(L / P) + (c < L % P))
+        for (r = 0; r < P; r++) {
+            sent = (2 * P + 1 - r) % P != r ? size[(r + P - 1) % P] : 0
+            messages = sent > 0
+            for (t = 0; t <= forward + P - 2; t++) {
+                sent += size[(t - r + P * P) % P]
+                messages++
+            }
+            for (t = P; t <= turns + P - 1; t++) {
+                sent += 2 * size[P - 1 - (t - r + P * P) % P]
+                messages += 2
+            }
+            sent += ends * ((r < P - 1) + (r == P - 1 || r < P - 2))
+            if (schedule == "weipipe" && P % 2 == 0 && messages != 3 * (G + 1) * P)
+                exit 1
+            printf "%s%.0f", r ? " " : "", 4 * sent
+        }
+    }'
+}
+
+# check MODEL SCHEDULE WORKERS MICRO-BATCHES [OPTIONS]
+check()
+{
+    local model=$1 schedule=$2 P=$3 m=$4 what sizes want got longer
+
+    shift 4
+    what="$schedule, $model, $P workers, $m micro-batches${*:+, $*}"
+    set -- train --model "$model" --stages "$P" --schedule "$schedule" "$@"
+    train run "$m" 20 starpipe "$@" --seq 24
+    agree "$what" compare_losses "$work/run.jsonl" "$work/$model.$m.jsonl" 1e-5
+    agree "$what, gradients" compare_safetensors "$work/run.safetensors" \
+        "$work/$model.$m.safetensors" 1e-5
+    have_mpi || return
+    train apart "$m" 3 mpi "$P" "$@" --seq 24
+    cmp -s "$work/run.safetensors" "$work/apart.safetensors" ||
+        fail "$what: $P processes have other gradients than one"
+    [ "$(steps_of "$work/run.jsonl" loss | head -n 3)" = "$(steps_of "$work/apart.jsonl" loss)" ] ||
+        fail "$what: $P processes have other losses than one"
+    case $model in gpt-tiny) sizes=$gpt_tiny ;; *) sizes=$llama_tiny ;; esac
+    want=$(formula "$P" "$m" "$schedule" $sizes) || fail "$what: not 3(G+1)P messages"
+    got=$(stages_of "$work/apart.jsonl" bytes_sent | sort -u)
+    echo "$what: bytes sent $got"
+    [ "$got" = "$want" ] || fail "$what: bytes sent $got, the formula says $want"
+    train longer "$m" 1 mpi "$P" "$@" --seq 96
+    longer=$(stages_of "$work/longer.jsonl" bytes_sent)
+    [ "$longer" = "$want" ] || fail "$what: with longer sequences bytes sent are $longer"
+}
+
+for model in gpt-tiny llama-tiny; do
+    for m in 4 8 9; do
+        train $model.$m $m 20 starpipe train --model $model --stages 1 --seq 24
+    done
+    check $model weipipe 2 4
+    check $model weipipe 4 8 --recompute no-attention
+    check $model weipipe 3 9 --recompute full
+    check $model weipipe-naive 2 4 --recompute selective
+    check $model weipipe-naive 4 8
+done
+
+# two workers a process, and a process of two beside one
+if have_mpi; then
+    for np in 2 3; do
+        train run 8 1 mpi $np train --model gpt-tiny --stages 4 --schedule weipipe --seq 24
+        agree "weipipe, 4 workers in $np processes" compare_safetensors "$work/run.safetensors" \
+            "$work/gpt-tiny.8.safetensors" 1e-5
+    done
+fi
+
+# all workers keep the same: one micro-batch, as 1F1B's first stage
+train peaks 8 3 starpipe train --model gpt-tiny --stages 4 --schedule weipipe --seq 128
+stages_of "$work/peaks.jsonl" peak_activation_bytes | tail -n 1 | awk '{
+    most = least = $1
+    for (i = 2; i <= NF; i++) {
+        most = $i > most ? $i : most
+        least = $i < least ? $i : least
+    }
+    printf "weipipe: peaks of %.2f to %.2f MiB\n", least / 1048576, most / 1048576
+    exit !(most <= 1.05 * least)
+}' || fail "the workers keep different activations"
+[ "$(stages_of "$work/peaks.jsonl" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
+    fail "activations alive after a step"
+
+# buffers are the same after every step, and no more than was planned
+if have_mpi; then
+    train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule weipipe --seq 32
+    sizes=$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n +3 | sort -u)
+    planned=$(starpipe train --dry-run --model gpt-tiny --stages 4 --schedule weipipe --seq 32 \
+        --micro-batches 8 | awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%.0f ", ($5 + $6) * 1048576 }')
+    echo "buffers $sizes of $planned bytes planned"
+    [ "$(echo "$sizes" | wc -l)" -eq 1 ] || fail "the buffers grow: $sizes"
+    echo "$sizes $planned" | awk '{ for (i = 1; i <= 4; i++) if ($i > $(i + 4)) exit 1 }' ||
+        fail "more buffers than planned"
+fi
+
+# what does not go together is refused before work
+refuse()
+{
+    local want=$1 status
+
+    shift
+    starpipe train --dry-run --model gpt-tiny --stages 4 --seq 24 "$@" > "$work/output" 2>&1
+    status=$?
+    [ $status -eq 2 ] && [ "$(wc -l < "$work/output")" -eq 1 ] && grep -q -- "$want" "$work/output" ||
+        fail "$*: exit status $status, $(head -n 2 "$work/output")"
+}
+
+refuse "use --micro-batches 8" --schedule weipipe --micro-batches 10
+refuse "use --micro-batches 4" --schedule weipipe-naive --micro-batches 3
+refuse "use --slices 1" --schedule weipipe --slices 2
+refuse "use --chunks 1" --schedule weipipe --chunks 2
+refuse "use even" --schedule weipipe --partition balanced
+refuse "not available for weipipe" --schedule weipipe --post-validation
+refuse "use at most 8 stages" --schedule weipipe --stages 9 --micro-batches 18
+finish
