@@ -18,6 +18,22 @@ static const struct {
 };
 enum { PAPERS = sizeof papers / sizeof *papers };
 
+/* The paper's own command, under its whole name; what it prints must have got there. */
+static int run(int paper, int argc, char **argv)
+{
+    static char name[64];
+    int status;
+
+    snprintf(name, sizeof name, "reproduce %s", papers[paper].name);
+    argv[0] = name;
+    status = papers[paper].run(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        sp_error(EIO, "%s: cannot write standard output", name);
+        return 1;
+    }
+    return status;
+}
+
 int sp_cmd_reproduce(int argc, char **argv)
 {
     if (argc < 2) {
@@ -34,7 +50,7 @@ int sp_cmd_reproduce(int argc, char **argv)
     }
     for (int i = 0; i < PAPERS; i++)
         if (!strcmp(argv[1], papers[i].name))
-            return papers[i].run(argc - 1, argv + 1);
+            return run(i, argc - 1, argv + 1);
     sp_error(EINVAL, "reproduce: no paper '%s'; 'starpipe reproduce --help' lists them", argv[1]);
     return 2;
 }

@@ -29,10 +29,10 @@ struct line {
 static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        {"stages", SP_OPT_INT, &a->stages, "P", "pipeline stages", 2, 1024, 0, 0},
-        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model", 1, 65536, 0, 0},
+        {"stages", SP_OPT_INT, &a->stages, "P", "pipeline stages", 2, 256, 0, 0},
+        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model", 1, 1024, 0, 0},
         {"micro-batches", SP_OPT_INT, &a->micro_batches, "M", "micro-batches (0: twice the stages)",
-         0, 65536, 0, 0},
+         0, 1024, 0, 0},
         {"cost", SP_OPT_STRING, &a->cost, "pre=..,attn=..,post=..",
          "forwards of the parts of a layer; a backward takes twice that", 0, 0, 0, 0},
         {0},
@@ -82,8 +82,8 @@ static int simulate(const struct sp_plan *plan, const struct sp_costs *costs, do
 
 /* Activations of the fullest and the emptiest stage, in bsh numbers: those of a wide model, whose
  * statistics are nothing beside them. */
-static void memory_of(const struct sp_plan *plan, enum sp_recompute recompute, double *least,
-                      double *most)
+static int memory_of(const struct sp_plan *plan, enum sp_recompute recompute, double *least,
+                     double *most)
 {
     struct sp_model m;
     struct sp_shape sh;
@@ -91,7 +91,7 @@ static void memory_of(const struct sp_plan *plan, enum sp_recompute recompute, d
     *least = INFINITY;
     *most = 0;
     if (sp_model_load("gpt3-7b", &m))
-        return;
+        return -EINVAL;
     m.layers = plan->layout.layers;
     sp_shape_init(&sh, &m, 1, 16384, plan->layout.micro_batches, 0, 0);
     for (int s = 0; s < plan->layout.stages; s++) {
@@ -101,6 +101,7 @@ static void memory_of(const struct sp_plan *plan, enum sp_recompute recompute, d
         *least = fmin(*least, bsh);
         *most = fmax(*most, bsh);
     }
+    return 0;
 }
 
 static int print_line(const struct args *a, const struct line *line)
@@ -116,12 +117,11 @@ static int print_line(const struct args *a, const struct line *line)
     if (!ret && line->recompute == SP_RECOMPUTE_NO_ATTENTION)
         sp_costs_add_recompute(&plan, false, &costs);
     ret = ret ? ret : simulate(&plan, &costs, &makespan, &bubble);
-    if (!ret) {
-        memory_of(&plan, line->recompute, &least, &most);
+    ret = ret ? ret : memory_of(&plan, line->recompute, &least, &most);
+    if (!ret)
         printf("%-22s %-30s %8.6g %9.6g   %-12s %7.6g  %8.5g %8.5g\n", line->name,
                line->bubble_formula, (a->stages - 1) * line->bubble, bubble, line->memory_formula,
                line->memory, most, least);
-    }
     sp_plan_destroy(&plan);
     return ret;
 }

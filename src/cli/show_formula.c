@@ -8,7 +8,7 @@ static double published_makespan(const struct sp_show *show)
     const struct sp_schedule_def *def = show->plan->def;
     const struct sp_costs *c = show->costs;
 
-    if (def->makespan_of_parts)
+    if (def->makespan_of_parts && show->plan->family->parts)
         return def->makespan_of_parts(&show->plan->layout, &c->parts);
     return def->makespan ? def->makespan(&show->plan->layout, c->f, c->b, c->w) : -1;
 }

@@ -172,6 +172,15 @@ void sp_train_summary(struct sp_trainer *t)
     }
 }
 
+/* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */
+static void add_recompute(const struct sp_trainer *t, struct sp_costs *costs)
+{
+    bool attention = t->args.recompute == SP_RECOMPUTE_FULL;
+
+    costs->parts.again = 1;
+    costs->b += attention ? costs->f : costs->f / 2;
+}
+
 int sp_train_dry_run(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->args.layout;
@@ -180,6 +189,9 @@ int sp_train_dry_run(struct sp_trainer *t)
     struct sp_shape shape;
     char why[256] = "";
 
+    if (t->plan.layout.layers > 0 &&
+        (t->args.recompute == SP_RECOMPUTE_FULL || t->args.recompute == SP_RECOMPUTE_NO_ATTENTION))
+        add_recompute(t, &costs);
     if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
         return sp_error(EINVAL, "%s", why);
     sp_shape_init(&shape, &t->model, l->micro_batch_size, l->seq, l->micro_batches,
@@ -190,7 +202,8 @@ int sp_train_dry_run(struct sp_trainer *t)
            l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
-    printf("bubble %.1f %% when a backward takes two forwards\n", 100 * times.bubble_ratio);
+    printf("bubble %.1f %% when a backward takes two forwards%s\n", 100 * times.bubble_ratio,
+           costs.parts.again > 0 ? " and what it computes again" : "");
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
     for (int s = 0; s < l->stages; s++) {
         struct sp_memory m =

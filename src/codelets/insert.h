@@ -65,7 +65,7 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
 /*
  * The two halves of pre, where the QKV product runs beside attention: n1 = norm1(x), its statistics
- * (and n1, if `cheap`) to t->saved; n1 NULL: not wanted apart. t->q and t->kv are not used.
+ * (and n1, if `cheap`) to t->saved; n1 NULL: not wanted apart, as it must be then. t->q and t->kv are not used.
  */
 void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t n1,

@@ -76,6 +76,7 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
     struct norm_args *a = task->cl_arg;
 
+    STARPU_ASSERT_MSG(!n1 || !t->saved || !t->cheap, "starpipe: n1 is wanted twice");
     a->saved = t->saved != NULL;
     a->cheap = t->cheap;
     a->base.variant = (uint32_t)(2 * a->saved + a->cheap);

@@ -205,12 +205,11 @@ static int check_messages(const struct sp_graph *g)
     const struct sp_model *m = &g->shape.model;
     const size_t most = INT_MAX / sizeof(float);
     size_t hidden = (size_t)g->shape.rows * (size_t)m->hidden;
-
-    if (g->place.world.size == 1)
-        return 0;
     size_t wide =
         (size_t)(g->shape.q_width > g->shape.kv_width ? g->shape.q_width : g->shape.kv_width);
 
+    if (g->place.world.size == 1)
+        return 0;
     if (g->cfg.plan->family->parts && wide > (size_t)m->hidden)
         hidden = (size_t)g->shape.rows * wide;
     if (hidden > most)

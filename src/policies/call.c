@@ -80,8 +80,13 @@ static void place(void *arg)
 
     c->ret = sp_map_create(&c->lay, c->plan->family->pipes, c->def->global_stage, c->def->pipe,
                            &c->plan->map, c->why, sizeof c->why);
-    if (!c->ret && c->def->fold)
+    if (!c->ret && c->def->fold) {
         c->plan->map->fold = c->def->fold(&c->lay);
+        if (c->plan->map->fold < 1) {
+            snprintf(c->why, sizeof c->why, "has a fold of %d, not at least 1", c->plan->map->fold);
+            c->ret = -EINVAL;
+        }
+    }
     if (!c->ret && c->plan->family->kind == SP_WEIGHT_RING)
         c->ret = sp_ring_create(&c->lay, c->def->turn, &c->plan->map->ring, c->why, sizeof c->why);
 }
@@ -96,9 +101,6 @@ int sp_call_place(struct sp_plan *plan)
     ret = guarded(&c, "global_stage", place);
     if (ret)
         return ret;
-    if (!c.ret && plan->map->fold < 0)
-        return sp_error(EINVAL, "schedule %s: its fold is %d, not at least 1", c.def->name,
-                        plan->map->fold);
     return c.ret ? refused(&c) : 0;
 }
 
@@ -106,7 +108,9 @@ static void emit(void *arg)
 {
     struct call *c = arg;
 
-    if (c->def->emit_all)
+    if (c->family->kind == SP_WEIGHT_RING)
+        sp_ring_emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
+    else if (c->def->emit_all)
         c->ret = c->def->emit_all(&c->lay, c->plan->programs, c->why, sizeof c->why);
     else
         c->def->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);

@@ -1,7 +1,8 @@
 /*
  * The messages of a plan and the channels they go through: one channel for each pair of stages
- * and direction of pass (F, or backward), and for each stream of the family. A message is one op waiting for one op of another stage.
- * Messages are sent in the order of the sender's program and taken in the receiver's.
+ * and direction of pass (F, or backward), and for each stream of the family. A message is one op
+ * waiting for one op of another stage. Messages are sent in the order of the sender's program and
+ * taken in the receiver's.
  */
 #ifndef SP_CHANNELS_H
 #define SP_CHANNELS_H

@@ -28,9 +28,8 @@ enum sp_family_kind {
 struct sp_family {
     const char *name;
     enum sp_family_kind kind;
-    int pipes; /* copies of the model that micro-batches may go through; see policies/map.h */
-    bool
-        parts; /* its ops are parts of layers: the layers must be known, and what each part costs */
+    int pipes;  /* copies of the model that micro-batches may go through; see policies/map.h */
+    bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
 
     /* Refuses a layout, before anything else is asked of it: 0, or -EINVAL with the reason in why[n].
      * NULL: none. */

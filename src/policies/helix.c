@@ -5,13 +5,13 @@
  * slots through all layers; `fold` micro-batches share a slot (2: two-fold, section 4.3.2), so that
  * the messages of one travel while the other computes.
  *
- * p = 4, m = 4, L = 4, fold = 1; blocks of micro-batch 0..3 as figures, its attention as letters
- * a..d, all of one length, a backward twice a forward:
+ * p = 4, m = 8, L = 4, fold = 2; blocks of micro-batches 0..7 as figures, their attention as letters
+ * a..h, all of one length, a backward twice a forward:
  *
- *   stage 0  0123dcba0123|33221100aabbccdd33221100
- *   stage 1  .a0123dcb...|......bbccdd33221100aa..
- *   stage 2  ..ba0123dc..|....ccdd33221100aabb....
- *   stage 3  ...cba0123d.|..dd33221100aabbcc......
+ *   stage 0  0123456g7hefcda0b123456777665544332211bb00aaddccffeehh77gg66554433220011
+ *   stage 1  .a0b123456g7hefcd.................ddccffeehh77gg665544332211bb00aa......
+ *   stage 2  ...cda0b123456g7hef...........ffeehh77gg665544332211bb00aaddcc..........
+ *   stage 3  .....efcda0b123456g7h.....hh77gg665544332211bb00aaddccffee..............
  *
  * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
  * a backward, fold times (section 4.5).
@@ -41,7 +41,7 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
     for (char *save = NULL, *w = strtok_r(list, " ", &save); w; w = strtok_r(NULL, " ", &save))
         if (!strcmp(w, value))
             return 0;
-    snprintf(why, n, "%s=%s is none of %s", key, value, words);
+    snprintf(why, n, "has no %s=%s; it is one of: %s", key, value, words);
     return -EINVAL;
 }
 

@@ -51,11 +51,13 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
     const struct {
         const char *field, *text;
         bool required;
-    } lines[] = {{"summary", def->summary, true},
-                 {"source", def->source, true},
-                 {"options", def->options, false},
-                 {"flags", def->flags, false},
-                 {"makespan_source", def->makespan_source, def->makespan != NULL}};
+    } lines[] = {
+        {"summary", def->summary, true},
+        {"source", def->source, true},
+        {"options", def->options, false},
+        {"flags", def->flags, false},
+        {"recompute", def->recompute, false},
+        {"makespan_source", def->makespan_source, def->makespan || def->makespan_of_parts}};
 
     if (!def->name) {
         snprintf(why, n, "a schedule has no name");

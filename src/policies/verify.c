@@ -145,7 +145,10 @@ static int check_pair(struct check *c, int stage, int index)
                  stage, text, index);
         return -EINVAL;
     }
-    if (op[1].overlap)
+    if (plan->family->kind != SP_LAYERWISE)
+        snprintf(reason, sizeof reason, "but the family %s has no overlapped ops",
+                 plan->family->name);
+    else if (op[1].overlap)
         snprintf(reason, sizeof reason, "which overlaps too: only two can");
     else if (op->pass != SP_F || op[1].pass != SP_B)
         snprintf(reason, sizeof reason, "not a forward and then a backward");

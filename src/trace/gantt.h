@@ -52,7 +52,7 @@ struct sp_gantt {
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
     int n_messages, cap_messages;
-    struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives */
+    struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
 };
 
 /* An empty picture; 0 or -ENOMEM. */

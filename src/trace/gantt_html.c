@@ -29,20 +29,17 @@ static void write_rows(const struct sp_gantt *g, FILE *out)
 
 static void write_messages(const struct sp_gantt *g, FILE *out)
 {
+    int i = 0;
+
     fputs(",\n\"messages\":[", out);
     for (int s = 0; s < g->stages; s++) {
-        const char *comma = "";
-
         fputs(s ? ",\n[" : "\n[", out);
-        for (int i = 0; i < g->n_messages; i++) {
+        for (int first = i; i < g->n_messages && g->messages[i].to == s; i++) {
             const struct sp_gantt_message *m = &g->messages[i];
 
-            if (m->to != s)
-                continue;
-            fprintf(out, "%s[%.9g,%.9g,", comma, m->sent, m->arrived);
+            fprintf(out, "%s[%.9g,%.9g,", i > first ? "," : "", m->sent, m->arrived);
             sp_escape_json(m->name, out);
             fprintf(out, ",%d]", m->from);
-            comma = ",";
         }
         putc(']', out);
     }

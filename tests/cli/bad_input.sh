@@ -221,6 +221,7 @@ refused "multiple of 8" reproduce helixpipe --layers 33
 refused "multiple" reproduce helixpipe --micro-batches 12
 refused "two forwards" reproduce helixpipe --cost backward=3
 refused "leave comm out" reproduce helixpipe --cost comm=1
+refused "starpipe reproduce helixpipe --help" reproduce helixpipe --bogus
 refused "train --dry-run" show --memory-limit 1GiB
 refused "csv:FILE" show --schedule csv
 refused "'starpipe show --help'" show 4

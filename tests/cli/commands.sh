@@ -67,6 +67,14 @@ for word in starpipe GEMM transport CUDA hwloc workers; do
     grep -q "^$word" "$work/stdout" || fail "info does not speak of $word"
 done
 
+# ---- reproduce
+
+says "reproduce" '^  helixpipe' starpipe reproduce --help
+says "reproduce helixpipe" '^HelixPipe, naive FILO +3\(p-1\)\(pre\+post\) +63 +63 ' starpipe reproduce helixpipe
+says "reproduce helixpipe" '^two-fold +326 +327.5 +329 +330.5 +332$' starpipe reproduce helixpipe --stages 4 --layers 8
+starpipe reproduce helixpipe > /dev/full 2> "$work/stderr"
+[ $? -eq 1 ] && grep -q "cannot write" "$work/stderr" || fail "reproduce does not say that it cannot write"
+
 # ---- list
 
 for name in naive gpipe 1f1b; do

@@ -1,0 +1,160 @@
+/*
+ * What the ops of the attention-parallel family share: the tensors in flight, their buffers, and how
+ * they get from op to op. Inside a process a tensor is handed over as it is, and held by every op
+ * that still reads it.
+ */
+#ifndef SP_PART_H
+#define SP_PART_H
+
+#include "graphs/layer.h"
+
+/* The tensors of one micro-batch at block k and at the attention of layer k; NULL where absent. */
+struct sp_part_flight {
+    struct {
+        starpu_data_handle_t residual, o, post, x, pre;
+    } block; /* kept */
+    struct {
+        starpu_data_handle_t n1, q, kv, o, lse;
+    } attn; /* kept */
+    /* Handed over in this process, to ... */
+    struct {
+        starpu_data_handle_t x, a, b; /* residual; n1 | q; - | kv */
+    } to_attn;
+    struct {
+        starpu_data_handle_t x, o;
+    } from_attn;
+    struct {
+        starpu_data_handle_t dr, d_o;
+    } back_to_attn;
+    struct {
+        starpu_data_handle_t dr, a, b; /* residual's; dn1 | dq; dW | dkv */
+    } back_from_attn;
+};
+
+/* The tensors of a message, by their place in its tags. */
+enum { SP_PART_RESIDUAL, SP_PART_FIRST, SP_PART_SECOND, SP_PART_MESSAGE_TENSORS };
+
+/* The op being expanded. */
+struct sp_part_op {
+    struct sp_graph *g;
+    struct sp_stage *st;
+    const struct sp_shape *sh;
+    struct sp_lane lane;
+    int mb, k;
+    bool ships;        /* weights, not q, k, v */
+    bool keeps, cheap; /* norms and the MLP's insides are kept; outputs of norms, activations too */
+    int64_t stash;     /* of the op */
+};
+
+/* One end of a message: the op that receives it. */
+struct sp_receiver {
+    enum sp_pass pass;
+    enum sp_part part;
+    int k;
+};
+
+static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)
+{
+    size_t layers = (size_t)c->sh->model.layers;
+
+    return &c->g->parts[(size_t)c->mb * (layers + 1) + (size_t)k];
+}
+
+static inline int64_t sp_part_bytes(starpu_data_handle_t handle)
+{
+    return (int64_t)starpu_data_get_size(handle);
+}
+
+static inline starpu_data_handle_t sp_part_hold(starpu_data_handle_t handle)
+{
+    sp_pool_hold(handle);
+    return handle;
+}
+
+static inline size_t sp_part_hidden(const struct sp_part_op *c)
+{
+    return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
+}
+
+static inline size_t sp_part_q(const struct sp_part_op *c)
+{
+    return (size_t)c->sh->rows * (size_t)c->sh->q_width;
+}
+
+static inline size_t sp_part_kv(const struct sp_part_op *c)
+{
+    return (size_t)c->sh->rows * (size_t)c->sh->kv_width;
+}
+
+static inline size_t sp_part_weights(const struct sp_part_op *c)
+{
+    return sp_block_elements(&c->sh->model, SP_BLOCK_QKV);
+}
+
+/* A tensor that this op writes and frees, or that only this stage's ops read. */
+static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size_t floats,
+                                                const char *name)
+{
+    return sp_pool_get(c->st->local, floats, sizeof(float), name);
+}
+
+/* A tensor that goes to a stage: of its own pool, if it is in this process. */
+static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, int stage,
+                                                    size_t floats, const char *name)
+{
+    struct sp_stage *st = sp_graph_stage(c->g, stage);
+
+    return sp_pool_get((st ? st : c->st)->boundary, floats, sizeof(float), name);
+}
+
+static inline starpu_data_handle_t sp_part_weight(const struct sp_part_op *c,
+                                                  enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+
+    return b ? b->w : NULL;
+}
+
+static inline starpu_data_handle_t sp_part_gradient(const struct sp_part_op *c,
+                                                    enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(c->st, kind, layer);
+
+    return b ? b->g : NULL;
+}
+
+static inline int sp_part_block_stage(const struct sp_part_op *c, int j)
+{
+    return sp_block_stage(&c->g->cfg.plan->layout, j);
+}
+
+static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
+{
+    return sp_attention_stage(&c->g->cfg.plan->layout, c->mb, layer);
+}
+
+/* The stage of the op that receives. */
+int sp_part_receiver_stage(const struct sp_part_op *c, struct sp_receiver to);
+
+/* Gives a tensor, and this op's hold of it, to the receiver. */
+void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct sp_receiver to,
+                       int which, starpu_data_handle_t *slot);
+
+/* What was handed over in this process, in `slot`, or a receive from a stage of another. */
+starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_t *slot, int from,
+                                       struct sp_receiver self, int which, size_t floats,
+                                       const char *name);
+
+/* Sends the QKV weights of layer k to its attention, if that is in another process. */
+void sp_part_send_weights(struct sp_part_op *c);
+
+/* The QKV weights of this layer for attention's forward. Those of another process come with every
+ * micro-batch; the first copy stays until the last backward. */
+starpu_data_handle_t sp_part_receive_weights(struct sp_part_op *c);
+void sp_part_release_weights(struct sp_part_op *c, starpu_data_handle_t w);
+
+/* The same for the backward, and after its last use there. */
+starpu_data_handle_t sp_part_kept_weights(struct sp_part_op *c);
+void sp_part_drop_weights(struct sp_part_op *c);
+
+#endif
