@@ -70,6 +70,10 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
 {
     int k = ring->turns++;
 
+    if (n > SP_TURN_OPS) {
+        snprintf(why, size, "has %d ops in turn %d, at most %d", n, k, SP_TURN_OPS);
+        return -EINVAL;
+    }
     for (int i = 0; i < n; i++) {
         int slot = slot_of(ring, &ops[i], ops[i].mb);
         char text[SP_OP_TEXT];
@@ -113,9 +117,13 @@ int sp_ring_create(const struct sp_layout *lay,
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
     ret = 0;
     while (!ret && turn && (size_t)ring->turns < most && (count = turn(lay, ring->turns, ops)) >= 0)
-        ret = add_turn(ring, ops, count < SP_TURN_OPS ? count : SP_TURN_OPS, why, n);
-    if (!ret && (ring->turns == 0 || (size_t)ring->turns == most)) {
-        snprintf(why, n, "has %s", ring->turns ? "no end of turns" : "no turns of a ring");
+        ret = add_turn(ring, ops, count, why, n);
+    if (!ret && (ring->turns == 0 || ring->turns % lay->stages || (size_t)ring->turns == most)) {
+        snprintf(why, n, "has %s",
+                 ring->turns == 0              ? "no turns of a ring"
+                 : (size_t)ring->turns == most ? "no end of turns"
+                                               : "turns that are no whole number of rounds of "
+                                                 "the ring: gradients do not come home");
         ret = -EINVAL;
     }
     if (ret)

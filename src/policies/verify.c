@@ -34,11 +34,16 @@ static int foreign(struct check *c, int stage, int index)
 
     if (op->mb < 0 || op->mb >= lay->micro_batches)
         snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
-    else if (op->part == SP_CHUNK && (op->chunk < 0 || op->chunk >= lay->chunks))
+    else if (c->plan->family->kind == SP_WEIGHT_RING && op->mb % lay->stages != stage)
+        snprintf(reason, sizeof reason, "micro-batch %d is on stage %d", op->mb,
+                 op->mb % lay->stages);
+    else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
+             (op->chunk < 0 || op->chunk >= lay->chunks))
         snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
     else if (op->slice >= lay->slices)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
-    else if (op->part == SP_CHUNK && sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
+    else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
+             sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
         snprintf(reason, sizeof reason, "micro-batch %d goes through chunk %d", op->mb,
                  sp_pipe_of_mb(lay, op->mb));
     else

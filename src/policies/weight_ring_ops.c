@@ -11,25 +11,33 @@
  */
 #include "policies/families.h"
 #include "policies/plan.h"
-#include "policies/ring.h"
 #include "policies/refuse.h"
+#include "policies/ring.h"
 #include <errno.h>
+#include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     struct sp_layout fit = *lay;
-    int below = lay->micro_batches / lay->stages * lay->stages;
+    int P = lay->stages, m = lay->micro_batches, below = m / P * P;
 
     fit.chunks = 1;
     fit.slices = 1;
     if (sp_refuse_chunks(lay, &fit, why, n))
         return -EINVAL;
-    if (lay->micro_batches == below && below > 0)
+    if (m == below)
         return 0;
-    fit.micro_batches = below > 0 ? below : lay->stages;
-    return sp_refuse(lay, &fit, why, n,
-                     "gives each of %d workers as many micro-batches, of which there are %d",
-                     lay->stages, lay->micro_batches);
+    if (below > 0 && below + P <= SP_MAX_SIZE)
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d or %d",
+                 P, m, below, below + P);
+    else
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d",
+                 P, m, below > 0 ? below : P);
+    return -EINVAL;
 }
 
 static int ids(const struct sp_layout *lay)

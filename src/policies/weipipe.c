@@ -3,13 +3,17 @@
  * workers, a chunk a turn, and every worker keeps its micro-batches. In a turn a worker does the
  * backward of a chunk of one micro-batch and the forward of a chunk of its next one.
  *
- * p = 4, m = 8, a backward twice as long as a forward; figures are micro-batches (forward, backward):
+ * p = 4, m = 8, a backward twice as long as a forward; forwards of micro-batches as figures, backwards
+ * as letters (a is micro-batch 0):
  *
- *   worker 0  0000 00444 ...
+ *   worker 0  0000aa4aa4aa4aa4ee.ee.ee.ee......
+ *   worker 1  .1111..bb5bb5bb5bb5ffff.ff.ff....
+ *   worker 2  ..2222....cc6cc6cc6cc6gggggg.gg..
+ *   worker 3  ...3333......dd7dd7dd7dd7hhhhhhhh
  *
- * Makespan 3(GP + P - 1) with f = 1, b + w = 2 and G >= 2 rounds, that of 1F1B with GP micro-batches:
- * the workers begin a forward late and end a turn of both late, each after the one before it. With
- * one round no turn has both: 3P + 2(P - 1).
+ * Makespan (GP + P - 1)(f + b + w) with G >= 2 rounds, that of 1F1B with GP micro-batches: each worker
+ * is behind the one before it by the longest turn, of both a forward and a backward. With one round no
+ * turn has both. Every worker keeps the activations of a whole micro-batch, P chunks.
  */
 #include "starpipe/schedule.h"
 #include <math.h>
@@ -49,5 +53,5 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .emit = sp_ring_emit,
     .makespan = makespan,
     .makespan_source =
-        "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: GP(f+b+w)+(P-1)(b+w)",
+        "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: P(f+b+w)+(P-1) max(f, b+w)",
 };

@@ -1,0 +1,79 @@
+/*
+ * What WeiPipe refuses: micro-batches that the workers cannot share evenly, and layouts and options
+ * that mean nothing to it.
+ */
+#include "policies/weipipe.h"
+#include <errno.h>
+
+/* -EINVAL and one line that holds the text; the line is valid until the next one. */
+static const char *refused(const char *schedule, struct sp_layout lay, const char *text)
+{
+    static struct catch c;
+    struct sp_plan plan;
+    const char *said;
+    int ret;
+
+    catch_begin(&c);
+    ret = sp_plan_create(schedule, &lay, &plan);
+    said = catch_end(&c);
+    if (ret != -EINVAL || !strstr(said, text) || strchr(said, '\n') != said + strlen(said) - 1)
+        fail_msg("%s p=%d m=%d: %d '%s', not '%s'", schedule, lay.stages, lay.micro_batches, ret,
+                 said, text);
+    return said;
+}
+
+/* A line names the nearest multiple of the workers, which works. */
+static void micro_batches(void **state)
+{
+    static const char use[] = "use --micro-batches ";
+    int refusals = 0;
+
+    (void)state;
+    for (int i = 0; i < 2 * 8 * 25; i++) {
+        int p = i / 2 % 8 + 1, m = i / 16 + 1, far = p, n;
+        const char *name = weipipe_name(i % 2), *at;
+        struct sp_plan plan;
+
+        if (m % p == 0)
+            continue;
+        at = strstr(refused(name, layout(p, m), use), use) + sizeof use - 1;
+        for (char *end; (n = (int)strtol(at, &end, 10)) > 0; at = end + 4) {
+            make_plan(name, p, n, &plan);
+            sp_plan_destroy(&plan);
+            far = abs(n - m) < far ? abs(n - m) : far;
+            if (strncmp(end, " or ", 4) != 0)
+                break;
+        }
+        if (far > (m < p || m % p > p - m % p ? p - m % p : m % p))
+            fail_msg("%s p=%d m=%d: nearer than '%s' would do", name, p, m, at);
+        refusals++;
+    }
+    print_message("%d refused\n", refusals);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    for (int naive = 0; naive < 2; naive++) {
+        const char *name = weipipe_name(naive);
+        struct sp_layout lay = layout(4, 8);
+
+        lay.chunks = 2;
+        refused(name, lay, "use --chunks 1");
+        lay = layout(4, 8);
+        lay.slices = 2;
+        refused(name, lay, "use --slices 1");
+        refused(naive ? "weipipe-naive:x=1" : "weipipe:x=1", layout(4, 8), "x=1");
+        refused(naive ? "weipipe-naive:auto" : "weipipe:auto", layout(4, 8), "auto");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(micro_batches),
+        cmocka_unit_test(refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
