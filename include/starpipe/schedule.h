@@ -109,6 +109,9 @@ struct sp_schedule_def {
      * parts of the model. `emit` is then sp_ring_emit.
      */
     int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
+    int ring_pairs; /* weight-ring, B and W apart: in turn k worker 0 has the backward weights of two
+                     * chunks if k is even, p-1-j and p/2-1-j with j = k/2 mod p/2, and in the turn
+                     * after it their gradients; 0: those of one chunk, both, every turn */
     const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
 
     /* Appends the ops of one stage. Called only when check agreed. */

@@ -72,6 +72,13 @@ static int check_family(const struct sp_trainer *t)
                         "train: --recompute %s: %s keeps what attention wrote; use none, selective "
                         "or no-attention",
                         a->layout.recompute, name);
+    if (a->recompute == SP_RECOMPUTE_SELECTIVE && t->plan.family->kind == SP_WEIGHT_RING &&
+        t->plan.split)
+        return sp_error(
+            EINVAL,
+            "train: --recompute selective: %s computes weight gradients when the weights "
+            "have gone on; use none, no-attention or full",
+            name);
     if (strcmp(a->partition, "even"))
         return sp_error(EINVAL,
                         "train: --partition %s: %s deals the layers out by itself; use even",

@@ -140,6 +140,9 @@ void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
 void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_data_handle_t b,
                    bool both);
 
+/* a = 0 (floats). */
+void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a);
+
 /* to = from (floats). */
 void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to);
 

@@ -90,6 +90,14 @@ static void copy_cpu(void *buffers[], void *arg)
 }
 
 SP_MODEL(sumsq);
+/* a W */
+static void clear_cpu(void *buffers[], void *arg)
+{
+    (void)arg;
+    memset(sp_buffer(buffers, 0), 0, sizeof(float) * length(buffers[0]));
+}
+
+SP_MODEL(clear);
 SP_MODEL(copy);
 SP_MODEL(state_copy);
 SP_MODEL(sum);
@@ -124,6 +132,11 @@ static struct starpu_codelet state_copy_cl = {
     .modes = {STARPU_R, STARPU_R, STARPU_R, STARPU_R, STARPU_W, STARPU_W, STARPU_W, STARPU_W},
     .model = &state_copy_model,
     .name = "state_copy",
+};
+
+static struct starpu_codelet clear_cl = {
+    SP_CPU(clear_cpu), SP_CUDA(clear_cuda).nbuffers = 1, .modes = {STARPU_W}, .model = &clear_model,
+    .name = "clear",
 };
 
 static struct starpu_codelet copy_cl = {
@@ -208,4 +221,13 @@ void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starp
     sp_task_buffer(t, from, STARPU_R);
     sp_task_buffer(t, to, STARPU_W);
     sp_task_submit(lane, t, floats(to));
+}
+
+void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a)
+{
+    struct starpu_task *t =
+        sp_task_new(lane, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
+
+    sp_task_buffer(t, a, STARPU_W);
+    sp_task_submit(lane, t, floats(a));
 }

@@ -153,7 +153,7 @@ enum sp_message {
     SP_MSG_FORWARD,
     SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
     SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
-    SP_MSG_RING,     /* (turn, sending stage and tensor) */
+    SP_MSG_RING,     /* (turn from -2 on, sending stage and tensor) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */

@@ -23,14 +23,13 @@ struct hand {
     bool pooled;
 };
 
-enum { RINGS = 3 }; /* as enum sp_ring_payload */
-
 struct sp_hands {
-    int turn;               /* whose weights and gradients these are */
-    bool passed[RINGS];     /* on to the next worker, in this turn */
-    struct hand now[RINGS]; /* what the worker has */
-    int cap;                /* turns that a worker may be ahead of the next one */
-    struct hand *inbox;     /* [RINGS][cap] from the worker before, of this process, by turn */
+    int turn;                       /* whose weights and gradients these are */
+    bool passed[SP_RING_ITEMS];     /* on to the next worker, in this turn */
+    struct hand now[SP_RING_ITEMS]; /* what the worker has, see sp_ring_item */
+    struct hand *partial;           /* [chunks] gradients between B and W, where those are apart */
+    int cap;                        /* turns that a worker may be ahead of the next one */
+    struct hand *inbox; /* [SP_RING_ITEMS][cap] from the worker before, of this process, by turn */
     starpu_data_handle_t *blocks;
 };
 
@@ -84,26 +83,30 @@ static void empty(const struct sp_graph *g, struct hand *hand, int chunk)
 
 /* ---- passing on ---------------------------------------------------------------------------- */
 
-static int chunk_at(const struct sp_graph *g, int r, int t, int ring)
+static int chunk_at(const struct sp_graph *g, int r, int t, int item)
 {
-    return ring == SP_RING_FORWARD ? sp_ring_forward(workers(g), r, t)
-                                   : sp_ring_backward(workers(g), r, t);
+    return sp_ring_item(ring_of(g), r, t, item).chunk;
+}
+
+static bool is_gradient(const struct sp_graph *g, int r, int t, int item)
+{
+    return sp_ring_item(ring_of(g), r, t, item).payload == SP_RING_GRADIENT;
 }
 
 /* Whether what a worker has in turn t goes on to the next one. */
-static bool goes_on(const struct sp_graph *g, int t, int ring)
+static bool goes_on(const struct sp_graph *g, int t, int item)
 {
     if (workers(g) == 1)
         return false;
-    return ring == SP_RING_FORWARD ? t >= 0 && t <= sp_ring_last_forward(ring_of(g))
-                                   : t >= workers(g) && t <= sp_ring_last_backward(ring_of(g));
+    return item == 0 ? t >= 0 && t <= sp_ring_last_forward(ring_of(g))
+                     : t >= workers(g) && t <= sp_ring_last_backward(ring_of(g));
 }
 
 static int64_t tag_of(const struct sp_graph *g, int turn, int from, int ring, int block)
 {
     int64_t all = 3 * (int64_t)g->shape.model.layers;
 
-    return sp_tag(g, SP_MSG_RING, turn + 1, ((int64_t)from * RINGS + ring) * all + block);
+    return sp_tag(g, SP_MSG_RING, turn + 2, ((int64_t)from * SP_RING_ITEMS + ring) * all + block);
 }
 
 /* The place in the order of the first op of a worker in turn t or later, -1: it has none. */
@@ -200,11 +203,24 @@ static void receive_hand(struct sp_graph *g, struct sp_stage *st, struct hand *h
         size_t n = sp_block_elements(&g->shape.model, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3));
 
         if (!home)
-            hand->block[i] =
-                sp_pool_get(st->boundary, n, sizeof(float), ring == SP_RING_GRADIENT ? "D" : "W");
+            hand->block[i] = sp_pool_get(st->boundary, n, sizeof(float), "chunk");
         sp_message_receive(g, &lane, hand->block[i], from, tag_of(g, t, from, ring, i));
     }
     hand->pooled = !home;
+}
+
+/* Buffers for the gradient of a chunk, of zeros. */
+static void take_zeros(struct sp_graph *g, struct sp_stage *st, int chunk, struct hand *hand)
+{
+    struct sp_lane lane = ring_lane(g, st);
+
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        size_t n = sp_block_elements(&g->shape.model, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3));
+
+        hand->block[i] = sp_pool_get(st->boundary, n, sizeof(float), "chunk");
+        sp_clear_insert(&lane, hand->block[i]);
+    }
+    hand->pooled = true;
 }
 
 /* Gradients that were handed over in this process but have been elsewhere come home. */
@@ -231,7 +247,8 @@ static void receive(struct sp_graph *g, struct sp_stage *st, int t, int ring)
     int from = (st->index + workers(g) - 1) % workers(g);
     int chunk = chunk_at(g, from, t, ring);
     struct sp_stage *before = sp_graph_stage(g, from);
-    bool home = ring == SP_RING_GRADIENT && t == sp_ring_last_backward(ring_of(g));
+    bool home = !ring_of(g)->pairs && is_gradient(g, from, t, ring) &&
+                t == sp_ring_last_backward(ring_of(g));
     struct hand *hand = &h->now[ring], *in;
 
     if (!before) {
@@ -248,6 +265,27 @@ static void receive(struct sp_graph *g, struct sp_stage *st, int t, int ring)
         bring_home(g, st, hand, chunk);
 }
 
+/* Turn P: a worker begins the backward rings, with its own chunk; or, in pairs, with those that it is
+ * the first to have, weights from their owners and gradients of zeros. */
+static void set_out(struct sp_graph *g, struct sp_stage *st)
+{
+    int P = workers(g), t = st->hands->turn;
+
+    for (int i = 1; i < SP_RING_ITEMS; i++) {
+        struct sp_ring_item item = sp_ring_item(ring_of(g), st->index, t, i);
+        int owner = sp_ring_owner(P, item.chunk);
+        struct sp_stage *local = sp_graph_stage(g, owner);
+        struct hand *hand = &st->hands->now[i];
+
+        if (local)
+            own_blocks(g, local, item.chunk, item.payload == SP_RING_GRADIENT, hand);
+        else if (item.payload == SP_RING_BACKWARD)
+            receive_hand(g, st, hand, item.chunk, owner, -2, SP_RING_BACKWARD, false);
+        else
+            take_zeros(g, st, item.chunk, hand);
+    }
+}
+
 /* Ends turns, ops or not, until turn t has come to a worker. */
 static void advance(struct sp_graph *g, struct sp_stage *st, int t)
 {
@@ -256,22 +294,18 @@ static void advance(struct sp_graph *g, struct sp_stage *st, int t)
     while (h->turn < t) {
         int now = h->turn;
 
-        for (int ring = 0; ring < RINGS && workers(g) > 1; ring++) {
+        for (int ring = 0; ring < SP_RING_ITEMS && workers(g) > 1; ring++) {
             pass(g, st, ring);
             empty(g, &h->now[ring], chunk_at(g, st->index, now, ring));
         }
-        for (int ring = 0; ring < RINGS; ring++) {
+        for (int ring = 0; ring < SP_RING_ITEMS; ring++) {
             if (goes_on(g, now, ring))
                 receive(g, st, now, ring);
             h->passed[ring] = false;
         }
         h->turn++;
-        if (h->turn == workers(g)) { /* the backward rings set out */
-            int own = sp_ring_chunk_of(workers(g), st->index);
-
-            own_blocks(g, st, own, false, &h->now[SP_RING_BACKWARD]);
-            own_blocks(g, st, own, true, &h->now[SP_RING_GRADIENT]);
-        }
+        if (h->turn == workers(g))
+            set_out(g, st);
     }
 }
 
@@ -327,6 +361,15 @@ static void head(struct sp_op_ctx *c)
     sp_drop(&c->fl->out);
 }
 
+static void embed_gradient(struct sp_op_ctx *c)
+{
+    c->lane.layer = -1;
+    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb], c->flow,
+                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
+                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
+    sp_drop(&c->flow);
+}
+
 static void chunk_backward(struct sp_op_ctx *c, int chunk)
 {
     int every = c->g->cfg.every;
@@ -343,18 +386,122 @@ static void chunk_backward(struct sp_op_ctx *c, int chunk)
         dx = sp_take_hidden(c, "dx");
         c->fl->layers[i].dy = c->flow;
         sp_layer_backward(c, i, dx);
-        sp_layer_wgrad(c, i);
+        if (!c->split)
+            sp_layer_wgrad(c, i);
         c->flow = dx;
     }
-    if (chunk > 0) {
+    if (chunk > 0)
         flight(c, chunk - 1)->grad = c->flow;
+    else if (c->split)
+        c->fl->grad = c->flow;
+    else
+        embed_gradient(c);
+}
+
+/* The weight gradients of a chunk beside those of its norms, which B left, and all to what came by. */
+static void chunk_wgrad(struct sp_op_ctx *c, int chunk, const struct hand *came_by)
+{
+    struct hand *partial = &c->st->hands->partial[chunk];
+
+    for (int i = c->count - 1; i >= 0; i--)
+        sp_layer_wgrad(c, i);
+    for (int i = 0; i < 3 * c->count; i++) {
+        c->lane.layer = c->first + i / 3;
+        sp_sum_insert(&c->lane, came_by->block[i], partial->block[i], false);
+    }
+    empty(c->g, partial, chunk);
+    if (chunk > 0)
+        return;
+    c->flow = c->fl->grad;
+    c->fl->grad = NULL;
+    embed_gradient(c);
+}
+
+/* What a worker has of a chunk in this turn. */
+static struct hand *hand_of(struct sp_op_ctx *c, enum sp_ring_payload payload, int chunk)
+{
+    struct sp_hands *h = c->st->hands;
+
+    for (int i = 0; i < SP_RING_ITEMS; i++) {
+        struct sp_ring_item item = sp_ring_item(ring_of(c->g), c->st->index, h->turn, i);
+
+        if (item.payload == payload && item.chunk == chunk)
+            return &h->now[i];
+    }
+    STARPU_ABORT_MSG("starpipe: chunk %d did not come to worker %d in turn %d", chunk, c->st->index,
+                     h->turn);
+}
+
+static void expand(struct sp_op_ctx *c, const struct sp_op *op)
+{
+    struct hand *partial;
+
+    if (op->part == SP_HEAD) {
+        head(c);
         return;
     }
-    c->lane.layer = -1;
-    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb], c->flow,
-                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
-                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
-    sp_drop(&c->flow);
+    switch (op->pass) {
+    case SP_F:
+        c->w = hand_of(c, SP_RING_FORWARD, op->chunk)->block;
+        chunk_forward(c, op->chunk);
+        break;
+    case SP_B:
+        c->w = hand_of(c, SP_RING_BACKWARD, op->chunk)->block;
+        partial = &c->st->hands->partial[op->chunk];
+        if (c->split)
+            take_zeros(c->g, c->st, op->chunk, partial);
+        c->gradient = c->split ? partial->block : hand_of(c, SP_RING_GRADIENT, op->chunk)->block;
+        chunk_backward(c, op->chunk);
+        break;
+    case SP_W:
+        c->gradient = c->st->hands->partial[op->chunk].block;
+        chunk_wgrad(c, op->chunk, hand_of(c, SP_RING_GRADIENT, op->chunk));
+        break;
+    }
+}
+
+/* Whether an op is the last of turn k that adds to gradients. */
+static bool adds_last(const struct sp_ring *ring, int k, const struct sp_op *op)
+{
+    const struct sp_op *last = NULL;
+
+    for (int i = ring->first[k]; i < ring->first[k + 1]; i++)
+        if (ring->ops[i].pass != SP_F)
+            last = &ring->ops[i];
+    return last && last->pass == op->pass && last->chunk == op->chunk;
+}
+
+static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+{
+    static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
+    const struct sp_plan *plan = g->cfg.plan;
+    const struct sp_ring *ring = ring_of(g);
+    const struct sp_op *op = &plan->programs[st->index].ops[index];
+    int k = sp_ring_turn(ring, op, op->mb / workers(g));
+    struct sp_op_ctx c = {
+        .g = g,
+        .st = st,
+        .sh = &g->shape,
+        .lane = sp_stage_lane(g, st, passes[op->pass]),
+        .mb = op->mb,
+        .split = op->pass == SP_B && !sp_op_releases(plan, st->index, op),
+    };
+
+    advance(g, st, k + st->index);
+    for (int i = 0; i < SP_RING_ITEMS; i++)
+        if (!is_gradient(g, st->index, st->hands->turn, i))
+            pass(g, st, i);
+    c.lane.op_index = index;
+    c.lane.mb = op->mb;
+    c.lane.op = sp_window_open(g->window);
+    layers_of(g, op->chunk, &c.first, &c.count);
+    c.fl = flight(&c, op->chunk);
+    expand(&c, op);
+    sp_window_close(c.lane.op);
+    if (adds_last(ring, k, op))
+        for (int i = 0; i < SP_RING_ITEMS; i++)
+            if (is_gradient(g, st->index, st->hands->turn, i))
+                pass(g, st, i);
 }
 
 /* Turns of workers without ops come along with those of the first or the last one, so that no more
@@ -377,43 +524,55 @@ static void pass_by(struct sp_graph *g, int i)
     }
 }
 
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
-{
-    const struct sp_plan *plan = g->cfg.plan;
-    const struct sp_ring *ring = ring_of(g);
-    const struct sp_op *op = &plan->programs[st->index].ops[index];
-    int turn = sp_ring_turn(ring, op, op->mb / workers(g)) + st->index;
-    struct sp_op_ctx c = {
-        .g = g,
-        .st = st,
-        .sh = &g->shape,
-        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .mb = op->mb,
-    };
+/* ---- the step ------------------------------------------------------------------------------ */
 
-    advance(g, st, turn);
-    pass(g, st, SP_RING_FORWARD);
-    pass(g, st, SP_RING_BACKWARD);
-    c.lane.op_index = index;
-    c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window);
-    layers_of(g, op->chunk, &c.first, &c.count);
-    c.fl = flight(&c, op->chunk);
-    if (op->part == SP_HEAD) {
-        head(&c);
-    } else if (op->pass == SP_F) {
-        c.w = st->hands->now[SP_RING_FORWARD].block;
-        chunk_forward(&c, op->chunk);
-    } else {
-        c.w = st->hands->now[SP_RING_BACKWARD].block;
-        c.gradient = st->hands->now[SP_RING_GRADIENT].block;
-        chunk_backward(&c, op->chunk);
-        pass(g, st, SP_RING_GRADIENT);
-    }
-    sp_window_close(c.lane.op);
+/* The weights of pairs, to the workers that are the first to have them. */
+static void lend_pairs(struct sp_graph *g)
+{
+    int P = workers(g);
+
+    for (int r = 0; r < P; r++)
+        for (int i = 1; i < SP_RING_ITEMS; i++) {
+            struct sp_ring_item item = sp_ring_item(ring_of(g), r, P, i);
+            struct sp_stage *owner = sp_graph_stage(g, sp_ring_owner(P, item.chunk));
+            struct hand *mine;
+
+            if (item.payload != SP_RING_BACKWARD || !owner || sp_graph_stage(g, r))
+                continue;
+            mine = &owner->hands->now[SP_RING_BACKWARD]; /* empty till turn P */
+            own_blocks(g, owner, item.chunk, false, mine);
+            send_hand(g, owner, mine, item.chunk, r, -2, SP_RING_BACKWARD);
+            mine->block[0] = NULL;
+        }
 }
 
-/* ---- the step ------------------------------------------------------------------------------ */
+/* The gradients of pairs, from the workers that were the last to have them to their owners. */
+static void return_pairs(struct sp_graph *g, int t)
+{
+    int P = workers(g);
+
+    for (int r = 0; r < P; r++)
+        for (int i = 1; i < SP_RING_ITEMS; i++) {
+            struct sp_ring_item item = sp_ring_item(ring_of(g), r, t, i);
+            int to = sp_ring_owner(P, item.chunk);
+            struct sp_stage *owner = sp_graph_stage(g, to), *st = sp_graph_stage(g, r);
+            struct hand *hand = st ? &st->hands->now[i] : NULL;
+
+            if (item.payload != SP_RING_GRADIENT)
+                continue;
+            if (owner && st) {
+                bring_home(g, owner, hand, item.chunk);
+            } else if (st) {
+                for (int k = 0; hand->pooled && k < blocks_of(g, item.chunk); k++)
+                    sp_pool_hold(hand->block[k]);
+                send_hand(g, st, hand, item.chunk, to, t, i);
+            } else if (owner) {
+                receive_hand(g, owner, &owner->hands->partial[item.chunk], item.chunk, r, t, i,
+                             true);
+                owner->hands->partial[item.chunk].block[0] = NULL;
+            }
+        }
+}
 
 /* Forward weights change places: every worker has the chunk of turn 0. */
 static void begin(struct sp_graph *g)
@@ -425,7 +584,7 @@ static void begin(struct sp_graph *g)
         int own = sp_ring_chunk_of(P, st->index), partner = ((1 - st->index) % P + P) % P;
 
         st->hands->turn = 0;
-        for (int ring = 0; ring < RINGS; ring++)
+        for (int ring = 0; ring < SP_RING_ITEMS; ring++)
             st->hands->passed[ring] = false;
         if (P > 1 && !sp_graph_stage(g, partner)) {
             struct hand *mine = &st->hands->now[SP_RING_BACKWARD]; /* empty till turn P */
@@ -435,6 +594,8 @@ static void begin(struct sp_graph *g)
             mine->block[0] = NULL;
         }
     }
+    if (ring_of(g)->pairs)
+        lend_pairs(g);
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
         int chunk = sp_ring_forward(P, st->index, 0), owner = sp_ring_owner(P, chunk);
@@ -454,8 +615,10 @@ static void end(struct sp_graph *g)
 
     for (int k = 0; k < g->place.n_local; k++)
         advance(g, &g->stages[k], last + 1);
+    if (ring_of(g)->pairs)
+        return_pairs(g, last + 1);
     for (int k = 0; k < g->place.n_local; k++)
-        for (int ring = 0; ring < RINGS; ring++)
+        for (int ring = 0; ring < SP_RING_ITEMS; ring++)
             empty(g, &g->stages[k].hands->now[ring],
                   chunk_at(g, g->stages[k].index, last + 1, ring));
 }
@@ -470,14 +633,15 @@ static int add_hands(struct sp_graph *g, struct sp_stage *st)
         return -ENOMEM;
     for (int c = 0; c < workers(g); c++)
         most = (size_t)blocks_of(g, c) > most ? (size_t)blocks_of(g, c) : most;
-    hands = RINGS * (cap + 1);
+    hands = SP_RING_ITEMS * (cap + 1) + (size_t)workers(g);
     h->cap = (int)cap;
-    h->inbox = calloc(RINGS * cap, sizeof *h->inbox);
+    h->inbox = calloc(SP_RING_ITEMS * cap + (size_t)workers(g), sizeof *h->inbox);
     h->blocks = calloc(hands * most, sizeof *h->blocks);
     if (!h->inbox || !h->blocks)
         return -ENOMEM;
+    h->partial = h->inbox + SP_RING_ITEMS * cap;
     for (size_t i = 0; i < hands; i++) {
-        struct hand *hand = i < RINGS ? &h->now[i] : &h->inbox[i - RINGS];
+        struct hand *hand = i < SP_RING_ITEMS ? &h->now[i] : &h->inbox[i - SP_RING_ITEMS];
 
         hand->block = h->blocks + i * most;
     }

@@ -133,7 +133,7 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
     }
     for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
         layer += (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-    return P > 1 ? (9 * most + 2) * layer : 0;
+    return P > 1 ? ((plan->split ? 11 : 9) * most + 2) * layer : 0;
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part

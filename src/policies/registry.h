@@ -25,7 +25,8 @@
     X(terapipe)                                                                                    \
     X(helix)                                                                                       \
     X(weipipe_naive)                                                                               \
-    X(weipipe)
+    X(weipipe)                                                                                     \
+    X(wzb1)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

@@ -36,6 +36,18 @@ int sp_ring_backward(int workers, int r, int t)
     return workers - 1 - sp_ring_forward(workers, r, t);
 }
 
+struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item)
+{
+    int P = ring->chunks, at = sp_ring_forward(P, r, t);
+
+    if (item == 0)
+        return (struct sp_ring_item){SP_RING_FORWARD, at};
+    if (!ring->pairs)
+        return (struct sp_ring_item){(enum sp_ring_payload)item, P - 1 - at};
+    return (struct sp_ring_item){at % 2 ? SP_RING_GRADIENT : SP_RING_BACKWARD,
+                                 (item == 1 ? P : P / 2) - 1 - at / 2};
+}
+
 int sp_ring_owner(int workers, int chunk)
 {
     return (chunk + 1) % workers;
@@ -53,7 +65,7 @@ int sp_ring_last_forward(const struct sp_ring *ring)
 
 int sp_ring_last_backward(const struct sp_ring *ring)
 {
-    return ring->turns + ring->chunks - 1;
+    return ring->turns + ring->chunks - (ring->pairs ? 3 : 1); /* pairs go home directly */
 }
 
 /* The weights of an op of turn k must be at worker 0 then; the head has its own. */
@@ -63,7 +75,14 @@ static bool has_weights(const struct sp_ring *ring, const struct sp_op *op, int 
         return true;
     if (op->pass == SP_F)
         return op->chunk == sp_ring_forward(ring->chunks, 0, k);
-    return k >= ring->chunks && op->chunk == sp_ring_backward(ring->chunks, 0, k);
+    for (int i = 1; i < SP_RING_ITEMS && k >= ring->chunks; i++) {
+        struct sp_ring_item item = sp_ring_item(ring, 0, k, i);
+        enum sp_ring_payload want = op->pass == SP_W ? SP_RING_GRADIENT : SP_RING_BACKWARD;
+
+        if (item.chunk == op->chunk && item.payload == want)
+            return true;
+    }
+    return false;
 }
 
 static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *why, size_t size)
@@ -97,7 +116,7 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
 
 int sp_ring_create(const struct sp_layout *lay,
                    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
-                   struct sp_ring **out, char *why, size_t n)
+                   bool pairs, struct sp_ring **out, char *why, size_t n)
 {
     int rounds = lay->micro_batches / lay->stages;
     size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
@@ -109,6 +128,7 @@ int sp_ring_create(const struct sp_layout *lay,
         return ret;
     ring->rounds = rounds;
     ring->chunks = lay->stages;
+    ring->pairs = pairs;
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);
@@ -188,12 +208,14 @@ struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker
     if (swap != worker)
         out[(*n)++] = (struct sp_ring_message){0, swap, (worker + P - 1) % P, SP_RING_FORWARD};
     for (int t = 0; t <= last_b; t++) {
-        int backwards, forwards, all, c = sp_ring_backward(P, worker, t);
+        int backwards, forwards, all;
 
         count_ops(ring, t - worker, &backwards, &forwards, &all);
-        if (t >= P) {
-            out[(*n)++] = (struct sp_ring_message){done + backwards, next, c, SP_RING_BACKWARD};
-            out[(*n)++] = (struct sp_ring_message){done + backwards, next, c, SP_RING_GRADIENT};
+        for (int i = 1; i < SP_RING_ITEMS && t >= P; i++) {
+            struct sp_ring_item item = sp_ring_item(ring, worker, t, i);
+
+            out[(*n)++] =
+                (struct sp_ring_message){done + backwards, next, item.chunk, item.payload};
         }
         if (t <= last_f)
             out[(*n)++] = (struct sp_ring_message){done + (forwards ? forwards : backwards), next,

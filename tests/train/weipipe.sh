@@ -23,31 +23,48 @@ train()
 }
 
 # formula P M SCHEDULE LAYER ENDS LAYERS: bytes that each worker sends in a step. The exchange before
-# turn 0, forward weights after every turn until the last forward can go on, backward weights and
-# gradients from turn P until they are home; and the summed gradients of embedding and head.
+# turn 0, forward weights after every turn until the last forward can go on, what backwards need from
+# turn P until it is home; and the summed gradients of embedding and head. With wzb1 pairs of chunks,
+# weights from their owners first and gradients to them last.
 formula()
 {
-    awk -v P="$1" -v m="$2" -v schedule="$3" -v layer="$4" -v ends="$5" -v L="$6" 'BEGIN {
+    awk -v P="$1" -v m="$2" -v schedule="$3" -v layer="$4" -v ends="$5" -v L="$6" '
+    function pair(at, i) { return (i ? P / 2 : P) - 1 - int(at / 2) }
+    BEGIN {
         G = m / P
-        forward = schedule == "weipipe" ? G * P : 2 * G * P - P
-        turns = schedule == "weipipe" ? (G + 1) * P : 2 * G * P
+        pairs = schedule == "wzb1"
+        forward = pairs ? (3 * G / 2 - 1) * P : schedule == "weipipe" ? G * P : 2 * G * P - P
+        turns = pairs ? (3 * G / 2 + 1) * P : schedule == "weipipe" ? (G + 1) * P : 2 * G * P
+        last = pairs ? turns + P - 3 : turns + P - 1
         for (c = 0; c < P; c++)
             size[c] = layer * (int(L / P) + (c < L % P))
         for (r = 0; r < P; r++) {
-            sent = (2 * P + 1 - r) % P != r ? size[(r + P - 1) % P] : 0
-            messages = sent > 0
+            if ((2 * P + 1 - r) % P != r) {
+                sent[r] += size[(r + P - 1) % P]
+                messages[r]++
+            }
             for (t = 0; t <= forward + P - 2; t++) {
-                sent += size[(t - r + P * P) % P]
-                messages++
+                sent[r] += size[(t - r + P * P) % P]
+                messages[r]++
             }
-            for (t = P; t <= turns + P - 1; t++) {
-                sent += 2 * size[P - 1 - (t - r + P * P) % P]
-                messages += 2
+            for (t = P; t <= last; t++) {
+                at = (t - r + P * P) % P
+                sent[r] += pairs ? size[pair(at, 0)] + size[pair(at, 1)] : 2 * size[P - 1 - at]
+                messages[r] += 2
             }
-            sent += ends * ((r < P - 1) + (r == P - 1 || r < P - 2))
-            if (schedule == "weipipe" && P % 2 == 0 && messages != 3 * (G + 1) * P)
+            for (i = 0; i < 2 && pairs; i++) {
+                at = (P - r) % P
+                owner = (pair(at, i) + 1) % P
+                if (at % 2 == 0 && owner != r) sent[owner] += size[pair(at, i)]
+                at = (last + 1 - r + P * P) % P
+                if (at % 2 == 1 && (pair(at, i) + 1) % P != r) sent[r] += size[pair(at, i)]
+            }
+            sent[r] += ends * ((r < P - 1) + (r == P - 1 || r < P - 2))
+        }
+        for (r = 0; r < P; r++) {
+            if (schedule == "weipipe" && P % 2 == 0 && messages[r] != 3 * (G + 1) * P)
                 exit 1
-            printf "%s%.0f", r ? " " : "", 4 * sent
+            printf "%s%.0f", r ? " " : "", 4 * sent[r]
         }
     }'
 }
@@ -89,6 +106,8 @@ for model in gpt-tiny llama-tiny; do
     check $model weipipe 3 9 --recompute full
     check $model weipipe-naive 2 4 --recompute selective
     check $model weipipe-naive 4 8
+    check $model wzb1 2 4
+    check $model wzb1 4 8 --recompute no-attention
 done
 
 # two workers a process, and a process of two beside one
@@ -97,35 +116,47 @@ if have_mpi; then
         train run 8 1 mpi $np train --model gpt-tiny --stages 4 --schedule weipipe --seq 24
         agree "weipipe, 4 workers in $np processes" compare_safetensors "$work/run.safetensors" \
             "$work/gpt-tiny.8.safetensors" 1e-5
+        train run 8 1 mpi $np train --model llama-tiny --stages 4 --schedule wzb1 --seq 24
+        agree "wzb1, 4 workers in $np processes" compare_safetensors "$work/run.safetensors" \
+            "$work/llama-tiny.8.safetensors" 1e-5
     done
 fi
 
-# all workers keep the same: one micro-batch, as 1F1B's first stage
-train peaks 8 3 starpipe train --model gpt-tiny --stages 4 --schedule weipipe --seq 128
-stages_of "$work/peaks.jsonl" peak_activation_bytes | tail -n 1 | awk '{
-    most = least = $1
-    for (i = 2; i <= NF; i++) {
-        most = $i > most ? $i : most
-        least = $i < least ? $i : least
-    }
-    printf "weipipe: peaks of %.2f to %.2f MiB\n", least / 1048576, most / 1048576
-    exit !(most <= 1.05 * least)
-}' || fail "the workers keep different activations"
-[ "$(stages_of "$work/peaks.jsonl" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
-    fail "activations alive after a step"
+# keeps SCHEDULE MICRO-BATCHES: all workers the same activations, in those of a micro-batch (16bshL)
+keeps()
+{
+    train peaks 8 3 starpipe train --model gpt-tiny --stages 4 --schedule $1 --seq 128
+    stages_of "$work/peaks.jsonl" peak_activation_bytes | tail -n 1 |
+        awk -v schedule=$1 -v want=$2 -v one=$((4 * 16 * 128 * h * 8)) '{
+            most = least = $1
+            for (i = 2; i <= NF; i++) {
+                most = $i > most ? $i : most
+                least = $i < least ? $i : least
+            }
+            printf "%s: %.3f to %.3f micro-batches\n", schedule, least / one, most / one
+            exit !(most <= 1.05 * least && most / one > want - 0.1 && most / one < want + 0.1)
+        }' || fail "$1: the workers do not keep $2 micro-batches"
+    [ "$(stages_of "$work/peaks.jsonl" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
+        fail "$1: activations alive after a step"
+}
+
+keeps weipipe 1
+keeps weipipe-naive 1
+keeps wzb1 1.5
 
 # buffers are the same after every step, and no more than was planned
-if have_mpi; then
-    train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule weipipe --seq 32
+for schedule in weipipe wzb1; do
+    have_mpi || break
+    train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule $schedule --seq 32
     sizes=$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n +3 | sort -u)
-    planned=$(starpipe train --dry-run --model gpt-tiny --stages 4 --schedule weipipe --seq 32 \
+    planned=$(starpipe train --dry-run --model gpt-tiny --stages 4 --schedule $schedule --seq 32 \
         --micro-batches 8 | awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%.0f ", ($5 + $6) * 1048576 }')
-    echo "buffers $sizes of $planned bytes planned"
+    echo "$schedule: buffers $sizes of $planned bytes planned"
     [ "$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n 10 | uniq -c | awk '{ print $1 }')" = 10 ] ||
         fail "the buffers grow: $sizes"
     echo "$sizes $planned" | awk '{ for (i = 1; i <= 4; i++) if ($i > $(i + 4)) exit 1 }' ||
-        fail "more buffers than planned"
-fi
+        fail "$schedule: more buffers than planned"
+done
 
 # what does not go together is refused before work
 refuse()
@@ -145,5 +176,7 @@ refuse "use --slices 1" --schedule weipipe --slices 2
 refuse "use --chunks 1" --schedule weipipe --chunks 2
 refuse "use even" --schedule weipipe --partition balanced
 refuse "not available for weipipe" --schedule weipipe --post-validation
+refuse "use --stages 4" --schedule wzb1 --stages 3 --micro-batches 9
+refuse "weights have gone on" --schedule wzb1 --recompute selective
 refuse "use at most 8 stages" --schedule weipipe --stages 9 --micro-batches 18
 finish

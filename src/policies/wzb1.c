@@ -1,0 +1,91 @@
+/*
+ * WeiPipe zero bubble 1 (Lin et al. 2025, section 3.3, figure 3): interleaved WeiPipe with the input
+ * gradient B and the weight gradient W of a chunk in turns of their own. A turn has two ops of about
+ * the same length, and three chunks go on: forward weights, and a pair of chunks for backwards, their
+ * weights in one turn and their gradients in the next.
+ *
+ * The paper draws it from turn 4 on and leaves the rest to the reader. Worked out: a backward has two
+ * halves of P turns each, chunks P-1 .. P/2 and P/2-1 .. 0, B and W of each in two turns. Of the pair of
+ * rounds 2q, 2q+1, in P turns each:
+ *
+ *   3q      forward of 2q          second half of 2q-1
+ *   3q+1    forward of 2q+1        first half of 2q
+ *   3q+2    second half of 2q      first half of 2q+1
+ *
+ * p = 4, worker 0: micro-batches a (round 0), b (1), c (2)
+ *
+ *   turn    0    1    2    3    4    5    6    7    8    9    10   11   12   13
+ *           Fa0  Fa1  Fa2  Fa3  Fb0  Fb1  Fb2  Fb3  Ba1  Wa1  Ba0  Wa0  Fc0  Fc1  ...
+ *                               Ba3  Wa3  Ba2  Wa2  Bb3  Wb3  Bb2  Wb2  Bb1  Wb1
+ *
+ * Makespan GP(f + b + w) + 2(P - 1) at f = b = w = 1: workers are behind each other by a turn of two ops,
+ * not of three. Activations: one and a half micro-batches, when a forward ends while the one before it
+ * is half back.
+ */
+#include "starpipe/schedule.h"
+#include <errno.h>
+#include <stdio.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    if (lay->stages % 2 == 0)
+        return 0;
+    snprintf(why, n, "pairs the chunks of an even number of stages, not %d; use --stages %d",
+             lay->stages, lay->stages + 1);
+    return -EINVAL;
+}
+
+/* B and W of a half of a round's backward, `at` turns into it. */
+static int half(int P, int round, int second, int at, struct sp_op *op)
+{
+    *op = (struct sp_op){
+        .pass = at % 2 ? SP_W : SP_B, .mb = round, .chunk = (second ? P / 2 : P) - 1 - at / 2};
+    return 1;
+}
+
+static int forward(int P, int round, int at, struct sp_op *ops)
+{
+    ops[0] = (struct sp_op){.pass = SP_F, .mb = round, .chunk = at};
+    ops[1] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
+    return at == P - 1 ? 2 : 1;
+}
+
+static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
+{
+    int P = lay->stages, G = lay->micro_batches / P, at = k % P, n = 0;
+    int q = k / (3 * P), third = k / P % 3, even = 2 * q, odd = 2 * q + 1;
+
+    /* the last third is that in which the last round's second half comes */
+    if (k / P > (G % 2 ? 3 * (G / 2) + 2 : 3 * (G / 2)))
+        return -1;
+    if (third == 0) {
+        if (even > 0 && even - 1 < G)
+            n += half(P, even - 1, 1, at, &ops[n]);
+        if (even < G)
+            n += forward(P, even, at, &ops[n]);
+    } else if (third == 1) {
+        n += half(P, even, 0, at, &ops[n]);
+        if (odd < G)
+            n += forward(P, odd, at, &ops[n]);
+    } else {
+        n += half(P, even, 1, at, &ops[n]);
+        if (odd < G)
+            n += half(P, odd, 0, at, &ops[n]);
+    }
+    return n;
+}
+
+extern const struct sp_schedule_def sp_schedule_wzb1;
+const struct sp_schedule_def sp_schedule_wzb1 = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "wzb1",
+    .summary =
+        "weights travel around a ring, backwards of inputs and of weights in turns of their own",
+    .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 3, worked out",
+    .family = "weight-ring",
+    .default_chunks = 1,
+    .check = check,
+    .turn = turn,
+    .ring_pairs = 1,
+    .emit = sp_ring_emit,
+};
