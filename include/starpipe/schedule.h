@@ -64,6 +64,17 @@ int sp_layout_flag(const struct sp_layout *lay, const char *flag);
 int sp_place_wave(const struct sp_layout *lay, int stage, int chunk);
 int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
 
+/*
+ * What worker 0 has for backwards in turn k >= p of a weight ring, at = k mod p; its forward weights are
+ * those of chunk `at` in all of them.
+ */
+enum sp_ring_layout {
+    SP_RING_REVERSED, /* backward weights and gradients of chunk p-1-at */
+    SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
+                       * B and W apart */
+    SP_RING_STRAIGHT /* backward weights of chunk p-1-at, gradients of chunk `at`; B and W apart */
+};
+
 /* Most ops of a worker in a turn of a weight ring. */
 #define SP_TURN_OPS 8
 /* The turns of a worker of a weight ring, one after the other. */
@@ -109,10 +120,8 @@ struct sp_schedule_def {
      * parts of the model. `emit` is then sp_ring_emit.
      */
     int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
-    int ring_pairs; /* weight-ring, B and W apart: in turn k worker 0 has the backward weights of two
-                     * chunks if k is even, p-1-j and p/2-1-j with j = k/2 mod p/2, and in the turn
-                     * after it their gradients; 0: those of one chunk, both, every turn */
-    const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
+    enum sp_ring_layout ring; /* weight-ring: what comes by for backwards */
+    const char *recompute;    /* of `train` when the user says nothing; NULL: "none" */
 
     /* Appends the ops of one stage. Called only when check agreed. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);

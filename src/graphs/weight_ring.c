@@ -247,7 +247,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, int t, int ring)
     int from = (st->index + workers(g) - 1) % workers(g);
     int chunk = chunk_at(g, from, t, ring);
     struct sp_stage *before = sp_graph_stage(g, from);
-    bool home = !ring_of(g)->pairs && is_gradient(g, from, t, ring) &&
+    bool home = sp_ring_comes_home(ring_of(g)) && is_gradient(g, from, t, ring) &&
                 t == sp_ring_last_backward(ring_of(g));
     struct hand *hand = &h->now[ring], *in;
 
@@ -265,8 +265,8 @@ static void receive(struct sp_graph *g, struct sp_stage *st, int t, int ring)
         bring_home(g, st, hand, chunk);
 }
 
-/* Turn P: a worker begins the backward rings, with its own chunk; or, in pairs, with those that it is
- * the first to have, weights from their owners and gradients of zeros. */
+/* Turn P: a worker begins the backward rings with what it is the first to have, weights from their
+ * owners and gradients of zeros. */
 static void set_out(struct sp_graph *g, struct sp_stage *st)
 {
     int P = workers(g), t = st->hands->turn;
@@ -526,8 +526,8 @@ static void pass_by(struct sp_graph *g, int i)
 
 /* ---- the step ------------------------------------------------------------------------------ */
 
-/* The weights of pairs, to the workers that are the first to have them. */
-static void lend_pairs(struct sp_graph *g)
+/* Backward weights, to the workers that are the first to have them and are not their owners. */
+static void lend(struct sp_graph *g)
 {
     int P = workers(g);
 
@@ -546,8 +546,8 @@ static void lend_pairs(struct sp_graph *g)
         }
 }
 
-/* The gradients of pairs, from the workers that were the last to have them to their owners. */
-static void return_pairs(struct sp_graph *g, int t)
+/* Gradients, from the workers that were the last to have them to their owners. */
+static void give_back(struct sp_graph *g, int t)
 {
     int P = workers(g);
 
@@ -594,8 +594,7 @@ static void begin(struct sp_graph *g)
             mine->block[0] = NULL;
         }
     }
-    if (ring_of(g)->pairs)
-        lend_pairs(g);
+    lend(g);
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
         int chunk = sp_ring_forward(P, st->index, 0), owner = sp_ring_owner(P, chunk);
@@ -615,8 +614,8 @@ static void end(struct sp_graph *g)
 
     for (int k = 0; k < g->place.n_local; k++)
         advance(g, &g->stages[k], last + 1);
-    if (ring_of(g)->pairs)
-        return_pairs(g, last + 1);
+    if (!sp_ring_comes_home(ring_of(g)) && workers(g) > 1)
+        give_back(g, last + 1);
     for (int k = 0; k < g->place.n_local; k++)
         for (int ring = 0; ring < SP_RING_ITEMS; ring++)
             empty(g, &g->stages[k].hands->now[ring],

@@ -133,7 +133,16 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
     }
     for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
         layer += (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-    return P > 1 ? ((plan->split ? 11 : 9) * most + 2) * layer : 0;
+    if (P == 1 && !plan->split)
+        return 0;
+    switch (plan->def->ring) {
+    case SP_RING_PAIRS: /* gradients of two chunks between B and W */
+        return (11 * most + 2) * layer;
+    case SP_RING_STRAIGHT: /* of all */
+        return (9 * most + 2 + sh->model.layers) * layer;
+    default:
+        return (9 * most + 2) * layer;
+    }
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part

@@ -26,7 +26,8 @@
     X(helix)                                                                                       \
     X(weipipe_naive)                                                                               \
     X(weipipe)                                                                                     \
-    X(wzb1)
+    X(wzb1)                                                                                        \
+    X(wzb2)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

@@ -42,7 +42,9 @@ struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int i
 
     if (item == 0)
         return (struct sp_ring_item){SP_RING_FORWARD, at};
-    if (!ring->pairs)
+    if (ring->layout == SP_RING_STRAIGHT && item == SP_RING_GRADIENT)
+        return (struct sp_ring_item){SP_RING_GRADIENT, at};
+    if (ring->layout != SP_RING_PAIRS)
         return (struct sp_ring_item){(enum sp_ring_payload)item, P - 1 - at};
     return (struct sp_ring_item){at % 2 ? SP_RING_GRADIENT : SP_RING_BACKWARD,
                                  (item == 1 ? P : P / 2) - 1 - at / 2};
@@ -58,6 +60,11 @@ int sp_ring_chunk_of(int workers, int owner)
     return (owner + workers - 1) % workers;
 }
 
+bool sp_ring_comes_home(const struct sp_ring *ring)
+{
+    return ring->layout == SP_RING_REVERSED;
+}
+
 int sp_ring_last_forward(const struct sp_ring *ring)
 {
     return ring->forward_turns + ring->chunks - 2;
@@ -65,7 +72,7 @@ int sp_ring_last_forward(const struct sp_ring *ring)
 
 int sp_ring_last_backward(const struct sp_ring *ring)
 {
-    return ring->turns + ring->chunks - (ring->pairs ? 3 : 1); /* pairs go home directly */
+    return ring->turns + ring->chunks - (sp_ring_comes_home(ring) ? 1 : 3);
 }
 
 /* The weights of an op of turn k must be at worker 0 then; the head has its own. */
@@ -116,7 +123,7 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
 
 int sp_ring_create(const struct sp_layout *lay,
                    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
-                   bool pairs, struct sp_ring **out, char *why, size_t n)
+                   enum sp_ring_layout layout, struct sp_ring **out, char *why, size_t n)
 {
     int rounds = lay->micro_batches / lay->stages;
     size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
@@ -128,7 +135,7 @@ int sp_ring_create(const struct sp_layout *lay,
         return ret;
     ring->rounds = rounds;
     ring->chunks = lay->stages;
-    ring->pairs = pairs;
+    ring->layout = layout;
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);

@@ -7,9 +7,7 @@
  *   forward weights    in turn t worker r has chunk (t - r) mod P
  *   backward weights   from turn P on it has chunk (P - 1 - (t - r)) mod P, in turn P its own
  *   gradients D        with the backward weights; every worker adds its part before it passes D on
- * or, in pairs, one ring with the backward weights of two chunks in one turn and their gradients in the
- * next: in turn t worker r has position (t - r) mod P, which is P-1-j and P/2-1-j with j = position / 2,
- * weights if it is even, gradients if it is odd.
+ * Other layouts of what comes by for backwards: enum sp_ring_layout.
  * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
  * worker r with worker (1 - r) mod P; after its last turn D goes home.
  */
@@ -27,7 +25,7 @@ struct sp_ring {
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
     int rounds, chunks; /* G, P */
-    bool pairs;
+    enum sp_ring_layout layout;
 };
 
 enum sp_ring_payload { SP_RING_FORWARD, SP_RING_BACKWARD, SP_RING_GRADIENT };
@@ -41,7 +39,7 @@ struct sp_ring_item {
  * family does not have, twice, in a turn in which its weights are elsewhere, or no turn at all. */
 int sp_ring_create(const struct sp_layout *lay,
                    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
-                   bool pairs, struct sp_ring **ring, char *why, size_t n);
+                   enum sp_ring_layout layout, struct sp_ring **ring, char *why, size_t n);
 void sp_ring_destroy(struct sp_ring *ring);
 
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
@@ -57,6 +55,9 @@ int sp_ring_chunk_of(int workers, int owner);
  * P .. last. */
 int sp_ring_last_forward(const struct sp_ring *ring);
 int sp_ring_last_backward(const struct sp_ring *ring);
+/* Whether the last of those turns brings every gradient home; otherwise their last workers send them
+ * there. */
+bool sp_ring_comes_home(const struct sp_ring *ring);
 
 /* What worker r has in turn t: the forward weights, then what there is for backwards (from turn P
  * on). */

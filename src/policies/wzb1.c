@@ -24,6 +24,7 @@
  */
 #include "starpipe/schedule.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -75,6 +76,15 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
     return n;
 }
 
+/* All turns of one worker, and the longest turn of each other; longer where turns are unequal. */
+static double makespan(const struct sp_layout *lay, double f, double b, double w)
+{
+    double P = lay->stages, G = lay->micro_batches / lay->stages;
+    double longest = G > 1 ? fmax(fmax(f + b, f + w), 2 * fmax(b, w)) : fmax(f, fmax(b, w));
+
+    return G * P * (f + b + w) + (P - 1) * longest;
+}
+
 extern const struct sp_schedule_def sp_schedule_wzb1;
 const struct sp_schedule_def sp_schedule_wzb1 = {
     .abi = SP_SCHEDULE_ABI,
@@ -86,6 +96,10 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
     .default_chunks = 1,
     .check = check,
     .turn = turn,
-    .ring_pairs = 1,
+    .ring = SP_RING_PAIRS,
     .emit = sp_ring_emit,
+    .makespan = makespan,
+    .makespan_source =
+        "GP(f+b+w) + (P-1) max(f+b, f+w, 2b, 2w), met at f = b = w; from the turns of figure 3",
+    .makespan_is = SP_LOWER_BOUND,
 };

@@ -34,14 +34,14 @@ static void check(const char *schedule, int stages, int mbs, int layers, struct 
 
 static void every_mode(void **state)
 {
-    static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1"};
+    static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1", "wzb2"};
     static const struct {
         int stages, rounds, layers;
     } sizes[] = {{1, 3, 2}, {2, 1, 2}, {2, 3, 5}, {3, 2, 3}, {3, 3, 7}, {4, 2, 4}, {5, 1, 6}};
     int runs = 0;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             int pick = (int)(i + k);
             struct setting set = {.llama = pick % 2,
@@ -54,7 +54,7 @@ static void every_mode(void **state)
 
             if (i == 2 && sizes[k].stages % 2)
                 continue; /* chunks come in pairs */
-            if (i == 2 && set.recompute == SP_RECOMPUTE_SELECTIVE)
+            if (i >= 2 && set.recompute == SP_RECOMPUTE_SELECTIVE)
                 set.recompute = SP_RECOMPUTE_NONE;
             if (set.recompute != SP_RECOMPUTE_FULL)
                 set.every = 0;

@@ -24,18 +24,25 @@ train()
 
 # formula P M SCHEDULE LAYER ENDS LAYERS: bytes that each worker sends in a step. The exchange before
 # turn 0, forward weights after every turn until the last forward can go on, what backwards need from
-# turn P until it is home; and the summed gradients of embedding and head. With wzb1 pairs of chunks,
-# weights from their owners first and gradients to them last.
+# turn P until it is home; and the summed gradients of embedding and head. With wzb1 and wzb2 weights
+# come from their owners first, and gradients go to them last.
 formula()
 {
     awk -v P="$1" -v m="$2" -v schedule="$3" -v layer="$4" -v ends="$5" -v L="$6" '
-    function pair(at, i) { return (i ? P / 2 : P) - 1 - int(at / 2) }
+    # what a worker has for backwards at a position of the ring: chunk, and whether it is a gradient
+    function chunk(at, i) {
+        if (schedule == "wzb1") return (i ? P / 2 : P) - 1 - int(at / 2)
+        return schedule == "wzb2" && i ? at : P - 1 - at
+    }
+    function gradient(at, i) { return schedule == "wzb1" ? at % 2 : i }
     BEGIN {
         G = m / P
-        pairs = schedule == "wzb1"
-        forward = pairs ? (3 * G / 2 - 1) * P : schedule == "weipipe" ? G * P : 2 * G * P - P
-        turns = pairs ? (3 * G / 2 + 1) * P : schedule == "weipipe" ? (G + 1) * P : 2 * G * P
-        last = pairs ? turns + P - 3 : turns + P - 1
+        home = schedule ~ /^weipipe/ # gradients come home by themselves
+        if (schedule == "weipipe") { forward = G * P; turns = (G + 1) * P }
+        if (schedule == "weipipe-naive") { forward = 2 * G * P - P; turns = 2 * G * P }
+        if (schedule == "wzb1") { forward = (3 * G / 2 - 1) * P; turns = (3 * G / 2 + 1) * P }
+        if (schedule == "wzb2") { forward = (3 * G - 2) * P; turns = 3 * G * P }
+        last = home ? turns + P - 1 : turns + P - 3
         for (c = 0; c < P; c++)
             size[c] = layer * (int(L / P) + (c < L % P))
         for (r = 0; r < P; r++) {
@@ -47,17 +54,17 @@ formula()
                 sent[r] += size[(t - r + P * P) % P]
                 messages[r]++
             }
-            for (t = P; t <= last; t++) {
-                at = (t - r + P * P) % P
-                sent[r] += pairs ? size[pair(at, 0)] + size[pair(at, 1)] : 2 * size[P - 1 - at]
-                messages[r] += 2
-            }
-            for (i = 0; i < 2 && pairs; i++) {
+            for (i = 0; i < 2; i++) {
+                for (t = P; t <= last; t++) {
+                    sent[r] += size[chunk((t - r + P * P) % P, i)]
+                    messages[r]++
+                }
                 at = (P - r) % P
-                owner = (pair(at, i) + 1) % P
-                if (at % 2 == 0 && owner != r) sent[owner] += size[pair(at, i)]
+                owner = (chunk(at, i) + 1) % P
+                if (!gradient(at, i) && owner != r) sent[owner] += size[chunk(at, i)]
                 at = (last + 1 - r + P * P) % P
-                if (at % 2 == 1 && (pair(at, i) + 1) % P != r) sent[r] += size[pair(at, i)]
+                owner = (chunk(at, i) + 1) % P
+                if (!home && gradient(at, i) && owner != r) sent[r] += size[chunk(at, i)]
             }
             sent[r] += ends * ((r < P - 1) + (r == P - 1 || r < P - 2))
         }
@@ -108,6 +115,8 @@ for model in gpt-tiny llama-tiny; do
     check $model weipipe-naive 4 8
     check $model wzb1 2 4
     check $model wzb1 4 8 --recompute no-attention
+    check $model wzb2 4 8
+    check $model wzb2 3 9 --recompute full
 done
 
 # two workers a process, and a process of two beside one
@@ -143,9 +152,10 @@ keeps()
 keeps weipipe 1
 keeps weipipe-naive 1
 keeps wzb1 1.5
+keeps wzb2 1
 
 # buffers are the same after every step, and no more than was planned
-for schedule in weipipe wzb1; do
+for schedule in weipipe wzb1 wzb2; do
     have_mpi || break
     train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule $schedule --seq 32
     sizes=$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n +3 | sort -u)

@@ -1,0 +1,123 @@
+/*
+ * The zero-bubble forms of WeiPipe, which the paper only sketches: makespans, the order among the four
+ * variants, activations, and that B of a micro-batch goes down the chunks while W of wzb2 goes up.
+ */
+#include "policies/common.h"
+#include <math.h>
+
+static double simulate(const char *name, int P, int G, const struct sp_costs *c, int *peak,
+                       double *formula)
+{
+    struct sp_plan plan;
+    struct sp_times t;
+    char why[256] = "";
+    double is;
+
+    make_plan(name, P, G * P, &plan);
+    if (sp_listsim(&plan, c, SP_PAIRED, &t, why, sizeof why))
+        fail_msg("%s: %s", name, why);
+    *peak = t.peak_live[0];
+    for (int s = 1; s < P; s++)
+        assert_int_equal(t.peak_live[s], *peak);
+    *formula = plan.def->makespan(&plan.layout, c->f, c->b, c->w);
+    is = t.makespan;
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+    return is;
+}
+
+/* The bubble is that of one turn of the longest kind for each worker but the first. */
+static void makespans(void **state)
+{
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+
+    (void)state;
+    for (int P = 2; P <= 8; P++)
+        for (int G = 1; G <= 6; G++) {
+            int peak[4];
+            double formula[4],
+                one = P % 2 ? 0 : simulate("wzb1", P, G, &unit, &peak[0], &formula[0]);
+            double two = simulate("wzb2", P, G, &unit, &peak[1], &formula[1]);
+            double interleave = simulate("weipipe", P, G, &unit, &peak[2], &formula[2]);
+
+            assert_true(two == 3 * G * P + P - 1 && two == formula[1]);
+            assert_int_equal(peak[1], P);
+            if (G > 1)
+                assert_true(two < interleave);
+            if (P % 2)
+                continue;
+            assert_true(one == 3 * G * P + (P - 1) * (G > 1 ? 2 : 1) && one == formula[0]);
+            assert_true(one >= two && (G == 1 || one < interleave));
+            /* one and a half micro-batches: figure 5's claim of about 1.5 G M_A */
+            assert_int_equal(peak[0], G > 1 ? P + P / 2 : P);
+            if (P == 4)
+                print_message("p=4 m=%d: weipipe %g, wzb1 %g, wzb2 %g, bubble of wzb2 %.1f %%\n",
+                              G * P, interleave, one, two, 100 * (1 - 3. * G * P / two));
+        }
+}
+
+static void bounds(void **state)
+{
+    static const struct sp_costs costs[] = {
+        {.f = 1, .b = 2, .w = 0.5}, {.f = 2, .b = 1, .w = 1}, {.f = 1, .b = 1.3, .w = 0.9}};
+
+    (void)state;
+    for (int P = 2; P <= 6; P += 2)
+        for (int G = 1; G <= 5; G++)
+            for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {
+                double formula, is;
+                int peak;
+
+                is = simulate("wzb1", P, G, &costs[c], &peak, &formula);
+                assert_true(is >= formula - 1e-9);
+                is = simulate("wzb2", P, G, &costs[c], &peak, &formula);
+                assert_true(is >= formula - 1e-9);
+            }
+}
+
+/* Position of an op in the program of its worker. */
+static int place(const struct sp_plan *plan, int pass, int mb, int chunk)
+{
+    const struct sp_program *prog = &plan->programs[mb % plan->layout.stages];
+
+    for (int k = 0; k < prog->n; k++)
+        if (prog->ops[k].pass == pass && prog->ops[k].part == SP_CHUNK && prog->ops[k].mb == mb &&
+            prog->ops[k].chunk == chunk)
+            return k;
+    fail_msg("no op of pass %d, micro-batch %d, chunk %d", pass, mb, chunk);
+    return -1;
+}
+
+static void orders(void **state)
+{
+    static const char *const names[] = {"wzb1", "wzb2"};
+    struct sp_plan plan;
+
+    (void)state;
+    for (int n = 0; n < 2; n++)
+        for (int P = 2; P <= 6; P += 2) {
+            make_plan(names[n], P, 5 * P, &plan);
+            for (int i = 0; i < 5 * P; i++)
+                for (int c = 0; c < P; c++) {
+                    assert_true(place(&plan, SP_W, i, c) > place(&plan, SP_B, i, c));
+                    if (c == 0)
+                        continue;
+                    assert_true(place(&plan, SP_B, i, c) < place(&plan, SP_B, i, c - 1));
+                    /* the last worker finishes gradients in the order of the next forwards */
+                    assert_true((place(&plan, SP_W, i, c) > place(&plan, SP_W, i, c - 1)) ==
+                                (n == 1));
+                }
+            sp_plan_destroy(&plan);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(makespans),
+        cmocka_unit_test(bounds),
+        cmocka_unit_test(orders),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
