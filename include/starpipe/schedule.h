@@ -28,8 +28,8 @@ struct sp_costs {
     const double *by_op; /* the cost of every single op by the number that the family gives it, as
                           * a run measured it; NULL: as above */
     const double
-        *part_by_op; /* by the same number: an op that overlaps with another has ended after
-                               * this part of their time; NULL: both at the end */
+        *part_by_op; /* by the same number: what others wait for is there after this part of
+                               * an op's time (of the time of two that overlap); NULL: at the end */
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
 };
 

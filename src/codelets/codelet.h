@@ -30,7 +30,8 @@ struct sp_op_record {
     double busy_us;          /* sum of task durations */
     double held_us;          /* and of what the runtime took to start them, once they were ready and
                               * the worker free */
-    double arrived_us;       /* when the last of its messages was there; 0: it had none */
+    double out_us;     /* when the task ended that wrote what other ops wait for; 0: the last */
+    double arrived_us; /* when the last of its messages was there; 0: it had none */
 };
 
 /* Accounting of one local stage; written by its worker (and read after the step). */
@@ -50,6 +51,7 @@ struct sp_lane {
     struct sp_window_op *op; /* the op that tasks are being added to, NULL outside ops */
     int op_index;            /* index in the program, -1 outside ops */
     int stage;
+    bool output;   /* the next task writes what other ops wait for */
     char pass;     /* 'F', 'B', ... for the task name */
     int mb, slice; /* slice -1: the whole sequence */
     int layer;
@@ -62,6 +64,7 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
+    bool output;      /* of struct sp_lane */
     uint32_t variant; /* what changes the time besides the sizes */
     int64_t acquire_bytes, release_bytes;
     const struct sp_shape *shape;

@@ -71,6 +71,8 @@ static void ends(void *arg)
         r->end_us = end;
         r->busy_us += took;
         r->held_us += held;
+        if (a->output)
+            r->out_us = end;
     } else {
         m->update_us += took;
     }
@@ -99,6 +101,7 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
     a->window = lane->window;
     a->op = lane->op;
     a->op_index = lane->op_index;
+    a->output = lane->output;
     a->shape = shape;
 
     task->cl = cl;

@@ -236,10 +236,12 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     sp_drop(&t->kv);
     sp_drop(&t->lse);
 
+    c->lane.output = i == 0; /* the weight gradients that follow are nobody else's */
     sp_pre_bwd_insert(&c->lane, sh,
                       &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
                       sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
                       sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr, dx);
+    c->lane.output = false;
 }
 
 void sp_layer_wgrad(struct sp_op_ctx *c, int i)

@@ -105,7 +105,7 @@ static double last_message(const struct sp_graph *g, const struct sp_step_report
 {
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_dep deps[SP_MAX_DEPS];
-    int n = plan->family->deps(&plan->layout, stage, &plan->programs[stage].ops[index], deps);
+    int n = sp_run_deps(plan, stage, &plan->programs[stage].ops[index], deps);
     double last = 0;
 
     for (int d = 0; d < n; d++)
@@ -188,6 +188,8 @@ static void analyse(struct sp_graph *g, struct sp_step_report *r)
         for (int i = 0; i < r->stages[s].n_ops; i++) {
             r->stages[s].ops[i].start_us -= first;
             r->stages[s].ops[i].end_us -= first;
+            if (r->stages[s].ops[i].out_us > 0)
+                r->stages[s].ops[i].out_us -= first;
             if (r->stages[s].ops[i].arrived_us > 0)
                 r->stages[s].ops[i].arrived_us -= first;
         }

@@ -85,17 +85,18 @@ void sp_expected_costs_free(struct sp_costs *costs)
     *costs = (struct sp_costs){0};
 }
 
-/* How much of the time of the pair that it begins or ends an op took, until it ended. */
-static double part_of_pair(const struct sp_program *prog, const struct sp_op_record *ops, int i)
+/* After which part of its time, or that of the pair that it begins or ends, an op had written what
+ * others wait for. */
+static double part_until_output(const struct sp_program *prog, const struct sp_op_record *ops,
+                                int i)
 {
-    int first = prog->ops[i].overlap ? i : i - 1;
-    double start, end;
+    int first = prog->ops[i].overlap ? i : i > 0 && prog->ops[i - 1].overlap ? i - 1 : i;
+    int last = prog->ops[first].overlap && first + 1 < prog->n ? first + 1 : first;
+    double out = ops[i].out_us > 0 ? ops[i].out_us : ops[i].end_us;
+    double start = fmin(ops[first].start_us, ops[last].start_us);
+    double end = fmax(ops[first].end_us, ops[last].end_us);
 
-    if (first < 0 || !prog->ops[first].overlap || first + 1 >= prog->n)
-        return 1;
-    start = fmin(ops[first].start_us, ops[first + 1].start_us);
-    end = fmax(ops[first].end_us, ops[first + 1].end_us);
-    return end > start ? (ops[i].end_us - start) / (end - start) : 1;
+    return end > start ? fmin(1, (out - start) / (end - start)) : 1;
 }
 
 /* Idle is what no task fills, of the runtime too: as it is measured. */
@@ -128,9 +129,9 @@ int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *r
             int id = plan->family->id(&plan->layout, s, &plan->programs[s].ops[i]);
 
             ms[id] = 1e-3 * ops[i].held_us;
-            ms[ids + (size_t)id] = part_of_pair(&plan->programs[s], ops, i);
+            ms[ids + (size_t)id] = part_until_output(&plan->programs[s], ops, i);
         }
-    err = sp_listsim(plan, &costs, SP_PAIRED, times, why, sizeof why);
+    err = sp_listsim(plan, &costs, SP_RUN, times, why, sizeof why);
     if (!err)
         count_idle(report, plan->layout.stages, times);
     free(ms);

@@ -14,8 +14,8 @@ void sp_expected_costs_free(struct sp_costs *costs);
 
 /*
  * Times of `plan`, in milliseconds, if every op took what it did in `report`, the runtime's part
- * included, each stage had a core of its own and messages took no time; of two ops that overlap each
- * ends as early as it did. Busy and idle times are those of tasks alone, as measured. 0, or the error
+ * included, each stage had a core of its own and messages took no time; others go on when an op has
+ * written what they wait for, weight gradients come after that. Busy and idle times are those of tasks alone, as measured. 0, or the error
  * of sp_listsim.
  */
 int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,

@@ -1,5 +1,6 @@
 #include "policies/family.h"
 #include "policies/families.h"
+#include "policies/plan.h"
 #include <string.h>
 
 static const struct sp_family *const families[] = {&sp_family_layerwise, &sp_family_bidirectional,
@@ -23,4 +24,13 @@ const struct sp_family *sp_family_find(const char *name)
 double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay)
 {
     return (double)lay->stages / family->activations(lay);
+}
+
+int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    const struct sp_family *family = plan->family;
+
+    return family->run_deps ? family->run_deps(&plan->layout, stage, op, out)
+                            : family->deps(&plan->layout, stage, op, out);
 }

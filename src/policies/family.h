@@ -43,6 +43,10 @@ struct sp_family {
     int (*deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS]);
 
+    /* The same as the engine has it, where an order is stricter than the data want; NULL: the same. */
+    int (*run_deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS]);
+
     /* Calls `need` for every op that a complete schedule must hold (W and R excepted). */
     void (*required)(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
@@ -61,6 +65,10 @@ struct sp_family {
      * the stream of what an op receives. NULL: there is one. */
     int (*stream)(const struct sp_layout *lay, const struct sp_op *op);
 };
+
+/* What an op waits for in a run. */
+int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS]);
 
 /* The part of a micro-batch on a whole stage that one activation is. */
 double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay);

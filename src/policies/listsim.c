@@ -50,6 +50,13 @@ static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
     return true;
 }
 
+static int deps_of(const struct sim *sim, int stage, const struct sp_op *op, struct sp_dep *deps)
+{
+    if (sim->kind == SP_RUN)
+        return sp_run_deps(sim->plan, stage, op, deps);
+    return sim->plan->family->deps(&sim->plan->layout, stage, op, deps);
+}
+
 /* How many ops begin together at index k. */
 static int unit(const struct sim *sim, int stage, int k)
 {
@@ -68,7 +75,7 @@ static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
     for (int i = 0; i < ops; i++) {
         const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
         double part =
-            ops == 1 || !sim->costs->part_by_op
+            !sim->costs->part_by_op
                 ? 1
                 : sim->costs->part_by_op[sim->plan->family->id(&sim->plan->layout, stage, op)];
 
@@ -107,9 +114,9 @@ static bool step(struct sim *sim, int stage)
 
     if (k == prog->n)
         return false;
-    n = family->deps(lay, stage, &prog->ops[k], deps);
+    n = deps_of(sim, stage, &prog->ops[k], deps);
     if (ops == 2)
-        n += family->deps(lay, stage, &prog->ops[k + 1], deps + n);
+        n += deps_of(sim, stage, &prog->ops[k + 1], deps + n);
     for (int i = 0; i < n; i++) {
         double end;
 
@@ -164,11 +171,11 @@ static void explain(const struct sim *sim, int stage, char *why, size_t n)
     char text[SP_OP_TEXT], other[SP_OP_TEXT];
     struct sp_dep deps[2 * SP_MAX_DEPS];
     double end, at = 0;
-    int n_deps = plan->family->deps(&plan->layout, stage, op, deps);
+    int n_deps = deps_of(sim, stage, op, deps);
 
     append(why, n, "stage %d at %s", stage, sp_op_print(op, sliced, text));
     if (ops == 2) {
-        n_deps += plan->family->deps(&plan->layout, stage, op + 1, deps + n_deps);
+        n_deps += deps_of(sim, stage, op + 1, deps + n_deps);
         append(why, n, "&%s", sp_op_print(op + 1, sliced, text));
     }
     append(why, n, " waits for ");
@@ -199,7 +206,8 @@ static int deadlock(const struct sim *sim, char *why, size_t n)
     static const char *const kinds[] = {[SP_UNBOUNDED] = "with unbounded channels",
                                         [SP_FIFO] = "with first-in-first-out channels",
                                         [SP_RENDEZVOUS] = "with rendezvous channels",
-                                        [SP_PAIRED] = "of overlapped pairs"};
+                                        [SP_PAIRED] = "of overlapped pairs",
+                                        [SP_RUN] = "of a run"};
     int p = sim->plan->layout.stages, said = 0;
 
     if (n == 0)
@@ -290,7 +298,7 @@ int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp
     struct sim sim = {.plan = plan,
                       .costs = costs,
                       .kind = channel,
-                      .paired = channel == SP_PAIRED,
+                      .paired = channel == SP_PAIRED || channel == SP_RUN,
                       .capacity = channel == SP_RENDEZVOUS};
     int ret = create(&sim, why, n), c;
 

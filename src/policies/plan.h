@@ -68,7 +68,8 @@ enum sp_channel {
     SP_UNBOUNDED,  /* delivered as soon as sent */
     SP_FIFO,       /* per pair of stages and direction of pass, consumed in the order sent */
     SP_RENDEZVOUS, /* one message a channel: the sender's next waits until it was taken */
-    SP_PAIRED /* unbounded, and overlapped ops start and end together, as the graph runs them */
+    SP_PAIRED, /* unbounded, and overlapped ops start and end together, as the graph runs them */
+    SP_RUN     /* the same with what an op waits for in a run (sp_run_deps) */
 };
 
 /*

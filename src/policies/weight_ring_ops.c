@@ -14,6 +14,7 @@
 #include "policies/refuse.h"
 #include "policies/ring.h"
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -98,8 +99,9 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
     return 1;
 }
 
-static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                struct sp_dep out[SP_MAX_DEPS])
+/* What an op waits for of its own micro-batch. */
+static int own_deps(const struct sp_layout *lay, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
 {
     int i = op->mb, c = op->chunk, last = lay->stages - 1, n = 0;
 
@@ -113,7 +115,29 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     } else if (op->pass == SP_W) {
         out[n++] = at(lay, SP_B, SP_CHUNK, i, c);
     }
+    return n;
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    int n = own_deps(lay, op, out);
+
     return n + ring_dep(lay, stage, op, &out[n]);
+}
+
+/* Weights are sent on before they are used; gradients want those of the micro-batch before. */
+static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
+{
+    struct sp_op w = {.pass = SP_W, .mb = op->mb, .chunk = op->chunk};
+    bool apart = sp_ring_turn(lay->map->ring, &w, op->mb / lay->stages) >= 0;
+    int n = own_deps(lay, op, out);
+
+    (void)stage;
+    if (op->part == SP_CHUNK && op->mb > 0 && (op->pass == SP_W || (op->pass == SP_B && !apart)))
+        out[n++] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - 1, op->chunk);
+    return n;
 }
 
 static void required(const struct sp_layout *lay,
@@ -168,6 +192,7 @@ const struct sp_family sp_family_weight_ring = {
     .id = id,
     .ids = ids,
     .deps = deps,
+    .run_deps = run_deps,
     .required = required,
     .cost = cost,
     .activations = activations,
