@@ -117,12 +117,13 @@ int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *r
 {
     size_t ids = (size_t)plan->family->ids(&plan->layout);
     double *ms = calloc(2 * ids, sizeof *ms);
-    struct sp_costs costs = {.by_op = ms, .part_by_op = ms + ids};
+    struct sp_costs costs = {.by_op = ms};
     char why[256] = "";
     int err;
 
     if (!ms)
         return sp_error(ENOMEM, "out of memory for measured costs");
+    costs.part_by_op = ms + ids;
     for (int s = 0; s < plan->layout.stages; s++)
         for (int i = 0; i < plan->programs[s].n; i++) {
             const struct sp_op_record *ops = report->stages[s].ops;
