@@ -191,4 +191,53 @@ static inline void compare(const struct run *run, const struct run *one, const c
         fail_msg("%s: gradients differ by %.2e", what, d);
 }
 
+/* A schedule by name, on a model of so many layers. */
+static inline void run_named(const char *schedule, int stages, int mbs, int layers,
+                             struct setting set, struct run *run)
+{
+    struct sp_layout lay = layout(stages, mbs);
+    struct sp_plan plan;
+
+    lay.layers = layers;
+    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
+    run_plan(&plan, &set, run);
+    sp_plan_destroy(&plan);
+}
+
+/* The same, against one stage. */
+static inline void check_named(const char *schedule, int stages, int mbs, int layers,
+                               struct setting set)
+{
+    struct setting plain = {
+        .llama = set.llama, .tied = set.tied, .workers = 1, .batch = set.batch, .seq = set.seq};
+    struct run run, one;
+    char what[160];
+
+    snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d layers, recompute %d",
+             schedule, stages, mbs, layers, set.recompute);
+    run_named("1f1b", 1, mbs, layers, plain, &one);
+    run_named(schedule, stages, mbs, layers, set, &run);
+    compare(&run, &one, what);
+    free(run.gradients);
+    free(one.gradients);
+}
+
+/* Nothing but time may change with the setting: the same bits. */
+static inline void check_bits(const char *schedule, int stages, int mbs, int layers,
+                              const struct setting *sets, int n)
+{
+    struct run first, run;
+
+    run_named(schedule, stages, mbs, layers, sets[0], &first);
+    for (int i = 1; i < n; i++) {
+        run_named(schedule, stages, mbs, layers, sets[i], &run);
+        assert_int_equal(run.n, first.n);
+        assert_memory_equal(run.gradients, first.gradients, sizeof(float) * (size_t)first.n);
+        assert_memory_equal(run.loss, first.loss, sizeof run.loss);
+        assert_memory_equal(run.norm, first.norm, sizeof run.norm);
+        free(run.gradients);
+    }
+    free(first.gradients);
+}
+
 #endif

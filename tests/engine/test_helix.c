@@ -5,35 +5,6 @@
  */
 #include "engine/graph_run.h"
 
-static void run_helix(const char *schedule, int stages, int mbs, int layers, struct setting set,
-                      struct run *run)
-{
-    struct sp_layout lay = layout(stages, mbs);
-    struct sp_plan plan;
-
-    lay.layers = layers;
-    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
-    run_plan(&plan, &set, run);
-    sp_plan_destroy(&plan);
-}
-
-/* Runs it, against one stage. */
-static void check(const char *schedule, int stages, int mbs, int layers, struct setting set)
-{
-    struct setting plain = {
-        .llama = set.llama, .tied = set.tied, .workers = 1, .batch = set.batch, .seq = set.seq};
-    struct run run, one;
-    char what[160];
-
-    snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d layers, recompute %d",
-             schedule, stages, mbs, layers, set.recompute);
-    run_helix("1f1b", 1, mbs, layers, plain, &one);
-    run_helix(schedule, stages, mbs, layers, set, &run);
-    compare(&run, &one, what);
-    free(run.gradients);
-    free(one.gradients);
-}
-
 static void every_mode(void **state)
 {
     static const char *const schedules[] = {
@@ -56,35 +27,22 @@ static void every_mode(void **state)
                                   .window = pick % 4 == 3,
                                   .recompute = (enum sp_recompute)(pick % 3)};
 
-            check(schedules[i], p, p * fold * (1 + pick % 2), sizes[k].layers, set);
+            check_named(schedules[i], p, p * fold * (1 + pick % 2), sizes[k].layers, set);
             runs++;
         }
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
 }
 
-/* Whether stages share workers or not, nothing but time may change. */
+/* Whether stages share workers or not. */
 static void same_bits(void **state)
 {
-    static const struct setting sets[] = {{.llama = true, .workers = 4},
-                                          {.llama = true, .workers = 1},
-                                          {.llama = true, .workers = 2, .window = 1}};
-    struct run first, run;
+    static const struct setting sets[] = {
+        {.llama = true, .workers = 4, .recompute = SP_RECOMPUTE_NO_ATTENTION},
+        {.llama = true, .workers = 1, .recompute = SP_RECOMPUTE_NO_ATTENTION},
+        {.llama = true, .workers = 2, .window = 1, .recompute = SP_RECOMPUTE_NO_ATTENTION}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        struct setting set = sets[i];
-
-        set.recompute = SP_RECOMPUTE_NO_ATTENTION;
-        run_helix("helix", 4, 8, 5, set, i == 0 ? &first : &run);
-        if (i == 0)
-            continue;
-        assert_int_equal(run.n, first.n);
-        assert_memory_equal(run.gradients, first.gradients, sizeof(float) * (size_t)first.n);
-        assert_memory_equal(run.loss, first.loss, sizeof run.loss);
-        assert_memory_equal(run.norm, first.norm, sizeof run.norm);
-        free(run.gradients);
-    }
-    free(first.gradients);
+    check_bits("helix", 4, 8, 5, sets, 3);
 }
 
 /* The smaller of the two: hidden 24, so 48 numbers a token of keys and values against 72 x 24 weights

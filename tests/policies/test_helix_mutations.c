@@ -2,49 +2,13 @@
  * Programs of HelixPipe broken in one place: the verifier must refuse exactly those that the oracle
  * of helix.h finds illegal, for a reason that holds.
  */
+#include "policies/mutants.h"
 #include "policies/helix.h"
 
 enum { DROP, DOUBLE, FOREIGN, OVERLAP, SWAP, NEXT, MOVE, CHANGE, RENAME, KINDS };
 static const char *const kind_name[KINDS] = {"drop",         "double", "foreign", "overlap", "swap",
                                              "swap of next", "move",   "change",  "rename"};
 static int rejected[KINDS], legal[KINDS], reasons[6], other_stream;
-static uint32_t seed = 4711;
-
-static int pick(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int)((seed >> 8) % (uint32_t)n);
-}
-
-/* Another value below n. */
-static int another(int value, int n)
-{
-    return (value + 1 + pick(n - 1)) % n;
-}
-
-static void insert(struct sp_program *prog, int at, struct sp_op op)
-{
-    sp_program_add_op(prog, op);
-    memmove(prog->ops + at + 1, prog->ops + at, (size_t)(prog->n - at - 1) * sizeof op);
-    prog->ops[at] = op;
-}
-
-static struct sp_op take(struct sp_program *prog, int at)
-{
-    struct sp_op op = prog->ops[at];
-
-    memmove(prog->ops + at, prog->ops + at + 1, (size_t)(prog->n - at - 1) * sizeof op);
-    prog->n--;
-    return op;
-}
-
-static void swap(struct sp_program *prog, int j, int k)
-{
-    struct sp_op op = prog->ops[j];
-
-    prog->ops[j] = prog->ops[k];
-    prog->ops[k] = op;
-}
 
 /* An op that is not of the family, or of another stage: what the verifier says of it. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n)
@@ -241,5 +205,6 @@ int main(void)
         cmocka_unit_test(mutants),
     };
 
+    seed = 4711;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * the op, stage and place; for the rest the oracle decides whether what came out is legal, and the
  * verifier must refuse exactly what is not, for a reason that holds.
  */
+#include "policies/mutants.h"
 #include "policies/oracle.h"
 #include "policies/registry.h"
 
@@ -13,29 +14,6 @@ enum { EACH = 60 }; /* mutants of a kind, schedule and layout */
 
 static struct oracle oracle;
 static int refused[KINDS], legal[KINDS], reasons[8];
-static uint32_t seed;
-
-static int pick(int n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (int)((seed >> 8) % (uint32_t)n);
-}
-
-static void insert(struct sp_program *prog, int at, struct sp_op op)
-{
-    sp_program_add_op(prog, op);
-    memmove(prog->ops + at + 1, prog->ops + at, (size_t)(prog->n - at - 1) * sizeof op);
-    prog->ops[at] = op;
-}
-
-static struct sp_op take(struct sp_program *prog, int at)
-{
-    struct sp_op op = prog->ops[at];
-
-    memmove(prog->ops + at, prog->ops + at + 1, (size_t)(prog->n - at - 1) * sizeof op);
-    prog->n--;
-    return op;
-}
 
 /* One op out of the family's: what the verifier says of it. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n)
@@ -61,12 +39,6 @@ static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *re
         op->part = SP_ATTN;
         snprintf(reason, n, "no op of the family ");
     }
-}
-
-/* Another value below n, or the only one. */
-static int another(int value, int n)
-{
-    return n > 1 ? (value + 1 + pick(n - 1)) % n : value;
 }
 
 /* A different value of one field that has more than one. */
@@ -123,9 +95,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
                  sp_op_print(&prog->ops[k], sliced, text), reason);
         break;
     case SWAP:
-        op = prog->ops[j];
-        prog->ops[j] = prog->ops[k];
-        prog->ops[k] = op;
+        swap(prog, j, k);
         break;
     case MOVE:
         op = take(prog, k);
