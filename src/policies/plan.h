@@ -45,7 +45,7 @@ int sp_plan_index(struct sp_plan *plan);
  * 0 or -ENOMEM. */
 int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
-/* A number that two plans with different programs or placements hardly share. */
+/* A number that two plans with different programs, placements or options hardly share. */
 uint64_t sp_plan_digest(const struct sp_plan *plan);
 
 /* Ops of all stages. */
