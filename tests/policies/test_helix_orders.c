@@ -130,7 +130,7 @@ static void published(void **state)
     }
 }
 
-/* The forwards of stage r for V loops of p > 1 layers, as shared/schedules/README.md says: `reps`
+/* The forwards of stage r for V loops of p > 1 layers, by its closed form: `reps`
  * loops of f p micro-batches, the d-th f of which share a slot. */
 static void closed_form(int p, int V, int reps, int f, int r, struct sp_program *out)
 {
