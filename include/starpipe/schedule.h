@@ -92,10 +92,10 @@ struct sp_schedule_def {
     const char *name;    /* as the user types it */
     const char *summary; /* one line */
     const char *source;  /* paper or code it was published in */
-    const char *family;  /* graph family: "layerwise", "bidirectional", ... */
+    const char *family;  /* graph family: "layerwise", "bidirectional", "sharded", ... */
     const char *options; /* the keys it accepts, comma-separated; NULL: none */
     const char *flags;   /* the options without a value, comma-separated; NULL: none */
-    int default_chunks;  /* chunks per stage when the user gives none */
+    int default_chunks;  /* chunks per stage when the user gives none; sharded: 0, a layer each */
 
     /* Says in why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */
     int (*check)(const struct sp_layout *lay, char *why, size_t n);
@@ -118,6 +118,9 @@ struct sp_schedule_def {
      * how many, negative past the last turn. Micro-batches are counted by the worker's own: round g
      * of worker r is micro-batch g * stages + r, and worker r is r turns late. Chunks are the stages
      * parts of the model. `emit` is then sp_ring_emit.
+     *
+     * Sharded: micro-batch i is on worker i mod stages, which takes it through all chunks; there is
+     * no W.
      */
     int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
     enum sp_ring_layout ring; /* weight-ring: what comes by for backwards */

@@ -2,7 +2,7 @@
  * The JSON form, one object:
  *   schedule, stages, micro_batches, chunks, slices, layers (0: unknown)
  *   stage_map[rank][chunk]   global stage; of parts of layers, the blocks of a rank; where
- *                            weights travel, the chunk that is its own
+ *                            weights travel, the chunk that is its own; sharded, all
  *   ranks[rank][k]           ops in issue order, "F3.0"
  *   times[rank][k]           [start, end] of ranks[rank][k]
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
@@ -44,6 +44,10 @@ static json_t *stage_map(const struct sp_plan *plan)
             for (int c = 0; c < lay->stages; c++)
                 if (sp_ring_owner(lay->stages, c) == s)
                     json_array_append_new(chunks, json_integer(c));
+            break;
+        case SP_SHARDED:
+            for (int c = 0; c < lay->chunks; c++)
+                json_array_append_new(chunks, json_integer(c));
             break;
         }
         json_array_append_new(map, chunks);

@@ -46,18 +46,25 @@ struct update_args {
     const struct sp_params *params;
     enum sp_block_kind kind;
     int layer;
+    size_t first; /* element of the block that the buffers begin with */
     struct sp_adamw hp;
     float decay;
     float *w, *g, *m, *v; /* while the task runs */
+    size_t n;
 };
 
 static void update_tensor(void *arg, const struct sp_tensor *t)
 {
     struct update_args *a = arg;
-    size_t at = t->offset;
+    size_t from = t->offset, to = from + (size_t)t->rows * (size_t)t->cols, at;
 
+    from = from > a->first ? from : a->first;
+    to = to < a->first + a->n ? to : a->first + a->n;
+    if (from >= to)
+        return;
+    at = from - a->first;
     a->hp.weight_decay = t->decay ? a->decay : 0;
-    sp_adamw((size_t)t->rows * (size_t)t->cols, &a->hp, a->w + at, a->g + at, a->m + at, a->v + at);
+    sp_adamw(to - from, &a->hp, a->w + at, a->g + at, a->m + at, a->v + at);
 }
 
 /* w RW, g RW, m RW, v RW */
@@ -69,8 +76,9 @@ static void update_cpu(void *buffers[], void *arg)
     a->g = sp_buffer(buffers, 1);
     a->m = sp_buffer(buffers, 2);
     a->v = sp_buffer(buffers, 3);
+    a->n = length(buffers[0]);
     sp_block_each(a->params, a->kind, a->layer, update_tensor, a);
-    sp_check_finite(&a->base, "w", a->w, length(buffers[0]));
+    sp_check_finite(&a->base, "w", a->w, a->n);
 }
 
 /* w R, g R, m R, v R, then the copies W */
@@ -173,9 +181,9 @@ void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_da
 }
 
 void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
-                      enum sp_block_kind kind, int layer, const struct sp_update *hp,
-                      starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
-                      starpu_data_handle_t v)
+                      enum sp_block_kind kind, int layer, size_t first,
+                      const struct sp_update *hp, starpu_data_handle_t w, starpu_data_handle_t g,
+                      starpu_data_handle_t m, starpu_data_handle_t v)
 {
     struct starpu_task *t =
         sp_task_new(lane, &update_cl, "update", NULL, sizeof(struct update_args));
@@ -184,6 +192,7 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
     a->params = params;
     a->kind = kind;
     a->layer = layer;
+    a->first = first;
     a->decay = hp->weight_decay;
     a->hp = (struct sp_adamw){
         .lr = hp->lr,

@@ -18,21 +18,40 @@ static void clear(starpu_data_handle_t handle)
     starpu_data_release(handle);
 }
 
+/* Values of the part of a block that is here: from a file, or drawn from the seed. */
+static int fill(const struct sp_graph *g, const struct sp_block *b, starpu_data_handle_t handle,
+                const struct sp_st_file *st)
+{
+    size_t all = sp_block_elements(&g->shape.model, b->kind), n = 0;
+    float *part, *whole;
+    int err = 0;
+
+    starpu_data_acquire(handle, STARPU_W);
+    part = starpu_data_get_local_ptr(handle);
+    whole = b->n == all ? part : malloc(all * sizeof *whole);
+    if (!whole)
+        err = sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
+    else if (st)
+        err = sp_weights_read_block(st, g->cfg.params, b->kind, b->layer, whole);
+    else
+        sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
+    if (whole && whole != part) {
+        n = b->first >= all ? 0 : all - b->first < b->n ? all - b->first : b->n;
+        memcpy(part, whole + b->first, n * sizeof *part);
+        memset(part + n, 0, (b->n - n) * sizeof *part);
+        free(whole);
+    }
+    starpu_data_release(handle);
+    return err;
+}
+
 int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
 {
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_block *b = &g->stages[k].blocks[i];
-            int err = 0;
-            float *w;
+            int err = fill(g, b, b->w, weights);
 
-            starpu_data_acquire(b->w, STARPU_W);
-            w = starpu_data_get_local_ptr(b->w);
-            if (weights)
-                err = sp_weights_read_block(weights, g->cfg.params, b->kind, b->layer, w);
-            else
-                sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, w);
-            starpu_data_release(b->w);
             if (err)
                 return err;
             clear(b->g);
@@ -47,47 +66,66 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_block *b = &g->stages[k].blocks[i];
-            starpu_data_handle_t handle = field_of(b, field);
-            int err;
+            int err = fill(g, b, field_of(b, field), st);
 
-            starpu_data_acquire(handle, STARPU_W);
-            err = sp_weights_read_block(st, g->cfg.params, b->kind, b->layer,
-                                        starpu_data_get_local_ptr(handle));
-            starpu_data_release(handle);
             if (err)
                 return err;
         }
     return 0;
 }
 
-/* One block on rank 0: its own, or received into a handle that lives as long as the call. */
+/* What a stage has of a block, to rank 0, which puts it at `to`. */
+static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
+                  int stage, float *to)
+{
+    int owner = sp_stage_rank(&g->place, stage), rank = g->place.world.rank;
+    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
+                         (int64_t)stage * (g->shape.model.layers + 1) + layer + 1);
+    starpu_data_handle_t handle;
+
+    if (rank == owner) {
+        handle = field_of(sp_stage_block(sp_graph_stage(g, stage), kind, layer), field);
+        if (rank != 0) {
+            sp_transport_send_wait(handle, 0, tag);
+            return;
+        }
+        starpu_data_acquire(handle, STARPU_R);
+        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
+        starpu_data_release(handle);
+    } else if (rank == 0) {
+        sp_vector_register(&handle, n, sizeof *to, "checkpoint");
+        sp_transport_recv_wait(handle, owner, tag);
+        starpu_data_acquire(handle, STARPU_R);
+        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
+        starpu_data_release(handle);
+        starpu_data_unregister_no_coherency(handle);
+    }
+}
+
+/* One block on rank 0, put together of what its holders have. */
 static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                  sp_block_fn fn, void *arg)
 {
-    int stage = sp_block_owner(g, kind, layer), owner = sp_stage_rank(&g->place, stage), err = 0;
     size_t n = sp_block_elements(&g->shape.model, kind);
-    int64_t tag =
-        sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind, layer + 1);
-    starpu_data_handle_t handle = NULL;
+    size_t held = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    int parts = sp_is_sharded(g->cfg.plan) ? g->place.stages : 1, err = 0;
+    bool here = g->place.world.rank == 0;
+    float *whole = NULL;
 
     if (!n)
         return 0;
     sp_window_touch(g->window);
-    if (g->place.world.rank == owner)
-        handle = field_of(sp_stage_block(sp_graph_stage(g, stage), kind, layer), field);
-    if (owner != 0 && g->place.world.rank == owner)
-        sp_transport_send_wait(handle, 0, tag);
-    if (g->place.world.rank != 0)
-        return 0;
-    if (owner != 0) {
-        sp_vector_register(&handle, n, sizeof(float), "checkpoint");
-        sp_transport_recv_wait(handle, owner, tag);
+    if (here) {
+        whole = malloc(held * (size_t)parts * sizeof *whole);
+        STARPU_ASSERT_MSG(whole, "starpipe: no memory for a block of %zu parameters", n);
     }
-    starpu_data_acquire(handle, STARPU_R);
-    err = fn(arg, kind, layer, starpu_data_get_local_ptr(handle), n);
-    starpu_data_release(handle);
-    if (owner != 0)
-        starpu_data_unregister_no_coherency(handle);
+    for (int i = 0; i < parts; i++)
+        fetch(g, field, kind, layer, parts > 1 ? i : sp_block_owner(g, kind, layer),
+              here ? whole + (size_t)i * held : NULL);
+    if (here)
+        err = fn(arg, kind, layer, whole, n);
+    free(whole);
     return err;
 }
 

@@ -48,7 +48,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct sp_graph *g = ((struct holder *)arg)->g;
     struct sp_stage *st = ((struct holder *)arg)->st;
-    size_t n = sp_block_elements(&g->shape.model, kind);
+    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
     int holders[SP_MAX_HOLDERS];
     int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
     struct sp_block *more, *b;
@@ -65,13 +65,14 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     *b = (struct sp_block){
         .kind = kind,
         .layer = layer,
+        .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
         .n = n,
         .w = vector(n, sizeof(float), "w"),
         .g = vector(n, sizeof(float), "g"),
         .m = vector(n, sizeof(float), "m"),
         .v = vector(n, sizeof(float), "v"),
         .twin = n_holders > 1 ? holders[holders[0] == st->index] : -1,
-        .counted = holders[0] == st->index,
+        .counted = holders[0] == st->index || sp_is_sharded(g->cfg.plan),
         .everywhere = sp_block_is_everywhere(g->cfg.plan, layer),
     };
     return 0;
@@ -218,11 +219,11 @@ static int check_messages(const struct sp_graph *g)
                         "take a shorter sequence or a smaller micro-batch",
                         hidden * sizeof(float), INT_MAX);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        if (sp_block_elements(m, (enum sp_block_kind)kind) > most)
+        if (sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) > most)
             return sp_error(EINVAL,
                             "a block of %zu parameter bytes, a message between processes has at "
                             "most %d: run in one process",
-                            sp_block_elements(m, (enum sp_block_kind)kind) * sizeof(float),
+                            sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) * sizeof(float),
                             INT_MAX);
     return 0;
 }

@@ -30,7 +30,7 @@ struct sp_graph_config {
 struct sp_block {
     enum sp_block_kind kind;
     int layer; /* -1 outside the layers */
-    size_t n;  /* elements */
+    size_t first, n; /* elements of the block that are here: from where, how many */
     starpu_data_handle_t w, g, m, v;
     starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
     int twin;        /* stage that holds the other replica (tied tables, two pipes), -1: none */
@@ -67,6 +67,7 @@ struct sp_shipped {
 };
 
 struct sp_hands; /* the weights and gradients that a worker of a ring has, see weight_ring.c */
+struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
     int index;
@@ -80,8 +81,10 @@ struct sp_stage {
     struct sp_sent *sent;          /* [n_sent] */
     int n_sent, cap_sent;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
-                                      * of its own micro-batches; weight-ring */
+                                      * of its own micro-batches; weight-ring, sharded */
     struct sp_hands *hands;          /* weight-ring */
+    struct sp_shards *shards;        /* sharded */
+    size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
     struct sp_shipped *shipped;      /* [layers]; attention-parallel */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
     starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */

@@ -41,6 +41,8 @@ starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int
 
     if (c->w && layer >= 0)
         return c->w[block_at(c, kind, layer)];
+    if (c->end_w && layer < 0)
+        return c->end_w[kind];
     b = sp_stage_block(c->st, kind, layer);
 
     return b ? b->w : NULL;
@@ -52,6 +54,8 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 
     if (c->gradient && layer >= 0)
         return c->gradient[block_at(c, kind, layer)];
+    if (c->end_gradient && layer < 0)
+        return c->end_gradient[kind];
     b = sp_stage_block(c->st, kind, layer);
 
     return b ? b->g : NULL;

@@ -10,10 +10,9 @@
  * everything else is freed at its last use.
  */
 #include "graphs/family.h"
-#include "graphs/layer.h"
+#include "graphs/chunk.h"
 #include "graphs/message.h"
 #include "starpipe/order.h"
-#include <stdlib.h>
 
 /* Where global stage g of this micro-batch's pipe lives. */
 static struct sp_home home_of(const struct sp_op_ctx *c, int global)
@@ -94,10 +93,7 @@ static void forward_begin(struct sp_op_ctx *c)
         x = arrived(c, c->fl->in, SP_MSG_FORWARD, c->global - 1, "x");
     } else {
         x = sp_take_boundary(c, c->st, "x");
-        c->lane.layer = -1;
-        sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens_of(c)],
-                            sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1),
-                            x, 0);
+        sp_chunk_embed(c, tokens_of(c), x);
     }
     c->fl->layers[0].x = x;
 }
@@ -144,47 +140,21 @@ static void forward_end(struct sp_op_ctx *c)
 
 static void backward_begin(struct sp_op_ctx *c)
 {
-    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
-
     if (c->global < c->globals - 1) {
         c->flow = arrived(c, c->fl->grad, SP_MSG_BACKWARD, c->global + 1, "dx");
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
-        c->lane.layer = -1;
-        sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens_of(c)],
-                       sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
-                       sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), c->flow,
-                       sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
-        sp_drop(&c->fl->out);
+        sp_chunk_head(c, tokens_of(c), c->flow);
     }
     c->fl->grad = NULL;
 }
 
 static void backward_layer(struct sp_op_ctx *c, int i)
 {
-    enum sp_recompute mode = sp_chunk_recompute(c, i);
     struct sp_stage *prev = c->global > 0 ? neighbour(c, c->global - 1) : c->st;
-    int every = c->g->cfg.every;
-    starpu_data_handle_t dx;
 
-    if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
-        (i == c->count - 1 || (i + 1) % every == 0))
-        sp_layers_recompute(c, i / every * every, i + 1);
-    dx = i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx");
-    c->fl->layers[i].dy = c->flow;
-    sp_layer_backward(c, i, dx);
-    if (!c->split)
-        sp_layer_wgrad(c, i);
-    c->flow = dx;
-}
-
-static void embed_gradient(struct sp_op_ctx *c)
-{
-    c->lane.layer = -1;
-    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens_of(c)], c->fl->grad,
-                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
-                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
-    sp_drop(&c->fl->grad);
+    sp_chunk_backward_layer(
+        c, i, i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx"));
 }
 
 static void backward_end(struct sp_op_ctx *c)
@@ -195,7 +165,7 @@ static void backward_end(struct sp_op_ctx *c)
     if (c->global == 0) {
         c->fl->grad = c->flow;
         if (!c->split)
-            embed_gradient(c);
+            sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
     } else if (prev) {
         neighbour_flight(c, prev, c->global - 1)->grad = c->flow;
     } else {
@@ -208,7 +178,7 @@ static void chunk_wgrad(struct sp_op_ctx *c)
     for (int i = c->count - 1; i >= 0; i--)
         sp_layer_wgrad(c, i);
     if (c->global == 0)
-        embed_gradient(c);
+        sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
 }
 
 /* ---- the op --------------------------------------------------------------------------- */
@@ -359,54 +329,20 @@ static void discard(struct sp_graph *g, int n)
 
 /* ---- the family ------------------------------------------------------------------------ */
 
-/* The room of all micro-batches in flight: one array of chunks, one of layers behind it. */
-static int add_flights(struct sp_graph *g, struct sp_stage *st)
-{
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t m = (size_t)lay->micro_batches * (size_t)lay->slices;
-    size_t n = (size_t)lay->chunks * m, layers = 0;
-    struct sp_layer_flight *l;
-
-    for (int c = 0; c < lay->chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
-        layers += (size_t)count * m;
-    }
-    st->flights = calloc(n, sizeof *st->flights);
-    l = calloc(layers, sizeof *l);
-    if (!st->flights || !l) {
-        free(l);
-        free(st->flights);
-        st->flights = NULL;
-        return -ENOMEM;
-    }
-    for (int c = 0; c < lay->chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
-        for (size_t i = 0; i < m; i++, l += count)
-            st->flights[(size_t)c * m + i].layers = l;
-    }
-    return 0;
-}
-
 static int create(struct sp_graph *g)
 {
+    const struct sp_layout *lay = &g->cfg.plan->layout;
     int err = 0;
 
     for (int k = 0; !err && k < g->place.n_local; k++)
-        err = add_flights(g, &g->stages[k]);
+        err = sp_flights_create(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
     return err;
 }
 
 static void destroy(struct sp_graph *g)
 {
-    for (int k = 0; k < g->place.n_local; k++) {
-        if (g->stages[k].flights)
-            free(g->stages[k].flights[0].layers);
-        free(g->stages[k].flights);
-    }
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_flights_destroy(&g->stages[k]);
 }
 
 const struct sp_graph_family sp_graph_layerwise = {

@@ -277,7 +277,8 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
             lane.layer = b->layer;
             if (beside)
                 step_aside(&lane, b);
-            sp_update_insert(&lane, g->cfg.params, b->kind, b->layer, hp, b->w, b->g, b->m, b->v);
+            sp_update_insert(&lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->w, b->g,
+                             b->m, b->v);
         }
     }
 }

@@ -12,7 +12,7 @@
  * ring they would cost 2(G+1) times their size a worker and step, their summed gradients cost 2.
  */
 #include "graphs/family.h"
-#include "graphs/layer.h"
+#include "graphs/chunk.h"
 #include "graphs/message.h"
 #include "policies/ring.h"
 #include <stdlib.h>
@@ -318,86 +318,6 @@ static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
     return &c->st->flights[chunk * rounds + c->mb / workers(c->g)];
 }
 
-static void chunk_forward(struct sp_op_ctx *c, int chunk)
-{
-    starpu_data_handle_t y = NULL;
-
-    if (chunk == 0) {
-        c->fl->layers[0].x = sp_take_hidden(c, "x");
-        c->lane.layer = -1;
-        sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
-                            sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1),
-                            c->fl->layers[0].x, 0);
-    }
-    for (int i = 0; i < c->count; i++) {
-        enum sp_recompute mode = sp_chunk_recompute(c, i);
-        bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
-        bool last = i == c->count - 1 && chunk == workers(c->g) - 1;
-
-        y = sp_take_hidden(c, "x");
-        sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, last);
-        if (!keeps_x)
-            sp_drop(&c->fl->layers[i].x);
-        if (i < c->count - 1)
-            c->fl->layers[i + 1].x = y;
-    }
-    if (chunk < workers(c->g) - 1)
-        flight(c, chunk + 1)->layers[0].x = y;
-    else
-        c->fl->out = y;
-}
-
-static void head(struct sp_op_ctx *c)
-{
-    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
-
-    c->fl = flight(c, workers(c->g) - 1);
-    c->fl->grad = sp_take_hidden(c, "dx");
-    c->lane.layer = -1;
-    sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[c->mb],
-                   sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
-                   sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), c->fl->grad,
-                   sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
-    sp_drop(&c->fl->out);
-}
-
-static void embed_gradient(struct sp_op_ctx *c)
-{
-    c->lane.layer = -1;
-    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb], c->flow,
-                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
-                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
-    sp_drop(&c->flow);
-}
-
-static void chunk_backward(struct sp_op_ctx *c, int chunk)
-{
-    int every = c->g->cfg.every;
-    starpu_data_handle_t dx;
-
-    c->flow = c->fl->grad;
-    c->fl->grad = NULL;
-    for (int i = c->count - 1; i >= 0; i--) {
-        enum sp_recompute mode = sp_chunk_recompute(c, i);
-
-        if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
-            (i == c->count - 1 || (i + 1) % every == 0))
-            sp_layers_recompute(c, i / every * every, i + 1);
-        dx = sp_take_hidden(c, "dx");
-        c->fl->layers[i].dy = c->flow;
-        sp_layer_backward(c, i, dx);
-        if (!c->split)
-            sp_layer_wgrad(c, i);
-        c->flow = dx;
-    }
-    if (chunk > 0)
-        flight(c, chunk - 1)->grad = c->flow;
-    else if (c->split)
-        c->fl->grad = c->flow;
-    else
-        embed_gradient(c);
-}
-
 /* The weight gradients of a chunk beside those of its norms, which B left, and all to what came by. */
 static void chunk_wgrad(struct sp_op_ctx *c, int chunk, const struct hand *came_by)
 {
@@ -410,11 +330,8 @@ static void chunk_wgrad(struct sp_op_ctx *c, int chunk, const struct hand *came_
         sp_sum_insert(&c->lane, came_by->block[i], partial->block[i], false);
     }
     empty(c->g, partial, chunk);
-    if (chunk > 0)
-        return;
-    c->flow = c->fl->grad;
-    c->fl->grad = NULL;
-    embed_gradient(c);
+    if (chunk == 0)
+        sp_chunk_embed_gradient(c, c->mb, &c->fl->grad);
 }
 
 /* What a worker has of a chunk in this turn. */
@@ -434,16 +351,19 @@ static struct hand *hand_of(struct sp_op_ctx *c, enum sp_ring_payload payload, i
 
 static void expand(struct sp_op_ctx *c, const struct sp_op *op)
 {
+    int last = workers(c->g) - 1;
     struct hand *partial;
 
     if (op->part == SP_HEAD) {
-        head(c);
+        c->fl = flight(c, last);
+        c->fl->grad = sp_take_hidden(c, "dx");
+        sp_chunk_head(c, c->mb, c->fl->grad);
         return;
     }
     switch (op->pass) {
     case SP_F:
         c->w = hand_of(c, SP_RING_FORWARD, op->chunk)->block;
-        chunk_forward(c, op->chunk);
+        sp_chunk_forward(c, op->chunk < last ? flight(c, op->chunk + 1) : NULL);
         break;
     case SP_B:
         c->w = hand_of(c, SP_RING_BACKWARD, op->chunk)->block;
@@ -451,7 +371,7 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
         if (c->split)
             take_zeros(c->g, c->st, op->chunk, partial);
         c->gradient = c->split ? partial->block : hand_of(c, SP_RING_GRADIENT, op->chunk)->block;
-        chunk_backward(c, op->chunk);
+        sp_chunk_backward(c, op->chunk > 0 ? flight(c, op->chunk - 1) : NULL);
         break;
     case SP_W:
         c->gradient = c->st->hands->partial[op->chunk].block;
@@ -647,36 +567,14 @@ static int add_hands(struct sp_graph *g, struct sp_stage *st)
     return 0;
 }
 
-/* Chunks and rounds of a worker, and the layers behind them. */
-static int add_flights(struct sp_graph *g, struct sp_stage *st)
-{
-    size_t P = (size_t)workers(g), rounds = (size_t)ring_of(g)->rounds;
-    struct sp_layer_flight *l = calloc((size_t)g->shape.model.layers * rounds, sizeof *l);
-
-    st->flights = calloc(P * rounds, sizeof *st->flights);
-    if (!st->flights || !l) {
-        free(l);
-        free(st->flights);
-        st->flights = NULL;
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < P * rounds; i++) {
-        int first, count;
-
-        layers_of(g, (int)(i / rounds), &first, &count);
-        st->flights[i].layers = l;
-        l += count;
-    }
-    return 0;
-}
-
 static int create(struct sp_graph *g)
 {
     int err = 0;
 
     for (int k = 0; !err && k < g->place.n_local; k++) {
         err = add_hands(g, &g->stages[k]);
-        err = err ? err : add_flights(g, &g->stages[k]);
+        err = err ? err
+                  : sp_flights_create(g, &g->stages[k], workers(g), ring_of(g)->rounds);
     }
     return err;
 }
@@ -686,9 +584,7 @@ static void destroy(struct sp_graph *g)
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        if (st->flights)
-            free(st->flights[0].layers);
-        free(st->flights);
+        sp_flights_destroy(st);
         if (st->hands) {
             free(st->hands->inbox);
             free(st->hands->blocks);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 struct states {
+    const struct sp_plan *plan;
     const struct sp_model *model;
     int64_t bytes;
 };
@@ -15,13 +16,13 @@ static int add_states(void *arg, enum sp_block_kind kind, int layer)
     struct states *st = arg;
 
     (void)layer;
-    st->bytes += 16 * (int64_t)sp_block_elements(st->model, kind);
+    st->bytes += 16 * (int64_t)sp_block_held(st->plan, st->model, kind);
     return 0;
 }
 
 static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    struct states st = {.model = &sh->model};
+    struct states st = {.plan = plan, .model = &sh->model};
 
     sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
     return plan->states_twice ? 2 * st.bytes : st.bytes;
@@ -145,6 +146,33 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
     }
 }
 
+/* What is whole on a worker (see graphs/sharded.c): two units of weights, three of gradients, the ends
+ * of the model with their gradients; and what other workers send of gradients: those of three ops, and
+ * what the pool leaves idle. */
+static int64_t sharded_floats(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    int64_t P = plan->layout.stages, layer = 0, ends = 0, most = 0;
+
+    if (P == 1)
+        return 0;
+    for (int c = 0; c < plan->layout.chunks; c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, sh->model.layers, 0, c, &first, &count);
+        most = count > most ? count : most;
+    }
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+
+        if (kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
+            layer += n;
+        else
+            ends += n;
+    }
+    return 5 * most * P * layer + 2 * P * ends + (3 * most * (P - 1) + 2) * layer +
+           (P - 1 + 2) * ends;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -160,7 +188,10 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 
     last = sp_is_end_stage(plan, stage, true);
     floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
-    floats += ring ? 4 * x + ring_floats(plan, sh) : crossing(plan, stage) * x;
+    if (ring || sp_is_sharded(plan))
+        floats += 4 * x + (ring ? ring_floats(plan, sh) : sharded_floats(plan, sh));
+    else
+        floats += crossing(plan, stage) * x;
     floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */

@@ -78,8 +78,10 @@ static void place(void *arg)
 {
     struct call *c = arg;
 
-    c->ret = sp_map_create(&c->lay, c->plan->family->pipes, c->def->global_stage, c->def->pipe,
-                           &c->plan->map, c->why, sizeof c->why);
+    c->ret = c->family->kind == SP_SHARDED
+                 ? sp_map_create_all(&c->lay, &c->plan->map)
+                 : sp_map_create(&c->lay, c->family->pipes, c->def->global_stage, c->def->pipe,
+                                 &c->plan->map, c->why, sizeof c->why);
     if (!c->ret && c->def->fold) {
         c->plan->map->fold = c->def->fold(&c->lay);
         if (c->plan->map->fold < 1) {

@@ -8,5 +8,6 @@ extern const struct sp_family sp_family_layerwise;
 extern const struct sp_family sp_family_bidirectional;
 extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
+extern const struct sp_family sp_family_sharded;
 
 #endif

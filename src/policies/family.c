@@ -5,7 +5,7 @@
 
 static const struct sp_family *const families[] = {&sp_family_layerwise, &sp_family_bidirectional,
                                                    &sp_family_attention_parallel,
-                                                   &sp_family_weight_ring};
+                                                   &sp_family_weight_ring, &sp_family_sharded};
 
 const struct sp_family *sp_family_at(int i)
 {

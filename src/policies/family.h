@@ -22,7 +22,8 @@ struct sp_plan;
 enum sp_family_kind {
     SP_LAYERWISE,          /* activations between stages that hold layers; bidirectional too */
     SP_ATTENTION_PARALLEL, /* activations between parts of layers */
-    SP_WEIGHT_RING         /* weights and their gradients from worker to worker */
+    SP_WEIGHT_RING,        /* weights and their gradients from worker to worker */
+    SP_SHARDED             /* weights from the shards of all workers, gradients back to them */
 };
 
 struct sp_family {

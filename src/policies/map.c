@@ -137,6 +137,29 @@ int sp_map_create(const struct sp_layout *lay, int pipes,
     return 0;
 }
 
+int sp_map_create_all(const struct sp_layout *lay, struct sp_map **out)
+{
+    size_t chunks = (size_t)lay->chunks;
+    struct sp_map *map = calloc(1, sizeof *map);
+
+    if (!map)
+        return -ENOMEM;
+    map->pipes = 1;
+    map->globals = lay->chunks;
+    map->global = calloc((size_t)lay->stages * chunks, sizeof *map->global);
+    map->home = calloc(chunks, sizeof *map->home);
+    if (!map->global || !map->home) {
+        sp_map_destroy(map);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < (size_t)lay->stages * chunks; i++)
+        map->global[i] = (int)(i % chunks);
+    for (int c = 0; c < lay->chunks; c++)
+        map->home[c].chunk = c;
+    *out = map;
+    return 0;
+}
+
 void sp_map_destroy(struct sp_map *map)
 {
     if (!map)

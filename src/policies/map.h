@@ -30,6 +30,8 @@ int sp_map_create(const struct sp_layout *lay, int pipes,
                   int (*global)(const struct sp_layout *lay, int stage, int chunk),
                   int (*pipe)(const struct sp_layout *lay, int mb), struct sp_map **map, char *why,
                   size_t n);
+/* The placement in which every stage has every chunk, global stage by global stage. 0 or -ENOMEM. */
+int sp_map_create_all(const struct sp_layout *lay, struct sp_map **map);
 void sp_map_destroy(struct sp_map *map);
 
 /* Global stages of a pipe. */

@@ -95,9 +95,9 @@ static int check_size(const char *name, int value)
     return sp_error(EINVAL, "%s: %d is not in 1 .. %d", name, value, SP_MAX_SIZE);
 }
 
-static int check_sizes(const struct sp_layout *lay)
+static int check_sizes(const struct sp_layout *lay, const struct sp_family *family)
 {
-    uint64_t per_mb, ops;
+    uint64_t per_mb, ops, stages = family->kind == SP_SHARDED ? 1 : (uint64_t)lay->stages;
 
     if (check_size("stages", lay->stages) || check_size("micro-batches", lay->micro_batches) ||
         check_size("chunks", lay->chunks) || check_size("slices", lay->slices))
@@ -105,7 +105,7 @@ static int check_sizes(const struct sp_layout *lay)
     if (lay->layers < 0)
         return sp_error(EINVAL, "layers: %d is negative", lay->layers);
     /* F, B and W; each factor is at most 2^16, so three of them and a 3 fit */
-    per_mb = 3 * (uint64_t)lay->stages * (uint64_t)lay->chunks * (uint64_t)lay->slices;
+    per_mb = 3 * stages * (uint64_t)lay->chunks * (uint64_t)lay->slices;
     ops = per_mb > SP_MAX_OPS ? per_mb : per_mb * (uint64_t)lay->micro_batches;
     if (ops > SP_MAX_OPS)
         return sp_error(EINVAL,
@@ -116,12 +116,15 @@ static int check_sizes(const struct sp_layout *lay)
 }
 
 /* Every global stage wants a layer. */
-static int check_layers(const struct sp_layout *lay)
+static int check_layers(const struct sp_layout *lay, const struct sp_family *family)
 {
     int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
 
     if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
         return 0;
+    if (family->kind == SP_SHARDED)
+        return sp_error(EINVAL, "%d chunks are more than the %d layers of the model; use --chunks %d",
+                        lay->chunks, lay->layers, lay->layers);
     if (lay->layers / each >= 1)
         return sp_error(EINVAL,
                         "%d stages of %d chunk(s) need %d layers, the model has %d; use at most %d "
@@ -213,7 +216,7 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
 
     snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
     p.layout.options = p.options;
-    ret = ret ? ret : check_layers(&p.layout);
+    ret = ret ? ret : check_layers(&p.layout, p.family);
     ret = ret ? ret : finish(&p);
     if (ret) {
         sp_plan_destroy(&p);
@@ -223,6 +226,14 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     plan->layout.options = plan->options;
     plan->layout.costs = NULL;
     return 0;
+}
+
+/* Of a sharded schedule that does not say, a chunk is a layer. */
+static int default_chunks(const struct sp_plan *p)
+{
+    if (p->def->default_chunks > 0 || p->family->kind != SP_SHARDED)
+        return p->def->default_chunks;
+    return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
 }
 
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
@@ -244,20 +255,20 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
         return ret;
     strcpy(p.options, options);
     p.layout.options = p.options;
-    if (p.layout.chunks == 0)
-        p.layout.chunks = p.def->default_chunks;
-    ret = check_sizes(&p.layout);
-    if (ret)
-        return ret;
     p.family = sp_family_find(p.def->family);
     if (!p.family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
+    if (p.layout.chunks == 0)
+        p.layout.chunks = default_chunks(&p);
+    ret = check_sizes(&p.layout, p.family);
+    if (ret)
+        return ret;
     ret = sp_call_check(&p);
     ret = ret ? ret : sp_call_place(&p);
     if (ret)
         return ret;
     p.layout.map = p.map;
-    ret = check_layers(&p.layout);
+    ret = check_layers(&p.layout, p.family);
     ret = ret ? ret : sp_call_emit(&p);
     ret = ret ? ret : finish(&p);
     if (ret) {

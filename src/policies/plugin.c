@@ -86,7 +86,7 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
     } else if (!def->emit == !def->emit_all) {
         snprintf(why, n, "schedule %s: it has %s", def->name,
                  def->emit ? "both emit and emit_all" : "no emit");
-    } else if (def->default_chunks < 1) {
+    } else if (def->default_chunks < (strcmp(def->family, "sharded") ? 1 : 0)) {
         snprintf(why, n, "schedule %s: default_chunks is %d, must be at least 1", def->name,
                  def->default_chunks);
     }

@@ -1,4 +1,5 @@
 #include "policies/refuse.h"
+#include "policies/plan.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,4 +38,23 @@ int sp_refuse_chunks(const struct sp_layout *lay, const struct sp_layout *fit, c
     if (lay->slices != fit->slices)
         return sp_refuse(lay, fit, why, n, "runs whole sequences, not %d slices", lay->slices);
     return 0;
+}
+
+int sp_refuse_rounds(const struct sp_layout *lay, char *why, size_t n)
+{
+    int P = lay->stages, m = lay->micro_batches, below = m / P * P;
+
+    if (m == below)
+        return 0;
+    if (below > 0 && below + P <= SP_MAX_SIZE)
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d or %d",
+                 P, m, below, below + P);
+    else
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d",
+                 P, m, below > 0 ? below : P);
+    return -EINVAL;
 }

@@ -12,4 +12,7 @@ int sp_refuse(const struct sp_layout *lay, const struct sp_layout *fit, char *wh
 /* Refuses, towards `fit`, a layout of other chunks or of more slices; 0 if it has neither. */
 int sp_refuse_chunks(const struct sp_layout *lay, const struct sp_layout *fit, char *why, size_t n);
 
+/* Refuses micro-batches of which stages cannot have as many each; 0 if they can. */
+int sp_refuse_rounds(const struct sp_layout *lay, char *why, size_t n);
+
 #endif

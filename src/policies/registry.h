@@ -27,7 +27,8 @@
     X(weipipe_naive)                                                                               \
     X(weipipe)                                                                                     \
     X(wzb1)                                                                                        \
-    X(wzb2)
+    X(wzb2)                                                                                        \
+    X(fsdp)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

@@ -34,10 +34,11 @@ static int foreign(struct check *c, int stage, int index)
 
     if (op->mb < 0 || op->mb >= lay->micro_batches)
         snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
-    else if (c->plan->family->kind == SP_WEIGHT_RING && op->mb % lay->stages != stage)
+    else if ((c->plan->family->kind == SP_WEIGHT_RING || c->plan->family->kind == SP_SHARDED) &&
+             op->mb % lay->stages != stage)
         snprintf(reason, sizeof reason, "micro-batch %d is on stage %d", op->mb,
                  op->mb % lay->stages);
-    else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
+    else if (op->part == SP_CHUNK && (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
              (op->chunk < 0 || op->chunk >= lay->chunks))
         snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
     else if (op->slice >= lay->slices)

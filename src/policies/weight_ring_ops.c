@@ -15,30 +15,16 @@
 #include "policies/ring.h"
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     struct sp_layout fit = *lay;
-    int P = lay->stages, m = lay->micro_batches, below = m / P * P;
 
     fit.chunks = 1;
     fit.slices = 1;
     if (sp_refuse_chunks(lay, &fit, why, n))
         return -EINVAL;
-    if (m == below)
-        return 0;
-    if (below > 0 && below + P <= SP_MAX_SIZE)
-        snprintf(why, n,
-                 "gives %d workers as many micro-batches each, which %d are not; use "
-                 "--micro-batches %d or %d",
-                 P, m, below, below + P);
-    else
-        snprintf(why, n,
-                 "gives %d workers as many micro-batches each, which %d are not; use "
-                 "--micro-batches %d",
-                 P, m, below > 0 ? below : P);
-    return -EINVAL;
+    return sp_refuse_rounds(lay, why, n);
 }
 
 static int ids(const struct sp_layout *lay)

@@ -1,0 +1,121 @@
+#include "graphs/chunk.h"
+#include <stdlib.h>
+
+void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
+{
+    c->lane.layer = -1;
+    sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens],
+                        sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1), x,
+                        0);
+}
+
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
+{
+    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+
+    c->lane.layer = -1;
+    sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens],
+                   sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
+                   sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
+                   sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
+    sp_drop(&c->fl->out);
+}
+
+void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx)
+{
+    c->lane.layer = -1;
+    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
+                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
+                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
+    sp_drop(dx);
+}
+
+void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    enum sp_recompute mode = sp_chunk_recompute(c, i);
+    int every = c->g->cfg.every;
+
+    /* where a group of layers that keeps one input ends */
+    if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
+        (i == c->count - 1 || (i + 1) % every == 0))
+        sp_layers_recompute(c, i / every * every, i + 1);
+    c->fl->layers[i].dy = c->flow;
+    sp_layer_backward(c, i, dx);
+    if (!c->split)
+        sp_layer_wgrad(c, i);
+    c->flow = dx;
+}
+
+void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
+{
+    starpu_data_handle_t y = NULL;
+
+    if (c->first == 0) {
+        c->fl->layers[0].x = sp_take_hidden(c, "x");
+        sp_chunk_embed(c, c->mb, c->fl->layers[0].x);
+    }
+    for (int i = 0; i < c->count; i++) {
+        enum sp_recompute mode = sp_chunk_recompute(c, i);
+        bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
+
+        y = sp_take_hidden(c, "x");
+        sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, i == c->count - 1 && !next);
+        if (!keeps_x)
+            sp_drop(&c->fl->layers[i].x);
+        if (i < c->count - 1)
+            c->fl->layers[i + 1].x = y;
+    }
+    if (next)
+        next->layers[0].x = y;
+    else
+        c->fl->out = y;
+}
+
+void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before)
+{
+    c->flow = c->fl->grad;
+    c->fl->grad = NULL;
+    for (int i = c->count - 1; i >= 0; i--)
+        sp_chunk_backward_layer(c, i, sp_take_hidden(c, "dx"));
+    if (before)
+        before->grad = c->flow;
+    else if (c->split)
+        c->fl->grad = c->flow;
+    else
+        sp_chunk_embed_gradient(c, c->mb, &c->flow);
+}
+
+int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+{
+    size_t n = (size_t)chunks * (size_t)each, layers = 0;
+    struct sp_layer_flight *l;
+    int first, count;
+
+    for (int c = 0; c < chunks; c++) {
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        layers += (size_t)count * (size_t)each;
+    }
+    st->flights = calloc(n, sizeof *st->flights);
+    l = calloc(layers, sizeof *l);
+    if (!st->flights || !l) {
+        free(l);
+        free(st->flights);
+        st->flights = NULL;
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, (int)(i / (size_t)each),
+                        &first, &count);
+        st->flights[i].layers = l;
+        l += count;
+    }
+    return 0;
+}
+
+void sp_flights_destroy(struct sp_stage *st)
+{
+    if (st->flights)
+        free(st->flights[0].layers);
+    free(st->flights);
+    st->flights = NULL;
+}

@@ -1,0 +1,37 @@
+/*
+ * A chunk of layers of one micro-batch as tasks, with the ends of the model: what the graph families
+ * that keep a micro-batch's layers together share.
+ */
+#ifndef SP_CHUNK_H
+#define SP_CHUNK_H
+
+#include "graphs/layer.h"
+
+/* Embedding of the tokens with this number (see struct sp_tokens) into x. */
+void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
+
+/* Head and loss from the chunk's output, which dies; writes the gradient of that output. */
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
+
+/* Gradients of embedding and positions from *dx, which dies. */
+void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx);
+
+/* Backward of layer i of the chunk from c->flow, which becomes dx: recomputes what is needed first,
+ * and does the weight gradients unless they come in an op of their own. */
+void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+
+/*
+ * Where micro-batches stay on a worker, whole sequences: forward of a chunk, whose output is the input
+ * of the chunk `next`, kept for the head after the last one (next NULL); backward from the gradient
+ * that the chunk after it left, to that of the chunk `before`, of the embedding before the first (NULL):
+ * unless `split`, which keeps it for the weight gradients.
+ */
+void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next);
+void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before);
+
+/* Room on a stage for `each` micro-batches or slices in each of `chunks` chunks, st->flights
+ * [chunks][each]. 0 or -ENOMEM. */
+int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
+void sp_flights_destroy(struct sp_stage *st);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * How layers are dealt out to chunks, and who holds which parameters. Pure: the graph, the planner and
+ * the tests share it.
+ */
+#ifndef SP_HOLDERS_H
+#define SP_HOLDERS_H
+
+#include "model/params.h"
+#include "policies/plan.h"
+
+/* Layers first .. first+count-1 of a global stage: L split evenly, the first ones take the rest. */
+void sp_partition(int layers, int parts, int part, int *first, int *count);
+
+/* First layer and count of a chunk of a stage. */
+void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
+                     int *count);
+
+/* Layers of a stage; where ops are parts of layers, its blocks that end one. */
+int sp_stage_layers(const struct sp_plan *plan, int layers, int stage);
+
+/* Layers of chunk c of a model cut into `parts`, as the plan says. */
+void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, int *first,
+                    int *count);
+
+/* Whether every stage has a replica of a block: embedding and head where weights travel. */
+bool sp_block_is_everywhere(const struct sp_plan *plan, int layer);
+
+/* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
+bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
+
+/*
+ * Calls fn for every parameter block that a stage holds, each once: what its first chunk may begin
+ * with (tables), its layers, what its last chunk may end in (final norm, head). The stages of both
+ * ends hold a tied table. Stops at the first error of fn and returns it.
+ */
+typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
+int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                        sp_stage_block_fn fn, void *arg);
+
+/*
+ * Elements of a block that a stage holding it keeps: all of them, or, where the family is sharded, a
+ * P-th, rounded up to a multiple of 8: what goes beyond the end of the block is zero. Stage s has those
+ * from sp_block_first on.
+ */
+size_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind);
+size_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                      int stage);
+/* Whether every stage holds a part of each block. */
+bool sp_is_sharded(const struct sp_plan *plan);
+
+/*
+ * The stages that hold a block, in ascending order; returns how many. More than one: replicas,
+ * whose gradients are summed (tied tables of both ends; the two pipes of a bidirectional plan).
+ * Where a block is sharded or everywhere, the first stage alone.
+ */
+#define SP_MAX_HOLDERS 4
+int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                     int layer, int stages[SP_MAX_HOLDERS]);
+
+#endif

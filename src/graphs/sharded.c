@@ -1,0 +1,490 @@
+/*
+ * The sharded family (ZeRO-3, FSDP): a worker keeps its micro-batches and a P-th of every block.
+ *
+ *   before F(mb, c), B(mb, c)   gather: the shards of a unit from their owners, one unit ahead
+ *   after B(mb, c)              scatter: the parts of the unit's gradient to the owners of the shards,
+ *                               who add those of all workers, in the order of the backwards, whatever
+ *                               the processes, before their own op after the next
+ *
+ * Two units of weights are whole on a worker, one at work and the next one, and up to three of
+ * gradients: at work, on its way, and with owners that are behind. A unit that two ops in a row use, the
+ * last chunk's forward and backward, stays. Embedding and head are gathered once a step, and their
+ * gradients scattered once: they are small beside the layers, or used by every micro-batch twice. Owners
+ * send to every other worker directly, so that nobody passes on what he does not need.
+ */
+#include "graphs/chunk.h"
+#include "graphs/family.h"
+#include "graphs/message.h"
+#include "graphs/whole.h"
+#include "policies/shards.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Blocks in a row, and their handles as layers take them. */
+struct unit {
+    int n;
+    struct sp_whole *whole;       /* [n] */
+    starpu_data_handle_t *handle; /* [n] NULL: the model has no such block */
+    int index;                    /* of the op whose gradients these are */
+};
+
+/* A part of a gradient that an owner is to add. */
+struct part {
+    struct sp_block *block;
+    starpu_data_handle_t handle;
+    bool pooled; /* received into a buffer */
+    int index;   /* of the op in the program that it comes from */
+};
+
+enum { GRADIENTS = 3 };
+
+struct sp_shards {
+    struct unit weights[2], gradients[GRADIENTS]; /* [3 * layers of the largest chunk] */
+    int now, gradient;                            /* which are in use */
+    struct unit end_weights, end_gradients;       /* [SP_BLOCK_KINDS] */
+    struct part *parts;                           /* to be added, in order */
+    int n_parts, cap_parts;
+};
+
+static int workers(const struct sp_graph *g)
+{
+    return g->place.stages;
+}
+
+static const struct sp_program *program(const struct sp_graph *g, int worker)
+{
+    return &g->cfg.plan->programs[worker];
+}
+
+static void layers_of(const struct sp_graph *g, int chunk, int *first, int *count)
+{
+    sp_chunk_layers(g->cfg.plan, g->shape.model.layers, 0, chunk, first, count);
+}
+
+static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
+{
+    return sp_block_held(g->cfg.plan, &g->shape.model, kind);
+}
+
+/* ---- blocks of a unit ------------------------------------------------------------------------ */
+
+/* Embedding and head, where a chunk is meant otherwise. */
+enum { ENDS = -1 };
+
+/* Block i of a chunk or of the ends; false: the model has none there. */
+struct which {
+    enum sp_block_kind kind;
+    int layer;
+};
+
+static int blocks_of(const struct sp_graph *g, int chunk)
+{
+    int first, count;
+
+    if (chunk == ENDS)
+        return SP_BLOCK_KINDS;
+    layers_of(g, chunk, &first, &count);
+    return 3 * count;
+}
+
+static bool block_of(const struct sp_graph *g, int chunk, int i, struct which *block)
+{
+    int first, count;
+
+    if (chunk == ENDS) {
+        *block = (struct which){(enum sp_block_kind)i, -1};
+        return (i < SP_BLOCK_NORM1 || i > SP_BLOCK_POST) &&
+               sp_block_elements(&g->shape.model, block->kind) > 0;
+    }
+    layers_of(g, chunk, &first, &count);
+    *block = (struct which){(enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3};
+    return true;
+}
+
+/* Tags come back after so many ops of a worker, when their messages have long arrived. */
+enum { TAGGED_OPS = 1 << 10 };
+
+static int64_t tag_of(const struct sp_graph *g, enum sp_message message, int index,
+                      const struct which *b, int from, int to)
+{
+    int64_t layers = g->shape.model.layers;
+    int64_t block = b->layer < 0 ? 3 * layers + b->kind : 3 * b->layer + b->kind - SP_BLOCK_NORM1;
+
+    return sp_tag(g, message, index % TAGGED_OPS * (3 * layers + SP_BLOCK_KINDS) + block,
+                  (int64_t)from * workers(g) + to);
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+
+/* Into `unit`, for the op at `index`. */
+static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane,
+                   struct unit *unit, int chunk, int index)
+{
+    struct sp_lane copy = *lane, receive = *lane;
+    struct which b;
+
+    receive.op_index = index;
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        if (!block_of(g, chunk, i, &b))
+            continue;
+        copy.layer = b.layer;
+        sp_whole_cut(&unit->whole[i]);
+        for (int r = 0; r < workers(g); r++) {
+            struct sp_stage *owner = sp_graph_stage(g, r);
+
+            if (owner)
+                sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
+                               unit->whole[i].part[r]);
+            else
+                sp_message_receive(g, &receive, unit->whole[i].part[r], r,
+                                   tag_of(g, SP_MSG_FORWARD, index, &b, r, st->index));
+        }
+        sp_whole_join(&unit->whole[i]);
+    }
+}
+
+/* The shards of this process, to a worker of another that gathers for its op at `index`. */
+static void send_shards(struct sp_graph *g, int chunk, int to, int index)
+{
+    struct which b;
+
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < blocks_of(g, chunk); i++)
+            if (block_of(g, chunk, i, &b))
+                sp_message_send_block(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
+                                      tag_of(g, SP_MSG_FORWARD, index, &b, st->index, to));
+    }
+}
+
+/* The op for which the unit gathered at op k is. */
+static int prefetched_for(const struct sp_program *prog, int k)
+{
+    int next = k + 1;
+
+    while (next < prog->n && prog->ops[next].chunk == prog->ops[k].chunk)
+        next++;
+    return next;
+}
+
+/* ---- scatter ----------------------------------------------------------------------------------- */
+
+static void queue(struct sp_stage *owner, struct part part)
+{
+    struct sp_shards *s = owner->shards;
+
+    if (s->n_parts == s->cap_parts) {
+        int cap = s->cap_parts ? 2 * s->cap_parts : 64;
+        struct part *more = realloc(s->parts, (size_t)cap * sizeof *more);
+
+        STARPU_ASSERT_MSG(more, "starpipe: no memory for %d gradients", cap);
+        s->parts = more;
+        s->cap_parts = cap;
+    }
+    s->parts[s->n_parts++] = part;
+}
+
+/* Adds what came from ops up to `index`, in the order in which it was queued. */
+static void add_parts(struct sp_stage *owner, struct sp_lane lane, int index)
+{
+    struct sp_shards *s = owner->shards;
+    int n = 0;
+
+    for (; n < s->n_parts && s->parts[n].index <= index; n++) {
+        struct part *p = &s->parts[n];
+
+        lane.layer = p->block->layer;
+        sp_sum_insert(&lane, p->block->g, p->handle, false);
+        if (p->pooled)
+            sp_pool_put(p->handle);
+    }
+    s->n_parts -= n;
+    memmove(s->parts, s->parts + n, (size_t)s->n_parts * sizeof *s->parts);
+}
+
+/* The gradients of a unit on a worker of this process, to their owners. */
+static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk, int index)
+{
+    struct which b;
+
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        if (!block_of(g, chunk, i, &b))
+            continue;
+        sp_whole_cut(&unit->whole[i]);
+        for (int r = 0; r < workers(g); r++) {
+            struct sp_stage *owner = sp_graph_stage(g, r);
+            starpu_data_handle_t part = unit->whole[i].part[r];
+
+            if (owner)
+                queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, false,
+                                           index});
+            else
+                sp_message_send_block(g, st, part, r,
+                                      tag_of(g, SP_MSG_BACKWARD, index, &b, st->index, r));
+        }
+    }
+}
+
+/* The same of a worker of another process: what it sends to the owners in this one. */
+static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
+{
+    struct which b;
+
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        if (!block_of(g, chunk, i, &b))
+            continue;
+        for (int k = 0; k < g->place.n_local; k++) {
+            struct sp_stage *owner = &g->stages[k];
+            struct sp_lane lane = sp_stage_lane(g, owner, 'T');
+            starpu_data_handle_t part =
+                sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
+
+            sp_message_receive(g, &lane, part, from,
+                               tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
+            queue(owner,
+                  (struct part){sp_stage_block(owner, b.kind, b.layer), part, true, index});
+        }
+    }
+}
+
+/* Zeros, where the gradients of three backwards before were. */
+static struct unit *take_gradients(struct sp_graph *g, struct sp_stage *st,
+                                   const struct sp_lane *lane, int chunk, int index)
+{
+    struct sp_shards *s = st->shards;
+    struct unit *unit = &s->gradients[s->gradient];
+    struct sp_lane clear = *lane;
+
+    s->gradient = (s->gradient + 1) % GRADIENTS;
+    for (int k = 0; k < g->place.n_local; k++) /* owners that an unusual order left behind */
+        add_parts(&g->stages[k], sp_stage_lane(g, &g->stages[k], 'T'), unit->index);
+    unit->index = index;
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        struct which b;
+
+        block_of(g, chunk, i, &b);
+        clear.layer = b.layer;
+        sp_whole_join(&unit->whole[i]);
+        sp_clear_insert(&clear, unit->handle[i]);
+    }
+    return unit;
+}
+
+/* ---- ops --------------------------------------------------------------------------------------- */
+
+/* What the first op of a step finds: embedding, head and its own unit. */
+static void first_op(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane, int chunk)
+{
+    struct sp_shards *s = st->shards;
+    struct sp_lane clear = *lane;
+
+    clear.layer = -1;
+    s->now = 0;
+    gather(g, st, lane, &s->end_weights, ENDS, 0);
+    gather(g, st, lane, &s->weights[0], chunk, 0);
+    for (int i = 0; i < SP_BLOCK_KINDS; i++) {
+        if (!s->end_gradients.handle[i])
+            continue;
+        sp_whole_join(&s->end_gradients.whole[i]);
+        sp_clear_insert(&clear, s->end_gradients.handle[i]);
+    }
+}
+
+/* The weights and gradients of an op. */
+static void arm(struct sp_op_ctx *c, int index)
+{
+    struct sp_shards *s = c->st->shards;
+    const struct sp_program *prog = program(c->g, c->st->index);
+    const struct sp_op *op = &prog->ops[index];
+    int next = sp_shards_prefetch(prog, index);
+
+    add_parts(c->st, c->lane, index - 2);
+    if (index == 0)
+        first_op(c->g, c->st, &c->lane, op->chunk);
+    else if (sp_shards_change(prog, index))
+        s->now = !s->now;
+    if (next >= 0)
+        gather(c->g, c->st, &c->lane, &s->weights[!s->now], next, prefetched_for(prog, index));
+    c->w = s->weights[s->now].handle;
+    c->end_w = s->end_weights.handle;
+    if (op->pass != SP_B)
+        return;
+    c->gradient = take_gradients(c->g, c->st, &c->lane, op->chunk, index)->handle;
+    c->end_gradient = s->end_gradients.handle;
+}
+
+static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
+{
+    const struct sp_layout *lay = &c->g->cfg.plan->layout;
+    int P = lay->stages;
+
+    return &c->st->flights[chunk * (lay->micro_batches / P) + c->mb / P];
+}
+
+static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+{
+    const struct sp_op *op = &program(g, st->index)->ops[index];
+    int last = g->cfg.plan->layout.chunks - 1;
+    struct sp_op_ctx c = {
+        .g = g,
+        .st = st,
+        .sh = &g->shape,
+        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
+        .mb = op->mb,
+    };
+
+    c.lane.op_index = index;
+    c.lane.mb = op->mb;
+    c.lane.op = sp_window_open(g->window);
+    layers_of(g, op->chunk, &c.first, &c.count);
+    c.fl = flight(&c, op->chunk);
+    if (workers(g) > 1)
+        arm(&c, index);
+    if (op->pass == SP_F) {
+        sp_chunk_forward(&c, op->chunk < last ? flight(&c, op->chunk + 1) : NULL);
+    } else {
+        if (op->chunk == last) {
+            c.fl->grad = sp_take_hidden(&c, "dx");
+            sp_chunk_head(&c, c.mb, c.fl->grad);
+        }
+        sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
+    }
+    sp_window_close(c.lane.op);
+    if (workers(g) > 1 && op->pass == SP_B) {
+        struct sp_shards *s = st->shards;
+
+        scatter(g, st, &s->gradients[(s->gradient + GRADIENTS - 1) % GRADIENTS], op->chunk, index);
+    }
+}
+
+/* What this process does for ops of the others. */
+static void pass_by(struct sp_graph *g, int i)
+{
+    int worker = g->order[i].stage, index = g->order[i].index;
+    const struct sp_program *prog = program(g, worker);
+    int next = sp_shards_prefetch(prog, index);
+
+    if (sp_graph_stage(g, worker))
+        return;
+    if (index == 0) {
+        send_shards(g, ENDS, worker, 0);
+        send_shards(g, prog->ops[0].chunk, worker, 0);
+    }
+    if (next >= 0)
+        send_shards(g, next, worker, prefetched_for(prog, index));
+    if (prog->ops[index].pass == SP_B)
+        receive_parts(g, worker, prog->ops[index].chunk, index);
+}
+
+static void end(struct sp_graph *g)
+{
+    for (int r = 0; workers(g) > 1 && r < workers(g); r++) {
+        struct sp_stage *st = sp_graph_stage(g, r);
+
+        if (st)
+            scatter(g, st, &st->shards->end_gradients, ENDS, INT_MAX);
+        else
+            receive_parts(g, r, ENDS, INT_MAX);
+    }
+    for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        add_parts(st, sp_stage_lane(g, st, 'T'), INT_MAX);
+        for (int i = 0; i < GRADIENTS; i++)
+            st->shards->gradients[i].index = -1;
+    }
+}
+
+/* ---- the family -------------------------------------------------------------------------------- */
+
+/* A unit as large as the largest chunk, or the ends. */
+static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk)
+{
+    int n = blocks_of(g, chunk), err = 0;
+    struct which b;
+
+    *unit = (struct unit){.n = n, .index = -1};
+    unit->whole = calloc((size_t)n, sizeof *unit->whole);
+    unit->handle = calloc((size_t)n, sizeof(starpu_data_handle_t));
+    if (!unit->whole || !unit->handle)
+        return -ENOMEM;
+    for (int i = 0; !err && i < n; i++) {
+        if (!block_of(g, chunk, i, &b))
+            continue;
+        err = sp_whole_create(&unit->whole[i], held(g, b.kind), workers(g));
+        unit->handle[i] = unit->whole[i].handle;
+        st->whole_bytes += sp_whole_bytes(&unit->whole[i]);
+    }
+    return err;
+}
+
+static void destroy_unit(struct unit *unit)
+{
+    for (int i = 0; unit->whole && i < unit->n; i++)
+        sp_whole_destroy(&unit->whole[i]);
+    free(unit->whole);
+    free(unit->handle);
+}
+
+static int create_shards(struct sp_graph *g, struct sp_stage *st)
+{
+    struct sp_shards *s = calloc(1, sizeof *s);
+    int largest = 0, err;
+
+    st->shards = s;
+    if (!s)
+        return -ENOMEM;
+    for (int c = 1; c < g->cfg.plan->layout.chunks; c++)
+        largest = blocks_of(g, c) > blocks_of(g, largest) ? c : largest;
+    err = create_unit(g, st, &s->end_weights, ENDS);
+    err = err ? err : create_unit(g, st, &s->end_gradients, ENDS);
+    for (int i = 0; !err && i < 2; i++)
+        err = create_unit(g, st, &s->weights[i], largest);
+    for (int i = 0; !err && i < GRADIENTS; i++)
+        err = create_unit(g, st, &s->gradients[i], largest);
+    return err;
+}
+
+static int create(struct sp_graph *g)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    int err = 0;
+
+    for (int k = 0; !err && k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        err = sp_flights_create(g, st, lay->chunks, lay->micro_batches / lay->stages);
+        if (!err && workers(g) > 1)
+            err = create_shards(g, st);
+    }
+    return err;
+}
+
+static void destroy(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_shards *s = g->stages[k].shards;
+
+        sp_flights_destroy(&g->stages[k]);
+        if (!s)
+            continue;
+        for (int i = 0; i < 2; i++)
+            destroy_unit(&s->weights[i]);
+        for (int i = 0; i < GRADIENTS; i++)
+            destroy_unit(&s->gradients[i]);
+        destroy_unit(&s->end_weights);
+        destroy_unit(&s->end_gradients);
+        free(s->parts);
+        free(s);
+    }
+}
+
+const struct sp_graph_family sp_graph_sharded = {
+    .create = create,
+    .destroy = destroy,
+    .end = end,
+    .pass_by = pass_by,
+    .submit = submit,
+};

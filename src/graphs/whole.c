@@ -1,0 +1,63 @@
+#include "graphs/whole.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t sp_whole_bytes(const struct sp_whole *w)
+{
+    return w->handle ? starpu_data_get_size(w->handle) : 0;
+}
+
+int sp_whole_create(struct sp_whole *w, size_t held, int parts)
+{
+    size_t n = held * (size_t)parts;
+    struct starpu_data_filter filter = {.filter_func = starpu_vector_filter_block,
+                                        .nchildren = (unsigned)parts};
+
+    *w = (struct sp_whole){.parts = parts};
+    w->part = calloc((size_t)parts, sizeof(starpu_data_handle_t));
+    if (!w->part || starpu_malloc((void **)&w->memory, n * sizeof *w->memory)) {
+        free(w->part);
+        *w = (struct sp_whole){0};
+        return -ENOMEM;
+    }
+    memset(w->memory, 0, n * sizeof *w->memory);
+    starpu_vector_data_register(&w->handle, STARPU_MAIN_RAM, (uintptr_t)w->memory, (uint32_t)n,
+                                sizeof *w->memory);
+    starpu_data_set_name(w->handle, "whole");
+    starpu_data_partition_plan(w->handle, &filter, w->part);
+    for (int i = 0; i < parts; i++)
+        starpu_data_set_name(w->part[i], "part");
+    return 0;
+}
+
+void sp_whole_destroy(struct sp_whole *w)
+{
+    size_t bytes;
+
+    if (!w->handle)
+        return;
+    bytes = sp_whole_bytes(w);
+    sp_whole_join(w);
+    starpu_data_partition_clean(w->handle, (unsigned)w->parts, w->part);
+    starpu_data_unregister_no_coherency(w->handle);
+    starpu_free_noflag(w->memory, bytes);
+    free(w->part);
+    *w = (struct sp_whole){0};
+}
+
+void sp_whole_cut(struct sp_whole *w)
+{
+    if (w->cut)
+        return;
+    starpu_data_partition_submit(w->handle, (unsigned)w->parts, w->part);
+    w->cut = true;
+}
+
+void sp_whole_join(struct sp_whole *w)
+{
+    if (!w->cut)
+        return;
+    starpu_data_unpartition_submit(w->handle, (unsigned)w->parts, w->part, -1);
+    w->cut = false;
+}

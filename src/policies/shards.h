@@ -1,0 +1,20 @@
+/*
+ * What a worker of the sharded family gathers, and when. A unit is a chunk of layers; two of them fit
+ * whole: the one that the ops at work use, and the one that the next others will.
+ */
+#ifndef SP_SHARDS_H
+#define SP_SHARDS_H
+
+#include "starpipe/op.h"
+
+/* Whether op k is the first of those in a row that use its unit. */
+static inline int sp_shards_change(const struct sp_program *prog, int k)
+{
+    return k == 0 || prog->ops[k].chunk != prog->ops[k - 1].chunk;
+}
+
+/* The unit that is gathered while op k runs, for the next op that uses another one; -1: none, or it
+ * is what the ops before k used and is still there. Before op 0 its own unit is gathered too. */
+int sp_shards_prefetch(const struct sp_program *prog, int k);
+
+#endif
