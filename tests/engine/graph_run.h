@@ -80,6 +80,7 @@ struct setting {
     enum sp_recompute recompute;
     int every, window, workers;
     int batch, seq; /* 0: BATCH, SEQ */
+    int chunks;     /* 0: what the schedule likes */
 };
 
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
@@ -199,6 +200,7 @@ static inline void run_named(const char *schedule, int stages, int mbs, int laye
     struct sp_plan plan;
 
     lay.layers = layers;
+    lay.chunks = set.chunks;
     assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
     run_plan(&plan, &set, run);
     sp_plan_destroy(&plan);

@@ -1,0 +1,55 @@
+/*
+ * Fully sharded data parallelism run for real: every recomputation, units of one and of several layers,
+ * fewer StarPU workers than workers, small windows; loss, norms and gradients of one stage, and the same
+ * bits wherever the workers are.
+ */
+#include "engine/graph_run.h"
+
+static void every_mode(void **state)
+{
+    static const struct {
+        int stages, rounds, layers, units;
+    } sizes[] = {{1, 2, 3, 0}, {2, 1, 2, 0}, {2, 3, 5, 0}, {3, 2, 7, 3}, {4, 2, 4, 0},
+                 {5, 1, 6, 2}, {2, 2, 3, 1}, {3, 3, 4, 2}, {7, 1, 5, 0}};
+    int runs = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int i = 0; i < 3; i++) {
+            int pick = (int)k + 2 * i;
+            struct setting set = {.llama = pick % 2,
+                                  .tied = pick % 3 != 1,
+                                  .workers = 1 + pick % 4,
+                                  .ready = pick % 5 == 4,
+                                  .window = pick % 4 == 3,
+                                  .recompute = (enum sp_recompute)(pick % 4),
+                                  .chunks = sizes[k].units};
+
+            if (set.recompute == SP_RECOMPUTE_FULL && pick % 3 == 0)
+                set.every = 2;
+            check_named("fsdp", sizes[k].stages, sizes[k].stages * sizes[k].rounds, sizes[k].layers,
+                        set);
+            runs++;
+        }
+    print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
+}
+
+static void same_bits(void **state)
+{
+    static const struct setting sets[] = {{.tied = true, .workers = 4},
+                                          {.tied = true, .workers = 3, .window = 1},
+                                          {.tied = true, .workers = 1}};
+
+    (void)state;
+    check_bits("fsdp", 4, 8, 5, sets, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mode),
+        cmocka_unit_test(same_bits),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, close_data);
+}
