@@ -156,9 +156,9 @@ struct sp_update {
 /* AdamW on the elements of a block from `first` on, as many as the handles have; gradient cleared.
  * Weight decay applies to the tensors marked for it. */
 void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
-                      enum sp_block_kind kind, int layer, size_t first,
-                      const struct sp_update *hp, starpu_data_handle_t w, starpu_data_handle_t g,
-                      starpu_data_handle_t m, starpu_data_handle_t v);
+                      enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
+                      starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
+                      starpu_data_handle_t v);
 
 /* Copies a block's state, w g m v, to another. */
 void sp_state_copy_insert(const struct sp_lane *lane, const starpu_data_handle_t from[4],

@@ -181,9 +181,9 @@ void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_da
 }
 
 void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
-                      enum sp_block_kind kind, int layer, size_t first,
-                      const struct sp_update *hp, starpu_data_handle_t w, starpu_data_handle_t g,
-                      starpu_data_handle_t m, starpu_data_handle_t v)
+                      enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
+                      starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
+                      starpu_data_handle_t v)
 {
     struct starpu_task *t =
         sp_task_new(lane, &update_cl, "update", NULL, sizeof(struct update_args));

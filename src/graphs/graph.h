@@ -29,7 +29,7 @@ struct sp_graph_config {
 /* One parameter block on a stage that holds it. */
 struct sp_block {
     enum sp_block_kind kind;
-    int layer; /* -1 outside the layers */
+    int layer;       /* -1 outside the layers */
     size_t first, n; /* elements of the block that are here: from where, how many */
     starpu_data_handle_t w, g, m, v;
     starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
@@ -66,7 +66,7 @@ struct sp_shipped {
     int users;              /* micro-batches between their forward and their backward */
 };
 
-struct sp_hands; /* the weights and gradients that a worker of a ring has, see weight_ring.c */
+struct sp_hands;  /* the weights and gradients that a worker of a ring has, see weight_ring.c */
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {

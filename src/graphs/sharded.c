@@ -205,7 +205,8 @@ static void add_parts(struct sp_stage *owner, struct sp_lane lane, int index)
 }
 
 /* The gradients of a unit on a worker of this process, to their owners. */
-static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk, int index)
+static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk,
+                    int index)
 {
     struct which b;
 
@@ -218,8 +219,8 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, 
             starpu_data_handle_t part = unit->whole[i].part[r];
 
             if (owner)
-                queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, false,
-                                           index});
+                queue(owner,
+                      (struct part){sp_stage_block(owner, b.kind, b.layer), part, false, index});
             else
                 sp_message_send_block(g, st, part, r,
                                       tag_of(g, SP_MSG_BACKWARD, index, &b, st->index, r));
@@ -243,8 +244,7 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
 
             sp_message_receive(g, &lane, part, from,
                                tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
-            queue(owner,
-                  (struct part){sp_stage_block(owner, b.kind, b.layer), part, true, index});
+            queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, true, index});
         }
     }
 }

@@ -573,8 +573,7 @@ static int create(struct sp_graph *g)
 
     for (int k = 0; !err && k < g->place.n_local; k++) {
         err = add_hands(g, &g->stages[k]);
-        err = err ? err
-                  : sp_flights_create(g, &g->stages[k], workers(g), ring_of(g)->rounds);
+        err = err ? err : sp_flights_create(g, &g->stages[k], workers(g), ring_of(g)->rounds);
     }
     return err;
 }

@@ -35,7 +35,8 @@ extern const struct sp_schedule_def sp_schedule_fsdp;
 const struct sp_schedule_def sp_schedule_fsdp = {
     .abi = SP_SCHEDULE_ABI,
     .name = "fsdp",
-    .summary = "fully sharded data parallelism: weights are gathered a layer ahead, gradients scattered",
+    .summary =
+        "fully sharded data parallelism: weights are gathered a layer ahead, gradients scattered",
     .source = "ZeRO-3 (Rajbhandari et al. 2020), FSDP (Zhao et al. 2023); WeiPipe section 6",
     .family = "sharded",
     .emit = emit,

@@ -123,7 +123,8 @@ static int check_layers(const struct sp_layout *lay, const struct sp_family *fam
     if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
         return 0;
     if (family->kind == SP_SHARDED)
-        return sp_error(EINVAL, "%d chunks are more than the %d layers of the model; use --chunks %d",
+        return sp_error(EINVAL,
+                        "%d chunks are more than the %d layers of the model; use --chunks %d",
                         lay->chunks, lay->layers, lay->layers);
     if (lay->layers / each >= 1)
         return sp_error(EINVAL,

@@ -38,7 +38,8 @@ static int foreign(struct check *c, int stage, int index)
              op->mb % lay->stages != stage)
         snprintf(reason, sizeof reason, "micro-batch %d is on stage %d", op->mb,
                  op->mb % lay->stages);
-    else if (op->part == SP_CHUNK && (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
+    else if (op->part == SP_CHUNK &&
+             (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
              (op->chunk < 0 || op->chunk >= lay->chunks))
         snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
     else if (op->slice >= lay->slices)

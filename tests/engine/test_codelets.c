@@ -599,7 +599,8 @@ static void test_update(void **state)
         for (size_t i = 0; i < v.n; i++)
             v.at[i] = fabsf(v.at[i]);
         ref_w = copy(&w), ref_g = copy(&g), ref_m = copy(&m), ref_v = copy(&v);
-        sp_update_insert(&lane, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle, v.handle);
+        sp_update_insert(&lane, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle,
+                         v.handle);
         starpu_task_wait_for_all();
         sp_block_each(&params, kind, layer, update_reference, &hp);
         assert_same_bits(w.at, ref_w, w.n, "w");

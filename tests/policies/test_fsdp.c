@@ -149,7 +149,8 @@ static void orders(void **state)
                     assert_true(fabs(t.makespan - want) < 1e-9 * want);
                     assert_int_equal(t.messages, messages);
                     if (c.comm <= 0 || V == 1 || p == 1)
-                        assert_true(fabs(want - plan.def->makespan(&lay, c.f, c.b, c.w)) < 1e-9 * want);
+                        assert_true(fabs(want - plan.def->makespan(&lay, c.f, c.b, c.w)) <
+                                    1e-9 * want);
                     for (int s = 0; s < p; s++) {
                         assert_int_equal(t.peak_live[s], V);
                         for (int k = 0; k < plan.programs[s].n; k++)
@@ -226,8 +227,8 @@ static void units(void **state)
     assert_int_equal(plan.layout.chunks, 7);
     sp_plan_destroy(&plan);
     /* as many ops as micro-batches and units make, not workers times as many */
-    lay = (struct sp_layout){.stages = 256, .micro_batches = 256, .slices = 1, .layers = 96,
-                             .options = ""};
+    lay = (struct sp_layout){
+        .stages = 256, .micro_batches = 256, .slices = 1, .layers = 96, .options = ""};
     assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
     sp_plan_destroy(&plan);
 }
@@ -258,9 +259,10 @@ static void refusals(void **state)
     lay.slices = 1;
     lay.layers = 5;
     refuse(lay, "6 chunks are more than the 5 layers of the model; use --chunks 5");
-    refuse((struct sp_layout){.stages = 2, .micro_batches = 65536, .chunks = 200, .slices = 1,
-                              .options = ""},
-           "make one of them smaller");
+    refuse(
+        (struct sp_layout){
+            .stages = 2, .micro_batches = 65536, .chunks = 200, .slices = 1, .options = ""},
+        "make one of them smaller");
 }
 
 enum { DROP, DOUBLE, FOREIGN, SWAP, NEXT, MOVE, RENAME, KINDS };
@@ -318,7 +320,8 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
         break;
     default: { /* two micro-batches of a worker change places */
         int rounds = lay->micro_batches / lay->stages;
-        int a = pick(rounds) * lay->stages + s, b = another(a / lay->stages, rounds) * lay->stages + s;
+        int a = pick(rounds) * lay->stages + s,
+            b = another(a / lay->stages, rounds) * lay->stages + s;
 
         for (int i = 0; i < prog->n; i++)
             prog->ops[i].mb = prog->ops[i].mb == a ? b : prog->ops[i].mb == b ? a : prog->ops[i].mb;
@@ -346,8 +349,8 @@ static void mutations(void **state)
         fine = !*want && play(&plan, &sp_costs_unit, end, &messages) >= 0 && !crossed(&plan);
         if ((ret == 0) != fine || (ret && ret != -EINVAL) || strncmp(why, want, strlen(want)))
             fail_msg("mutant %d of kind %d, p=%d m=%d V=%d: %d '%s', the oracle says %s%s", i, kind,
-                     lay.stages, lay.micro_batches, lay.chunks, ret, why, fine ? "legal" : "illegal ",
-                     want);
+                     lay.stages, lay.micro_batches, lay.chunks, ret, why,
+                     fine ? "legal" : "illegal ", want);
         rejected[kind] += ret != 0;
         legal[kind] += ret == 0;
         sp_plan_destroy(&plan);
