@@ -7,7 +7,7 @@
 
 #include "starpipe/op.h"
 
-#define SP_SCHEDULE_ABI 2
+#define SP_SCHEDULE_ABI 3
 
 /* Costs of one layer for one micro-batch, part by part. */
 struct sp_part_costs {
@@ -72,7 +72,8 @@ enum sp_ring_layout {
     SP_RING_REVERSED, /* backward weights and gradients of chunk p-1-at */
     SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
                        * B and W apart */
-    SP_RING_STRAIGHT /* backward weights of chunk p-1-at, gradients of chunk `at`; B and W apart */
+    SP_RING_LINE   /* whatever its ops want, and so have the others in their turns; nothing goes
+                      * around: weights come from their owners, gradients of a round go to them */
 };
 
 /* Most ops of a worker in a turn of a weight ring. */
@@ -124,7 +125,10 @@ struct sp_schedule_def {
      */
     int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
     enum sp_ring_layout ring; /* weight-ring: what comes by for backwards */
-    const char *recompute;    /* of `train` when the user says nothing; NULL: "none" */
+    /* Weight-ring: the worker that keeps a chunk's weights and optimizer state, not with
+     * SP_RING_REVERSED; NULL: (chunk + 1) mod stages. */
+    int (*owner)(const struct sp_layout *lay, int chunk);
+    const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
 
     /* Appends the ops of one stage. Called only when check agreed. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);

@@ -42,7 +42,7 @@ static json_t *stage_map(const struct sp_plan *plan)
             break;
         case SP_WEIGHT_RING:
             for (int c = 0; c < lay->stages; c++)
-                if (sp_ring_owner(lay->stages, c) == s)
+                if (sp_ring_owner(lay->map->ring, c) == s)
                     json_array_append_new(chunks, json_integer(c));
             break;
         case SP_SHARDED:

@@ -57,7 +57,7 @@ static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
     const struct sp_train_args *a = &t->args;
     int err = 0;
 
-    sp_step_rest(&t->graph);
+    sp_step_rest(&t->graph, NULL, false);
     sp_transport_wait_all();
     sp_step_finish(&t->graph, &t->report);
     if (!is_finite(t))
@@ -75,7 +75,7 @@ static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
     const struct sp_train_args *a = &t->args;
 
     *hp = update_of(a, step, 0);
-    sp_step_rest(&t->graph);
+    sp_step_rest(&t->graph, hp, a->clip > 0);
     sp_step_update_submit(&t->graph, hp, a->clip > 0);
     sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
     sp_step_finish(&t->graph, &t->report);

@@ -106,11 +106,16 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
                         int64_t stashed);
 
-/* du(T,up), dr(T,h), d_o(T,q) = from dy(T,h); norm2's gradient accumulated into g. */
+/* du(T,up), dr(T,h), d_o(T,q) = from dy(T,h); norm2's gradient accumulated into g: the block's, or,
+ * `apart`, one laid out like norm1's. */
 void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                        starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
-                        starpu_data_handle_t d_o);
+                        bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
+                        starpu_data_handle_t dr, starpu_data_handle_t d_o);
+
+/* The gradient of norm2 that was apart is added to that of the block. */
+void sp_norm2_add_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         starpu_data_handle_t norm, starpu_data_handle_t g);
 
 /* g += weight gradients of output, up and down products, from dy, du, dr. */
 void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,

@@ -21,6 +21,7 @@
 struct post_args {
     struct sp_task_args base;
     bool saved, cheap, y;
+    bool apart; /* the gradient of norm2 is laid out like one of norm1 */
 };
 
 static void activate(const struct sp_shape *sh, int rows, const float *u, float *g)
@@ -115,8 +116,8 @@ static void post_bwd_cpu(void *buffers[], void *arg)
         /* dr holds dn2 until norm2's backward overwrites it. */
         sp_linear_dx(rows, h, up, dut, up, w + sh->up, dr + row * (size_t)h, false);
     }
-    sp_norm_bwd(sh->rms, T, h, s.r, s.stats, w + sh->gain, dr, dy, dr, g + sh->gain,
-                sp_at(g, sh->bias));
+    sp_norm_bwd(sh->rms, T, h, s.r, s.stats, w + sh->gain, dr, dy, dr,
+                g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
     sp_linear_dx(T, sh->q_width, h, dr, h, w + sh->out, d_o, false);
     sp_check_finite(&a->base, "do", d_o, (size_t)T * (size_t)sh->q_width);
 }
@@ -145,6 +146,19 @@ static void post_wgrad_cpu(void *buffers[], void *arg)
     sp_linear_dw(T, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 
+/* norm R, g RW */
+static void norm2_add_cpu(void *buffers[], void *arg)
+{
+    const struct sp_shape *sh = ((const struct sp_task_args *)arg)->shape;
+    size_t h = (size_t)sh->model.hidden;
+    float *norm = sp_buffer(buffers, 0), *g = sp_buffer(buffers, 1);
+
+    sp_add(h, norm, g + sh->gain);
+    if (sp_at(g, sh->bias))
+        sp_add(h, sp_at(norm, sh->norm_bias), sp_at(g, sh->bias));
+}
+
+SP_MODEL(norm2_add);
 SP_MODEL(post_fwd);
 SP_MODEL(post_bwd);
 SP_MODEL(post_wgrad);
@@ -168,6 +182,14 @@ static struct starpu_codelet post_wgrad_cl = {
     SP_CUDA(post_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_wgrad_model,
     .name = "post_wgrad",
+};
+
+static struct starpu_codelet norm2_add_cl = {
+    SP_CPU(norm2_add_cpu),
+    SP_CUDA(norm2_add_cuda).nbuffers = 2,
+    .modes = {STARPU_R, STARPU_RW},
+    .model = &norm2_add_model,
+    .name = "norm2_add",
 };
 
 static double product_flops(const struct sp_shape *sh, bool down)
@@ -205,14 +227,15 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
 void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                        starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
-                        starpu_data_handle_t d_o)
+                        bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
+                        starpu_data_handle_t dr, starpu_data_handle_t d_o)
 {
     struct starpu_task *task =
         sp_task_new(lane, &post_bwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
 
     a->cheap = t->cheap;
+    a->apart = apart;
     sp_task_buffer(task, t->saved, STARPU_R);
     sp_task_buffer(task, w, STARPU_R);
     sp_task_buffer(task, g, STARPU_RW);
@@ -250,4 +273,15 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     }
     sp_task_releases(task, released);
     sp_task_submit(lane, task, product_flops(sh, true));
+}
+
+void sp_norm2_add_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                         starpu_data_handle_t norm, starpu_data_handle_t g)
+{
+    struct starpu_task *task =
+        sp_task_new(lane, &norm2_add_cl, "norm2", sh, sizeof(struct sp_task_args));
+
+    sp_task_buffer(task, norm, STARPU_R);
+    sp_task_buffer(task, g, STARPU_RW);
+    sp_task_submit(lane, task, sh->model.hidden);
 }

@@ -308,7 +308,7 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     struct sp_post post = {.o = t->block.o, .saved = t->block.post, .cheap = c->cheap};
 
     c->lane.layer = c->k - 1;
-    sp_post_bwd_insert(&c->lane, c->sh, &post, w, g, dy, du, dr, d_o);
+    sp_post_bwd_insert(&c->lane, c->sh, &post, w, g, false, dy, du, dr, d_o);
     sp_part_hand_over(c, d_o, to, SP_PART_FIRST, &before->back_to_attn.d_o);
     sp_part_hand_over(c, sp_part_hold(dr), to, SP_PART_RESIDUAL, &before->back_to_attn.dr);
     sp_post_wgrad_insert(&c->lane, c->sh, &post, w, g, dy, du, dr, c->stash);

@@ -1,4 +1,5 @@
 #include "graphs/chunk.h"
+#include "starpipe/order.h"
 #include <stdlib.h>
 
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
@@ -118,4 +119,36 @@ void sp_flights_destroy(struct sp_stage *st)
         free(st->flights[0].layers);
     free(st->flights);
     st->flights = NULL;
+}
+
+/* Everything that the forward of a chunk left. */
+static void drop_flight(struct sp_chunk_flight *fl, int layers)
+{
+    starpu_data_handle_t input = fl->layers[0].x ? fl->layers[0].x : fl->in;
+
+    sp_drop(&input);
+    sp_drop(&fl->out);
+    sp_drop(&fl->grad);
+    for (int i = 0; i < layers; i++) {
+        struct sp_layer_flight *t = &fl->layers[i];
+        starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
+                                              &t->o, &t->lse, &t->post};
+
+        for (size_t k = i == 0; k < sizeof left / sizeof *left; k++)
+            sp_drop(left[k]);
+        *t = (struct sp_layer_flight){0};
+    }
+    *fl = (struct sp_chunk_flight){.layers = fl->layers};
+}
+
+void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+{
+    for (int i = 0; i < chunks * each; i++) {
+        int first, count;
+
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
+        drop_flight(&st->flights[i], count);
+    }
+    sp_stage_meter(g, st)->live_bytes = 0;
+    sp_order_forget(st->worker);
 }

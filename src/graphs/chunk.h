@@ -33,5 +33,7 @@ void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before);
  * [chunks][each]. 0 or -ENOMEM. */
 int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
 void sp_flights_destroy(struct sp_stage *st);
+/* Undoes forwards whose tasks have ended: everything that they left is dropped. */
+void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
 
 #endif

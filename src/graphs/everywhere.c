@@ -56,20 +56,35 @@ static void take_total(struct sum *s, struct sp_stage *st)
         sp_message_receive(s->g, &lane, gradient_of(s, st), from, tag_of(s, from, true));
 }
 
-static void sum_block(struct sum *s)
+static bool is_everywhere(struct sp_graph *g, int kind)
+{
+    const struct sp_block *b = sp_stage_block(&g->stages[0], (enum sp_block_kind)kind, -1);
+
+    return b && b->everywhere;
+}
+
+void sp_everywhere_add(struct sp_graph *g, struct sp_stage *st)
+{
+    int last = g->place.stages - 1;
+
+    if (st->ends_added)
+        return;
+    st->ends_added = true;
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        struct sum s = {.g = g, .kind = (enum sp_block_kind)kind};
+
+        if (!is_everywhere(g, kind))
+            continue;
+        if (st->index > 0)
+            add_partial(&s, st);
+        send_on(&s, st, st->index < last ? st->index + 1 : 0, st->index == last);
+    }
+}
+
+static void take_totals(struct sum *s)
 {
     int last = s->g->place.stages - 1;
 
-    for (int k = 0; k < s->g->place.n_local; k++) {
-        struct sp_stage *st = &s->g->stages[k];
-
-        if (st->index > 0)
-            add_partial(s, st);
-        if (st->index < last)
-            send_on(s, st, st->index + 1, false);
-        else
-            send_on(s, st, 0, true);
-    }
     for (int k = 0; k < s->g->place.n_local; k++) {
         struct sp_stage *st = &s->g->stages[k];
 
@@ -81,12 +96,13 @@ static void sum_block(struct sum *s)
     }
 }
 
-void sp_sum_everywhere(struct sp_graph *g)
+void sp_everywhere_sum(struct sp_graph *g)
 {
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        struct sp_block *b = sp_stage_block(&g->stages[0], (enum sp_block_kind)kind, -1);
-
-        if (b && b->everywhere)
-            sum_block(&(struct sum){.g = g, .kind = (enum sp_block_kind)kind});
-    }
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_everywhere_add(g, &g->stages[k]);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+        if (is_everywhere(g, kind))
+            take_totals(&(struct sum){.g = g, .kind = (enum sp_block_kind)kind});
+    for (int k = 0; k < g->place.n_local; k++)
+        g->stages[k].ends_added = false;
 }

@@ -8,6 +8,10 @@
  * Submits the sums: each stage adds its gradient to what the stage before it passed on, and the last
  * one's sum goes around once more. One order of additions whatever the processes, so the same bits.
  */
-void sp_sum_everywhere(struct sp_graph *g);
+void sp_everywhere_sum(struct sp_graph *g);
+
+/* The first half for one stage, ahead of the end of the step: its own gradients are whole, and the
+ * stages before it have been through this. */
+void sp_everywhere_add(struct sp_graph *g, struct sp_stage *st);
 
 #endif

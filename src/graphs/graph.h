@@ -35,6 +35,7 @@ struct sp_block {
     starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
     int twin;        /* stage that holds the other replica (tied tables, two pipes), -1: none */
     bool everywhere; /* on all stages */
+    bool closed;     /* its norm is taken and its update made ahead of the step's end */
     bool counted;    /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
@@ -82,7 +83,9 @@ struct sp_stage {
     int n_sent, cap_sent;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
+    bool ends_added;                 /* see sp_everywhere_add */
     struct sp_hands *hands;          /* weight-ring */
+    starpu_data_handle_t *norms;     /* weight-ring: [layers][2], see sp_op_ctx */
     struct sp_shards *shards;        /* sharded */
     size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
     struct sp_shipped *shipped;      /* [layers]; attention-parallel */
@@ -113,14 +116,16 @@ struct sp_graph {
     struct sp_index places; /* of every op in the program of its stage */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
-    int64_t step;                 /* steps submitted so far */
-    int turn, closing;            /* of the step being submitted, of the last one submitted whole */
-    double polled_us;             /* sp_transport_polling_us at the last report */
-    double finished_us;           /* when the last report came; 0: the next step starts anew */
-    double *free_at;              /* [stages] last end of an op on a worker, by its first stage */
-    double *ended;                /* [stages] last end of an op of a stage */
-    bool begun_ahead;             /* the step after the last report was begun before that */
-    int submitted;                /* of `order`, in the step being submitted */
+    int64_t step;       /* steps submitted so far */
+    int turn, closing;  /* of the step being submitted, of the last one submitted whole */
+    double polled_us;   /* sp_transport_polling_us at the last report */
+    double finished_us; /* when the last report came; 0: the next step starts anew */
+    double *free_at;    /* [stages] last end of an op on a worker, by its first stage */
+    double *ended;      /* [stages] last end of an op of a stage */
+    bool begun_ahead;   /* the step after the last report was begun before that */
+    int submitted;      /* of `order`, in the step being submitted */
+    const struct sp_update *ahead; /* the update that blocks get as soon as they can; NULL: none */
+    bool beside;                   /* and their state before it is kept */
     struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
     struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
     int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */

@@ -48,8 +48,10 @@ int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)
             sum += sp_block_stage(lay, l + 1) == stage;
         break;
     case SP_WEIGHT_RING:
-        sp_part_layers(plan, layers, lay->stages, sp_ring_chunk_of(lay->stages, stage), &first,
-                       &sum);
+        for (int c = 0; c < lay->stages; c++) {
+            sp_part_layers(plan, layers, lay->stages, c, &first, &count);
+            sum += sp_ring_owner(lay->map->ring, c) == stage ? count : 0;
+        }
         break;
     case SP_SHARDED:
         sum = layers;
@@ -106,24 +108,6 @@ static int visit(const struct sp_model *m, enum sp_block_kind kind, int layer, s
     return sp_block_elements(m, kind) ? fn(arg, kind, layer) : 0;
 }
 
-/* Every worker has the ends of the model, and a chunk of its own; sharded, its part of all. */
-static int worker_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                             sp_stage_block_fn fn, void *arg)
-{
-    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
-                                              SP_BLOCK_HEAD};
-    int P = plan->layout.stages, first = 0, count = m->layers, err = 0;
-
-    for (int i = 0; !err && i < 4; i++)
-        err = visit(m, ends[i], -1, fn, arg);
-    if (!sp_is_sharded(plan))
-        sp_part_layers(plan, m->layers, P, sp_ring_chunk_of(P, stage), &first, &count);
-    for (int l = first; l < first + count; l++)
-        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
-            err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
-    return err;
-}
-
 static int ring_holder(const struct sp_plan *plan, int layers, int layer)
 {
     int P = plan->layout.stages, first, count;
@@ -131,9 +115,26 @@ static int ring_holder(const struct sp_plan *plan, int layers, int layer)
     for (int c = 0; c < P; c++) {
         sp_part_layers(plan, layers, P, c, &first, &count);
         if (layer < first + count)
-            return sp_ring_owner(P, c);
+            return sp_ring_owner(plan->layout.map->ring, c);
     }
     return 0;
+}
+
+/* Every worker has the ends of the model, and the chunks that it owns; sharded, its part of all. */
+static int worker_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                             sp_stage_block_fn fn, void *arg)
+{
+    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
+                                              SP_BLOCK_HEAD};
+    int err = 0;
+
+    for (int i = 0; !err && i < 4; i++)
+        err = visit(m, ends[i], -1, fn, arg);
+    for (int l = 0; l < m->layers; l++)
+        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
+            if (sp_is_sharded(plan) || ring_holder(plan, m->layers, l) == stage)
+                err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+    return err;
 }
 
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,

@@ -228,8 +228,9 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     t->du = take(c, T * (size_t)sh->up_width, "du");
     t->dr = sp_take_hidden(c, "dr");
     sp_post_bwd_insert(&c->lane, sh, &(struct sp_post){.saved = t->post, .cheap = is_cheap(c, i)},
-                       sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
-                       t->dy, t->du, t->dr, d_o);
+                       sp_weight(c, SP_BLOCK_POST, layer),
+                       c->norms ? c->norms[2 * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
+                       c->norms != NULL, t->dy, t->du, t->dr, d_o);
 
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
     take_dkv(c, i, dkv);
@@ -244,7 +245,8 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     sp_pre_bwd_insert(&c->lane, sh,
                       &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
                       sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
-                      sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr, dx);
+                      c->norms ? c->norms[2 * i] : sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq,
+                      t->dkv, t->dr, dx);
     c->lane.output = false;
 }
 

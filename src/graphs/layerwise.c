@@ -12,7 +12,6 @@
 #include "graphs/family.h"
 #include "graphs/chunk.h"
 #include "graphs/message.h"
-#include "starpipe/order.h"
 
 /* Where global stage g of this micro-batch's pipe lives. */
 static struct sp_home home_of(const struct sp_op_ctx *c, int global)
@@ -285,25 +284,6 @@ static void receive_orphan(struct sp_graph *g, const struct sp_placed *placed)
         fl->in = arrived(&c, NULL, SP_MSG_FORWARD, global - 1, "x");
 }
 
-/* Everything that the forward of a chunk left. */
-static void drop_flight(struct sp_chunk_flight *fl, int layers)
-{
-    starpu_data_handle_t input = fl->layers[0].x ? fl->layers[0].x : fl->in;
-
-    sp_drop(&input);
-    sp_drop(&fl->out);
-    for (int i = 0; i < layers; i++) {
-        struct sp_layer_flight *t = &fl->layers[i];
-        starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
-                                              &t->o, &t->lse, &t->post};
-
-        for (size_t k = i == 0; k < sizeof left / sizeof *left; k++)
-            sp_drop(left[k]);
-        *t = (struct sp_layer_flight){0};
-    }
-    *fl = (struct sp_chunk_flight){.layers = fl->layers};
-}
-
 static void discard(struct sp_graph *g, int n)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
@@ -312,19 +292,8 @@ static void discard(struct sp_graph *g, int n)
         receive_orphan(g, &g->order[i]);
     sp_transport_wait_all();
     sp_message_release(g, g->n_order);
-    for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_stage *st = &g->stages[k];
-
-        for (int i = 0; i < lay->chunks * lay->micro_batches * lay->slices; i++) {
-            int first, count;
-
-            sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index,
-                            i / (lay->micro_batches * lay->slices), &first, &count);
-            drop_flight(&st->flights[i], count);
-        }
-        sp_stage_meter(g, st)->live_bytes = 0;
-        sp_order_forget(st->worker);
-    }
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_flights_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
 }
 
 /* ---- the family ------------------------------------------------------------------------ */

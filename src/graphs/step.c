@@ -137,7 +137,7 @@ static void sum_twins(struct sp_graph *g)
             }
     for (int k = 0; k < g->place.n_local; k++)
         drop_theirs(&g->stages[k]);
-    sp_sum_everywhere(g);
+    sp_everywhere_sum(g);
 }
 
 static void norm_tasks(struct sp_graph *g)
@@ -148,7 +148,7 @@ static void norm_tasks(struct sp_graph *g)
 
         for (int i = 0; i < st->n_blocks; i++) {
             lane.layer = st->blocks[i].layer;
-            if (st->blocks[i].counted)
+            if (st->blocks[i].counted && !st->blocks[i].closed)
                 sp_sumsq_insert(&lane, st->blocks[i].g, sp_stage_tally(g, st));
         }
     }
@@ -177,6 +177,27 @@ static void step_aside(const struct sp_lane *lane, struct sp_block *b)
             sp_vector_register(&b->spare[i], b->n, sizeof(float), names[i]);
     sp_state_copy_insert(lane, now, b->spare);
     swap_spare(b);
+}
+
+static void update(struct sp_graph *g, const struct sp_lane *lane, struct sp_block *b,
+                   const struct sp_update *hp, bool beside)
+{
+    if (beside)
+        step_aside(lane, b);
+    sp_update_insert(lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->w, b->g, b->m, b->v);
+}
+
+void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'U');
+
+    if (!g->ahead)
+        return;
+    lane.layer = b->layer;
+    if (b->counted)
+        sp_sumsq_insert(&lane, b->g, sp_stage_tally(g, st));
+    update(g, &lane, b, g->ahead, g->beside);
+    b->closed = true;
 }
 
 /* The op of the order at which a step can no more be undone: the first that is no forward. */
@@ -225,11 +246,14 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     submit_ops(g, first_backward(g));
 }
 
-void sp_step_rest(struct sp_graph *g)
+void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside)
 {
+    g->ahead = ahead;
+    g->beside = beside;
     submit_ops(g, g->n_order);
     if (g->family->end)
         g->family->end(g);
+    g->ahead = NULL;
     sp_message_release(g, g->n_order); /* all that was sent has its receiver submitted */
     sum_twins(g);
     norm_tasks(g);
@@ -250,7 +274,7 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
                        struct sp_step_report *report)
 {
     sp_step_begin(g, data, k);
-    sp_step_rest(g);
+    sp_step_rest(g, NULL, false);
     sp_transport_wait_all();
     sp_step_finish(g, report);
 }
@@ -275,10 +299,9 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
             struct sp_block *b = &st->blocks[i];
 
             lane.layer = b->layer;
-            if (beside)
-                step_aside(&lane, b);
-            sp_update_insert(&lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->w, b->g,
-                             b->m, b->v);
+            if (!b->closed)
+                update(g, &lane, b, hp, beside);
+            b->closed = false;
         }
     }
 }

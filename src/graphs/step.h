@@ -53,9 +53,16 @@ void sp_step_update(struct sp_graph *g, const struct sp_update *hp, struct sp_st
  * begun again. All processes make the same calls.
  */
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k);
-void sp_step_rest(struct sp_graph *g);
+void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside);
 void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool beside);
 void sp_step_finish(struct sp_graph *g, struct sp_step_report *report);
 void sp_step_undo(struct sp_graph *g);
+
+/*
+ * For families: the gradient of a block is whole although the step goes on. If sp_step_rest was given
+ * the update, `ahead`, the block gets it at once, so that the next step can begin with it;
+ * sp_step_update_submit then makes the others.
+ */
+void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b);
 
 #endif

@@ -124,7 +124,7 @@ static int crossing(const struct sp_plan *plan, int stage)
 static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     int P = plan->layout.stages, most = 0;
-    int64_t layer = 0;
+    int64_t layer = 0, norm = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
 
     for (int c = 0; c < P; c++) {
         int first, count;
@@ -137,10 +137,10 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
     if (P == 1 && !plan->split)
         return 0;
     switch (plan->def->ring) {
-    case SP_RING_PAIRS: /* gradients of two chunks between B and W */
-        return (11 * most + 2) * layer;
-    case SP_RING_STRAIGHT: /* of all */
-        return (9 * most + 2 + sh->model.layers) * layer;
+    case SP_RING_PAIRS: /* gradients of norms, of two chunks between B and W */
+        return (9 * most + 2) * layer + 4 * most * norm;
+    case SP_RING_LINE: /* of all; and an op wants weights or a gradient, not three things */
+        return (5 * most + 2) * layer + 2 * (int64_t)sh->model.layers * norm;
     default:
         return (9 * most + 2) * layer;
     }

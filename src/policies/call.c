@@ -90,8 +90,7 @@ static void place(void *arg)
         }
     }
     if (!c->ret && c->plan->family->kind == SP_WEIGHT_RING)
-        c->ret = sp_ring_create(&c->lay, c->def->turn, c->def->ring, &c->plan->map->ring, c->why,
-                                sizeof c->why);
+        c->ret = sp_ring_create(&c->lay, c->def, &c->plan->map->ring, c->why, sizeof c->why);
 }
 
 int sp_call_place(struct sp_plan *plan)

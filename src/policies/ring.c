@@ -42,22 +42,15 @@ struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int i
 
     if (item == 0)
         return (struct sp_ring_item){SP_RING_FORWARD, at};
-    if (ring->layout == SP_RING_STRAIGHT && item == SP_RING_GRADIENT)
-        return (struct sp_ring_item){SP_RING_GRADIENT, at};
     if (ring->layout != SP_RING_PAIRS)
         return (struct sp_ring_item){(enum sp_ring_payload)item, P - 1 - at};
     return (struct sp_ring_item){at % 2 ? SP_RING_GRADIENT : SP_RING_BACKWARD,
                                  (item == 1 ? P : P / 2) - 1 - at / 2};
 }
 
-int sp_ring_owner(int workers, int chunk)
+int sp_ring_owner(const struct sp_ring *ring, int chunk)
 {
-    return (chunk + 1) % workers;
-}
-
-int sp_ring_chunk_of(int workers, int owner)
-{
-    return (owner + workers - 1) % workers;
+    return ring->owner[chunk];
 }
 
 bool sp_ring_comes_home(const struct sp_ring *ring)
@@ -78,7 +71,7 @@ int sp_ring_last_backward(const struct sp_ring *ring)
 /* The weights of an op of turn k must be at worker 0 then; the head has its own. */
 static bool has_weights(const struct sp_ring *ring, const struct sp_op *op, int k)
 {
-    if (op->part == SP_HEAD)
+    if (op->part == SP_HEAD || ring->layout == SP_RING_LINE)
         return true;
     if (op->pass == SP_F)
         return op->chunk == sp_ring_forward(ring->chunks, 0, k);
@@ -121,9 +114,43 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
     return 0;
 }
 
-int sp_ring_create(const struct sp_layout *lay,
-                   int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
-                   enum sp_ring_layout layout, struct sp_ring **out, char *why, size_t n)
+/* Who keeps which chunk. */
+static int own(struct sp_ring *ring, const struct sp_layout *lay, const struct sp_schedule_def *def,
+               char *why, size_t n)
+{
+    for (int c = 0; c < ring->chunks; c++) {
+        ring->owner[c] = def->owner ? def->owner(lay, c) : (c + 1) % ring->chunks;
+        if (ring->owner[c] >= 0 && ring->owner[c] < ring->chunks)
+            continue;
+        snprintf(why, n, "gives chunk %d to worker %d, not in 0 .. %d", c, ring->owner[c],
+                 ring->chunks - 1);
+        return -EINVAL;
+    }
+    if (def->owner && def->ring == SP_RING_REVERSED) {
+        snprintf(why, n, "says who owns a chunk, but in its layout chunks come home by themselves");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Whole rounds of the ring, or gradients do not come home. */
+static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_t n)
+{
+    if (ring->turns == 0)
+        snprintf(why, n, "has no turns of a ring");
+    else if ((size_t)ring->turns == most)
+        snprintf(why, n, "has no end of turns");
+    else if (ring->turns % ring->chunks && ring->layout != SP_RING_LINE)
+        snprintf(why, n,
+                 "has turns that are no whole number of rounds of the ring: gradients do "
+                 "not come home");
+    else
+        return 0;
+    return -EINVAL;
+}
+
+int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                   struct sp_ring **out, char *why, size_t n)
 {
     int rounds = lay->micro_batches / lay->stages;
     size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
@@ -135,24 +162,19 @@ int sp_ring_create(const struct sp_layout *lay,
         return ret;
     ring->rounds = rounds;
     ring->chunks = lay->stages;
-    ring->layout = layout;
+    ring->layout = def->ring;
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);
-    if (!ring->first || !ring->ops || !ring->turn_of)
+    ring->owner = calloc((size_t)ring->chunks, sizeof *ring->owner);
+    if (!ring->first || !ring->ops || !ring->turn_of || !ring->owner)
         goto err_ring;
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
-    ret = 0;
-    while (!ret && turn && (size_t)ring->turns < most && (count = turn(lay, ring->turns, ops)) >= 0)
+    ret = own(ring, lay, def, why, n);
+    while (!ret && def->turn && (size_t)ring->turns < most &&
+           (count = def->turn(lay, ring->turns, ops)) >= 0)
         ret = add_turn(ring, ops, count, why, n);
-    if (!ret && (ring->turns == 0 || ring->turns % lay->stages || (size_t)ring->turns == most)) {
-        snprintf(why, n, "has %s",
-                 ring->turns == 0              ? "no turns of a ring"
-                 : (size_t)ring->turns == most ? "no end of turns"
-                                               : "turns that are no whole number of rounds of "
-                                                 "the ring: gradients do not come home");
-        ret = -EINVAL;
-    }
+    ret = ret ? ret : check_turns(ring, most, why, n);
     if (ret)
         goto err_ring;
     *out = ring;
@@ -170,6 +192,7 @@ void sp_ring_destroy(struct sp_ring *ring)
     free(ring->first);
     free(ring->ops);
     free(ring->turn_of);
+    free(ring->owner);
     free(ring);
 }
 

@@ -10,6 +10,9 @@
  * Other layouts of what comes by for backwards: enum sp_ring_layout.
  * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
  * worker r with worker (1 - r) mod P; after its last turn D goes home.
+ *
+ * In the layout SP_RING_LINE nothing goes around: worker 0 has what it wants from its owner, every
+ * other one what the worker before had for the same op, and the last one gives gradients to their owner.
  */
 #ifndef SP_RING_H
 #define SP_RING_H
@@ -25,6 +28,7 @@ struct sp_ring {
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
     int rounds, chunks; /* G, P */
+    int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
     enum sp_ring_layout layout;
 };
 
@@ -36,10 +40,10 @@ struct sp_ring_item {
 };
 
 /* Tabulates the turns of a schedule. 0; -ENOMEM; -EINVAL with the reason in why[n]: an op that the
- * family does not have, twice, in a turn in which its weights are elsewhere, or no turn at all. */
-int sp_ring_create(const struct sp_layout *lay,
-                   int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]),
-                   enum sp_ring_layout layout, struct sp_ring **ring, char *why, size_t n);
+ * family does not have, twice, in a turn in which its weights are elsewhere, no turn at all, or an
+ * owner that is no worker. */
+int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                   struct sp_ring **ring, char *why, size_t n);
 void sp_ring_destroy(struct sp_ring *ring);
 
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
@@ -48,8 +52,7 @@ int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
 /* Chunks that worker r has in turn t, and the worker that a chunk belongs to. */
 int sp_ring_forward(int workers, int r, int t);
 int sp_ring_backward(int workers, int r, int t);
-int sp_ring_owner(int workers, int chunk);
-int sp_ring_chunk_of(int workers, int owner);
+int sp_ring_owner(const struct sp_ring *ring, int chunk);
 
 /* Turns after which forward weights are passed on: 0 .. last; backward weights and gradients:
  * P .. last. */

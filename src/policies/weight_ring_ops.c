@@ -7,7 +7,8 @@
  *   W(i,c) waits for B(i,c)
  *
  * and the first op of a turn for the turn before of the worker before, which then passes its weights
- * and gradients on, all at once as published: so nothing overtakes the ring.
+ * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
+ * around, worker 0 waits for nobody.
  */
 #include "policies/families.h"
 #include "policies/plan.h"
@@ -77,6 +78,8 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
     if (first->pass != op->pass || first->part != op->part || first->chunk != op->chunk ||
         first->mb != op->mb / P)
         return 0;
+    if (stage == 0 && ring->layout == SP_RING_LINE)
+        return 0;
     last = last_op(ring, stage > 0 ? k : k - P);
     if (!last)
         return 0;
@@ -120,7 +123,8 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
     bool apart = sp_ring_turn(lay->map->ring, &w, op->mb / lay->stages) >= 0;
     int n = own_deps(lay, op, out);
 
-    (void)stage;
+    if (stage == 0 && lay->map->ring->layout == SP_RING_LINE)
+        return n; /* gradients begin here */
     if (op->part == SP_CHUNK && op->mb > 0 && (op->pass == SP_W || (op->pass == SP_B && !apart)))
         out[n++] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - 1, op->chunk);
     return n;

@@ -3,25 +3,52 @@
  * through all chunks forward, then the input gradients B backward, then the weight gradients W, these in
  * the order of the forwards. A turn is one op, so workers are behind each other by no more than that.
  *
- * The paper draws one round. Worked out: in turn k, at = k mod P, forward weights and gradients of chunk
- * `at` are there and backward weights of chunk P-1-at, so that whatever a worker does next fits. The
- * gradient of a chunk sets out in turn P and is whole when worker P-1 has done its last W of it, in the
- * order of the forwards; its owner, where its optimizer is, takes it from there. Weights change between
- * steps only, so no micro-batch sees two versions of them.
+ * The paper draws one round and sends two chunks a turn. Worked out: worker r + 1 wants for an op just
+ * what worker r had for the same op a turn before, forward weights, backward weights, or a gradient, so
+ * one chunk a turn goes down the line, and what has passed the last worker is dropped. That one owns
+ * the model: it hands the weights of every op to worker 0, adds up the gradients, which begin at worker 0
+ * and are whole with its own W, and updates a chunk as soon as the last of them is (steps without a
+ * barrier: train --post-validation). That is in the order of the next forwards, which it seeds. Weights
+ * change between steps only, so no micro-batch sees two versions of them.
  *
  * p = 4, m = 8, all passes of the same length; micro-batches as figures (forward), letters (B) and
- * capitals (W):
+ * capitals (W); the chunk that a worker has in the turn, F, B: weights, D: gradient:
  *
- *   worker 0  0000aaaaAAAA4444eeeeEEEE...
- *   worker 1  .1111bbbbBBBB5555ffffFFFF..
- *   worker 2  ..2222ccccCCCC6666ggggGGGG.
- *   worker 3  ...3333ddddDDDD7777hhhhHHHH
+ *   worker 0  0000aaaaAAAA4444eeeeEEEE...     F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 D2 D3 F0 ...
+ *   worker 1  .1111bbbbBBBB5555ffffFFFF..        F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 D2 D3 ...
+ *   worker 2  ..2222ccccCCCC6666ggggGGGG.           F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 D2 ...
+ *   worker 3  ...3333ddddDDDD7777hhhhHHHH              F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 ...
+ *
+ * owner=each leaves chunk c with worker (c + 1) mod p instead, optimizer states shared out evenly:
+ * owners then send to worker 0, and the last worker to them, though they are no neighbours.
  *
  * Makespan GP(f + b + w) + P - 1 at f = b = w = 1: next to no bubble over many rounds. Activations: one
  * micro-batch and, until its last W, the gradients that B leaves in it.
  */
 #include "starpipe/schedule.h"
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    char owner[16] = "last";
+
+    sp_layout_option(lay, "owner", owner, sizeof owner);
+    if (!strcmp(owner, "last") || !strcmp(owner, "each"))
+        return 0;
+    snprintf(why, n, "has no owner '%s'; use owner=last or owner=each", owner);
+    return -EINVAL;
+}
+
+static int owner(const struct sp_layout *lay, int chunk)
+{
+    char text[16] = "last";
+
+    sp_layout_option(lay, "owner", text, sizeof text);
+    return strcmp(text, "each") ? lay->stages - 1 : (chunk + 1) % lay->stages;
+}
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
@@ -53,9 +80,12 @@ const struct sp_schedule_def sp_schedule_wzb2 = {
         "weights travel around a ring, forwards, input gradients, weight gradients one by one",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 4, worked out",
     .family = "weight-ring",
+    .options = "owner",
     .default_chunks = 1,
+    .check = check,
     .turn = turn,
-    .ring = SP_RING_STRAIGHT,
+    .ring = SP_RING_LINE,
+    .owner = owner,
     .emit = sp_ring_emit,
     .makespan = makespan,
     .makespan_source =

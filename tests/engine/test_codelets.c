@@ -328,7 +328,7 @@ static void check_post(const struct sp_shape *sh)
             assert_same_bits(view.g, f.g, nm, "g");
         }
         if (has) {
-            sp_post_bwd_insert(&lane, sh, &post, w.handle, g.handle, dy.handle, du.handle,
+            sp_post_bwd_insert(&lane, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
                                dr.handle, d_o.handle);
             sp_post_wgrad_insert(&lane, sh, &post, w.handle, g.handle, dy.handle, du.handle,
                                  dr.handle, 0);

@@ -7,14 +7,15 @@
 
 static void every_mode(void **state)
 {
-    static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1", "wzb2"};
+    static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1", "wzb2",
+                                            "wzb2:owner=each"};
     static const struct {
         int stages, rounds, layers;
     } sizes[] = {{1, 3, 2}, {2, 1, 2}, {2, 3, 5}, {3, 2, 3}, {3, 3, 7}, {4, 2, 4}, {5, 1, 6}};
     int runs = 0;
 
     (void)state;
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 5; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             int pick = (int)(i + k);
             struct setting set = {.llama = pick % 2,

@@ -44,7 +44,14 @@ same "gpipe, recompute" 11 11 starpipe train --stages 2 --schedule gpipe --clip 
 same "interleaved" 11 11 starpipe train --stages 2 --schedule interleaved --clip 0.1
 same "dualpipe" 11 11 starpipe train --stages 2 --schedule dualpipe --clip 0.1
 same "seq1f1b" 11 11 starpipe train --stages 2 --schedule seq1f1b --slices 3 --clip 0.1
+M=8 same "wzb2, never clipped" 0 0 starpipe train --stages 4 --schedule wzb2 --clip 0
+M=8 same "wzb2, some clipped" 1 10 starpipe train --stages 4 --schedule wzb2 --clip 3
+M=8 same "wzb2:owner=each" 11 11 starpipe train --stages 4 --schedule wzb2:owner=each --clip 0.1 \
+    --recompute full
 if have_mpi; then
+    M=8 same "wzb2, 4 processes" 1 10 mpi 4 train --stages 4 --schedule wzb2 --clip 3
+    M=8 same "wzb2:owner=each, 3 processes" 11 11 mpi 3 train --stages 4 \
+        --schedule wzb2:owner=each --clip 0.1
     same "zb1p, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zb1p --clip 0.1
     same "zbv, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zbv --clip 0.1
     M=8 same "dualpipe, 4 processes" 11 11 mpi 4 train --stages 4 --schedule dualpipe --clip 0.1
