@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""WeiPipe beside 1F1B over a network of a given rate, and over one that is not the limit.
+"""WeiPipe beside 1F1B and FSDP over a network of a given rate, and over one that is not the limit.
 
 Makes a network namespace for every worker, joins them by a bridge, lets `tc` limit what each sends,
-and runs the schedules in turns under mpirun over TCP, a process and a core a worker. Long sequences, a narrow
-model: 1F1B sends 2bsh numbers of a micro-batch over each link, WeiPipe weights and gradients. For
-each rate (Mbit/s, 0: not limited):
+and runs the schedules in turns under mpirun over TCP, a process and a core a worker. Long sequences, a
+narrow model: 1F1B sends 2bsh numbers of a micro-batch over each link, the others weights and gradients.
+For each rate (Mbit/s, 0: not limited):
 
   step     median of the step times after the first, over the rounds, ms; and the ratio to 1f1b
   sent     MB that the busiest worker sends in a step
@@ -14,7 +14,7 @@ each rate (Mbit/s, 0: not limited):
 Needs root, iproute2 and Open MPI. Namespaces and addresses are removed at the end.
 
     bench/weipipe/weipipe.py [--starpipe build/starpipe] [--workers 2] [--micro-batches 8]
-                             [--rates 50 100 400 0] [--rounds 3] [--layers 2] [--hidden 32]
+                             [--rates 50 100 400 0] [--rounds 3] [--layers 4] [--hidden 32]
                              [--seq 256] [--micro-batch-size 64] [--schedules 1f1b weipipe ...]
 """
 import argparse
@@ -128,10 +128,10 @@ def main():
     parser.add_argument("--micro-batch-size", type=int, default=64)
     parser.add_argument("--rates", type=int, nargs="+", default=[50, 100, 400, 0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--seq", type=int, default=256)
-    parser.add_argument("--schedules", nargs="+", default=["1f1b", "weipipe", "weipipe-naive"])
+    parser.add_argument("--schedules", nargs="+", default=["1f1b", "weipipe", "wzb2", "fsdp"])
     args = parser.parse_args()
     path = tempfile.mkdtemp(prefix="starpipe-weipipe-")
     try:

@@ -31,11 +31,6 @@ int sp_ring_forward(int workers, int r, int t)
     return ((t - r) % workers + workers) % workers;
 }
 
-int sp_ring_backward(int workers, int r, int t)
-{
-    return workers - 1 - sp_ring_forward(workers, r, t);
-}
-
 struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item)
 {
     int P = ring->chunks, at = sp_ring_forward(P, r, t);

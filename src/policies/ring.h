@@ -49,9 +49,8 @@ void sp_ring_destroy(struct sp_ring *ring);
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
 int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
 
-/* Chunks that worker r has in turn t, and the worker that a chunk belongs to. */
+/* The chunk of which worker r has the forward weights in turn t, and the worker a chunk belongs to. */
 int sp_ring_forward(int workers, int r, int t);
-int sp_ring_backward(int workers, int r, int t);
 int sp_ring_owner(const struct sp_ring *ring, int chunk);
 
 /* Turns after which forward weights are passed on: 0 .. last; backward weights and gradients:

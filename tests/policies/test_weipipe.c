@@ -241,9 +241,8 @@ static void same_ring(const struct rings *r)
     assert_int_equal(ring->rounds, r->h.rounds);
     assert_int_equal(ring->chunks, p);
     for (int w = 0; w < p; w++) {
-        assert_int_equal(sp_ring_chunk_of(p, w), owned(p, w));
-        assert_int_equal(sp_ring_owner(p, owned(p, w)), w);
-        assert_int_equal(sp_ring_backward(p, w, p), owned(p, w));
+        assert_int_equal(sp_ring_owner(ring, owned(p, w)), w);
+        assert_int_equal(sp_ring_item(ring, w, p, SP_RING_BACKWARD).chunk, owned(p, w));
         for (int k = 0; k < plan->programs[w].n; k++) {
             const struct sp_op *op = &plan->programs[w].ops[k];
             int link = weipipe_link(&r->h, w, op), round = op->mb / p;
@@ -253,7 +252,8 @@ static void same_ring(const struct rings *r)
             if (link < p)
                 assert_int_equal(sp_ring_forward(p, w, turn + w), op->chunk);
             if (link > p)
-                assert_int_equal(sp_ring_backward(p, w, turn + w), op->chunk);
+                assert_int_equal(sp_ring_item(ring, w, turn + w, SP_RING_BACKWARD).chunk,
+                                 op->chunk);
         }
     }
     if (p > 1) {

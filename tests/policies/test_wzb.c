@@ -3,6 +3,9 @@
  * variants, activations, and that B of a micro-batch goes down the chunks while W of wzb2 goes up.
  */
 #include "policies/common.h"
+#include "policies/registry.h"
+#include "policies/ring.h"
+#include <errno.h>
 #include <math.h>
 
 static double simulate(const char *name, int P, int G, const struct sp_costs *c, int *peak,
@@ -111,12 +114,78 @@ static void orders(void **state)
         }
 }
 
+/* Messages of a turn from each worker to the next, none from the last one to the first: wzb2 has no way
+ * around, and its worker 0 never waits. */
+static void line(void **state)
+{
+    (void)state;
+    for (int P = 1; P <= 6; P++)
+        for (int G = 1; G <= 4; G++) {
+            struct sp_costs late = {.f = 1, .b = 1, .w = 1, .comm = 0.5};
+            struct sp_plan plan;
+            struct sp_times t;
+            char why[256];
+
+            make_plan("wzb2", P, G * P, &plan);
+            assert_int_equal(sp_listsim(&plan, &late, SP_UNBOUNDED, &t, why, sizeof why), 0);
+            assert_int_equal(t.messages, 3 * G * P * (P - 1));
+            assert_true(fabs(t.makespan - (3 * G * P + (P - 1) * 1.5)) < 1e-9);
+            assert_true(fabs(t.span[0] - 3 * G * P) < 1e-9);
+            sp_times_destroy(&t);
+            sp_plan_destroy(&plan);
+        }
+}
+
+static void owners(void **state)
+{
+    struct sp_plan plan;
+    struct catch said;
+    struct sp_layout lay = layout(4, 8);
+    int ret;
+
+    (void)state;
+    make_plan("wzb2", 4, 8, &plan);
+    for (int c = 0; c < 4; c++)
+        assert_int_equal(sp_ring_owner(plan.map->ring, c), 3);
+    sp_plan_destroy(&plan);
+    make_plan("wzb2:owner=each", 4, 8, &plan);
+    for (int c = 0; c < 4; c++)
+        assert_int_equal(sp_ring_owner(plan.map->ring, c), (c + 1) % 4);
+    sp_plan_destroy(&plan);
+    catch_begin(&said);
+    ret = sp_plan_create("wzb2:owner=first", &lay, &plan);
+    assert_non_null(strstr(catch_end(&said), "use owner=last or owner=each"));
+    assert_int_equal(ret, -EINVAL);
+}
+
+static int nobody(const struct sp_layout *lay, int chunk)
+{
+    return chunk == 2 ? lay->stages : 0;
+}
+
+/* What a schedule may say of owners. */
+static void wrong_owners(void **state)
+{
+    struct sp_schedule_def def = *sp_schedule_find("wzb2");
+    struct sp_layout lay = layout(4, 8);
+    struct sp_ring *ring;
+    char why[256] = "";
+
+    (void)state;
+    def.owner = nobody;
+    assert_int_equal(sp_ring_create(&lay, &def, &ring, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "gives chunk 2 to worker 4, not in 0 .. 3");
+    def = *sp_schedule_find("weipipe");
+    def.owner = sp_schedule_find("wzb2")->owner;
+    assert_int_equal(sp_ring_create(&lay, &def, &ring, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "come home by themselves"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(makespans),
-        cmocka_unit_test(bounds),
-        cmocka_unit_test(orders),
+        cmocka_unit_test(makespans), cmocka_unit_test(bounds), cmocka_unit_test(orders),
+        cmocka_unit_test(line),      cmocka_unit_test(owners), cmocka_unit_test(wrong_owners),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

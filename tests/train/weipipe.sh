@@ -142,6 +142,40 @@ if have_mpi; then
     done
 fi
 
+# steady SCHEDULE TURNS CHUNKS: what one more round costs on the wire. In each of its turns (TURNS times P)
+# so many chunks of 12h^2 + 13h numbers a layer, at any length of sequences: the paper's 36h^2, with
+# biases and norms, for two chunks of weights and one of gradients.
+steady()
+{
+    local schedule=$1 turns=$2 chunks=$3 s m sent=
+
+    for s in 128 1024; do
+        for m in 4 6; do
+            train wire $m 1 mpi 2 train --model "$work/model" --stages 2 --schedule $schedule --seq $s
+            sent="$sent $(stages_of "$work/wire.jsonl" bytes_sent | awk '{ print $1 }')"
+        done
+    done
+    echo "$sent" | awk -v schedule=$schedule -v turns=$turns -v chunks=$chunks -v h=$h -v L=4 -v P=2 '{
+        each = 4 * turns * P * L / P # bytes of a number, turns of a round, layers of a chunk
+        short = ($2 - $1) / each
+        long = ($4 - $3) / each
+        printf "%s: in a turn %.0f numbers a layer with s = 128, %.0f with s = 1024: %d h^2 + %d h\n", \
+            schedule, short, long, 12 * chunks, (short - 12 * chunks * h * h) / h
+        exit short != chunks * (12 * h * h + 13 * h) || long != short || $1 != $3
+    }' || fail "$schedule: not $chunks chunks in a turn"
+}
+
+if have_mpi; then
+    mkdir "$work/model"
+    cat > "$work/model/config.json" << EOF
+{"model_type": "gpt2", "n_layer": 4, "n_embd": $h, "n_head": 4, "vocab_size": 256,
+ "n_positions": 1024, "n_inner": $((4 * h)), "layer_norm_epsilon": 1e-5,
+ "activation_function": "gelu_new", "tie_word_embeddings": true}
+EOF
+    steady weipipe 1 3
+    steady wzb2 3 1
+fi
+
 # keeps SCHEDULE MICRO-BATCHES: all workers the same activations, in those of a micro-batch (16bshL)
 keeps()
 {
