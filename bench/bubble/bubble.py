@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 
 LINE = re.compile(r"last step: ([\d.]+) ms, bubble ([\d.]+) % measured, ([\d.]+) % expected")
-SLICED = {"seq1f1b": 2, "terapipe": 2}
+SLICED = {"seq1f1b": 2, "terapipe": 2, "sppo": 4}
 MODEL = {"model_type": "gpt2", "n_layer": 8, "n_embd": 256, "n_head": 4, "vocab_size": 256,
          "n_positions": 512, "n_inner": None, "layer_norm_epsilon": 1e-5,
          "activation_function": "gelu_new"}

@@ -129,6 +129,7 @@ struct sp_schedule_def {
      * SP_RING_REVERSED; NULL: (chunk + 1) mod stages. */
     int (*owner)(const struct sp_layout *lay, int chunk);
     const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
+    const char *slicing;   /* --partition-slices when the user says nothing; NULL: "length" */
 
     /* Appends the ops of one stage. Called only when check agreed. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);

@@ -64,7 +64,7 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
 struct sp_layout_args {
     const char *schedule;
     int stages, micro_batches, micro_batch_size, seq, chunks, slices;
-    const char *model, *recompute, *offload, *plugin;
+    const char *model, *recompute, *offload, *plugin, *partition_slices;
     uint64_t memory_limit;
     bool stages_set, micro_batches_set;
 };
@@ -115,6 +115,15 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
          0,                                                                                        \
          0},                                                                                       \
         {"slices", SP_OPT_INT, &(a).slices, "N", "slices of a sequence", 1, 65536, 0, 0},          \
+        {"partition-slices",                                                                       \
+         SP_OPT_STRING,                                                                            \
+         &(a).partition_slices,                                                                    \
+         "length|flops|dp|LIST",                                                                   \
+         "tokens of each slice: equal, of equal times, by TeraPipe's program, or 96,64,48,48",     \
+         0,                                                                                        \
+         0,                                                                                        \
+         0,                                                                                        \
+         0},                                                                                       \
         {"model", SP_OPT_STRING, &(a).model, "PRESET|DIR", "model", 0, 0, 0, 0},                   \
         {"recompute",                                                                              \
          SP_OPT_STRING,                                                                            \

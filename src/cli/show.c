@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/show.h"
 #include "model/model.h"
+#include "plan/slices.h"
 #include "sp_error.h"
 #include <string.h>
 #include <sys/ioctl.h>
@@ -58,20 +59,38 @@ static int check(const struct args *a)
 }
 
 /* Layers of --layers or of --model, 0: unknown. */
-static int find_layers(const struct args *a, int *layers)
+static int find_layers(const struct args *a, struct sp_model *model, int *layers)
 {
-    struct sp_model model;
-
     *layers = a->layers;
     if (!a->layout.model)
         return 0;
-    if (sp_model_load(a->layout.model, &model))
+    if (sp_model_load(a->layout.model, model))
         return -EINVAL;
-    if (a->layers && a->layers != model.layers)
+    if (a->layers && a->layers != model->layers)
         return sp_error(EINVAL, "show: --layers %d, but %s has %d; leave --layers out", a->layers,
-                        model.name, model.layers);
-    *layers = model.layers;
+                        model->name, model->layers);
+    *layers = model->layers;
     return 0;
+}
+
+/* --partition-slices: what slices take depends on the model, and on --seq. */
+static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
+{
+    const struct sp_layout_args *l = &a->layout;
+    struct sp_shape shape;
+
+    if (!l->partition_slices)
+        return 0;
+    if (plan->layout.slices == 1)
+        return sp_error(EINVAL, "show: --partition-slices %s without --slices N",
+                        l->partition_slices);
+    if (!l->model)
+        return sp_error(EINVAL,
+                        "show: --partition-slices %s: what a slice takes depends on the model; "
+                        "give --model and --seq",
+                        l->partition_slices);
+    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
+    return sp_plan_cut(plan, &shape, l->partition_slices);
 }
 
 static int terminal_columns(void)
@@ -190,17 +209,19 @@ int sp_cmd_show(int argc, char **argv)
         .layout = SP_LAYOUT_ARGS_DEFAULT,
     };
     struct sp_layout layout;
+    struct sp_model model;
     struct sp_plan plan;
     int ret = parse(argc, argv, &a), layers;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || find_layers(&a, &layers))
+    if (check(&a) || find_layers(&a, &model, &layers))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &layout, &plan);
     if (!ret) {
-        ret = simulate_and_print(&a, &plan);
+        ret = cut_sequences(&a, &model, &plan);
+        ret = ret ? ret : simulate_and_print(&a, &plan);
         sp_plan_destroy(&plan);
     }
     return ret == 0 ? 0 : ret == -EINVAL ? 2 : 1;

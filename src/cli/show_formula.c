@@ -31,6 +31,8 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
                                   .claim = def->makespan_is <= SP_APPROXIMATE
                                                ? claims[def->makespan_is]
                                                : claims[SP_APPROXIMATE]};
+    if (show->plan->slice_share)
+        f->claim = "for equal slices";
     if (c->comm > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");
     else if (fabs(difference) <= 1e-9 * fmax(published, 1))

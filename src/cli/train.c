@@ -7,6 +7,7 @@
 #include "cli/watchdog.h"
 #include "config.h"
 #include "plan/memory.h"
+#include "plan/slices.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <math.h>
@@ -89,6 +90,19 @@ static int check_family(const struct sp_trainer *t)
     return 0;
 }
 
+/* --partition-slices. */
+static int cut_sequences(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    struct sp_shape shape;
+
+    sp_train_shape(t, &shape);
+    if (l->partition_slices && t->plan.layout.slices == 1)
+        return sp_error(EINVAL, "train: --partition-slices %s without --slices N",
+                        l->partition_slices);
+    return t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &shape, l->partition_slices) : 0;
+}
+
 static int make_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->args.layout;
@@ -104,6 +118,7 @@ static int make_plan(struct sp_trainer *t)
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : choose_recompute(t);
     err = err ? err : check_family(t);
+    err = err ? err : cut_sequences(t);
     err = err ? err : sp_train_fit(t, &layout);
     if (err)
         return err;

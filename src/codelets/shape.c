@@ -73,14 +73,6 @@ struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, f
     return v;
 }
 
-void sp_slice_tokens(int seq, int n, int k, int *first, int *len)
-{
-    int each = seq / n, rest = seq % n;
-
-    *len = each + (k < rest);
-    *first = k * each + (k < rest ? k : rest);
-}
-
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh)
 {
     *sh = *whole;

@@ -41,9 +41,6 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
 /* The shape of tokens first .. first+len-1 of every sequence. The loss stays that of the step. */
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh);
 
-/* Slice k of n of a sequence of seq tokens: even, the first ones take the rest. */
-void sp_slice_tokens(int seq, int n, int k, int *first, int *len);
-
 /*
  * What a layer's tasks write for its backward, in floats. `cheap`: the outputs of norms and
  * activations are kept too.

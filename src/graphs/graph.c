@@ -116,7 +116,7 @@ static int add_slices(struct sp_graph *g)
     for (int k = 0; g->slices && k < n; k++) {
         int first, len;
 
-        sp_slice_tokens(g->shape.seq, n, k, &first, &len);
+        sp_plan_slice_tokens(g->cfg.plan, g->shape.seq, k, &first, &len);
         sp_shape_slice(&g->shape, first, len, &g->slices[k]);
     }
     return g->slices && g->row ? 0 : -ENOMEM;

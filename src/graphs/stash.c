@@ -44,7 +44,7 @@ static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shap
     struct sp_shape part;
     int first, len;
 
-    sp_slice_tokens(sh->seq, plan->layout.slices, slice, &first, &len);
+    sp_plan_slice_tokens(plan, sh->seq, slice, &first, &len);
     sp_shape_slice(sh, first, len, &part);
     return part;
 }

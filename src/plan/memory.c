@@ -203,17 +203,24 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sizeof(float) * floats;
 }
 
-/* The stash of the slices from `first` to `last`, at the highest. */
+static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, int slice)
+{
+    int first, len;
+
+    sp_plan_slice_tokens(plan, sh->seq, slice, &first, &len);
+    return len;
+}
+
+/* The stash of the slices of a length, at the highest. */
 static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape *sh,
-                               enum sp_recompute recompute, int every, int stage, int first,
-                               int last)
+                               enum sp_recompute recompute, int every, int stage, int len)
 {
     int64_t live = 0, peak = 0;
 
     for (int i = 0; i < plan->programs[stage].n; i++) {
         const struct sp_op *op = &plan->programs[stage].ops[i];
 
-        if (op->slice < first || op->slice > last)
+        if (length_of(plan, sh, op->slice) != len)
             continue;
         if (op->pass == SP_F)
             live += sp_stash_of_op(plan, sh, recompute, every, stage, op);
@@ -223,18 +230,22 @@ static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape
     return peak;
 }
 
-/* What buffers of two sizes take beyond the stash: where slices are unequal, the long ones are at
+/* What buffers of several sizes take beyond the stash: where slices are unequal, the long ones are at
  * their most at another moment than the short ones. */
 static int64_t unequal_slices(const struct sp_plan *plan, const struct sp_shape *sh,
                               enum sp_recompute recompute, int every, int stage)
 {
-    int n = plan->layout.slices, longer = sh->seq % n;
+    int64_t sum = 0;
 
-    if (longer == 0)
-        return 0;
-    return stash_of_slices(plan, sh, recompute, every, stage, 0, longer - 1) +
-           stash_of_slices(plan, sh, recompute, every, stage, longer, n - 1) -
-           sp_stash_peak(plan, sh, recompute, every, stage);
+    for (int k = 0; k < plan->layout.slices; k++) {
+        int len = length_of(plan, sh, k), j = 0;
+
+        while (length_of(plan, sh, j) != len)
+            j++;
+        if (j == k) /* the first of this length */
+            sum += stash_of_slices(plan, sh, recompute, every, stage, len);
+    }
+    return sum - sp_stash_peak(plan, sh, recompute, every, stage);
 }
 
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in

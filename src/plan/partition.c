@@ -1,4 +1,5 @@
 #include "plan/partition.h"
+#include "plan/counts.h"
 #include "graphs/stash.h"
 #include "sp_error.h"
 #include <limits.h>
@@ -309,6 +310,18 @@ static void round_times(struct work *w)
     w->prefix[0] = 0;
     for (int l = 0; l < w->layers; l++)
         w->prefix[l + 1] = w->prefix[l] + llround(w->b->layer_us[l] * scale);
+}
+
+int sp_partition_parse(const char *text, int layers, int globals, int *counts)
+{
+    struct sp_counts want = {.option = "partition",
+                             .unit = "layers",
+                             .whole = "the model",
+                             .parts = "stages and chunks",
+                             .total = layers,
+                             .n = globals};
+
+    return sp_counts_parse(text, &want, counts);
 }
 
 int sp_partition_balanced(const struct sp_balance *b, int *counts)

@@ -100,8 +100,9 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     double sf = costs->scale_f ? costs->scale_f[g] : 1;
     double sb = costs->scale_b ? costs->scale_b[g] : 1;
     double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
+    double slice = plan->slice_share ? plan->slice_share[op->slice] : 1.0 / lay->slices;
     /* A global stage is its share of a whole stage. */
-    double part = (double)lay->stages / ((double)sp_globals(lay) * lay->slices);
+    double part = slice * lay->stages / sp_globals(lay);
 
     switch (op->pass) {
     case SP_F:

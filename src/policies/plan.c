@@ -180,6 +180,41 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts)
     return 0;
 }
 
+int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share)
+{
+    size_t n = (size_t)plan->layout.slices;
+    int *first = calloc(n + 1, sizeof *first);
+    double *copy = calloc(n, sizeof *copy);
+
+    if (!first || !copy) {
+        free(first);
+        free(copy);
+        return sp_error(ENOMEM, "no memory for %zu slices", n);
+    }
+    for (size_t k = 0; k < n; k++) {
+        first[k + 1] = first[k] + len[k];
+        copy[k] = share[k];
+    }
+    free(plan->first_token);
+    free(plan->slice_share);
+    plan->first_token = first;
+    plan->slice_share = copy;
+    return 0;
+}
+
+void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len)
+{
+    int n = plan->layout.slices, each = seq / n, rest = seq % n;
+
+    if (plan->first_token) {
+        *first = plan->first_token[k];
+        *len = plan->first_token[k + 1] - *first;
+    } else { /* the first ones take the rest */
+        *len = each + (k < rest);
+        *first = k * each + (k < rest ? k : rest);
+    }
+}
+
 int sp_plan_ops(const struct sp_plan *plan)
 {
     int n = 0;
@@ -289,12 +324,16 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->programs);
     free(plan->deferred);
     free(plan->first_layer);
+    free(plan->first_token);
+    free(plan->slice_share);
     free(plan->transit);
     free(plan->recompute);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
     plan->first_layer = NULL;
+    plan->first_token = NULL;
+    plan->slice_share = NULL;
     plan->recompute = NULL;
     plan->transit = NULL;
     plan->map = NULL;

@@ -18,6 +18,8 @@ struct sp_plan {
     struct sp_map *map;          /* placement; layout.map points to it */
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
+    int *first_token;            /* [slices+1] of each slice; NULL: equal lengths */
+    double *slice_share;         /* [slices] part of a micro-batch's time; NULL: equal */
     bool paired;                 /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
@@ -44,6 +46,11 @@ int sp_plan_index(struct sp_plan *plan);
 /* Layers of each global stage, counts[globals], instead of an even split; every one at least 1.
  * 0 or -ENOMEM. */
 int sp_plan_partition(struct sp_plan *plan, const int *counts);
+
+/* Tokens of each slice, len[slices], and what it takes of a micro-batch's time. 0 or -ENOMEM. */
+int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
+/* Tokens first .. first+len-1 of slice k of a sequence. */
+void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len);
 
 /* A number that two plans with different programs, placements or options hardly share. */
 uint64_t sp_plan_digest(const struct sp_plan *plan);

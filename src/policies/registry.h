@@ -28,7 +28,8 @@
     X(weipipe)                                                                                     \
     X(wzb1)                                                                                        \
     X(wzb2)                                                                                        \
-    X(fsdp)
+    X(fsdp)                                                                                        \
+    X(sppo)
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);

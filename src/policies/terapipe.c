@@ -1,8 +1,8 @@
 /*
  * TeraPipe: GPipe over slices of sequences, since attention only looks back: a stage takes up slice
  * k+1 while the next one works on slice k (Li et al. 2021, section 3.2). All forwards, then all
- * backwards in reverse, so that a stage is a stack. The slices count as equal here: their lengths,
- * which the paper chooses by dynamic programming, are the graph's business.
+ * backwards in reverse, so that a stage is a stack. The slices count as equal here; when
+ * the model is known their lengths are chosen by dynamic programming (src/plan/slices.h).
  *
  * p = 4, m = 8, n = 2, 0-7 forward, a-h backward of micro-batches 0-7:
  *
@@ -57,6 +57,7 @@ const struct sp_schedule_def sp_schedule_terapipe = {
     .source = "TeraPipe (Li et al. 2021), section 3.2",
     .family = "layerwise",
     .default_chunks = 1,
+    .slicing = "dp",
     .check = check,
     .emit = emit,
     .makespan = makespan,

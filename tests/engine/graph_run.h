@@ -79,8 +79,9 @@ struct setting {
     bool llama, tied, ready;
     enum sp_recompute recompute;
     int every, window, workers;
-    int batch, seq; /* 0: BATCH, SEQ */
-    int chunks;     /* 0: what the schedule likes */
+    int batch, seq;  /* 0: BATCH, SEQ */
+    int chunks;      /* 0: what the schedule likes */
+    const char *cut; /* --partition-slices; NULL: equal lengths */
 };
 
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
@@ -108,7 +109,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     struct sp_update hp = {.lr = 1e-2f,
                            .beta1 = 0.9f,
                            .beta2 = 0.95f,
-                           .eps = 1e-8f,
+                           .eps = 1e-4f, /* below it gradients that are but rounding move weights */
                            .bias1 = 0.1f,
                            .bias2 = 0.05f,
                            .factor = 1};

@@ -294,6 +294,35 @@ static void post_weights(const struct sp_shape *sh, const float *o, const float 
     sp_linear_dw(T, sh->model.mlp, h, f->g, dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 
+/* Norm2's gradient by way of a block like norm1's: what it is in g, but for rounding, and nothing else
+ * of g. */
+static void check_apart(const struct sp_shape *sh, const struct sp_post *post,
+                        const struct tensor *w, const struct tensor *dy, const float *before,
+                        const float *after, struct tensor *du, struct tensor *dr,
+                        struct tensor *d_o)
+{
+    struct tensor norm = tensor(sp_block_elements(&sh->model, SP_BLOCK_NORM1));
+    struct tensor g = tensor(sp_block_elements(&sh->model, SP_BLOCK_POST));
+    size_t h = (size_t)sh->model.hidden;
+    struct sp_lane lane = test_lane();
+
+    memset(norm.at, 0, norm.n * sizeof(float));
+    memcpy(g.at, before, g.n * sizeof(float));
+    sp_post_bwd_insert(&lane, sh, post, w->handle, norm.handle, true, dy->handle, du->handle,
+                       dr->handle, d_o->handle);
+    sp_norm2_add_insert(&lane, sh, norm.handle, g.handle);
+    starpu_task_wait_for_all();
+    for (size_t i = 0; i < g.n; i++) {
+        bool norm2 = i - sh->gain < h || (sp_at(g.at, sh->bias) && i - sh->bias < h);
+
+        if (norm2 ? fabsf(g.at[i] - after[i]) > 1e-5f * (1 + fabsf(after[i]))
+                  : memcmp(&g.at[i], &before[i], sizeof(float)) != 0)
+            fail_msg("element %zu of the block is %g, was %g, and %g in place", i, g.at[i],
+                     before[i], after[i]);
+    }
+    drop_tensor(&norm), drop_tensor(&g);
+}
+
 static void check_post(const struct sp_shape *sh)
 {
     size_t nx = (size_t)T * (size_t)sh->model.hidden, no = (size_t)T * (size_t)sh->q_width;
@@ -311,7 +340,7 @@ static void check_post(const struct sp_shape *sh)
             .x = x.handle, .o = o.handle, .saved = has ? saved.handle : NULL, .cheap = cheap};
         struct sp_post_saved view = sp_shape_post_view(sh, cheap, saved.at);
         struct post_ref f = post_ref(sh);
-        float *rg = copy(&g);
+        float *rg = copy(&g), *before = copy(&g);
 
         post_forward(sh, x.at, o.at, w.at, &f);
         sp_post_fwd_insert(&lane, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
@@ -337,6 +366,7 @@ static void check_post(const struct sp_shape *sh)
             if (!cheap)
                 sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain,
                               sp_at(w.at, sh->bias), f.n2);
+            check_apart(sh, &post, &w, &dy, before, rg, &du, &dr, &d_o);
             post_weights(sh, o.at, dy.at, rg, &f);
             assert_same_bits(du.at, f.du, nu, "du");
             assert_same_bits(dr.at, f.dr, nx, "dr");
@@ -347,6 +377,7 @@ static void check_post(const struct sp_shape *sh)
         drop_tensor(&d_o);
         free_post_ref(&f);
         free(rg);
+        free(before);
     }
     drop_tensor(&x), drop_tensor(&o), drop_tensor(&w), drop_tensor(&g), drop_tensor(&dy);
 }
@@ -570,6 +601,45 @@ static void update_reference(void *arg, const struct sp_tensor *t)
              ref_v + at);
 }
 
+/* A block updated part by part, the last one longer than what is left: as in one piece. */
+static void check_parts(const struct sp_params *params, enum sp_block_kind kind, int layer,
+                        const struct sp_update *hp)
+{
+    size_t n = sp_block_elements(&params->model, kind), part = (n / 3 + 7) / 8 * 8;
+    struct sp_lane lane = test_lane();
+    struct tensor whole[4], piece[4];
+
+    for (int i = 0; i < 4; i++) {
+        whole[i] = random_tensor(n, 91 + (uint64_t)i);
+        for (size_t k = 0; i == 3 && k < n; k++)
+            whole[i].at[k] = fabsf(whole[i].at[k]);
+    }
+    for (size_t first = 0; first < n; first += part) {
+        size_t here = n - first < part ? n - first : part;
+
+        for (int i = 0; i < 4; i++) {
+            piece[i] = tensor(part);
+            memset(piece[i].at, 0, part * sizeof(float));
+            memcpy(piece[i].at, whole[i].at + first, here * sizeof(float));
+        }
+        sp_update_insert(&lane, params, kind, layer, first, hp, piece[0].handle, piece[1].handle,
+                         piece[2].handle, piece[3].handle);
+        starpu_task_wait_for_all();
+        ref_w = copy(&whole[0]), ref_g = copy(&whole[1]);
+        ref_m = copy(&whole[2]), ref_v = copy(&whole[3]);
+        sp_block_each(params, kind, layer, update_reference, (void *)hp);
+        assert_same_bits(piece[0].at, ref_w + first, here, "w");
+        assert_same_bits(piece[1].at, ref_g + first, here, "g");
+        assert_same_bits(piece[2].at, ref_m + first, here, "m");
+        assert_same_bits(piece[3].at, ref_v + first, here, "v");
+        free(ref_w), free(ref_g), free(ref_m), free(ref_v);
+        for (int i = 0; i < 4; i++)
+            drop_tensor(&piece[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        drop_tensor(&whole[i]);
+}
+
 static void test_update(void **state)
 {
     struct sp_update hp = {.lr = 0.01f,
@@ -608,6 +678,7 @@ static void test_update(void **state)
         assert_same_bits(m.at, ref_m, m.n, "m");
         assert_same_bits(v.at, ref_v, v.n, "v");
         free(ref_w), free(ref_g), free(ref_m), free(ref_v);
+        check_parts(&params, kind, layer, &hp);
         drop_tensor(&w), drop_tensor(&g), drop_tensor(&m), drop_tensor(&v);
         sp_params_destroy(&params);
     }

@@ -96,8 +96,8 @@ static void run_codelets(struct layer *l, bool cheap)
     sp_pre_fwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, 0);
     sp_attn_fwd_insert(&lane, sh, &at, 0);
     sp_post_fwd_insert(&lane, sh, &post, l->w_post.handle, y.handle, 0);
-    sp_post_bwd_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, false,
-                       l->dy.handle, du.handle, dr.handle, d_o.handle);
+    sp_post_bwd_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, false, l->dy.handle,
+                       du.handle, dr.handle, d_o.handle);
     sp_attn_bwd_insert(&lane, sh, &at, true, d_o.handle, dq.handle, &dkv.handle, 0);
     sp_pre_bwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
                       dq.handle, dkv.handle, dr.handle, l->dx.handle);

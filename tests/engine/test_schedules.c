@@ -3,6 +3,7 @@
  * loss, norms and gradients of one stage.
  */
 #include "engine/graph_run.h"
+#include "plan/slices.h"
 #include "policies/registry.h"
 
 enum { LAYERS = 9 };
@@ -35,6 +36,13 @@ static void run_schedule(const char *name, struct sp_layout lay, struct setting 
     snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d chunks, %d slices", name,
              lay.stages, lay.micro_batches, lay.chunks, lay.slices);
     assert_int_equal(sp_plan_create("1f1b", &single, &base), 0);
+    if (set.cut) {
+        struct sp_model m = model_of(LAYERS, set.llama, set.tied);
+        struct sp_shape sh;
+
+        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches, 0, 0);
+        assert_int_equal(sp_plan_cut(&plan, &sh, set.cut), 0);
+    }
     run_plan(&base, &plain, &one);
     run_plan(&plan, &set, &run);
     compare(&run, &one, what);
@@ -99,6 +107,23 @@ static void unequal_slices(void **state)
                  (struct sp_layout){.stages = 2, .micro_batches = 3, .slices = 2, .options = ""},
                  (struct setting){.tied = true, .workers = 2, .batch = 1, .seq = 9});
     assert_int_equal(runs, before + 2);
+    for (int i = 0; i < 12; i++) {
+        static const char *const cuts[] = {"7,1,4,1", "flops", "1,1,1,10"};
+        static const char *const names[] = {"sppo", "seq1f1b", "terapipe"};
+        int stages = 1 + i % 4;
+
+        run_schedule(names[i % 3],
+                     (struct sp_layout){
+                         .stages = stages, .micro_batches = 1 + i % 5, .slices = 4, .options = ""},
+                     (struct setting){.llama = i % 2,
+                                      .tied = i % 3 != 1,
+                                      .workers = 1 + i % 3,
+                                      .batch = 1 + i % 2,
+                                      .seq = 13,
+                                      .recompute = (enum sp_recompute)(i / 3),
+                                      .cut = cuts[i / 2 % 3]});
+    }
+    assert_int_equal(runs, before + 14);
 }
 
 int main(void)

@@ -23,7 +23,7 @@ check()
     local model=$1 name=$2 stages=$3 slices=1 what
 
     shift 3
-    case $name in seq1f1b | terapipe) slices=3 ;; esac
+    case $name in seq1f1b | terapipe | sppo) slices=3 ;; esac
     what="$name, $model, $stages stages${1:+, $2 processes}"
     [ $# -gt 0 ] || set -- starpipe
     rm -f "$work/run.jsonl" "$work/run.safetensors"

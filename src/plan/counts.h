@@ -1,0 +1,18 @@
+/* Lists of counts on the command line, as 3,2,2,1. */
+#ifndef SP_COUNTS_H
+#define SP_COUNTS_H
+
+/* What a list deals out. */
+struct sp_counts {
+    const char *option; /* "partition" */
+    const char *unit;   /* "layers" */
+    const char *whole;  /* "the model" has `total` of them */
+    const char *parts;  /* "the schedule" has `n` "stages and chunks" to fill */
+    int total, n;
+};
+
+/* Reads counts[n], each at least 1, all together `total`. 0; or one line on stderr and -EINVAL
+ * (-ENOMEM), counts untouched. */
+int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * Lengths of the slices of a sequence. A slice takes longer the more tokens it has, and the further
+ * back in the sequence: its queries see all keys before them. Pure.
+ */
+#ifndef SP_SLICES_H
+#define SP_SLICES_H
+
+#include "codelets/shape.h"
+#include "policies/plan.h"
+
+/* What a slice of tokens first .. first+len-1 takes: token * len + pair * pairs, in any unit, where
+ * pairs = len * first + len(len+1)/2 (query, key) pairs are visible. */
+struct sp_slice_costs {
+    double token, pair;
+};
+
+/* The floating-point operations of a layer's forward, of one sequence. */
+struct sp_slice_costs sp_slice_flops(const struct sp_shape *sh);
+double sp_slice_cost(const struct sp_slice_costs *c, int first, int len);
+
+/* Slices that take the same time, to a token: the k-th boundary x solves token x + pair x(x+1)/2 = k/n of the sequence's (SPPO section 4; Seq1F1B).
+ * The first slice is the longest. len[n], each at least 1; n <= seq. */
+void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len);
+
+/*
+ * TeraPipe's lengths (Li et al. 2021, section 3.3): n slices that minimize m sum t + (p-1) max t, by a
+ * dynamic program over boundaries for some bounds on max t, from the least one on. In long sequences
+ * boundaries are some tokens apart; never worse than equal times. 0 or -ENOMEM.
+ */
+int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int stages,
+                         int micro_batches, int *len);
+
+/*
+ * Gives the slices of a plan the lengths of --partition-slices: "length" (equal), "flops", "dp"
+ * (TeraPipe's) or a list of tokens; NULL: what the schedule is known for. The list simulation then knows
+ * what each takes of its micro-batch. 0; or one line on stderr and -EINVAL, -ENOMEM.
+ */
+int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how);
+
+#endif

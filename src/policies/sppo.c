@@ -1,0 +1,60 @@
+/*
+ * SPPO's pipeline of subsequences (Chen et al. 2025, sections 3.1 and 4): a micro-batch, one long
+ * sequence, goes slice by slice through the stages, then back from the last slice to the first, and
+ * only then the next one follows, so that no more than one is held. Slices of equal times are shorter
+ * the later they are, for they see more keys: the first one is the longest (the paper's section 5.2 has
+ * s_0 <= s_1 <= ..., against its own figure 5).
+ *
+ * p = 4, m = 2, n = 4, slices as figures (forward) and letters (backward, a is slice 0):
+ *
+ *   stage 0  0123......ddccbbaa
+ *   stage 1  .0123....ddccbbaa.
+ *   stage 2  ..0123..ddccbbaa..
+ *   stage 3  ...0123ddccbbaa...
+ *
+ * A stage idles for p-1 slices of a micro-batch's n: the paper's bubble (p-1)/n.
+ */
+#include "policies/refuse.h"
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+
+    fit.chunks = 1;
+    return sp_refuse_chunks(lay, &fit, why, n);
+}
+
+static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    (void)stage;
+    for (int i = 0; i < lay->micro_batches; i++) {
+        for (int k = 0; k < lay->slices; k++)
+            sp_program_add_op(prog,
+                              (struct sp_op){.pass = SP_F, .mb = i, .slice = (unsigned short)k});
+        for (int k = lay->slices - 1; k >= 0; k--)
+            sp_program_add_op(prog,
+                              (struct sp_op){.pass = SP_B, .mb = i, .slice = (unsigned short)k});
+    }
+}
+
+static double makespan(const struct sp_layout *lay, double f, double b, double w)
+{
+    return lay->micro_batches * (1 + (lay->stages - 1.0) / lay->slices) * (f + b + w);
+}
+
+extern const struct sp_schedule_def sp_schedule_sppo;
+const struct sp_schedule_def sp_schedule_sppo = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "sppo",
+    .summary =
+        "subsequences of one sequence at a time, forward, then back from the last to the first",
+    .source = "SPPO (Chen et al. 2025), sections 3.1 and 4",
+    .family = "layerwise",
+    .default_chunks = 1,
+    .slicing = "flops",
+    .check = check,
+    .emit = emit,
+    .makespan = makespan,
+    .makespan_source =
+        "m (1 + (p-1)/n)(f+b+w), bubble (p-1)/n of the work (section 3.3), equal slices",
+};
