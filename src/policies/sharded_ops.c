@@ -11,8 +11,9 @@
  *
  *   F(i,c) for its F(.,c-2)          B(i,c) for its B(.,c+2), the last but one chunk for its F(.,c)
  *
- * The last chunk is still there when its backward begins. In a run nothing waits for a worker but for
- * its gradients, which are summed later: owners send their shards whatever they compute.
+ * The last chunk is still there when its backward begins. So all workers have to take chunks in the same
+ * order, whichever that is. A run is not as strict: owners send their shards whatever they compute, and
+ * it is the sums of gradients that keep workers together.
  */
 #include "policies/families.h"
 #include "policies/plan.h"
@@ -111,6 +112,12 @@ static int activations(const struct sp_layout *lay)
     return lay->chunks;
 }
 
+/* A gather is no message that could be taken out of turn. */
+static int stream(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return id(lay, op->mb % lay->stages, op);
+}
+
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
     .kind = SP_SHARDED,
@@ -119,8 +126,8 @@ const struct sp_family sp_family_sharded = {
     .id = id,
     .ids = ids,
     .deps = deps,
-    .run_deps = own_deps,
     .required = required,
     .cost = cost,
     .activations = activations,
+    .stream = stream,
 };
