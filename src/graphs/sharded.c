@@ -4,7 +4,8 @@
  *   before F(mb, c), B(mb, c)   gather: the shards of a unit from their owners, one unit ahead
  *   after B(mb, c)              scatter: the parts of the unit's gradient to the owners of the shards,
  *                               who add those of all workers, in the order of the backwards, whatever
- *                               the processes, before their own op after the next
+ *                               the processes, before their own op after the next; of backwards of a
+ *                               unit in a row after the last
  *
  * Two units of weights are whole on a worker, one at work and the next one, and up to three of
  * gradients: at work, on its way, and with owners that are behind. A unit that two ops in a row use, the
@@ -249,18 +250,18 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
     }
 }
 
-/* Zeros, where the gradients of three backwards before were. */
-static struct unit *take_gradients(struct sp_graph *g, struct sp_stage *st,
-                                   const struct sp_lane *lane, int chunk, int index)
+/* Zeros, where the gradients of three units before were. */
+static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane,
+                           int chunk)
 {
     struct sp_shards *s = st->shards;
-    struct unit *unit = &s->gradients[s->gradient];
     struct sp_lane clear = *lane;
+    struct unit *unit;
 
     s->gradient = (s->gradient + 1) % GRADIENTS;
+    unit = &s->gradients[s->gradient];
     for (int k = 0; k < g->place.n_local; k++) /* owners that an unusual order left behind */
         add_parts(&g->stages[k], sp_stage_lane(g, &g->stages[k], 'T'), unit->index);
-    unit->index = index;
     for (int i = 0; i < blocks_of(g, chunk); i++) {
         struct which b;
 
@@ -269,7 +270,6 @@ static struct unit *take_gradients(struct sp_graph *g, struct sp_stage *st,
         sp_whole_join(&unit->whole[i]);
         sp_clear_insert(&clear, unit->handle[i]);
     }
-    return unit;
 }
 
 /* ---- ops --------------------------------------------------------------------------------------- */
@@ -311,7 +311,10 @@ static void arm(struct sp_op_ctx *c, int index)
     c->end_w = s->end_weights.handle;
     if (op->pass != SP_B)
         return;
-    c->gradient = take_gradients(c->g, c->st, &c->lane, op->chunk, index)->handle;
+    if (sp_shards_add_first(prog, index))
+        take_gradients(c->g, c->st, &c->lane, op->chunk);
+    s->gradients[s->gradient].index = index;
+    c->gradient = s->gradients[s->gradient].handle;
     c->end_gradient = s->end_gradients.handle;
 }
 
@@ -352,11 +355,8 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
     }
     sp_window_close(c.lane.op);
-    if (workers(g) > 1 && op->pass == SP_B) {
-        struct sp_shards *s = st->shards;
-
-        scatter(g, st, &s->gradients[(s->gradient + GRADIENTS - 1) % GRADIENTS], op->chunk, index);
-    }
+    if (workers(g) > 1 && op->pass == SP_B && sp_shards_add_last(program(g, st->index), index))
+        scatter(g, st, &st->shards->gradients[st->shards->gradient], op->chunk, index);
 }
 
 /* What this process does for ops of the others. */
@@ -374,7 +374,7 @@ static void pass_by(struct sp_graph *g, int i)
     }
     if (next >= 0)
         send_shards(g, next, worker, prefetched_for(prog, index));
-    if (prog->ops[index].pass == SP_B)
+    if (prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
         receive_parts(g, worker, prog->ops[index].chunk, index);
 }
 

@@ -13,11 +13,46 @@
  *
  * Makespan m(f + b + w), without a bubble where the gather of the next unit hides under this one; every
  * worker keeps the activations of a whole micro-batch.
+ *
+ * order=breadth (Lamy-Poirier 2023, section 4) takes all its micro-batches through a unit before the next
+ * one: a step gathers each unit twice and scatters its gradient once, however many micro-batches there
+ * are, whose activations are all kept.
  */
 #include "starpipe/schedule.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    char order[16] = "depth";
+
+    sp_layout_option(lay, "order", order, sizeof order);
+    if (!strcmp(order, "depth") || !strcmp(order, "breadth"))
+        return 0;
+    snprintf(why, n, "has no order '%s'; use order=depth or order=breadth", order);
+    return -EINVAL;
+}
+
+static void emit_breadth(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    for (int c = 0; c < lay->chunks; c++)
+        for (int i = stage; i < lay->micro_batches; i += lay->stages)
+            sp_program_add(prog, SP_F, i, c);
+    for (int c = lay->chunks - 1; c >= 0; c--)
+        for (int i = stage; i < lay->micro_batches; i += lay->stages)
+            sp_program_add(prog, SP_B, i, c);
+}
 
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
+    char order[16] = "depth";
+
+    sp_layout_option(lay, "order", order, sizeof order);
+    if (!strcmp(order, "breadth")) {
+        emit_breadth(lay, stage, prog);
+        return;
+    }
     for (int i = stage; i < lay->micro_batches; i += lay->stages) {
         for (int c = 0; c < lay->chunks; c++)
             sp_program_add(prog, SP_F, i, c);
@@ -39,6 +74,8 @@ const struct sp_schedule_def sp_schedule_fsdp = {
         "fully sharded data parallelism: weights are gathered a layer ahead, gradients scattered",
     .source = "ZeRO-3 (Rajbhandari et al. 2020), FSDP (Zhao et al. 2023); WeiPipe section 6",
     .family = "sharded",
+    .options = "order",
+    .check = check,
     .emit = emit,
     .makespan = makespan,
     .makespan_source = "m(f+b+w): no bubble while gathers hide under the unit before",

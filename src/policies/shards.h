@@ -17,4 +17,16 @@ static inline int sp_shards_change(const struct sp_program *prog, int k)
  * is what the ops before k used and is still there. Before op 0 its own unit is gathered too. */
 int sp_shards_prefetch(const struct sp_program *prog, int k);
 
+/* Whether op k, a backward, is the first, or the last, of those in a row that add to the gradient of its
+ * unit, which is scattered after the last. */
+static inline int sp_shards_add_first(const struct sp_program *prog, int k)
+{
+    return sp_shards_change(prog, k) || prog->ops[k - 1].pass != SP_B;
+}
+
+static inline int sp_shards_add_last(const struct sp_program *prog, int k)
+{
+    return k + 1 == prog->n || sp_shards_change(prog, k + 1) || prog->ops[k + 1].pass != SP_B;
+}
+
 #endif

@@ -27,8 +27,8 @@ static void every_mode(void **state)
 
             if (set.recompute == SP_RECOMPUTE_FULL && pick % 3 == 0)
                 set.every = 2;
-            check_named("fsdp", sizes[k].stages, sizes[k].stages * sizes[k].rounds, sizes[k].layers,
-                        set);
+            check_named(i == 1 ? "fsdp:order=breadth" : "fsdp", sizes[k].stages,
+                        sizes[k].stages * sizes[k].rounds, sizes[k].layers, set);
             runs++;
         }
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
@@ -42,6 +42,7 @@ static void same_bits(void **state)
 
     (void)state;
     check_bits("fsdp", 4, 8, 5, sets, 3);
+    check_bits("fsdp:order=breadth", 4, 12, 5, sets, 3);
 }
 
 int main(void)

@@ -376,7 +376,7 @@ static void mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders),   cmocka_unit_test(gathers),   cmocka_unit_test(units),
+        cmocka_unit_test(orders),   cmocka_unit_test(gathers),      cmocka_unit_test(units),
         cmocka_unit_test(refusals), cmocka_unit_test(other_orders), cmocka_unit_test(mutations),
     };
 

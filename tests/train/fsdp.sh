@@ -24,18 +24,19 @@ train()
         --log "$out.jsonl" --dump-grads "$out.safetensors"
 }
 
-# formula P M UNITS BLOCKS...: bytes that each worker sends in a step. Of every unit that is gathered,
+# formula SCHEDULE P M UNITS BLOCKS...: bytes that each worker sends in a step. Of every unit that is gathered,
 # of the gradients of its own backwards, and of embedding and head twice, a shard to each other worker.
 formula()
 {
-    awk -v P="$1" -v m="$2" -v V="$3" -v L=8 -v sizes="${*:4}" '
+    awk -v schedule="$1" -v P="$2" -v m="$3" -v V="$4" -v L=8 -v sizes="${*:5}" '
     function shard(n) { return int((int((n + P - 1) / P) + 7) / 8) * 8 }
     function layers(c) { return int(L / V) + (c < L % V) }
     BEGIN {
         split(sizes, n, " ")
         layer = shard(n[1]) + shard(n[2]) + shard(n[3])
         sent = 2 * (shard(n[4]) + shard(n[5]) + shard(n[6]) + shard(n[7]))
-        for (g = 0; g < m / P; g++) {
+        rounds = schedule ~ /breadth/ ? 1 : m / P # a unit of all rounds at once
+        for (g = 0; g < rounds; g++) {
             for (c = g ? 2 : 0; c < V; c++) sent += layers(c) * layer # units 0 and 1 are still there
             for (c = V - 3; c >= 0; c--) sent += layers(c) * layer    # as are the last two
             for (c = 0; c < V; c++) sent += layers(c) * layer         # gradients
@@ -44,14 +45,14 @@ formula()
     }'
 }
 
-# check MODEL WORKERS MICRO-BATCHES UNITS [OPTIONS]
+# check MODEL WORKERS MICRO-BATCHES UNITS SCHEDULE [OPTIONS]
 check()
 {
-    local model=$1 P=$2 m=$3 V=$4 what sizes want got longer
+    local model=$1 P=$2 m=$3 V=$4 schedule=$5 what sizes want got longer
 
-    shift 4
-    what="fsdp, $model, $P workers, $m micro-batches, $V units${*:+, $*}"
-    set -- train --model "$model" --stages "$P" --schedule fsdp "$@"
+    shift 5
+    what="$schedule, $model, $P workers, $m micro-batches, $V units${*:+, $*}"
+    set -- train --model "$model" --stages "$P" --schedule "$schedule" "$@"
     [ "$V" = 8 ] || set -- "$@" --chunks "$V" # a layer each if nothing is said
     train run "$m" 20 starpipe "$@" --seq 24
     agree "$what" compare_losses "$work/run.jsonl" "$work/$model.$m.jsonl" 1e-5
@@ -64,7 +65,7 @@ check()
     [ "$(steps_of "$work/run.jsonl" loss | head -n 3)" = "$(steps_of "$work/apart.jsonl" loss)" ] ||
         fail "$what: $P processes have other losses than one"
     case $model in gpt-tiny) sizes=$gpt_tiny ;; *) sizes=$llama_tiny ;; esac
-    want=$(formula "$P" "$m" "$V" $sizes)
+    want=$(formula "$schedule" "$P" "$m" "$V" $sizes)
     got=$(stages_of "$work/apart.jsonl" bytes_sent | sort -u)
     echo "$what: bytes sent $got"
     [ "$got" = "$want" ] || fail "$what: bytes sent $got, the formula says $want"
@@ -78,13 +79,15 @@ for model in gpt-tiny llama-tiny; do
         train $model.$m $m 20 starpipe train --model $model --stages 1 --seq 24
     done
 done
-check gpt-tiny 2 4 8
-check gpt-tiny 4 8 8 --recompute no-attention
-check gpt-tiny 3 9 3 --recompute full
-check llama-tiny 2 8 2 --recompute selective
-check llama-tiny 3 9 5
-check llama-tiny 4 4 1 --recompute every=3
-check llama-tiny 4 8 8
+check gpt-tiny 2 4 8 fsdp
+check gpt-tiny 4 8 8 fsdp --recompute no-attention
+check gpt-tiny 3 9 3 fsdp --recompute full
+check gpt-tiny 4 8 8 fsdp:order=breadth
+check llama-tiny 2 8 2 fsdp --recompute selective
+check llama-tiny 3 9 5 fsdp
+check llama-tiny 4 4 1 fsdp --recompute every=3
+check llama-tiny 4 8 8 fsdp
+check llama-tiny 3 9 5 fsdp:order=breadth --recompute full
 
 # two workers a process, and a process of two beside one
 if have_mpi; then
@@ -173,5 +176,6 @@ refuse "use --slices 1" --micro-batches 8 --slices 2
 refuse "use --chunks 8" --micro-batches 8 --chunks 9
 refuse "use even" --micro-batches 8 --partition balanced
 refuse "not available for fsdp" --micro-batches 8 --post-validation
-refuse "takes no options" --micro-batches 8 --schedule fsdp:unit=2
+refuse "use order=depth or order=breadth" --micro-batches 8 --schedule fsdp:order=wide
+refuse "has no option 'unit'" --micro-batches 8 --schedule fsdp:unit=2
 finish
