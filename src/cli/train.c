@@ -84,7 +84,8 @@ static int check_family(const struct sp_trainer *t)
         return sp_error(EINVAL,
                         "train: --partition %s: %s deals the layers out by itself; use even",
                         a->partition, name);
-    if (a->post_validation && t->plan.def->ring != SP_RING_LINE)
+    if (a->post_validation &&
+        (t->plan.family->kind != SP_WEIGHT_RING || t->plan.def->ring != SP_RING_LINE))
         return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
                         name);
     return 0;

@@ -7,11 +7,13 @@ struct sp_window {
     pthread_mutex_t mutex;
     pthread_cond_t room;
     int limit, open;
+    int of_turn[2]; /* of those open, by the turn of their step */
     unsigned long touches;
 };
 
 struct sp_window_op {
     struct sp_window *window;
+    int turn;
     int pending; /* tasks in flight, plus one until the op is closed */
 };
 
@@ -36,7 +38,7 @@ void sp_window_destroy(struct sp_window *w)
     free(w);
 }
 
-struct sp_window_op *sp_window_open(struct sp_window *w)
+struct sp_window_op *sp_window_open(struct sp_window *w, int turn)
 {
     struct sp_window_op *op = malloc(sizeof *op);
 
@@ -45,11 +47,13 @@ struct sp_window_op *sp_window_open(struct sp_window *w)
         abort();
     }
     op->window = w;
+    op->turn = turn;
     op->pending = 1;
     pthread_mutex_lock(&w->mutex);
     while (w->open >= w->limit)
         pthread_cond_wait(&w->room, &w->mutex);
     w->open++;
+    w->of_turn[turn]++;
     pthread_mutex_unlock(&w->mutex);
     return op;
 }
@@ -67,6 +71,7 @@ void sp_window_done(struct sp_window_op *op)
         return;
     pthread_mutex_lock(&w->mutex);
     w->open--;
+    w->of_turn[op->turn]--;
     pthread_cond_broadcast(&w->room);
     pthread_mutex_unlock(&w->mutex);
     free(op);
@@ -77,10 +82,10 @@ void sp_window_close(struct sp_window_op *op)
     sp_window_done(op);
 }
 
-void sp_window_drain(struct sp_window *w)
+void sp_window_drain(struct sp_window *w, int turn)
 {
     pthread_mutex_lock(&w->mutex);
-    while (w->open)
+    while (w->of_turn[turn])
         pthread_cond_wait(&w->room, &w->mutex);
     pthread_mutex_unlock(&w->mutex);
 }

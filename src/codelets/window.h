@@ -16,16 +16,17 @@ struct sp_window_op;
 struct sp_window *sp_window_create(int ops);
 void sp_window_destroy(struct sp_window *w);
 
-/* Opens an op, waiting for room; tasks are counted in with sp_window_add. */
-struct sp_window_op *sp_window_open(struct sp_window *w);
+/* Opens an op of a step, waiting for room; tasks are counted in with sp_window_add. Steps have turn 0
+ * and 1 in turns: one may begin before the one before it has ended. */
+struct sp_window_op *sp_window_open(struct sp_window *w, int turn);
 /* No more tasks will be added. */
 void sp_window_close(struct sp_window_op *op);
 
 void sp_window_add(struct sp_window_op *op);  /* one more task */
 void sp_window_done(struct sp_window_op *op); /* one task ended */
 
-/* Waits until no op is unfinished. */
-void sp_window_drain(struct sp_window *w);
+/* Waits until no op of the steps with this turn is unfinished. */
+void sp_window_drain(struct sp_window *w, int turn);
 
 /* For the watchdog: something moved (a task ended, a block was saved); how often so far. */
 void sp_window_touch(struct sp_window *w);

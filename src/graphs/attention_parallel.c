@@ -358,7 +358,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     sp_message_release(g, g->position[plan->family->id(&plan->layout, st->index, op)]);
     c.lane.op_index = index;
     c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window);
+    c.lane.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_ATTN && op->pass == SP_F)
         attention_forward(&c);
     else if (op->part == SP_ATTN)

@@ -67,7 +67,7 @@ struct sp_shipped {
     int users;              /* micro-batches between their forward and their backward */
 };
 
-struct sp_hands;  /* the weights and gradients that a worker of a ring has, see weight_ring.c */
+struct sp_hands;  /* the weights and gradients that a worker of a ring has, see ring_flow.h */
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -85,7 +85,7 @@ struct sp_stage {
                                       * of its own micro-batches; weight-ring, sharded */
     bool ends_added;                 /* see sp_everywhere_add */
     struct sp_hands *hands;          /* weight-ring */
-    starpu_data_handle_t *norms;     /* weight-ring: [layers][2], see sp_op_ctx */
+    starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][2], see sp_op_ctx */
     struct sp_shards *shards;        /* sharded */
     size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
     struct sp_shipped *shipped;      /* [layers]; attention-parallel */
@@ -161,7 +161,7 @@ enum sp_message {
     SP_MSG_FORWARD,
     SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
     SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
-    SP_MSG_RING,     /* (turn from -2 on, sending stage and tensor) */
+    SP_MSG_RING,     /* (turn from -2 on, or op; sending stage and tensor) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */

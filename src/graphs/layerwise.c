@@ -205,7 +205,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     c->lane.op_index = index;
     c->lane.mb = op->mb;
     c->lane.slice = plan->layout.slices > 1 ? op->slice : -1;
-    c->lane.op = sp_window_open(g->window);
+    c->lane.op = sp_window_open(g->window, g->turn);
 }
 
 /* A forward of one micro-batch and a backward of another, by turns. */

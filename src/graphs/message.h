@@ -12,7 +12,8 @@
 void sp_message_send(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
                      int64_t tag, int until);
 
-/* The same of a handle that no pool has, and that nobody writes before the step ends. */
+/* The same of a handle that no pool has. Whoever writes it next waits until it has gone, so it is one that
+ * nobody writes before the step ends, or before its receivers are long submitted. */
 void sp_message_send_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
                            int to, int64_t tag);
 

@@ -44,19 +44,6 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
     r->stages = NULL;
 }
 
-/* Until all ops of a step that has been submitted have ended on a stage: its norms are the last
- * tasks of it, where blocks are not counted here what follows their sums. */
-static void wait_for_ops(const struct sp_graph *g, struct sp_stage *st)
-{
-    starpu_data_acquire(st->tally[g->closing], STARPU_R);
-    starpu_data_release(st->tally[g->closing]);
-    for (int i = 0; i < st->n_blocks; i++)
-        if (!st->blocks[i].counted) {
-            starpu_data_acquire(st->blocks[i].g, STARPU_R);
-            starpu_data_release(st->blocks[i].g);
-        }
-}
-
 /* What a stage measured in the step that closes. */
 static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
 {
@@ -65,7 +52,6 @@ static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_u
     struct wire *w = (struct wire *)out;
     double *tally;
 
-    wait_for_ops(g, st);
     starpu_data_acquire(sums, STARPU_R);
     tally = starpu_data_get_local_ptr(sums);
     *w = (struct wire){
@@ -219,6 +205,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
     const struct sp_world *world = &g->place.world;
     double sum[2] = {0, 0}, polling = sp_transport_polling_us();
 
+    sp_window_drain(g->window, g->closing); /* its records are complete */
     for (int s = 0; s < g->place.stages; s++) {
         int owner = sp_stage_rank(&g->place, s);
         size_t n = wire_doubles(g, s);

@@ -4,8 +4,9 @@
  * gives these to their owners, who add up those of all rounds.
  *
  * What an op leaves is handed over, or sent, when the op that wants it is submitted: so nothing is on
- * its way to ops that are not, and a step that was begun can be undone. A gradient of the last round is
- * whole when it has come home, long before the step ends: its owner closes it there and then.
+ * its way to ops that are not, and a step that was begun can be undone. The gradient of a chunk is whole
+ * when what the last op makes of it has come home, long before the step ends: its owner closes it there
+ * and then.
  */
 #include "graphs/family.h"
 #include "graphs/message.h"
@@ -86,11 +87,23 @@ static void arrive(struct sp_graph *g, struct sp_stage *st, int index, struct sp
         }
 }
 
-/* A chunk's gradient of one round, whole, is added to its owner's. */
-static void add_at_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_hand *hand,
-                        const struct sp_op *op)
+/* Whether no op of the last worker after this one, and so of none, has to do with the chunk. */
+static bool is_last_of_chunk(const struct sp_graph *g, int index)
 {
-    bool last = op->mb / sp_graph_workers(g) == sp_graph_ring(g)->rounds - 1;
+    const struct sp_program *prog = &g->cfg.plan->programs[sp_graph_workers(g) - 1];
+
+    for (int k = index + 1; k < prog->n; k++)
+        if (prog->ops[k].part == SP_CHUNK && prog->ops[k].chunk == prog->ops[index].chunk)
+            return false;
+    return true;
+}
+
+/* What the last worker's op makes whole of a chunk's gradient is added to its owner's. */
+static void add_at_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_hand *hand,
+                        int index)
+{
+    const struct sp_op *op = op_of(g, sp_graph_workers(g) - 1, index);
+    bool last = is_last_of_chunk(g, index);
     struct sp_lane lane = sp_stage_lane(g, owner, 'D');
     int first, count;
 
@@ -122,7 +135,7 @@ static void leave(struct sp_graph *g, struct sp_stage *st, int index)
             hand->n = 0;
         } else if (kind == WEIGHTS || owner) {
             if (kind == GRADIENTS)
-                add_at_home(g, owner, hand, op);
+                add_at_home(g, owner, hand, index);
             sp_hand_put(hand);
         } else {
             sp_hand_send(g, st, hand, sp_ring_owner(sp_graph_ring(g), op->chunk), index, GRADIENTS,
@@ -157,7 +170,7 @@ static void pass_by(struct sp_graph *g, int i)
     }
     if (worker == sp_graph_workers(g) - 1 && owner && sp_ring_adds(g, worker, op)) {
         sp_hand_receive(g, owner, &owner->hands->home, op->chunk, worker, index, GRADIENTS, false);
-        add_at_home(g, owner, &owner->hands->home, op);
+        add_at_home(g, owner, &owner->hands->home, index);
         sp_hand_put(&owner->hands->home);
     }
 }

@@ -18,6 +18,7 @@
 #include "graphs/message.h"
 #include "graphs/whole.h"
 #include "policies/shards.h"
+#include "sp_error.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,14 @@ struct unit {
     int n;
     struct sp_whole *whole;       /* [n] */
     starpu_data_handle_t *handle; /* [n] NULL: the model has no such block */
-    int index;                    /* of the op whose gradients these are */
 };
 
 /* A part of a gradient that an owner is to add. */
 struct part {
     struct sp_block *block;
     starpu_data_handle_t handle;
-    bool pooled; /* received into a buffer */
-    int index;   /* of the op in the program that it comes from */
+    const struct unit *unit; /* whose part it is, NULL: received into a buffer */
+    int index;               /* of the op in the program that it comes from */
 };
 
 enum { GRADIENTS = 3 };
@@ -187,22 +187,45 @@ static void queue(struct sp_stage *owner, struct part part)
     s->parts[s->n_parts++] = part;
 }
 
-/* Adds what came from ops up to `index`, in the order in which it was queued. */
-static void add_parts(struct sp_stage *owner, struct sp_lane lane, int index)
+/* Adds the first n parts of the queue. */
+static void add_parts(struct sp_stage *owner, struct sp_lane lane, int n)
 {
     struct sp_shards *s = owner->shards;
-    int n = 0;
 
-    for (; n < s->n_parts && s->parts[n].index <= index; n++) {
-        struct part *p = &s->parts[n];
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        struct part *p = &s->parts[i];
 
         lane.layer = p->block->layer;
         sp_sum_insert(&lane, p->block->g, p->handle, false);
-        if (p->pooled)
+        if (!p->unit)
             sp_pool_put(p->handle);
     }
     s->n_parts -= n;
     memmove(s->parts, s->parts + n, (size_t)s->n_parts * sizeof *s->parts);
+}
+
+/* Parts at the head of the queue that come from ops up to `index`: those after them wait their turn. */
+static int parts_until(const struct sp_stage *owner, int index)
+{
+    const struct sp_shards *s = owner->shards;
+    int n = 0;
+
+    while (n < s->n_parts && s->parts[n].index <= index)
+        n++;
+    return n;
+}
+
+/* Parts up to the last one of a unit. */
+static int parts_of(const struct sp_stage *owner, const struct unit *unit)
+{
+    const struct sp_shards *s = owner->shards;
+    int n = s->n_parts;
+
+    while (n > 0 && s->parts[n - 1].unit != unit)
+        n--;
+    return n;
 }
 
 /* The gradients of a unit on a worker of this process, to their owners. */
@@ -221,7 +244,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, 
 
             if (owner)
                 queue(owner,
-                      (struct part){sp_stage_block(owner, b.kind, b.layer), part, false, index});
+                      (struct part){sp_stage_block(owner, b.kind, b.layer), part, unit, index});
             else
                 sp_message_send_block(g, st, part, r,
                                       tag_of(g, SP_MSG_BACKWARD, index, &b, st->index, r));
@@ -245,7 +268,7 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
 
             sp_message_receive(g, &lane, part, from,
                                tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
-            queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, true, index});
+            queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, NULL, index});
         }
     }
 }
@@ -260,12 +283,16 @@ static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct
 
     s->gradient = (s->gradient + 1) % GRADIENTS;
     unit = &s->gradients[s->gradient];
-    for (int k = 0; k < g->place.n_local; k++) /* owners that an unusual order left behind */
-        add_parts(&g->stages[k], sp_stage_lane(g, &g->stages[k], 'T'), unit->index);
+    for (int k = 0; k < g->place.n_local; k++) { /* owners that an unusual order left behind */
+        struct sp_stage *owner = &g->stages[k];
+
+        add_parts(owner, sp_stage_lane(g, owner, 'T'), parts_of(owner, unit));
+    }
     for (int i = 0; i < blocks_of(g, chunk); i++) {
         struct which b;
 
-        block_of(g, chunk, i, &b);
+        if (!block_of(g, chunk, i, &b))
+            continue;
         clear.layer = b.layer;
         sp_whole_join(&unit->whole[i]);
         sp_clear_insert(&clear, unit->handle[i]);
@@ -300,7 +327,7 @@ static void arm(struct sp_op_ctx *c, int index)
     const struct sp_op *op = &prog->ops[index];
     int next = sp_shards_prefetch(prog, index);
 
-    add_parts(c->st, c->lane, index - 2);
+    add_parts(c->st, c->lane, parts_until(c->st, index - 2));
     if (index == 0)
         first_op(c->g, c->st, &c->lane, op->chunk);
     else if (sp_shards_change(prog, index))
@@ -313,7 +340,6 @@ static void arm(struct sp_op_ctx *c, int index)
         return;
     if (sp_shards_add_first(prog, index))
         take_gradients(c->g, c->st, &c->lane, op->chunk);
-    s->gradients[s->gradient].index = index;
     c->gradient = s->gradients[s->gradient].handle;
     c->end_gradient = s->end_gradients.handle;
 }
@@ -340,7 +366,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 
     c.lane.op_index = index;
     c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window);
+    c.lane.op = sp_window_open(g->window, g->turn);
     layers_of(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     if (workers(g) > 1)
@@ -391,9 +417,7 @@ static void end(struct sp_graph *g)
     for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        add_parts(st, sp_stage_lane(g, st, 'T'), INT_MAX);
-        for (int i = 0; i < GRADIENTS; i++)
-            st->shards->gradients[i].index = -1;
+        add_parts(st, sp_stage_lane(g, st, 'T'), st->shards->n_parts);
     }
 }
 
@@ -405,7 +429,7 @@ static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *uni
     int n = blocks_of(g, chunk), err = 0;
     struct which b;
 
-    *unit = (struct unit){.n = n, .index = -1};
+    *unit = (struct unit){.n = n};
     unit->whole = calloc((size_t)n, sizeof *unit->whole);
     unit->handle = calloc((size_t)n, sizeof(starpu_data_handle_t));
     if (!unit->whole || !unit->handle)
@@ -413,6 +437,9 @@ static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *uni
     for (int i = 0; !err && i < n; i++) {
         if (!block_of(g, chunk, i, &b))
             continue;
+        if (held(g, b.kind) * (size_t)workers(g) > UINT32_MAX)
+            return sp_error(EINVAL, "a block of %zu parameters cannot be gathered, %u are most",
+                            held(g, b.kind) * (size_t)workers(g), UINT32_MAX);
         err = sp_whole_create(&unit->whole[i], held(g, b.kind), workers(g));
         unit->handle[i] = unit->whole[i].handle;
         st->whole_bytes += sp_whole_bytes(&unit->whole[i]);

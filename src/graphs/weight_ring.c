@@ -32,10 +32,17 @@ static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
     return &c->st->flights[chunk * rounds + c->mb / sp_graph_workers(c->g)];
 }
 
-/* Zeros for the gradients of norms, from B to W. */
+/* Where the gradients of the norms of a chunk wait from B to W of a micro-batch. */
+static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
+{
+    size_t round = (size_t)(c->mb / sp_graph_workers(c->g));
+
+    return &c->st->norms[2 * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
+}
+
 static void take_norms(struct sp_op_ctx *c)
 {
-    starpu_data_handle_t *norms = &c->st->norms[2 * c->first];
+    starpu_data_handle_t *norms = norms_of(c);
 
     for (int i = 0; i < 2 * c->count; i++) {
         c->lane.layer = c->first + i / 2;
@@ -48,7 +55,7 @@ static void take_norms(struct sp_op_ctx *c)
 
 static void add_norms(struct sp_op_ctx *c)
 {
-    starpu_data_handle_t *norms = &c->st->norms[2 * c->first];
+    starpu_data_handle_t *norms = norms_of(c);
 
     for (int i = 0; i < c->count; i++) {
         c->lane.layer = c->first + i;
@@ -122,7 +129,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     c.gradient = gradients ? gradients->block : NULL;
     c.lane.op_index = index;
     c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window);
+    c.lane.op = sp_window_open(g->window, g->turn);
     sp_ring_layers(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     expand(&c, op);
@@ -167,7 +174,8 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        st->norms = calloc(2 * (size_t)g->shape.model.layers, sizeof(starpu_data_handle_t));
+        st->norms = calloc(2 * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
+                           sizeof(starpu_data_handle_t));
         err = st->norms ? flow_of(g)->create(g, st) : -ENOMEM;
         err = err ? err : sp_flights_create(g, st, sp_graph_workers(g), sp_graph_ring(g)->rounds);
     }

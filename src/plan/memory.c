@@ -119,12 +119,38 @@ static int crossing(const struct sp_plan *plan, int stage)
     return transit > 4 ? transit + 2 : 6;
 }
 
-/* The largest chunk on its way through a worker, three rings of it: what it computes with, what it
- * sends on, what it receives; and what the pool leaves idle. */
+/* Most layers whose B a worker has done and whose W it has not. */
+static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    int64_t live = 0, most = 0;
+
+    for (int i = 0; i < plan->programs[0].n; i++) {
+        const struct sp_op *op = &plan->programs[0].ops[i];
+        int first, count;
+
+        if (op->part != SP_CHUNK || op->pass == SP_F)
+            continue;
+        sp_part_layers(plan, sh->model.layers, plan->layout.stages, op->chunk, &first, &count);
+        if (!sp_op_releases(plan, 0, op))
+            live += count;
+        most = live > most ? live : most;
+        if (op->pass == SP_W)
+            live -= count;
+    }
+    return most;
+}
+
+/*
+ * The largest chunk on its way through a worker, three rings of it: what it computes with, what it
+ * sends on, what it receives, and what the pool leaves idle; down a line an op wants weights or a
+ * gradient. Gradients of norms between B and W, and a sum of the ends of the model. That is for a process
+ * of its own: what travels through several workers of one process is the first one's, and less in all.
+ */
 static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     int P = plan->layout.stages, most = 0;
-    int64_t layer = 0, norm = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
+    bool line = plan->def->ring == SP_RING_LINE;
+    int64_t layer = 0, ends = 0;
 
     for (int c = 0; c < P; c++) {
         int first, count;
@@ -132,18 +158,18 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
         sp_part_layers(plan, sh->model.layers, P, c, &first, &count);
         most = count > most ? count : most;
     }
-    for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
-        layer += (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-    if (P == 1 && !plan->split)
-        return 0;
-    switch (plan->def->ring) {
-    case SP_RING_PAIRS: /* gradients of norms, of two chunks between B and W */
-        return (9 * most + 2) * layer + 4 * most * norm;
-    case SP_RING_LINE: /* of all; and an op wants weights or a gradient, not three things */
-        return (5 * most + 2) * layer + 2 * (int64_t)sh->model.layers * norm;
-    default:
-        return (9 * most + 2) * layer;
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        int64_t n = (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
+
+        if (kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
+            layer += n;
+        else
+            ends += P > 1 ? n : 0;
     }
+    if (P == 1 && !plan->split && !line)
+        return 0;
+    return ((line ? 5 : 9) * most + 2) * layer + ends +
+           2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
 }
 
 /* What is whole on a worker (see graphs/sharded.c): two units of weights, three of gradients, the ends

@@ -87,8 +87,8 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
         snprintf(why, n, "schedule %s: it has %s", def->name,
                  def->emit ? "both emit and emit_all" : "no emit");
     } else if (def->default_chunks < (strcmp(def->family, "sharded") ? 1 : 0)) {
-        snprintf(why, n, "schedule %s: default_chunks is %d, must be at least 1", def->name,
-                 def->default_chunks);
+        snprintf(why, n, "schedule %s: default_chunks is %d, must be at least %d", def->name,
+                 def->default_chunks, strcmp(def->family, "sharded") ? 1 : 0);
     }
 }
 

@@ -71,7 +71,7 @@ struct sp_ring_message {
     enum sp_ring_payload payload;
 };
 
-/* The messages of a worker in a step, in order; the caller frees them. NULL: no memory. */
+/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no memory. */
 struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
 
 #endif

@@ -76,8 +76,7 @@ extern const struct sp_schedule_def sp_schedule_wzb2;
 const struct sp_schedule_def sp_schedule_wzb2 = {
     .abi = SP_SCHEDULE_ABI,
     .name = "wzb2",
-    .summary =
-        "weights travel around a ring, forwards, input gradients, weight gradients one by one",
+    .summary = "weights travel down a line, forwards, input gradients, weight gradients one by one",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 4, worked out",
     .family = "weight-ring",
     .options = "owner",

@@ -114,6 +114,38 @@ says "train with the path" 'nothing was submitted' ${train/train/train --dry-run
     --schedule odd
 unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 
+# ---- orders that no built-in schedule of the families in which weights travel has
+
+build travel travel
+# travels SCHEDULE STAGES MICRO-BATCHES: gradients and losses of one stage, in one process and in two
+travels()
+{
+    local schedule=$1 p=$2 m=$3 ahead=
+
+    set -- train --data "$work/text" --model llama-tiny --seq 16 --micro-batches "$m" --steps 4 \
+        --eps 1e-3
+    case $schedule in uneven) ;; *) ahead=--post-validation ;; esac
+    quiet "one stage" starpipe "$@" --stages 1 --log "$work/one.jsonl" \
+        --dump-grads "$work/one.safetensors"
+    set -- "$@" --stages "$p" --plugin "$work/travel.so" --schedule "$schedule" $ahead
+    quiet "$schedule" starpipe "$@" --log "$work/alone.jsonl" --dump-grads "$work/alone.safetensors"
+    agree "$schedule, losses" compare_losses "$work/alone.jsonl" "$work/one.jsonl" 1e-5
+    agree "$schedule, gradients" compare_safetensors "$work/alone.safetensors" \
+        "$work/one.safetensors" 1e-5
+    have_mpi || return
+    quiet "$schedule, 2 processes" mpi 2 "$@" --log "$work/two.jsonl" \
+        --dump-grads "$work/two.safetensors"
+    cmp -s "$work/alone.safetensors" "$work/two.safetensors" ||
+        fail "$schedule: 2 processes have other gradients than one"
+    [ "$(steps_of "$work/alone.jsonl" loss)" = "$(steps_of "$work/two.jsonl" loss)" ] ||
+        fail "$schedule: 2 processes have other losses than one"
+}
+travels uneven 2 40
+for schedule in reversed waiting whole; do
+    travels $schedule 2 4
+    travels $schedule 4 8
+done
+
 # ---- refusals
 
 refusals=0

@@ -20,7 +20,7 @@ static void *open_one(void *arg)
 {
     struct opener *o = arg;
 
-    o->op = sp_window_open(o->w);
+    o->op = sp_window_open(o->w, 0);
     __atomic_store_n(&o->opened, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -41,7 +41,7 @@ static void test_blocks_at_limit(void **state)
 
     (void)state;
     for (int i = 0; i < LIMIT; i++)
-        ops[i] = sp_window_open(w);
+        ops[i] = sp_window_open(w, 0);
     pthread_create(&thread, NULL, open_one, &o);
     assert_false(opens_within(&o, 50));
 
@@ -62,7 +62,7 @@ static void test_blocks_at_limit(void **state)
     for (int i = 0; i < LIMIT; i++)
         if (i != 3)
             sp_window_close(ops[i]);
-    sp_window_drain(w);
+    sp_window_drain(w, 0);
     sp_window_destroy(w);
 }
 
@@ -72,7 +72,7 @@ static void *drain(void *arg)
 {
     struct opener *o = arg;
 
-    sp_window_drain(o->w);
+    sp_window_drain(o->w, 0);
     __atomic_store_n(&o->opened, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -80,7 +80,7 @@ static void *drain(void *arg)
 static void test_drains(void **state)
 {
     struct sp_window *w = sp_window_create(3);
-    struct sp_window_op *a = sp_window_open(w), *b = sp_window_open(w);
+    struct sp_window_op *a = sp_window_open(w, 0), *b = sp_window_open(w, 0);
     struct opener o = {.w = w};
     pthread_t thread;
 
@@ -93,7 +93,11 @@ static void test_drains(void **state)
     sp_window_done(a);
     assert_true(opens_within(&o, 2000));
     pthread_join(thread, NULL);
-    sp_window_drain(w); /* empty: at once */
+    sp_window_drain(w, 0); /* empty: at once */
+    a = sp_window_open(w, 1);
+    sp_window_drain(w, 0); /* nothing of its steps */
+    sp_window_close(a);
+    sp_window_drain(w, 1);
     sp_window_destroy(w);
 }
 
@@ -130,7 +134,7 @@ static void test_many_threads(void **state)
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, work, w);
     for (int i = 0; i < OPS; i++) {
-        struct sp_window_op *op = sp_window_open(w);
+        struct sp_window_op *op = sp_window_open(w, 0);
         int now;
 
         remaining[i] = TASKS;
@@ -144,7 +148,7 @@ static void test_many_threads(void **state)
         }
         sp_window_close(op);
     }
-    sp_window_drain(w);
+    sp_window_drain(w, 0);
     assert_int_equal(open_ops, 0);
     assert_true(most_open <= LIMIT);
     assert_int_equal(sp_window_touches(w), OPS * TASKS);

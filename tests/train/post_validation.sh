@@ -52,6 +52,11 @@ if have_mpi; then
     M=8 same "wzb2, 4 processes" 1 10 mpi 4 train --stages 4 --schedule wzb2 --clip 3
     M=8 same "wzb2:owner=each, 3 processes" 11 11 mpi 3 train --stages 4 \
         --schedule wzb2:owner=each --clip 0.1
+    # Norms that are taken ahead overtake ops where order is loose; reports are of whole ops.
+    M=15 same "wzb2:owner=each, ready, 3 processes" 11 11 mpi 3 train --stages 5 --seq 8 \
+        --schedule wzb2:owner=each --scheduler ready --clip 0.1 --threads 1 --log "$work/log"
+    [ "$(stages_of "$work/log" live_activation_bytes | sort -u)" = "0 0 0 0 0" ] ||
+        fail "wzb2:owner=each, ready: activations alive in a report"
     same "zb1p, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zb1p --clip 0.1
     same "zbv, 2 processes" 11 11 mpi 2 train --stages 4 --schedule zbv --clip 0.1
     M=8 same "dualpipe, 4 processes" 11 11 mpi 4 train --stages 4 --schedule dualpipe --clip 0.1
