@@ -8,6 +8,7 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   slice_tokens[slice]      tokens of each; only with --partition-slices
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
  *   buffers                  messages that may wait on a channel at once; 0: sends may block
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
@@ -166,6 +167,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     json_t *root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "schedule", show->schedule, "stages",
                              lay->stages, "micro_batches", lay->micro_batches, "chunks",
                              lay->chunks, "slices", lay->slices, "layers", lay->layers);
+    json_t *tokens = NULL;
     int ret = 0;
 
     if (!root)
@@ -177,6 +179,14 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     json_object_set_new(root, "idle", reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
+    if (show->plan->first_token)
+        json_object_set_new(root, "slice_tokens", tokens = json_array());
+    for (int k = 0; tokens && k < lay->slices; k++) {
+        int first, len;
+
+        sp_plan_slice_tokens(show->plan, 0, k, &first, &len);
+        json_array_append_new(tokens, json_integer(len));
+    }
     if (show->plan->paired)
         json_object_set_new(root, "overlap", overlap(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->plan->buffers));

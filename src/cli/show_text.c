@@ -1,4 +1,5 @@
 #include "cli/show.h"
+#include "plan/slices.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
 
@@ -16,7 +17,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
     const struct sp_times *t = show->times;
-    char costs[192];
+    char costs[192], slices[160];
     struct sp_gantt g;
     double share;
 
@@ -30,6 +31,10 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     fprintf(out, "source     %s\n", plan->def->source);
     sp_show_costs(show, costs, sizeof costs);
     fprintf(out, "costs      %s\n", costs);
+    if (plan->first_token) {
+        sp_slices_text(plan, 0, slices, sizeof slices);
+        fprintf(out, "slices     of %s tokens\n", slices);
+    }
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
     print_published(show, out);

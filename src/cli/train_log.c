@@ -3,6 +3,7 @@
 #include "config.h"
 #include "plan/expected.h"
 #include "plan/memory.h"
+#include "plan/slices.h"
 #include "sp_error.h"
 #include "transport/transport.h"
 #include <jansson.h>
@@ -202,6 +203,10 @@ int sp_train_dry_run(struct sp_trainer *t)
            l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
+    if (t->plan.layout.slices > 1) {
+        sp_slices_text(&t->plan, l->seq, why, sizeof why);
+        printf("slices of %s tokens\n", why);
+    }
     printf("bubble %.1f %% when a backward takes two forwards%s\n", 100 * times.bubble_ratio,
            costs.parts.again > 0 ? " and what it computes again" : "");
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");

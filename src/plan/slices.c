@@ -2,6 +2,7 @@
 #include "plan/counts.h"
 #include "sp_error.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,4 +216,22 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     free(len);
     free(share);
     return err;
+}
+
+void sp_slices_text(const struct sp_plan *plan, int seq, char *text, size_t n)
+{
+    enum { HEAD = 12, TAIL = 2 };
+    int slices = plan->layout.slices;
+    size_t used = 0;
+
+    *text = '\0';
+    for (int k = 0, first, len; k < slices && used < n; k++) {
+        if (k == HEAD && slices > HEAD + TAIL) {
+            used += (size_t)snprintf(text + used, n - used, " ...");
+            k = slices - TAIL;
+        }
+        sp_plan_slice_tokens(plan, seq, k, &first, &len);
+        if (used < n)
+            used += (size_t)snprintf(text + used, n - used, "%s%d", k ? " " : "", len);
+    }
 }

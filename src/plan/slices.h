@@ -37,4 +37,7 @@ int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int sta
  */
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how);
 
+/* Tokens of the slices of a sequence in words, "351 270 217 186"; of many the first and the last. */
+void sp_slices_text(const struct sp_plan *plan, int seq, char *text, size_t n);
+
 #endif

@@ -172,8 +172,11 @@ static void plans(void **state)
         assert_int_equal(sp_listsim(&plan, &sp_costs_unit, SP_PAIRED, &t, why, sizeof why), 0);
         bubble[i] = (t.makespan - 3) / 3; /* of the work */
         digest[i] = sp_plan_digest(&plan);
-        if (i == 3)
+        if (i == 3) {
             assert_int_equal(plan.first_token[2], 1600);
+            sp_slices_text(&plan, 2048, why, sizeof why);
+            assert_string_equal(why, "1000 600 300 148");
+        }
         sp_times_destroy(&t);
         sp_plan_destroy(&plan);
     }
@@ -183,6 +186,22 @@ static void plans(void **state)
     assert_true(fabs(bubble[1] - 0.75) < 0.005 && fabs(bubble[2] - 0.75) < 0.005);
     assert_true(bubble[0] > 0.8 && bubble[3] > 0.9);
     assert_true(digest[0] != digest[1] && digest[1] != digest[3]);
+}
+
+static void words(void **state)
+{
+    struct sp_layout lay = layout(2, 1);
+    struct sp_plan plan;
+    char text[160], little[8];
+
+    (void)state;
+    lay.slices = 40;
+    assert_int_equal(sp_plan_create("seq1f1b", &lay, &plan), 0);
+    sp_slices_text(&plan, 100, text, sizeof text);
+    assert_string_equal(text, "3 3 3 3 3 3 3 3 3 3 3 3 ... 2 2");
+    sp_slices_text(&plan, 100, little, sizeof little);
+    assert_string_equal(little, "3 3 3 3");
+    sp_plan_destroy(&plan);
 }
 
 /* What schedules take when nothing is said, and what is refused. */
@@ -225,8 +244,9 @@ static void defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs),   cmocka_unit_test(flops), cmocka_unit_test(balanced),
-        cmocka_unit_test(program), cmocka_unit_test(plans), cmocka_unit_test(defaults),
+        cmocka_unit_test(costs),    cmocka_unit_test(flops), cmocka_unit_test(balanced),
+        cmocka_unit_test(program),  cmocka_unit_test(plans), cmocka_unit_test(words),
+        cmocka_unit_test(defaults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
