@@ -1,6 +1,10 @@
 #!/bin/bash
 # A run that cannot go on ends soon, with what it knows: a killed process, a stopped one, a loss
 # that is no number, an interrupt.
+# Where the suite runs in the background it is deaf to interrupts, which a shell cannot undo.
+if [ -z "${SP_HEARS:-}" ] && env --default-signal=INT true 2> /dev/null; then
+    SP_HEARS=1 exec env --default-signal=INT bash "$0"
+fi
 . "$(dirname "$0")/../common.sh" || exit 1
 
 make_text 20011 > "$work/text"
