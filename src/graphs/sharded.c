@@ -160,16 +160,6 @@ static void send_shards(struct sp_graph *g, int chunk, int to, int index)
     }
 }
 
-/* The op for which the unit gathered at op k is. */
-static int prefetched_for(const struct sp_program *prog, int k)
-{
-    int next = k + 1;
-
-    while (next < prog->n && prog->ops[next].chunk == prog->ops[k].chunk)
-        next++;
-    return next;
-}
-
 /* ---- scatter ----------------------------------------------------------------------------------- */
 
 static void queue(struct sp_stage *owner, struct part part)
@@ -333,7 +323,7 @@ static void arm(struct sp_op_ctx *c, int index)
     else if (sp_shards_change(prog, index))
         s->now = !s->now;
     if (next >= 0)
-        gather(c->g, c->st, &c->lane, &s->weights[!s->now], next, prefetched_for(prog, index));
+        gather(c->g, c->st, &c->lane, &s->weights[!s->now], prog->ops[next].chunk, next);
     c->w = s->weights[s->now].handle;
     c->end_w = s->end_weights.handle;
     if (op->pass != SP_B)
@@ -399,7 +389,7 @@ static void pass_by(struct sp_graph *g, int i)
         send_shards(g, prog->ops[0].chunk, worker, 0);
     }
     if (next >= 0)
-        send_shards(g, next, worker, prefetched_for(prog, index));
+        send_shards(g, prog->ops[next].chunk, worker, next);
     if (prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
         receive_parts(g, worker, prog->ops[index].chunk, index);
 }

@@ -10,5 +10,5 @@ int sp_shards_prefetch(const struct sp_program *prog, int k)
         next++;
     if (next == prog->n || (k > 0 && prog->ops[next].chunk == prog->ops[k - 1].chunk))
         return -1;
-    return prog->ops[next].chunk;
+    return next;
 }

@@ -13,8 +13,8 @@ static inline int sp_shards_change(const struct sp_program *prog, int k)
     return k == 0 || prog->ops[k].chunk != prog->ops[k - 1].chunk;
 }
 
-/* The unit that is gathered while op k runs, for the next op that uses another one; -1: none, or it
- * is what the ops before k used and is still there. Before op 0 its own unit is gathered too. */
+/* The next op that uses another unit, which is gathered for it while op k runs; -1: none, or it is the
+ * unit that the ops before k used and still there. Before op 0 its own unit is gathered too. */
 int sp_shards_prefetch(const struct sp_program *prog, int k);
 
 /* Whether op k, a backward, is the first, or the last, of those in a row that add to the gradient of its

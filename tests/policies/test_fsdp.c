@@ -158,9 +158,12 @@ static int gathered(const struct sp_program *prog)
         next = sp_shards_prefetch(prog, k);
         if (next < 0)
             continue;
-        assert_int_not_equal(next, slots[0]);
-        assert_int_not_equal(next, slots[1]);
-        slots[!now] = next;
+        assert_true(next > k);
+        for (int i = k; i < next; i++)
+            assert_int_equal(prog->ops[i].chunk, slots[now]);
+        assert_int_not_equal(prog->ops[next].chunk, slots[0]);
+        assert_int_not_equal(prog->ops[next].chunk, slots[1]);
+        slots[!now] = prog->ops[next].chunk;
         n++;
     }
     return n;
