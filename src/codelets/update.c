@@ -97,7 +97,6 @@ static void copy_cpu(void *buffers[], void *arg)
     memcpy(sp_buffer(buffers, 1), sp_buffer(buffers, 0), sizeof(float) * length(buffers[0]));
 }
 
-SP_MODEL(sumsq);
 /* a W */
 static void clear_cpu(void *buffers[], void *arg)
 {
@@ -105,6 +104,7 @@ static void clear_cpu(void *buffers[], void *arg)
     memset(sp_buffer(buffers, 0), 0, sizeof(float) * length(buffers[0]));
 }
 
+SP_MODEL(sumsq);
 SP_MODEL(clear);
 SP_MODEL(copy);
 SP_MODEL(state_copy);

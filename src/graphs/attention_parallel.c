@@ -355,7 +355,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };
 
-    sp_message_release(g, g->position[plan->family->id(&plan->layout, st->index, op)]);
+    sp_message_release(g, sp_op_position(g, st->index, op));
     c.lane.op_index = index;
     c.lane.mb = op->mb;
     c.lane.op = sp_window_open(g->window, g->turn);

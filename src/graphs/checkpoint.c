@@ -82,25 +82,24 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
                          (int64_t)stage * (g->shape.model.layers + 1) + layer + 1);
-    starpu_data_handle_t handle;
+    starpu_data_handle_t handle = NULL;
 
     if (rank == owner) {
         handle = field_of(sp_stage_block(sp_graph_stage(g, stage), kind, layer), field);
-        if (rank != 0) {
+        if (rank != 0)
             sp_transport_send_wait(handle, 0, tag);
-            return;
-        }
-        starpu_data_acquire(handle, STARPU_R);
-        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
-        starpu_data_release(handle);
-    } else if (rank == 0) {
+    }
+    if (rank != 0)
+        return;
+    if (owner != 0) {
         sp_vector_register(&handle, n, sizeof *to, "checkpoint");
         sp_transport_recv_wait(handle, owner, tag);
-        starpu_data_acquire(handle, STARPU_R);
-        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
-        starpu_data_release(handle);
-        starpu_data_unregister_no_coherency(handle);
     }
+    starpu_data_acquire(handle, STARPU_R);
+    memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
+    starpu_data_release(handle);
+    if (owner != 0)
+        starpu_data_unregister_no_coherency(handle);
 }
 
 /* One block on rank 0, put together of what its holders have. */

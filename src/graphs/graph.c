@@ -334,6 +334,13 @@ void sp_graph_destroy(struct sp_graph *g)
     sp_window_destroy(g->window);
 }
 
+int sp_op_position(const struct sp_graph *g, int stage, const struct sp_op *op)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+
+    return g->position[plan->family->id(&plan->layout, stage, op)];
+}
+
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
 {
     return (struct sp_lane){

@@ -153,6 +153,9 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
 
+/* The place of an op of a stage in the order of submission. */
+int sp_op_position(const struct sp_graph *g, int stage, const struct sp_op *op);
+
 /* A lane for tasks of a stage outside any op. */
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
 

@@ -28,6 +28,14 @@ static enum sp_block_kind kind_of(int block)
     return (enum sp_block_kind)(SP_BLOCK_NORM1 + block % 3);
 }
 
+struct sp_block *sp_ring_block(const struct sp_graph *g, struct sp_stage *owner, int chunk, int i)
+{
+    int first, count;
+
+    sp_ring_layers(g, chunk, &first, &count);
+    return sp_stage_block(owner, kind_of(i), first + i / 3);
+}
+
 /* A hand for the blocks of a chunk; *first: its first layer. */
 static void open_hand(const struct sp_graph *g, struct sp_hand *hand, int chunk, bool pooled,
                       int *first)
@@ -46,7 +54,7 @@ void sp_hand_own(const struct sp_graph *g, struct sp_stage *owner, int chunk, bo
 
     open_hand(g, hand, chunk, false, &first);
     for (int i = 0; i < hand->n; i++) {
-        struct sp_block *b = sp_stage_block(owner, kind_of(i), first + i / 3);
+        struct sp_block *b = sp_ring_block(g, owner, chunk, i);
 
         hand->block[i] = gradient ? b->g : b->w;
     }

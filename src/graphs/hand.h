@@ -24,10 +24,17 @@ static inline int sp_graph_workers(const struct sp_graph *g)
     return g->place.stages;
 }
 
+static inline const struct sp_op *sp_graph_op(const struct sp_graph *g, int worker, int index)
+{
+    return &g->cfg.plan->programs[worker].ops[index];
+}
+
 /* Room for n hands, empty, in one piece that the caller frees; NULL: no memory. */
 starpu_data_handle_t *sp_hands_create(const struct sp_graph *g, struct sp_hand *hands, size_t n);
 
 void sp_ring_layers(const struct sp_graph *g, int chunk, int *first, int *count);
+/* Block i, three a layer, of a chunk where its owner keeps it. */
+struct sp_block *sp_ring_block(const struct sp_graph *g, struct sp_stage *owner, int chunk, int i);
 
 /* The owner's own blocks: weights, or gradients. */
 void sp_hand_own(const struct sp_graph *g, struct sp_stage *owner, int chunk, bool gradient,

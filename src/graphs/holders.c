@@ -108,6 +108,17 @@ static int visit(const struct sp_model *m, enum sp_block_kind kind, int layer, s
     return sp_block_elements(m, kind) ? fn(arg, kind, layer) : 0;
 }
 
+static int visit_layers(const struct sp_model *m, int first, int count, sp_stage_block_fn fn,
+                        void *arg)
+{
+    int err = 0;
+
+    for (int l = first; l < first + count; l++)
+        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
+            err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+    return err;
+}
+
 static int ring_holder(const struct sp_plan *plan, int layers, int layer)
 {
     int P = plan->layout.stages, first, count;
@@ -126,14 +137,17 @@ static int worker_each_block(const struct sp_plan *plan, const struct sp_model *
 {
     static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
                                               SP_BLOCK_HEAD};
-    int err = 0;
+    int P = plan->layout.stages, err = 0, first, count;
 
     for (int i = 0; !err && i < 4; i++)
         err = visit(m, ends[i], -1, fn, arg);
-    for (int l = 0; l < m->layers; l++)
-        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
-            if (sp_is_sharded(plan) || ring_holder(plan, m->layers, l) == stage)
-                err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+    if (sp_is_sharded(plan))
+        return err ? err : visit_layers(m, 0, m->layers, fn, arg);
+    for (int c = 0; !err && c < P; c++) {
+        sp_part_layers(plan, m->layers, P, c, &first, &count);
+        if (sp_ring_owner(plan->layout.map->ring, c) == stage)
+            err = visit_layers(m, first, count, fn, arg);
+    }
     return err;
 }
 
@@ -160,9 +174,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
             has_tokens = true;
         }
         sp_chunk_layers(plan, m->layers, stage, c, &first, &count);
-        for (int l = first; l < first + count; l++)
-            for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
-                err = visit(m, (enum sp_block_kind)kind, l, fn, arg);
+        err = err ? err : visit_layers(m, first, count, fn, arg);
         if (!err && global == sp_globals(lay) - 1) {
             err = visit(m, SP_BLOCK_NORM, -1, fn, arg);
             if (!err && !(m->tied && has_tokens))

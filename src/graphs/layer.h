@@ -20,9 +20,9 @@ struct sp_op_ctx {
     bool split;                /* of a backward: weight gradients come in an op of their own */
     const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
                                                * stage's own, [count][3]; NULL: its own */
-    const starpu_data_handle_t
-        *norms; /* where B leaves the gradients of norm1 and norm2, [count][2]
-                                        * blocks like NORM1; NULL: in those of the blocks */
+    /* Where B leaves the gradients of norm1 and norm2, [count][2] blocks like NORM1; NULL: in those
+     * of the blocks. */
+    const starpu_data_handle_t *norms;
     const starpu_data_handle_t *end_w, *end_gradient; /* the same of embedding and head,
                                                        * [SP_BLOCK_KINDS] */
     starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */

@@ -35,7 +35,6 @@ static int64_t tag_of(const struct sp_op_ctx *c, enum sp_message kind, int globa
 /* Sends c->flow to the op of a pass on a neighbouring global stage. */
 static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
 {
-    const struct sp_plan *plan = c->g->cfg.plan;
     struct sp_home home = home_of(c, global);
     struct sp_op receiver = {.pass = (unsigned char)pass,
                              .slice = (unsigned short)c->slice,
@@ -44,7 +43,7 @@ static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
     enum sp_message kind = pass == SP_F ? SP_MSG_FORWARD : SP_MSG_BACKWARD;
 
     sp_message_send(c->g, c->st, c->flow, home.stage, tag_of(c, kind, global),
-                    c->g->position[plan->family->id(&plan->layout, home.stage, &receiver)]);
+                    sp_op_position(c->g, home.stage, &receiver));
     c->flow = NULL;
 }
 
@@ -228,8 +227,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
     struct sp_op_ctx c, other;
 
-    sp_message_release(g,
-                       g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, st->index, op)]);
+    sp_message_release(g, sp_op_position(g, st->index, op));
     open_op(g, st, index, &c);
     if (op->overlap) {
         open_op(g, st, index + 1, &other);

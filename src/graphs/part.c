@@ -17,7 +17,6 @@ int sp_part_receiver_stage(const struct sp_part_op *c, struct sp_receiver to)
 void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct sp_receiver to,
                        int which, starpu_data_handle_t *slot)
 {
-    const struct sp_plan *plan = c->g->cfg.plan;
     struct sp_op op = {
         .pass = (unsigned char)to.pass, .part = (unsigned char)to.part, .mb = c->mb, .chunk = to.k};
     int stage = sp_part_receiver_stage(c, to);
@@ -26,7 +25,7 @@ void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct
         *slot = tensor;
     else
         sp_message_send(c->g, c->st, tensor, stage, tag_of(c, to, which),
-                        c->g->position[plan->family->id(&plan->layout, stage, &op)]);
+                        sp_op_position(c->g, stage, &op));
 }
 
 starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_t *slot, int from,

@@ -41,7 +41,6 @@ static bool goes_on(const struct sp_graph *g, int t, int item)
 /* The place in the order of the first op of a worker in turn t or later, -1: it has none. */
 static int place_of_turn(const struct sp_graph *g, int worker, int t)
 {
-    const struct sp_plan *plan = g->cfg.plan;
     const struct sp_ring *ring = sp_graph_ring(g);
     int k = t > worker ? t - worker : 0;
 
@@ -49,8 +48,7 @@ static int place_of_turn(const struct sp_graph *g, int worker, int t)
         k++;
     if (k >= ring->turns)
         return -1;
-    return g->position[plan->family->id(&plan->layout, worker,
-                                        &plan->programs[worker].ops[ring->first[k]])];
+    return sp_op_position(g, worker, sp_graph_op(g, worker, ring->first[k]));
 }
 
 /*
@@ -97,14 +95,12 @@ static void bring_home(struct sp_graph *g, struct sp_stage *st, const struct sp_
                        int chunk)
 {
     struct sp_lane lane = sp_stage_lane(g, st, 'D');
-    int first, count;
 
-    sp_ring_layers(g, chunk, &first, &count);
-    for (int i = 0; hand->pooled && i < 3 * count; i++) {
-        lane.layer = first + i / 3;
-        sp_copy_insert(
-            &lane, hand->block[i],
-            sp_stage_block(st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), lane.layer)->g);
+    for (int i = 0; hand->pooled && i < hand->n; i++) {
+        struct sp_block *b = sp_ring_block(g, st, chunk, i);
+
+        lane.layer = b->layer;
+        sp_copy_insert(&lane, hand->block[i], b->g);
     }
 }
 
@@ -176,11 +172,6 @@ static void advance(struct sp_graph *g, struct sp_stage *st, int t)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static const struct sp_op *op_of(const struct sp_graph *g, int worker, int index)
-{
-    return &g->cfg.plan->programs[worker].ops[index];
-}
-
 static int turn_of(const struct sp_graph *g, const struct sp_op *op)
 {
     return sp_ring_turn(sp_graph_ring(g), op, op->mb / sp_graph_workers(g));
@@ -205,7 +196,7 @@ static struct sp_hand *hand_of(struct sp_graph *g, struct sp_stage *st,
 static void arrive(struct sp_graph *g, struct sp_stage *st, int index, struct sp_hand **weights,
                    struct sp_hand **gradients)
 {
-    const struct sp_op *op = op_of(g, st->index, index);
+    const struct sp_op *op = sp_graph_op(g, st->index, index);
 
     advance(g, st, turn_of(g, op) + st->index);
     for (int i = 0; i < SP_RING_ITEMS; i++)
@@ -230,7 +221,7 @@ static bool adds_last(const struct sp_ring *ring, int k, const struct sp_op *op)
 
 static void leave(struct sp_graph *g, struct sp_stage *st, int index)
 {
-    const struct sp_op *op = op_of(g, st->index, index);
+    const struct sp_op *op = sp_graph_op(g, st->index, index);
 
     if (!adds_last(sp_graph_ring(g), turn_of(g, op), op))
         return;
@@ -245,7 +236,7 @@ static void pass_by(struct sp_graph *g, int i)
 {
     const struct sp_ring *ring = sp_graph_ring(g);
     int worker = g->order[i].stage;
-    int t = turn_of(g, op_of(g, worker, g->order[i].index)) + worker;
+    int t = turn_of(g, sp_graph_op(g, worker, g->order[i].index)) + worker;
 
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];

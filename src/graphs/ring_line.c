@@ -27,11 +27,6 @@ struct sp_hands {
     starpu_data_handle_t *blocks;
 };
 
-static const struct sp_op *op_of(const struct sp_graph *g, int worker, int index)
-{
-    return &g->cfg.plan->programs[worker].ops[index];
-}
-
 static struct sp_stage *owner_of(struct sp_graph *g, int chunk)
 {
     return sp_graph_stage(g, sp_ring_owner(sp_graph_ring(g), chunk));
@@ -45,7 +40,7 @@ static bool wants(const struct sp_graph *g, int worker, const struct sp_op *op, 
 /* What worker 0 begins with. */
 static void set_out(struct sp_graph *g, struct sp_stage *st, int index, int kind)
 {
-    int chunk = op_of(g, 0, index)->chunk;
+    int chunk = sp_graph_op(g, 0, index)->chunk;
     struct sp_hand *hand = &st->hands->now[kind];
     struct sp_stage *owner = owner_of(g, chunk);
 
@@ -60,7 +55,7 @@ static void set_out(struct sp_graph *g, struct sp_stage *st, int index, int kind
 
 static void take(struct sp_graph *g, struct sp_stage *st, int index, int kind)
 {
-    int chunk = op_of(g, st->index, index)->chunk;
+    int chunk = sp_graph_op(g, st->index, index)->chunk;
     struct sp_stage *before = st->index > 0 ? sp_graph_stage(g, st->index - 1) : NULL;
     struct sp_hand *left;
 
@@ -81,7 +76,7 @@ static void arrive(struct sp_graph *g, struct sp_stage *st, int index, struct sp
     struct sp_hand **const out[] = {weights, gradients};
 
     for (int kind = 0; kind < 2; kind++)
-        if (wants(g, st->index, op_of(g, st->index, index), kind)) {
+        if (wants(g, st->index, sp_graph_op(g, st->index, index), kind)) {
             take(g, st, index, kind);
             *out[kind] = &st->hands->now[kind];
         }
@@ -102,15 +97,12 @@ static bool is_last_of_chunk(const struct sp_graph *g, int index)
 static void add_at_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_hand *hand,
                         int index)
 {
-    const struct sp_op *op = op_of(g, sp_graph_workers(g) - 1, index);
+    const struct sp_op *op = sp_graph_op(g, sp_graph_workers(g) - 1, index);
     bool last = is_last_of_chunk(g, index);
     struct sp_lane lane = sp_stage_lane(g, owner, 'D');
-    int first, count;
 
-    sp_ring_layers(g, op->chunk, &first, &count);
-    for (int i = 0; i < 3 * count; i++) {
-        struct sp_block *b =
-            sp_stage_block(owner, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3);
+    for (int i = 0; i < hand->n; i++) {
+        struct sp_block *b = sp_ring_block(g, owner, op->chunk, i);
 
         lane.layer = b->layer;
         sp_sum_insert(&lane, b->g, hand->block[i], false);
@@ -121,7 +113,7 @@ static void add_at_home(struct sp_graph *g, struct sp_stage *owner, const struct
 
 static void leave(struct sp_graph *g, struct sp_stage *st, int index)
 {
-    const struct sp_op *op = op_of(g, st->index, index);
+    const struct sp_op *op = sp_graph_op(g, st->index, index);
     int last = sp_graph_workers(g) - 1;
     struct sp_stage *owner = owner_of(g, op->chunk);
 
@@ -139,7 +131,7 @@ static void leave(struct sp_graph *g, struct sp_stage *st, int index)
             sp_hand_put(hand);
         } else {
             sp_hand_send(g, st, hand, sp_ring_owner(sp_graph_ring(g), op->chunk), index, GRADIENTS,
-                         g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, last, op)]);
+                         sp_op_position(g, last, op));
             hand->n = 0;
         }
     }
@@ -149,7 +141,7 @@ static void leave(struct sp_graph *g, struct sp_stage *st, int index)
 static void pass_by(struct sp_graph *g, int i)
 {
     int worker = g->order[i].stage, index = g->order[i].index;
-    const struct sp_op *op = op_of(g, worker, index);
+    const struct sp_op *op = sp_graph_op(g, worker, index);
     struct sp_stage *before = worker > 0 ? sp_graph_stage(g, worker - 1) : NULL;
     struct sp_stage *owner = op->part == SP_CHUNK ? owner_of(g, op->chunk) : NULL;
 

@@ -263,12 +263,26 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
     }
 }
 
+/* Zeros in a unit of gradients, whose parts have all been added. */
+static void clear_unit(struct sp_graph *g, const struct sp_lane *lane, struct unit *unit, int chunk)
+{
+    struct sp_lane clear = *lane;
+    struct which b;
+
+    for (int i = 0; i < blocks_of(g, chunk); i++) {
+        if (!block_of(g, chunk, i, &b))
+            continue;
+        clear.layer = b.layer;
+        sp_whole_join(&unit->whole[i]);
+        sp_clear_insert(&clear, unit->handle[i]);
+    }
+}
+
 /* Zeros, where the gradients of three units before were. */
 static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane,
                            int chunk)
 {
     struct sp_shards *s = st->shards;
-    struct sp_lane clear = *lane;
     struct unit *unit;
 
     s->gradient = (s->gradient + 1) % GRADIENTS;
@@ -278,15 +292,7 @@ static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct
 
         add_parts(owner, sp_stage_lane(g, owner, 'T'), parts_of(owner, unit));
     }
-    for (int i = 0; i < blocks_of(g, chunk); i++) {
-        struct which b;
-
-        if (!block_of(g, chunk, i, &b))
-            continue;
-        clear.layer = b.layer;
-        sp_whole_join(&unit->whole[i]);
-        sp_clear_insert(&clear, unit->handle[i]);
-    }
+    clear_unit(g, lane, unit, chunk);
 }
 
 /* ---- ops --------------------------------------------------------------------------------------- */
@@ -295,18 +301,11 @@ static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct
 static void first_op(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane, int chunk)
 {
     struct sp_shards *s = st->shards;
-    struct sp_lane clear = *lane;
 
-    clear.layer = -1;
     s->now = 0;
     gather(g, st, lane, &s->end_weights, ENDS, 0);
     gather(g, st, lane, &s->weights[0], chunk, 0);
-    for (int i = 0; i < SP_BLOCK_KINDS; i++) {
-        if (!s->end_gradients.handle[i])
-            continue;
-        sp_whole_join(&s->end_gradients.whole[i]);
-        sp_clear_insert(&clear, s->end_gradients.handle[i]);
-    }
+    clear_unit(g, lane, &s->end_gradients, ENDS);
 }
 
 /* The weights and gradients of an op. */

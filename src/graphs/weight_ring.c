@@ -113,7 +113,7 @@ static bool ends_last(const struct sp_graph *g, int worker, int index)
 static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
-    const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
+    const struct sp_op *op = sp_graph_op(g, st->index, index);
     struct sp_hand *weights = NULL, *gradients = NULL;
     struct sp_op_ctx c = {
         .g = g,

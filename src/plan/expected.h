@@ -15,8 +15,8 @@ void sp_expected_costs_free(struct sp_costs *costs);
 /*
  * Times of `plan`, in milliseconds, if every op took what it did in `report`, the runtime's part
  * included, each stage had a core of its own and messages took no time; others go on when an op has
- * written what they wait for, weight gradients come after that. Busy and idle times are those of tasks alone, as measured. 0, or the error
- * of sp_listsim.
+ * written what they wait for, weight gradients come after that. Busy and idle times are those of tasks
+ * alone, as measured. 0, or the error of sp_listsim.
  */
 int sp_expected_times(const struct sp_plan *plan, const struct sp_step_report *report,
                       struct sp_times *times);

@@ -119,6 +119,18 @@ static int crossing(const struct sp_plan *plan, int stage)
     return transit > 4 ? transit + 2 : 6;
 }
 
+/* Elements of a layer, and of embedding and head, that a stage keeps of them. */
+static void held_elements(const struct sp_plan *plan, const struct sp_shape *sh, int64_t *layer,
+                          int64_t *ends)
+{
+    *layer = *ends = 0;
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+
+        *(kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST ? layer : ends) += n;
+    }
+}
+
 /* Most layers whose B a worker has done and whose W it has not. */
 static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape *sh)
 {
@@ -150,7 +162,7 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
 {
     int P = plan->layout.stages, most = 0;
     bool line = plan->def->ring == SP_RING_LINE;
-    int64_t layer = 0, ends = 0;
+    int64_t layer, ends;
 
     for (int c = 0; c < P; c++) {
         int first, count;
@@ -158,17 +170,10 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
         sp_part_layers(plan, sh->model.layers, P, c, &first, &count);
         most = count > most ? count : most;
     }
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        int64_t n = (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-
-        if (kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
-            layer += n;
-        else
-            ends += P > 1 ? n : 0;
-    }
     if (P == 1 && !plan->split && !line)
         return 0;
-    return ((line ? 5 : 9) * most + 2) * layer + ends +
+    held_elements(plan, sh, &layer, &ends);
+    return ((line ? 5 : 9) * most + 2) * layer + (P > 1 ? ends : 0) +
            2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
 }
 
@@ -177,24 +182,11 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
  * what the pool leaves idle. */
 static int64_t sharded_floats(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    int64_t P = plan->layout.stages, layer = 0, ends = 0, most = 0;
+    int64_t P = plan->layout.stages, most = most_layers(plan, sh, 0), layer, ends;
 
     if (P == 1)
         return 0;
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, sh->model.layers, 0, c, &first, &count);
-        most = count > most ? count : most;
-    }
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
-
-        if (kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
-            layer += n;
-        else
-            ends += n;
-    }
+    held_elements(plan, sh, &layer, &ends);
     return 5 * most * P * layer + 2 * P * ends + (3 * most * (P - 1) + 2) * layer +
            (P - 1 + 2) * ends;
 }
@@ -263,6 +255,8 @@ static int64_t unequal_slices(const struct sp_plan *plan, const struct sp_shape 
 {
     int64_t sum = 0;
 
+    if (!plan->first_token && sh->seq % plan->layout.slices == 0)
+        return 0; /* asked for in every partition that is tried */
     for (int k = 0; k < plan->layout.slices; k++) {
         int len = length_of(plan, sh, k), j = 0;
 

@@ -18,8 +18,9 @@ struct sp_slice_costs {
 struct sp_slice_costs sp_slice_flops(const struct sp_shape *sh);
 double sp_slice_cost(const struct sp_slice_costs *c, int first, int len);
 
-/* Slices that take the same time, to a token: the k-th boundary x solves token x + pair x(x+1)/2 = k/n of the sequence's (SPPO section 4; Seq1F1B).
- * The first slice is the longest. len[n], each at least 1; n <= seq. */
+/* Slices that take the same time, to a token: the k-th boundary x solves token x + pair x(x+1)/2 = k/n of
+ * the sequence's (SPPO section 4; Seq1F1B). The first slice is the longest. len[n], each at least 1;
+ * n <= seq. */
 void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len);
 
 /*

@@ -1,4 +1,5 @@
 #include "policies/check.h"
+#include "policies/refuse.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -13,4 +14,12 @@ int sp_check_whole(const struct sp_layout *lay, char *why, size_t n)
         return -EINVAL;
     }
     return 0;
+}
+
+int sp_check_sliced(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+
+    fit.chunks = 1;
+    return sp_refuse_chunks(lay, &fit, why, n);
 }

@@ -13,15 +13,7 @@
  *
  * Makespan (m + (p-1)/n)(f + b + w). Stage i holds min(p - i + n-1, mn) slices.
  */
-#include "policies/refuse.h"
-
-static int check(const struct sp_layout *lay, char *why, size_t n)
-{
-    struct sp_layout fit = *lay;
-
-    fit.chunks = 1;
-    return sp_refuse_chunks(lay, &fit, why, n);
-}
+#include "policies/check.h"
 
 static void forward(const struct sp_layout *lay, int k, struct sp_program *prog)
 {
@@ -68,7 +60,7 @@ const struct sp_schedule_def sp_schedule_seq1f1b = {
     .source = "Seq1F1B (Sun et al. 2024); code: sail-sg/zero-bubble-pipeline-parallelism",
     .family = "layerwise",
     .default_chunks = 1,
-    .check = check,
+    .check = sp_check_sliced,
     .emit = emit,
     .makespan = makespan,
     .makespan_source = "(m + (p-1)/n)(f+b+w), 1F1B's with m n micro-batches of 1/n",

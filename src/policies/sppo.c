@@ -14,15 +14,7 @@
  *
  * A stage idles for p-1 slices of a micro-batch's n: the paper's bubble (p-1)/n.
  */
-#include "policies/refuse.h"
-
-static int check(const struct sp_layout *lay, char *why, size_t n)
-{
-    struct sp_layout fit = *lay;
-
-    fit.chunks = 1;
-    return sp_refuse_chunks(lay, &fit, why, n);
-}
+#include "policies/check.h"
 
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
@@ -52,7 +44,7 @@ const struct sp_schedule_def sp_schedule_sppo = {
     .family = "layerwise",
     .default_chunks = 1,
     .slicing = "flops",
-    .check = check,
+    .check = sp_check_sliced,
     .emit = emit,
     .makespan = makespan,
     .makespan_source =

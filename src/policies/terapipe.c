@@ -13,15 +13,7 @@
  *
  * Makespan (m + (p-1)/n)(f + b + w). Each stage holds all m micro-batches.
  */
-#include "policies/refuse.h"
-
-static int check(const struct sp_layout *lay, char *why, size_t n)
-{
-    struct sp_layout fit = *lay;
-
-    fit.chunks = 1;
-    return sp_refuse_chunks(lay, &fit, why, n);
-}
+#include "policies/check.h"
 
 static void add(struct sp_program *prog, enum sp_pass pass, int mb, int slice)
 {
@@ -58,7 +50,7 @@ const struct sp_schedule_def sp_schedule_terapipe = {
     .family = "layerwise",
     .default_chunks = 1,
     .slicing = "dp",
-    .check = check,
+    .check = sp_check_sliced,
     .emit = emit,
     .makespan = makespan,
     .makespan_source = "(m + (p-1)/n)(f+b+w), sum of t + (p-1) max t of section 3.3, equal slices",

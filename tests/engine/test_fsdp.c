@@ -36,13 +36,9 @@ static void every_mode(void **state)
 
 static void same_bits(void **state)
 {
-    static const struct setting sets[] = {{.tied = true, .workers = 4},
-                                          {.tied = true, .workers = 3, .window = 1},
-                                          {.tied = true, .workers = 1}};
-
     (void)state;
-    check_bits("fsdp", 4, 8, 5, sets, 3);
-    check_bits("fsdp:order=breadth", 4, 12, 5, sets, 3);
+    check_bits("fsdp", 4, 8, 5, anywhere, 3);
+    check_bits("fsdp:order=breadth", 4, 12, 5, anywhere, 3);
 }
 
 int main(void)

@@ -3,26 +3,12 @@
 # steps and gradients of one stage within 1e-5; in one process and over MPI the same bits; the bytes
 # that every worker sends are those of the shards, whatever the length of sequences; a worker holds a
 # part of the parameters and the activations of one micro-batch; checkpoints are whole.
-. "$(dirname "$0")/../common.sh" || exit 1
-
-make_text 20011 > "$work/text"
+. "$(dirname "$0")/travel.sh" || exit 1
 
 # Numbers of the blocks of a layer, and of tokens, positions, final norm and head (src/model/params.h).
 h=64
 gpt_tiny="$((2 * h)) $((3 * h * h + 3 * h)) $((9 * h * h + 8 * h)) $((256 * h)) $((512 * h)) $((2 * h)) 0"
 llama_tiny="$h $((2 * h * h)) $((h * h + h + 3 * h * 172)) $((256 * h)) 0 $h $((256 * h))"
-
-# train OUT MICRO-BATCHES STEPS COMMAND... A learning rate at which no gradient explodes on the way: in
-# such a step the least rounding shows.
-train()
-{
-    local out=$work/$1 m=$2 steps=$3
-
-    shift 3
-    rm -f "$out.jsonl" "$out.safetensors"
-    quiet "$*" "$@" --data "$work/text" --micro-batches "$m" --steps "$steps" --eps 1e-3 --lr 5e-4 \
-        --log "$out.jsonl" --dump-grads "$out.safetensors"
-}
 
 # formula SCHEDULE P M UNITS BLOCKS...: bytes that each worker sends in a step. Of every unit that is gathered,
 # of the gradients of its own backwards, and of embedding and head twice, a shard to each other worker.
@@ -99,8 +85,7 @@ if have_mpi; then
     done
 fi
 
-# all workers the activations of a micro-batch (16bshL), and buffers that are the same after every step
-# and no more than was planned
+# all workers the activations of a micro-batch (16bshL)
 train peaks 8 12 starpipe train --model gpt-tiny --stages 4 --schedule fsdp --seq 128
 stages_of "$work/peaks.jsonl" peak_activation_bytes | tail -n 1 |
     awk -v one=$((4 * 16 * 128 * h * 8)) '{
@@ -114,25 +99,9 @@ stages_of "$work/peaks.jsonl" peak_activation_bytes | tail -n 1 |
 [ "$(stages_of "$work/peaks.jsonl" live_activation_bytes | sort -u)" = "0 0 0 0" ] ||
     fail "activations alive after a step"
 
-flat()
-{
-    local sizes planned
-
-    sizes=$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n +3 | sort -u)
-    planned=$(starpipe train --dry-run --model gpt-tiny --stages 4 --schedule fsdp --seq 32 \
-        --micro-batches 8 | awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%.0f ", ($5 + $6) * 1048576 }')
-    echo "$1: buffers $sizes of $planned bytes planned"
-    [ "$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n 10 | uniq -c | awk '{ print $1 }')" = 10 ] ||
-        fail "$1: the buffers grow: $sizes"
-    echo "$sizes $planned" | awk '{ for (i = 1; i <= 4; i++) if ($i > $(i + 4)) exit 1 }' ||
-        fail "$1: more buffers than planned"
-}
-
-train flat 8 12 starpipe train --model gpt-tiny --stages 4 --schedule fsdp --seq 32
-flat "one process"
+flat "one process" fsdp starpipe
 if have_mpi; then
-    train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule fsdp --seq 32
-    flat "four processes"
+    flat "four processes" fsdp mpi 4
 fi
 
 # parameters, gradients and moments are in as many parts as there are workers
@@ -158,24 +127,11 @@ train straight 9 5 starpipe train --model llama-tiny --stages 3 --schedule fsdp 
 [ "$(steps_of "$work/straight.jsonl" loss | tail -n 3)" = "$(steps_of "$work/resumed.3.fsdp.jsonl" loss)" ] ||
     fail "a resumed run has other losses than one that was not interrupted"
 
-# what does not go together is refused before work
-refuse()
-{
-    local want=$1 status
-
-    shift
-    starpipe train --dry-run --model gpt-tiny --stages 4 --schedule fsdp --seq 24 "$@" \
-        > "$work/output" 2>&1
-    status=$?
-    [ $status -eq 2 ] && [ "$(wc -l < "$work/output")" -eq 1 ] && grep -q -- "$want" "$work/output" ||
-        fail "$*: exit status $status, $(head -n 2 "$work/output")"
-}
-
-refuse "use --micro-batches 8" --micro-batches 10
-refuse "use --slices 1" --micro-batches 8 --slices 2
-refuse "use --chunks 8" --micro-batches 8 --chunks 9
-refuse "use even" --micro-batches 8 --partition balanced
-refuse "not available for fsdp" --micro-batches 8 --post-validation
+refuse "use --micro-batches 8" --schedule fsdp --micro-batches 10
+refuse "use --slices 1" --schedule fsdp --micro-batches 8 --slices 2
+refuse "use --chunks 8" --schedule fsdp --micro-batches 8 --chunks 9
+refuse "use even" --schedule fsdp --micro-batches 8 --partition balanced
+refuse "not available for fsdp" --schedule fsdp --micro-batches 8 --post-validation
 refuse "use order=depth or order=breadth" --micro-batches 8 --schedule fsdp:order=wide
 refuse "has no option 'unit'" --micro-batches 8 --schedule fsdp:unit=2
 finish

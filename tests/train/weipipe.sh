@@ -2,26 +2,12 @@
 # WeiPipe on two, three and four workers, both model styles: losses of several steps and gradients of
 # one stage within 1e-5; in one process and over MPI the same bits; the bytes that every worker sends
 # are those of the rings, whatever the length of sequences; all workers keep the same activations.
-. "$(dirname "$0")/../common.sh" || exit 1
-
-make_text 20011 > "$work/text"
+. "$(dirname "$0")/travel.sh" || exit 1
 
 # Numbers of a layer, and of embedding, positions, final norm and head (src/model/presets.c).
 h=64
 gpt_tiny="$((12 * h * h + 13 * h)) $((256 * h + 512 * h + 2 * h)) 8"
 llama_tiny="$((3 * h * h + 3 * h * 172 + 2 * h)) $((2 * 256 * h + h)) 8"
-
-# train OUT MICRO-BATCHES STEPS COMMAND... A learning rate at which no gradient explodes on the way: in
-# such a step the least rounding shows.
-train()
-{
-    local out=$work/$1 m=$2 steps=$3
-
-    shift 3
-    rm -f "$out.jsonl" "$out.safetensors"
-    quiet "$*" "$@" --data "$work/text" --micro-batches "$m" --steps "$steps" --eps 1e-3 --lr 5e-4 \
-        --log "$out.jsonl" --dump-grads "$out.safetensors"
-}
 
 # formula P M SCHEDULE LAYER ENDS LAYERS: bytes that each worker sends in a step. The exchange before
 # turn 0, forward weights after every turn until the last forward can go on, what backwards need from
@@ -199,31 +185,10 @@ keeps weipipe-naive 1
 keeps wzb1 1.5
 keeps wzb2 1
 
-# buffers are the same after every step, and no more than was planned
 for schedule in weipipe wzb1 wzb2 wzb2:owner=each; do
     have_mpi || break
-    train flat 8 12 mpi 4 train --model gpt-tiny --stages 4 --schedule $schedule --seq 32
-    sizes=$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n +3 | sort -u)
-    planned=$(starpipe train --dry-run --model gpt-tiny --stages 4 --schedule $schedule --seq 32 \
-        --micro-batches 8 | awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%.0f ", ($5 + $6) * 1048576 }')
-    echo "$schedule: buffers $sizes of $planned bytes planned"
-    [ "$(stages_of "$work/flat.jsonl" buffer_bytes | tail -n 10 | uniq -c | awk '{ print $1 }')" = 10 ] ||
-        fail "the buffers grow: $sizes"
-    echo "$sizes $planned" | awk '{ for (i = 1; i <= 4; i++) if ($i > $(i + 4)) exit 1 }' ||
-        fail "$schedule: more buffers than planned"
+    flat $schedule $schedule mpi 4
 done
-
-# what does not go together is refused before work
-refuse()
-{
-    local want=$1 status
-
-    shift
-    starpipe train --dry-run --model gpt-tiny --stages 4 --seq 24 "$@" > "$work/output" 2>&1
-    status=$?
-    [ $status -eq 2 ] && [ "$(wc -l < "$work/output")" -eq 1 ] && grep -q -- "$want" "$work/output" ||
-        fail "$*: exit status $status, $(head -n 2 "$work/output")"
-}
 
 refuse "use --micro-batches 8" --schedule weipipe --micro-batches 10
 refuse "use --micro-batches 4" --schedule weipipe-naive --micro-batches 3
