@@ -52,6 +52,8 @@ void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len
 /* Bounds looked for, and tried above the least one; so many steps of all programs, about. */
 enum { SEARCHES = 24, BOUNDS = 16 };
 static const double steps = 1e8;
+/* With more slices than can be tried in 20 times that they are of equal times. */
+static const double most_steps = 2e9;
 
 struct program {
     const struct sp_slice_costs *c;
@@ -127,8 +129,13 @@ int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int sta
     size_t states;
     struct program p = {.c = c, .seq = seq, .n = n, .cells = cells < seq ? cells : seq};
     double low = sp_slice_cost(c, 0, seq) / n, high = sp_slice_cost(c, 0, seq);
-    int *found = calloc((size_t)n, sizeof *found), ret = -ENOMEM;
+    int *found, ret = -ENOMEM;
 
+    if ((SEARCHES + BOUNDS) * 0.5 * n * p.cells * p.cells > most_steps) {
+        sp_slices_by_flops(c, seq, n, len);
+        return 0;
+    }
+    found = calloc((size_t)n, sizeof *found);
     states = (size_t)(n + 1) * (size_t)(p.cells + 1);
     p.sum = malloc(states * sizeof *p.sum);
     p.from = calloc(states, sizeof *p.from);

@@ -26,7 +26,8 @@ void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len
 /*
  * TeraPipe's lengths (Li et al. 2021, section 3.3): n slices that minimize m sum t + (p-1) max t, by a
  * dynamic program over boundaries for some bounds on max t, from the least one on. In long sequences
- * boundaries are some tokens apart; never worse than equal times. 0 or -ENOMEM.
+ * boundaries are some tokens apart; never worse than equal times, and just those where slices are
+ * hundreds. 0 or -ENOMEM.
  */
 int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int stages,
                          int micro_batches, int *len);

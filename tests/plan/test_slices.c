@@ -145,6 +145,16 @@ static void program(void **state)
         print_message("8192 tokens in %d slices: longest %.4f of that of equal times\n", n, a / b);
         assert_true(a <= b);
     }
+    { /* as many as `show` takes */
+        struct sp_slice_costs c = {.token = 24 * 1024., .pair = 4};
+        static int most[SP_MAX_SIZE];
+        int sum = 0;
+
+        assert_int_equal(sp_slices_by_program(&c, 2 * SP_MAX_SIZE, SP_MAX_SIZE, 8, 1, most), 0);
+        for (int k = 0; k < SP_MAX_SIZE; k++)
+            sum += most[k];
+        assert_int_equal(sum, 2 * SP_MAX_SIZE);
+    }
 }
 
 /* The bubble (p-1)/n of SPPO with slices of equal times, more with equal lengths. */
