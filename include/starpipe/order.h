@@ -32,6 +32,18 @@ void sp_order_bound(int worker, int64_t bytes);
  */
 void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t release);
 
+/*
+ * Holds a position: its task is not taken, however ready, until sp_order_release was called as often
+ * as this. Before the task is submitted; released by any thread. For what no data dependency says, such as
+ * room in memory.
+ */
+void sp_order_hold(int worker, unsigned order);
+void sp_order_release(int worker, unsigned order);
+
+/* Microseconds that a worker has waited so far for a position that was held although its task was
+ * ready. */
+double sp_order_held_us(int worker);
+
 /* Nothing declared is alive any more on a worker: its tasks were undone. Only while none of them is
  * in flight. */
 void sp_order_forget(int worker);

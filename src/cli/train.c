@@ -5,6 +5,7 @@
 #include "cli/train.h"
 #include "cli/commands.h"
 #include "cli/watchdog.h"
+#include "offload/host.h"
 #include "config.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
@@ -130,6 +131,14 @@ static int make_plan(struct sp_trainer *t)
     return 0;
 }
 
+struct sp_memory sp_train_memory(const struct sp_trainer *t, const struct sp_shape *shape,
+                                 int stage)
+{
+    if (sp_train_offloads(t))
+        return t->offload.memory[stage];
+    return sp_memory_of_stage(&t->plan, shape, t->args.recompute, t->args.every, stage);
+}
+
 /* A process without a limit still cannot have more than its machine has. */
 static int check_machine(const struct sp_trainer *t, const struct sp_shape *shape)
 {
@@ -138,8 +147,7 @@ static int check_machine(const struct sp_trainer *t, const struct sp_shape *shap
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     for (int k = 0; k < t->place.n_local; k++) {
-        struct sp_memory m = sp_memory_of_stage(&t->plan, shape, t->args.recompute, t->args.every,
-                                                t->place.first_local + k);
+        struct sp_memory m = sp_train_memory(t, shape, t->place.first_local + k);
 
         states += (double)m.states;
         activations += (double)m.activations;
@@ -164,7 +172,9 @@ static int check_memory(struct sp_trainer *t)
 
     sp_shape_init(&shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    err = sp_memory_check(&t->plan, &shape, a->recompute, a->every, a->layout.memory_limit);
+    /* with --offload the plan keeps to the limit */
+    err = sp_memory_check(&t->plan, &shape, a->recompute, a->every,
+                          sp_train_offloads(t) ? 0 : a->layout.memory_limit);
     return err || a->dry_run ? err : check_machine(t, &shape);
 }
 
@@ -206,6 +216,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     err = err ? err : make_plan(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_partition_early(t);
+    err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
     err = err ? err : open_weights(t, model, weights);
     if (!err && a->resume)
@@ -225,6 +236,12 @@ static int start_starpu(struct sp_trainer *t)
     conf.ncuda = 0;
     conf.nopencl = 0;
     conf.nhip = 0;
+    if (sp_train_offloads(t)) {
+        struct sp_shape shape;
+
+        sp_train_shape(t, &shape);
+        sp_host_start((size_t)sp_offload_idle_bytes(&t->plan, &shape));
+    }
     conf.sched_policy = t->args.scheduler == 1 ? &sp_order_ready : &sp_order_strict;
     if (sp_transport_start(&conf))
         return sp_error(ENODEV, "StarPU found no CPU worker to start");
@@ -257,6 +274,10 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     int err = start_starpu(t);
 
     err = err ? err : sp_train_partition_measured(t);
+    err = err ? err : sp_train_offload_measured(t);
+    cfg.away = t->offload.away;
+    cfg.tier = t->tier;
+    cfg.disk = t->disk;
     err = err ? err : sp_graph_create(&cfg, &t->place, &t->graph);
     err = err ? err : sp_checkpoint_init(&t->graph, weights->f ? weights : NULL);
     if (!err && a->resume)
@@ -274,6 +295,8 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     sp_step_report_destroy(&t->graph, &t->report);
     sp_graph_destroy(&t->graph);
     sp_transport_stop();
+    if (sp_train_offloads(t))
+        sp_host_stop();
     return err ? 1 : 0;
 }
 
@@ -325,6 +348,8 @@ out:
     if (t->log)
         fclose(t->log);
     sp_data_close(&t->data);
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
     if (t->plan.def)
         sp_plan_destroy(&t->plan);
     if (t->params.tensors)

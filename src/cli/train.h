@@ -5,6 +5,8 @@
 #include "cli/options.h"
 #include "graphs/checkpoint.h"
 #include "graphs/step.h"
+#include "offload/disk.h"
+#include "plan/offload.h"
 #include <stdio.h>
 
 /* The command line. */
@@ -16,6 +18,7 @@ struct sp_train_args {
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
     uint64_t seed;
     int seed_arg;
+    const char *offload_dir;
     const char *log, *save, *resume, *dump_grads, *trace, *prompt, *partition;
     int save_every;
     bool dry_run, post_validation;
@@ -23,6 +26,7 @@ struct sp_train_args {
     /* derived */
     enum sp_recompute recompute;
     int every;
+    enum sp_offload_mode offload;
 };
 
 /* Parses and checks what needs no file. 0, 1 (help printed) or -EINVAL. */
@@ -39,8 +43,13 @@ struct sp_trainer {
     struct sp_placement place;
     struct sp_graph graph;
     struct sp_step_report report;
-    int first_step; /* 0, or where --resume goes on */
-    int rollbacks;  /* of --post-validation */
+    int first_step;            /* 0, or where --resume goes on */
+    int rollbacks;             /* of --post-validation */
+    struct sp_offload offload; /* of --offload, and where activations go */
+    struct sp_disk *disk;
+    unsigned tier;
+    struct sp_tier_rates rates;
+    int64_t resident_before; /* bytes, before the model was there */
     FILE *log;
     double started_us;
 };
@@ -48,6 +57,23 @@ struct sp_trainer {
 /* Searches the order again for as many micro-batches as --memory-limit leaves room for, where it
  * needs more and is one that can be searched. 0 or -errno. */
 int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout);
+
+/* ---- offload -------------------------------------------------------------------------- */
+
+bool sp_train_offloads(const struct sp_trainer *t);
+/* Before the start: what leaves, whether it fits, and room on disk. 0 or -errno. */
+int sp_train_offload_early(struct sp_trainer *t);
+/* After StarPU started, before the graph: the tier, and what leaves at its rates. All ranks call it. 0
+ * or -errno. */
+int sp_train_offload_measured(struct sp_trainer *t);
+/* The plan, and what the last step did of it. */
+void sp_train_print_offload(const struct sp_trainer *t);
+void sp_train_offload_summary(const struct sp_trainer *t);
+/* What a stage holds: by that plan, or as if nothing left. */
+struct sp_memory sp_train_memory(const struct sp_trainer *t, const struct sp_shape *shape,
+                                 int stage);
+/* Planned for this process, bytes. */
+int64_t sp_train_planned_bytes(const struct sp_trainer *t);
 
 /* ---- partition ------------------------------------------------------------------------ */
 

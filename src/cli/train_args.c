@@ -10,13 +10,31 @@ static int refuse_missing(const struct sp_train_args *a)
         return sp_error(EINVAL, "train: --dtype bf16 needs a CUDA device; CPU workers compute f32");
     if (a->device == 2)
         return sp_error(EINVAL, "train: --device cuda: this build has no CUDA kernels; use cpu");
-    if (strcmp(a->layout.offload, "none"))
-        return sp_error(EINVAL, "train: --offload %s is not available; use none",
-                        a->layout.offload);
     return 0;
 }
 
-static int check(const struct sp_train_args *a)
+static int read_offload(struct sp_train_args *a)
+{
+    static const char *const modes[] = {
+        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
+
+    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
+        if (!strcmp(a->layout.offload, modes[i])) {
+            a->offload = (enum sp_offload_mode)i;
+            return 0;
+        }
+    return sp_error(EINVAL, "train: --offload %s: want none, full or adaptive", a->layout.offload);
+}
+
+/* On a disk, as a rule, which /tmp need not be. */
+static const char *default_offload_dir(void)
+{
+    const char *dir = getenv("TMPDIR");
+
+    return dir && *dir ? dir : "/var/tmp";
+}
+
+static int check(struct sp_train_args *a)
 {
     struct sp_recompute_option recompute;
 
@@ -34,6 +52,8 @@ static int check(const struct sp_train_args *a)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);
     if (a->layout.recompute && sp_parse_recompute("train", a->layout.recompute, &recompute))
+        return -EINVAL;
+    if (read_offload(a))
         return -EINVAL;
     return refuse_missing(a);
 }
@@ -54,6 +74,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .stall_timeout = 300,
         .prompt = "\n",
         .partition = "even",
+        .offload_dir = default_offload_dir(),
     };
     a->layout.stages = 1;
     const struct sp_option options[] = {
@@ -89,6 +110,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
          "rows of the MLP computed at a time (0: all)", 0, INT_MAX, 0, 0},
         {"logit-rows", SP_OPT_INT, &a->logit_rows, "ROWS",
          "rows of logits alive at a time (0: 128 MiB of them)", 0, INT_MAX, 0, 0},
+        {"offload-dir", SP_OPT_STRING, &a->offload_dir, "DIR",
+         "where offloaded activations go: a directory on a fast disk", 0, 0, 0, 0},
         {"log", SP_OPT_STRING, &a->log, "FILE.jsonl", "a JSON line a step", 0, 0, 0, 0},
         {"save", SP_OPT_STRING, &a->save, "DIR", "checkpoint at the end, in Hugging Face form", 0,
          0, 0, 0},

@@ -36,6 +36,8 @@ int sp_train_log_plan(struct sp_trainer *t)
     const struct sp_layout_args *l = &t->args.layout;
     char starpu[32];
 
+    if (sp_train_offloads(t) && !t->world.rank)
+        sp_train_print_offload(t);
     if (!t->args.log || t->world.rank)
         return 0;
     t->log = fopen(t->args.log, t->args.resume ? "a" : "w");
@@ -63,12 +65,15 @@ static double step_tokens(const struct sp_trainer *t)
 
 static json_t *stage_json(const struct sp_stage_report *s)
 {
-    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "busy_ms", s->busy_us / 1e3,
-                     "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
-                     "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio,
-                     "peak_activation_bytes", (json_int_t)s->peak_bytes, "live_activation_bytes",
-                     (json_int_t)s->live_bytes, "buffer_bytes", (json_int_t)s->pool_bytes,
-                     "bytes_sent", (json_int_t)s->bytes_sent, "bytes_offloaded", (json_int_t)0);
+    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "busy_ms",
+                     s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms",
+                     s->comm_wait_us / 1e3, "polling_ms", s->polling_us / 1e3, "bubble_ratio",
+                     s->bubble_ratio, "peak_activation_bytes", (json_int_t)s->peak_bytes,
+                     "live_activation_bytes", (json_int_t)s->live_bytes, "buffer_bytes",
+                     (json_int_t)s->pool_bytes, "bytes_sent", (json_int_t)s->bytes_sent,
+                     "bytes_offloaded", (json_int_t)s->left_bytes, "bytes_brought_back",
+                     (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3,
+                     "disk_ms", s->transfer_us / 1e3);
 }
 
 static double mean_bubble(const struct sp_trainer *t)
@@ -164,13 +169,16 @@ void sp_train_summary(struct sp_trainer *t)
         "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
     for (int s = 0; s < t->place.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
-        int64_t planned =
-            sp_stash_peak(&t->plan, &t->graph.shape, t->args.recompute, t->args.every, s);
+        int64_t planned = sp_train_offloads(t) ? t->offload.away[s].peak_kept
+                                               : sp_stash_peak(&t->plan, &t->graph.shape,
+                                                               t->args.recompute, t->args.every, s);
 
         printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,
                100 * r->bubble_ratio, r->comm_wait_us / 1e3, r->peak_bytes / MiB,
                (double)planned / MiB);
     }
+    if (sp_train_offloads(t))
+        sp_train_offload_summary(t);
 }
 
 /* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */
@@ -211,13 +219,14 @@ int sp_train_dry_run(struct sp_trainer *t)
            costs.parts.again > 0 ? " and what it computes again" : "");
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
     for (int s = 0; s < l->stages; s++) {
-        struct sp_memory m =
-            sp_memory_of_stage(&t->plan, &shape, t->args.recompute, t->args.every, s);
+        struct sp_memory m = sp_train_memory(t, &shape, s);
         int layers = sp_stage_layers(&t->plan, t->model.layers, s);
 
         printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
                (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
     }
+    if (sp_train_offloads(t))
+        sp_train_print_offload(t);
     printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
            times.messages);
     sp_times_destroy(&times);

@@ -40,16 +40,20 @@ struct sp_meter {
     int n_ops;
     struct sp_op_record *ops; /* [n_ops], by program index */
     double update_us;         /* time in tasks outside the ops: norms, optimizer */
+    double fetch_us;          /* time that tasks waited for their data to be fetched */
 };
 
 /* Where tasks go: a worker and its next position, the stage's accounting, the window. */
+struct sp_move; /* offload/mover.h */
+
 struct sp_lane {
     int worker;      /* -1: no program position (set-up tasks) */
     unsigned *order; /* last position given out on that worker */
     struct sp_meter *meter;
     struct sp_window *window;
-    struct sp_window_op *op; /* the op that tasks are being added to, NULL outside ops */
-    int op_index;            /* index in the program, -1 outside ops */
+    struct sp_window_op *op;    /* the op that tasks are being added to, NULL outside ops */
+    struct sp_move **returning; /* what the next task brings back when it starts; NULL: nothing */
+    int op_index;               /* index in the program, -1 outside ops */
     int stage;
     bool output;   /* the next task writes what other ops wait for */
     char pass;     /* 'F', 'B', ... for the task name */
@@ -67,6 +71,7 @@ struct sp_task_args {
     bool output;      /* of struct sp_lane */
     uint32_t variant; /* what changes the time besides the sizes */
     int64_t acquire_bytes, release_bytes;
+    struct sp_move *returning; /* as in struct sp_lane */
     const struct sp_shape *shape;
 };
 

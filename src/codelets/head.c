@@ -66,7 +66,7 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
     sp_task_buffer(t, g_table, STARPU_RW);
     sp_task_buffer(t, dx, STARPU_W);
     sp_task_buffer(t, tally, STARPU_RW);
-    sp_task_buffer(t, sp_scratch_handle(scratch_floats(sh)), STARPU_SCRATCH);
+    sp_task_buffer(t, sp_scratch_handle(scratch_floats(sp_shape_scratch(sh))), STARPU_SCRATCH);
     sp_task_releases(t, released);
     sp_task_submit(lane, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
 }

@@ -87,8 +87,9 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     if (n1)
         sp_task_buffer(task, n1, STARPU_W);
     else if (!t->saved || !t->cheap)
-        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
-                       STARPU_SCRATCH);
+        sp_task_buffer(
+            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, norm_flops(sh));
 }

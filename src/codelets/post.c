@@ -220,7 +220,8 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     if (t->saved)
         sp_task_buffer(task, t->saved, STARPU_W);
     if (fwd_scratch(sh, a))
-        sp_task_buffer(task, sp_scratch_handle(fwd_scratch(sh, a)), STARPU_SCRATCH);
+        sp_task_buffer(task, sp_scratch_handle(fwd_scratch(sp_shape_scratch(sh), a)),
+                       STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, product_flops(sh, y != NULL));
 }
@@ -244,8 +245,9 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     sp_task_buffer(task, dr, STARPU_W);
     sp_task_buffer(task, d_o, STARPU_W);
     if (sh->model.arch == SP_ARCH_LLAMA)
-        sp_task_buffer(task, sp_scratch_handle((size_t)sh->mlp_rows * (size_t)sh->model.mlp),
-                       STARPU_SCRATCH);
+        sp_task_buffer(
+            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp),
+            STARPU_SCRATCH);
     sp_task_submit(lane, task, product_flops(sh, true));
 }
 
@@ -269,7 +271,8 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     sp_task_buffer(task, dr, STARPU_R);
     if (!t->cheap) {
         sp_task_buffer(task, w, STARPU_R);
-        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)wider), STARPU_SCRATCH);
+        sp_task_buffer(task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)wider),
+                       STARPU_SCRATCH);
     }
     sp_task_releases(task, released);
     sp_task_submit(lane, task, product_flops(sh, true));

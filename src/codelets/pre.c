@@ -117,8 +117,9 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     if (t->saved)
         sp_task_buffer(task, t->saved, STARPU_W);
     if (!t->saved || !t->cheap)
-        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
-                       STARPU_SCRATCH);
+        sp_task_buffer(
+            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
@@ -163,8 +164,9 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     if (!t->cheap) {
         sp_task_buffer(task, t->x, STARPU_R);
         sp_task_buffer(task, w_norm, STARPU_R);
-        sp_task_buffer(task, sp_scratch_handle((size_t)sh->rows * (size_t)sh->model.hidden),
-                       STARPU_SCRATCH);
+        sp_task_buffer(
+            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            STARPU_SCRATCH);
     }
     sp_task_releases(task, released);
     sp_task_submit(lane, task, sp_qkv_flops(sh));

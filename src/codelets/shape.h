@@ -26,7 +26,8 @@ struct sp_shape {
     int mlp_rows;  /* rows of the MLP computed at a time */
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
-    float loss_scale; /* 1 / tokens of a step: the loss is the mean over the step */
+    float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */
+    const struct sp_shape *longest; /* of the slices that take turns; NULL: it is alone */
 
     /* Offsets in their blocks, the gain of a norm block being at 0; (size_t)-1: absent. */
     size_t norm_bias; /* of SP_BLOCK_NORM1 and SP_BLOCK_NORM */
@@ -40,6 +41,12 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
 
 /* The shape of tokens first .. first+len-1 of every sequence. The loss stays that of the step. */
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh);
+
+/* The shape whose scratch buffers serve: one of each kind, not one a slice. */
+static inline const struct sp_shape *sp_shape_scratch(const struct sp_shape *sh)
+{
+    return sh->longest ? sh->longest : sh;
+}
 
 /*
  * What a layer's tasks write for its backward, in floats. `cheap`: the outputs of norms and

@@ -1,6 +1,7 @@
 /* The task builder: name, position on a worker, buffers, accounting. */
 #include "codelets/codelet.h"
 #include "codelets/window.h"
+#include "offload/mover.h"
 #include "starpipe/order.h"
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,20 @@ static void starts(void *arg)
 
     if (live > a->meter->peak_bytes)
         a->meter->peak_bytes = live;
+    for (struct sp_move *m = a->returning, *next; m; m = next) {
+        next = m->next; /* once it is back it may be used again */
+        sp_move_back(m);
+    }
+}
+
+/* How long a task waited for its data, where that takes any time: those on disk. */
+static double fetched_us(const struct starpu_task *task)
+{
+    struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
+
+    return info ? starpu_timing_timespec_delay_us(&info->acquire_data_start_time,
+                                                  &info->acquire_data_end_time)
+                : 0;
 }
 
 /* How long the task took, from StarPU's profiling: right for asynchronous devices too. *held: with
@@ -62,6 +77,7 @@ static void ends(void *arg)
     struct sp_meter *m = a->meter;
     double end = sp_now_us(), held, took = duration_us(starpu_task_get_current(), &held);
 
+    m->fetch_us += fetched_us(starpu_task_get_current());
     __atomic_sub_fetch(&m->live_bytes, a->release_bytes, __ATOMIC_RELAXED);
     if (a->op_index >= 0 && a->op_index < m->n_ops) {
         struct sp_op_record *r = &m->ops[a->op_index];
@@ -172,6 +188,10 @@ void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double
         task->workerorder = ++*lane->order;
         if (a->acquire_bytes || a->release_bytes)
             sp_order_memory(lane->worker, task->workerorder, a->acquire_bytes, a->release_bytes);
+    }
+    if (lane->returning) {
+        a->returning = *lane->returning;
+        *lane->returning = NULL;
     }
     if (lane->op)
         sp_window_add(lane->op);

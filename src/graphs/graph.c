@@ -1,4 +1,5 @@
 #include "graphs/family.h"
+#include "graphs/offload.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <limits.h>
@@ -94,8 +95,8 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
-    st->local = sp_pool_create(0);
-    st->boundary = sp_pool_create(2);
+    st->local = g->cfg.away ? sp_pool_create_lean(0) : sp_pool_create(0);
+    st->boundary = g->cfg.away ? sp_pool_create_lean(2) : sp_pool_create(2);
     if (!st->local || !st->boundary)
         return -ENOMEM;
     for (int turn = 0; turn < 2; turn++) {
@@ -107,12 +108,12 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
         if (!meter->ops)
             return -ENOMEM;
     }
-    return add_blocks(g, st);
+    return sp_offload_stage_create(g, st) ? -ENOMEM : add_blocks(g, st);
 }
 
 static int add_slices(struct sp_graph *g)
 {
-    int n = g->cfg.plan->layout.slices;
+    int n = g->cfg.plan->layout.slices, longest = 0;
 
     g->slices = calloc((size_t)n, sizeof *g->slices);
     g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
@@ -121,7 +122,10 @@ static int add_slices(struct sp_graph *g)
 
         sp_plan_slice_tokens(g->cfg.plan, g->shape.seq, k, &first, &len);
         sp_shape_slice(&g->shape, first, len, &g->slices[k]);
+        longest = len > g->slices[longest].seq ? k : longest;
     }
+    for (int k = 0; g->slices && k < n; k++)
+        g->slices[k].longest = &g->slices[longest];
     return g->slices && g->row ? 0 : -ENOMEM;
 }
 
@@ -313,6 +317,7 @@ void sp_graph_destroy(struct sp_graph *g)
                 starpu_data_unregister_no_coherency(st->tally[turn]);
             free(st->meter[turn].ops);
         }
+        sp_offload_stage_destroy(g, st);
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
         free(st->sent);
@@ -346,6 +351,7 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
     return (struct sp_lane){
         .worker = st->worker,
         .order = &g->worker_order[st->worker],
+        .returning = &st->returning,
         .meter = sp_stage_meter(g, st),
         .window = g->window,
         .op_index = -1,

@@ -10,8 +10,11 @@
 #include "graphs/placement.h"
 #include "graphs/stash.h"
 #include "model/data.h"
+#include "offload/mover.h"
 #include "policies/index.h"
 #include "policies/plan.h"
+
+struct sp_disk;
 
 /* What the user chose, fixed for the run. */
 struct sp_graph_config {
@@ -24,6 +27,9 @@ struct sp_graph_config {
     bool ready; /* scheduler: starpipe-ready */
     int window; /* unfinished ops per local stage; 0: default */
     uint64_t seed;
+    const struct sp_away *away; /* [stages] which activations leave memory; NULL: none do */
+    unsigned tier;              /* memory node that they go to */
+    struct sp_disk *disk;       /* behind it */
 };
 
 /* One parameter block on a stage that holds it. */
@@ -89,6 +95,10 @@ struct sp_stage {
     struct sp_shards *shards;        /* sharded */
     size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
     struct sp_shipped *shipped;      /* [layers]; attention-parallel */
+    struct sp_mover mover;           /* of activations that leave memory */
+    struct sp_move *moves;           /* [units] */
+    struct sp_move *returning;       /* those that the next task submitted brings back */
+    double held_us;                  /* sp_order_held_us of its worker at the last report */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
     starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
 };
@@ -118,6 +128,7 @@ struct sp_graph {
     struct sp_window *window;
     int64_t step;       /* steps submitted so far */
     int turn, closing;  /* of the step being submitted, of the last one submitted whole */
+    double moved_us;    /* that the disk was at work, at the last report */
     double polled_us;   /* sp_transport_polling_us at the last report */
     double finished_us; /* when the last report came; 0: the next step starts anew */
     double *free_at;    /* [stages] last end of an op on a worker, by its first stage */

@@ -1,4 +1,5 @@
 #include "graphs/layer.h"
+#include "graphs/offload.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
 
@@ -160,6 +161,8 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         attention_of(c, i, &a);
         sp_attn_fwd_insert(&c->lane, sh, &a.at, attn);
     }
+    if (keep.stash)
+        sp_offload_gate(c, 2 * i + 1);
     sp_post_fwd_insert(
         &c->lane, sh,
         &(struct sp_post){.x = t->x, .o = t->o, .saved = t->post, .cheap = keep.cheap},

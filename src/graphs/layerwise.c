@@ -12,6 +12,7 @@
 #include "graphs/family.h"
 #include "graphs/chunk.h"
 #include "graphs/message.h"
+#include "graphs/offload.h"
 
 /* Where global stage g of this micro-batch's pipe lives. */
 static struct sp_home home_of(const struct sp_op_ctx *c, int global)
@@ -111,9 +112,11 @@ static void forward_layer(struct sp_op_ctx *c, int i)
     bool top = i == c->count - 1, last = c->global == c->globals - 1;
 
     c->flow = top ? chunk_output(c) : sp_take_hidden(c, "x");
+    sp_offload_slot(c, 2 * i);
     sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, c->flow, top && last);
     if (!keeps_x)
         sp_drop(&c->fl->layers[i].x);
+    sp_offload_leave(c, i);
     if (!top)
         c->fl->layers[i + 1].x = c->flow;
 }
@@ -151,6 +154,7 @@ static void backward_layer(struct sp_op_ctx *c, int i)
 {
     struct sp_stage *prev = c->global > 0 ? neighbour(c, c->global - 1) : c->st;
 
+    sp_offload_slot(c, c->count - 1 - i);
     sp_chunk_backward_layer(
         c, i, i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx"));
 }
@@ -173,8 +177,10 @@ static void backward_end(struct sp_op_ctx *c)
 
 static void chunk_wgrad(struct sp_op_ctx *c)
 {
-    for (int i = c->count - 1; i >= 0; i--)
+    for (int i = c->count - 1; i >= 0; i--) {
+        sp_offload_slot(c, c->count - 1 - i);
         sp_layer_wgrad(c, i);
+    }
     if (c->global == 0)
         sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
 }

@@ -1,13 +1,16 @@
 #include "graphs/report.h"
+#include "offload/disk.h"
+#include "offload/host.h"
 #include "sp_error.h"
+#include "starpipe/order.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A stage's report on the wire: this header, then the records of its ops, all doubles. */
 struct wire {
-    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, polling_us,
-        worker;
+    double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
+        returned_bytes, stall_us, transfer_us, resident_bytes, polling_us, worker;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
@@ -44,8 +47,30 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
     r->stages = NULL;
 }
 
+/* What moved out of memory and back, and what it cost. */
+static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
+{
+    struct sp_disk_traffic disk;
+    double held = sp_order_held_us(st->worker);
+
+    if (!g->cfg.away)
+        return;
+    w->left_bytes = (double)st->mover.moved.left;
+    w->returned_bytes = (double)st->mover.moved.returned;
+    w->stall_us = st->meter[g->closing].fetch_us;
+    if (st == g->stages || st[-1].worker != st->worker)
+        w->stall_us += held - st->held_us;
+    st->held_us = held;
+    w->resident_bytes = (double)sp_host_most_resident();
+    if (st != g->stages)
+        return;
+    disk = sp_disk_traffic(g->cfg.disk);
+    w->transfer_us = disk.write_us + disk.read_us - g->moved_us;
+    g->moved_us = disk.write_us + disk.read_us;
+}
+
 /* What a stage measured in the step that closes. */
-static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
+static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
     starpu_data_handle_t sums = st->tally[g->closing];
@@ -66,6 +91,7 @@ static void pack(const struct sp_graph *g, struct sp_stage *st, double polling_u
         .polling_us = polling_us,
         .worker = st->worker,
     };
+    pack_moves(g, st, w);
     starpu_data_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
 }
@@ -81,6 +107,11 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
     s->live_bytes = w->live_bytes;
     s->pool_bytes = w->pool_bytes;
     s->bytes_sent = w->bytes_sent;
+    s->left_bytes = w->left_bytes;
+    s->returned_bytes = w->returned_bytes;
+    s->stall_us = w->stall_us;
+    s->transfer_us = w->transfer_us;
+    s->resident_bytes = w->resident_bytes;
     s->polling_us = w->polling_us;
     s->worker = (int)w->worker;
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);

@@ -9,33 +9,46 @@ bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *o
            !(plan->split && plan->deferred[plan->family->id(&plan->layout, stage, op)]);
 }
 
-static int64_t layer_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
-                            bool sliced)
+void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS])
 {
-    int64_t T = sh->rows, x = T * sh->model.hidden;
-    int64_t attention = T * sh->q_width + T * sh->model.heads; /* output, log-sum-exp */
-    int64_t qkv = T * (sh->q_width + sh->kv_width);
-    bool cheap = recompute == SP_RECOMPUTE_NONE;
+    bool cheap = recompute == SP_RECOMPUTE_NONE,
+         saved = cheap || recompute == SP_RECOMPUTE_SELECTIVE;
+    bool attention = saved || recompute == SP_RECOMPUTE_NO_ATTENTION;
+    int64_t T = sh->rows, float_bytes = sizeof(float);
+    const int64_t floats[SP_STASH_TENSORS] = {
+        [SP_STASH_X] = keeps_x || attention ? T * sh->model.hidden : 0,
+        [SP_STASH_PRE] = saved ? (int64_t)sp_shape_pre_saved(sh, cheap) : 0,
+        [SP_STASH_Q] = saved ? T * sh->q_width : 0,
+        [SP_STASH_KV] = saved || sliced ? T * sh->kv_width : 0,
+        [SP_STASH_O] = attention ? T * sh->q_width : 0,
+        [SP_STASH_LSE] = attention ? T * sh->model.heads : 0,
+        [SP_STASH_POST] = saved ? (int64_t)sp_shape_post_saved(sh, cheap) : 0,
+    };
 
-    switch (recompute) {
-    case SP_RECOMPUTE_FULL:
-        return (keeps_x ? x : 0) + (sliced ? T * sh->kv_width : 0);
-    case SP_RECOMPUTE_NO_ATTENTION:
-        return x + attention + (sliced ? T * sh->kv_width : 0);
-    default:
-        return x + qkv + attention + (int64_t)sp_shape_pre_saved(sh, cheap) +
-               (int64_t)sp_shape_post_saved(sh, cheap);
-    }
+    for (int k = 0; k < SP_STASH_TENSORS; k++)
+        bytes[k] = float_bytes * floats[k];
+}
+
+static int64_t layer_bytes(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                           bool sliced)
+{
+    int64_t bytes[SP_STASH_TENSORS], sum = 0;
+
+    sp_stash_of_layer(sh, recompute, keeps_x, sliced, bytes);
+    for (int k = 0; k < SP_STASH_TENSORS; k++)
+        sum += bytes[k];
+    return sum;
 }
 
 int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every, int count,
                        bool last)
 {
-    int64_t floats = last ? (int64_t)sh->rows * sh->model.hidden : 0;
+    int64_t bytes = last ? (int64_t)sizeof(float) * sh->rows * sh->model.hidden : 0;
 
     for (int l = 0; l < count; l++)
-        floats += layer_floats(sh, recompute, l % every == 0, false);
-    return (int64_t)sizeof(float) * floats;
+        bytes += layer_bytes(sh, recompute, l % every == 0, false);
+    return bytes;
 }
 
 /* The shape of a slice; the whole one where sequences are not cut. */
@@ -49,9 +62,8 @@ static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shap
     return part;
 }
 
-/* Bytes kept for the head by the last global stage. */
-static int64_t head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
-                          const struct sp_op *op)
+int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
+                            const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
     bool ring = plan->family->kind == SP_WEIGHT_RING;
@@ -65,7 +77,7 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
 {
     const struct sp_shape part = slice_of(plan, sh, op->slice);
-    int64_t floats = 0;
+    int64_t bytes = 0;
     int first, count;
 
     if (plan->family->kind == SP_ATTENTION_PARALLEL)
@@ -74,9 +86,9 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
         return 0;
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
     for (int l = 0; l < count; l++)
-        floats += layer_floats(&part, sp_layer_recompute(plan, recompute, first + l),
-                               l % every == 0, plan->layout.slices > 1);
-    return (int64_t)sizeof(float) * floats + head_input(plan, &part, stage, op);
+        bytes += layer_bytes(&part, sp_layer_recompute(plan, recompute, first + l), l % every == 0,
+                             plan->layout.slices > 1);
+    return bytes + sp_stash_head_input(plan, &part, stage, op);
 }
 
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -87,7 +99,7 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
     const struct sp_shape part = slice_of(plan, sh, op->slice);
     int64_t head = plan->family->kind == SP_ATTENTION_PARALLEL
                        ? sp_parts_head_input(plan, sh, recompute, op)
-                       : head_input(plan, &part, stage, op);
+                       : sp_stash_head_input(plan, &part, stage, op);
 
     if (op->part == SP_HEAD)
         return head;

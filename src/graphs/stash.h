@@ -25,6 +25,27 @@ static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
     return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
 }
 
+/* What a layer keeps; its places in struct sp_layer_flight have the same names. */
+enum sp_stash_tensor {
+    SP_STASH_X,
+    SP_STASH_PRE,
+    SP_STASH_Q,
+    SP_STASH_KV,
+    SP_STASH_O,
+    SP_STASH_LSE,
+    SP_STASH_POST,
+    SP_STASH_TENSORS
+};
+
+/* Bytes of each, 0: computed again. `keeps_x`: the first of K layers with every=K; `sliced`: keys and
+ * values stay for later slices. */
+void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS]);
+
+/* Bytes kept for the head, if the op's chunk is the last; `part`: the shape of its slice. */
+int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
+                            const struct sp_op *op);
+
 /*
  * Bytes that one micro-batch stashes in a chunk of `count` layers between its forward and its
  * backward; `last`: the chunk that ends in the head, whose input is kept as well. By layer:

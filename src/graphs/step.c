@@ -68,7 +68,8 @@ static void clear_meters(struct sp_graph *g)
         double *tally;
 
         meter->peak_bytes = meter->live_bytes;
-        meter->update_us = 0;
+        meter->update_us = meter->fetch_us = 0;
+        st->mover.moved = (struct sp_moved){0};
         st->bytes_sent[g->turn] = 0;
         memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
         starpu_data_acquire(sums, STARPU_W);

@@ -1,4 +1,5 @@
 #include "offload/pool.h"
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* The idle handles of one size: a ring in the order in which they were given back. */
@@ -15,6 +16,7 @@ struct holders {
 };
 
 struct sp_pool {
+    bool lean;
     int slack, n;
     struct shelf *shelves;
 };
@@ -46,6 +48,15 @@ struct sp_pool *sp_pool_create(int slack)
 
     if (p)
         p->slack = slack;
+    return p;
+}
+
+struct sp_pool *sp_pool_create_lean(int slack)
+{
+    struct sp_pool *p = sp_pool_create(slack);
+
+    if (p)
+        p->lean = true;
     return p;
 }
 
@@ -116,7 +127,10 @@ void sp_pool_put(starpu_data_handle_t handle)
     if (--holders->n > 0)
         return;
     s = shelf_of(holders->pool, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
-    starpu_data_deinitialize_submit(handle);
+    if (holders->pool->lean)
+        starpu_data_invalidate_submit(handle);
+    else
+        starpu_data_deinitialize_submit(handle);
     if (s->idle == s->cap)
         grow(s);
     s->ring[(s->first + s->idle++) % s->cap] = handle;
@@ -127,7 +141,8 @@ size_t sp_pool_bytes(const struct sp_pool *p)
     size_t sum = 0;
 
     for (int i = 0; i < p->n; i++)
-        sum += (size_t)p->shelves[i].made * p->shelves[i].bytes;
+        sum +=
+            (size_t)(p->shelves[i].made - (p->lean ? p->shelves[i].idle : 0)) * p->shelves[i].bytes;
     return sum;
 }
 

@@ -24,6 +24,10 @@ void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_byte
  */
 struct sp_pool *sp_pool_create(int slack);
 
+/* The same, but a buffer is freed when its handle is given back, so that no more memory is taken than
+ * what is alive: for runs that offload. */
+struct sp_pool *sp_pool_create_lean(int slack);
+
 /* Unregisters every handle, waiting for tasks that use them. */
 void sp_pool_destroy(struct sp_pool *p);
 
@@ -36,7 +40,7 @@ void sp_pool_hold(starpu_data_handle_t handle);
 /* Gives a handle back to its pool, after the holder's last reader was submitted. */
 void sp_pool_put(starpu_data_handle_t handle);
 
-/* Bytes of all handles ever made: flat once a run is steady. */
+/* Bytes of all handles ever made: flat once a run is steady. Of a lean pool: of those in use. */
 size_t sp_pool_bytes(const struct sp_pool *p);
 
 #endif

@@ -20,7 +20,7 @@ static int add_states(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-static int64_t states_of(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct states st = {.plan = plan, .model = &sh->model};
 
@@ -191,6 +191,17 @@ static int64_t sharded_floats(const struct sp_plan *plan, const struct sp_shape 
            (P - 1 + 2) * ends;
 }
 
+int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *slice,
+                        enum sp_recompute recompute, int stage)
+{
+    int64_t x = (int64_t)slice->rows * slice->model.hidden;
+    int64_t tensors = plan->layout.stages > 1 ? crossing(plan, stage) + 1 : 2;
+    bool last = sp_is_end_stage(plan, stage, true);
+
+    return (int64_t)sizeof(float) * (tensors * x + scratch_floats(slice, recompute, last) +
+                                     replica_floats(plan, slice, stage));
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -295,7 +306,7 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
                                     enum sp_recompute recompute, int every, int stage)
 {
     return (struct sp_memory){
-        .states = states_of(plan, sh, stage),
+        .states = sp_memory_states(plan, sh, stage),
         .activations = sp_stash_peak(plan, sh, recompute, every, stage),
         .workspace = (plan->recompute ? mixed_workspace(plan, sh, stage)
                                       : workspace_of(plan, sh, recompute, every, stage)) +

@@ -12,6 +12,7 @@
 struct slot {
     struct starpu_task *task; /* NULL: not ready yet */
     int64_t acquire, release;
+    int holds;
     bool taken;
 };
 
@@ -22,6 +23,7 @@ struct queue {
     struct slot *ring; /* position k lives in ring[k & (cap-1)] */
     unsigned filed;    /* tasks in the ring; read without the mutex as a hint */
     int64_t live, bound;
+    double held_since, held_us; /* of the next position; 0: it is not */
 };
 
 static struct queue queues[STARPU_NMAXWORKERS];
@@ -84,6 +86,53 @@ void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t releas
     STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
 }
 
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+void sp_order_hold(int worker, unsigned order)
+{
+    struct queue *q = &queues[worker];
+
+    set_up();
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    slot_at(q, order)->holds++;
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+}
+
+void sp_order_release(int worker, unsigned order)
+{
+    struct queue *q = &queues[worker];
+    struct slot *s;
+
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    s = slot_at(q, order);
+    STARPU_ASSERT_MSG(s->holds > 0, "starpipe: position %u of worker %d is not held", order,
+                      worker);
+    s->holds--;
+    if (q->held_since > 0 && order == q->next && !s->holds) {
+        q->held_us += now_us() - q->held_since;
+        q->held_since = 0;
+    }
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+    starpu_wake_worker_relax_light((unsigned)worker);
+}
+
+double sp_order_held_us(int worker)
+{
+    struct queue *q = &queues[worker];
+    double us;
+
+    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
+    us = q->held_us;
+    STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
+    return us;
+}
+
 void sp_order_forget(int worker)
 {
     queues[worker].live = 0;
@@ -98,6 +147,7 @@ void sp_order_reset(void)
         queues[w].next = 1;
         queues[w].live = 0;
         queues[w].bound = INT64_MAX;
+        queues[w].held_since = queues[w].held_us = 0;
     }
 }
 
@@ -188,20 +238,24 @@ static void advance(struct queue *q)
  * that, run first, leaves room for everything it overtakes: with the acquisitions and releases of
  * the positions before it played in program order afterwards, the bytes alive stay within bound.
  */
-static unsigned choose(const struct queue *q, bool ready)
+static unsigned choose(struct queue *q, bool ready)
 {
     int64_t live = q->live, highest = q->live;
+    const struct slot *next;
 
     if (!q->cap || !q->filed)
         return 0;
-    if (q->ring[q->next & (q->cap - 1)].task)
+    next = &q->ring[q->next & (q->cap - 1)];
+    if (next->task && !next->holds)
         return q->next;
+    if (next->task && q->held_since <= 0)
+        q->held_since = now_us();
     for (unsigned k = 0; ready && k < q->cap; k++) {
         const struct slot *s = &q->ring[(q->next + k) & (q->cap - 1)];
 
         if (s->taken)
             continue;
-        if (s->task && (s->acquire <= 0 || highest + s->acquire <= q->bound))
+        if (s->task && !s->holds && (s->acquire <= 0 || highest + s->acquire <= q->bound))
             return q->next + k;
         live += s->acquire;
         if (live > highest)

@@ -1,0 +1,111 @@
+/*
+ * Which activations of a stage leave memory between their forward and their backward, and when they
+ * come back (SPPO section 5). Pure: it plays the stage's program slot by slot.
+ *
+ * A slot is what a stage does with one layer: a forward has two (up to attention; the block after it),
+ * a backward and the weight gradients that come apart have one. What a layer's forward keeps is a
+ * unit, whole tensors of it may leave. The run keeps three promises on which the memory of a slot
+ * rests, so that no slot can hold more than is planned:
+ *
+ *   - a unit's tensors have left before the slot `gone` begins, that of the same layer in the stage's
+ *     next forward: they are written out under the forward in between;
+ *   - they are brought back from the beginning of the slot `back` on, not sooner;
+ *   - slots begin in the order of the program.
+ *
+ * With one op to hide under, the bytes in memory when forward i ends are the paper's recursion
+ *
+ *   M_i = M_(i-1) + A_i - a_(i-1) A_(i-1)
+ *
+ * with A_i what the forward keeps and a_i the part of it that leaves.
+ */
+#ifndef SP_AWAY_H
+#define SP_AWAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SP_UNIT_TENSORS = 7 };
+
+struct sp_unit {
+    /* given */
+    int64_t
+        bytes[SP_UNIT_TENSORS]; /* of the tensors that may leave; 0: there is none, or it stays */
+    unsigned late;              /* bit k: tensor k is written in the slot after `made` */
+    int64_t stays;              /* bytes from `made` to `freed` that may not leave */
+    int made;                   /* slot of its forward; the next one is its second */
+    int gone;                   /* -1: there is no forward to hide under, nothing leaves */
+    int ahead;                  /* first slot at which it may be brought back */
+    int used, freed;            /* slots of its backward, and at whose end it dies */
+    /* chosen */
+    unsigned out; /* bit k: tensor k leaves */
+    int back;     /* slot at whose beginning the tensors are fetched */
+};
+
+/* What forward an op does. */
+struct sp_unit_group {
+    int first, n;    /* its units */
+    double hides_s;  /* time of the stage's next forward, under which its tensors are written */
+    int64_t bytes;   /* of its units that may leave */
+    int64_t leaving; /* chosen: that do */
+};
+
+/* A stage's program. */
+struct sp_away {
+    int n_slots, n_units, n_groups;
+    struct sp_unit *units;          /* [n_units], groups in the order of the program */
+    struct sp_unit_group *groups;   /* [n_groups] */
+    double *seconds;                /* [n_slots] */
+    int64_t *also;                  /* [n_slots] other bytes that come and go: gradients */
+    unsigned char *returns_allowed; /* [n_slots] tensors may be brought back from here on */
+
+    int *op_slots;    /* [ops + 1] where an op's slots are in `slot` */
+    int *slot;        /* of each op in turn, its slots in order */
+    int *flight_unit; /* [chunks][micro_batches][slices] first unit */
+
+    /* units by slot: the first of each, -1: none; and of each unit the next */
+    int *gates, *next_gate;     /* whose `gone` it is */
+    int *returns, *next_return; /* whose `back` it is */
+    int *uses, *next_use;       /* whose `used` it is */
+    int *frees, *next_free;     /* whose `freed` it is */
+
+    /* chosen */
+    int64_t peak;      /* bytes at the highest slot */
+    int64_t peak_kept; /* the same of units alone */
+    int64_t bytes;     /* that leave in a step */
+    int64_t most_away; /* at once */
+    double rate;       /* bytes a second that the forwards in between must hide */
+    double stall_s;    /* expected of a step, at the rates given */
+
+    int64_t *most;             /* room: [n_slots] */
+    double *written, *fetched; /* [n_units] */
+};
+
+enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };
+
+/* What the tier does, bytes a second; 0: not known. */
+struct sp_tier_rates {
+    double write, read;
+};
+
+/*
+ * Chooses what leaves. `full`: all that may. `adaptive`: with a limit as little as keeps every slot
+ * within it, spread over the ops so that each hides the same number of bytes a second,
+ * a_i A_i = rate * T_i; without one the rate is what the tier does, so that nothing waits. limit 0:
+ * none. Sets what is chosen; true, or false: even with all away some slot holds more than the limit,
+ * *least (also set otherwise) being the smallest that would do.
+ */
+bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
+                    struct sp_tier_rates rates, int64_t *least);
+
+/* Bytes in memory in each slot, most[n_slots], with what is chosen. */
+void sp_away_memory(const struct sp_away *a, int64_t *most);
+
+/* Bytes of a unit that leave. */
+int64_t sp_unit_leaving(const struct sp_unit *u);
+
+/* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
+int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, int op_slots,
+                  int flights);
+void sp_away_free(struct sp_away *a);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * The disk tier: one file that StarPU uses as a memory node. Threads of their own write and read it, past
+ * the page cache where the file system allows, so that a transfer costs the workers nothing and memory
+ * that is offloaded does not come back as cache.
+ */
+#ifndef SP_DISK_H
+#define SP_DISK_H
+
+#include "offload/away.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct sp_disk;
+
+/*
+ * Makes a file of `bytes` in a directory, which has no name any more when this returns, so that nothing
+ * is left behind by a run that is killed. `ends` is called, after one line on stderr, by the thread that
+ * cannot write or read it later on: it must not return. 0; or one line on stderr and -errno: no such
+ * directory, not enough room.
+ */
+int sp_disk_create(const char *dir, int64_t bytes, void (*ends)(int status), struct sp_disk **disk);
+void sp_disk_destroy(struct sp_disk *disk);
+
+/* Bytes a second, measured with a few tens of MiB. 0 or -errno after one line. */
+int sp_disk_measure(struct sp_disk *disk, struct sp_tier_rates *rates);
+
+/* In a started StarPU: the memory node of the file, -1 if StarPU has no room for one more. StarPU lets
+ * go of it when it ends. */
+int sp_disk_register(struct sp_disk *disk);
+
+/* Since the start: bytes, and how long a thread was at it. */
+struct sp_disk_traffic {
+    double written, read; /* bytes */
+    double write_us, read_us;
+};
+struct sp_disk_traffic sp_disk_traffic(struct sp_disk *disk);
+
+#endif

@@ -1,0 +1,192 @@
+#include "offload/host.h"
+#include "sp_error.h"
+#include <hwloc.h>
+#include <pthread.h>
+#include <starpu.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Below this a buffer comes from malloc: it would not be worth a mapping of its own. */
+enum { SMALL = 32 * 1024 };
+
+struct idle {
+    void *memory;
+    size_t bytes;
+};
+
+enum { MOST_IDLE = 64 };
+
+static struct {
+    pthread_mutex_t mutex;
+    hwloc_topology_t topology;   /* NULL: one NUMA node, nothing to choose */
+    hwloc_cpuset_t cores;        /* of this process */
+    struct idle idle[MOST_IDLE]; /* the oldest first */
+    int n_idle;
+    size_t idle_bytes, most_idle;
+    int64_t bytes, peak;
+} host = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Which cores the buffers should be near to, where there is a choice. */
+static void find_node(void)
+{
+    if (hwloc_topology_init(&host.topology))
+        return;
+    host.cores = hwloc_bitmap_alloc();
+    if (host.cores && !hwloc_topology_load(host.topology) &&
+        hwloc_get_nbobjs_by_type(host.topology, HWLOC_OBJ_NUMANODE) > 1 &&
+        !hwloc_get_cpubind(host.topology, host.cores, HWLOC_CPUBIND_PROCESS))
+        return;
+    hwloc_bitmap_free(host.cores);
+    hwloc_topology_destroy(host.topology);
+    host.cores = NULL;
+    host.topology = NULL;
+}
+
+/* Near the cores that compute, whichever thread touches it first; a hint, as hwloc's are. */
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_HUGEPAGE); /* fewer faults; refused by some kernels */
+    if (host.topology)
+        hwloc_set_area_membind(host.topology, memory, bytes, host.cores, HWLOC_MEMBIND_BIND, 0);
+    return memory;
+}
+
+static void forget_idle(int i)
+{
+    host.idle_bytes -= host.idle[i].bytes;
+    memmove(&host.idle[i], &host.idle[i + 1], sizeof *host.idle * (size_t)(host.n_idle - i - 1));
+    host.n_idle--;
+}
+
+/* An idle buffer of this size, the latest: it is warm. */
+static void *reuse(size_t bytes)
+{
+    void *memory = NULL;
+
+    for (int i = host.n_idle - 1; !memory && i >= 0; i--)
+        if (host.idle[i].bytes == bytes) {
+            memory = host.idle[i].memory;
+            forget_idle(i);
+        }
+    return memory;
+}
+
+static int take(unsigned node, void **memory, size_t size, int flags)
+{
+    size_t bytes = sp_host_round(size);
+
+    (void)node, (void)flags;
+    pthread_mutex_lock(&host.mutex);
+    *memory = bytes < SMALL ? NULL : reuse(bytes);
+    host.bytes += (int64_t)bytes;
+    host.peak = host.bytes > host.peak ? host.bytes : host.peak;
+    pthread_mutex_unlock(&host.mutex);
+    if (!*memory && bytes >= SMALL)
+        *memory = map(bytes);
+    else if (!*memory && posix_memalign(memory, SP_HOST_PAGE, bytes))
+        *memory = NULL;
+    return *memory ? 0 : -ENOMEM;
+}
+
+static int give(unsigned node, void *memory, size_t size, int flags)
+{
+    size_t bytes = sp_host_round(size);
+    struct idle gone[MOST_IDLE];
+    int n = 0;
+
+    (void)node, (void)flags;
+    pthread_mutex_lock(&host.mutex);
+    host.bytes -= (int64_t)bytes;
+    if (bytes >= SMALL) {
+        while (host.n_idle &&
+               (host.n_idle == MOST_IDLE || host.idle_bytes + bytes > host.most_idle)) {
+            gone[n++] = host.idle[0];
+            forget_idle(0);
+        }
+        if (bytes <= host.most_idle) {
+            host.idle[host.n_idle++] = (struct idle){memory, bytes};
+            host.idle_bytes += bytes;
+            memory = NULL;
+        }
+    }
+    pthread_mutex_unlock(&host.mutex);
+    for (int i = 0; i < n; i++)
+        munmap(gone[i].memory, gone[i].bytes);
+    if (memory && bytes >= SMALL)
+        munmap(memory, bytes);
+    else
+        free(memory);
+    return 0;
+}
+
+void sp_host_start(size_t idle)
+{
+    host.most_idle = idle;
+    host.bytes = host.peak = 0;
+    find_node();
+    starpu_malloc_set_hooks(take, give);
+}
+
+void sp_host_trim(void)
+{
+    pthread_mutex_lock(&host.mutex);
+    while (host.n_idle) {
+        munmap(host.idle[0].memory, host.idle[0].bytes);
+        forget_idle(0);
+    }
+    pthread_mutex_unlock(&host.mutex);
+}
+
+void sp_host_stop(void)
+{
+    starpu_malloc_set_hooks(NULL, NULL);
+    sp_host_trim();
+    if (host.topology) {
+        hwloc_bitmap_free(host.cores);
+        hwloc_topology_destroy(host.topology);
+        host.topology = NULL;
+    }
+}
+
+int64_t sp_host_bytes(void)
+{
+    return __atomic_load_n(&host.bytes, __ATOMIC_RELAXED);
+}
+
+int64_t sp_host_peak(void)
+{
+    return __atomic_load_n(&host.peak, __ATOMIC_RELAXED);
+}
+
+/* A line of /proc/self/status, in KiB there. */
+static int64_t status_bytes(const char *key)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    long long kib = 0;
+    char line[256];
+
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, key, strlen(key))) {
+            sscanf(line + strlen(key), " %lld", &kib);
+            break;
+        }
+    if (f)
+        fclose(f);
+    return 1024 * kib;
+}
+
+int64_t sp_host_resident(void)
+{
+    return status_bytes("VmRSS:");
+}
+
+int64_t sp_host_most_resident(void)
+{
+    return status_bytes("VmHWM:");
+}

@@ -1,0 +1,37 @@
+/*
+ * Host memory of a run that offloads: StarPU's buffers in main memory come from here, so that what is
+ * freed really leaves the process, lies on the NUMA node of the process's cores (hwloc), can be
+ * written to disk without a copy, and is counted.
+ */
+#ifndef SP_HOST_H
+#define SP_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole pages of a disk: what O_DIRECT wants of addresses, offsets and sizes. */
+enum { SP_HOST_PAGE = 4096 };
+
+static inline size_t sp_host_round(size_t bytes)
+{
+    return (bytes + SP_HOST_PAGE - 1) / SP_HOST_PAGE * SP_HOST_PAGE;
+}
+
+/* Before StarPU starts: takes over its allocations in main memory. Up to `idle` bytes of buffers that
+ * were freed wait for the next one of their size. */
+void sp_host_start(size_t idle);
+/* After StarPU ended. */
+void sp_host_stop(void);
+
+/* Gives back what is idle: between parts of a run that have different sizes. */
+void sp_host_trim(void);
+
+/* Bytes in use now, and at the highest since the start; idle ones are not counted. */
+int64_t sp_host_bytes(void);
+int64_t sp_host_peak(void);
+
+/* Resident memory of the process in bytes, now and at its highest; 0: not known. */
+int64_t sp_host_resident(void);
+int64_t sp_host_most_resident(void);
+
+#endif

@@ -1,0 +1,118 @@
+#include "offload/mover.h"
+#include "starpipe/order.h"
+
+void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
+{
+    *m = (struct sp_mover){.node = node, .tier = tier, .worker = worker};
+    pthread_mutex_init(&m->mutex, NULL);
+}
+
+void sp_mover_destroy(struct sp_mover *m)
+{
+    pthread_mutex_destroy(&m->mutex);
+}
+
+static void count(struct sp_move *move, int64_t bytes)
+{
+    int64_t live = __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED);
+
+    if (live > __atomic_load_n(move->peak, __ATOMIC_RELAXED))
+        __atomic_store_n(move->peak, live, __ATOMIC_RELAXED);
+}
+
+/*
+ * The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
+ * then its buffer stays. StarPU refuses to drop it where another thread looks at the handle at this very
+ * moment: then again.
+ */
+static void written(void *arg)
+{
+    struct sp_move_tensor *t = arg;
+    struct sp_move *move = t->move;
+    struct sp_mover *m = move->mover;
+    int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
+    unsigned position = 0;
+    bool gone = false;
+
+    starpu_data_release_on_node(t->handle, (int)m->tier);
+    pthread_mutex_lock(&m->mutex);
+    for (int i = 0; i < 1000 && !gone && !move->returning; i++)
+        gone = !starpu_data_evict_from_node(t->handle, m->node);
+    t->gone = gone;
+    m->moved.left += bytes;
+    if (gone)
+        count(move, -bytes);
+    if (--move->leaving == 0) {
+        position = move->held;
+        move->held = 0;
+    }
+    pthread_mutex_unlock(&m->mutex);
+    if (position)
+        sp_order_release(m->worker, position);
+}
+
+void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
+                 int n, int64_t *live, int64_t *peak)
+{
+    *move = (struct sp_move){.mover = m, .live = live, .peak = peak, .n = n, .leaving = n};
+    for (int i = 0; i < n; i++) {
+        int err;
+
+        move->tensors[i] = (struct sp_move_tensor){.move = move, .handle = tensors[i]};
+        /* RW: after every reader so far, and the only valid copy is there then. */
+        err = starpu_data_acquire_on_node_cb(tensors[i], (int)m->tier, STARPU_RW, written,
+                                             &move->tensors[i]);
+        STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be offloaded");
+    }
+}
+
+void sp_move_hold(struct sp_move *move, unsigned position)
+{
+    struct sp_mover *m = move->mover;
+
+    pthread_mutex_lock(&m->mutex);
+    if (move->leaving) {
+        move->held = position;
+        sp_order_hold(m->worker, position);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+/*
+ * Fetches as for a task that reads all of them. starpu_data_prefetch_on_node would do if it did not look
+ * whether the handle has a value in the order of submission, where the backward has read and freed it
+ * already.
+ */
+static void fetch(const struct sp_move *move)
+{
+    static struct starpu_codelet reader = {.nbuffers = STARPU_VARIABLE_NBUFFERS,
+                                           .name = "bring back"};
+    struct starpu_task task;
+
+    starpu_task_init(&task);
+    task.cl = &reader;
+    task.nbuffers = move->n;
+    for (int i = 0; i < move->n; i++) {
+        task.handles[i] = move->tensors[i].handle;
+        task.modes[i] = STARPU_R;
+    }
+    starpu_prefetch_task_input_on_node_prio(&task, move->mover->node, STARPU_DEFAULT_PRIO);
+    starpu_task_clean(&task);
+}
+
+void sp_move_back(struct sp_move *move)
+{
+    struct sp_mover *m = move->mover;
+
+    pthread_mutex_lock(&m->mutex);
+    move->returning = true;
+    for (int i = 0; i < move->n; i++) {
+        int64_t bytes = (int64_t)starpu_data_get_size(move->tensors[i].handle);
+
+        m->moved.returned += bytes;
+        if (move->tensors[i].gone)
+            count(move, bytes);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    fetch(move);
+}

@@ -1,0 +1,47 @@
+/*
+ * Offloading the activations of a plan (SPPO section 5): what a stage does as slots and units (see
+ * offload/away.h), for plans whose stages hold consecutive layers. Pure.
+ */
+#ifndef SP_PLAN_OFFLOAD_H
+#define SP_PLAN_OFFLOAD_H
+
+#include "graphs/stash.h"
+#include "offload/away.h"
+#include "plan/memory.h"
+
+/* Seconds of a floating-point operation of a layer, forward and backward. */
+struct sp_op_speed {
+    double fwd_s, bwd_s;
+};
+
+struct sp_offload_request {
+    enum sp_offload_mode mode;
+    int64_t limit; /* bytes of a stage, states and workspace included; 0: none */
+    enum sp_recompute recompute;
+    int every;
+    struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
+    struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
+};
+
+struct sp_offload {
+    int stages;
+    struct sp_away *away;     /* [stages] */
+    struct sp_memory *memory; /* [stages] activations: what stays and comes and goes, at its peak */
+};
+
+/* Free buffers of host memory that are kept for the next tensor of their size, at most. */
+int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);
+
+/*
+ * Chooses what leaves on every stage. 0; or one line on stderr and -EINVAL: a limit that a stage exceeds
+ * with everything away, with the smallest that would do; -ENOMEM. Made anew if there is one already.
+ */
+int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_offload_request *want, struct sp_offload *offload);
+void sp_offload_destroy(struct sp_offload *offload);
+
+/* The part a_i of what may leave of a stage's slice that does, of micro-batches and chunks the mean;
+ * negative: nothing may, for its backward follows. */
+double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int stage, int slice);
+
+#endif
