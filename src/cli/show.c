@@ -50,7 +50,10 @@ static int check(const struct args *a)
     const struct sp_layout_args *l = &a->layout;
 
     if (strcmp(l->offload, "none"))
-        return sp_error(EINVAL, "show: --offload %s is not available yet; use none", l->offload);
+        return sp_error(
+            EINVAL,
+            "show: --offload %s: show knows no memory; train --dry-run plans what leaves it",
+            l->offload);
     if (l->memory_limit)
         return sp_error(EINVAL,
                         "show: --memory-limit: an order has micro-batches, not bytes; leave it "

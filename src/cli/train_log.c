@@ -31,10 +31,26 @@ static void starpu_version(char text[32])
     snprintf(text, 32, "%d.%d.%d", major, minor, release);
 }
 
+/* What leaves memory, as planned: of every stage. */
+static json_t *offload_json(const struct sp_trainer *t)
+{
+    json_t *memory = json_array(), *leaving = json_array();
+
+    for (int s = 0; s < t->offload.stages; s++) {
+        json_array_append_new(memory, json_integer(sp_memory_sum(&t->offload.memory[s])));
+        json_array_append_new(leaving, json_integer(t->offload.away[s].bytes));
+    }
+    return json_pack("{s:s,s:s,s:f,s:f,s:I,s:o,s:o}", "mode", t->args.layout.offload, "dir",
+                     t->args.offload_dir, "bytes_written_per_s", t->rates.write, "bytes_read_per_s",
+                     t->rates.read, "resident_before_bytes", (json_int_t)t->resident_before,
+                     "planned_bytes", memory, "leaving_bytes", leaving);
+}
+
 int sp_train_log_plan(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->args.layout;
     char starpu[32];
+    json_t *line;
 
     if (sp_train_offloads(t) && !t->world.rank)
         sp_train_print_offload(t);
@@ -44,8 +60,7 @@ int sp_train_log_plan(struct sp_trainer *t)
     if (!t->log)
         return sp_error(errno, "cannot write log %s: %s", t->args.log, strerror(errno));
     starpu_version(starpu);
-    return write_line(
-        t,
+    line =
         json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",
                   "plan", t->plan.def->name, "family", t->plan.family->name, "model", t->model.name,
                   "parameters", (json_int_t)sp_model_parameters(&t->model), "stages", l->stages,
@@ -53,7 +68,10 @@ int sp_train_log_plan(struct sp_trainer *t)
                   "micro_batch_size", l->micro_batch_size, "seq", l->seq, "recompute", l->recompute,
                   "processes", t->world.size, "workers", t->place.workers, "threads",
                   t->place.threads, "seed", (json_int_t)t->args.seed, "versions", "starpipe",
-                  PACKAGE_VERSION, "starpu", starpu, "transport", sp_transport_version()));
+                  PACKAGE_VERSION, "starpu", starpu, "transport", sp_transport_version());
+    if (line && sp_train_offloads(t))
+        json_object_set_new(line, "offload", offload_json(t));
+    return write_line(t, line);
 }
 
 static double step_tokens(const struct sp_trainer *t)
@@ -65,15 +83,16 @@ static double step_tokens(const struct sp_trainer *t)
 
 static json_t *stage_json(const struct sp_stage_report *s)
 {
-    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "busy_ms",
-                     s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms",
-                     s->comm_wait_us / 1e3, "polling_ms", s->polling_us / 1e3, "bubble_ratio",
-                     s->bubble_ratio, "peak_activation_bytes", (json_int_t)s->peak_bytes,
-                     "live_activation_bytes", (json_int_t)s->live_bytes, "buffer_bytes",
-                     (json_int_t)s->pool_bytes, "bytes_sent", (json_int_t)s->bytes_sent,
-                     "bytes_offloaded", (json_int_t)s->left_bytes, "bytes_brought_back",
-                     (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3,
-                     "disk_ms", s->transfer_us / 1e3);
+    return json_pack(
+        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I}", "busy_ms",
+        s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
+        "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
+        (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
+        "buffer_bytes", (json_int_t)s->pool_bytes, "bytes_sent", (json_int_t)s->bytes_sent,
+        "bytes_offloaded", (json_int_t)s->left_bytes, "bytes_brought_back",
+        (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3, "disk_ms",
+        s->transfer_us / 1e3, "most_buffer_bytes", (json_int_t)s->buffers_bytes,
+        "most_resident_bytes", (json_int_t)s->resident_bytes);
 }
 
 static double mean_bubble(const struct sp_trainer *t)

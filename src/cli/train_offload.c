@@ -215,14 +215,12 @@ void sp_train_offload_summary(const struct sp_trainer *t)
 {
     double io = 0, stalls = 0, left = 0, returned = 0;
 
-    printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)   in memory MiB "
-           "(planned)\n");
+    printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)\n");
     for (int s = 0; s < t->offload.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
 
-        printf("%5d %15.2f %18.2f %11.1f (%.1f) %15.2f (%.2f)\n", s, r->left_bytes / MiB,
-               r->returned_bytes / MiB, r->stall_us / 1e3, 1e3 * t->offload.away[s].stall_s,
-               r->peak_bytes / MiB, (double)t->offload.away[s].peak_kept / MiB);
+        printf("%5d %15.2f %18.2f %11.1f (%.1f)\n", s, r->left_bytes / MiB, r->returned_bytes / MiB,
+               r->stall_us / 1e3, 1e3 * t->offload.away[s].stall_s);
         io += r->transfer_us;
         stalls += r->stall_us;
         left += r->left_bytes;
@@ -232,10 +230,10 @@ void sp_train_offload_summary(const struct sp_trainer *t)
         printf("disk: %.0f MiB out, %.0f MiB back in %.1f ms of the last step, %.0f %% of it under "
                "computation\n",
                left / MiB, returned / MiB, io / 1e3, 100 * fmax(0, 1 - stalls / io));
-    printf("process of stage 0: resident memory at most %.1f MiB, %.1f MiB of it before the model; "
-           "planned beside that %.1f MiB\n",
-           t->report.stages[0].resident_bytes / MiB, (double)t->resident_before / MiB,
-           (double)sp_train_planned_bytes(t) / MiB);
+    printf("process of stage 0: %.1f MiB planned, %.1f MiB of buffers at their highest; resident "
+           "memory at most %.1f MiB, %.1f MiB of it before the model\n",
+           (double)sp_train_planned_bytes(t) / MiB, t->report.stages[0].buffers_bytes / MiB,
+           t->report.stages[0].resident_bytes / MiB, (double)t->resident_before / MiB);
 }
 
 int64_t sp_train_planned_bytes(const struct sp_trainer *t)

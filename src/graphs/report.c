@@ -10,7 +10,7 @@
 /* A stage's report on the wire: this header, then the records of its ops, all doubles. */
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
-        returned_bytes, stall_us, transfer_us, resident_bytes, polling_us, worker;
+        returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
@@ -61,6 +61,7 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
     if (st == g->stages || st[-1].worker != st->worker)
         w->stall_us += held - st->held_us;
     st->held_us = held;
+    w->buffers_bytes = (double)sp_host_peak();
     w->resident_bytes = (double)sp_host_most_resident();
     if (st != g->stages)
         return;
@@ -111,6 +112,7 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
     s->returned_bytes = w->returned_bytes;
     s->stall_us = w->stall_us;
     s->transfer_us = w->transfer_us;
+    s->buffers_bytes = w->buffers_bytes;
     s->resident_bytes = w->resident_bytes;
     s->polling_us = w->polling_us;
     s->worker = (int)w->worker;

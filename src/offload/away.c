@@ -56,6 +56,7 @@ void sp_away_memory(const struct sp_away *a, int64_t *most)
 
         over(most, a->n_slots, u->made, u->freed, u->stays + sum_of(u, ~0u) - late);
         over(most, a->n_slots, u->made + 1, u->freed, late);
+        over(most, a->n_slots, u->made + 1, u->used, u->head);
         if (u->out && u->back > u->gone)
             over(most, a->n_slots, u->gone, u->back - 1, -sp_unit_leaving(u));
     }

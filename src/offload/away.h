@@ -32,6 +32,7 @@ struct sp_unit {
         bytes[SP_UNIT_TENSORS]; /* of the tensors that may leave; 0: there is none, or it stays */
     unsigned late;              /* bit k: tensor k is written in the slot after `made` */
     int64_t stays;              /* bytes from `made` to `freed` that may not leave */
+    int64_t head;               /* the same from the slot after `made` to `used`: its input */
     int made;                   /* slot of its forward; the next one is its second */
     int gone;                   /* -1: there is no forward to hide under, nothing leaves */
     int ahead;                  /* first slot at which it may be brought back */

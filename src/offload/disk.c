@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <signal.h>
 #include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,6 +399,7 @@ int sp_disk_create(const char *dir, int64_t bytes, void (*ends)(int status), str
     if (!d)
         return sp_error(ENOMEM, "out of memory for an offload file");
     d->on_error = ends;
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error like others */
     pthread_mutex_init(&d->mutex, NULL);
     err = open_file(d, dir);
     if (err) {

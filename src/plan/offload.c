@@ -250,7 +250,7 @@ static void add_unit(struct builder *b, int op, int i, int next, struct sp_unit 
         u->bytes[SP_STASH_KV] = 0;
     }
     if (i == count - 1)
-        u->stays += sp_stash_head_input(b->plan, &part, b->stage, o);
+        u->head = sp_stash_head_input(b->plan, &part, b->stage, o);
     add_gradients(b, o, i);
 }
 

@@ -52,7 +52,13 @@ refused "recompute" $tiny --recompute every=0
 refused "recompute" $tiny --recompute every=-1
 refused "recompute" $tiny --recompute every=2x
 refused "recompute" $tiny --recompute every=99999999999999999999
-refused "offload" $tiny --offload full
+refused "holds? consecutive layers|hold consecutive layers" $tiny --schedule weipipe --stages 2 --offload full
+refused "scheduler strict" $tiny --offload full --scheduler ready
+refused "post-validation" $tiny --offload full --post-validation
+refused "searched" $tiny --schedule zb1p:auto --stages 2 --offload full
+refused "list" $tiny --partition balanced --stages 2 --offload adaptive
+refused "no-such-directory.*No such file" $tiny --offload full --offload-dir no-such-directory
+refused "needs .* MiB with all activations away" $tiny --offload adaptive --memory-limit 64KiB
 refused "offload" $tiny --offload sideways
 refused "bf16" $tiny --dtype bf16
 refused "dtype" $tiny --dtype f16

@@ -9,14 +9,18 @@
 #include "engine/support.h"
 #include "graphs/checkpoint.h"
 #include "graphs/step.h"
+#include "offload/disk.h"
+#include "offload/host.h"
 #include "plan/memory.h"
+#include "plan/offload.h"
 #include <math.h>
 
 enum { BATCH = 2, SEQ = 6, STEPS = 3, MOST = 1 << 17 };
 
 struct run {
     double loss[STEPS], norm[STEPS];
-    int n; /* gradients of the first step */
+    double left, returned; /* bytes of the last step, all stages */
+    int n;                 /* gradients of the first step */
     float *gradients;
 };
 
@@ -82,7 +86,58 @@ struct setting {
     int batch, seq;  /* 0: BATCH, SEQ */
     int chunks;      /* 0: what the schedule likes */
     const char *cut; /* --partition-slices; NULL: equal lengths */
+    enum sp_offload_mode offload;
+    double room; /* of a stage, between everything away (0) and nothing away (1); adaptive */
 };
+
+/* What leaves, and the tier it goes to; StarPU is running. */
+struct tiers {
+    struct sp_offload offload;
+    struct sp_disk *disk;
+};
+
+static inline int64_t peak_of(const struct sp_offload *o)
+{
+    int64_t peak = 0;
+
+    for (int s = 0; s < o->stages; s++)
+        peak = sp_memory_sum(&o->memory[s]) > peak ? sp_memory_sum(&o->memory[s]) : peak;
+    return peak;
+}
+
+static inline void start_tiers(const struct sp_plan *plan, const struct setting *set,
+                               struct sp_graph_config *cfg, struct tiers *t)
+{
+    struct sp_offload_request want = {.recompute = cfg->recompute, .every = cfg->every};
+    struct sp_shape sh;
+    int64_t none, full;
+
+    *t = (struct tiers){0};
+    if (!set->offload)
+        return;
+    sp_shape_init(&sh, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
+                  cfg->mlp_rows, cfg->head_rows);
+    assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+    none = peak_of(&t->offload);
+    want.mode = SP_OFFLOAD_FULL;
+    assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+    if (set->offload == SP_OFFLOAD_ADAPTIVE) {
+        full = peak_of(&t->offload);
+        want.mode = SP_OFFLOAD_ADAPTIVE;
+        want.limit = full + (int64_t)(set->room * (double)(none - full));
+        assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+    }
+    assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &t->disk), 0);
+    cfg->tier = (unsigned)sp_disk_register(t->disk);
+    cfg->disk = t->disk;
+    cfg->away = t->offload.away;
+}
+
+static inline void stop_tiers(struct tiers *t)
+{
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
+}
 
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
 {
@@ -114,19 +169,25 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
                            .bias2 = 0.05f,
                            .factor = 1};
     struct sp_step_report report;
+    struct tiers tiers;
     struct sp_graph g;
     double pool = 0;
 
     *run = (struct run){.gradients = calloc(MOST, sizeof(float))};
     assert_non_null(run->gradients);
     assert_int_equal(sp_params_create(&m, &params), 0);
+    if (set->offload)
+        sp_host_start(1 << 16);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    start_tiers(plan, set, &cfg, &tiers);
     assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
     assert_int_equal(sp_checkpoint_init(&g, NULL), 0);
     assert_int_equal(sp_step_report_create(&g, &report), 0);
     for (int k = 0; k < STEPS; k++) {
         double bytes = 0;
+
+        run->left = run->returned = 0;
 
         sp_step_gradients(&g, &data, (uint64_t)k, &report);
         run->loss[k] = report.loss;
@@ -134,12 +195,16 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         for (int s = 0; s < p; s++) {
             const struct sp_stage_report *st = &report.stages[s];
             struct sp_memory memory;
-            int64_t planned =
-                sp_stash_peak(plan, &g.shape, set->recompute, set->every ? set->every : 1, s);
+            int64_t planned = set->offload ? tiers.offload.away[s].peak_kept
+                                           : sp_stash_peak(plan, &g.shape, set->recompute,
+                                                           set->every ? set->every : 1, s);
 
             assert_true(st->live_bytes == 0);
+            run->left += st->left_bytes;
+            run->returned += st->returned_bytes;
             if (st->peak_bytes > (double)planned ||
-                (!set->ready && !plan->paired && st->peak_bytes != (double)planned))
+                (!set->ready && !plan->paired && !set->offload &&
+                 st->peak_bytes != (double)planned))
                 fail_msg("stage %d: peak %.0f, planned %lld", s, st->peak_bytes,
                          (long long)planned);
             for (int i = 0; i < st->n_ops; i++)
@@ -160,6 +225,9 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     sp_step_report_destroy(&g, &report);
     sp_graph_destroy(&g);
     starpu_shutdown();
+    stop_tiers(&tiers);
+    if (set->offload)
+        sp_host_stop();
     sp_params_destroy(&params);
 }
 

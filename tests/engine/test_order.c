@@ -386,6 +386,52 @@ static void test_misuse(void **state)
     }
 }
 
+/* ---- positions that are held ------------------------------------------------------------ */
+
+/* Positions 3 and 5 of 6 are held, 3 twice. Which ran, as bits, once nothing moves any more. */
+static unsigned ran_so_far(void)
+{
+    unsigned ran = 0;
+
+    usleep(20000);
+    for (int i = 0; i < 6; i++)
+        ran |= (__atomic_load_n(&items[i].ran, __ATOMIC_ACQUIRE) > 0) << (i + 1);
+    return ran;
+}
+
+static void hold_and_release(unsigned first, unsigned second, unsigned third)
+{
+    deal(&(uint64_t){1}, 6, 1, 0, 1);
+    sp_order_hold(0, 3);
+    sp_order_hold(0, 5);
+    sp_order_hold(0, 3);
+    for (int i = 5; i >= 0; i--)
+        assert_int_equal(starpu_task_submit(new_task(&items[i])), 0);
+    assert_int_equal(ran_so_far(), first);
+    sp_order_release(0, 3);
+    assert_int_equal(ran_so_far(), first);
+    sp_order_release(0, 3);
+    assert_int_equal(ran_so_far(), second);
+    assert_true(sp_order_held_us(0) > 30000); /* two pauses of 20 ms */
+    sp_order_release(0, 5);
+    assert_int_equal(starpu_task_wait_for_all(), 0);
+    assert_int_equal(ran_so_far(), third);
+    sp_order_reset();
+}
+
+static void test_held_positions(void **state)
+{
+    const unsigned all = 0x7e;
+
+    (void)state;
+    start_starpu(1, &sp_order_strict);
+    hold_and_release(1 << 1 | 1 << 2, all & ~(1u << 5 | 1u << 6), all);
+    starpu_shutdown();
+    start_starpu(1, &sp_order_ready); /* others pass */
+    hold_and_release(all & ~(1u << 3 | 1u << 5), all & ~(1u << 5), all);
+    starpu_shutdown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_ring_growth),
         cmocka_unit_test(test_ready_keeps_bound),
         cmocka_unit_test(test_ready_what_passes),
+        cmocka_unit_test(test_held_positions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,172 @@
+/*
+ * The disk tier and host memory by themselves: tensors of many sizes out and back in random orders, the
+ * space of the file used again, memory that is really given back.
+ */
+#include "engine/support.h"
+#include "offload/disk.h"
+#include "offload/host.h"
+#include "offload/mover.h"
+#include "offload/pool.h"
+#include <errno.h>
+
+enum { TENSORS = 24, ROUNDS = 40 };
+
+static struct sp_disk *disk;
+static unsigned tier;
+
+static int start(void **state)
+{
+    (void)state;
+    sp_host_start(1 << 20);
+    start_starpu(1, &sp_order_strict);
+    assert_int_equal(sp_disk_create("/var/tmp", 1 << 20, _exit, &disk), 0);
+    tier = (unsigned)sp_disk_register(disk);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    starpu_shutdown();
+    sp_disk_destroy(disk);
+    sp_host_stop();
+    return 0;
+}
+
+static void write_cpu(void *buffers[], void *arg)
+{
+    struct starpu_vector_interface *v = buffers[0];
+    float *x = (float *)STARPU_VECTOR_GET_PTR(v);
+
+    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
+        x[i] = (float)((size_t)(uintptr_t)arg + i);
+}
+
+static int wrong, reads;
+
+static void read_cpu(void *buffers[], void *arg)
+{
+    struct starpu_vector_interface *v = buffers[0];
+    const float *x = (const float *)STARPU_VECTOR_GET_PTR(v);
+
+    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
+        wrong += x[i] != (float)((size_t)(uintptr_t)arg + i);
+    reads++;
+}
+
+static struct starpu_codelet write_cl = {
+    .cpu_funcs = {write_cpu}, .nbuffers = 1, .modes = {STARPU_W}, .name = "write"};
+static struct starpu_codelet read_cl = {
+    .cpu_funcs = {read_cpu}, .nbuffers = 1, .modes = {STARPU_R}, .name = "read"};
+
+static void submit(struct starpu_codelet *cl, starpu_data_handle_t handle, int value)
+{
+    struct starpu_task *t = starpu_task_create();
+
+    t->cl = cl;
+    t->handles[0] = handle;
+    t->cl_arg = (void *)(uintptr_t)value;
+    assert_int_equal(starpu_task_submit(t), 0);
+}
+
+/* Waits until so many bytes have left. */
+static void wait_left(struct sp_mover *m, int64_t bytes)
+{
+    for (int i = 0; i < 20000 && __atomic_load_n(&m->moved.left, __ATOMIC_ACQUIRE) < bytes; i++)
+        usleep(500);
+    assert_true(m->moved.left == bytes);
+}
+
+static void test_out_and_back(void **state)
+{
+    struct sp_pool *pool = sp_pool_create_lean(2);
+    int64_t live = 0, peak = 0, most = 0;
+    uint64_t seed = 4;
+    struct sp_mover m;
+
+    (void)state;
+    sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct sp_move moves[TENSORS];
+        starpu_data_handle_t handles[TENSORS];
+        int64_t bytes = 0, out = 0, before = sp_host_bytes();
+        bool leaves[TENSORS];
+
+        m.moved = (struct sp_moved){0};
+        for (int i = 0; i < TENSORS; i++) {
+            size_t n = 1 + (size_t)draw_below(&seed, round % 2 ? 3000 : 60000);
+
+            handles[i] = sp_pool_get(pool, n, sizeof(float), "x");
+            submit(&write_cl, handles[i], 100 * round + i);
+            bytes += (int64_t)(n * sizeof(float));
+            leaves[i] = draw_below(&seed, 4) > 0;
+            if (!leaves[i])
+                continue;
+            live += (int64_t)(n * sizeof(float));
+            sp_move_out(&moves[i], &m, &handles[i], 1, &live, &peak);
+            out += (int64_t)(n * sizeof(float));
+        }
+        wait_left(&m, out);
+        assert_int_equal(starpu_task_wait_for_all(), 0);
+        /* what left takes no memory; whole pages of the others do */
+        assert_true(sp_host_bytes() - before <= bytes - out + TENSORS * SP_HOST_PAGE);
+        most = bytes > most ? bytes : most;
+        for (int i = 0; i < TENSORS; i++)
+            if (leaves[i] && draw_below(&seed, 2))
+                sp_move_back(&moves[i]);
+        for (int i = TENSORS - 1; i >= 0; i--) { /* fetched before or not */
+            submit(&read_cl, handles[i], 100 * round + i);
+            sp_pool_put(handles[i]);
+        }
+        assert_int_equal(starpu_task_wait_for_all(), 0);
+        starpu_do_schedule();
+        for (int i = 0; i < 2000 && sp_host_bytes() > before; i++)
+            usleep(500);
+        assert_true(sp_host_bytes() == before);
+    }
+    assert_int_equal(wrong, 0);
+    assert_int_equal(reads, ROUNDS * TENSORS);
+    assert_true(sp_host_peak() >= most);
+    sp_pool_destroy(pool);
+    sp_mover_destroy(&m);
+}
+
+/* Reading on where nothing was asked back, and measuring beside, work too. */
+static void test_rates(void **state)
+{
+    struct sp_tier_rates rates;
+    struct sp_disk_traffic t;
+
+    (void)state;
+    assert_int_equal(sp_disk_measure(disk, &rates), 0);
+    t = sp_disk_traffic(disk);
+    assert_true(rates.write > 1e6 && rates.read > 1e6);
+    assert_true(t.written >= 64 << 20 && t.read >= 64 << 20 && t.write_us > 0 && t.read_us > 0);
+    printf("[          ] writes %.2f, reads %.2f GB/s\n", rates.write / 1e9, rates.read / 1e9);
+}
+
+static void test_refusals(void **state)
+{
+    struct sp_disk *none = NULL;
+    struct catch said;
+
+    (void)state;
+    catch_begin(&said);
+    assert_int_equal(sp_disk_create("/nowhere", 1, _exit, &none), -ENOENT);
+    assert_non_null(strstr(catch_end(&said), "/nowhere/"));
+    catch_begin(&said);
+    assert_true(sp_disk_create("/var/tmp", INT64_C(1) << 60, _exit, &none) < 0);
+    assert_non_null(strstr(catch_end(&said), "offload file /var/tmp/"));
+    assert_null(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_out_and_back),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

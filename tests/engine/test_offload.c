@@ -1,0 +1,139 @@
+/*
+ * Activations that leave memory and come back: nothing but where they are may change. Gradients, losses
+ * and norms with the bits of the same plan without offloading, and those of one stage; the planned peak
+ * never exceeded; everything that left came back.
+ */
+#include "engine/graph_run.h"
+#include "plan/slices.h"
+
+enum { LAYERS = 5 };
+
+static double moved;
+static int runs;
+
+static void make(const char *name, int stages, int mbs, int slices, struct setting set,
+                 struct sp_plan *plan)
+{
+    struct sp_layout lay = layout(stages, mbs);
+    struct sp_model m = model_of(LAYERS, set.llama, set.tied);
+    struct sp_shape sh;
+
+    lay.layers = LAYERS;
+    lay.chunks = 0;
+    lay.slices = slices;
+    assert_int_equal(sp_plan_create(name, &lay, plan), 0);
+    sp_shape_init(&sh, &m, set.batch, set.seq, mbs, 0, 0);
+    if (slices > 1)
+        assert_int_equal(sp_plan_cut(plan, &sh, set.cut), 0);
+}
+
+/* All modes against none, and none against one stage. */
+static void compare_modes(const char *name, int stages, int mbs, int slices, struct setting set)
+{
+    static const struct {
+        enum sp_offload_mode mode;
+        double room;
+    } modes[] = {{SP_OFFLOAD_FULL, 0},
+                 {SP_OFFLOAD_ADAPTIVE, 0},
+                 {SP_OFFLOAD_ADAPTIVE, 0.5},
+                 {SP_OFFLOAD_ADAPTIVE, 1}};
+    struct setting plain = set;
+    struct sp_plan plan, single;
+    struct run none, one;
+    char what[160];
+
+    snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d slices", name, stages, mbs,
+             slices);
+    plain.cut = NULL;
+    plain.workers = 1;
+    make("1f1b", 1, mbs, 1, plain, &single);
+    make(name, stages, mbs, slices, set, &plan);
+    run_plan(&single, &plain, &one);
+    run_plan(&plan, &set, &none);
+    compare(&none, &one, what);
+    assert_true(none.left == 0);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        struct run run;
+
+        set.offload = modes[i].mode;
+        set.room = modes[i].room;
+        run_plan(&plan, &set, &run);
+        assert_int_equal(run.n, none.n);
+        assert_memory_equal(run.gradients, none.gradients, sizeof(float) * (size_t)none.n);
+        assert_memory_equal(run.loss, none.loss, sizeof run.loss);
+        assert_memory_equal(run.norm, none.norm, sizeof run.norm);
+        assert_true(run.left == run.returned);
+        assert_true(modes[i].room < 1 || run.left == 0);
+        moved += run.left;
+        runs++;
+        free(run.gradients);
+    }
+    free(none.gradients);
+    free(one.gradients);
+    sp_plan_destroy(&plan);
+    sp_plan_destroy(&single);
+}
+
+/* Slices 1 to 8, two and four stages, both styles, uneven slices, all that is recomputed. */
+static void slices(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 8; n++)
+        for (int stages = 1; stages <= 4; stages *= 2) {
+            struct setting set = {.llama = n % 2,
+                                  .tied = n % 3 == 0,
+                                  .workers = 1 + n % 2,
+                                  .batch = 1 + (n + stages) % 2,
+                                  .seq = 16,
+                                  .cut = n % 4 == 3 ? "length" : "flops",
+                                  .recompute = (enum sp_recompute)((n + stages / 2) % 4),
+                                  .every = 1 + (n + stages / 2) % 4 / 3};
+
+            compare_modes("sppo", stages, 1 + n % 2, n, set);
+        }
+}
+
+/* Whole micro-batches, several in flight, chunks, weight gradients apart, overlapped pairs, two pipes. */
+static void schedules(void **state)
+{
+    static const struct {
+        const char *name;
+        int stages, mbs, slices;
+    } plans[] = {{"1f1b", 2, 5, 1},     {"gpipe", 2, 4, 1},   {"interleaved", 2, 4, 1},
+                 {"zb1p", 2, 4, 1},     {"zbv", 2, 4, 1},     {"dualpipev", 2, 5, 1},
+                 {"dualpipe", 2, 6, 1}, {"seq1f1b", 2, 3, 3}, {"terapipe", 2, 3, 3},
+                 {"hanayo", 2, 4, 1},   {"bfs", 2, 4, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct setting set = {.llama = i % 2,
+                              .tied = i % 3 == 0,
+                              .workers = 2,
+                              .batch = 2,
+                              .seq = 12,
+                              .recompute = (enum sp_recompute)(i % 3),
+                              .every = 1};
+
+        compare_modes(plans[i].name, plans[i].stages, plans[i].mbs, plans[i].slices, set);
+    }
+}
+
+static void all(void **state)
+{
+    (void)state;
+    printf(
+        "%d runs, %.1f MB left memory in their last steps; worst difference from one stage %.1e\n",
+        runs, moved / 1e6, worst);
+    assert_true(moved > 1e6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices),
+        cmocka_unit_test(schedules),
+        cmocka_unit_test(all),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, close_data);
+}

@@ -1,0 +1,137 @@
+#!/bin/bash
+# Activations on disk: the same bits in one process and several, peaks within the limit and near the
+# plan, a disk that is full or fails.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+CC=${CC:-cc}
+make_text 30011 > "$work/text"
+dir=$work/disk
+mkdir "$dir"
+small="train --data $work/text --schedule sppo --offload-dir $dir"
+
+# ---- the same bits
+
+# same WHAT STAGES LIMIT LAYOUT...: all modes against none, in one process and in as many as there are stages.
+same()
+{
+    local what=$1 stages=$2 limit=$3 mode
+
+    shift 3
+    quiet "$what, none" starpipe $small "$@" --stages $stages --steps 2 \
+        --dump-grads "$work/none" --log "$work/none.jsonl" || return
+    for mode in full adaptive "adaptive --memory-limit $limit"; do
+        quiet "$what, $mode" starpipe $small "$@" --stages $stages --steps 2 --offload $mode \
+            --dump-grads "$work/grads" --log "$work/log.jsonl" || continue
+        cmp "$work/none" "$work/grads" || fail "$what, $mode: other gradients"
+        [ "$(losses "$work/none.jsonl")" = "$(losses "$work/log.jsonl")" ] ||
+            fail "$what, $mode: other losses"
+        [ $stages -gt 1 ] && have_mpi > /dev/null || continue
+        quiet "$what, $mode, $stages processes" mpi $stages $small "$@" --stages $stages \
+            --steps 2 --offload $mode --dump-grads "$work/grads" || continue
+        cmp "$work/none" "$work/grads" || fail "$what, $mode, $stages processes: other gradients"
+    done
+    echo "$what: the same bits"
+}
+
+losses()
+{
+    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
+}
+
+same "gpt-tiny, 2 stages" 2 5200KiB --model gpt-tiny --slices 4 --micro-batches 2 --seq 128
+same "llama-tiny, 2 stages" 2 4200KiB --model llama-tiny --slices 3 --micro-batches 1 --seq 96 \
+    --partition-slices length
+same "gpt-tiny, 4 stages" 4 3200KiB --model gpt-tiny --slices 8 --micro-batches 1 --seq 200
+same "1f1b, 4 stages" 4 3100KiB --model llama-tiny --schedule 1f1b --micro-batches 5 --seq 64
+
+# ---- within the limit
+
+# A model whose keys and values are a small part of what it keeps.
+mkdir "$work/model"
+cat > "$work/model/config.json" << END
+{"model_type": "llama", "vocab_size": 256, "hidden_size": 96, "num_hidden_layers": 6,
+ "num_attention_heads": 6, "num_key_value_heads": 1, "intermediate_size": 256,
+ "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "tie_word_embeddings": false}
+END
+limit=62
+long="$small --model $work/model --slices 32 --partition-slices length --micro-batches 1 --seq 8192"
+
+# number FILE KEY: its last value.
+number()
+{
+    grep -o "\"$2\":[^,}]*" "$1" | tail -n 1 | cut -d : -f 2 | tr -d '[]'
+}
+
+quiet "no limit" starpipe $long --steps 1 --log "$work/none.jsonl"
+all=$(number "$work/none.jsonl" peak_activation_bytes)
+echo "activations: $((all >> 20)) MiB, limit $limit MiB"
+[ "$all" -ge $((4 * limit << 20)) ] || fail "the activations are not 4 times the limit"
+for mode in full adaptive; do
+    quiet "$mode, $limit MiB" starpipe $long --steps 2 --offload $mode --memory-limit ${limit}MiB \
+        --log "$work/log.jsonl" || continue
+    [ "$(losses "$work/none.jsonl")" = "$(losses "$work/log.jsonl" | head -n 1)" ] ||
+        fail "$mode: other losses"
+    planned=$(number "$work/log.jsonl" planned_bytes)
+    buffers=$(number "$work/log.jsonl" most_buffer_bytes)
+    before=$(number "$work/log.jsonl" resident_before_bytes)
+    resident=$(number "$work/log.jsonl" most_resident_bytes)
+    echo "$mode: planned $((planned >> 10)) KiB, buffers $((buffers >> 10)) KiB, resident" \
+        "$((resident >> 10)) KiB, $((before >> 10)) KiB of it before"
+    [ "$planned" -le $((limit << 20)) ] || fail "$mode: planned more than the limit"
+    [ "$buffers" -le "$planned" ] || fail "$mode: more buffers than planned"
+    [ $((buffers * 10)) -ge $((planned * 8)) ] || fail "$mode: far less than planned"
+    [ $mode = full ] || [ $((planned * 10)) -ge $((limit * 9 << 20)) ] ||
+        fail "$mode: the limit is not used"
+    # the program's own pages and the kernels' buffers come to some MiB
+    [ $((resident - before)) -le $((planned + (16 << 20))) ] || fail "$mode: resident above the plan"
+    [ "$(number "$work/log.jsonl" bytes_offloaded)" = "$(number "$work/log.jsonl" bytes_brought_back)" ] ||
+        fail "$mode: not all came back"
+    [ "$(number "$work/log.jsonl" live_activation_bytes)" = 0 ] || fail "$mode: alive after the step"
+done
+[ -z "$(ls -A "$dir")" ] || fail "files are left: $(ls "$dir")"
+
+# refused PATTERN ARGUMENTS: before work starts, in one line.
+refused()
+{
+    local pattern=$1 status
+
+    shift
+    starpipe "$@" > "$work/stdout" 2> "$work/stderr"
+    status=$?
+    [ $status -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && grep -Eq "$pattern" "$work/stderr" ||
+        fail "status $status, not refused with '$pattern': $(head -n 2 "$work/stderr")"
+}
+
+# The smallest limit that is named works, a little less does not.
+refused "needs [0-9.]+ MiB with all activations away" $long --steps 1 --offload full --memory-limit 12MiB
+least=$(sed 's/.*needs \([0-9.]*\) MiB.*/\1/' "$work/stderr")
+quiet "the least limit, $least MiB" starpipe $long --dry-run --offload full --memory-limit "${least}MiB"
+refused "needs $least" $long --dry-run --offload full \
+    --memory-limit "$(awk "BEGIN { print $least - 0.02 }")MiB"
+
+# ---- disks that are no good
+
+tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full"
+refused "$work/nowhere/.*No such file" $tiny --offload-dir "$work/nowhere"
+touch "$work/file"
+refused "$work/file/.*Not a directory" $tiny --offload-dir "$work/file"
+if (ulimit -f 64) 2> /dev/null; then
+    (failures=0 && ulimit -f 64 && refused "$dir/.*needs .* MiB" $tiny && [ $failures -eq 0 ]) ||
+        fail "a file that cannot grow"
+fi
+if $CC -shared -fPIC -o "$work/fail_write.so" "$here/fail_write.c" -ldl 2> /dev/null; then
+    # it fills up in the third step: that is said, and what was saved is whole
+    export FAIL_AFTER=$((16 + 2 * 144)) # of the measurement, and of two steps
+    LD_PRELOAD=$work/fail_write.so timeout 60 "$STARPIPE" $tiny --steps 40 --save "$work/saved" \
+        --save-every 1 > "$work/stdout" 2> "$work/stderr"
+    status=$?
+    unset FAIL_AFTER
+    grep -E "offload file $dir/.*: cannot write.*: No space left on device" "$work/stderr" ||
+        fail "a full disk: $(head -n 3 "$work/stderr")"
+    [ $status -eq 1 ] || fail "a full disk: exit status $status"
+    quiet "resumed" starpipe $tiny --resume "$work/saved" --steps 5
+else
+    echo "skipped: $CC makes no shared object"
+fi
+finish
