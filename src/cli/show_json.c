@@ -36,6 +36,9 @@ static json_t *stage_map(const struct sp_plan *plan)
             for (int c = 0; c < lay->chunks; c++)
                 json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
             break;
+        case SP_MULTIPLEXED:
+            json_array_append_new(chunks, json_integer(s));
+            break;
         case SP_ATTENTION_PARALLEL:
             for (int j = 0; j <= lay->layers; j++)
                 if (sp_block_stage(lay, j) == s)

@@ -61,6 +61,20 @@ static int choose_recompute(struct sp_trainer *t)
     return 0;
 }
 
+/* Helpers read weights, keys and values where they are. */
+static int check_multiplexed(const struct sp_trainer *t)
+{
+    if (t->world.size > 1)
+        return sp_error(EINVAL,
+                        "train: %s:multiplex runs its stages in one process, not in %d: start it "
+                        "without a launcher, or leave out multiplex",
+                        t->plan.def->name, t->world.size);
+    if (t->args.post_validation)
+        return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
+                        t->plan.def->name);
+    return 0;
+}
+
 /* What there is only where stages hold consecutive layers. */
 static int check_family(const struct sp_trainer *t)
 {
@@ -69,6 +83,8 @@ static int check_family(const struct sp_trainer *t)
 
     if (t->plan.family->kind == SP_LAYERWISE)
         return 0;
+    if (t->plan.family->kind == SP_MULTIPLEXED)
+        return check_multiplexed(t);
     if (a->recompute == SP_RECOMPUTE_FULL && t->plan.family->kind == SP_ATTENTION_PARALLEL)
         return sp_error(EINVAL,
                         "train: --recompute %s: %s keeps what attention wrote; use none, selective "

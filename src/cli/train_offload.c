@@ -22,7 +22,7 @@ static int check(const struct sp_trainer *t)
     const struct sp_train_args *a = &t->args;
     const char *mode = a->layout.offload;
 
-    if (t->plan.family->kind != SP_LAYERWISE)
+    if (t->plan.family->kind != SP_LAYERWISE && t->plan.family->kind != SP_MULTIPLEXED)
         return sp_error(
             EINVAL,
             "train: --offload %s: stages of %s do not hold consecutive layers; use sppo, "

@@ -134,6 +134,18 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
                     starpu_data_handle_t g_table, starpu_data_handle_t dx,
                     starpu_data_handle_t tally, int64_t released);
 
+/* Rows of tokens in tensors (b,len,width) that are cut differently. */
+struct sp_rows {
+    int batch, width, n;
+    int from_len, from_at, to_len, to_at;
+};
+
+/* to = n rows of from, of every sequence; the rest of `to` stays, unless it is the `first` to be
+ * written. */
+void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+                    const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
+                    bool first);
+
 /* What a stage adds up in a step: a vector of doubles. */
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 

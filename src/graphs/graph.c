@@ -1,5 +1,6 @@
 #include "graphs/family.h"
 #include "graphs/offload.h"
+#include "policies/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <limits.h>
@@ -111,22 +112,40 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     return sp_offload_stage_create(g, st) ? -ENOMEM : add_blocks(g, st);
 }
 
-static int add_slices(struct sp_graph *g)
+static int add_cut(struct sp_graph *g, int global)
 {
-    int n = g->cfg.plan->layout.slices, longest = 0;
+    struct sp_cut *cut = &g->cuts[global];
+    const struct sp_plan *plan = g->cfg.plan;
+    struct sp_op op = {.chunk = global};
+    int longest = 0;
 
-    g->slices = calloc((size_t)n, sizeof *g->slices);
-    g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
-    for (int k = 0; g->slices && k < n; k++) {
+    cut->n = g->n_cuts > 1 ? sp_parts_of(&plan->layout, global) : plan->layout.slices;
+    cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
+    for (int k = 0; cut->shapes && k < cut->n; k++) {
         int first, len;
 
-        sp_plan_slice_tokens(g->cfg.plan, g->shape.seq, k, &first, &len);
-        sp_shape_slice(&g->shape, first, len, &g->slices[k]);
-        longest = len > g->slices[longest].seq ? k : longest;
+        op.slice = (unsigned short)k;
+        sp_plan_op_tokens(plan, g->shape.seq, &op, &first, &len);
+        sp_shape_slice(&g->shape, first, len, &cut->shapes[k]);
+        longest = len > cut->shapes[longest].seq ? k : longest;
     }
-    for (int k = 0; g->slices && k < n; k++)
-        g->slices[k].longest = &g->slices[longest];
-    return g->slices && g->row ? 0 : -ENOMEM;
+    for (int k = 0; cut->shapes && k < cut->n; k++)
+        cut->shapes[k].longest = &cut->shapes[longest];
+    return cut->shapes ? 0 : -ENOMEM;
+}
+
+static int add_cuts(struct sp_graph *g)
+{
+    int err = 0;
+
+    g->n_cuts = g->cfg.plan->family->kind == SP_MULTIPLEXED ? g->cfg.plan->layout.stages : 1;
+    g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
+    g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
+    if (!g->cuts || !g->row)
+        return -ENOMEM;
+    for (int i = 0; !err && i < g->n_cuts; i++)
+        err = add_cut(g, i);
+    return err;
 }
 
 /* Inputs where a model begins, targets where it ends: written by this thread between steps, each
@@ -135,7 +154,8 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
                       starpu_data_handle_t **handles, const char *name)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t m = (size_t)lay->micro_batches, n = (size_t)lay->slices, T = (size_t)g->shape.rows;
+    const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
+    size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n, T = (size_t)g->shape.rows;
     bool local = false;
 
     for (int k = 0; k < g->place.n_local; k++)
@@ -147,7 +167,7 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     if (!*memory || !*handles)
         return -ENOMEM;
     for (size_t i = 0; i < m * n; i++) {
-        const struct sp_shape *sh = &g->slices[i % n];
+        const struct sp_shape *sh = &cut->shapes[i % n];
         size_t at = i / n * T + (size_t)g->shape.batch * (size_t)sh->first;
 
         starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
@@ -256,7 +276,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->free_at || !g->ended || !g->window)
         err = -ENOMEM;
-    err = err ? err : add_slices(g);
+    err = err ? err : add_cuts(g);
     for (int k = 0; !err && k < place->n_local; k++)
         err = add_stage(g, &g->stages[k], place->first_local + k);
     for (int turn = 0; !err && turn < 2; turn++) {
@@ -286,11 +306,12 @@ int sp_graph_reorder(struct sp_graph *g)
     return 0;
 }
 
-static void destroy_tokens(struct sp_graph *g, starpu_data_handle_t *handles, int32_t *memory)
+static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *handles,
+                           int32_t *memory)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
-    for (int i = 0; handles && i < lay->micro_batches * lay->slices; i++)
+    for (int i = 0; handles && i < lay->micro_batches * g->cuts[last ? g->n_cuts - 1 : 0].n; i++)
         starpu_data_unregister(handles[i]);
     free(handles);
     free(memory);
@@ -324,11 +345,13 @@ void sp_graph_destroy(struct sp_graph *g)
         free(st->blocks);
     }
     for (int turn = 0; turn < 2; turn++) {
-        destroy_tokens(g, g->tokens[turn].ids, g->tokens[turn].ids_memory);
-        destroy_tokens(g, g->tokens[turn].targets, g->tokens[turn].targets_memory);
+        destroy_tokens(g, false, g->tokens[turn].ids, g->tokens[turn].ids_memory);
+        destroy_tokens(g, true, g->tokens[turn].targets, g->tokens[turn].targets_memory);
     }
     sp_scratch_release();
-    free(g->slices);
+    for (int i = 0; g->cuts && i < g->n_cuts; i++)
+        free(g->cuts[i].shapes);
+    free(g->cuts);
     free(g->row);
     free(g->stages);
     free(g->free_at);

@@ -110,14 +110,23 @@ struct sp_tokens {
     int32_t *ids_memory, *targets_memory;
 };
 
+/* How a global stage cuts sequences: into the slices of the plan, or parts of them (see
+ * policies/multiplex.h). */
+struct sp_cut {
+    int n;
+    struct sp_shape *shapes; /* [n] */
+};
+
 struct sp_graph_family;
 struct sp_part_flight;
+struct sp_multiplex;
 
 struct sp_graph {
     struct sp_graph_config cfg;
     const struct sp_graph_family *family;
     struct sp_shape shape;
-    struct sp_shape *slices; /* [slices] */
+    struct sp_cut *cuts; /* one for all; of each global stage where slices are shared out */
+    int n_cuts;
     struct sp_placement place;
     struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_placed *order; /* all ops of all stages in order of submission */
@@ -139,6 +148,7 @@ struct sp_graph {
     bool beside;                   /* and their state before it is kept */
     struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
     struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
+    struct sp_multiplex *multiplex; /* where slices are shared out: see graphs/multiplexed.c */
     int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
@@ -156,6 +166,11 @@ int sp_graph_reorder(struct sp_graph *g);
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
 {
     return sp_stage_is_local(&g->place, stage) ? &g->stages[stage - g->place.first_local] : NULL;
+}
+
+static inline const struct sp_cut *sp_graph_cut(const struct sp_graph *g, int global)
+{
+    return &g->cuts[g->n_cuts > 1 ? global : 0];
 }
 
 /* The block of a local stage, NULL if it does not hold it. */

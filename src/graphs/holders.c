@@ -1,5 +1,6 @@
 #include "graphs/holders.h"
 #include "graphs/stash_parts.h"
+#include "policies/multiplex.h"
 #include "policies/ring.h"
 
 void sp_partition(int layers, int parts, int part, int *first, int *count)
@@ -24,9 +25,9 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count)
 {
-    /* where weights travel all chunks come to every stage */
-    int g =
-        plan->family->kind == SP_WEIGHT_RING ? chunk : sp_global_stage(&plan->layout, stage, chunk);
+    /* where weights travel all chunks come to every stage, and where slices are shared some do */
+    bool named = plan->family->kind == SP_WEIGHT_RING || plan->family->kind == SP_MULTIPLEXED;
+    int g = named ? chunk : sp_global_stage(&plan->layout, stage, chunk);
 
     sp_part_layers(plan, layers, sp_globals(&plan->layout), g, first, count);
 }
@@ -42,6 +43,9 @@ int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)
             sp_chunk_layers(plan, layers, stage, c, &first, &count);
             sum += count;
         }
+        break;
+    case SP_MULTIPLEXED:
+        sp_chunk_layers(plan, layers, stage, stage, &first, &sum);
         break;
     case SP_ATTENTION_PARALLEL:
         for (int l = 0; l < layers; l++)
@@ -72,10 +76,34 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
     case SP_SHARDED:
         return true;
     case SP_LAYERWISE:
+    case SP_MULTIPLEXED:
         for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
             is |= sp_home(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage;
     }
     return is;
+}
+
+static int flights_each(const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int most = lay->slices;
+
+    for (int g = 0; plan->family->kind == SP_MULTIPLEXED && g < lay->stages; g++)
+        most = sp_parts_of(lay, g) > most ? sp_parts_of(lay, g) : most;
+    return most;
+}
+
+int sp_flights_of(const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int chunks = plan->family->kind == SP_MULTIPLEXED ? lay->stages : lay->chunks;
+
+    return chunks * lay->micro_batches * flights_each(plan);
+}
+
+int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
+{
+    return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
 }
 
 bool sp_block_is_everywhere(const struct sp_plan *plan, int layer)
@@ -173,7 +201,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
             err = err ? err : visit(m, SP_BLOCK_POSITIONS, -1, fn, arg);
             has_tokens = true;
         }
-        sp_chunk_layers(plan, m->layers, stage, c, &first, &count);
+        sp_part_layers(plan, m->layers, sp_globals(lay), global, &first, &count);
         err = err ? err : visit_layers(m, first, count, fn, arg);
         if (!err && global == sp_globals(lay) - 1) {
             err = visit(m, SP_BLOCK_NORM, -1, fn, arg);
@@ -207,9 +235,7 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     if (kind == SP_BLOCK_TOKENS && m->tied && last > 0)
         globals[n_globals++] = last;
     for (int g = 0, first, count; layer >= 0 && g <= last; g++) {
-        struct sp_home home = sp_home(lay, 0, g);
-
-        sp_chunk_layers(plan, m->layers, home.stage, home.chunk, &first, &count);
+        sp_part_layers(plan, m->layers, last + 1, g, &first, &count);
         if (layer >= first && layer < first + count)
             globals[0] = g;
     }

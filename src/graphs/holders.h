@@ -22,6 +22,14 @@ int sp_stage_layers(const struct sp_plan *plan, int layers, int stage);
 void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, int *first,
                     int *count);
 
+/*
+ * What is in flight on the stages of a layerwise plan, by chunk, micro-batch and slice; where slices are
+ * shared out, of all stages together by global stage, micro-batch and part: how many, and which. The
+ * parts of a micro-batch follow each other.
+ */
+int sp_flights_of(const struct sp_plan *plan);
+int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
+
 /* Whether every stage has a replica of a block: embedding and head where weights travel. */
 bool sp_block_is_everywhere(const struct sp_plan *plan, int layer);
 

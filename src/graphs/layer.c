@@ -88,6 +88,11 @@ static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle
     return keep->stash && kept ? (int64_t)starpu_data_get_size(handle) : 0;
 }
 
+static const struct sp_cut *cut_of(const struct sp_op_ctx *c)
+{
+    return c->cut ? c->cut : &c->g->cuts[0];
+}
+
 /* Attention of layer i of this slice over the keys and values of the slices up to it. */
 struct attention {
     struct sp_attn at;
@@ -100,7 +105,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, struct attention *a)
     const struct sp_layer_flight *t = &c->fl->layers[i];
 
     for (int j = 0; j <= c->slice; j++) {
-        a->len[j] = c->g->slices[j].seq;
+        a->len[j] = cut_of(c)->shapes[j].seq;
         a->kv[j] = c->fl[j - c->slice].layers[i].kv;
     }
     a->at = (struct sp_attn){
@@ -118,7 +123,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, struct attention *a)
 
 static bool is_sliced(const struct sp_op_ctx *c)
 {
-    return c->g->cfg.plan->layout.slices > 1;
+    return cut_of(c)->n > 1;
 }
 
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
@@ -208,7 +213,7 @@ static bool is_cheap(const struct sp_op_ctx *c, int i)
 static void take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX_SLICES])
 {
     for (int j = 0; j <= c->slice; j++) {
-        const struct sp_shape *sh = &c->g->slices[j];
+        const struct sp_shape *sh = &cut_of(c)->shapes[j];
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
 
         if (!t->dkv)
@@ -222,7 +227,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    bool last_slice = c->slice == c->g->cfg.plan->layout.slices - 1;
+    bool last_slice = c->slice == cut_of(c)->n - 1;
     size_t T = (size_t)sh->rows;
     starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do"), dkv[SP_MAX_SLICES];
     struct attention a;

@@ -15,6 +15,7 @@ struct sp_op_ctx {
     struct sp_lane lane;
     struct sp_chunk_flight *fl;
     int mb, slice;
+    const struct sp_cut *cut;  /* that the slice is of; NULL: the only one */
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
     int first, count;          /* layers of the chunk */
     bool split;                /* of a backward: weight gradients come in an op of their own */

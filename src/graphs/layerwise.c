@@ -64,10 +64,7 @@ static starpu_data_handle_t arrived(struct sp_op_ctx *c, starpu_data_handle_t ha
 static struct sp_chunk_flight *flight_of(const struct sp_graph *g, struct sp_stage *st, int chunk,
                                          int mb, int slice)
 {
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t part = (size_t)chunk * (size_t)lay->micro_batches + (size_t)mb;
-
-    return &st->flights[part * (size_t)lay->slices + (size_t)slice];
+    return &st->flights[sp_flight_number(g->cfg.plan, chunk, mb, slice)];
 }
 
 /* The same micro-batch and slice on a neighbouring stage of this process. */
@@ -196,7 +193,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     *c = (struct sp_op_ctx){
         .g = g,
         .st = st,
-        .sh = &g->slices[op->slice],
+        .sh = &g->cuts[0].shapes[op->slice],
         .lane = sp_stage_lane(g, st, passes[op->pass]),
         .fl = flight_of(g, st, op->chunk, op->mb, op->slice),
         .mb = op->mb,
@@ -271,7 +268,7 @@ static void receive_orphan(struct sp_graph *g, const struct sp_placed *placed)
     const struct sp_op *op = &g->cfg.plan->programs[placed->stage].ops[placed->index];
     int global = sp_global_stage(lay, placed->stage, op->chunk) + 1;
     struct sp_op_ctx c = {.g = g,
-                          .sh = &g->slices[op->slice],
+                          .sh = &g->cuts[0].shapes[op->slice],
                           .mb = op->mb,
                           .slice = op->slice,
                           .pipe = sp_pipe_of_mb(lay, op->mb),

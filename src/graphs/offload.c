@@ -14,7 +14,9 @@ static int slot_of(const struct sp_op_ctx *c, const struct sp_away *a, int k)
 
 static int first_unit(const struct sp_op_ctx *c, const struct sp_away *a)
 {
-    return a->flight_unit[c->fl - c->st->flights];
+    int chunk = c->cut ? c->global : sp_home(&c->g->cfg.plan->layout, c->pipe, c->global).chunk;
+
+    return a->flight_unit[sp_flight_number(c->g->cfg.plan, chunk, c->mb, c->slice)];
 }
 
 void sp_offload_slot(struct sp_op_ctx *c, int k)

@@ -132,7 +132,9 @@ static double last_message(const struct sp_graph *g, const struct sp_step_report
         if (deps[d].stage != stage) {
             int at = sp_index_place(&g->places, plan, &deps[d]);
 
-            last = fmax(last, r->stages[deps[d].stage].ops[at].end_us);
+            const struct sp_op_record *from = &r->stages[deps[d].stage].ops[at];
+
+            last = fmax(last, deps[d].beside ? from->start_us : from->end_us);
         }
     return last;
 }

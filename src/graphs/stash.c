@@ -52,12 +52,13 @@ int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, i
 }
 
 /* The shape of a slice; the whole one where sequences are not cut. */
-static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shape *sh, int slice)
+static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shape *sh,
+                                const struct sp_op *op)
 {
     struct sp_shape part;
     int first, len;
 
-    sp_plan_slice_tokens(plan, sh->seq, slice, &first, &len);
+    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
     sp_shape_slice(sh, first, len, &part);
     return part;
 }
@@ -66,8 +67,8 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
                             const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
-    bool ring = plan->family->kind == SP_WEIGHT_RING;
-    int g = ring ? op->chunk : sp_global_stage(lay, stage, op->chunk);
+    bool named = plan->family->kind == SP_WEIGHT_RING || plan->family->kind == SP_MULTIPLEXED;
+    int g = named ? op->chunk : sp_global_stage(lay, stage, op->chunk);
     bool last = g == sp_globals(lay) - 1 || op->part == SP_HEAD;
 
     return last ? (int64_t)sizeof(float) * part->rows * part->model.hidden : 0;
@@ -76,7 +77,7 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
 {
-    const struct sp_shape part = slice_of(plan, sh, op->slice);
+    const struct sp_shape part = slice_of(plan, sh, op);
     int64_t bytes = 0;
     int first, count;
 
@@ -96,7 +97,7 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
                              const struct sp_op *op)
 {
     int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
-    const struct sp_shape part = slice_of(plan, sh, op->slice);
+    const struct sp_shape part = slice_of(plan, sh, op);
     int64_t head = plan->family->kind == SP_ATTENTION_PARALLEL
                        ? sp_parts_head_input(plan, sh, recompute, op)
                        : sp_stash_head_input(plan, &part, stage, op);

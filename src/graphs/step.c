@@ -7,10 +7,10 @@
 #include <string.h>
 
 /* The tokens of one row of a sequence, each slice to its place: row b of its (B, len) piece. */
-static void scatter(const struct sp_graph *g, int b, const int32_t *row, int32_t *memory)
+static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
 {
-    for (int k = 0; k < g->cfg.plan->layout.slices; k++) {
-        const struct sp_shape *sh = &g->slices[k];
+    for (int k = 0; k < cut->n; k++) {
+        const struct sp_shape *sh = &cut->shapes[k];
         size_t at = (size_t)sh->batch * (size_t)sh->first + (size_t)b * (size_t)sh->seq;
 
         memcpy(memory + at, row + sh->first, sizeof *row * (size_t)sh->seq);
@@ -20,14 +20,12 @@ static void scatter(const struct sp_graph *g, int b, const int32_t *row, int32_t
 static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
 {
     const struct sp_tokens *t = sp_graph_tokens(g);
-    int n = g->cfg.plan->layout.slices;
+    int first = g->cuts[0].n, last = g->cuts[g->n_cuts - 1].n;
 
-    for (int k = 0; k < n; k++) {
-        if (t->ids)
-            call(t->ids[mb * n + k]);
-        if (t->targets)
-            call(t->targets[mb * n + k]);
-    }
+    for (int k = 0; t->ids && k < first; k++)
+        call(t->ids[mb * first + k]);
+    for (int k = 0; t->targets && k < last; k++)
+        call(t->targets[mb * last + k]);
 }
 
 static void acquire(starpu_data_handle_t handle)
@@ -51,9 +49,9 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
 
             sp_data_sample(data, n, S, g->row, g->row + S);
             if (t->ids)
-                scatter(g, b, g->row, t->ids_memory + (size_t)i * T);
+                scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)
-                scatter(g, b, g->row + S, t->targets_memory + (size_t)i * T);
+                scatter(&g->cuts[g->n_cuts - 1], b, g->row + S, t->targets_memory + (size_t)i * T);
         }
         acquire_tokens(g, i, starpu_data_release);
     }

@@ -3,6 +3,7 @@
 #include "graphs/stash_parts.h"
 #include "sp_error.h"
 #include <math.h>
+#include <stdlib.h>
 
 struct states {
     const struct sp_plan *plan;
@@ -84,12 +85,36 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct states *st = arg;
+
+    (void)layer;
+    st->bytes += (int64_t)sp_block_elements(st->model, kind);
+    return 0;
+}
+
+/* Where slices are shared out, a stage adds up gradients for all others, whole until the step ends. Two
+ * replicas of a tied table are summed like others. */
+static int64_t helped_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    struct states st = {.plan = plan, .model = &sh->model};
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        if (s != stage)
+            sp_stage_each_block(plan, &sh->model, s, add_block, &st);
+    return st.bytes +
+           (sh->model.tied ? (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS) : 0);
+}
+
 /* Gradients of the other replicas on their way: up to three of a size, see sum_twins. */
 static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
     int64_t floats = 0;
 
+    if (plan->family->kind == SP_MULTIPLEXED)
+        return helped_floats(plan, sh, stage);
     sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         floats += (r.count[kind] < 3 ? r.count[kind] : 3) *
@@ -99,9 +124,10 @@ static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape 
 
 static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
+    int chunks = plan->family->kind == SP_MULTIPLEXED ? plan->layout.stages : plan->layout.chunks;
     int most = 0;
 
-    for (int c = 0; c < plan->layout.chunks; c++) {
+    for (int c = 0; c < chunks; c++) {
         int first, count;
 
         sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
@@ -232,11 +258,11 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sizeof(float) * floats;
 }
 
-static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, int slice)
+static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op)
 {
     int first, len;
 
-    sp_plan_slice_tokens(plan, sh->seq, slice, &first, &len);
+    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
     return len;
 }
 
@@ -249,7 +275,7 @@ static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape
     for (int i = 0; i < plan->programs[stage].n; i++) {
         const struct sp_op *op = &plan->programs[stage].ops[i];
 
-        if (length_of(plan, sh, op->slice) != len)
+        if (length_of(plan, sh, op) != len)
             continue;
         if (op->pass == SP_F)
             live += sp_stash_of_op(plan, sh, recompute, every, stage, op);
@@ -259,23 +285,50 @@ static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape
     return peak;
 }
 
+/* An op of every slice that a stage works on, or of every part of one; how many. */
+static int slices_of(const struct sp_plan *plan, int stage, struct sp_op *ops)
+{
+    const struct sp_program *prog = &plan->programs[stage];
+    int n = 0;
+
+    if (plan->family->kind != SP_MULTIPLEXED) {
+        for (; n < plan->layout.slices; n++)
+            ops[n] = (struct sp_op){.slice = (unsigned short)n};
+        return n;
+    }
+    for (int i = 0; i < prog->n; i++)
+        if (prog->ops[i].pass == SP_F && prog->ops[i].mb == 0)
+            ops[n++] = prog->ops[i];
+    return n;
+}
+
 /* What buffers of several sizes take beyond the stash: where slices are unequal, the long ones are at
  * their most at another moment than the short ones. */
 static int64_t unequal_slices(const struct sp_plan *plan, const struct sp_shape *sh,
                               enum sp_recompute recompute, int every, int stage)
 {
+    size_t most = (size_t)(plan->layout.slices > plan->programs[stage].n ? plan->layout.slices
+                                                                         : plan->programs[stage].n);
+    struct sp_op *ops;
     int64_t sum = 0;
+    int n;
 
-    if (!plan->first_token && sh->seq % plan->layout.slices == 0)
+    if (plan->family->kind != SP_MULTIPLEXED && !plan->first_token &&
+        sh->seq % plan->layout.slices == 0)
         return 0; /* asked for in every partition that is tried */
-    for (int k = 0; k < plan->layout.slices; k++) {
-        int len = length_of(plan, sh, k), j = 0;
+    ops = calloc(most + 1, sizeof *ops);
+    if (!ops)
+        return 0;
+    n = slices_of(plan, stage, ops);
+    for (int k = 0; k < n; k++) {
+        int len = length_of(plan, sh, &ops[k]), j = 0;
 
-        while (length_of(plan, sh, j) != len)
+        while (length_of(plan, sh, &ops[j]) != len)
             j++;
         if (j == k) /* the first of this length */
             sum += stash_of_slices(plan, sh, recompute, every, stage, len);
     }
+    free(ops);
     return sum - sp_stash_peak(plan, sh, recompute, every, stage);
 }
 

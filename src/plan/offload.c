@@ -1,5 +1,6 @@
 #include "plan/offload.h"
 #include "plan/slices.h"
+#include "policies/multiplex.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -27,9 +28,7 @@ static int layers_of(const struct builder *b, const struct sp_op *op)
 
 static int flight_of(const struct builder *b, const struct sp_op *op)
 {
-    const struct sp_layout *lay = &b->plan->layout;
-
-    return (op->chunk * lay->micro_batches + op->mb) * lay->slices + op->slice;
+    return sp_flight_number(b->plan, op->chunk, op->mb, op->slice);
 }
 
 static int slots_of(const struct builder *b, const struct sp_op *op)
@@ -53,7 +52,7 @@ static void slice_shape(const struct builder *b, const struct sp_op *op, struct 
 {
     int first, len;
 
-    sp_plan_slice_tokens(b->plan, b->sh->seq, op->slice, &first, &len);
+    sp_plan_op_tokens(b->plan, b->sh->seq, op, &first, &len);
     sp_shape_slice(b->sh, first, len, part);
 }
 
@@ -173,6 +172,22 @@ static struct backward backward_of(const struct builder *b, const struct sp_op *
     return back;
 }
 
+/* The op that makes the gradients of keys and values of all slices: that of the last one, or, where
+ * another stage may have it, the first of the micro-batch that could run beside it. */
+static int first_backward(const struct builder *b, const struct sp_op *op)
+{
+    struct sp_op last = *op;
+    int i = 0;
+
+    if (b->plan->family->kind != SP_MULTIPLEXED) {
+        last.slice = (unsigned short)(b->plan->layout.slices - 1);
+        return b->use[flight_of(b, &last)];
+    }
+    while (b->prog->ops[i].pass != SP_B || b->prog->ops[i].mb != op->mb)
+        i++;
+    return i;
+}
+
 /* Gradients and recomputed tensors of a layer, in the slots where they are there. */
 static void add_gradients(struct builder *b, const struct sp_op *op, int i)
 {
@@ -190,10 +205,7 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
     also(b, back.own, back.ends, 2 * x + q + (int64_t)sizeof(float) * part.rows * part.up_width);
     also(b, back.own, back.own, x + q);
     if (sliced) { /* the last slice makes dkv for all of them */
-        struct sp_op last = *op;
-
-        last.slice = (unsigned short)(b->plan->layout.slices - 1);
-        also(b, slot_at(b, b->use[flight_of(b, &last)], i), back.ends, kv);
+        also(b, slot_at(b, first_backward(b, op), i), back.ends, kv);
     } else {
         also(b, back.own, back.ends, kv);
     }
@@ -293,8 +305,7 @@ static void add_units(struct builder *b)
 
 static int build(struct builder *b)
 {
-    const struct sp_layout *lay = &b->plan->layout;
-    int flights = lay->chunks * lay->micro_batches * lay->slices, slots = 0, units = 0, groups = 0;
+    int flights = sp_flights_of(b->plan), slots = 0, units = 0, groups = 0;
     int err;
 
     for (int i = 0; i < b->prog->n; i++) {
@@ -412,6 +423,13 @@ void sp_offload_destroy(struct sp_offload *offload)
     *offload = (struct sp_offload){0};
 }
 
+static int slice_of(const struct sp_plan *plan, const struct sp_op *op)
+{
+    return plan->family->kind == SP_MULTIPLEXED
+               ? sp_part_at(&plan->layout, op->chunk, op->slice).slice
+               : op->slice;
+}
+
 double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int stage, int slice)
 {
     const struct sp_program *prog = &plan->programs[stage];
@@ -420,7 +438,7 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int
     for (int i = 0, g = 0; i < prog->n; i++) {
         if (prog->ops[i].pass != SP_F)
             continue;
-        if (prog->ops[i].slice == slice) {
+        if (slice_of(plan, &prog->ops[i]) == slice) {
             bytes += a->groups[g].bytes;
             leaving += a->groups[g].leaving;
         }

@@ -6,6 +6,8 @@
 
 extern const struct sp_family sp_family_layerwise;
 extern const struct sp_family sp_family_bidirectional;
+extern const struct sp_family sp_family_subsequence;
+extern const struct sp_family sp_family_multiplexed;
 extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
 extern const struct sp_family sp_family_sharded;

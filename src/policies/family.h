@@ -8,12 +8,13 @@
 #include "policies/map.h"
 #include <stdbool.h>
 
-#define SP_MAX_DEPS 8
+#define SP_MAX_DEPS 64
 
 /* One thing an op waits for. */
 struct sp_dep {
     int stage;       /* where the producer runs */
     struct sp_op op; /* the producer */
+    bool beside; /* it has to have begun, not ended: what is wanted of it comes layer by layer */
 };
 
 struct sp_plan;
@@ -22,6 +23,7 @@ struct sp_plan;
 enum sp_family_kind {
     SP_LAYERWISE,          /* activations between stages that hold layers; bidirectional too */
     SP_ATTENTION_PARALLEL, /* activations between parts of layers */
+    SP_MULTIPLEXED,        /* the same, with slices that several stages compute together */
     SP_WEIGHT_RING,        /* weights and their gradients from worker to worker */
     SP_SHARDED             /* weights from the shards of all workers, gradients back to them */
 };
@@ -29,7 +31,8 @@ enum sp_family_kind {
 struct sp_family {
     const char *name;
     enum sp_family_kind kind;
-    int pipes;  /* copies of the model that micro-batches may go through; see policies/map.h */
+    int pipes; /* copies of the model that micro-batches may go through; see policies/map.h */
+    const struct sp_family *multiplexed; /* takes its place with the flag "multiplex"; NULL: none */
     bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
 
     /* Refuses a layout, before anything else is asked of it: 0, or -EINVAL with the reason in why[n].
@@ -58,6 +61,9 @@ struct sp_family {
 
     /* Activations of one micro-batch on all stages, as peak_live counts them. */
     int (*activations)(const struct sp_layout *lay);
+
+    /* The part of an activation that an op holds, as peak_live counts them; NULL: 1. */
+    double (*size)(const struct sp_layout *lay, const struct sp_op *op);
 
     /* Where an op comes in the order of submission, if that is not by simulated start; NULL: it is. */
     double (*turn)(const struct sp_layout *lay, int stage, const struct sp_op *op);

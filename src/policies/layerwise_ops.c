@@ -142,3 +142,16 @@ const struct sp_family sp_family_bidirectional = {
     .cost = cost,
     .activations = activations,
 };
+
+/* Slices of sequences through the same stages; those at the ends of the pipeline may be shared out. */
+const struct sp_family sp_family_subsequence = {
+    .name = "subsequence",
+    .multiplexed = &sp_family_multiplexed,
+    .pipes = 1,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+};

@@ -39,14 +39,14 @@ static void enqueue(struct sim *sim, int stage)
     sim->queued[stage] = true;
 }
 
-/* Whether a producer ran; its end and place are then set. */
+/* Whether a producer ran; *end is then when what is wanted of it is there. */
 static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
 {
     int k = sp_index_place(&sim->ix, sim->plan, dep);
 
     if (k < 0 || k >= sim->pc[dep->stage])
         return false;
-    *end = sim->t.end[dep->stage][k];
+    *end = dep->beside ? sim->t.start[dep->stage][k] : sim->t.end[dep->stage][k];
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "policies/csv.h"
 #include "policies/call.h"
 #include "policies/map.h"
+#include "policies/multiplex.h"
 #include "policies/nearest.h"
 #include "policies/registry.h"
 #include "policies/transit.h"
@@ -215,6 +216,32 @@ void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first
     }
 }
 
+void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
+                       int *len)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_slice_part p;
+    const int *begin;
+    int whole;
+
+    if (plan->family->kind != SP_MULTIPLEXED) {
+        sp_plan_slice_tokens(plan, seq, op->slice, first, len);
+        return;
+    }
+    p = sp_part_at(lay, op->chunk, op->slice);
+    sp_plan_slice_tokens(plan, seq, p.slice, first, &whole);
+    if (!plan->part_token) {
+        int at = (int)((int64_t)whole * p.part / p.of);
+
+        *len = (int)((int64_t)whole * (p.part + 1) / p.of) - at;
+        *first += at;
+        return;
+    }
+    begin = &plan->part_token[(p.of * lay->slices + p.slice) * (lay->stages + 1) + p.part];
+    *first = begin[0];
+    *len = begin[1] - begin[0];
+}
+
 int sp_plan_ops(const struct sp_plan *plan)
 {
     int n = 0;
@@ -292,6 +319,8 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     strcpy(p.options, options);
     p.layout.options = p.options;
     p.family = sp_family_find(p.def->family);
+    if (p.family && p.family->multiplexed && sp_layout_flag(&p.layout, "multiplex"))
+        p.family = p.family->multiplexed;
     if (!p.family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
     if (p.layout.chunks == 0)
@@ -325,6 +354,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->deferred);
     free(plan->first_layer);
     free(plan->first_token);
+    free(plan->part_token);
     free(plan->slice_share);
     free(plan->transit);
     free(plan->recompute);
@@ -333,6 +363,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     plan->deferred = NULL;
     plan->first_layer = NULL;
     plan->first_token = NULL;
+    plan->part_token = NULL;
     plan->slice_share = NULL;
     plan->recompute = NULL;
     plan->transit = NULL;

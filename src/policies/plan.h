@@ -19,8 +19,10 @@ struct sp_plan {
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
     int *first_token;            /* [slices+1] of each slice; NULL: equal lengths */
-    double *slice_share;         /* [slices] part of a micro-batch's time; NULL: equal */
-    bool paired;                 /* some ops overlap with their next one */
+    int *part_token;     /* [stages+1][slices][stages+1]: where part j of `of` of a slice begins, at
+                                  * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
+    double *slice_share; /* [slices] part of a micro-batch's time; NULL: equal */
+    bool paired;         /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
     bool states_twice; /* parameters and optimizer are kept from before the last update */
@@ -51,6 +53,10 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts);
 int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
 /* Tokens first .. first+len-1 of slice k of a sequence. */
 void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len);
+
+/* The same of what an op works on: a slice, or a part of one. */
+void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
+                       int *len);
 
 /* A number that two plans with different programs, placements or options hardly share. */
 uint64_t sp_plan_digest(const struct sp_plan *plan);

@@ -47,7 +47,7 @@ const struct sp_schedule_def sp_schedule_terapipe = {
     .summary =
         "GPipe over slices of sequences: all forwards, then all backwards, last in first out",
     .source = "TeraPipe (Li et al. 2021), section 3.2",
-    .family = "layerwise",
+    .family = "subsequence",
     .default_chunks = 1,
     .slicing = "dp",
     .check = sp_check_sliced,

@@ -43,7 +43,7 @@ void sp_times_destroy(struct sp_times *t)
 static int peak_live(const struct sp_plan *plan, int stage)
 {
     const struct sp_program *prog = &plan->programs[stage];
-    int live = 0, peak = 0;
+    double live = 0, peak = 0, size = 1;
 
     for (int k = 0; k < prog->n; k++) {
         int id;
@@ -52,21 +52,22 @@ static int peak_live(const struct sp_plan *plan, int stage)
             continue;
         id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
 
+        if (plan->family->size)
+            size = plan->family->size(&plan->layout, &prog->ops[k]);
         switch (prog->ops[k].pass) {
         case SP_F:
-            live++;
+            live += size;
             break;
         case SP_B:
-            live -= !(id >= 0 && plan->deferred[id]);
+            live -= id >= 0 && plan->deferred[id] ? 0 : size;
             break;
         case SP_W:
-            live--;
+            live -= size;
             break;
         }
-        if (live > peak)
-            peak = live;
+        peak = fmax(peak, live);
     }
-    return peak;
+    return (int)ceil(peak - 1e-6);
 }
 
 void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,

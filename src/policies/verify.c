@@ -42,7 +42,7 @@ static int foreign(struct check *c, int stage, int index)
              (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
              (op->chunk < 0 || op->chunk >= lay->chunks))
         snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
-    else if (op->slice >= lay->slices)
+    else if (op->slice >= lay->slices && c->plan->family->kind != SP_MULTIPLEXED)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
     else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
              sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))

@@ -1,0 +1,45 @@
+/*
+ * Multiplexed sequence partitioning (SPPO section 6.2, table 3). Stages idle at both ends of a pipeline
+ * over n slices: those after stage g while its first slices are computed, those before it while its last
+ * ones are. They compute these slices with it, in sequence parallel:
+ *
+ *   left     slices 0 .. p-2-g of stage g, by stages g .. p-1
+ *   steady   slices p-1-g .. n-1-g, by stage g alone
+ *   right    slices n-g .. n-1, by stages 0 .. g
+ *
+ * Definition 6.1 of the paper puts p-1-g in both left and steady, and n-g in both steady and right; its
+ * table 3 is what is here. A slice of q stages is cut in q parts, one each, of the same time. The slices
+ * of stage g in parts, in the order of the sequence, are what ops of it number. Pure.
+ */
+#ifndef SP_MULTIPLEX_H
+#define SP_MULTIPLEX_H
+
+#include "starpipe/schedule.h"
+
+/* Most stages: what an op of it waits for has to fit in SP_MAX_DEPS. */
+enum { SP_MULTIPLEX_STAGES = 30 };
+
+enum sp_phase { SP_LEFT, SP_STEADY, SP_RIGHT };
+
+/* Part `part` of `of` of a slice, computed by a stage. */
+struct sp_slice_part {
+    int slice, part, of;
+    int stage;
+};
+
+/* Whether the layout is one of this kind: the flag "multiplex". */
+int sp_is_multiplexed(const struct sp_layout *lay);
+
+enum sp_phase sp_slice_phase(const struct sp_layout *lay, int global, int slice);
+/* The stages that compute a slice of a global stage, first .. last. */
+void sp_slice_stages(const struct sp_layout *lay, int global, int slice, int *first, int *last);
+
+/* Parts of all slices of a global stage; the number of the first part of a slice; what a number is. */
+int sp_parts_of(const struct sp_layout *lay, int global);
+int sp_first_part(const struct sp_layout *lay, int global, int slice);
+struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number);
+
+/* The parts of a slice that are cut `of` of which some tokens are in part `part` of `in`: first .. last. */
+void sp_parts_overlapping(int part, int in, int of, int *first, int *last);
+
+#endif
