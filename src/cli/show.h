@@ -3,6 +3,7 @@
 #define SP_SHOW_H
 
 #include "policies/plan.h"
+#include <jansson.h>
 #include <stdio.h>
 
 struct sp_show {
@@ -31,6 +32,10 @@ int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g);
 
 /* The costs in words. */
 void sp_show_costs(const struct sp_show *show, char *text, size_t n);
+
+/* Where slices are shared out: who computes which, and what it gains. */
+void sp_show_multiplex_text(const struct sp_show *show, FILE *out);
+json_t *sp_show_multiplex_json(const struct sp_show *show);
 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);

@@ -8,6 +8,9 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them}; only
+ *                            with the flag multiplex, where an op names the global stage as its chunk,
+ *                            and a part of its slices, counted over all of them, as its slice
  *   slice_tokens[slice]      tokens of each; only with --partition-slices
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
  *   buffers                  messages that may wait on a channel at once; 0: sends may block
@@ -190,6 +193,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         sp_plan_slice_tokens(show->plan, 0, k, &first, &len);
         json_array_append_new(tokens, json_integer(len));
     }
+    if (show->plan->family->kind == SP_MULTIPLEXED)
+        json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
     if (show->plan->paired)
         json_object_set_new(root, "overlap", overlap(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->plan->buffers));

@@ -58,5 +58,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     if (share < 1)
         fprintf(out,
                 "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
+    if (plan->family->kind == SP_MULTIPLEXED)
+        sp_show_multiplex_text(show, out);
     return 0;
 }

@@ -73,8 +73,10 @@ static void hand_over(struct sp_op_ctx *c, int global)
         sp_pool_hold(c->flow);
 }
 
+/* Copies the tokens that both have. There may be none: parts that share a fraction of a slice need not
+ * share a whole token. */
 static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, starpu_data_handle_t source,
-                      starpu_data_handle_t to, bool first)
+                      starpu_data_handle_t *to)
 {
     const struct sp_shape *sh = c->sh;
     int begin = from->first > sh->first ? from->first : sh->first;
@@ -88,8 +90,11 @@ static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, starpu_d
                            .to_len = sh->seq,
                            .to_at = begin - sh->first};
 
-    STARPU_ASSERT_MSG(rows.n > 0, "starpipe: parts of a slice share no tokens");
-    sp_rows_insert(&c->lane, sh, &rows, source, to, first);
+    if (rows.n <= 0)
+        return;
+    if (!*to)
+        *to = sp_take_hidden(c, "rows");
+    sp_rows_insert(&c->lane, sh, &rows, source, *to, begin == sh->first);
 }
 
 /* What the op's tokens have of the tensors that its neighbours left: as it is if the cut is the same,
@@ -107,11 +112,11 @@ static starpu_data_handle_t gather(struct sp_op_ctx *c, int global,
         const struct sp_shape *from = &cut->shapes[k];
         starpu_data_handle_t source = *slot(flight_of(c->g, global, c->mb, k));
 
-        if (from->first == c->sh->first && from->seq == c->sh->seq)
-            return source;
-        if (!whole)
-            whole = sp_take_hidden(c, "rows");
-        copy_rows(c, from, source, whole, k == first);
+        if (from->first == c->sh->first && from->seq == c->sh->seq) {
+            whole = source;
+            continue; /* others, if there are any, have none of these tokens */
+        }
+        copy_rows(c, from, source, &whole);
         sp_pool_put(source);
     }
     return whole;

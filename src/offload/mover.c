@@ -1,5 +1,6 @@
 #include "offload/mover.h"
 #include "starpipe/order.h"
+#include <time.h>
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
 {
@@ -21,10 +22,22 @@ static void count(struct sp_move *move, int64_t bytes)
 }
 
 /*
- * The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
- * then its buffer stays. StarPU refuses to drop it where another thread looks at the handle at this very
- * moment: then again.
+ * Frees the buffer of a tensor that is written out. StarPU refuses while another thread looks at the
+ * handle, which takes long only if that thread has no core: then again, a few times as a rule. After a
+ * second the buffer stays: the tensor is right wherever it is.
  */
+static bool drop(const struct sp_move_tensor *t, unsigned node)
+{
+    for (int i = 0; i < 20000; i++) {
+        if (!starpu_data_evict_from_node(t->handle, node))
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+    }
+    return false;
+}
+
+/* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
+ * then its buffer stays. */
 static void written(void *arg)
 {
     struct sp_move_tensor *t = arg;
@@ -32,12 +45,11 @@ static void written(void *arg)
     struct sp_mover *m = move->mover;
     int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
     unsigned position = 0;
-    bool gone = false;
+    bool gone;
 
     starpu_data_release_on_node(t->handle, (int)m->tier);
     pthread_mutex_lock(&m->mutex);
-    for (int i = 0; i < 1000 && !gone && !move->returning; i++)
-        gone = !starpu_data_evict_from_node(t->handle, m->node);
+    gone = !move->returning && drop(t, m->node);
     t->gone = gone;
     m->moved.left += bytes;
     if (gone)

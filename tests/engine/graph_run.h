@@ -61,7 +61,7 @@ static inline struct sp_model model_of(int layers, bool llama, bool tied)
                              .head_dim = 6,
                              .mlp = 35,
                              .vocab = 61,
-                             .positions = 16,
+                             .positions = 64,
                              .tied = tied,
                              .norm_eps = 1e-5f,
                              .rope_theta = 10000};

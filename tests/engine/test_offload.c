@@ -93,6 +93,26 @@ static void slices(void **state)
         }
 }
 
+/* Slices that several stages compute. */
+static void multiplexed(void **state)
+{
+    (void)state;
+    for (int stages = 2; stages <= 4; stages++)
+        for (int n = stages > 3 ? 3 : 2; n <= 8; n += 2) {
+            struct setting set = {.llama = n % 3 == 0,
+                                  .tied = stages % 2,
+                                  .workers = stages == 4 ? 2 : stages,
+                                  .window = n == 4,
+                                  .batch = 1 + n / 2 % 2,
+                                  .seq = 56,
+                                  .cut = n == 6 ? "length" : "flops",
+                                  .recompute = (enum sp_recompute)((n / 2 + stages) % 4),
+                                  .every = 1};
+
+            compare_modes("sppo:multiplex", stages, 1 + n % 4 / 2, n, set);
+        }
+}
+
 /* Whole micro-batches, several in flight, chunks, weight gradients apart, overlapped pairs, two pipes. */
 static void schedules(void **state)
 {
@@ -131,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices),
+        cmocka_unit_test(multiplexed),
         cmocka_unit_test(schedules),
         cmocka_unit_test(all),
     };
