@@ -13,6 +13,7 @@ static const struct {
     {"train", sp_cmd_train, "trains a model, pipelined over stages"},
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
+    {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
     {"info", sp_cmd_info, "the hardware, build features and versions"},
 };

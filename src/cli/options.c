@@ -104,11 +104,16 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
         min = INT_MIN;
         max = INT_MAX;
     }
+    if (o->choices && !strcmp(text, strchr(o->choices, '|') + 1)) {
+        *(int *)o->value = 0;
+        return 0;
+    }
     errno = 0;
     v = strtol(text, &end, 10);
     if (end == text || *end)
-        return sp_error(EINVAL, "%s: --%s: '%s' is not an integer (%.0f .. %.0f)", command, o->name,
-                        text, min, max);
+        return sp_error(EINVAL, "%s: --%s: '%s' is not an integer (%.0f .. %.0f)%s%s", command,
+                        o->name, text, min, max, o->choices ? " or " : "",
+                        o->choices ? strchr(o->choices, '|') + 1 : "");
     if (errno || (double)v < min || (double)v > max)
         return sp_error(EINVAL, "%s: --%s: %s is not in %.0f .. %.0f", command, o->name, text, min,
                         max);
@@ -243,7 +248,9 @@ static void print_default(const struct sp_option *o)
             printf(" (default %s)", *(const char **)o->value);
         break;
     case SP_OPT_INT:
-        if (bounded && o->max < INT_MAX)
+        if (o->choices && *(int *)o->value == 0)
+            printf(" (%.0f .. %.0f; default %s)", o->min, o->max, strchr(o->choices, '|') + 1);
+        else if (bounded && o->max < INT_MAX)
             printf(" (%.0f .. %.0f; default %d)", o->min, o->max, *(int *)o->value);
         else
             printf(" (default %d)", *(int *)o->value);

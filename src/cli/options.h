@@ -28,7 +28,7 @@ struct sp_option {
     const char *arg;     /* what the value is called in the help: "FILE" */
     const char *help;    /* one line */
     double min, max;     /* INT and DOUBLE; both 0: any */
-    const char *choices; /* CHOICE: "text|json" */
+    const char *choices; /* CHOICE: "text|json"; INT: "N|auto", where auto is 0 */
     bool *given;         /* set when the option is given; may be NULL */
 };
 
@@ -73,6 +73,12 @@ struct sp_layout_args {
  * 0, so that the file has its way. layout.options is "". */
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
+/* --slices auto: as many slices as `plan` would take on so many stages of one device, within
+ * --memory-limit. Left alone if it is a number. 0; or -EINVAL after one line that begins with the
+ * command. */
+struct sp_model;
+int sp_slices_auto(const char *command, struct sp_layout_args *a, const struct sp_model *model);
+
 #define SP_LAYOUT_ARGS_DEFAULT                                                                     \
     {                                                                                              \
         .schedule = "1f1b", .stages = 4, .micro_batches = 8, .micro_batch_size = 1, .seq = 128,    \
@@ -114,7 +120,15 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
          65536,                                                                                    \
          0,                                                                                        \
          0},                                                                                       \
-        {"slices", SP_OPT_INT, &(a).slices, "N", "slices of a sequence", 1, 65536, 0, 0},          \
+        {"slices",                                                                                 \
+         SP_OPT_INT,                                                                               \
+         &(a).slices,                                                                              \
+         "N",                                                                                      \
+         "slices of a sequence; auto: as many as 'plan' would take",                               \
+         1,                                                                                        \
+         65536,                                                                                    \
+         "N|auto",                                                                                 \
+         0},                                                                                       \
         {"partition-slices",                                                                       \
          SP_OPT_STRING,                                                                            \
          &(a).partition_slices,                                                                    \

@@ -76,6 +76,15 @@ static int find_layers(const struct args *a, struct sp_model *model, int *layers
     return 0;
 }
 
+/* --slices auto. */
+static int find_slices(struct args *a, const struct sp_model *model)
+{
+    if (!a->layout.slices && !a->layout.model)
+        return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
+                                "and --seq");
+    return sp_slices_auto("show", &a->layout, model);
+}
+
 /* --partition-slices: what slices take depends on the model, and on --seq. */
 static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
 {
@@ -218,7 +227,7 @@ int sp_cmd_show(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || find_layers(&a, &model, &layers))
+    if (check(&a) || find_layers(&a, &model, &layers) || find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &layout, &plan);

@@ -9,6 +9,8 @@
 #include "config.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
+#include "plan/solver.h"
+#include "policies/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <math.h>
@@ -72,6 +74,13 @@ static int check_multiplexed(const struct sp_trainer *t)
     if (t->args.post_validation)
         return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
                         t->plan.def->name);
+    for (int g = 0; g < t->plan.layout.stages; g++)
+        if (sp_parts_of(&t->plan.layout, g) > SP_MAX_SLICES)
+            return sp_error(EINVAL,
+                            "train: %d slices on %d stages are %d parts with multiplex, at most %d "
+                            "are possible; take fewer --slices",
+                            t->plan.layout.slices, t->plan.layout.stages,
+                            sp_parts_of(&t->plan.layout, g), SP_MAX_SLICES);
     return 0;
 }
 
@@ -124,8 +133,12 @@ static int cut_sequences(struct sp_trainer *t)
 static int make_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->args.layout;
-    struct sp_layout layout = sp_layout_of_args(l, t->model.layers);
-    int err;
+    struct sp_layout layout;
+    int err = sp_slices_auto("train", l, &t->model);
+
+    if (err)
+        return err;
+    layout = sp_layout_of_args(l, t->model.layers);
 
     if (l->seq > t->model.positions)
         return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,

@@ -33,9 +33,6 @@ struct sp_post {
     bool cheap;                 /* saved holds n2 and g */
 };
 
-/* Of a sequence, at most. */
-#define SP_MAX_SLICES 256
-
 /* Attention over key/value slices; one slice is the whole sequence. */
 struct sp_attn {
     int slice; /* i: queries of slice i see keys of slices 0..i */

@@ -16,6 +16,9 @@ enum sp_recompute {
     SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
 };
 
+/* Of a sequence, at most, parts of slices counted. */
+#define SP_MAX_SLICES 256
+
 struct sp_shape {
     struct sp_model model;
     bool rms;      /* RMSNorm, SwiGLU, RoPE: Llama */

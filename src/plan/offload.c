@@ -354,23 +354,9 @@ int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape 
            (3 * part.model.hidden + part.up_width + 2 * part.q_width);
 }
 
-static int refuse(const struct sp_offload_request *want, int stage, const struct sp_memory *m,
-                  int64_t least)
-{
-    const double MiB = 1024 * 1024;
-    int64_t others = m->states + m->workspace;
-
-    return sp_error(
-        EINVAL,
-        "memory limit %.2f MiB: stage %d needs %.2f MiB with all activations away that may "
-        "leave (parameters and optimizer %.2f, activations that stay %.2f, workspace "
-        "%.2f); raise the limit, take more --slices or try --recompute",
-        (double)want->limit / MiB, stage, ceil(100 * (double)(least + others) / MiB) / 100,
-        (double)m->states / MiB, (double)least / MiB, (double)m->workspace / MiB);
-}
-
-int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
-                      const struct sp_offload_request *want, struct sp_offload *offload)
+int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
+                   const struct sp_offload_request *want, struct sp_offload *offload,
+                   struct sp_offload_lack *lack)
 {
     const struct sp_shape longest = longest_slice(plan, sh);
     int stages = plan->layout.stages, err = 0;
@@ -403,15 +389,39 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
             sp_memory_fixed(plan, &longest, want->recompute, s) + sp_offload_idle_bytes(plan, sh);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
-        if (!sp_away_choose(b.a, want->mode, limit, want->rates, &least))
-            err = refuse(want, s, m, least);
+        if (!sp_away_choose(b.a, want->mode, limit, want->rates, &least)) {
+            *lack = (struct sp_offload_lack){.stage = s, .memory = *m, .least = least};
+            err = -EINVAL;
+        }
         m->activations = b.a->peak;
     }
-    if (err == -ENOMEM)
-        sp_error(ENOMEM, "no memory to plan the activations of %d stages", stages);
     if (err)
         sp_offload_destroy(offload);
     return err;
+}
+
+int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_offload_request *want, struct sp_offload *offload)
+{
+    const double MiB = 1024 * 1024;
+    struct sp_offload_lack lack;
+    int err = sp_offload_try(plan, sh, want, offload, &lack);
+    double others;
+
+    if (err == -ENOMEM)
+        return sp_error(ENOMEM, "no memory to plan the activations of %d stages",
+                        plan->layout.stages);
+    if (!err)
+        return 0;
+    others = (double)(lack.memory.states + lack.memory.workspace);
+    return sp_error(
+        EINVAL,
+        "memory limit %.2f MiB: stage %d needs %.2f MiB with all activations away that may "
+        "leave (parameters and optimizer %.2f, activations that stay %.2f, workspace "
+        "%.2f); raise the limit, take more --slices or try --recompute",
+        (double)want->limit / MiB, lack.stage,
+        ceil(100 * ((double)lack.least + others) / MiB) / 100, (double)lack.memory.states / MiB,
+        (double)lack.least / MiB, (double)lack.memory.workspace / MiB);
 }
 
 void sp_offload_destroy(struct sp_offload *offload)

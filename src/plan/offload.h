@@ -32,6 +32,17 @@ struct sp_offload {
 /* Free buffers of host memory that are kept for the next tensor of their size, at most. */
 int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);
 
+/* The same without a word: -EINVAL, with the stage that exceeds the limit, what else it holds, and the
+ * bytes of activations that it holds at least. */
+struct sp_offload_lack {
+    int stage;
+    struct sp_memory memory;
+    int64_t least;
+};
+int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
+                   const struct sp_offload_request *want, struct sp_offload *offload,
+                   struct sp_offload_lack *lack);
+
 /*
  * Chooses what leaves on every stage. 0; or one line on stderr and -EINVAL: a limit that a stage exceeds
  * with everything away, with the smallest that would do; -ENOMEM. Made anew if there is one already.

@@ -1,0 +1,227 @@
+/*
+ * starpipe plan: how to lay out a long sequence on a cluster, without running: devices of a stage,
+ * stages, slices.
+ */
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "model/model.h"
+#include "plan/solver.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 64 };
+
+struct args {
+    struct sp_layout_args layout;
+    int nodes, per_node, top;
+    double tflops, link, network, write, read;
+    bool json;
+};
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        SP_LAYOUT_OPTIONS(a->layout),
+        {"nodes", SP_OPT_INT, &a->nodes, "N", "nodes of the cluster", 1, 4096, 0, 0},
+        {"per-node", SP_OPT_INT, &a->per_node, "D", "devices of a node", 1, 64, 0, 0},
+        {"tflops", SP_OPT_DOUBLE, &a->tflops, "X",
+         "what a device sustains, 10^12 operations a second", 1e-6, 1e9, 0, 0},
+        {"link", SP_OPT_DOUBLE, &a->link, "X", "between devices of a node, GB/s", 1e-6, 1e9, 0, 0},
+        {"network", SP_OPT_DOUBLE, &a->network, "X", "between nodes, GB/s", 1e-6, 1e9, 0, 0},
+        {"tier-write", SP_OPT_DOUBLE, &a->write, "X",
+         "from a device to where activations are offloaded, GB/s", 1e-6, 1e9, 0, 0},
+        {"tier-read", SP_OPT_DOUBLE, &a->read, "X", "and back, GB/s", 1e-6, 1e9, 0, 0},
+        {"top", SP_OPT_INT, &a->top, "K", "layouts to print", 1, MOST, 0, 0},
+        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object", 0, 0, 0, 0},
+        {0},
+    };
+
+    return sp_options_parse(options,
+                            "Finds devices of a stage, stages and slices for a long sequence (SPPO "
+                            "section 6.1).",
+                            argc, argv);
+}
+
+static int read_offload(const char *command, const char *text, enum sp_offload_mode *mode)
+{
+    static const char *const modes[] = {
+        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
+
+    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
+        if (!strcmp(text, modes[i])) {
+            *mode = (enum sp_offload_mode)i;
+            return 0;
+        }
+    return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+}
+
+/* What the layout options ask for; `command` begins what is refused. */
+static int make_request(const char *command, const struct sp_layout_args *l,
+                        const struct sp_model *model, struct sp_solver_request *want)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(l->schedule);
+    struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
+
+    if (!def || strcmp(def->family, "subsequence"))
+        return sp_error(EINVAL,
+                        "%s: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
+                        command, l->schedule);
+    if (l->seq > model->positions)
+        return sp_error(EINVAL, "%s: sequences of %d tokens, but %s has %d positions", command,
+                        l->seq, model->name, model->positions);
+    if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
+        return sp_error(EINVAL, "%s: %d slices of a sequence of %d tokens: there are at most %d",
+                        command, l->slices, l->seq,
+                        l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+    if (l->recompute && sp_parse_recompute(command, l->recompute, &recompute))
+        return -EINVAL;
+    *want = (struct sp_solver_request){
+        .schedule = l->schedule,
+        .model = model,
+        .seq = l->seq,
+        .batch = l->micro_batch_size,
+        .micro_batches = l->micro_batches,
+        .recompute = recompute.mode,
+        .every = recompute.every,
+        .cut = l->partition_slices,
+        .stages = l->stages_set ? l->stages : 0,
+        .slices = l->slices,
+    };
+    return read_offload(command, l->offload, &want->offload);
+}
+
+int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model)
+{
+    struct sp_solver_request want;
+    struct sp_solution best;
+    int n;
+
+    if (l->slices)
+        return 0;
+    if (make_request(command, l, model, &want))
+        return -EINVAL;
+    /* What counts here is how much a task of the runtime takes of a slice. */
+    want.cluster = (struct sp_cluster){.nodes = 1,
+                                       .per_node = l->stages,
+                                       .flops = 2e11,
+                                       .link = 1e10,
+                                       .network = 1e10,
+                                       .memory = (int64_t)l->memory_limit,
+                                       .task_s = 2e-5};
+    want.stages = l->stages;
+    n = sp_solve(&want, &best, 1);
+    if (n < 0)
+        return n;
+    if (n == 0)
+        return sp_error(EINVAL, "%s: %d stages are more than the %d layers of %s", command,
+                        l->stages, model->layers, model->name);
+    l->slices = best.n;
+    return 0;
+}
+
+static int print_json(const struct args *a, const struct sp_solution *s, int n)
+{
+    json_t *list = json_array(), *root;
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:i,s:i,s:i,s:f,s:f,s:f,s:I,s:b}", "sp", s[i].sp, "pp",
+                                        s[i].pp, "n", s[i].n, "step_s", s[i].step_s, "bubble_ratio",
+                                        s[i].bubble, "stall_s", s[i].stall_s, "memory_bytes",
+                                        (json_int_t)s[i].memory, "fits", s[i].fits));
+    root = json_pack("{s:s,s:s,s:i,s:o}", "schedule", a->layout.schedule, "model", a->layout.model,
+                     "seq", a->layout.seq, "layouts", list);
+    if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
+        return 1;
+    json_decref(root);
+    return 0;
+}
+
+static void print_text(const struct args *a, const struct sp_solution *s, int n)
+{
+    const struct sp_layout_args *l = &a->layout;
+    double tokens = (double)l->seq * l->micro_batch_size * l->micro_batches;
+
+    printf(
+        "%s, %d micro-batches of %d x %d tokens, %s with --offload %s on %d x %d devices of %.4g "
+        "TFLOP/s\n",
+        l->model, l->micro_batches, l->micro_batch_size, l->seq, l->schedule, l->offload, a->nodes,
+        a->per_node, a->tflops);
+    printf("   SP    PP     N     step s   tokens/s  bubble %%  stall s  GiB a device\n");
+    for (int i = 0; i < n; i++)
+        printf("%5d %5d %5d %10.4g %10.4g %9.1f %8.3g %13.2f%s\n", s[i].sp, s[i].pp, s[i].n,
+               s[i].step_s, tokens / s[i].step_s, 100 * s[i].bubble, s[i].stall_s,
+               (double)s[i].memory / (1 << 30), s[i].fits ? "" : "  does not fit");
+    if (!s[0].fits)
+        printf("nothing fits: the first one needs least; try --offload, --recompute full, or more "
+               "devices\n");
+    else
+        printf("recommended: --schedule %s --stages %d --slices %d, %d device%s a stage\n",
+               l->schedule, s[0].pp, s[0].n, s[0].sp, s[0].sp > 1 ? "s" : "");
+}
+
+int sp_cmd_plan(int argc, char **argv)
+{
+    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT,
+                     .nodes = 1,
+                     .per_node = 8,
+                     .top = 8,
+                     .tflops = 400,
+                     .link = 400,
+                     .network = 50,
+                     .write = 25,
+                     .read = 25};
+    static struct sp_solution best[MOST];
+    struct sp_solver_request want;
+    struct sp_model model;
+    int ret, n;
+
+    a.layout.schedule = "sppo";
+    a.layout.micro_batches = 1;
+    a.layout.slices = 0;
+    a.layout.seq = 65536;
+    ret = parse(argc, argv, &a);
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (!a.layout.model) {
+        sp_error(EINVAL, "plan: which model? give --model PRESET or --model DIR");
+        return 2;
+    }
+    if (sp_model_load(a.layout.model, &model) || make_request("plan", &a.layout, &model, &want))
+        return 2;
+    want.cluster = (struct sp_cluster){.nodes = a.nodes,
+                                       .per_node = a.per_node,
+                                       .flops = 1e12 * a.tflops,
+                                       .link = 1e9 * a.link,
+                                       .network = 1e9 * a.network,
+                                       .tier = {1e9 * a.write, 1e9 * a.read},
+                                       .memory = (int64_t)a.layout.memory_limit,
+                                       .task_s = 1e-5};
+    n = sp_solve(&want, best, a.top);
+    if (n < 0)
+        return n == -EINVAL ? 2 : 1;
+    if (n == 0 && want.stages)
+        sp_error(EINVAL,
+                 "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
+                 a.nodes, a.per_node, want.stages);
+    else if (n == 0)
+        sp_error(
+            EINVAL,
+            "plan: %d nodes of %d devices are more than the %d layers of %s even with a stage a "
+            "node; take fewer nodes",
+            a.nodes, a.per_node, model.layers, model.name);
+    if (n == 0)
+        return 2;
+    if (a.json)
+        ret = print_json(&a, best, n);
+    else
+        print_text(&a, best, n);
+    if (fflush(stdout) || ferror(stdout)) {
+        sp_error(EIO, "plan: cannot write standard output");
+        ret = 1;
+    }
+    return ret;
+}
