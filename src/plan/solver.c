@@ -10,6 +10,9 @@
 /* Numbers of slices that are tried of a range. */
 enum { TRIES = 24 };
 
+/* The least of a slice where only more slices could fit into memory. */
+enum { SMALL_TOKENS = 32 };
+
 /* Tasks of a layer: pre, attention, post; and backward with the weight gradients of the products. */
 enum { FORWARD_TASKS = 3, BACKWARD_TASKS = 5 };
 
@@ -183,21 +186,39 @@ static int insert(struct sp_solution *best, int n, int most, const struct sp_sol
     return n;
 }
 
-/* Slices that are tried with so many stages and devices each: least .. most. */
-static void range_of(const struct sp_solver_request *want, int sp, int pp, int *least, int *most)
+/* Whether slices are shared out, which bounds them on both sides. */
+static bool is_shared(const struct sp_solver_request *want)
 {
-    struct sp_layout lay = {.stages = pp, .options = strchr(want->schedule, ':')};
-    bool shared = lay.options && (lay.options++, sp_is_multiplexed(&lay));
+    const char *options = strchr(want->schedule, ':');
+    struct sp_layout lay = {.options = options ? options + 1 : ""};
+
+    return sp_is_multiplexed(&lay);
+}
+
+/*
+ * Slices that are tried with so many stages and devices each: least .. most. `small`: as small as a few
+ * tokens, which only memory can ask for.
+ */
+static void range_of(const struct sp_solver_request *want, int sp, int pp, bool small, int *least,
+                     int *most)
+{
+    bool shared = is_shared(want);
     int room = shared ? SP_MAX_SLICES - (pp - 1) * (pp - 1) : SP_MAX_SLICES; /* for parts */
     double tokens = (double)want->seq / sp;
 
     *least = (int)ceil(tokens / SP_TOKENS_MOST);
     *most = (int)floor(tokens / SP_TOKENS_LEAST);
     *most = *most > pp ? *most : pp;
-    *most = *most > *least ? *most : *least;
+    if (small) {
+        *least = *most + 1;
+        *most = (int)floor(tokens / SMALL_TOKENS);
+    } else {
+        *most = *most > *least ? *most : *least;
+    }
     *most = *most < want->seq ? *most : want->seq;
     *most = *most < room ? *most : room;
-    *least = *least < *most ? *least : *most;
+    if (!small)
+        *least = *least < *most ? *least : *most;
     if (shared) { /* policies/multiplexed_ops.c has it so */
         *least = *least > pp - 1 ? *least : pp - 1;
         *least = *least > 2 ? *least : 2;
@@ -214,28 +235,42 @@ static int slices_at(int least, int most, int i)
     return (int)lround(least * pow((double)most / least, (double)i / (TRIES - 1)));
 }
 
+/* Tries the slices of a layout of stages; how many are in best[most] then. */
+static int try_slices(const struct sp_solver_request *want, int sp, int pp, bool small,
+                      struct sp_solution *best, int n, int most)
+{
+    int low, high, last = 0;
+
+    range_of(want, sp, pp, small, &low, &high);
+    for (int i = 0; i < TRIES && slices_at(low, high, i) <= high; i++) {
+        struct sp_solution s = {.sp = sp, .pp = pp, .n = slices_at(low, high, i)};
+        int err;
+
+        if (s.n == last)
+            continue;
+        last = s.n;
+        err = try_layout(want, &s);
+        if (err)
+            return err;
+        n = insert(best, n, most, &s);
+    }
+    return n;
+}
+
 int sp_solve(const struct sp_solver_request *want, struct sp_solution *best, int most)
 {
     int devices = want->cluster.nodes * want->cluster.per_node, n = 0;
 
-    for (int sp = 1; sp <= want->cluster.per_node; sp++) {
-        int pp = devices / sp, low, high, last = 0;
+    for (int small = 0; small < 2; small++) {
+        if (small && (n == 0 || best[0].fits || want->slices))
+            break;
+        for (int sp = 1; n >= 0 && sp <= want->cluster.per_node; sp++) {
+            int pp = devices / sp;
 
-        if (want->cluster.per_node % sp || pp > want->model->layers ||
-            (want->stages && pp != want->stages))
-            continue;
-        range_of(want, sp, pp, &low, &high);
-        for (int i = 0; i < TRIES && slices_at(low, high, i) <= high; i++) {
-            struct sp_solution s = {.sp = sp, .pp = pp, .n = slices_at(low, high, i)};
-            int err;
-
-            if (s.n == last)
+            if (want->cluster.per_node % sp || pp > want->model->layers ||
+                (want->stages && pp != want->stages))
                 continue;
-            last = s.n;
-            err = try_layout(want, &s);
-            if (err)
-                return err;
-            n = insert(best, n, most, &s);
+            n = try_slices(want, sp, pp, small, best, n, most);
         }
     }
     return n;

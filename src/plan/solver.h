@@ -4,7 +4,7 @@
  *
  *   - SP stays within a node, and PP does where SP * PP fits into one;
  *   - a device has 2 Ki to 16 Ki tokens of a slice, or as many slices as there are stages if that is
- *     more slices: fewer would leave stages idle.
+ *     more slices: fewer would leave stages idle; smaller ones where nothing else fits into memory.
  *
  * Pure: times are those of the list simulation at the cluster's rates, memory is that of the plan.
  */

@@ -139,6 +139,18 @@ static void memory(void **state)
         assert_int_equal(best[i].fits, best[i].memory <= want.cluster.memory);
         assert_true(i == 0 || best[i - 1].fits >= best[i].fits);
     }
+    /* slices below 2 Ki tokens where nothing else fits */
+    want.offload = SP_OFFLOAD_FULL;
+    want.cluster.memory = 0;
+    want.slices = 262144 / SP_TOKENS_LEAST;
+    assert_int_equal(sp_solve(&want, &full, 1), 1);
+    want.slices = 256;
+    assert_int_equal(sp_solve(&want, &none, 1), 1);
+    assert_true(none.memory < full.memory);
+    want.slices = 0;
+    want.cluster.memory = (none.memory + full.memory) / 2;
+    assert_int_equal(sp_solve(&want, best, 1), 1);
+    assert_true(best[0].fits && best[0].n > 262144 / SP_TOKENS_LEAST);
     want.cluster.memory = 1 << 20;
     assert_int_equal(sp_solve(&want, best, 1), 1);
     assert_true(!best[0].fits && best[0].memory > 1 << 20);
