@@ -63,14 +63,8 @@ static int choose_recompute(struct sp_trainer *t)
     return 0;
 }
 
-/* Helpers read weights, keys and values where they are. */
 static int check_multiplexed(const struct sp_trainer *t)
 {
-    if (t->world.size > 1)
-        return sp_error(EINVAL,
-                        "train: %s:multiplex runs its stages in one process, not in %d: start it "
-                        "without a launcher, or leave out multiplex",
-                        t->plan.def->name, t->world.size);
     if (t->args.post_validation)
         return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
                         t->plan.def->name);
@@ -147,6 +141,7 @@ static int make_plan(struct sp_trainer *t)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     err = sp_plan_create(l->schedule, &layout, &t->plan);
+    t->plan.apart = t->world.size > 1;
     err = err ? err : choose_recompute(t);
     err = err ? err : check_family(t);
     err = err ? err : cut_sequences(t);

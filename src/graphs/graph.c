@@ -227,24 +227,37 @@ static void bound_memory(struct sp_graph *g)
         sp_order_bound(w, peak[w]);
 }
 
+/* The most rows of a tensor that crosses stages. */
+static int longest_rows(const struct sp_graph *g)
+{
+    int rows = 0;
+
+    for (int i = 0; i < g->n_cuts; i++)
+        rows = g->cuts[i].shapes[0].longest->rows > rows ? g->cuts[i].shapes[0].longest->rows : rows;
+    return rows;
+}
+
 /* StarPU-MPI counts the bytes of a message in an int. */
 static int check_messages(const struct sp_graph *g)
 {
     const struct sp_model *m = &g->shape.model;
+    const struct sp_family *family = g->cfg.plan->family;
     const size_t most = INT_MAX / sizeof(float);
-    size_t hidden = (size_t)g->shape.rows * (size_t)m->hidden;
-    size_t wide =
-        (size_t)(g->shape.q_width > g->shape.kv_width ? g->shape.q_width : g->shape.kv_width);
+    size_t width = (size_t)m->hidden, activations;
 
     if (g->place.world.size == 1)
         return 0;
-    if (g->cfg.plan->family->parts && wide > (size_t)m->hidden)
-        hidden = (size_t)g->shape.rows * wide;
-    if (hidden > most)
+    if (family->parts && (size_t)g->shape.q_width > width)
+        width = (size_t)g->shape.q_width;
+    if ((family->parts || family->kind == SP_MULTIPLEXED) && (size_t)g->shape.kv_width > width)
+        width = (size_t)g->shape.kv_width;
+    activations = (size_t)longest_rows(g) * width;
+    if (activations > most)
         return sp_error(EINVAL,
                         "activations of %zu bytes between processes, a message has at most %d: "
-                        "take a shorter sequence or a smaller micro-batch",
-                        hidden * sizeof(float), INT_MAX);
+                        "take a shorter sequence%s or a smaller micro-batch",
+                        activations * sizeof(float), INT_MAX,
+                        g->cfg.plan->layout.slices > 1 ? ", more slices" : "");
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         if (sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) > most)
             return sp_error(EINVAL,
@@ -265,9 +278,6 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
-    err = check_messages(g);
-    if (err)
-        return err;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
@@ -277,6 +287,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (!g->stages || !g->free_at || !g->ended || !g->window)
         err = -ENOMEM;
     err = err ? err : add_cuts(g);
+    err = err ? err : check_messages(g);
     for (int k = 0; !err && k < place->n_local; k++)
         err = add_stage(g, &g->stages[k], place->first_local + k);
     for (int turn = 0; !err && turn < 2; turn++) {

@@ -194,6 +194,8 @@ enum sp_message {
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */
+    SP_MSG_HELP_WEIGHT,
+    SP_MSG_HELP_SUM, /* (block kind and layer, stages that compute and own) */
     SP_MSG_KINDS
 };
 

@@ -74,9 +74,9 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
         return stage == 0;
     case SP_WEIGHT_RING:
     case SP_SHARDED:
+    case SP_MULTIPLEXED: /* all have parts of the first slices, and of the last ones */
         return true;
     case SP_LAYERWISE:
-    case SP_MULTIPLEXED:
         for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
             is |= sp_home(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage;
     }

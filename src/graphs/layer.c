@@ -157,6 +157,8 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         &c->lane, sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
+    if (c->share && !c->backward)
+        c->share(c, i);
     if (!keep.has_attn) {
         struct attention a;
 
@@ -209,9 +211,12 @@ static bool is_cheap(const struct sp_op_ctx *c, int i)
 }
 
 /* The gradients of the keys and values that a slice saw: made by the last slice, which is the
- * first to come back, and complete in each slice once its own backward added to them. */
-static void take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX_SLICES])
+ * first to come back, and complete in each slice once its own backward added to them. Whether they are
+ * made now. */
+static bool take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX_SLICES])
 {
+    bool first = !c->fl->layers[i].dkv;
+
     for (int j = 0; j <= c->slice; j++) {
         const struct sp_shape *sh = &cut_of(c)->shapes[j];
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
@@ -220,6 +225,7 @@ static void take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX
             t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
         dkv[j] = t->dkv;
     }
+    return first;
 }
 
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
@@ -227,7 +233,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    bool last_slice = c->slice == cut_of(c)->n - 1;
+    bool first;
     size_t T = (size_t)sh->rows;
     starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do"), dkv[SP_MAX_SLICES];
     struct attention a;
@@ -241,9 +247,11 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
 
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
-    take_dkv(c, i, dkv);
+    first = take_dkv(c, i, dkv);
     attention_of(c, i, &a);
-    sp_attn_bwd_insert(&c->lane, sh, &a.at, last_slice, d_o, t->dq, dkv, 0);
+    sp_attn_bwd_insert(&c->lane, sh, &a.at, first, d_o, t->dq, dkv, 0);
+    if (c->share)
+        c->share(c, i);
     sp_drop(&d_o);
     sp_drop(&t->q);
     sp_drop(&t->kv);

@@ -6,43 +6,15 @@
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }
  *
  * A stage that computes for another one reads its weights, and the keys and values of all parts before
- * its own, where they are. It adds up gradients of these weights by itself, so that the parts need not
- * wait for each other; the owner gets the sums at the end of a step, in the order of the stages.
+ * its own, where they are; in another process it has copies. It adds up gradients of these weights by
+ * itself, so that the parts need not wait for each other; the owner gets the sums at the end of a step, in
+ * the order of the stages.
  */
 #include "graphs/family.h"
 #include "graphs/chunk.h"
+#include "graphs/multiplexed.h"
 #include "graphs/offload.h"
-#include "policies/multiplex.h"
 #include <stdlib.h>
-
-/* What a stage adds up for another one, and where it reads the weights. */
-struct help {
-    starpu_data_handle_t *w, *gradient;         /* [layers of the other][3] */
-    starpu_data_handle_t end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
-    starpu_data_handle_t end_gradient[SP_BLOCK_KINDS];
-    bool begun; /* in this step */
-};
-
-struct sp_multiplex {
-    struct sp_chunk_flight *flights; /* [stages][micro_batches][stride] */
-    struct sp_layer_flight *layers;
-    struct help *help; /* [stages that compute][stages they compute for] */
-};
-
-static const struct sp_layout *layout_of(const struct sp_graph *g)
-{
-    return &g->cfg.plan->layout;
-}
-
-static struct sp_chunk_flight *flight_of(const struct sp_graph *g, int global, int mb, int part)
-{
-    return &g->multiplex->flights[sp_flight_number(g->cfg.plan, global, mb, part)];
-}
-
-static struct help *help_of(const struct sp_graph *g, int stage, int global)
-{
-    return &g->multiplex->help[stage * layout_of(g)->stages + global];
-}
 
 static int tokens_of(const struct sp_op_ctx *c)
 {
@@ -50,28 +22,6 @@ static int tokens_of(const struct sp_op_ctx *c)
 }
 
 /* ---- rows from stage to stage ------------------------------------------------------------ */
-
-/* The parts of the same slice on another stage with which the op shares tokens: first .. last. */
-static void neighbours(const struct sp_op_ctx *c, int global, int *first, int *last)
-{
-    const struct sp_layout *lay = layout_of(c->g);
-    struct sp_slice_part mine = sp_part_at(lay, c->global, c->slice);
-    int begin = sp_first_part(lay, global, mine.slice);
-
-    sp_parts_overlapping(mine.part, mine.of, sp_part_at(lay, global, begin).of, first, last);
-    *first += begin;
-    *last += begin;
-}
-
-/* c->flow goes to the ops of a neighbouring stage, each of which gives it back. */
-static void hand_over(struct sp_op_ctx *c, int global)
-{
-    int first, last;
-
-    neighbours(c, global, &first, &last);
-    for (int k = first; k < last; k++)
-        sp_pool_hold(c->flow);
-}
 
 /* Copies the tokens that both have. There may be none: parts that share a fraction of a slice need not
  * share a whole token. */
@@ -107,10 +57,10 @@ static starpu_data_handle_t gather(struct sp_op_ctx *c, int global,
     int first, last;
 
     c->lane.layer = -1;
-    neighbours(c, global, &first, &last);
+    sp_multiplex_overlap(sp_multiplex_layout(c->g), c->global, c->slice, global, &first, &last);
     for (int k = first; k <= last; k++) {
         const struct sp_shape *from = &cut->shapes[k];
-        starpu_data_handle_t source = *slot(flight_of(c->g, global, c->mb, k));
+        starpu_data_handle_t source = *slot(sp_multiplex_flight(c->g, global, c->mb, k));
 
         if (from->first == c->sh->first && from->seq == c->sh->seq) {
             whole = source;
@@ -160,7 +110,7 @@ static void forward(struct sp_op_ctx *c)
     }
     c->fl->out = c->flow;
     if (!last)
-        hand_over(c, c->global + 1);
+        sp_multiplex_hand_over(c, SP_F, c->global + 1);
 }
 
 static void backward(struct sp_op_ctx *c)
@@ -178,55 +128,9 @@ static void backward(struct sp_op_ctx *c)
     }
     c->fl->grad = c->flow;
     if (c->global > 0)
-        hand_over(c, c->global - 1);
+        sp_multiplex_hand_over(c, SP_B, c->global - 1);
     else
         sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
-}
-
-/* The owner's gradient of a block, and what another stage adds up for it: 0 at first. */
-static starpu_data_handle_t accumulator(struct sp_op_ctx *c, const struct sp_block *b)
-{
-    starpu_data_handle_t sum = sp_pool_get(c->st->local, b->n, sizeof(float), "gradient");
-
-    c->lane.layer = b->layer;
-    sp_clear_insert(&c->lane, sum);
-    return sum;
-}
-
-/* In the first backward of a step. */
-static void begin_help(struct sp_op_ctx *c, struct help *h)
-{
-    struct sp_stage *owner = sp_graph_stage(c->g, c->global);
-
-    if (h->begun)
-        return;
-    h->begun = true;
-    for (int i = 0; i < owner->n_blocks; i++) {
-        struct sp_block *b = &owner->blocks[i];
-
-        if (b->layer < 0)
-            h->end_gradient[b->kind] = accumulator(c, b);
-        else
-            h->gradient[3 * (b->layer - c->first) + b->kind - SP_BLOCK_NORM1] = accumulator(c, b);
-    }
-}
-
-static void use_weights(struct sp_op_ctx *c, struct help *h)
-{
-    struct sp_stage *owner = sp_graph_stage(c->g, c->global);
-
-    for (int i = 0; i < owner->n_blocks; i++) {
-        struct sp_block *b = &owner->blocks[i];
-
-        if (b->layer < 0)
-            h->end_w[b->kind] = b->w;
-        else
-            h->w[3 * (b->layer - c->first) + b->kind - SP_BLOCK_NORM1] = b->w;
-    }
-    c->w = h->w;
-    c->end_w = h->end_w;
-    c->gradient = h->gradient;
-    c->end_gradient = h->end_gradient;
 }
 
 static void submit(struct sp_graph *g, struct sp_stage *st, int index)
@@ -237,12 +141,14 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .g = g,
         .st = st,
         .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .fl = flight_of(g, op->chunk, op->mb, op->slice),
+        .fl = sp_multiplex_flight(g, op->chunk, op->mb, op->slice),
         .mb = op->mb,
         .slice = op->slice,
         .cut = sp_graph_cut(g, op->chunk),
         .global = op->chunk,
         .globals = plan->layout.stages,
+        .backward = op->pass == SP_B,
+        .share = g->place.world.size > 1 ? sp_multiplex_share : NULL,
     };
 
     c.sh = &c.cut->shapes[op->slice];
@@ -251,11 +157,8 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     c.lane.mb = op->mb;
     c.lane.slice = op->slice;
     c.lane.op = sp_window_open(g->window, g->turn);
-    if (op->chunk != st->index) {
-        use_weights(&c, help_of(g, st->index, op->chunk));
-        if (op->pass == SP_B)
-            begin_help(&c, help_of(g, st->index, op->chunk));
-    }
+    if (op->chunk != st->index)
+        sp_help_use(&c, op->pass == SP_B);
     if (op->pass == SP_F)
         forward(&c);
     else
@@ -263,107 +166,46 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     sp_window_close(c.lane.op);
 }
 
-/* ---- the sums ------------------------------------------------------------------------- */
-
-static void give_sum(struct sp_lane *lane, struct sp_block *b, starpu_data_handle_t *sum)
-{
-    lane->layer = b->layer;
-    sp_sum_insert(lane, b->g, *sum, false);
-    sp_drop(sum);
-}
-
-static void end(struct sp_graph *g)
-{
-    int p = layout_of(g)->stages;
-
-    for (int global = 0; global < p; global++) {
-        struct sp_stage *owner = sp_graph_stage(g, global);
-        struct sp_lane lane = sp_stage_lane(g, owner, 'S');
-        int first, count;
-
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, global, global, &first, &count);
-        for (int s = 0; s < p; s++) {
-            struct help *h = help_of(g, s, global);
-
-            if (!h->begun)
-                continue;
-            h->begun = false;
-            for (int i = 0; i < owner->n_blocks; i++) {
-                struct sp_block *b = &owner->blocks[i];
-
-                give_sum(&lane, b,
-                         b->layer < 0
-                             ? &h->end_gradient[b->kind]
-                             : &h->gradient[3 * (b->layer - first) + b->kind - SP_BLOCK_NORM1]);
-            }
-        }
-    }
-}
-
 /* ---- the family ------------------------------------------------------------------------ */
 
 static void destroy(struct sp_graph *g)
 {
-    struct sp_multiplex *m = g->multiplex;
-    int p = layout_of(g)->stages;
-
-    if (!m)
+    if (!g->multiplex)
         return;
-    for (int i = 0; m->help && i < p * p; i++) {
-        free(m->help[i].w);
-        free(m->help[i].gradient);
-    }
-    free(m->help);
-    free(m->layers);
-    free(m->flights);
-    free(m);
+    sp_help_destroy(g);
+    free(g->multiplex->layers);
+    free(g->multiplex->flights);
+    free(g->multiplex);
     g->multiplex = NULL;
-}
-
-static int create_help(struct sp_graph *g, int stage, int global)
-{
-    struct help *h = help_of(g, stage, global);
-    int first, count;
-
-    sp_chunk_layers(g->cfg.plan, g->shape.model.layers, global, global, &first, &count);
-    h->w = calloc(3 * (size_t)count, sizeof *h->w);
-    h->gradient = calloc(3 * (size_t)count, sizeof *h->gradient);
-    return h->w && h->gradient ? 0 : -ENOMEM;
 }
 
 static int create(struct sp_graph *g)
 {
-    const struct sp_layout *lay = layout_of(g);
-    size_t p = (size_t)lay->stages, M = (size_t)lay->micro_batches, layers = 0;
+    const struct sp_layout *lay = sp_multiplex_layout(g);
+    int flights = sp_flights_of(g->cfg.plan), each = flights / lay->stages, first, count;
     struct sp_multiplex *m = g->multiplex = calloc(1, sizeof *m);
-    int err = 0, first, count;
+    struct sp_layer_flight *next;
 
     if (!m)
         return -ENOMEM;
-    m->flights = calloc((size_t)sp_flights_of(g->cfg.plan), sizeof *m->flights);
-    m->layers =
-        calloc((size_t)g->shape.model.layers * M * (size_t)sp_flights_of(g->cfg.plan) / p / M,
-               sizeof *m->layers);
-    m->help = calloc(p * p, sizeof *m->help);
-    if (!m->flights || !m->layers || !m->help)
+    m->flights = calloc((size_t)flights, sizeof *m->flights);
+    m->layers = calloc((size_t)g->shape.model.layers * (size_t)each, sizeof *m->layers);
+    if (!m->flights || !m->layers)
         return -ENOMEM;
-    for (int global = 0; global < lay->stages; global++) {
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, global, global, &first, &count);
-        for (int mb = 0; mb < lay->micro_batches; mb++)
-            for (int k = 0; k < sp_flights_of(g->cfg.plan) / lay->stages / lay->micro_batches;
-                 k++) {
-                flight_of(g, global, mb, k)->layers = m->layers + layers;
-                layers += (size_t)count;
-            }
-        for (int s = 0; !err && s < lay->stages; s++)
-            err = create_help(g, s, global);
+    next = m->layers;
+    for (int i = 0; i < flights; i++) { /* [stages][micro-batches][parts] */
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, i / each, i / each, &first, &count);
+        m->flights[i].layers = next;
+        next += count;
     }
-    return err;
+    return sp_help_create(g);
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {
     .create = create,
     .destroy = destroy,
-    .end = end,
+    .begin = sp_help_begin,
+    .end = sp_help_end,
+    .pass_by = sp_multiplex_pass_by,
     .submit = submit,
 };

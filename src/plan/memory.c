@@ -1,6 +1,8 @@
 #include "plan/memory.h"
 #include "graphs/stash.h"
 #include "graphs/stash_parts.h"
+#include "plan/memory_help.h"
+#include "plan/memory_slices.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -85,28 +87,6 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-static int add_block(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct states *st = arg;
-
-    (void)layer;
-    st->bytes += (int64_t)sp_block_elements(st->model, kind);
-    return 0;
-}
-
-/* Where slices are shared out, a stage adds up gradients for all others, whole until the step ends. Two
- * replicas of a tied table are summed like others. */
-static int64_t helped_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
-{
-    struct states st = {.plan = plan, .model = &sh->model};
-
-    for (int s = 0; s < plan->layout.stages; s++)
-        if (s != stage)
-            sp_stage_each_block(plan, &sh->model, s, add_block, &st);
-    return st.bytes +
-           (sh->model.tied ? (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS) : 0);
-}
-
 /* Gradients of the other replicas on their way: up to three of a size, see sum_twins. */
 static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
@@ -114,7 +94,7 @@ static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape 
     int64_t floats = 0;
 
     if (plan->family->kind == SP_MULTIPLEXED)
-        return helped_floats(plan, sh, stage);
+        return sp_memory_help(plan, sh, stage);
     sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         floats += (r.count[kind] < 3 ? r.count[kind] : 3) *
@@ -217,119 +197,52 @@ static int64_t sharded_floats(const struct sp_plan *plan, const struct sp_shape 
            (P - 1 + 2) * ends;
 }
 
-int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *slice,
-                        enum sp_recompute recompute, int stage)
+int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
+                        const struct sp_shape *slice, enum sp_recompute recompute, int stage)
 {
     int64_t x = (int64_t)slice->rows * slice->model.hidden;
     int64_t tensors = plan->layout.stages > 1 ? crossing(plan, stage) + 1 : 2;
     bool last = sp_is_end_stage(plan, stage, true);
 
     return (int64_t)sizeof(float) * (tensors * x + scratch_floats(slice, recompute, last) +
-                                     replica_floats(plan, slice, stage));
+                                     replica_floats(plan, sh, stage));
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
- * of a tied table's gradient, scratch. */
+ * of a tied table's gradient, scratch. What an op takes and gives back is of the lengths of slices. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
                             enum sp_recompute recompute, int every, int stage)
 {
-    int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
-    int64_t up = T * sh->up_width, floats;
+    struct sp_shape op = *sh, slice;
+    int64_t x, q, kv, floats;
     bool last, ring = plan->family->kind == SP_WEIGHT_RING;
 
     if (plan->family->kind == SP_ATTENTION_PARALLEL)
         return sp_parts_workspace(plan, sh, recompute, stage) +
                (int64_t)sizeof(float) * scratch_floats(sh, recompute, stage == 0);
 
+    op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
+    x = (int64_t)op.rows * sh->model.hidden;
+    q = (int64_t)op.rows * sh->q_width;
+    kv = (int64_t)op.rows * sh->kv_width;
     last = sp_is_end_stage(plan, stage, true);
-    floats = 3 * x + up + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
+    floats = 3 * x + (int64_t)op.rows * sh->up_width + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     if (ring || sp_is_sharded(plan))
         floats += 4 * x + (ring ? ring_floats(plan, sh) : sharded_floats(plan, sh));
     else
         floats += crossing(plan, stage) * x;
-    floats += scratch_floats(sh, recompute, last) + waiting_floats(plan, sh, recompute, stage);
+    if (plan->apart && plan->family->kind == SP_MULTIPLEXED) /* one, and the slack of the pool */
+        floats += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
+    sp_memory_longest_slice(plan, sh, &slice);
+    floats += scratch_floats(&slice, recompute, last) + waiting_floats(plan, sh, recompute, stage);
     floats += replica_floats(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
-        floats += (int64_t)most_layers(plan, sh, stage) * kv;
+        floats += (int64_t)most_layers(plan, sh, stage) * sh->rows * sh->kv_width;
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
-        floats +=
-            every * (x + 2 * q + kv + T * sh->model.heads + (int64_t)sp_shape_pre_saved(sh, true) +
-                     (int64_t)sp_shape_post_saved(sh, true));
+        floats += every * (x + 2 * q + kv + (int64_t)op.rows * sh->model.heads +
+                           (int64_t)sp_shape_pre_saved(&op, true) +
+                           (int64_t)sp_shape_post_saved(&op, true));
     return (int64_t)sizeof(float) * floats;
-}
-
-static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op)
-{
-    int first, len;
-
-    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
-    return len;
-}
-
-/* The stash of the slices of a length, at the highest. */
-static int64_t stash_of_slices(const struct sp_plan *plan, const struct sp_shape *sh,
-                               enum sp_recompute recompute, int every, int stage, int len)
-{
-    int64_t live = 0, peak = 0;
-
-    for (int i = 0; i < plan->programs[stage].n; i++) {
-        const struct sp_op *op = &plan->programs[stage].ops[i];
-
-        if (length_of(plan, sh, op) != len)
-            continue;
-        if (op->pass == SP_F)
-            live += sp_stash_of_op(plan, sh, recompute, every, stage, op);
-        peak = live > peak ? live : peak;
-        live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
-    }
-    return peak;
-}
-
-/* An op of every slice that a stage works on, or of every part of one; how many. */
-static int slices_of(const struct sp_plan *plan, int stage, struct sp_op *ops)
-{
-    const struct sp_program *prog = &plan->programs[stage];
-    int n = 0;
-
-    if (plan->family->kind != SP_MULTIPLEXED) {
-        for (; n < plan->layout.slices; n++)
-            ops[n] = (struct sp_op){.slice = (unsigned short)n};
-        return n;
-    }
-    for (int i = 0; i < prog->n; i++)
-        if (prog->ops[i].pass == SP_F && prog->ops[i].mb == 0)
-            ops[n++] = prog->ops[i];
-    return n;
-}
-
-/* What buffers of several sizes take beyond the stash: where slices are unequal, the long ones are at
- * their most at another moment than the short ones. */
-static int64_t unequal_slices(const struct sp_plan *plan, const struct sp_shape *sh,
-                              enum sp_recompute recompute, int every, int stage)
-{
-    size_t most = (size_t)(plan->layout.slices > plan->programs[stage].n ? plan->layout.slices
-                                                                         : plan->programs[stage].n);
-    struct sp_op *ops;
-    int64_t sum = 0;
-    int n;
-
-    if (plan->family->kind != SP_MULTIPLEXED && !plan->first_token &&
-        sh->seq % plan->layout.slices == 0)
-        return 0; /* asked for in every partition that is tried */
-    ops = calloc(most + 1, sizeof *ops);
-    if (!ops)
-        return 0;
-    n = slices_of(plan, stage, ops);
-    for (int k = 0; k < n; k++) {
-        int len = length_of(plan, sh, &ops[k]), j = 0;
-
-        while (length_of(plan, sh, &ops[j]) != len)
-            j++;
-        if (j == k) /* the first of this length */
-            sum += stash_of_slices(plan, sh, recompute, every, stage, len);
-    }
-    free(ops);
-    return sum - sp_stash_peak(plan, sh, recompute, every, stage);
 }
 
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in
@@ -363,7 +276,7 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
         .activations = sp_stash_peak(plan, sh, recompute, every, stage),
         .workspace = (plan->recompute ? mixed_workspace(plan, sh, stage)
                                       : workspace_of(plan, sh, recompute, every, stage)) +
-                     unequal_slices(plan, sh, recompute, every, stage),
+                     sp_memory_unequal(plan, sh, recompute, every, stage),
     };
 }
 

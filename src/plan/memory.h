@@ -18,8 +18,8 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
  * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages,
  * `slice` being the shape of the longest one. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
-int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *slice,
-                        enum sp_recompute recompute, int stage);
+int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
+                        const struct sp_shape *slice, enum sp_recompute recompute, int stage);
 
 static inline int64_t sp_memory_sum(const struct sp_memory *m)
 {

@@ -1,4 +1,5 @@
 #include "plan/offload.h"
+#include "plan/memory_slices.h"
 #include "plan/slices.h"
 #include "policies/multiplex.h"
 #include "sp_error.h"
@@ -330,25 +331,11 @@ static int build(struct builder *b)
 
 /* ---- all stages ----------------------------------------------------------------------- */
 
-static struct sp_shape longest_slice(const struct sp_plan *plan, const struct sp_shape *sh)
-{
-    struct sp_shape part;
-    int most = 0;
-
-    for (int k = 0; k < plan->layout.slices; k++) {
-        int first, len;
-
-        sp_plan_slice_tokens(plan, sh->seq, k, &first, &len);
-        most = len > most ? len : most;
-    }
-    sp_shape_slice(sh, 0, most, &part);
-    return part;
-}
-
 int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    struct sp_shape part = longest_slice(plan, sh);
+    struct sp_shape part;
 
+    sp_memory_longest_slice(plan, sh, &part);
     /* the gradients of a layer: dy, dr, dx, du, do, dq */
     return (int64_t)sizeof(float) * part.rows *
            (3 * part.model.hidden + part.up_width + 2 * part.q_width);
@@ -358,9 +345,10 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
                    const struct sp_offload_request *want, struct sp_offload *offload,
                    struct sp_offload_lack *lack)
 {
-    const struct sp_shape longest = longest_slice(plan, sh);
+    struct sp_shape longest;
     int stages = plan->layout.stages, err = 0;
 
+    sp_memory_longest_slice(plan, sh, &longest);
     sp_offload_destroy(offload);
     offload->stages = stages;
     offload->away = calloc((size_t)stages, sizeof *offload->away);
@@ -386,7 +374,7 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
             break;
         m->states = sp_memory_states(plan, sh, s);
         m->workspace =
-            sp_memory_fixed(plan, &longest, want->recompute, s) + sp_offload_idle_bytes(plan, sh);
+            sp_memory_fixed(plan, sh, &longest, want->recompute, s) + sp_offload_idle_bytes(plan, sh);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
         if (!sp_away_choose(b.a, want->mode, limit, want->rates, &least)) {

@@ -149,6 +149,7 @@ static int try_layout(const struct sp_solver_request *want, struct sp_solution *
 
     if (err)
         return err;
+    t.plan.apart = true;
     sp_shape_init(&t.sh, want->model, want->batch, want->seq, want->micro_batches, 0, 0);
     err = s->n > 1 ? sp_plan_cut(&t.plan, &t.sh, want->cut) : 0;
     err = err ? err : simulate(&t);

@@ -1,8 +1,8 @@
 /*
  * What a legal set of programs is, said a second time and as simply as it can be, for the tests to
  * hold the verifier and the list simulation against: tables, and rounds over all stages until
- * nothing moves. Nothing of src/policies is called but the schedule's own placement. Layerwise and
- * bidirectional families.
+ * nothing moves. Nothing of src/policies is called but the schedule's own placement. Layerwise,
+ * subsequence and bidirectional families.
  */
 #ifndef SP_TESTS_ORACLE_H
 #define SP_TESTS_ORACLE_H
@@ -52,11 +52,15 @@ static inline int *oracle_at(const struct oracle *o, int pass, int mb, int g, in
     return &o->index[((pass * o->m + mb) * o->globals + g) * o->n + slice];
 }
 
+static inline bool oracle_covers_family(const char *family)
+{
+    return !strcmp(family, "layerwise") || !strcmp(family, "subsequence") ||
+           !strcmp(family, "bidirectional");
+}
+
 static inline bool oracle_covers(const struct sp_plan *plan)
 {
-    const char *family = plan->family->name;
-
-    return !strcmp(family, "layerwise") || !strcmp(family, "bidirectional");
+    return oracle_covers_family(plan->family->name) && plan->family->kind == SP_LAYERWISE;
 }
 
 static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)

@@ -65,7 +65,7 @@ static void round_trips(void **state)
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         int before = plans;
 
-        if (strcmp(def->family, "layerwise"))
+        if (strcmp(def->family, "layerwise") && strcmp(def->family, "subsequence"))
             continue;
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             struct sp_layout lay = layout(sizes[k][0], sizes[k][1]);

@@ -1,0 +1,22 @@
+/* Buffers of a stage where sequences are cut into slices, or parts of them: one pool of each length. */
+#ifndef SP_MEMORY_SLICES_H
+#define SP_MEMORY_SLICES_H
+
+#include "codelets/shape.h"
+#include "policies/plan.h"
+
+/* Rows of a buffer of every length that the stage's ops work on (`received`: or that come to its process);
+ * of whole sequences sh->rows. */
+int64_t sp_memory_slice_rows(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                             bool received);
+
+/* The longest slice. */
+void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *sh,
+                             struct sp_shape *slice);
+
+/* Bytes that stashed activations of several lengths take beyond their peak: the long ones are at their
+ * most at another moment than the short ones. */
+int64_t sp_memory_unequal(const struct sp_plan *plan, const struct sp_shape *sh,
+                          enum sp_recompute recompute, int every, int stage);
+
+#endif
