@@ -233,7 +233,8 @@ static int longest_rows(const struct sp_graph *g)
     int rows = 0;
 
     for (int i = 0; i < g->n_cuts; i++)
-        rows = g->cuts[i].shapes[0].longest->rows > rows ? g->cuts[i].shapes[0].longest->rows : rows;
+        rows =
+            g->cuts[i].shapes[0].longest->rows > rows ? g->cuts[i].shapes[0].longest->rows : rows;
     return rows;
 }
 

@@ -125,9 +125,8 @@ static void receive_rows(const struct remote *r)
             continue;
         }
         lane = lane_of(r, to, k, st);
-        rows =
-            sp_pool_get(st->boundary, (size_t)r->sh->rows * (size_t)r->sh->model.hidden,
-                        sizeof(float), "rows");
+        rows = sp_pool_get(st->boundary, (size_t)r->sh->rows * (size_t)r->sh->model.hidden,
+                           sizeof(float), "rows");
         sp_message_receive(g, &lane, rows, r->stage, tag_at(r, 0));
     }
     *(forward ? &r->fl->out : &r->fl->grad) = rows;

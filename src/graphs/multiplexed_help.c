@@ -77,12 +77,10 @@ static int receive_weight(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
     struct sp_lane lane = sp_stage_lane(w->g, w->helper, 'F');
-    starpu_data_handle_t *copy =
-        weight(help_of(w->g, w->helper->index, w->global), w, kind, layer);
+    starpu_data_handle_t *copy = weight(help_of(w->g, w->helper->index, w->global), w, kind, layer);
 
     *copy = sp_pool_get(w->helper->local, floats_of(w, kind), sizeof(float), "weights of others");
-    sp_message_receive(w->g, &lane, *copy, w->global,
-                       tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
+    sp_message_receive(w->g, &lane, *copy, w->global, tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
     return 0;
 }
 

@@ -204,8 +204,8 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t tensors = plan->layout.stages > 1 ? crossing(plan, stage) + 1 : 2;
     bool last = sp_is_end_stage(plan, stage, true);
 
-    return (int64_t)sizeof(float) * (tensors * x + scratch_floats(slice, recompute, last) +
-                                     replica_floats(plan, sh, stage));
+    return (int64_t)sizeof(float) *
+           (tensors * x + scratch_floats(slice, recompute, last) + replica_floats(plan, sh, stage));
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part

@@ -373,8 +373,8 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
         if (err)
             break;
         m->states = sp_memory_states(plan, sh, s);
-        m->workspace =
-            sp_memory_fixed(plan, sh, &longest, want->recompute, s) + sp_offload_idle_bytes(plan, sh);
+        m->workspace = sp_memory_fixed(plan, sh, &longest, want->recompute, s) +
+                       sp_offload_idle_bytes(plan, sh);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
         if (!sp_away_choose(b.a, want->mode, limit, want->rates, &least)) {

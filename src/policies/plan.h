@@ -25,7 +25,7 @@ struct sp_plan {
     bool paired;         /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
-    bool apart;        /* stages are in processes of their own: what another has is copied */
+    bool apart;   /* stages are in processes of their own: what another has is copied */
     bool states_twice; /* parameters and optimizer are kept from before the last update */
     int buffers;       /* what sp_listsim_buffers found */
 };

@@ -48,7 +48,7 @@ has()
 says "--version" '^starpipe [0-9]+\.[0-9]+' starpipe --version
 says "--help" '^ *train ' starpipe --help
 says "help" '^ *show ' starpipe help
-for command in train list show info; do
+for command in train list show plan info; do
     says "$command --help" "^usage: starpipe $command" starpipe $command --help
     grep -q -- '^  --help' "$work/stdout" || fail "$command --help does not list --help"
 done
@@ -137,8 +137,8 @@ log()
     valid "$what: log" "$work/log.jsonl"
     [ "$(wc -l < "$work/log.jsonl")" -eq 4 ] || fail "$what: the log has not 4 lines"
     head -n 1 "$work/log.jsonl" > "$work/first"
-    has "$what: first line" "$work/first" plan model stages micro_batches seq recompute processes \
-        versions starpipe starpu
+    has "$what: first line" "$work/first" plan schedule model stages slices micro_batches seq recompute \
+        processes versions starpipe starpu
     grep -q '"step":' "$work/first" && fail "$what: the first line is a step"
     tail -n +2 "$work/log.jsonl" | while read -r line; do
         echo "$line" > "$work/line"
