@@ -137,10 +137,10 @@ static json_t *messages(const struct sp_show *show)
 
                 if (deps[i].stage == s || place < 0)
                     continue;
-                sent = show->times->end[deps[i].stage][place];
-                json_array_append_new(list, json_pack("[i,i,o,f,f]", deps[i].stage, s,
-                                                      op_name(plan, &deps[i].op), sent,
-                                                      sent + show->costs->comm));
+                sent = sp_message_sent(&deps[i], show->times->start, show->times->end, place);
+                json_array_append_new(
+                    list, json_pack("[i,i,o,f,f]", deps[i].stage, s, op_name(plan, &deps[i].op),
+                                    sent, sent + sp_message_cost(plan, show->costs, &deps[i])));
             }
         }
     }

@@ -7,6 +7,7 @@
 #include "cli/watchdog.h"
 #include "offload/host.h"
 #include "config.h"
+#include "plan/memory_help.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
 #include "plan/solver.h"
@@ -116,12 +117,14 @@ static int cut_sequences(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->args.layout;
     struct sp_shape shape;
+    int err;
 
     sp_train_shape(t, &shape);
     if (l->partition_slices && t->plan.layout.slices == 1)
         return sp_error(EINVAL, "train: --partition-slices %s without --slices N",
                         l->partition_slices);
-    return t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &shape, l->partition_slices) : 0;
+    err = t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &shape, l->partition_slices) : 0;
+    return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &shape);
 }
 
 static int make_plan(struct sp_trainer *t)
@@ -141,7 +144,6 @@ static int make_plan(struct sp_trainer *t)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     err = sp_plan_create(l->schedule, &layout, &t->plan);
-    t->plan.apart = t->world.size > 1;
     err = err ? err : choose_recompute(t);
     err = err ? err : check_family(t);
     err = err ? err : cut_sequences(t);

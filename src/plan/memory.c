@@ -231,7 +231,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
         floats += 4 * x + (ring ? ring_floats(plan, sh) : sharded_floats(plan, sh));
     else
         floats += crossing(plan, stage) * x;
-    if (plan->apart && plan->family->kind == SP_MULTIPLEXED) /* one, and the slack of the pool */
+    if (plan->copies && plan->family->kind == SP_MULTIPLEXED) /* one, and the slack of the pool */
         floats += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
     sp_memory_longest_slice(plan, sh, &slice);
     floats += scratch_floats(&slice, recompute, last) + waiting_floats(plan, sh, recompute, stage);

@@ -1,6 +1,8 @@
 #include "plan/memory_help.h"
 #include "graphs/holders.h"
 #include "policies/multiplex.h"
+#include "sp_error.h"
+#include <errno.h>
 #include <stdlib.h>
 
 /* ---- blocks --------------------------------------------------------------------------------- */
@@ -32,7 +34,7 @@ static int64_t block_floats(const struct sp_plan *plan, const struct sp_shape *s
     floats = others.sum;
     if (sh->model.tied) /* two replicas of the table are summed like others */
         floats += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
-    if (!plan->apart)
+    if (!plan->copies)
         return floats;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         floats += 3 * own.largest[kind];
@@ -41,13 +43,14 @@ static int64_t block_floats(const struct sp_plan *plan, const struct sp_shape *s
 
 /* ---- keys and values -------------------------------------------------------------------------- */
 
+/* Of all stages at once, in the order of submission. */
 struct keys {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
-    int stage;
-    int *last;  /* [stages] the last part of each that the stage computes, -1: none */
-    int *begun; /* [stages] micro-batches whose gradients it has begun to add up */
-    int64_t live, most;
+    int p;
+    int *last;  /* [stages][of stage] the last part that a stage computes, -1: none */
+    int *begun; /* [stages][of stage] micro-batches whose gradients it has begun to add up */
+    int64_t *live, *most; /* [stages] */
 };
 
 /* Of a part, in all layers of its stage. */
@@ -55,85 +58,99 @@ static int64_t floats_of(const struct keys *k, const struct sp_op *op)
 {
     int first, count, from, len;
 
-    sp_chunk_layers(k->plan, k->sh->model.layers, k->stage, op->chunk, &first, &count);
+    sp_chunk_layers(k->plan, k->sh->model.layers, op->chunk, op->chunk, &first, &count);
     sp_plan_op_tokens(k->plan, k->sh->seq, op, &from, &len);
     return (int64_t)count * len * k->sh->batch * k->sh->kv_width;
 }
 
-static void add(struct keys *k, int64_t floats)
+static void add(struct keys *k, int stage, int64_t floats)
 {
-    k->live += floats;
-    k->most = k->live > k->most ? k->live : k->most;
+    k->live[stage] += floats;
+    if (k->live[stage] > k->most[stage])
+        k->most[stage] = k->live[stage];
 }
 
-/* The stage's own parts of another one. What their forward keeps is counted with activations. */
-static void own_part(struct keys *k, const struct sp_op *op)
+/* A part of another stage. What its forward keeps is counted with activations. */
+static void computed_here(struct keys *k, int stage, const struct sp_op *op, int64_t floats)
 {
     struct sp_op part = *op;
 
-    if (op->pass == SP_F)
+    if (op->chunk == stage || op->pass == SP_F)
         return;
-    if (k->begun[op->chunk] == op->mb) {
-        k->begun[op->chunk]++;
+    if (k->begun[stage * k->p + op->chunk] == op->mb) {
+        k->begun[stage * k->p + op->chunk]++;
         for (int i = 0; i <= op->slice; i++) {
             part.slice = (unsigned short)i;
-            add(k, floats_of(k, &part));
+            add(k, stage, floats_of(k, &part));
         }
     }
-    add(k, -floats_of(k, op));
+    add(k, stage, -floats);
 }
 
 /* Received when it is computed, and given back with its gradients. */
-static void part_elsewhere(struct keys *k, const struct sp_op *op)
+static void computed_elsewhere(struct keys *k, int stage, const struct sp_op *op, int64_t floats)
 {
-    if (op->slice > k->last[op->chunk])
-        return;
-    add(k, op->pass == SP_F ? floats_of(k, op) : -2 * floats_of(k, op));
+    if (op->slice <= k->last[stage * k->p + op->chunk])
+        add(k, stage, op->pass == SP_F ? floats : -2 * floats);
 }
 
 static void find_last(struct keys *k)
 {
     const struct sp_layout *lay = &k->plan->layout;
 
-    for (int g = 0; g < lay->stages; g++) {
-        int part = sp_parts_of(lay, g) - 1;
+    for (int i = 0; i < k->p * k->p; i++)
+        k->last[i] = -1;
+    for (int g = 0; g < k->p; g++)
+        for (int part = 0; part < sp_parts_of(lay, g); part++)
+            k->last[sp_part_at(lay, g, part).stage * k->p + g] = part;
+}
 
-        while (part >= 0 && sp_part_at(lay, g, part).stage != k->stage)
-            part--;
-        k->last[g] = part;
+static void walk(struct keys *k, const struct sp_placed *order, int n)
+{
+    find_last(k);
+    for (int i = 0; i < n; i++) {
+        const struct sp_op *op = &k->plan->programs[order[i].stage].ops[order[i].index];
+        int64_t floats = floats_of(k, op);
+
+        for (int s = 0; s < k->p; s++)
+            if (s == order[i].stage)
+                computed_here(k, s, op, floats);
+            else
+                computed_elsewhere(k, s, op, floats);
     }
 }
 
-static int64_t key_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh)
 {
     size_t p = (size_t)plan->layout.stages;
-    struct keys k = {.plan = plan, .sh = sh, .stage = stage};
-    struct sp_placed *order;
-    int n;
+    struct keys k = {.plan = plan, .sh = sh, .p = plan->layout.stages};
+    struct sp_placed *order = NULL;
+    int n, err = 0;
 
-    k.last = calloc(p, sizeof *k.last);
-    k.begun = calloc(p, sizeof *k.begun);
+    free(plan->copies);
+    k.most = plan->copies = calloc(p, sizeof *plan->copies);
+    if (!plan->copies)
+        return sp_error(ENOMEM, "no memory to plan %d stages", k.p);
+    if (plan->family->kind != SP_MULTIPLEXED)
+        return 0;
+    k.last = calloc(p * p, sizeof *k.last);
+    k.begun = calloc(p * p, sizeof *k.begun);
+    k.live = calloc(p, sizeof *k.live);
     order = sp_plan_order(plan, &n);
-    if (k.last && k.begun && order) {
-        find_last(&k);
-        for (int i = 0; i < n; i++) {
-            const struct sp_op *op = &plan->programs[order[i].stage].ops[order[i].index];
-
-            if (order[i].stage != stage)
-                part_elsewhere(&k, op);
-            else if (op->chunk != stage)
-                own_part(&k, op);
-        }
-    }
+    if (k.last && k.begun && k.live && order)
+        walk(&k, order, n);
+    else
+        err = -ENOMEM;
     free(order);
+    free(k.live);
     free(k.begun);
     free(k.last);
-    return k.most;
+    return err ? sp_error(ENOMEM, "no memory to plan what %d stages have of others", k.p) : 0;
 }
 
 int64_t sp_memory_help(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     if (plan->family->kind != SP_MULTIPLEXED)
         return 0;
-    return block_floats(plan, sh, stage) + (plan->apart ? key_floats(plan, sh, stage) : 0);
+    return block_floats(plan, sh, stage) + (plan->copies ? plan->copies[stage] : 0);
 }

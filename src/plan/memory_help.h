@@ -7,9 +7,15 @@
 #include "policies/plan.h"
 
 /*
- * Elements of sums of gradients for all other stages, until a step ends. Where stages are in processes of
- * their own (plan->apart), copies of their weights as well, of the keys and values that its parts read,
- * and its sum of their gradients, at the highest.
+ * Says that stages are in processes of their own, and counts what each has copies of (plan->copies): keys
+ * and values that its parts read, and its sum of their gradients, at the highest. After slices were set.
+ * 0, or -ENOMEM after one line on stderr.
+ */
+int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh);
+
+/*
+ * Elements of sums of gradients for all other stages, until a step ends; where stages are apart, copies of
+ * their weights as well, and of keys and values.
  */
 int64_t sp_memory_help(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 

@@ -1,5 +1,6 @@
 #include "plan/solver.h"
 #include "kernels/kernels.h"
+#include "plan/memory_help.h"
 #include "plan/slices.h"
 #include "policies/multiplex.h"
 #include "sp_error.h"
@@ -149,9 +150,9 @@ static int try_layout(const struct sp_solver_request *want, struct sp_solution *
 
     if (err)
         return err;
-    t.plan.apart = true;
     sp_shape_init(&t.sh, want->model, want->batch, want->seq, want->micro_batches, 0, 0);
     err = s->n > 1 ? sp_plan_cut(&t.plan, &t.sh, want->cut) : 0;
+    err = err ? err : sp_memory_apart(&t.plan, &t.sh);
     err = err ? err : simulate(&t);
     err = err ? err : weigh(&t);
     sp_plan_destroy(&t.plan);

@@ -20,28 +20,50 @@ static int grow(void **array, int n, int *cap, size_t size)
     return 0;
 }
 
-/* The channel of a message, made if there is none; `heads` lists those of each receiver. */
-static int channel_of(struct sp_channels *ch, int *cap, int *heads, int src, int dst, bool forward,
-                      int stream)
+/* Lists of channels by what they are; where streams are many, so are channels. */
+struct heads {
+    int *first; /* [mask + 1] -1: empty */
+    unsigned mask;
+};
+
+static int heads_create(struct heads *h, int channels)
 {
+    size_t n = 64;
+
+    while (n < (size_t)channels)
+        n *= 2;
+    *h = (struct heads){.first = malloc(n * sizeof *h->first), .mask = (unsigned)(n - 1)};
+    if (!h->first)
+        return -ENOMEM;
+    memset(h->first, -1, n * sizeof *h->first);
+    return 0;
+}
+
+/* The channel of a message, made if there is none. */
+static int channel_of(struct sp_channels *ch, int *cap, struct heads *heads, int src, int dst,
+                      bool forward, int stream)
+{
+    unsigned key = ((unsigned)src * 31u + (unsigned)dst) * 2u + forward;
+    int *head =
+        &heads->first[(key * 2654435761u + (unsigned)stream * 2246822519u) >> 7 & heads->mask];
     void *array = ch->channels;
 
-    for (int c = heads[dst]; c >= 0; c = ch->channels[c].next) {
-        if (ch->channels[c].src == src && ch->channels[c].forward == forward &&
-            ch->channels[c].stream == stream)
+    for (int c = *head; c >= 0; c = ch->channels[c].next) {
+        if (ch->channels[c].src == src && ch->channels[c].dst == dst &&
+            ch->channels[c].forward == forward && ch->channels[c].stream == stream)
             return c;
     }
     if (grow(&array, ch->n, cap, sizeof *ch->channels))
         return -ENOMEM;
     ch->channels = array;
     ch->channels[ch->n] = (struct sp_channel_state){
-        .src = src, .dst = dst, .stream = stream, .forward = forward, .next = heads[dst]};
-    heads[dst] = ch->n;
+        .src = src, .dst = dst, .stream = stream, .forward = forward, .next = *head};
+    *head = ch->n;
     return ch->n++;
 }
 
 /* Lists the messages, receiver by receiver. */
-static int collect(const struct sp_plan *plan, const struct sp_index *ix, int *heads,
+static int collect(const struct sp_plan *plan, const struct sp_index *ix, struct heads *heads,
                    struct sp_channels *ch)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -101,24 +123,23 @@ static void number(const struct sp_plan *plan, struct sp_channels *ch)
 int sp_channels_create(const struct sp_plan *plan, int ids, struct sp_channels *ch)
 {
     size_t p = (size_t)plan->layout.stages;
-    int *heads = malloc(p * sizeof *heads);
+    struct heads heads = {0};
     struct sp_index ix = {0};
     int stage, index, ret = -ENOMEM;
 
     *ch = (struct sp_channels){.cursor = calloc(p, sizeof *ch->cursor),
                                .first_out = malloc((size_t)(ids > 0 ? ids : 1) * sizeof(int))};
-    if (!heads || !ch->cursor || !ch->first_out)
+    if (!ch->cursor || !ch->first_out || heads_create(&heads, ids < 65536 ? ids : 65536))
         goto out;
-    memset(heads, -1, p * sizeof *heads);
     memset(ch->first_out, -1, (size_t)ids * sizeof(int));
     ret = sp_index_create(plan, &ix, &stage, &index);
     if (!ret)
-        ret = collect(plan, &ix, heads, ch);
+        ret = collect(plan, &ix, &heads, ch);
     if (!ret)
         number(plan, ch);
 out:
     sp_index_destroy(&ix);
-    free(heads);
+    free(heads.first);
     if (ret)
         sp_channels_destroy(ch);
     return ret;

@@ -12,7 +12,7 @@
 struct sp_channel_state {
     int src, dst, stream;
     bool forward;
-    int next;        /* of the same receiver, -1: last */
+    int next;        /* in a list of lookups, -1: last */
     int sent, taken; /* messages numbered; messages taken */
     double free_at;  /* when the last one was taken */
 };

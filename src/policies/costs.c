@@ -16,6 +16,14 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
     return plan->family->cost(plan, costs, stage, op);
 }
 
+double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
+                       const struct sp_dep *dep)
+{
+    const struct sp_family *family = plan->family;
+
+    return costs->comm * (family->size ? family->size(&plan->layout, &dep->op) : 1);
+}
+
 /* The two ways to say what ops cost; the keys of each come with their values when not given. */
 enum { KEY_F, KEY_B, KEY_W, KEY_PRE, KEY_ATTN, KEY_POST, KEY_BACKWARD, KEY_COMM, KEYS };
 static const char *const key_name[KEYS] = {"f",    "b",    "w",        "pre",

@@ -46,7 +46,7 @@ static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
 
     if (k < 0 || k >= sim->pc[dep->stage])
         return false;
-    *end = dep->beside ? sim->t.start[dep->stage][k] : sim->t.end[dep->stage][k];
+    *end = sp_message_sent(dep, sim->t.start, sim->t.end, k);
     return true;
 }
 
@@ -127,7 +127,7 @@ static bool step(struct sim *sim, int stage)
             return false;
         }
         if (deps[i].stage != stage) {
-            end += sim->costs->comm;
+            end += sp_message_cost(sim->plan, sim->costs, &deps[i]);
             cross++;
         }
         if (end > start)

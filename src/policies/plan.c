@@ -357,6 +357,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->part_token);
     free(plan->slice_share);
     free(plan->transit);
+    free(plan->copies);
     free(plan->recompute);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
@@ -367,6 +368,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     plan->slice_share = NULL;
     plan->recompute = NULL;
     plan->transit = NULL;
+    plan->copies = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;
 }

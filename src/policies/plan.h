@@ -25,7 +25,9 @@ struct sp_plan {
     bool paired;         /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
-    bool apart;   /* stages are in processes of their own: what another has is copied */
+    int64_t *
+        copies; /* [stages] elements of keys and values that a stage has copies of, where stages are
+                      * in processes of their own; NULL: they are not (plan/memory_help.h) */
     bool states_twice; /* parameters and optimizer are kept from before the last update */
     int buffers;       /* what sp_listsim_buffers found */
 };
@@ -108,6 +110,18 @@ int sp_listsim_buffers(const struct sp_plan *plan, int *buffers);
 /* Cost of one op under `costs`. */
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                   const struct sp_op *op);
+
+/* What a message costs of an op that another stage waits for: comm, or the part of it that the op works
+ * on. */
+double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
+                       const struct sp_dep *dep);
+
+/* When such a message is sent; `place`: of the op in the program of its stage. */
+static inline double sp_message_sent(const struct sp_dep *dep, double *const *start,
+                                     double *const *end, int place)
+{
+    return dep->beside ? start[dep->stage][place] : end[dep->stage][place];
+}
 
 /* f = b = w = 1; pre : attn : post as 1 : 3 : 2, a backward twice a forward; comm 0. */
 extern const struct sp_costs sp_costs_unit;

@@ -76,9 +76,9 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
-/* The messages of the same, `comm` each; none are added if that is 0. 0 or -ENOMEM. */
+/* The messages of the same; none are added if they cost nothing. 0 or -ENOMEM. */
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_times *times, double comm);
+                          const struct sp_times *times, const struct sp_costs *costs);
 
 /*
  * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='

@@ -5,7 +5,7 @@
 
 /* Those that the op at index k of stage s takes. */
 static int add_taken(struct sp_gantt *g, const struct sp_plan *plan, const struct sp_index *ix,
-                     const struct sp_times *times, double comm, int s, int k)
+                     const struct sp_times *times, const struct sp_costs *costs, int s, int k)
 {
     struct sp_dep deps[SP_MAX_DEPS];
     int n = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[k], deps), ret = 0;
@@ -16,8 +16,8 @@ static int add_taken(struct sp_gantt *g, const struct sp_plan *plan, const struc
 
         if (deps[i].stage == s || place < 0)
             continue;
-        m.sent = times->end[deps[i].stage][place];
-        m.arrived = m.sent + comm;
+        m.sent = sp_message_sent(&deps[i], times->start, times->end, place);
+        m.arrived = m.sent + sp_message_cost(plan, costs, &deps[i]);
         sp_op_print(&deps[i].op, plan->layout.slices > 1, m.name);
         ret = sp_gantt_add_message(g, &m);
     }
@@ -25,19 +25,19 @@ static int add_taken(struct sp_gantt *g, const struct sp_plan *plan, const struc
 }
 
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_times *times, double comm)
+                          const struct sp_times *times, const struct sp_costs *costs)
 {
     struct sp_index ix;
     int stage, index, ret;
 
-    if (comm <= 0)
+    if (costs->comm <= 0)
         return 0;
     ret = sp_index_create(plan, &ix, &stage, &index);
     if (ret)
         return ret;
     for (int s = 0; s < plan->layout.stages; s++)
         for (int k = 0; k < plan->programs[s].n && !ret; k++)
-            ret = add_taken(g, plan, &ix, times, comm, s, k);
+            ret = add_taken(g, plan, &ix, times, costs, s, k);
     sp_index_destroy(&ix);
     return ret;
 }

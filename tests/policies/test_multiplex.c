@@ -3,6 +3,7 @@
  * grid, times against a simulation that knows no family, what is refused.
  */
 #include "policies/common.h"
+#include "policies/index.h"
 #include "policies/multiplex.h"
 #include <math.h>
 
@@ -164,6 +165,49 @@ static double play(const struct sp_plan *plan)
     return makespan;
 }
 
+/* Messages of parts are parts of a message; those between parts of a slice leave as they begin. */
+static void messages(void **state)
+{
+    struct sp_costs costs = sp_costs_unit;
+    int waited = 0;
+
+    (void)state;
+    costs.comm = 0.05;
+    for (int p = 2; p <= 6; p++) {
+        struct sp_layout lay = multiplexed(p, p + 3);
+        struct sp_plan plan;
+        struct sp_times t;
+        struct sp_index ix;
+        char why[256] = "";
+        int stage, index;
+
+        assert_int_equal(sp_plan_create("sppo:multiplex", &lay, &plan), 0);
+        assert_int_equal(sp_listsim(&plan, &costs, SP_PAIRED, &t, why, sizeof why), 0);
+        assert_int_equal(sp_index_create(&plan, &ix, &stage, &index), 0);
+        for (int s = 0; s < p; s++)
+            for (int k = 0; k < plan.programs[s].n; k++) {
+                double start = k ? t.end[s][k - 1] : 0;
+                struct sp_dep deps[SP_MAX_DEPS];
+                int n = plan.family->deps(&lay, s, &plan.programs[s].ops[k], deps);
+
+                for (int i = 0; i < n; i++) {
+                    int from = deps[i].stage, at = sp_index_place(&ix, &plan, &deps[i]);
+                    double ready = deps[i].beside ? t.start[from][at] : t.end[from][at];
+
+                    if (from != s)
+                        ready += 0.05 / sp_part_at(&lay, deps[i].op.chunk, deps[i].op.slice).of;
+                    start = fmax(start, ready);
+                }
+                waited += start > (k ? t.end[s][k - 1] : 0);
+                assert_true(fabs(t.start[s][k] - start) < 1e-9);
+            }
+        sp_index_destroy(&ix);
+        sp_times_destroy(&t);
+        sp_plan_destroy(&plan);
+    }
+    assert_true(waited > 100);
+}
+
 static void times(void **state)
 {
     int plans = 0;
@@ -267,8 +311,8 @@ static void wrong_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_3),  cmocka_unit_test(parts),        cmocka_unit_test(times),
-        cmocka_unit_test(refusals), cmocka_unit_test(wrong_orders),
+        cmocka_unit_test(table_3),  cmocka_unit_test(parts),    cmocka_unit_test(times),
+        cmocka_unit_test(messages), cmocka_unit_test(refusals), cmocka_unit_test(wrong_orders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
