@@ -76,6 +76,10 @@ static int make_request(const char *command, const struct sp_layout_args *l,
         return sp_error(EINVAL, "%s: %d slices of a sequence of %d tokens: there are at most %d",
                         command, l->slices, l->seq,
                         l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+    if ((int64_t)l->micro_batch_size * l->seq > INT32_MAX)
+        return sp_error(EINVAL,
+                        "%s: %d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        command, l->micro_batch_size, l->seq, INT32_MAX);
     if (l->recompute && sp_parse_recompute(command, l->recompute, &recompute))
         return -EINVAL;
     *want = (struct sp_solver_request){
@@ -91,6 +95,17 @@ static int make_request(const char *command, const struct sp_layout_args *l,
         .slices = l->slices,
     };
     return read_offload(command, l->offload, &want->offload);
+}
+
+/* Where nothing could be tried although there are layers enough. */
+static int refuse_parts(const char *command, const struct sp_solver_request *want)
+{
+    return sp_error(
+        EINVAL,
+        "%s: no slices of %d tokens can be shared out to these stages: multiplex wants at "
+        "least a slice a stage but one, %d tokens of a slice a stage, and at most %d parts, "
+        "which 16 stages have",
+        command, want->seq, SP_TOKENS_OF_PART, SP_MAX_SLICES);
 }
 
 int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model)
@@ -115,9 +130,11 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     n = sp_solve(&want, &best, 1);
     if (n < 0)
         return n;
-    if (n == 0)
+    if (n == 0 && l->stages > model->layers)
         return sp_error(EINVAL, "%s: %d stages are more than the %d layers of %s", command,
                         l->stages, model->layers, model->name);
+    if (n == 0)
+        return refuse_parts(command, &want);
     l->slices = best.n;
     return 0;
 }
@@ -125,6 +142,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
 static int print_json(const struct args *a, const struct sp_solution *s, int n)
 {
     json_t *list = json_array(), *root;
+    int ret = 0;
 
     for (int i = 0; i < n; i++)
         json_array_append_new(list,
@@ -135,9 +153,12 @@ static int print_json(const struct args *a, const struct sp_solution *s, int n)
     root = json_pack("{s:s,s:s,s:i,s:o}", "schedule", a->layout.schedule, "model", a->layout.model,
                      "seq", a->layout.seq, "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
-        return 1;
+        ret = 1;
+    if (!root)
+        sp_error(EINVAL, "plan: %s cannot be written as JSON: its name is no UTF-8",
+                 a->layout.model);
     json_decref(root);
-    return 0;
+    return ret;
 }
 
 static void print_text(const struct args *a, const struct sp_solution *s, int n)
@@ -203,7 +224,9 @@ int sp_cmd_plan(int argc, char **argv)
     n = sp_solve(&want, best, a.top);
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
-    if (n == 0 && want.stages)
+    if (n == 0 && sp_solver_layouts(&want) > 0)
+        refuse_parts("plan", &want);
+    else if (n == 0 && want.stages)
         sp_error(EINVAL,
                  "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
                  a.nodes, a.per_node, want.stages);

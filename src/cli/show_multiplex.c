@@ -89,7 +89,7 @@ void sp_show_multiplex_text(const struct sp_show *show, FILE *out)
                 "less\n",
                 times.makespan, 100 * times.bubble_ratio, show->times->makespan,
                 100 * show->times->bubble_ratio,
-                100 * (1 - show->times->makespan / times.makespan));
+                times.makespan > 0 ? 100 * (1 - show->times->makespan / times.makespan) : 0);
         sp_times_destroy(&times);
     }
     sp_plan_destroy(&plan);

@@ -66,10 +66,15 @@ static int choose_recompute(struct sp_trainer *t)
 
 static int check_multiplexed(const struct sp_trainer *t)
 {
+    int p = t->plan.layout.stages;
+
     if (t->args.post_validation)
         return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
                         t->plan.def->name);
-    for (int g = 0; g < t->plan.layout.stages; g++)
+    if (p - 1 + (p - 1) * (p - 1) > SP_MAX_SLICES)
+        return sp_error(EINVAL, "train: %s:multiplex trains on at most 16 stages, not %d",
+                        t->plan.def->name, p);
+    for (int g = 0; g < p; g++)
         if (sp_parts_of(&t->plan.layout, g) > SP_MAX_SLICES)
             return sp_error(EINVAL,
                             "train: %d slices on %d stages are %d parts with multiplex, at most %d "
@@ -265,6 +270,8 @@ static int start_starpu(struct sp_trainer *t)
     if (sp_train_offloads(t)) {
         struct sp_shape shape;
 
+        /* would bring back what has just left: inputs of any task that is ready */
+        setenv("STARPU_PREFETCH", "0", 1);
         sp_train_shape(t, &shape);
         sp_host_start((size_t)sp_offload_idle_bytes(&t->plan, &shape));
     }

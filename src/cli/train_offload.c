@@ -1,6 +1,7 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
 #include "cli/train.h"
 #include "offload/host.h"
+#include "plan/memory_slices.h"
 #include "plan/profile.h"
 #include "plan/slices.h"
 #include "sp_error.h"
@@ -55,11 +56,13 @@ static int64_t machine_share(const struct sp_trainer *t)
     return (int64_t)(0.9 * has / t->world.node_size / t->place.n_local);
 }
 
+/* Without a limit of the user `limit` is what the machine has; 0: it does not count. */
 static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
                 struct sp_tier_rates rates, struct sp_op_speed speed)
 {
     struct sp_offload_request want = {.mode = mode,
                                       .limit = limit,
+                                      .of_machine = !t->args.layout.memory_limit,
                                       .recompute = t->args.recompute,
                                       .every = t->args.every,
                                       .rates = rates,
@@ -84,7 +87,7 @@ int sp_train_offload_early(struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
     bool open = a->offload == SP_OFFLOAD_ADAPTIVE && !a->layout.memory_limit;
-    int64_t limit = open ? machine_share(t) : (int64_t)a->layout.memory_limit;
+    int64_t limit = open && !a->dry_run ? machine_share(t) : (int64_t)a->layout.memory_limit;
     int err;
 
     if (!sp_train_offloads(t))
@@ -101,15 +104,30 @@ int sp_train_offload_early(struct sp_trainer *t)
 
 /* ---- measured ------------------------------------------------------------------------- */
 
+/* Tokens that are measured: no more than a slice has, or than the limit has room for. */
+static int measured_length(const struct sp_trainer *t, const struct sp_shape *shape)
+{
+    enum { SHORT = 512, SHORTEST = 16 };
+    int64_t limit = (int64_t)t->args.layout.memory_limit;
+    struct sp_shape slice, one;
+    int len;
+
+    sp_memory_longest_slice(&t->plan, shape, &slice);
+    for (len = slice.seq < SHORT ? slice.seq : SHORT; limit && len > SHORTEST; len /= 2) {
+        sp_shape_init(&one, &t->model, 1, len, 1, t->args.mlp_chunk, t->args.logit_rows);
+        if (sp_profile_bytes(&one) <= limit)
+            break;
+    }
+    return len;
+}
+
 /* A layer of a short sequence, scaled by operations: long ones would take as long as a step. */
 static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
 {
-    enum { SHORT = 512 };
     const struct sp_train_args *a = &t->args;
     struct sp_graph_config like = {
         .params = &t->params,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq < SHORT ? a->layout.seq : SHORT,
+        .batch = 1,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
         .seed = a->seed,
@@ -120,12 +138,13 @@ static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
     double one;
     int err = 0;
 
+    sp_train_shape(t, &shape);
+    like.seq = measured_length(t, &shape);
     if (t->world.rank == 0)
         err = sp_profile_layers(&like, &t->place, &costs);
     if (err)
         return err;
     if (t->world.rank == 0) {
-        sp_train_shape(t, &shape);
         flops = sp_slice_flops(&shape);
         one = like.batch * sp_slice_cost(&flops, 0, like.seq);
         *speed = (struct sp_op_speed){1e-6 * sp_layer_fwd_us(&costs) / one,
@@ -196,6 +215,8 @@ static void print_ratios(const struct sp_trainer *t, int stage)
 void sp_train_print_offload(const struct sp_trainer *t)
 {
     printf("offload %s", t->args.layout.offload);
+    if (t->args.dry_run && t->args.offload == SP_OFFLOAD_ADAPTIVE && !t->args.layout.memory_limit)
+        printf(", at most: what leaves is chosen when the disk is measured");
     if (t->rates.write > 0)
         printf(" to %s, which writes %.2f and reads %.2f GB/s", t->args.offload_dir,
                t->rates.write / 1e9, t->rates.read / 1e9);

@@ -23,7 +23,7 @@ void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh
 struct sp_pre {
     starpu_data_handle_t x;     /* (T,h) input of the layer */
     starpu_data_handle_t saved; /* sp_shape_pre_saved */
-    starpu_data_handle_t q, kv; /* (T,q) (T,kv), rotated for Llama */
+    starpu_data_handle_t q, kv; /* (T,q) (T,kv), rotated for Llama; kv NULL: q alone */
     bool cheap;                 /* saved holds n1 */
 };
 
@@ -42,7 +42,7 @@ struct sp_attn {
     const starpu_data_handle_t *kv; /* [n_kv] (b,kv_len[j],kv) */
 };
 
-/* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv. */
+/* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv (if any). */
 void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, int64_t stashed);

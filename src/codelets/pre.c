@@ -15,28 +15,29 @@
 
 struct pre_args {
     struct sp_task_args base;
-    bool saved, cheap;
+    bool saved, cheap, kv;
 };
 
-/* x R, w_norm R, w_qkv R, q W, kv W, (saved W), (scratch n1) */
+/* x R, w_norm R, w_qkv R, q W, (kv W), (saved W), (scratch n1) */
 static void pre_fwd_cpu(void *buffers[], void *arg)
 {
     const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden;
+    int T = sh->rows, h = sh->model.hidden, next = 4;
     float *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 1), *w = sp_buffer(buffers, 2);
-    float *q = sp_buffer(buffers, 3), *kv = sp_buffer(buffers, 4);
+    float *q = sp_buffer(buffers, 3), *kv = a->kv ? sp_buffer(buffers, next++) : NULL;
     struct sp_pre_saved s = {0};
     float *n1;
 
     if (a->saved)
-        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 5));
-    n1 = s.n1 ? s.n1 : sp_buffer(buffers, 5 + a->saved);
+        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, next++));
+    n1 = s.n1 ? s.n1 : sp_buffer(buffers, next);
 
     sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sp_at(norm, sh->norm_bias), n1, s.stats);
     sp_qkv_forward(sh, n1, w, q, kv);
     sp_check_finite(&a->base, "q", q, (size_t)T * (size_t)sh->q_width);
-    sp_check_finite(&a->base, "kv", kv, (size_t)T * (size_t)sh->kv_width);
+    if (kv)
+        sp_check_finite(&a->base, "kv", kv, (size_t)T * (size_t)sh->kv_width);
 }
 
 /* x R, saved R, w_norm R, w_qkv R, g_norm RW, dq RW, dkv RW, dr R -> dx is dr's successor: W */
@@ -108,12 +109,14 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
     a->saved = t->saved != NULL;
     a->cheap = t->cheap;
-    a->base.variant = (uint32_t)(2 * a->saved + a->cheap);
+    a->kv = t->kv != NULL;
+    a->base.variant = (uint32_t)(4 * !a->kv + 2 * a->saved + a->cheap);
     sp_task_buffer(task, t->x, STARPU_R);
     sp_task_buffer(task, w_norm, STARPU_R);
     sp_task_buffer(task, w_qkv, STARPU_R);
     sp_task_buffer(task, t->q, STARPU_W);
-    sp_task_buffer(task, t->kv, STARPU_W);
+    if (t->kv)
+        sp_task_buffer(task, t->kv, STARPU_W);
     if (t->saved)
         sp_task_buffer(task, t->saved, STARPU_W);
     if (!t->saved || !t->cheap)

@@ -29,18 +29,20 @@ static inline void sp_qkv_rotate(const struct sp_shape *sh, float *q, float *kv,
         return;
     sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
             inverse, q);
-    sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first, m->rope_theta,
-            inverse, kv);
+    if (kv)
+        sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first,
+                m->rope_theta, inverse, kv);
 }
 
-/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated. */
+/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. */
 static inline void sp_qkv_forward(const struct sp_shape *sh, const float *n1, float *w, float *q,
                                   float *kv)
 {
     int T = sh->rows, h = sh->model.hidden;
 
     sp_linear(T, h, sh->q_width, n1, w + sh->qkv, sp_at(w, sh->qkv_bias), q, sh->q_width);
-    sp_linear(T, h, sh->kv_width, n1, sp_kv_rows(sh, w), sp_kv_bias(sh, w), kv, sh->kv_width);
+    if (kv)
+        sp_linear(T, h, sh->kv_width, n1, sp_kv_rows(sh, w), sp_kv_bias(sh, w), kv, sh->kv_width);
     sp_qkv_rotate(sh, q, kv, false);
 }
 

@@ -2,6 +2,7 @@
 #include "codelets/codelet.h"
 #include "codelets/window.h"
 #include "offload/mover.h"
+#include "sp_atomic.h"
 #include "starpipe/order.h"
 #include <math.h>
 #include <stdio.h>
@@ -31,8 +32,7 @@ static void starts(void *arg)
     struct sp_task_args *a = arg;
     int64_t live = __atomic_add_fetch(&a->meter->live_bytes, a->acquire_bytes, __ATOMIC_RELAXED);
 
-    if (live > a->meter->peak_bytes)
-        a->meter->peak_bytes = live;
+    sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
         next = m->next; /* once it is back it may be used again */
         sp_move_back(m);

@@ -139,12 +139,13 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
     int layer = c->first + i;
     size_t T = (size_t)sh->rows;
+    starpu_data_handle_t pre_kv = NULL; /* where they stayed for later slices, they are there */
     int64_t pre, attn = 0, post = stash_y ? (int64_t)starpu_data_get_size(y) : 0;
 
     c->lane.layer = layer;
     t->q = take(c, T * (size_t)sh->q_width, "q");
     if (!t->kv)
-        t->kv = take(c, T * (size_t)sh->kv_width, "kv");
+        t->kv = pre_kv = take(c, T * (size_t)sh->kv_width, "kv");
     pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep_kv, t->kv);
     pre += counted(&keep, stash_x, t->x);
     if (keep.saved) {
@@ -155,7 +156,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     }
     sp_pre_fwd_insert(
         &c->lane, sh,
-        &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = t->kv, .cheap = keep.cheap},
+        &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .cheap = keep.cheap},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
     if (c->share && !c->backward)
         c->share(c, i);

@@ -104,6 +104,20 @@ static off_t place_of(const void *name)
     return (off_t)((uintptr_t)name - 1);
 }
 
+/* The file grows by `bytes`. Where the file system cannot reserve them, a write says that there is no
+ * room. (posix_fallocate would write bytes one by one there, which O_DIRECT refuses.) 0 or an errno. */
+static int make_room(struct sp_disk *d, off_t at, off_t bytes)
+{
+    int err;
+
+    do
+        err = fallocate(d->fd, 0, at, bytes) ? errno : 0;
+    while (err == EINTR);
+    if (err != EOPNOTSUPP && err != ENOSYS)
+        return err;
+    return ftruncate(d->fd, at + bytes) ? errno : 0;
+}
+
 /* First fit. Beyond the end the file grows: tensors of many sizes leave gaps. */
 static void *alloc(void *base, size_t size)
 {
@@ -128,8 +142,8 @@ static void *alloc(void *base, size_t size)
     }
     at = d->end;
     d->end += (off_t)bytes;
+    err = make_room(d, at, (off_t)bytes);
     pthread_mutex_unlock(&d->mutex);
-    err = posix_fallocate(d->fd, at, (off_t)bytes);
     if (err)
         fail(d, "make room", at, err);
     return name_of(at);
@@ -346,6 +360,18 @@ static void stop_queue(struct queue *q)
     pthread_join(q->thread, NULL);
 }
 
+static int start_queues(struct sp_disk *d)
+{
+    int err = start_queue(d, &d->write, true);
+
+    if (!err) {
+        err = start_queue(d, &d->read, false);
+        if (err)
+            stop_queue(&d->write);
+    }
+    return err ? sp_error(-err, "no threads for offload file %s: %s", d->path, strerror(-err)) : 0;
+}
+
 /* Memory is no place to save memory. */
 static void warn_of_memory(const struct sp_disk *d, const char *dir)
 {
@@ -373,7 +399,7 @@ static int reserve(struct sp_disk *d, int64_t bytes)
 {
     const double MiB = 1024 * 1024;
     struct statvfs fs;
-    int err = bytes > 0 ? posix_fallocate(d->fd, 0, (off_t)bytes) : 0;
+    int err = bytes > 0 ? make_room(d, 0, (off_t)bytes) : 0;
 
     if (!err) {
         d->end = (off_t)bytes;
@@ -407,8 +433,7 @@ int sp_disk_create(const char *dir, int64_t bytes, void (*ends)(int status), str
         return err;
     }
     err = reserve(d, (int64_t)sp_host_round((size_t)bytes));
-    if (!err && (start_queue(d, &d->write, true) || start_queue(d, &d->read, false)))
-        err = sp_error(EAGAIN, "no threads for offload file %s", d->path);
+    err = err ? err : start_queues(d);
     if (err) {
         close(d->fd);
         free(d->gaps);
@@ -433,27 +458,29 @@ void sp_disk_destroy(struct sp_disk *d)
 
 int sp_disk_measure(struct sp_disk *d, struct sp_tier_rates *rates)
 {
-    enum { PIECE = 4 << 20, PIECES = 16 };
+    enum { MOST = 4 << 20, PIECES = 16 };
     void *memory, *place[PIECES];
+    size_t piece = (size_t)d->end / PIECES / SP_HOST_PAGE * SP_HOST_PAGE; /* within the file */
     double begin, middle, end;
 
-    if (posix_memalign(&memory, SP_HOST_PAGE, PIECE))
+    piece = piece > MOST ? MOST : piece > 0 ? piece : SP_HOST_PAGE;
+    if (posix_memalign(&memory, SP_HOST_PAGE, piece))
         return sp_error(ENOMEM, "out of memory for measuring a disk");
-    memset(memory, 1, PIECE);
+    memset(memory, 1, piece);
     for (int i = 0; i < PIECES; i++)
-        place[i] = alloc(d, PIECE);
+        place[i] = alloc(d, piece);
     begin = now_us();
     for (int i = 0; i < PIECES; i++)
-        write_now(d, place[i], memory, 0, PIECE);
+        write_now(d, place[i], memory, 0, piece);
     middle = now_us();
     for (int i = 0; i < PIECES; i++)
-        read_now(d, place[i], memory, 0, PIECE);
+        read_now(d, place[i], memory, 0, piece);
     end = now_us();
     for (int i = 0; i < PIECES; i++)
-        give_back(d, place[i], PIECE);
+        give_back(d, place[i], piece);
     free(memory);
-    rates->write = 1e6 * PIECES * PIECE / (middle - begin);
-    rates->read = 1e6 * PIECES * PIECE / (end - middle);
+    rates->write = 1e6 * PIECES * (double)piece / (middle - begin);
+    rates->read = 1e6 * PIECES * (double)piece / (end - middle);
     return 0;
 }
 

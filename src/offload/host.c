@@ -1,4 +1,5 @@
 #include "offload/host.h"
+#include "sp_atomic.h"
 #include "sp_error.h"
 #include <hwloc.h>
 #include <pthread.h>
@@ -84,14 +85,15 @@ static int take(unsigned node, void **memory, size_t size, int flags)
     (void)node, (void)flags;
     pthread_mutex_lock(&host.mutex);
     *memory = bytes < SMALL ? NULL : reuse(bytes);
-    host.bytes += (int64_t)bytes;
-    host.peak = host.bytes > host.peak ? host.bytes : host.peak;
     pthread_mutex_unlock(&host.mutex);
     if (!*memory && bytes >= SMALL)
         *memory = map(bytes);
     else if (!*memory && posix_memalign(memory, SP_HOST_PAGE, bytes))
         *memory = NULL;
-    return *memory ? 0 : -ENOMEM;
+    if (!*memory)
+        return -ENOMEM;
+    sp_raise(&host.peak, __atomic_add_fetch(&host.bytes, (int64_t)bytes, __ATOMIC_RELAXED));
+    return 0;
 }
 
 static int give(unsigned node, void *memory, size_t size, int flags)
@@ -101,8 +103,8 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     int n = 0;
 
     (void)node, (void)flags;
+    __atomic_sub_fetch(&host.bytes, (int64_t)bytes, __ATOMIC_RELAXED);
     pthread_mutex_lock(&host.mutex);
-    host.bytes -= (int64_t)bytes;
     if (bytes >= SMALL) {
         while (host.n_idle &&
                (host.n_idle == MOST_IDLE || host.idle_bytes + bytes > host.most_idle)) {
@@ -141,6 +143,7 @@ void sp_host_trim(void)
         forget_idle(0);
     }
     pthread_mutex_unlock(&host.mutex);
+    __atomic_store_n(&host.peak, sp_host_bytes(), __ATOMIC_RELAXED);
 }
 
 void sp_host_stop(void)

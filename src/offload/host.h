@@ -23,7 +23,7 @@ void sp_host_start(size_t idle);
 /* After StarPU ended. */
 void sp_host_stop(void);
 
-/* Gives back what is idle: between parts of a run that have different sizes. */
+/* Gives back what is idle, and begins anew with the highest: between parts of a run. */
 void sp_host_trim(void);
 
 /* Bytes in use now, and at the highest since the start; idle ones are not counted. */

@@ -1,4 +1,6 @@
 #include "offload/mover.h"
+#include "offload/host.h"
+#include "sp_atomic.h"
 #include "starpipe/order.h"
 #include <time.h>
 
@@ -15,10 +17,7 @@ void sp_mover_destroy(struct sp_mover *m)
 
 static void count(struct sp_move *move, int64_t bytes)
 {
-    int64_t live = __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED);
-
-    if (live > __atomic_load_n(move->peak, __ATOMIC_RELAXED))
-        __atomic_store_n(move->peak, live, __ATOMIC_RELAXED);
+    sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
 }
 
 /*
@@ -51,7 +50,7 @@ static void written(void *arg)
     pthread_mutex_lock(&m->mutex);
     gone = !move->returning && drop(t, m->node);
     t->gone = gone;
-    m->moved.left += bytes;
+    m->moved.left += (int64_t)sp_host_round((size_t)bytes);
     if (gone)
         count(move, -bytes);
     if (--move->leaving == 0) {
@@ -121,7 +120,7 @@ void sp_move_back(struct sp_move *move)
     for (int i = 0; i < move->n; i++) {
         int64_t bytes = (int64_t)starpu_data_get_size(move->tensors[i].handle);
 
-        m->moved.returned += bytes;
+        m->moved.returned += (int64_t)sp_host_round((size_t)bytes);
         if (move->tensors[i].gone)
             count(move, bytes);
     }

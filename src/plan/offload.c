@@ -1,5 +1,6 @@
 #include "plan/offload.h"
 #include "plan/memory_slices.h"
+#include "plan/offload_pages.h"
 #include "plan/slices.h"
 #include "policies/multiplex.h"
 #include "sp_error.h"
@@ -199,11 +200,11 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
     struct sp_shape part;
 
     slice_shape(b, op, &part);
-    x = (int64_t)sizeof(float) * part.rows * part.model.hidden;
-    q = (int64_t)sizeof(float) * part.rows * part.q_width;
-    kv = (int64_t)sizeof(float) * part.rows * part.kv_width;
+    x = sp_pages_of(part.rows, part.model.hidden);
+    q = sp_pages_of(part.rows, part.q_width);
+    kv = sp_pages_of(part.rows, part.kv_width);
     /* dy, dr, du, dq wait for the weight gradients; dx, do do not */
-    also(b, back.own, back.ends, 2 * x + q + (int64_t)sizeof(float) * part.rows * part.up_width);
+    also(b, back.own, back.ends, 2 * x + q + sp_pages_of(part.rows, part.up_width));
     also(b, back.own, back.own, x + q);
     if (sliced) { /* the last slice makes dkv for all of them */
         also(b, slot_at(b, first_backward(b, op), i), back.ends, kv);
@@ -212,8 +213,8 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
     }
     if (!is_recomputed(mode))
         return;
-    sp_stash_of_layer(&part, SP_RECOMPUTE_NONE, true, sliced, all);
-    sp_stash_of_layer(&part, mode, i % b->want->every == 0, sliced, kept);
+    sp_pages_of_layer(&part, SP_RECOMPUTE_NONE, true, sliced, all);
+    sp_pages_of_layer(&part, mode, i % b->want->every == 0, sliced, kept);
     for (int k = 0; k < SP_STASH_TENSORS; k++)
         again += all[k] - kept[k];
     also(b, back.begins, back.ends, again);
@@ -234,7 +235,7 @@ static void add_transients(struct builder *b, const struct sp_shape *part, int m
 {
     int64_t all[SP_STASH_TENSORS];
 
-    sp_stash_of_layer(part, SP_RECOMPUTE_NONE, true, true, all);
+    sp_pages_of_layer(part, SP_RECOMPUTE_NONE, true, true, all);
     for (int k = SP_STASH_Q; k <= SP_STASH_LSE; k++)
         also(b, made, made + 1, all[k] - kept[k]);
 }
@@ -256,14 +257,14 @@ static void add_unit(struct builder *b, int op, int i, int next, struct sp_unit 
         .late = 1u << SP_STASH_POST,
     };
     u->ahead = u->used > count ? u->used - count : 0;
-    sp_stash_of_layer(&part, mode_of(b, o, i), i % b->want->every == 0, sliced, u->bytes);
+    sp_pages_of_layer(&part, mode_of(b, o, i), i % b->want->every == 0, sliced, u->bytes);
     add_transients(b, &part, u->made, u->bytes);
     if (sliced) { /* type 0: later slices read them */
         u->stays = u->bytes[SP_STASH_KV];
         u->bytes[SP_STASH_KV] = 0;
     }
     if (i == count - 1)
-        u->head = sp_stash_head_input(b->plan, &part, b->stage, o);
+        u->head = sp_pages(sp_stash_head_input(b->plan, &part, b->stage, o));
     add_gradients(b, o, i);
 }
 
@@ -345,10 +346,9 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
                    const struct sp_offload_request *want, struct sp_offload *offload,
                    struct sp_offload_lack *lack)
 {
-    struct sp_shape longest;
-    int stages = plan->layout.stages, err = 0;
+    int stages = plan->layout.stages, err = 0, lacks = 0;
 
-    sp_memory_longest_slice(plan, sh, &longest);
+    *lack = (struct sp_offload_lack){0};
     sp_offload_destroy(offload);
     offload->stages = stages;
     offload->away = calloc((size_t)stages, sizeof *offload->away);
@@ -372,17 +372,18 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
         err = build(&b);
         if (err)
             break;
-        m->states = sp_memory_states(plan, sh, s);
-        m->workspace = sp_memory_fixed(plan, sh, &longest, want->recompute, s) +
-                       sp_offload_idle_bytes(plan, sh);
+        *m = sp_pages_fixed(plan, sh, want->recompute, s);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
         if (!sp_away_choose(b.a, want->mode, limit, want->rates, &least)) {
-            *lack = (struct sp_offload_lack){.stage = s, .memory = *m, .least = least};
-            err = -EINVAL;
+            if (sp_memory_sum(m) + least > sp_memory_sum(&lack->memory) + lack->least)
+                *lack = (struct sp_offload_lack){.stage = s, .memory = *m, .least = least};
+            lacks++;
         }
         m->activations = b.a->peak;
     }
+    if (!err && lacks)
+        err = -EINVAL;
     if (err)
         sp_offload_destroy(offload);
     return err;
@@ -402,14 +403,16 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
     if (!err)
         return 0;
     others = (double)(lack.memory.states + lack.memory.workspace);
-    return sp_error(
-        EINVAL,
-        "memory limit %.2f MiB: stage %d needs %.2f MiB with all activations away that may "
-        "leave (parameters and optimizer %.2f, activations that stay %.2f, workspace "
-        "%.2f); raise the limit, take more --slices or try --recompute",
-        (double)want->limit / MiB, lack.stage,
-        ceil(100 * ((double)lack.least + others) / MiB) / 100, (double)lack.memory.states / MiB,
-        (double)lack.least / MiB, (double)lack.memory.workspace / MiB);
+    return sp_error(EINVAL,
+                    "%s %.2f MiB: stage %d needs %.2f MiB with all activations away that may "
+                    "leave (parameters and optimizer %.2f, activations that stay %.2f, workspace "
+                    "%.2f); %s, take more --slices or try --recompute",
+                    want->of_machine ? "this machine has for a stage" : "memory limit",
+                    (double)want->limit / MiB, lack.stage,
+                    ceil(100 * ((double)lack.least + others) / MiB) / 100,
+                    (double)lack.memory.states / MiB, (double)lack.least / MiB,
+                    (double)lack.memory.workspace / MiB,
+                    want->of_machine ? "take more machines" : "raise the limit");
 }
 
 void sp_offload_destroy(struct sp_offload *offload)

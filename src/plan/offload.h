@@ -16,7 +16,8 @@ struct sp_op_speed {
 
 struct sp_offload_request {
     enum sp_offload_mode mode;
-    int64_t limit; /* bytes of a stage, states and workspace included; 0: none */
+    int64_t limit;   /* bytes of a stage, states and workspace included; 0: none */
+    bool of_machine; /* nobody asked for the limit: there is no more */
     enum sp_recompute recompute;
     int every;
     struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
@@ -32,8 +33,8 @@ struct sp_offload {
 /* Free buffers of host memory that are kept for the next tensor of their size, at most. */
 int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);
 
-/* The same without a word: -EINVAL, with the stage that exceeds the limit, what else it holds, and the
- * bytes of activations that it holds at least. */
+/* The same without a word: -EINVAL, with the stage that needs most of those that exceed the limit, what
+ * else it holds, and the bytes of activations that it holds at least. */
 struct sp_offload_lack {
     int stage;
     struct sp_memory memory;

@@ -1,4 +1,5 @@
 #include "plan/slices.h"
+#include "policies/multiplex.h"
 #include "plan/counts.h"
 #include "sp_error.h"
 #include <math.h>
@@ -218,6 +219,19 @@ static int token_at(const struct sp_slice_costs *c, int first, int len, double p
     return first + low;
 }
 
+/* Whether a stage has the slice cut in so many parts. */
+static bool is_cut(const struct sp_layout *lay, int slice, int of)
+{
+    for (int g = 0; g < lay->stages; g++) {
+        int first, last;
+
+        sp_slice_stages(lay, g, slice, &first, &last);
+        if (last - first + 1 == of)
+            return true;
+    }
+    return false;
+}
+
 /* Parts of slices that several stages compute: of the same time, or, of equal slices, equal. */
 static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *costs, bool equal)
 {
@@ -239,10 +253,10 @@ static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *costs, b
             for (int j = 0; j <= of; j++) {
                 at[j] = j == of ? first + len
                                 : token_at(equal ? &token : costs, first, len, (double)j / of);
-                if (j > 0 && at[j] <= at[j - 1])
+                if (j > 0 && at[j] <= at[j - 1] && is_cut(lay, k, of))
                     return sp_error(EINVAL,
                                     "slice %d of %d tokens cannot be shared out to %d stages: take "
-                                    "fewer --slices or longer sequences",
+                                    "longer slices or fewer stages",
                                     k, len, of);
             }
         }

@@ -235,6 +235,13 @@ static void range_of(const struct sp_solver_request *want, int sp, int pp, bool 
         *least = *most = want->slices;
 }
 
+/* Whether slices can be shared out at all, as policies/multiplexed_ops.c and plan/slices.c have it. */
+static bool can_be(const struct sp_solver_request *want, int pp, int n)
+{
+    return !is_shared(want) || (n >= 2 && n >= pp - 1 && n + (pp - 1) * (pp - 1) <= SP_MAX_SLICES &&
+                                want->seq / n >= SP_TOKENS_OF_PART * pp);
+}
+
 /* The i-th number of those tried: all, or as many in equal ratios. */
 static int slices_at(int least, int most, int i)
 {
@@ -254,7 +261,7 @@ static int try_slices(const struct sp_solver_request *want, int sp, int pp, bool
         struct sp_solution s = {.sp = sp, .pp = pp, .n = slices_at(low, high, i)};
         int err;
 
-        if (s.n == last)
+        if (s.n == last || !can_be(want, pp, s.n))
             continue;
         last = s.n;
         err = try_layout(want, &s);
@@ -265,20 +272,38 @@ static int try_slices(const struct sp_solver_request *want, int sp, int pp, bool
     return n;
 }
 
+/* Stages of `sp` devices each; 0: it cannot be. */
+static int stages_of(const struct sp_solver_request *want, int sp)
+{
+    int pp = want->cluster.nodes * want->cluster.per_node / sp;
+
+    return want->cluster.per_node % sp || pp > want->model->layers ||
+                   (want->stages && pp != want->stages)
+               ? 0
+               : pp;
+}
+
+int sp_solver_layouts(const struct sp_solver_request *want)
+{
+    int n = 0;
+
+    for (int sp = 1; sp <= want->cluster.per_node; sp++)
+        n += stages_of(want, sp) > 0;
+    return n;
+}
+
 int sp_solve(const struct sp_solver_request *want, struct sp_solution *best, int most)
 {
-    int devices = want->cluster.nodes * want->cluster.per_node, n = 0;
+    int n = 0;
 
     for (int small = 0; small < 2; small++) {
         if (small && (n == 0 || best[0].fits || want->slices))
             break;
         for (int sp = 1; n >= 0 && sp <= want->cluster.per_node; sp++) {
-            int pp = devices / sp;
+            int pp = stages_of(want, sp);
 
-            if (want->cluster.per_node % sp || pp > want->model->layers ||
-                (want->stages && pp != want->stages))
-                continue;
-            n = try_slices(want, sp, pp, small, best, n, most);
+            if (pp)
+                n = try_slices(want, sp, pp, small, best, n, most);
         }
     }
     return n;

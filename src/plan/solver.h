@@ -15,6 +15,9 @@
 
 enum { SP_TOKENS_LEAST = 2048, SP_TOKENS_MOST = 16384 };
 
+/* The least tokens of a part where slices are shared out. */
+enum { SP_TOKENS_OF_PART = 4 };
+
 struct sp_cluster {
     int nodes, per_node;       /* devices of a node */
     double flops;              /* of a device, sustained, a second */
@@ -51,5 +54,8 @@ struct sp_solution {
  * equal ones that with the fewest slices. Returns how many; -ENOMEM, -EINVAL after one line on stderr.
  */
 int sp_solve(const struct sp_solver_request *want, struct sp_solution *best, int most);
+
+/* How many ways there are to deal out the devices; with each slices have to be found. */
+int sp_solver_layouts(const struct sp_solver_request *want);
 
 #endif

@@ -15,10 +15,13 @@
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include <errno.h>
+#include <inttypes.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     struct sp_layout fit = *lay;
+    int64_t ops = 0;
+    int parts = 0;
 
     if (lay->stages > SP_MULTIPLEX_STAGES) {
         fit.stages = SP_MULTIPLEX_STAGES;
@@ -31,6 +34,15 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
                          "with multiplex wants at least %d slices on %d stages, not %d", fit.slices,
                          lay->stages, lay->slices);
     }
+    for (int g = 0; g < lay->stages; g++) {
+        ops += 2 * (int64_t)sp_parts_of(lay, g) * lay->micro_batches;
+        parts = sp_parts_of(lay, g) > parts ? sp_parts_of(lay, g) : parts;
+    }
+    if (parts > UINT16_MAX || ops > SP_MAX_OPS)
+        return sp_refuse(lay, lay, why, n,
+                         "with multiplex makes %d parts of a stage and %" PRId64
+                         " ops, at most %d and %d are possible; take fewer slices or micro-batches",
+                         parts, ops, UINT16_MAX, SP_MAX_OPS);
     return 0;
 }
 

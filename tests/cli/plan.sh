@@ -71,6 +71,20 @@ refused "want none, full or adaptive" plan --model gpt-tiny --seq 64 --offload s
 refused "tflops" plan --model gpt-tiny --seq 64 --tflops 0
 refused "per-node" plan --model gpt-tiny --seq 64 --per-node -1
 
+# ---- multiplexed slices: what cannot be shared out is left out, or refused with the reason
+
+said "multiplex" 'recommended: --schedule sppo:multiplex --stages 4 --slices 4' plan --schedule sppo:multiplex \
+    --model gpt3-7b --seq 131072 --per-node 8 --slices 4
+said "multiplex, short" '^recommended' plan --schedule sppo:multiplex --model gpt-tiny --seq 64 --per-node 8
+said "multiplex, many slices" '^recommended' plan --schedule sppo:multiplex --model gpt3-7b --seq 131072 \
+    --per-node 8 --slices 240
+rows | awk '$2 > 4 { exit 1 }' || fail "240 slices on more than 4 stages: $(rows)"
+refused "can be shared out to these stages" plan --schedule sppo:multiplex --model gpt3-7b --seq 131072 \
+    --per-node 20 --stages 20
+refused "makes 65537 parts" show --schedule sppo:multiplex --stages 2 --slices 65536 --micro-batches 1
+refused "ops, at most" show --schedule sppo:multiplex --stages 30 --slices 29 --micro-batches 6000
+refused "at most 2147483647 tokens" plan --model gpt3-7b --seq 131072 --micro-batch-size 16385
+
 # ---- --slices auto
 
 make_text 5003 > "$work/text"
@@ -100,6 +114,10 @@ assert [len(s["left"]) for s in t] == [3, 2, 1, 0] and [len(s["right"]) for s in
 assert t[0]["left_stages"] == [0, 1, 2, 3] and t[3]["right_stages"] == [0, 1, 2, 3]' || fail "table 3 in JSON"
 refused "at least 3 slices on 4 stages" show --schedule sppo:multiplex --stages 4 --slices 2
 refused "at most 30" show --schedule sppo:multiplex --stages 31 --slices 64
+refused "at most 16 stages" train --model gpt3-1.3b --data "$work/text" --schedule sppo:multiplex \
+    --stages 20 --slices 20 --seq 1024 --micro-batches 1
+refused "can be shared out" train --model gpt-tiny --data "$work/text" --schedule sppo:multiplex \
+    --stages 4 --slices auto --seq 14
 refused "parts with multiplex" train --model gpt3-1.3b --data "$work/text" --schedule sppo:multiplex \
     --stages 8 --slices 240 --seq 4096 --micro-batches 1
 finish

@@ -104,12 +104,12 @@ static void test_out_and_back(void **state)
                 continue;
             live += (int64_t)(n * sizeof(float));
             sp_move_out(&moves[i], &m, &handles[i], 1, &live, &peak);
-            out += (int64_t)(n * sizeof(float));
+            out += (int64_t)sp_host_round(n * sizeof(float));
         }
         wait_left(&m, out);
         assert_int_equal(starpu_task_wait_for_all(), 0);
         /* what left takes no memory; whole pages of the others do */
-        assert_true(sp_host_bytes() - before <= bytes - out + TENSORS * SP_HOST_PAGE);
+        assert_true(sp_host_bytes() - before <= bytes - out + 2 * TENSORS * SP_HOST_PAGE);
         most = bytes - out > most ? bytes - out : most; /* there at once, whatever left before */
         for (int i = 0; i < TENSORS; i++)
             if (leaves[i] && draw_below(&seed, 2))
@@ -141,7 +141,8 @@ static void test_rates(void **state)
     assert_int_equal(sp_disk_measure(disk, &rates), 0);
     t = sp_disk_traffic(disk);
     assert_true(rates.write > 1e6 && rates.read > 1e6);
-    assert_true(t.written >= 64 << 20 && t.read >= 64 << 20 && t.write_us > 0 && t.read_us > 0);
+    assert_true(t.written >= 16 * SP_HOST_PAGE && t.read >= 16 * SP_HOST_PAGE);
+    assert_true(t.write_us > 0 && t.read_us > 0);
     printf("[          ] writes %.2f, reads %.2f GB/s\n", rates.write / 1e9, rates.read / 1e9);
 }
 

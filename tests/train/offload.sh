@@ -38,11 +38,11 @@ losses()
     grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
 }
 
-same "gpt-tiny, 2 stages" 2 5200KiB --model gpt-tiny --slices 4 --micro-batches 2 --seq 128
-same "llama-tiny, 2 stages" 2 4200KiB --model llama-tiny --slices 3 --micro-batches 1 --seq 96 \
+same "gpt-tiny, 2 stages" 2 5300KiB --model gpt-tiny --slices 4 --micro-batches 2 --seq 128
+same "llama-tiny, 2 stages" 2 4300KiB --model llama-tiny --slices 3 --micro-batches 1 --seq 96 \
     --partition-slices length
-same "gpt-tiny, 4 stages" 4 3200KiB --model gpt-tiny --slices 8 --micro-batches 1 --seq 200
-same "1f1b, 4 stages" 4 3100KiB --model llama-tiny --schedule 1f1b --micro-batches 5 --seq 64
+same "gpt-tiny, 4 stages" 4 3300KiB --model gpt-tiny --slices 8 --micro-batches 1 --seq 200
+same "1f1b, 4 stages" 4 3200KiB --model llama-tiny --schedule 1f1b --micro-batches 5 --seq 64
 
 # ---- within the limit
 
@@ -110,6 +110,34 @@ quiet "the least limit, $least MiB" starpipe $long --dry-run --offload full --me
 refused "needs $least" $long --dry-run --offload full \
     --memory-limit "$(awk "BEGIN { print $least - 0.02 }")MiB"
 
+# ---- never more than planned, with short slices and all that is recomputed
+
+# within STAGES OPTIONS...: buffers and the plan in the log, of a process.
+within()
+{
+    local stages=$1 planned buffers
+
+    shift
+    quiet "$*" starpipe $small --model gpt-tiny --stages $stages --steps 3 "$@" --log "$work/log.jsonl" ||
+        return
+    planned=$(grep -o '"planned_bytes":[^]]*' "$work/log.jsonl" | tr -c '0-9\n' ' ' |
+        awk '{ for (i = 1; i <= NF; i++) sum += $i } END { print sum }')
+    buffers=$(number "$work/log.jsonl" most_buffer_bytes)
+    [ "$buffers" -le "$planned" ] || fail "$*: $buffers bytes of buffers, $planned planned"
+    echo "$*: $((buffers * 100 / planned)) % of the plan"
+}
+
+for recompute in none selective no-attention full every=2; do
+    within 1 --seq 512 --micro-batch-size 4 --micro-batches 1 --slices 8 --recompute $recompute \
+        --offload adaptive --memory-limit 28MiB
+done
+within 2 --seq 512 --micro-batch-size 4 --micro-batches 1 --slices 8 --recompute no-attention --offload full
+within 2 --seq 512 --micro-batch-size 2 --micro-batches 2 --slices 8 --recompute no-attention --offload full \
+    --schedule sppo:multiplex
+within 1 --seq 512 --micro-batch-size 32 --micro-batches 1 --slices 32 --offload adaptive --memory-limit 145MiB
+within 1 --seq 512 --micro-batches 1 --slices 64 --offload full
+within 1 --seq 128 --micro-batches 1 --slices 4 --offload full
+
 # ---- disks that are no good
 
 tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full"
@@ -120,17 +148,21 @@ if (ulimit -f 64) 2> /dev/null; then
     (failures=0 && ulimit -f 64 && refused "$dir/.*needs .* MiB" $tiny && [ $failures -eq 0 ]) ||
         fail "a file that cannot grow"
 fi
-if $CC -shared -fPIC -o "$work/fail_write.so" "$here/fail_write.c" -ldl 2> /dev/null; then
-    # it fills up in the third step: that is said, and what was saved is whole
-    export FAIL_AFTER=$((16 + 2 * 144)) # of the measurement, and of two steps
-    LD_PRELOAD=$work/fail_write.so timeout 60 "$STARPIPE" $tiny --steps 40 --save "$work/saved" \
-        --save-every 1 > "$work/stdout" 2> "$work/stderr"
-    status=$?
-    unset FAIL_AFTER
-    grep -E "offload file $dir/.*: cannot write.*: No space left on device" "$work/stderr" ||
-        fail "a full disk: $(head -n 3 "$work/stderr")"
-    [ $status -eq 1 ] || fail "a full disk: exit status $status"
-    quiet "resumed" starpipe $tiny --resume "$work/saved" --steps 5
+if $CC -shared -fPIC -o "$work/fail_disk.so" "$here/fail_disk.c" -ldl 2> /dev/null; then
+    # it fills up, or breaks, in the third step: that is said, and what was saved is whole
+    for way in "WRITES cannot write.*: No space left on device" "READS cannot read.*: Input/output error"; do
+        rm -rf "$work/saved"
+        # of the measurement, and of two steps
+        env "FAIL_${way%% *}=$((16 + 2 * 144))" LD_PRELOAD="$work/fail_disk.so" timeout 60 "$STARPIPE" $tiny \
+            --steps 40 --save "$work/saved" --save-every 1 > "$work/stdout" 2> "$work/stderr"
+        status=$?
+        grep -E "offload file $dir/.*: ${way#* }" "$work/stderr" ||
+            fail "a bad disk, ${way%% *}: $(head -n 3 "$work/stderr")"
+        [ $status -eq 1 ] || fail "a bad disk, ${way%% *}: exit status $status"
+        quiet "resumed" starpipe $tiny --resume "$work/saved" --steps 5
+    done
+    FAIL_RESERVE=1 LD_PRELOAD=$work/fail_disk.so quiet "a file system that reserves nothing" \
+        starpipe $tiny --steps 2
 else
     echo "skipped: $CC makes no shared object"
 fi

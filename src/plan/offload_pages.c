@@ -1,0 +1,57 @@
+#include "plan/offload_pages.h"
+#include "plan/memory_slices.h"
+#include "plan/offload.h"
+
+void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS])
+{
+    sp_stash_of_layer(part, recompute, keeps_x, sliced, bytes);
+    for (int k = 0; k < SP_STASH_TENSORS; k++)
+        bytes[k] = sp_pages(bytes[k]);
+}
+
+struct blocks {
+    const struct sp_plan *plan;
+    const struct sp_model *model;
+    int64_t more;
+};
+
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct blocks *b = arg;
+    int64_t bytes = (int64_t)sizeof(float) * (int64_t)sp_block_held(b->plan, b->model, kind);
+
+    (void)layer;
+    b->more += sp_pages(bytes) - bytes;
+    return 0;
+}
+
+/* What pages take beyond the bytes of a stage's blocks, one buffer each. */
+static int64_t beyond_blocks(const struct sp_plan *plan, const struct sp_model *m, int stage)
+{
+    struct blocks b = {.plan = plan, .model = m};
+
+    sp_stage_each_block(plan, m, stage, add_block, &b);
+    return b.more;
+}
+
+struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
+                                enum sp_recompute recompute, int stage)
+{
+    enum { OTHERS = 24 }; /* buffers that cross stages, scratch */
+    struct sp_shape longest;
+    struct sp_memory m;
+
+    sp_memory_longest_slice(plan, sh, &longest);
+    m = (struct sp_memory){
+        /* weights, gradients, two moments */
+        .states = sp_memory_states(plan, sh, stage) + 4 * beyond_blocks(plan, &sh->model, stage),
+        .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
+                     sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
+    };
+    /* for other stages sums of gradients, and copies of weights */
+    for (int s = 0; plan->family->kind == SP_MULTIPLEXED && s < plan->layout.stages; s++)
+        if (s != stage)
+            m.workspace += (plan->copies ? 2 : 1) * beyond_blocks(plan, &sh->model, s);
+    return m;
+}

@@ -1,0 +1,31 @@
+/*
+ * Memory of a run that offloads, in whole pages: every buffer is of some (offload/host.h), which counts
+ * where slices are short. Pure.
+ */
+#ifndef SP_OFFLOAD_PAGES_H
+#define SP_OFFLOAD_PAGES_H
+
+#include "graphs/stash.h"
+#include "offload/host.h"
+#include "plan/memory.h"
+
+static inline int64_t sp_pages(int64_t bytes)
+{
+    return (int64_t)sp_host_round((size_t)bytes);
+}
+
+/* A buffer of so many rows and columns. */
+static inline int64_t sp_pages_of(int64_t rows, int64_t width)
+{
+    return sp_pages((int64_t)sizeof(float) * rows * width);
+}
+
+/* sp_stash_of_layer. */
+void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS]);
+
+/* What a stage holds besides activations: parameters with optimizer, workspace. */
+struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
+                                enum sp_recompute recompute, int stage);
+
+#endif
