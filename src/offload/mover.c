@@ -94,21 +94,21 @@ void sp_move_hold(struct sp_move *move, unsigned position)
  * whether the handle has a value in the order of submission, where the backward has read and freed it
  * already.
  */
-static void fetch(const struct sp_move *move)
+static void fetch(struct sp_move *move)
 {
     static struct starpu_codelet reader = {.nbuffers = STARPU_VARIABLE_NBUFFERS,
                                            .name = "bring back"};
-    struct starpu_task task;
+    struct starpu_task *task = &move->reader;
 
-    starpu_task_init(&task);
-    task.cl = &reader;
-    task.nbuffers = move->n;
+    starpu_task_init(task);
+    task->cl = &reader;
+    task->nbuffers = move->n;
     for (int i = 0; i < move->n; i++) {
-        task.handles[i] = move->tensors[i].handle;
-        task.modes[i] = STARPU_R;
+        task->handles[i] = move->tensors[i].handle;
+        task->modes[i] = STARPU_R;
     }
-    starpu_prefetch_task_input_on_node_prio(&task, move->mover->node, STARPU_DEFAULT_PRIO);
-    starpu_task_clean(&task);
+    starpu_prefetch_task_input_on_node_prio(task, move->mover->node, STARPU_DEFAULT_PRIO);
+    starpu_task_clean(task);
 }
 
 void sp_move_back(struct sp_move *move)

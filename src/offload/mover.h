@@ -41,6 +41,7 @@ struct sp_move {
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
     struct sp_move_tensor tensors[SP_UNIT_TENSORS];
+    struct starpu_task reader; /* in whose name they are fetched: requests keep its address */
 };
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker);
