@@ -82,6 +82,34 @@ quiet()
     return $status
 }
 
+# said WHAT PATTERN ARGUMENTS...: of the program; nothing on stderr, a line of stdout that matches. Both
+# are in $work then.
+said()
+{
+    local what=$1 pattern=$2
+
+    shift 2
+    if ! starpipe "$@" > "$work/stdout" 2> "$work/stderr" || [ -s "$work/stderr" ]; then
+        fail "$what: $(head -n 2 "$work/stderr")"
+    elif ! grep -Eq -- "$pattern" "$work/stdout"; then
+        fail "$what: nothing like '$pattern' in: $(head -n 3 "$work/stdout" | cut -c 1-200)"
+    fi
+}
+
+# refused PATTERN ARGUMENTS...: exit status 2, one line on stderr, nothing on stdout.
+refused()
+{
+    local pattern=$1 status
+
+    shift
+    starpipe "$@" > "$work/stdout" 2> "$work/stderr"
+    status=$?
+    if [ $status -ne 2 ] || [ "$(wc -l < "$work/stderr")" -ne 1 ] || [ -s "$work/stdout" ] ||
+        ! grep -Eq -- "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "starpipe $*: status $status, wanted '$pattern': $(head -n 2 "$work/stderr")"
+    fi
+}
+
 compare_losses()
 {
     "$builddir/tests/golden/compare_losses" "$@"

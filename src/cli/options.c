@@ -44,6 +44,19 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
+int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode)
+{
+    static const char *const modes[] = {
+        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
+
+    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
+        if (!strcmp(text, modes[i])) {
+            *mode = (enum sp_offload_mode)i;
+            return 0;
+        }
+    return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+}
+
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
 {
     static const char *const names[] = {

@@ -6,6 +6,7 @@
 #define SP_OPTIONS_H
 
 #include "codelets/shape.h"
+#include "offload/away.h"
 #include "starpipe/schedule.h"
 #include <limits.h>
 #include <stdbool.h>
@@ -59,6 +60,8 @@ struct sp_recompute_option {
 
 /* Reads it; one line beginning with the command and -EINVAL if it is none. */
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option);
+/* --offload, likewise. */
+int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode);
 
 /* The layout options that train, show, plan and simulate have in common. */
 struct sp_layout_args {

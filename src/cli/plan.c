@@ -45,19 +45,6 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
-static int read_offload(const char *command, const char *text, enum sp_offload_mode *mode)
-{
-    static const char *const modes[] = {
-        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
-
-    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
-        if (!strcmp(text, modes[i])) {
-            *mode = (enum sp_offload_mode)i;
-            return 0;
-        }
-    return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
-}
-
 /* What the layout options ask for; `command` begins what is refused. */
 static int make_request(const char *command, const struct sp_layout_args *l,
                         const struct sp_model *model, struct sp_solver_request *want)
@@ -94,7 +81,7 @@ static int make_request(const char *command, const struct sp_layout_args *l,
         .stages = l->stages_set ? l->stages : 0,
         .slices = l->slices,
     };
-    return read_offload(command, l->offload, &want->offload);
+    return sp_parse_offload(command, l->offload, &want->offload);
 }
 
 /* Where nothing could be tried although there are layers enough. */

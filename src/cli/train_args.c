@@ -13,19 +13,6 @@ static int refuse_missing(const struct sp_train_args *a)
     return 0;
 }
 
-static int read_offload(struct sp_train_args *a)
-{
-    static const char *const modes[] = {
-        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
-
-    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
-        if (!strcmp(a->layout.offload, modes[i])) {
-            a->offload = (enum sp_offload_mode)i;
-            return 0;
-        }
-    return sp_error(EINVAL, "train: --offload %s: want none, full or adaptive", a->layout.offload);
-}
-
 /* On a disk, as a rule, which /tmp need not be. */
 static const char *default_offload_dir(void)
 {
@@ -53,7 +40,7 @@ static int check(struct sp_train_args *a)
                         a->layout.micro_batch_size, a->layout.seq);
     if (a->layout.recompute && sp_parse_recompute("train", a->layout.recompute, &recompute))
         return -EINVAL;
-    if (read_offload(a))
+    if (sp_parse_offload("train", a->layout.offload, &a->offload))
         return -EINVAL;
     return refuse_missing(a);
 }

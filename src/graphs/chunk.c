@@ -1,4 +1,5 @@
 #include "graphs/chunk.h"
+#include "graphs/offload.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
@@ -31,11 +32,26 @@ void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle
     sp_drop(dx);
 }
 
+void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head)
+{
+    enum sp_recompute mode = sp_chunk_recompute(c, i);
+    bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
+
+    sp_offload_slot(c, 2 * i);
+    sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, to_head);
+    if (!keeps_x)
+        sp_drop(&c->fl->layers[i].x);
+    sp_offload_leave(c, i);
+    if (i < c->count - 1)
+        c->fl->layers[i + 1].x = y;
+}
+
 void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     enum sp_recompute mode = sp_chunk_recompute(c, i);
     int every = c->g->cfg.every;
 
+    sp_offload_slot(c, c->count - 1 - i);
     /* where a group of layers that keeps one input ends */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
@@ -56,15 +72,8 @@ void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
         sp_chunk_embed(c, c->mb, c->fl->layers[0].x);
     }
     for (int i = 0; i < c->count; i++) {
-        enum sp_recompute mode = sp_chunk_recompute(c, i);
-        bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
-
         y = sp_take_hidden(c, "x");
-        sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, i == c->count - 1 && !next);
-        if (!keeps_x)
-            sp_drop(&c->fl->layers[i].x);
-        if (i < c->count - 1)
-            c->fl->layers[i + 1].x = y;
+        sp_chunk_forward_layer(c, i, y, i == c->count - 1 && !next);
     }
     if (next)
         next->layers[0].x = y;
@@ -86,38 +95,49 @@ void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before)
         sp_chunk_embed_gradient(c, c->mb, &c->flow);
 }
 
-int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int chunks, int each)
 {
     size_t n = (size_t)chunks * (size_t)each, layers = 0;
+    struct sp_chunk_flight *flights;
     struct sp_layer_flight *l;
     int first, count;
 
     for (int c = 0; c < chunks; c++) {
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, c, &first, &count);
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
         layers += (size_t)count * (size_t)each;
     }
-    st->flights = calloc(n, sizeof *st->flights);
+    flights = calloc(n, sizeof *flights);
     l = calloc(layers, sizeof *l);
-    if (!st->flights || !l) {
+    if (!flights || !l) {
         free(l);
-        free(st->flights);
-        st->flights = NULL;
-        return -ENOMEM;
+        free(flights);
+        return NULL;
     }
     for (size_t i = 0; i < n; i++) {
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, (int)(i / (size_t)each),
-                        &first, &count);
-        st->flights[i].layers = l;
+        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
+                        &count);
+        flights[i].layers = l;
         l += count;
     }
-    return 0;
+    return flights;
+}
+
+void sp_flights_free(struct sp_chunk_flight *flights)
+{
+    if (flights)
+        free(flights[0].layers);
+    free(flights);
+}
+
+int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+{
+    st->flights = sp_flights_new(g, st->index, chunks, each);
+    return st->flights ? 0 : -ENOMEM;
 }
 
 void sp_flights_destroy(struct sp_stage *st)
 {
-    if (st->flights)
-        free(st->flights[0].layers);
-    free(st->flights);
+    sp_flights_free(st->flights);
     st->flights = NULL;
 }
 

@@ -16,6 +16,10 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
 /* Gradients of embedding and positions from *dx, which dies. */
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx);
 
+/* Forward of layer i of the chunk to y, which the next layer of it reads; `to_head`: y is kept for the
+ * head. */
+void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head);
+
 /* Backward of layer i of the chunk from c->flow, which becomes dx: recomputes what is needed first,
  * and does the weight gradients unless they come in an op of their own. */
 void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
@@ -28,6 +32,11 @@ void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx
  */
 void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next);
 void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before);
+
+/* Room for `each` micro-batches or slices in each of `chunks` chunks as `stage` numbers them,
+ * [chunks][each]. NULL: no memory. */
+struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int chunks, int each);
+void sp_flights_free(struct sp_chunk_flight *flights);
 
 /* Room on a stage for `each` micro-batches or slices in each of `chunks` chunks, st->flights
  * [chunks][each]. 0 or -ENOMEM. */

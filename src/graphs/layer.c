@@ -158,7 +158,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         &c->lane, sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .cheap = keep.cheap},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
-    if (c->share && !c->backward)
+    if (c->share && c->lane.pass == 'F')
         c->share(c, i);
     if (!keep.has_attn) {
         struct attention a;

@@ -18,10 +18,9 @@ struct sp_op_ctx {
     const struct sp_cut *cut;  /* that the slice is of; NULL: the only one */
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
     int first, count;          /* layers of the chunk */
-    bool backward;             /* where there is `share` */
     bool split;                /* of a backward: weight gradients come in an op of their own */
-    /* Keys and values of layer i are there (forward), or their gradients have all that this process
-     * adds (backward): exchanges them with other processes; NULL: there is nothing to exchange. */
+    /* Keys and values of layer i are there (pass F), or their gradients have all that this process
+     * adds (pass B): exchanges them with other processes; NULL: there is nothing to exchange. */
     void (*share)(struct sp_op_ctx *c, int i);
     const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
                                                * stage's own, [count][3]; NULL: its own */

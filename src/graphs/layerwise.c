@@ -104,18 +104,10 @@ static starpu_data_handle_t chunk_output(struct sp_op_ctx *c)
 
 static void forward_layer(struct sp_op_ctx *c, int i)
 {
-    enum sp_recompute mode = sp_chunk_recompute(c, i);
-    bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
     bool top = i == c->count - 1, last = c->global == c->globals - 1;
 
     c->flow = top ? chunk_output(c) : sp_take_hidden(c, "x");
-    sp_offload_slot(c, 2 * i);
-    sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, c->flow, top && last);
-    if (!keeps_x)
-        sp_drop(&c->fl->layers[i].x);
-    sp_offload_leave(c, i);
-    if (!top)
-        c->fl->layers[i + 1].x = c->flow;
+    sp_chunk_forward_layer(c, i, c->flow, top && last);
 }
 
 static void forward_end(struct sp_op_ctx *c)
@@ -151,7 +143,6 @@ static void backward_layer(struct sp_op_ctx *c, int i)
 {
     struct sp_stage *prev = c->global > 0 ? neighbour(c, c->global - 1) : c->st;
 
-    sp_offload_slot(c, c->count - 1 - i);
     sp_chunk_backward_layer(
         c, i, i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx"));
 }

@@ -13,7 +13,6 @@
 #include "graphs/family.h"
 #include "graphs/chunk.h"
 #include "graphs/multiplexed.h"
-#include "graphs/offload.h"
 #include <stdlib.h>
 
 static int tokens_of(const struct sp_op_ctx *c)
@@ -95,18 +94,10 @@ static void forward(struct sp_op_ctx *c)
         sp_chunk_embed(c, tokens_of(c), c->fl->layers[0].x);
     }
     for (int i = 0; i < c->count; i++) {
-        enum sp_recompute mode = sp_chunk_recompute(c, i);
-        bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
         bool top = i == c->count - 1;
 
         c->flow = top ? sp_take_boundary(c, c->st, "x") : sp_take_hidden(c, "x");
-        sp_offload_slot(c, 2 * i);
-        sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, c->flow, top && last);
-        if (!keeps_x)
-            sp_drop(&c->fl->layers[i].x);
-        sp_offload_leave(c, i);
-        if (!top)
-            c->fl->layers[i + 1].x = c->flow;
+        sp_chunk_forward_layer(c, i, c->flow, top && last);
     }
     c->fl->out = c->flow;
     if (!last)
@@ -121,11 +112,9 @@ static void backward(struct sp_op_ctx *c)
         c->flow = sp_take_hidden(c, "dx");
         sp_chunk_head(c, tokens_of(c), c->flow);
     }
-    for (int i = c->count - 1; i >= 0; i--) {
-        sp_offload_slot(c, c->count - 1 - i);
+    for (int i = c->count - 1; i >= 0; i--)
         sp_chunk_backward_layer(c, i,
                                 i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, c->st, "dx"));
-    }
     c->fl->grad = c->flow;
     if (c->global > 0)
         sp_multiplex_hand_over(c, SP_B, c->global - 1);
@@ -147,7 +136,6 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .cut = sp_graph_cut(g, op->chunk),
         .global = op->chunk,
         .globals = plan->layout.stages,
-        .backward = op->pass == SP_B,
         .share = g->place.world.size > 1 ? sp_multiplex_share : NULL,
     };
 
@@ -173,32 +161,21 @@ static void destroy(struct sp_graph *g)
     if (!g->multiplex)
         return;
     sp_help_destroy(g);
-    free(g->multiplex->layers);
-    free(g->multiplex->flights);
+    sp_flights_free(g->multiplex->flights);
     free(g->multiplex);
     g->multiplex = NULL;
 }
 
 static int create(struct sp_graph *g)
 {
-    const struct sp_layout *lay = sp_multiplex_layout(g);
-    int flights = sp_flights_of(g->cfg.plan), each = flights / lay->stages, first, count;
-    struct sp_multiplex *m = g->multiplex = calloc(1, sizeof *m);
-    struct sp_layer_flight *next;
+    int stages = sp_multiplex_layout(g)->stages;
 
-    if (!m)
+    g->multiplex = calloc(1, sizeof *g->multiplex);
+    if (!g->multiplex)
         return -ENOMEM;
-    m->flights = calloc((size_t)flights, sizeof *m->flights);
-    m->layers = calloc((size_t)g->shape.model.layers * (size_t)each, sizeof *m->layers);
-    if (!m->flights || !m->layers)
-        return -ENOMEM;
-    next = m->layers;
-    for (int i = 0; i < flights; i++) { /* [stages][micro-batches][parts] */
-        sp_chunk_layers(g->cfg.plan, g->shape.model.layers, i / each, i / each, &first, &count);
-        m->flights[i].layers = next;
-        next += count;
-    }
-    return sp_help_create(g);
+    /* chunks are global stages, whatever stage computes */
+    g->multiplex->flights = sp_flights_new(g, 0, stages, sp_flights_of(g->cfg.plan) / stages);
+    return g->multiplex->flights ? sp_help_create(g) : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {

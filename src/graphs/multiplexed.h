@@ -23,8 +23,7 @@ struct sp_help {
 
 struct sp_multiplex {
     struct sp_chunk_flight *flights; /* [stages][micro_batches][stride] */
-    struct sp_layer_flight *layers;
-    struct sp_help *help; /* [stages that compute][stages they compute for] */
+    struct sp_help *help;            /* [stages that compute][stages they compute for] */
 };
 
 static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph *g)
@@ -38,12 +37,6 @@ static inline struct sp_chunk_flight *sp_multiplex_flight(const struct sp_graph 
     return &g->multiplex->flights[sp_flight_number(g->cfg.plan, global, mb, part)];
 }
 
-/* The process of the stage that computes a part of a global stage. */
-static inline int sp_multiplex_rank(const struct sp_graph *g, int global, int part)
-{
-    return sp_stage_rank(&g->place, sp_part_at(sp_multiplex_layout(g), global, part).stage);
-}
-
 /* The parts of the same slice of global stage `to` with which part `part` of `from` shares tokens:
  * first .. last. */
 void sp_multiplex_overlap(const struct sp_layout *lay, int from, int part, int to, int *first,
@@ -54,7 +47,7 @@ void sp_multiplex_overlap(const struct sp_layout *lay, int from, int part, int t
 int sp_help_create(struct sp_graph *g); /* 0 or -ENOMEM */
 void sp_help_destroy(struct sp_graph *g);
 
-/* At the begin of a step: weights of other processes are sent and received. */
+/* At the begin of a step: finds the weights, those of other processes are sent and received. */
 void sp_help_begin(struct sp_graph *g);
 /* The op computes for another stage: with its weights, and sums of gradients of its own. */
 void sp_help_use(struct sp_op_ctx *c, bool backward);

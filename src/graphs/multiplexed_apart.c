@@ -30,25 +30,18 @@ static int64_t tag_of(const struct sp_graph *g, enum sp_pass pass, int global, i
                   (int64_t)global * (g->shape.model.layers + 1) + tensor);
 }
 
-/* Where to find a process. */
-static int stage_of(const struct sp_graph *g, int rank)
-{
-    int s = 0;
-
-    while (sp_stage_rank(&g->place, s) != rank)
-        s++;
-    return s;
-}
-
 /* The stage of a process that computes a part, of those after `part` the last; -1: none does. */
 static int later_stage(const struct sp_graph *g, int global, int part, int rank)
 {
     const struct sp_layout *lay = sp_multiplex_layout(g);
+    int last = part, stage = -1;
 
-    for (int k = sp_parts_of(lay, global) - 1; k > part; k--)
-        if (sp_multiplex_rank(g, global, k) == rank)
-            return sp_part_at(lay, global, k).stage;
-    return -1;
+    for (int s = 0; s < lay->stages; s++)
+        if (sp_stage_rank(&g->place, s) == rank && sp_last_part(lay, global, s) > last) {
+            last = sp_last_part(lay, global, s);
+            stage = s;
+        }
+    return stage;
 }
 
 /* ---- from stage to stage ------------------------------------------------------------------ */
@@ -60,13 +53,14 @@ void sp_multiplex_hand_over(struct sp_op_ctx *c, enum sp_pass pass, int to)
 
     sp_multiplex_overlap(sp_multiplex_layout(g), c->global, c->slice, to, &first, &last);
     for (int k = first; k <= last; k++) {
-        int rank = sp_multiplex_rank(g, to, k);
+        int stage = sp_part_at(sp_multiplex_layout(g), to, k).stage;
+        int rank = sp_stage_rank(&g->place, stage);
 
         if (rank == g->place.world.rank) {
             if (here++)
                 sp_pool_hold(c->flow);
         } else if (rank != sent) { /* parts are in the order of stages, and stages of processes */
-            sp_message_send_block(g, c->st, c->flow, stage_of(g, rank),
+            sp_message_send_block(g, c->st, c->flow, stage,
                                   tag_of(g, pass, c->global, c->mb, c->slice, 0));
             sent = rank;
         }
@@ -172,7 +166,7 @@ static void add_gradients(struct sp_op_ctx *c, int i)
 
 void sp_multiplex_share(struct sp_op_ctx *c, int i)
 {
-    if (c->backward)
+    if (c->lane.pass == 'B')
         add_gradients(c, i);
     else
         send_keys(c, i);

@@ -117,11 +117,6 @@ static void each_copy(struct sp_graph *g, sp_stage_block_fn of_owner, sp_stage_b
         }
 }
 
-void sp_help_begin(struct sp_graph *g)
-{
-    each_copy(g, send_weight, receive_weight);
-}
-
 /* Where the helper reads a block. */
 static int find_weight(void *arg, enum sp_block_kind kind, int layer)
 {
@@ -131,6 +126,18 @@ static int find_weight(void *arg, enum sp_block_kind kind, int layer)
         w->owner ? sp_stage_block(w->owner, kind, layer)->w
                  : *weight(help_of(w->g, w->g->place.first_local, w->global), w, kind, layer);
     return 0;
+}
+
+void sp_help_begin(struct sp_graph *g)
+{
+    each_copy(g, send_weight, receive_weight);
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int global = 0; global < sp_multiplex_layout(g)->stages; global++) {
+            struct walk w = walk_of(g, g->stages[k].index, global);
+
+            if (w.stage != global)
+                each_block(&w, find_weight);
+        }
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------- */
@@ -153,7 +160,6 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
     struct walk w = walk_of(c->g, c->st->index, c->global);
     struct sp_help *h = help_of(c->g, c->st->index, c->global);
 
-    each_block(&w, find_weight);
     if (backward && !h->begun) {
         h->begun = true;
         each_block(&w, begin_sum);

@@ -48,7 +48,6 @@ struct keys {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
     int p;
-    int *last;  /* [stages][of stage] the last part that a stage computes, -1: none */
     int *begun; /* [stages][of stage] micro-batches whose gradients it has begun to add up */
     int64_t *live, *most; /* [stages] */
 };
@@ -90,24 +89,12 @@ static void computed_here(struct keys *k, int stage, const struct sp_op *op, int
 /* Received when it is computed, and given back with its gradients. */
 static void computed_elsewhere(struct keys *k, int stage, const struct sp_op *op, int64_t floats)
 {
-    if (op->slice <= k->last[stage * k->p + op->chunk])
+    if (op->slice <= sp_last_part(&k->plan->layout, op->chunk, stage))
         add(k, stage, op->pass == SP_F ? floats : -2 * floats);
-}
-
-static void find_last(struct keys *k)
-{
-    const struct sp_layout *lay = &k->plan->layout;
-
-    for (int i = 0; i < k->p * k->p; i++)
-        k->last[i] = -1;
-    for (int g = 0; g < k->p; g++)
-        for (int part = 0; part < sp_parts_of(lay, g); part++)
-            k->last[sp_part_at(lay, g, part).stage * k->p + g] = part;
 }
 
 static void walk(struct keys *k, const struct sp_placed *order, int n)
 {
-    find_last(k);
     for (int i = 0; i < n; i++) {
         const struct sp_op *op = &k->plan->programs[order[i].stage].ops[order[i].index];
         int64_t floats = floats_of(k, op);
@@ -133,18 +120,16 @@ int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh)
         return sp_error(ENOMEM, "no memory to plan %d stages", k.p);
     if (plan->family->kind != SP_MULTIPLEXED)
         return 0;
-    k.last = calloc(p * p, sizeof *k.last);
     k.begun = calloc(p * p, sizeof *k.begun);
     k.live = calloc(p, sizeof *k.live);
     order = sp_plan_order(plan, &n);
-    if (k.last && k.begun && k.live && order)
+    if (k.begun && k.live && order)
         walk(&k, order, n);
     else
         err = -ENOMEM;
     free(order);
     free(k.live);
     free(k.begun);
-    free(k.last);
     return err ? sp_error(ENOMEM, "no memory to plan what %d stages have of others", k.p) : 0;
 }
 

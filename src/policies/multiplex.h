@@ -39,6 +39,9 @@ int sp_parts_of(const struct sp_layout *lay, int global);
 int sp_first_part(const struct sp_layout *lay, int global, int slice);
 struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number);
 
+/* The last part of a global stage that a stage computes; it computes some of every one. */
+int sp_last_part(const struct sp_layout *lay, int global, int stage);
+
 /* The parts of a slice that are cut `of` of which some tokens are in part `part` of `in`: first .. last. */
 void sp_parts_overlapping(int part, int in, int of, int *first, int *last);
 

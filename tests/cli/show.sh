@@ -6,31 +6,13 @@
 torch=$SP_TESTDATA/schedules
 four="--stages 4 --micro-batches 8"
 
-# shown WHAT PATTERN ARGUMENTS...: of show; nothing on stderr, a line of stdout that matches.
+# shown WHAT PATTERN ARGUMENTS...: said, of show.
 shown()
 {
     local what=$1 pattern=$2
 
     shift 2
-    if ! starpipe show "$@" > "$work/stdout" 2> "$work/stderr" || [ -s "$work/stderr" ]; then
-        fail "$what: $(head -n 2 "$work/stderr")"
-    elif ! grep -Eq -- "$pattern" "$work/stdout"; then
-        fail "$what: nothing like '$pattern' in: $(head -n 3 "$work/stdout" | cut -c 1-200)"
-    fi
-}
-
-# refused PATTERN COMMAND...: exit status 2, one line on stderr.
-refused()
-{
-    local pattern=$1 status
-
-    shift
-    starpipe "$@" > "$work/stdout" 2> "$work/stderr"
-    status=$?
-    if [ $status -ne 2 ] || [ "$(wc -l < "$work/stderr")" -ne 1 ] || [ -s "$work/stdout" ] ||
-        ! grep -Eq -- "^starpipe: .*$pattern" "$work/stderr"; then
-        fail "starpipe $*: status $status, wanted '$pattern': $(head -n 2 "$work/stderr")"
-    fi
+    said "$what" "$pattern" show "$@"
 }
 
 # one_line FILE: JSON without blanks.

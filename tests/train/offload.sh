@@ -91,18 +91,6 @@ for mode in full adaptive; do
 done
 [ -z "$(ls -A "$dir")" ] || fail "files are left: $(ls "$dir")"
 
-# refused PATTERN ARGUMENTS: before work starts, in one line.
-refused()
-{
-    local pattern=$1 status
-
-    shift
-    starpipe "$@" > "$work/stdout" 2> "$work/stderr"
-    status=$?
-    [ $status -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && grep -Eq "$pattern" "$work/stderr" ||
-        fail "status $status, not refused with '$pattern': $(head -n 2 "$work/stderr")"
-}
-
 # The smallest limit that is named works, a little less does not.
 refused "needs [0-9.]+ MiB with all activations away" $long --steps 1 --offload full --memory-limit 12MiB
 least=$(sed 's/.*needs \([0-9.]*\) MiB.*/\1/' "$work/stderr")
