@@ -22,14 +22,19 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
     }
 }
 
-void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
-                     int *count)
+int sp_chunk_global(const struct sp_plan *plan, int stage, int chunk)
 {
     /* where weights travel all chunks come to every stage, and where slices are shared some do */
     bool named = plan->family->kind == SP_WEIGHT_RING || plan->family->kind == SP_MULTIPLEXED;
-    int g = named ? chunk : sp_global_stage(&plan->layout, stage, chunk);
 
-    sp_part_layers(plan, layers, sp_globals(&plan->layout), g, first, count);
+    return named ? chunk : sp_global_stage(&plan->layout, stage, chunk);
+}
+
+void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
+                     int *count)
+{
+    sp_part_layers(plan, layers, sp_globals(&plan->layout), sp_chunk_global(plan, stage, chunk),
+                   first, count);
 }
 
 int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)

@@ -11,6 +11,9 @@
 /* Layers first .. first+count-1 of a global stage: L split evenly, the first ones take the rest. */
 void sp_partition(int layers, int parts, int part, int *first, int *count);
 
+/* The global stage whose layers an op of a stage works on, by the chunk that it names. */
+int sp_chunk_global(const struct sp_plan *plan, int stage, int chunk);
+
 /* First layer and count of a chunk of a stage. */
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count);

@@ -66,10 +66,8 @@ static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shap
 int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
                             const struct sp_op *op)
 {
-    const struct sp_layout *lay = &plan->layout;
-    bool named = plan->family->kind == SP_WEIGHT_RING || plan->family->kind == SP_MULTIPLEXED;
-    int g = named ? op->chunk : sp_global_stage(lay, stage, op->chunk);
-    bool last = g == sp_globals(lay) - 1 || op->part == SP_HEAD;
+    int g = sp_chunk_global(plan, stage, op->chunk);
+    bool last = g == sp_globals(&plan->layout) - 1 || op->part == SP_HEAD;
 
     return last ? (int64_t)sizeof(float) * part->rows * part->model.hidden : 0;
 }

@@ -2,7 +2,7 @@
  * The disk tier and host memory by themselves: tensors of many sizes out and back in random orders, the
  * space of the file used again, memory that is really given back.
  */
-#include "engine/support.h"
+#include "engine/numbered.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "offload/mover.h"
@@ -31,42 +31,6 @@ static int stop(void **state)
     sp_disk_destroy(disk);
     sp_host_stop();
     return 0;
-}
-
-static void write_cpu(void *buffers[], void *arg)
-{
-    struct starpu_vector_interface *v = buffers[0];
-    float *x = (float *)STARPU_VECTOR_GET_PTR(v);
-
-    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
-        x[i] = (float)((size_t)(uintptr_t)arg + i);
-}
-
-static int wrong, reads;
-
-static void read_cpu(void *buffers[], void *arg)
-{
-    struct starpu_vector_interface *v = buffers[0];
-    const float *x = (const float *)STARPU_VECTOR_GET_PTR(v);
-
-    for (size_t i = 0; i < STARPU_VECTOR_GET_NX(v); i++)
-        wrong += x[i] != (float)((size_t)(uintptr_t)arg + i);
-    reads++;
-}
-
-static struct starpu_codelet write_cl = {
-    .cpu_funcs = {write_cpu}, .nbuffers = 1, .modes = {STARPU_W}, .name = "write"};
-static struct starpu_codelet read_cl = {
-    .cpu_funcs = {read_cpu}, .nbuffers = 1, .modes = {STARPU_R}, .name = "read"};
-
-static void submit(struct starpu_codelet *cl, starpu_data_handle_t handle, int value)
-{
-    struct starpu_task *t = starpu_task_create();
-
-    t->cl = cl;
-    t->handles[0] = handle;
-    t->cl_arg = (void *)(uintptr_t)value;
-    assert_int_equal(starpu_task_submit(t), 0);
 }
 
 /* Waits until so many bytes have left. */
