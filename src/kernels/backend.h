@@ -1,0 +1,111 @@
+/*
+ * The kernels of one device on tensors of one element type: what a codelet's body is written in,
+ * once, for every device.
+ *
+ * `void *` is an array of the backend's element type: activations, their gradients, the weights that
+ * products read. `float *` is f32 whatever the type: statistics, log-sum-exp, gradients of
+ * parameters, the optimizer's state. Arithmetic is in f32, and each kernel rounds what it writes, to
+ * the nearest, once. Names, letters, layouts and what is written (=) or accumulated (+=) are those
+ * of kernels.h; only what differs is told here.
+ *
+ * CPU kernels have done their work when they return; CUDA kernels are queued on the stream of the
+ * backend, in order, and never wait.
+ */
+#ifndef SP_BACKEND_H
+#define SP_BACKEND_H
+
+#include "kernels/dtype.h"
+#include "kernels/kernels.h"
+
+struct sp_cuda; /* kernels/cuda/device.h */
+
+struct sp_backend {
+    const char *name; /* "cpu", "cuda" */
+    enum sp_dtype dtype;
+    struct sp_cuda *cuda; /* stream, libraries and workspace; NULL on the CPU */
+
+    /* ---- products: w in the backend's type, bias too; dw and dbias f32 ---- */
+    void (*linear)(const struct sp_backend *k, int T, int in, int out, const void *x, const void *w,
+                   const void *bias, void *y, int ldy);
+    void (*linear_add)(const struct sp_backend *k, int T, int in, int out, const void *x,
+                       const void *w, const void *bias, const void *residual, void *y);
+    /* u(T,out) = x w^T + bias and g(T,out) = gelu(u), in one pass where the device can. */
+    void (*linear_gelu)(const struct sp_backend *k, int T, int in, int out, const void *x,
+                        const void *w, const void *bias, void *u, void *g);
+    void (*linear_dx)(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
+                      const void *w, void *dx, bool accumulate);
+    /* du(T,in) = gelu'(u) o (dy(T,out) w): the gradient before the activation that fed w. */
+    void (*linear_dx_gelu)(const struct sp_backend *k, int T, int in, int out, const void *dy,
+                           const void *w, const void *u, void *du);
+    void (*linear_dw)(const struct sp_backend *k, int T, int in, int out, const void *x,
+                      const void *dy, int lddy, float *dw, float *dbias);
+
+    /* ---- norms ---- */
+    void (*norm)(const struct sp_backend *k, bool rms, int T, int h, float eps, const void *x,
+                 const void *gain, const void *bias, void *y, float *stats);
+    void (*norm_apply)(const struct sp_backend *k, int T, int h, const void *x, const float *stats,
+                       const void *gain, const void *bias, void *y);
+    void (*norm_bwd)(const struct sp_backend *k, bool rms, int T, int h, const void *x,
+                     const float *stats, const void *gain, const void *dy, const void *dres,
+                     void *dx, float *dgain, float *dbias);
+
+    /* ---- attention ---- */
+    void (*rope)(const struct sp_backend *k, int batch, int len, int heads, int d, int ld, int pos0,
+                 float theta, bool inverse, void *x);
+    void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
+                      const void *const *kv, void *o, float *lse);
+    /* `first`: dkv = instead of +=. */
+    void (*attention_bwd)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
+                          const void *const *kv, const void *o, const float *lse, const void *d_o,
+                          void *dq, void *const *dkv, bool first);
+
+    /* ---- activations ---- */
+    void (*gelu)(const struct sp_backend *k, size_t n, const void *u, void *y);
+    void (*swiglu)(const struct sp_backend *k, int T, int f, const void *u, void *y);
+    void (*swiglu_bwd)(const struct sp_backend *k, int T, int f, const void *u, const void *dy,
+                       void *du);
+
+    /* ---- embedding and loss ---- */
+    void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,
+                  const int32_t *ids, const void *table, const void *positions, void *x);
+    void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,
+                      const int32_t *ids, const void *dx, float *dtable, float *dpositions);
+    /* scratch: rows * sp_logits_ld(V) elements. loss is where the backend computes. */
+    void (*cross_entropy)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                          const void *w, const int32_t *targets, float scale, double *loss,
+                          void *dx, float *dw, void *scratch);
+
+    /* ---- parameters and memory ---- */
+    void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */
+    void (*add)(const struct sp_backend *k, size_t n, const void *x, void *y);       /* y += x */
+    void (*sumsq)(const struct sp_backend *k, size_t n, const float *g, double *sum);
+    /* The update of kernels.h on f32 weights; w_low(n) = those, rounded, if not NULL. */
+    void (*adamw)(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
+                  float *g, float *m, float *v, void *w_low);
+    /* y(n) = x(n) in the backend's type */
+    void (*round)(const struct sp_backend *k, size_t n, const float *x, void *y);
+    void (*clear)(const struct sp_backend *k, size_t bytes, void *y);
+    void (*copy)(const struct sp_backend *k, size_t bytes, const void *x, void *y);
+    /* `rows` rows of `bytes`, `from` and `to` bytes apart */
+    void (*copy_rows)(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
+                      size_t from, void *y, size_t to);
+    /* Index of the first of n elements that is no finite number, n if all are; waits. For debugging. */
+    size_t (*first_not_finite)(const struct sp_backend *k, enum sp_dtype dtype, const void *x,
+                               size_t n);
+};
+
+/* Elements from one row of logits to the next: whole 16-byte words, so that no product of the head
+ * falls off the fast path of a device for a vocabulary like 50257. */
+static inline int sp_logits_ld(int V)
+{
+    return (V + 7) / 8 * 8;
+}
+
+/* The CPU's; f32 is kernels.h itself, bf16 computes through f32 copies: for testing, not for speed. */
+#ifdef __cplusplus
+extern "C"
+#endif
+    const struct sp_backend *
+    sp_cpu_backend(enum sp_dtype dtype);
+
+#endif
