@@ -45,6 +45,8 @@ static void warn(const struct sp_trainer *t)
                 a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
+    if (a->dtype == SP_BF16)
+        sp_warn("--dtype bf16 on CPU workers rounds as a GPU does, and takes longer than f32");
 }
 
 /* --recompute, or what the schedule wants. */
@@ -201,8 +203,7 @@ static int check_memory(struct sp_trainer *t)
     struct sp_shape shape;
     int err;
 
-    sp_shape_init(&shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
-                  a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+    sp_train_shape(t, &shape);
     /* with --offload the plan keeps to the limit */
     err = sp_memory_check(&t->plan, &shape, a->recompute, a->every,
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
@@ -297,6 +298,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         .seq = a->layout.seq,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
+        .dtype = a->dtype,
         .recompute = a->recompute,
         .every = a->every,
         .ready = a->scheduler == 1,

@@ -6,8 +6,6 @@
 /* What the contract names and this build cannot do yet is refused, never ignored. */
 static int refuse_missing(const struct sp_train_args *a)
 {
-    if (a->dtype == 1)
-        return sp_error(EINVAL, "train: --dtype bf16 needs a CUDA device; CPU workers compute f32");
     if (a->device == 2)
         return sp_error(EINVAL, "train: --device cuda: this build has no CUDA kernels; use cpu");
     return 0;
@@ -83,7 +81,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"clip", SP_OPT_DOUBLE, &a->clip, "X", "clip the gradient norm (0: do not)", 0, 1e30, 0, 0},
         {"seed", SP_OPT_INT, &a->seed_arg, "N", "of initial weights and shuffling", 0, INT_MAX, 0,
          0},
-        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "arithmetic", 0, 0, "f32|bf16", 0},
+        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "activations, and weights in products", 0, 0,
+         "f32|bf16", 0},
         {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, "auto|cpu|cuda", 0},
         {"partition", SP_OPT_STRING, &a->partition, "even|balanced|LIST",
          "layers of each stage and chunk: even, by measured times, or 3,2,2,1", 0, 0, 0, 0},

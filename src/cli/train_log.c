@@ -222,8 +222,7 @@ int sp_train_dry_run(struct sp_trainer *t)
         add_recompute(t, &costs);
     if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
         return sp_error(EINVAL, "%s", why);
-    sp_shape_init(&shape, &t->model, l->micro_batch_size, l->seq, l->micro_batches,
-                  t->args.mlp_chunk, t->args.logit_rows);
+    sp_train_shape(t, &shape);
     printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
            "tokens\n",
            t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,

@@ -115,6 +115,7 @@ static int measured_length(const struct sp_trainer *t, const struct sp_shape *sh
     sp_memory_longest_slice(&t->plan, shape, &slice);
     for (len = slice.seq < SHORT ? slice.seq : SHORT; limit && len > SHORTEST; len /= 2) {
         sp_shape_init(&one, &t->model, 1, len, 1, t->args.mlp_chunk, t->args.logit_rows);
+        one.dtype = t->args.dtype;
         if (sp_profile_bytes(&one) <= limit)
             break;
     }
@@ -130,6 +131,7 @@ static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
         .batch = 1,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
+        .dtype = a->dtype,
         .seed = a->seed,
     };
     struct sp_layer_costs costs;

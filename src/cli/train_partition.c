@@ -20,6 +20,7 @@ void sp_train_shape(const struct sp_trainer *t, struct sp_shape *shape)
 
     sp_shape_init(shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+    shape->dtype = a->dtype;
 }
 
 /* ---- the balanced one ----------------------------------------------------------------- */
@@ -181,6 +182,7 @@ int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs)
         .seq = a->layout.seq,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
+        .dtype = a->dtype,
         .ready = a->scheduler == 1,
         .seed = a->seed,
     };
@@ -191,8 +193,8 @@ int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs)
 int sp_train_partition_measured(struct sp_trainer *t)
 {
     int globals = sp_globals(&t->plan.layout), err = 0;
-    size_t floats = (size_t)t->args.layout.micro_batch_size * (size_t)t->args.layout.seq *
-                    (size_t)t->model.hidden;
+    size_t bytes = (size_t)t->args.layout.micro_batch_size * (size_t)t->args.layout.seq *
+                   (size_t)t->model.hidden * sp_dtype_bytes(t->args.dtype);
     struct sp_layer_costs costs;
     struct sp_shape shape;
     double comm_us;
@@ -209,7 +211,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
         err = sp_train_measure(t, &costs);
     if (err)
         goto out; /* the run ends: the other ranks are told by the abort */
-    comm_us = sp_profile_comm_us(&t->world, floats);
+    comm_us = sp_profile_comm_us(&t->world, bytes);
     if (t->world.rank == 0) {
         for (int g = 0, first; g < globals; g++)
             sp_partition(t->model.layers, globals, g, &first, &counts[globals + g]);

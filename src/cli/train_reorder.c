@@ -101,7 +101,7 @@ out:
 int sp_train_reorder(struct sp_trainer *t, int step)
 {
     const struct sp_shape *sh = &t->graph.shape;
-    size_t n = (size_t)sh->rows * (size_t)sh->model.hidden;
+    size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
     double comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
     int *row = NULL, err = t->world.rank == 0 ? search(t, step, comm_ms, &row, &n) : 0;
 

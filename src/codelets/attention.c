@@ -14,63 +14,62 @@
 
 struct attention_args {
     struct sp_task_args base;
-    bool first; /* backward: dK and dV are cleared before they accumulate */
+    bool first; /* backward: dK and dV are written, not accumulated */
     struct sp_attention at;
     int kv_len[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
-static size_t query_floats(const struct attention_args *a)
+static size_t query_elements(const struct attention_args *a)
 {
     return (size_t)a->at.batch * (size_t)a->at.q_len * (size_t)a->base.shape->q_width;
 }
 
-static void attn_fwd_cpu(void *buffers[], void *arg)
+static void attn_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     struct attention_args *a = arg;
-    const float *kv[SP_MAX_SLICES];
-    float *o = sp_buffer(buffers, 1);
+    const void *kv[SP_MAX_SLICES];
+    void *o = sp_buffer(buffers, 1);
 
     a->at.kv_len = a->kv_len;
     for (int j = 0; j < a->at.n_kv; j++)
         kv[j] = sp_buffer(buffers, 3 + j);
-    sp_attention(&a->at, sp_buffer(buffers, 0), kv, o, sp_buffer(buffers, 2));
-    sp_check_finite(&a->base, "o", o, query_floats(a));
+    k->attention(k, &a->at, sp_buffer(buffers, 0), kv, o, sp_buffer(buffers, 2));
+    sp_check_finite(&a->base, k, "o", o, query_elements(a));
 }
 
-static void attn_bwd_cpu(void *buffers[], void *arg)
+static void attn_bwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     struct attention_args *a = arg;
-    const float *kv[SP_MAX_SLICES];
-    float *dkv[SP_MAX_SLICES], *dq = sp_buffer(buffers, 4);
+    const void *kv[SP_MAX_SLICES];
+    void *dkv[SP_MAX_SLICES], *dq = sp_buffer(buffers, 4);
     int n = a->at.n_kv;
 
     a->at.kv_len = a->kv_len;
     for (int j = 0; j < n; j++) {
         kv[j] = sp_buffer(buffers, 5 + j);
         dkv[j] = sp_buffer(buffers, 5 + n + j);
-        if (a->first)
-            memset(dkv[j], 0,
-                   sizeof(float) * (size_t)a->at.batch * (size_t)a->kv_len[j] *
-                       (size_t)a->base.shape->kv_width);
     }
-    sp_attention_bwd(&a->at, sp_buffer(buffers, 0), kv, sp_buffer(buffers, 1),
-                     sp_buffer(buffers, 2), sp_buffer(buffers, 3), dq, dkv);
-    sp_check_finite(&a->base, "dq", dq, query_floats(a));
+    k->attention_bwd(k, &a->at, sp_buffer(buffers, 0), kv, sp_buffer(buffers, 1),
+                     sp_buffer(buffers, 2), sp_buffer(buffers, 3), dq, dkv, a->first);
+    sp_check_finite(&a->base, k, "dq", dq, query_elements(a));
 }
+
+SP_BODY(attn_fwd)
+SP_BODY(attn_bwd)
 
 SP_MODEL(attn_fwd);
 SP_MODEL(attn_bwd);
 
 static struct starpu_codelet attn_fwd_cl = {
-    SP_CPU(attn_fwd_cpu),
-    SP_CUDA(attn_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(attn_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &attn_fwd_model,
     .name = "attn_fwd",
 };
 
 static struct starpu_codelet attn_bwd_cl = {
-    SP_CPU(attn_bwd_cpu),
-    SP_CUDA(attn_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(attn_bwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &attn_bwd_model,
     .name = "attn_bwd",
 };

@@ -1,22 +1,39 @@
 /*
  * What every codelet file shares: the backend slots, the task builder and the accounting of one
- * op. A codelet file holds, in this order: args, CPU function, codelet, insert.
+ * op. A codelet file holds, in this order: args, body, codelet, insert.
  */
 #ifndef SP_CODELET_H
 #define SP_CODELET_H
 
+#include "config.h"
 #include "codelets/shape.h"
+#include "kernels/backend.h"
 #include "offload/pool.h"
 #include "starpipe/op.h"
 #include <starpu.h>
 
-#define SP_CPU(f) .cpu_funcs = {f}, .cpu_funcs_name = {#f}
+/*
+ * A codelet's body is written once, in the kernels of whatever device runs it:
+ *
+ *   static void f(const struct sp_backend *k, void *buffers[], void *arg);
+ *
+ * SP_BODY(f) makes of it the function that StarPU calls for each device, SP_DEVICES(f) names these
+ * in the codelet. CUDA's queue their kernels on StarPU's stream and return.
+ */
+#define SP_BODY_ON(device, f)                                                                      \
+    static void f##_##device(void *buffers[], void *arg)                                           \
+    {                                                                                              \
+        f(sp_##device##_kernels(arg), buffers, arg);                                               \
+    }
 
-/* The CUDA slot: the function in x_cuda.cu where CUDA is built in, nothing otherwise. */
 #ifdef HAVE_CUDA
-#define SP_CUDA(f) .cuda_funcs = {f}, .cuda_flags = {STARPU_CUDA_ASYNC},
+#define SP_BODY(f) SP_BODY_ON(cpu, f) SP_BODY_ON(cuda, f)
+#define SP_DEVICES(f)                                                                              \
+    .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}, .cuda_funcs = {f##_cuda},               \
+    .cuda_flags = {STARPU_CUDA_ASYNC}
 #else
-#define SP_CUDA(f)
+#define SP_BODY(f) SP_BODY_ON(cpu, f)
+#define SP_DEVICES(f) .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}
 #endif
 
 /* A history-based performance model per codelet; sizes and variant make the footprint. */
@@ -68,8 +85,9 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
-    bool output;      /* of struct sp_lane */
-    uint32_t variant; /* what changes the time besides the sizes */
+    bool output;         /* of struct sp_lane */
+    uint32_t variant;    /* what changes the time besides the sizes */
+    enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */
     int64_t acquire_bytes, release_bytes;
     struct sp_move *returning; /* as in struct sp_lane */
     const struct sp_shape *shape;
@@ -106,12 +124,28 @@ uint32_t sp_task_footprint(struct starpu_task *task);
 /* Microseconds of wall-clock time (Unix epoch), the same clock for all tasks of a machine. */
 double sp_now_us(void);
 
-/* SP_CHECK=1: ends the run with the task's name if an output holds a NaN or an infinity. */
-void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n);
+/* SP_CHECK=1: ends the run with the task's name if an output of n elements holds a NaN or an
+ * infinity. */
+void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,
+                     const void *x, size_t n);
 
-static inline float *sp_buffer(void *const *buffers, int i)
+/* The kernels of the worker that runs a task, for its element type. */
+static inline const struct sp_backend *sp_cpu_kernels(const void *arg)
 {
-    return (float *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[i]);
+    return sp_cpu_backend(((const struct sp_task_args *)arg)->dtype);
+}
+const struct sp_backend *sp_cuda_kernels(const void *arg); /* codelets/cuda.c */
+
+static inline void *sp_buffer(void *const *buffers, int i)
+{
+    return (void *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[i]);
+}
+
+static inline size_t sp_buffer_bytes(void *const *buffers, int i)
+{
+    const struct starpu_vector_interface *v = buffers[i];
+
+    return (size_t)STARPU_VECTOR_GET_NX(v) * STARPU_VECTOR_GET_ELEMSIZE(v);
 }
 
 #endif

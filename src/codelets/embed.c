@@ -13,45 +13,43 @@ struct embed_args {
     bool positions;
 };
 
-static const int32_t *ids_of(void *buffer)
-{
-    return (const int32_t *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffer);
-}
-
-static void embed_fwd_cpu(void *buffers[], void *arg)
+static void embed_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct embed_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    float *x = sp_buffer(buffers, 1);
+    void *x = sp_buffer(buffers, 1);
 
-    sp_embed(sh->batch, sh->seq, sh->model.hidden, sh->first, ids_of(buffers[0]),
+    k->embed(k, sh->batch, sh->seq, sh->model.hidden, sh->first, sp_buffer(buffers, 0),
              sp_buffer(buffers, 2), a->positions ? sp_buffer(buffers, 3) : NULL, x);
-    sp_check_finite(&a->base, "x", x, (size_t)sh->rows * (size_t)sh->model.hidden);
+    sp_check_finite(&a->base, k, "x", x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
-static void embed_wgrad_cpu(void *buffers[], void *arg)
+static void embed_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct embed_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
 
-    sp_embed_bwd(sh->batch, sh->seq, sh->model.hidden, sh->first, ids_of(buffers[0]),
+    k->embed_bwd(k, sh->batch, sh->seq, sh->model.hidden, sh->first, sp_buffer(buffers, 0),
                  sp_buffer(buffers, 1), sp_buffer(buffers, 2),
                  a->positions ? sp_buffer(buffers, 3) : NULL);
 }
+
+SP_BODY(embed_fwd)
+SP_BODY(embed_wgrad)
 
 SP_MODEL(embed_fwd);
 SP_MODEL(embed_wgrad);
 
 static struct starpu_codelet embed_fwd_cl = {
-    SP_CPU(embed_fwd_cpu),
-    SP_CUDA(embed_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(embed_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &embed_fwd_model,
     .name = "embed_fwd",
 };
 
 static struct starpu_codelet embed_wgrad_cl = {
-    SP_CPU(embed_wgrad_cpu),
-    SP_CUDA(embed_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(embed_wgrad),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &embed_wgrad_model,
     .name = "embed_wgrad",
 };

@@ -10,42 +10,46 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
-/* n(T,h), dn(T,h), stats(T,2), logits(head_rows,V) */
-static size_t scratch_floats(const struct sp_shape *sh)
+/* n(T,h), dn(T,h), logits(head_rows,V), stats(T,2) */
+static size_t scratch_elements(const struct sp_shape *sh)
 {
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
 
-    return 2 * T * h + 2 * T + (size_t)sh->head_rows * (size_t)sh->model.vocab;
+    return 2 * T * h + (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab) +
+           sp_shape_f32(sh, 2 * T);
 }
 
 /* x R, targets R, w_norm R, w_table R, g_norm RW, g_table RW, dx W, tally RW, scratch */
-static void head_cpu(void *buffers[], void *arg)
+static void head(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct sp_task_args *a = arg;
     const struct sp_shape *sh = a->shape;
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
-    const int32_t *targets =
-        (const int32_t *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[1]);
-    double *tally = (double *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[7]);
-    float *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 2), *gn = sp_buffer(buffers, 4);
-    float *dx = sp_buffer(buffers, 6), *n = sp_buffer(buffers, 8);
-    float *dn = n + T * h, *stats = dn + T * h, *logits = stats + 2 * T;
+    double *tally = sp_buffer(buffers, 7);
+    void *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 2);
+    void *dx = sp_buffer(buffers, 6), *n = sp_buffer(buffers, 8), *dn = sp_skip(sh, n, T * h);
+    void *logits = sp_skip(sh, dn, T * h);
+    float *stats =
+        sp_skip(sh, logits, (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab));
+    float *gn = sp_buffer(buffers, 4);
 
-    sp_norm(sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, x, norm,
-            sp_at(norm, sh->norm_bias), n, stats);
-    sp_cross_entropy(sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n,
-                     sp_buffer(buffers, 3), targets, sh->loss_scale, &tally[SP_TALLY_LOSS], dn,
-                     sp_buffer(buffers, 5), logits);
-    sp_norm_bwd(sh->rms, sh->rows, sh->model.hidden, x, stats, norm, dn, NULL, dx, gn,
+    k->norm(k, sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, x, norm,
+            sp_weight_at(sh, norm, sh->norm_bias), n, stats);
+    k->cross_entropy(k, sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n,
+                     sp_buffer(buffers, 3), sp_buffer(buffers, 1), sh->loss_scale,
+                     &tally[SP_TALLY_LOSS], dn, sp_buffer(buffers, 5), logits);
+    k->norm_bwd(k, sh->rms, sh->rows, sh->model.hidden, x, stats, norm, dn, NULL, dx, gn,
                 sp_at(gn, sh->norm_bias));
-    sp_check_finite(a, "dx", dx, T * h);
+    sp_check_finite(a, k, "dx", dx, T * h);
 }
+
+SP_BODY(head)
 
 SP_MODEL(head);
 
 static struct starpu_codelet head_cl = {
-    SP_CPU(head_cpu),
-    SP_CUDA(head_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(head),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &head_model,
     .name = "head",
 };
@@ -66,7 +70,8 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
     sp_task_buffer(t, g_table, STARPU_RW);
     sp_task_buffer(t, dx, STARPU_W);
     sp_task_buffer(t, tally, STARPU_RW);
-    sp_task_buffer(t, sp_scratch_handle(scratch_floats(sp_shape_scratch(sh))), STARPU_SCRATCH);
+    sp_task_buffer(t, sp_scratch_handle(sh, scratch_elements(sp_shape_scratch(sh))),
+                   STARPU_SCRATCH);
     sp_task_releases(t, released);
     sp_task_submit(lane, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
 }

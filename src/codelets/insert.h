@@ -1,7 +1,8 @@
 /*
- * One insert a sub-layer task. Handles are vectors of floats (ids and targets: int32) with the
- * sizes of struct sp_shape; T rows, h hidden, q and kv widths of a token. "w" is a parameter
- * block (R), "g" its gradient (RW, accumulated), `lane` says where and when the task runs.
+ * One insert a sub-layer task. Handles are vectors of elements of the shape's type (ids and targets:
+ * int32) with the sizes of struct sp_shape; T rows, h hidden, q and kv widths of a token. "w" is a
+ * parameter block as products read it (R), "g" its gradient, in f32 (RW, accumulated), `lane` says
+ * where and when the task runs.
  * Each function submits one task and returns it done: failures end the run with the task's name.
  */
 #ifndef SP_INSERT_H
@@ -150,14 +151,14 @@ enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
                      starpu_data_handle_t tally);
 
-/* a += b (floats); `both`: then b = a, for replicas in one process. */
-void sp_sum_insert(const struct sp_lane *lane, starpu_data_handle_t a, starpu_data_handle_t b,
-                   bool both);
+/* a += b, elements of `dtype`; `both`: then b = a, for replicas in one process. */
+void sp_sum_insert(const struct sp_lane *lane, enum sp_dtype dtype, starpu_data_handle_t a,
+                   starpu_data_handle_t b, bool both);
 
-/* a = 0 (floats). */
+/* a = 0 */
 void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a);
 
-/* to = from (floats). */
+/* to = from */
 void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to);
 
 /* The step's hyper-parameters of the optimizer. */
@@ -167,21 +168,26 @@ struct sp_update {
     float factor;       /* of the gradient: min(1, clip / norm) */
 };
 
-/* AdamW on the elements of a block from `first` on, as many as the handles have; gradient cleared.
- * Weight decay applies to the tensors marked for it. */
+/* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; gradient
+ * cleared. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`, unless that
+ * is f32. */
 void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
                       starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
-                      starpu_data_handle_t v);
+                      starpu_data_handle_t v, enum sp_dtype dtype, starpu_data_handle_t low);
 
-/* Copies a block's state, w g m v, to another. */
-void sp_state_copy_insert(const struct sp_lane *lane, const starpu_data_handle_t from[4],
-                          const starpu_data_handle_t to[4]);
+/* low = w, rounded to `dtype`. */
+void sp_round_insert(const struct sp_lane *lane, starpu_data_handle_t w, enum sp_dtype dtype,
+                     starpu_data_handle_t low);
+
+/* to[i] = from[i] for n handles: a block's state to another. */
+void sp_state_copy_insert(const struct sp_lane *lane, int n, const starpu_data_handle_t *from,
+                          const starpu_data_handle_t *to);
 
 /* Frees the scratch handles of the codelets; before starpu_shutdown. */
 void sp_scratch_release(void);
 
-/* A scratch buffer of n floats for one task (STARPU_SCRATCH), shared by size. */
-starpu_data_handle_t sp_scratch_handle(size_t n);
+/* A scratch buffer of n elements of a shape for one task (STARPU_SCRATCH), shared by size. */
+starpu_data_handle_t sp_scratch_handle(const struct sp_shape *sh, size_t n);
 
 #endif

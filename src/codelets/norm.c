@@ -16,49 +16,53 @@ struct norm_args {
 };
 
 /* x R, w_norm R, (saved W), n1 W or scratch unless saved holds it */
-static void norm_fwd_cpu(void *buffers[], void *arg)
+static void norm_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct norm_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    float *norm = sp_buffer(buffers, 1), *n1;
+    void *norm = sp_buffer(buffers, 1), *n1;
     struct sp_pre_saved s = {0};
 
     if (a->saved)
         s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 2));
     n1 = s.n1 ? s.n1 : sp_buffer(buffers, 2 + a->saved);
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, sp_buffer(buffers, 0), norm,
-            sp_at(norm, sh->norm_bias), n1, s.stats);
-    sp_check_finite(&a->base, "n1", n1, (size_t)T * (size_t)h);
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, sp_buffer(buffers, 0), norm,
+            sp_weight_at(sh, norm, sh->norm_bias), n1, s.stats);
+    sp_check_finite(&a->base, k, "n1", n1, (size_t)T * (size_t)h);
 }
 
 /* x R, saved R, w_norm R, g_norm RW, dn1 R, dr R, dx W */
-static void norm_bwd_cpu(void *buffers[], void *arg)
+static void norm_bwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct norm_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
-    float *g = sp_buffer(buffers, 3), *dx = sp_buffer(buffers, 6);
+    float *g = sp_buffer(buffers, 3);
+    void *dx = sp_buffer(buffers, 6);
 
-    sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, sp_buffer(buffers, 2),
+    k->norm_bwd(k, sh->rms, T, h, sp_buffer(buffers, 0), s.stats, sp_buffer(buffers, 2),
                 sp_buffer(buffers, 4), sp_buffer(buffers, 5), dx, g, sp_at(g, sh->norm_bias));
-    sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
+    sp_check_finite(&a->base, k, "dx", dx, (size_t)T * (size_t)h);
 }
+
+SP_BODY(norm_fwd)
+SP_BODY(norm_bwd)
 
 SP_MODEL(norm_fwd);
 SP_MODEL(norm_bwd);
 
 static struct starpu_codelet norm_fwd_cl = {
-    SP_CPU(norm_fwd_cpu),
-    SP_CUDA(norm_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(norm_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &norm_fwd_model,
     .name = "norm_fwd",
 };
 
 static struct starpu_codelet norm_bwd_cl = {
-    SP_CPU(norm_bwd_cpu),
-    SP_CUDA(norm_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(norm_bwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &norm_bwd_model,
     .name = "norm_bwd",
 };
@@ -88,7 +92,8 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_buffer(task, n1, STARPU_W);
     else if (!t->saved || !t->cheap)
         sp_task_buffer(
-            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            task,
+            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
             STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, norm_flops(sh));

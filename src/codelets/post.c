@@ -16,7 +16,6 @@
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
-#include <string.h>
 
 struct post_args {
     struct sp_task_args base;
@@ -24,12 +23,29 @@ struct post_args {
     bool apart; /* the gradient of norm2 is laid out like one of norm1 */
 };
 
-static void activate(const struct sp_shape *sh, int rows, const float *u, float *g)
+static void activate(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *u,
+                     void *g)
 {
     if (sh->model.arch == SP_ARCH_LLAMA)
-        sp_swiglu(rows, sh->model.mlp, u, g);
+        k->swiglu(k, rows, sh->model.mlp, u, g);
     else
-        sp_gelu((size_t)rows * (size_t)sh->model.mlp, u, g);
+        k->gelu(k, (size_t)rows * (size_t)sh->model.mlp, u, g);
+}
+
+/* u = n2 Wup^T + bup, and g = act(u), if wanted. */
+static void up(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *n2,
+               void *w, void *u, void *g)
+{
+    int h = sh->model.hidden, width = sh->up_width;
+    void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
+
+    if (g && sh->model.arch != SP_ARCH_LLAMA) {
+        k->linear_gelu(k, rows, h, width, n2, weight, bias, u, g);
+        return;
+    }
+    k->linear(k, rows, h, width, n2, weight, bias, u, width);
+    if (g)
+        activate(k, sh, rows, u, g);
 }
 
 /* Scratch of the forward: what is not kept. r, n2 in full, u and g one chunk. */
@@ -45,16 +61,16 @@ static size_t fwd_scratch(const struct sp_shape *sh, const struct post_args *a)
 }
 
 /* x R, o R, w R, (y W), (saved W), (scratch) */
-static void post_fwd_cpu(void *buffers[], void *arg)
+static void post_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct post_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width, next = 3;
-    const float *x = sp_buffer(buffers, 0), *o = sp_buffer(buffers, 1);
-    float *w = sp_buffer(buffers, 2);
-    float *y = a->y ? sp_buffer(buffers, next++) : NULL;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, next = 3;
+    const void *x = sp_buffer(buffers, 0), *o = sp_buffer(buffers, 1);
+    void *w = sp_buffer(buffers, 2);
+    void *y = a->y ? sp_buffer(buffers, next++) : NULL;
     struct sp_post_saved s = {0};
-    float *scratch = NULL, *u = NULL, *g = NULL;
+    void *scratch = NULL, *u = NULL, *g = NULL;
 
     if (a->saved)
         s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, next++));
@@ -62,101 +78,113 @@ static void post_fwd_cpu(void *buffers[], void *arg)
         scratch = sp_buffer(buffers, next);
     if (!a->saved) {
         s.r = scratch;
-        u = scratch + (size_t)T * (size_t)h;
-        scratch = u + (size_t)sh->mlp_rows * (size_t)up;
+        u = sp_skip(sh, scratch, (size_t)T * (size_t)h);
+        scratch = sp_skip(sh, u, (size_t)sh->mlp_rows * (size_t)sh->up_width);
     }
     if (!s.n2) {
         s.n2 = scratch;
-        g = scratch + (size_t)T * (size_t)h;
+        g = sp_skip(sh, scratch, (size_t)T * (size_t)h);
     }
 
-    sp_linear_add(T, sh->q_width, h, o, w + sh->out, sp_at(w, sh->out_bias), x, s.r);
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, s.r, w + sh->gain, sp_at(w, sh->bias), s.n2,
-            s.stats);
+    k->linear_add(k, T, sh->q_width, h, o, sp_weight_at(sh, w, sh->out),
+                  sp_weight_at(sh, w, sh->out_bias), x, s.r);
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, s.r, sp_weight_at(sh, w, sh->gain),
+            sp_weight_at(sh, w, sh->bias), s.n2, s.stats);
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
         size_t row = (size_t)t;
-        float *ut = s.u ? s.u + row * (size_t)up : u, *gt = s.g ? s.g + row * (size_t)f : g;
+        void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
+        void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        sp_linear(rows, h, up, s.n2 + row * (size_t)h, w + sh->up, sp_at(w, sh->up_bias), ut, up);
-        if (y || s.g)
-            activate(sh, rows, ut, gt);
+        up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, y || s.g ? gt : NULL);
         if (y)
-            sp_linear_add(rows, f, h, gt, w + sh->down, sp_at(w, sh->down_bias),
-                          s.r + row * (size_t)h, y + row * (size_t)h);
+            k->linear_add(k, rows, f, h, gt, sp_weight_at(sh, w, sh->down),
+                          sp_weight_at(sh, w, sh->down_bias), sp_skip(sh, s.r, row * (size_t)h),
+                          sp_skip(sh, y, row * (size_t)h));
     }
     if (y)
-        sp_check_finite(&a->base, "y", y, (size_t)T * (size_t)h);
+        sp_check_finite(&a->base, k, "y", y, (size_t)T * (size_t)h);
 }
 
 /* saved R, w R, g RW, dy R, du W, dr W, do W, scratch dg */
-static void post_bwd_cpu(void *buffers[], void *arg)
+static void post_bwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct post_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
     struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, 0));
-    float *w = sp_buffer(buffers, 1), *g = sp_buffer(buffers, 2), *dy = sp_buffer(buffers, 3);
-    float *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5), *d_o = sp_buffer(buffers, 6);
+    void *w = sp_buffer(buffers, 1), *dy = sp_buffer(buffers, 3);
+    void *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5), *d_o = sp_buffer(buffers, 6);
+    void *down = sp_weight_at(sh, w, sh->down);
+    float *g = sp_buffer(buffers, 2);
 
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
         size_t row = (size_t)t;
-        float *ut = s.u + row * (size_t)up, *dut = du + row * (size_t)up;
+        void *ut = sp_skip(sh, s.u, row * (size_t)width);
+        void *dut = sp_skip(sh, du, row * (size_t)width);
+        void *dyt = sp_skip(sh, dy, row * (size_t)h);
 
         if (sh->model.arch == SP_ARCH_LLAMA) {
-            float *dg = sp_buffer(buffers, 7);
+            void *dg = sp_buffer(buffers, 7);
 
-            sp_linear_dx(rows, f, h, dy + row * (size_t)h, h, w + sh->down, dg, false);
-            sp_swiglu_bwd(rows, f, ut, dg, dut);
+            k->linear_dx(k, rows, f, h, dyt, h, down, dg, false);
+            k->swiglu_bwd(k, rows, f, ut, dg, dut);
         } else {
-            sp_linear_dx(rows, f, h, dy + row * (size_t)h, h, w + sh->down, dut, false);
-            sp_gelu_bwd((size_t)rows * (size_t)f, ut, dut, dut);
+            k->linear_dx_gelu(k, rows, f, h, dyt, down, ut, dut);
         }
         /* dr holds dn2 until norm2's backward overwrites it. */
-        sp_linear_dx(rows, h, up, dut, up, w + sh->up, dr + row * (size_t)h, false);
+        k->linear_dx(k, rows, h, width, dut, width, sp_weight_at(sh, w, sh->up),
+                     sp_skip(sh, dr, row * (size_t)h), false);
     }
-    sp_norm_bwd(sh->rms, T, h, s.r, s.stats, w + sh->gain, dr, dy, dr,
+    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), dr, dy, dr,
                 g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
-    sp_linear_dx(T, sh->q_width, h, dr, h, w + sh->out, d_o, false);
-    sp_check_finite(&a->base, "do", d_o, (size_t)T * (size_t)sh->q_width);
+    k->linear_dx(k, T, sh->q_width, h, dr, h, sp_weight_at(sh, w, sh->out), d_o, false);
+    sp_check_finite(&a->base, k, "do", d_o, (size_t)T * (size_t)sh->q_width);
 }
 
 /* saved R, o R, g RW, dy R, du R, dr R, (w R, scratch n2 or g) */
-static void post_wgrad_cpu(void *buffers[], void *arg)
+static void post_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct post_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
     struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, 0));
-    float *o = sp_buffer(buffers, 1), *g = sp_buffer(buffers, 2), *dy = sp_buffer(buffers, 3);
-    float *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5);
-    float *n2 = s.n2, *act = s.g;
+    void *o = sp_buffer(buffers, 1), *dy = sp_buffer(buffers, 3);
+    void *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5);
+    void *n2 = s.n2, *act = s.g;
+    float *g = sp_buffer(buffers, 2);
 
-    sp_linear_dw(T, sh->q_width, h, o, dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    k->linear_dw(k, T, sh->q_width, h, o, dr, h, g + sh->out, sp_at(g, sh->out_bias));
     if (!a->cheap) {
-        float *w = sp_buffer(buffers, 6);
+        void *w = sp_buffer(buffers, 6);
 
         act = n2 = sp_buffer(buffers, 7);
-        sp_norm_apply(T, h, s.r, s.stats, w + sh->gain, sp_at(w, sh->bias), n2);
+        k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain),
+                      sp_weight_at(sh, w, sh->bias), n2);
     }
-    sp_linear_dw(T, h, up, n2, du, up, g + sh->up, sp_at(g, sh->up_bias));
+    k->linear_dw(k, T, h, width, n2, du, width, g + sh->up, sp_at(g, sh->up_bias));
     if (!a->cheap)
-        activate(sh, T, s.u, act);
-    sp_linear_dw(T, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+        activate(k, sh, T, s.u, act);
+    k->linear_dw(k, T, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 
 /* norm R, g RW */
-static void norm2_add_cpu(void *buffers[], void *arg)
+static void norm2_add(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct sp_shape *sh = ((const struct sp_task_args *)arg)->shape;
     size_t h = (size_t)sh->model.hidden;
     float *norm = sp_buffer(buffers, 0), *g = sp_buffer(buffers, 1);
 
-    sp_add(h, norm, g + sh->gain);
+    k->add_f32(k, h, norm, g + sh->gain);
     if (sp_at(g, sh->bias))
-        sp_add(h, sp_at(norm, sh->norm_bias), sp_at(g, sh->bias));
+        k->add_f32(k, h, sp_at(norm, sh->norm_bias), sp_at(g, sh->bias));
 }
+
+SP_BODY(norm2_add)
+SP_BODY(post_fwd)
+SP_BODY(post_bwd)
+SP_BODY(post_wgrad)
 
 SP_MODEL(norm2_add);
 SP_MODEL(post_fwd);
@@ -164,32 +192,29 @@ SP_MODEL(post_bwd);
 SP_MODEL(post_wgrad);
 
 static struct starpu_codelet post_fwd_cl = {
-    SP_CPU(post_fwd_cpu),
-    SP_CUDA(post_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(post_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_fwd_model,
     .name = "post_fwd",
 };
 
 static struct starpu_codelet post_bwd_cl = {
-    SP_CPU(post_bwd_cpu),
-    SP_CUDA(post_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(post_bwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_bwd_model,
     .name = "post_bwd",
 };
 
 static struct starpu_codelet post_wgrad_cl = {
-    SP_CPU(post_wgrad_cpu),
-    SP_CUDA(post_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(post_wgrad),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &post_wgrad_model,
     .name = "post_wgrad",
 };
 
 static struct starpu_codelet norm2_add_cl = {
-    SP_CPU(norm2_add_cpu),
-    SP_CUDA(norm2_add_cuda).nbuffers = 2,
-    .modes = {STARPU_R, STARPU_RW},
-    .model = &norm2_add_model,
-    .name = "norm2_add",
+    SP_DEVICES(norm2_add),     .nbuffers = 2,       .modes = {STARPU_R, STARPU_RW},
+    .model = &norm2_add_model, .name = "norm2_add",
 };
 
 static double product_flops(const struct sp_shape *sh, bool down)
@@ -220,7 +245,7 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     if (t->saved)
         sp_task_buffer(task, t->saved, STARPU_W);
     if (fwd_scratch(sh, a))
-        sp_task_buffer(task, sp_scratch_handle(fwd_scratch(sp_shape_scratch(sh), a)),
+        sp_task_buffer(task, sp_scratch_handle(sh, fwd_scratch(sp_shape_scratch(sh), a)),
                        STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, product_flops(sh, y != NULL));
@@ -246,7 +271,8 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     sp_task_buffer(task, d_o, STARPU_W);
     if (sh->model.arch == SP_ARCH_LLAMA)
         sp_task_buffer(
-            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp),
+            task,
+            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp),
             STARPU_SCRATCH);
     sp_task_submit(lane, task, product_flops(sh, true));
 }
@@ -271,7 +297,8 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     sp_task_buffer(task, dr, STARPU_R);
     if (!t->cheap) {
         sp_task_buffer(task, w, STARPU_R);
-        sp_task_buffer(task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)wider),
+        sp_task_buffer(task,
+                       sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)wider),
                        STARPU_SCRATCH);
     }
     sp_task_releases(task, released);

@@ -19,83 +19,89 @@ struct pre_args {
 };
 
 /* x R, w_norm R, w_qkv R, q W, (kv W), (saved W), (scratch n1) */
-static void pre_fwd_cpu(void *buffers[], void *arg)
+static void pre_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, next = 4;
-    float *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 1), *w = sp_buffer(buffers, 2);
-    float *q = sp_buffer(buffers, 3), *kv = a->kv ? sp_buffer(buffers, next++) : NULL;
+    void *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 1), *w = sp_buffer(buffers, 2);
+    void *q = sp_buffer(buffers, 3), *kv = a->kv ? sp_buffer(buffers, next++) : NULL;
     struct sp_pre_saved s = {0};
-    float *n1;
+    void *n1;
 
     if (a->saved)
         s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, next++));
     n1 = s.n1 ? s.n1 : sp_buffer(buffers, next);
 
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, x, norm, sp_at(norm, sh->norm_bias), n1, s.stats);
-    sp_qkv_forward(sh, n1, w, q, kv);
-    sp_check_finite(&a->base, "q", q, (size_t)T * (size_t)sh->q_width);
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, x, norm, sp_weight_at(sh, norm, sh->norm_bias),
+            n1, s.stats);
+    sp_qkv_forward(k, sh, n1, w, q, kv);
+    sp_check_finite(&a->base, k, "q", q, (size_t)T * (size_t)sh->q_width);
     if (kv)
-        sp_check_finite(&a->base, "kv", kv, (size_t)T * (size_t)sh->kv_width);
+        sp_check_finite(&a->base, k, "kv", kv, (size_t)T * (size_t)sh->kv_width);
 }
 
 /* x R, saved R, w_norm R, w_qkv R, g_norm RW, dq RW, dkv RW, dr R -> dx is dr's successor: W */
-static void pre_bwd_cpu(void *buffers[], void *arg)
+static void pre_bwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
-    float *norm = sp_buffer(buffers, 2), *w = sp_buffer(buffers, 3), *g = sp_buffer(buffers, 4);
-    float *dr = sp_buffer(buffers, 7), *dx = sp_buffer(buffers, 8);
+    void *norm = sp_buffer(buffers, 2), *w = sp_buffer(buffers, 3);
+    void *dr = sp_buffer(buffers, 7), *dx = sp_buffer(buffers, 8);
+    float *g = sp_buffer(buffers, 4);
 
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(sh, sp_buffer(buffers, 5), sp_buffer(buffers, 6), w, dx);
-    sp_norm_bwd(sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
+    sp_qkv_backward(k, sh, sp_buffer(buffers, 5), sp_buffer(buffers, 6), w, dx);
+    k->norm_bwd(k, sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
                 sp_at(g, sh->norm_bias));
-    sp_check_finite(&a->base, "dx", dx, (size_t)T * (size_t)h);
+    sp_check_finite(&a->base, k, "dx", dx, (size_t)T * (size_t)h);
 }
 
 /* saved R, dq R, dkv R, g_qkv RW, (x R, w_norm R, scratch n1) */
-static void pre_wgrad_cpu(void *buffers[], void *arg)
+static void pre_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 0));
-    float *n1 = s.n1;
+    void *n1 = s.n1;
 
     if (!n1) {
-        float *norm = sp_buffer(buffers, 5);
+        void *norm = sp_buffer(buffers, 5);
 
         n1 = sp_buffer(buffers, 6);
-        sp_norm_apply(T, h, sp_buffer(buffers, 4), s.stats, norm, sp_at(norm, sh->norm_bias), n1);
+        k->norm_apply(k, sh->rows, sh->model.hidden, sp_buffer(buffers, 4), s.stats, norm,
+                      sp_weight_at(sh, norm, sh->norm_bias), n1);
     }
-    sp_qkv_wgrad(sh, n1, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 3));
+    sp_qkv_wgrad(k, sh, n1, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 3));
 }
+
+SP_BODY(pre_fwd)
+SP_BODY(pre_bwd)
+SP_BODY(pre_wgrad)
 
 SP_MODEL(pre_fwd);
 SP_MODEL(pre_bwd);
 SP_MODEL(pre_wgrad);
 
 static struct starpu_codelet pre_fwd_cl = {
-    SP_CPU(pre_fwd_cpu),
-    SP_CUDA(pre_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(pre_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_fwd_model,
     .name = "pre_fwd",
 };
 
 static struct starpu_codelet pre_bwd_cl = {
-    SP_CPU(pre_bwd_cpu),
-    SP_CUDA(pre_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(pre_bwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_bwd_model,
     .name = "pre_bwd",
 };
 
 static struct starpu_codelet pre_wgrad_cl = {
-    SP_CPU(pre_wgrad_cpu),
-    SP_CUDA(pre_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(pre_wgrad),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &pre_wgrad_model,
     .name = "pre_wgrad",
 };
@@ -121,7 +127,8 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_buffer(task, t->saved, STARPU_W);
     if (!t->saved || !t->cheap)
         sp_task_buffer(
-            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            task,
+            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
             STARPU_SCRATCH);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
@@ -168,7 +175,8 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_buffer(task, t->x, STARPU_R);
         sp_task_buffer(task, w_norm, STARPU_R);
         sp_task_buffer(
-            task, sp_scratch_handle((size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
+            task,
+            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
             STARPU_SCRATCH);
     }
     sp_task_releases(task, released);

@@ -9,7 +9,6 @@
  */
 #include "codelets/insert.h"
 #include "codelets/qkv.h"
-#include <string.h>
 
 struct qkv_args {
     struct sp_task_args base;
@@ -17,62 +16,66 @@ struct qkv_args {
 };
 
 /* n1 R, w R, q W, kv W */
-static void qkv_fwd_cpu(void *buffers[], void *arg)
+static void qkv_fwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct qkv_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    float *q = sp_buffer(buffers, 2), *kv = sp_buffer(buffers, 3);
+    void *q = sp_buffer(buffers, 2), *kv = sp_buffer(buffers, 3);
 
-    sp_qkv_forward(sh, sp_buffer(buffers, 0), sp_buffer(buffers, 1), q, kv);
-    sp_check_finite(&a->base, "q", q, (size_t)sh->rows * (size_t)sh->q_width);
-    sp_check_finite(&a->base, "kv", kv, (size_t)sh->rows * (size_t)sh->kv_width);
+    sp_qkv_forward(k, sh, sp_buffer(buffers, 0), sp_buffer(buffers, 1), q, kv);
+    sp_check_finite(&a->base, k, "q", q, (size_t)sh->rows * (size_t)sh->q_width);
+    sp_check_finite(&a->base, k, "kv", kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
 
 /* w R, dq RW, dkv RW, dn1 W */
-static void qkv_bwd_cpu(void *buffers[], void *arg)
+static void qkv_bwd(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct qkv_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    float *dn1 = sp_buffer(buffers, 3);
+    void *dn1 = sp_buffer(buffers, 3);
 
-    sp_qkv_backward(sh, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 0), dn1);
-    sp_check_finite(&a->base, "dn1", dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
+    sp_qkv_backward(k, sh, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 0),
+                    dn1);
+    sp_check_finite(&a->base, k, "dn1", dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
 /* n1 R, dq R, dkv R, g RW or W */
-static void qkv_wgrad_cpu(void *buffers[], void *arg)
+static void qkv_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct qkv_args *a = arg;
     float *g = sp_buffer(buffers, 3);
 
     if (a->fresh)
-        memset(g, 0,
-               sizeof *g * STARPU_VECTOR_GET_NX((struct starpu_vector_interface *)buffers[3]));
-    sp_qkv_wgrad(a->base.shape, sp_buffer(buffers, 0), sp_buffer(buffers, 1), sp_buffer(buffers, 2),
-                 g);
+        k->clear(k, sp_buffer_bytes(buffers, 3), g);
+    sp_qkv_wgrad(k, a->base.shape, sp_buffer(buffers, 0), sp_buffer(buffers, 1),
+                 sp_buffer(buffers, 2), g);
 }
+
+SP_BODY(qkv_fwd)
+SP_BODY(qkv_bwd)
+SP_BODY(qkv_wgrad)
 
 SP_MODEL(qkv_fwd);
 SP_MODEL(qkv_bwd);
 SP_MODEL(qkv_wgrad);
 
 static struct starpu_codelet qkv_fwd_cl = {
-    SP_CPU(qkv_fwd_cpu),
-    SP_CUDA(qkv_fwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(qkv_fwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &qkv_fwd_model,
     .name = "qkv_fwd",
 };
 
 static struct starpu_codelet qkv_bwd_cl = {
-    SP_CPU(qkv_bwd_cpu),
-    SP_CUDA(qkv_bwd_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(qkv_bwd),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &qkv_bwd_model,
     .name = "qkv_bwd",
 };
 
 static struct starpu_codelet qkv_wgrad_cl = {
-    SP_CPU(qkv_wgrad_cpu),
-    SP_CUDA(qkv_wgrad_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(qkv_wgrad),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &qkv_wgrad_model,
     .name = "qkv_wgrad",
 };

@@ -6,65 +6,70 @@
 #define SP_QKV_H
 
 #include "codelets/shape.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 
-static inline float *sp_kv_rows(const struct sp_shape *sh, float *qkv)
+/* kv's rows and biases follow q's. */
+static inline size_t sp_kv_rows(const struct sp_shape *sh)
 {
-    return qkv + sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
+    return sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
 }
 
-static inline float *sp_kv_bias(const struct sp_shape *sh, float *qkv)
+static inline size_t sp_kv_bias(const struct sp_shape *sh)
 {
-    float *bias = sp_at(qkv, sh->qkv_bias);
-
-    return bias ? bias + sh->q_width : NULL;
+    return sh->qkv_bias == (size_t)-1 ? (size_t)-1 : sh->qkv_bias + (size_t)sh->q_width;
 }
 
 /* Llama: rotates q and the keys by their positions, or back. */
-static inline void sp_qkv_rotate(const struct sp_shape *sh, float *q, float *kv, bool inverse)
+static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh, void *q,
+                                 void *kv, bool inverse)
 {
     const struct sp_model *m = &sh->model;
 
     if (m->arch != SP_ARCH_LLAMA)
         return;
-    sp_rope(sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
+    k->rope(k, sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
             inverse, q);
     if (kv)
-        sp_rope(sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first,
+        k->rope(k, sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first,
                 m->rope_theta, inverse, kv);
 }
 
 /* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. */
-static inline void sp_qkv_forward(const struct sp_shape *sh, const float *n1, float *w, float *q,
-                                  float *kv)
+static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_shape *sh,
+                                  const void *n1, void *w, void *q, void *kv)
 {
     int T = sh->rows, h = sh->model.hidden;
 
-    sp_linear(T, h, sh->q_width, n1, w + sh->qkv, sp_at(w, sh->qkv_bias), q, sh->q_width);
+    k->linear(k, T, h, sh->q_width, n1, sp_weight_at(sh, w, sh->qkv),
+              sp_weight_at(sh, w, sh->qkv_bias), q, sh->q_width);
     if (kv)
-        sp_linear(T, h, sh->kv_width, n1, sp_kv_rows(sh, w), sp_kv_bias(sh, w), kv, sh->kv_width);
-    sp_qkv_rotate(sh, q, kv, false);
+        k->linear(k, T, h, sh->kv_width, n1, sp_weight_at(sh, w, sp_kv_rows(sh)),
+                  sp_weight_at(sh, w, sp_kv_bias(sh)), kv, sh->kv_width);
+    sp_qkv_rotate(k, sh, q, kv, false);
 }
 
 /* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are rotated back in place first. */
-static inline void sp_qkv_backward(const struct sp_shape *sh, float *dq, float *dkv, float *w,
-                                   float *dn1)
+static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_shape *sh, void *dq,
+                                   void *dkv, void *w, void *dn1)
 {
     int T = sh->rows, h = sh->model.hidden;
 
-    sp_qkv_rotate(sh, dq, dkv, true);
-    sp_linear_dx(T, h, sh->q_width, dq, sh->q_width, w + sh->qkv, dn1, false);
-    sp_linear_dx(T, h, sh->kv_width, dkv, sh->kv_width, sp_kv_rows(sh, w), dn1, true);
+    sp_qkv_rotate(k, sh, dq, dkv, true);
+    k->linear_dx(k, T, h, sh->q_width, dq, sh->q_width, sp_weight_at(sh, w, sh->qkv), dn1, false);
+    k->linear_dx(k, T, h, sh->kv_width, dkv, sh->kv_width, sp_weight_at(sh, w, sp_kv_rows(sh)), dn1,
+                 true);
 }
 
 /* dWq += dq^T n1, dWkv += dkv^T n1, of gradients rotated back; biases too. */
-static inline void sp_qkv_wgrad(const struct sp_shape *sh, const float *n1, const float *dq,
-                                const float *dkv, float *g)
+static inline void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_shape *sh,
+                                const void *n1, const void *dq, const void *dkv, float *g)
 {
     int T = sh->rows, h = sh->model.hidden;
 
-    sp_linear_dw(T, h, sh->q_width, n1, dq, sh->q_width, g + sh->qkv, sp_at(g, sh->qkv_bias));
-    sp_linear_dw(T, h, sh->kv_width, n1, dkv, sh->kv_width, sp_kv_rows(sh, g), sp_kv_bias(sh, g));
+    k->linear_dw(k, T, h, sh->q_width, n1, dq, sh->q_width, sp_at(g, sh->qkv),
+                 sp_at(g, sh->qkv_bias));
+    k->linear_dw(k, T, h, sh->kv_width, n1, dkv, sh->kv_width, sp_at(g, sp_kv_rows(sh)),
+                 sp_at(g, sp_kv_bias(sh)));
 }
 
 static inline double sp_qkv_flops(const struct sp_shape *sh)

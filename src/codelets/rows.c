@@ -4,7 +4,6 @@
  *   to(b, at .. at+n-1, width) = from(b, from_at .. from_at+n-1, width)
  */
 #include "codelets/insert.h"
-#include <string.h>
 
 struct rows_args {
     struct sp_task_args base;
@@ -12,24 +11,27 @@ struct rows_args {
 };
 
 /* from R, to W or RW */
-static void rows_cpu(void *buffers[], void *arg)
+static void rows(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct rows_args *a = arg;
+    const struct sp_shape *sh = a->base.shape;
     const struct sp_rows *r = &a->rows;
-    size_t width = (size_t)r->width, n = (size_t)r->n * width;
-    const float *from = sp_buffer(buffers, 0) + (size_t)r->from_at * width;
-    float *to = sp_buffer(buffers, 1) + (size_t)r->to_at * width;
+    size_t width = (size_t)r->width, elem = sp_shape_elem(sh);
 
-    for (int b = 0; b < r->batch; b++)
-        memcpy(to + (size_t)b * (size_t)r->to_len * width,
-               from + (size_t)b * (size_t)r->from_len * width, n * sizeof *to);
+    k->copy_rows(k, (size_t)r->batch, (size_t)r->n * width * elem,
+                 sp_skip(sh, sp_buffer(buffers, 0), (size_t)r->from_at * width),
+                 (size_t)r->from_len * width * elem,
+                 sp_skip(sh, sp_buffer(buffers, 1), (size_t)r->to_at * width),
+                 (size_t)r->to_len * width * elem);
 }
+
+SP_BODY(rows)
 
 SP_MODEL(rows);
 
 static struct starpu_codelet rows_cl = {
-    SP_CPU(rows_cpu),
-    SP_CUDA(rows_cuda).nbuffers = STARPU_VARIABLE_NBUFFERS,
+    SP_DEVICES(rows),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
     .model = &rows_model,
     .name = "rows",
 };

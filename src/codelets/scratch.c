@@ -3,19 +3,21 @@
 #include <stdlib.h>
 
 static struct {
-    size_t n;
+    size_t bytes;
     starpu_data_handle_t handle;
 } shelf[64];
 static int used;
 
-starpu_data_handle_t sp_scratch_handle(size_t n)
+starpu_data_handle_t sp_scratch_handle(const struct sp_shape *sh, size_t n)
 {
+    size_t elem = sp_shape_elem(sh);
+
     for (int i = 0; i < used; i++)
-        if (shelf[i].n == n)
+        if (shelf[i].bytes == n * elem)
             return shelf[i].handle;
     STARPU_ASSERT_MSG(used < 64, "starpipe: more than 64 sizes of scratch buffers");
-    shelf[used].n = n;
-    sp_vector_register(&shelf[used].handle, n, sizeof(float), "scratch");
+    shelf[used].bytes = n * elem;
+    sp_vector_register(&shelf[used].handle, n, elem, "scratch");
     return shelf[used++].handle;
 }
 

@@ -46,30 +46,37 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
 
 size_t sp_shape_pre_saved(const struct sp_shape *sh, bool cheap)
 {
-    return (size_t)sh->rows * (2 + (cheap ? (size_t)sh->model.hidden : 0));
+    size_t T = (size_t)sh->rows;
+
+    return sp_shape_f32(sh, 2 * T) + (cheap ? T * (size_t)sh->model.hidden : 0);
 }
 
 size_t sp_shape_post_saved(const struct sp_shape *sh, bool cheap)
 {
-    size_t h = (size_t)sh->model.hidden, f = (size_t)sh->model.mlp;
+    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden, f = (size_t)sh->model.mlp;
 
-    return (size_t)sh->rows * (h + 2 + (size_t)sh->up_width + (cheap ? h + f : 0));
+    return T * (h + (size_t)sh->up_width + (cheap ? h + f : 0)) + sp_shape_f32(sh, 2 * T);
 }
 
-struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, float *base)
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, void *base)
 {
-    return (struct sp_pre_saved){.stats = base, .n1 = cheap ? base + 2 * (size_t)sh->rows : NULL};
+    size_t n1 = cheap ? (size_t)sh->rows * (size_t)sh->model.hidden : 0;
+
+    return (struct sp_pre_saved){.n1 = cheap ? base : NULL, .stats = sp_skip(sh, base, n1)};
 }
 
-struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, float *base)
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, void *base)
 {
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
-    struct sp_post_saved v = {.r = base, .stats = base + T * h, .u = base + T * (h + 2)};
+    struct sp_post_saved v = {.r = base, .u = sp_skip(sh, base, T * h)};
+    void *end = sp_skip(sh, v.u, T * (size_t)sh->up_width);
 
     if (cheap) {
-        v.n2 = v.u + T * (size_t)sh->up_width;
-        v.g = v.n2 + T * h;
+        v.n2 = end;
+        v.g = sp_skip(sh, v.n2, T * h);
+        end = sp_skip(sh, v.g, T * (size_t)sh->model.mlp);
     }
+    v.stats = end;
     return v;
 }
 

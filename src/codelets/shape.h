@@ -5,6 +5,7 @@
 #ifndef SP_SHAPE_H
 #define SP_SHAPE_H
 
+#include "kernels/dtype.h"
 #include "model/params.h"
 
 enum sp_recompute {
@@ -21,13 +22,14 @@ enum sp_recompute {
 
 struct sp_shape {
     struct sp_model model;
-    bool rms;      /* RMSNorm, SwiGLU, RoPE: Llama */
-    int batch;     /* b, sequences of a micro-batch */
-    int seq;       /* s; of a slice, its tokens */
-    int first;     /* position of the first token: not 0 in later slices of a sequence */
-    int rows;      /* T = b*s */
-    int mlp_rows;  /* rows of the MLP computed at a time */
-    int head_rows; /* rows of logits that live at a time */
+    enum sp_dtype dtype; /* of activations and of weights as products read them */
+    bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama */
+    int batch;           /* b, sequences of a micro-batch */
+    int seq;             /* s; of a slice, its tokens */
+    int first;           /* position of the first token: not 0 in later slices of a sequence */
+    int rows;            /* T = b*s */
+    int mlp_rows;        /* rows of the MLP computed at a time */
+    int head_rows;       /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */
     const struct sp_shape *longest; /* of the slices that take turns; NULL: it is alone */
@@ -51,27 +53,52 @@ static inline const struct sp_shape *sp_shape_scratch(const struct sp_shape *sh)
     return sh->longest ? sh->longest : sh;
 }
 
+static inline size_t sp_shape_elem(const struct sp_shape *sh)
+{
+    return sp_dtype_bytes(sh->dtype);
+}
+
+/* Elements that n f32 take in a buffer of elements: statistics, log-sum-exp. */
+static inline size_t sp_shape_f32(const struct sp_shape *sh, size_t n)
+{
+    return n * (sizeof(float) / sp_shape_elem(sh));
+}
+
+/* The pointer n elements on. */
+static inline void *sp_skip(const struct sp_shape *sh, void *at, size_t n)
+{
+    return (char *)at + n * sp_shape_elem(sh);
+}
+
 /*
- * What a layer's tasks write for its backward, in floats. `cheap`: the outputs of norms and
- * activations are kept too.
+ * What a layer's tasks write for its backward, in elements. `cheap`: the outputs of norms and
+ * activations are kept too. Statistics are f32.
  *
- *   pre saved:   stats1(T,2) [n1(T,h)]
- *   post saved:  r(T,h) stats2(T,2) u(T,up) [n2(T,h) g(T,f)]
+ *   pre saved:   [n1(T,h)] stats1(T,2)
+ *   post saved:  r(T,h) u(T,up) [n2(T,h) g(T,f)] stats2(T,2)
  */
 size_t sp_shape_pre_saved(const struct sp_shape *sh, bool cheap);
 size_t sp_shape_post_saved(const struct sp_shape *sh, bool cheap);
 
 /* The same buffers by name. n1, n2, g are NULL unless `cheap`. */
 struct sp_pre_saved {
-    float *stats, *n1;
+    void *n1;
+    float *stats;
 };
 struct sp_post_saved {
-    float *r, *stats, *u, *n2, *g;
+    void *r, *u, *n2, *g;
+    float *stats;
 };
-struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, float *base);
-struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, float *base);
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, void *base);
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, void *base);
 
-/* A pointer into a block, NULL where the model has no such tensor. */
+/* A tensor of a block of weights; NULL where the model has none such. */
+static inline void *sp_weight_at(const struct sp_shape *sh, void *block, size_t offset)
+{
+    return offset == (size_t)-1 ? NULL : sp_skip(sh, block, offset);
+}
+
+/* The same of its gradient, f32 whatever the weights are. */
 static inline float *sp_at(float *block, size_t offset)
 {
     return offset == (size_t)-1 ? NULL : block + offset;

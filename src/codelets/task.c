@@ -119,6 +119,7 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
     a->op_index = lane->op_index;
     a->output = lane->output;
     a->shape = shape;
+    a->dtype = shape ? shape->dtype : SP_F32;
 
     task->cl = cl;
     task->cl_arg = a;
@@ -203,15 +204,18 @@ uint32_t sp_task_footprint(struct starpu_task *task)
 {
     const struct sp_task_args *a = task->cl_arg;
 
-    return starpu_hash_crc32c_be(a->variant, starpu_task_data_footprint(task));
+    return starpu_hash_crc32c_be(a->variant + ((uint32_t)a->dtype << 24),
+                                 starpu_task_data_footprint(task));
 }
 
-void sp_check_finite(const struct sp_task_args *args, const char *what, const float *x, size_t n)
+void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,
+                     const void *x, size_t n)
 {
     static int check = -1;
+    size_t i;
 
     if (!wanted("SP_CHECK", &check))
         return;
-    for (size_t i = 0; i < n; i++)
-        STARPU_ASSERT_MSG(isfinite(x[i]), "starpipe: %s: %s[%zu] is %g", args->name, what, i, x[i]);
+    i = k->first_not_finite(k, k->dtype, x, n);
+    STARPU_ASSERT_MSG(i == n, "starpipe: %s: %s[%zu] is not a finite number", args->name, what, i);
 }

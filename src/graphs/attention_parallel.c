@@ -143,7 +143,7 @@ static void attention_forward(struct sp_part_op *c)
             sp_part_take_over(c, &t->to_attn.b, from, self, SP_PART_SECOND, sp_part_kv(c), "kv");
     }
     t->attn.o = sp_part_take_for(c, c->st->index, sp_part_q(c), "o");
-    t->attn.lse = sp_part_take(c, (size_t)c->sh->rows * (size_t)c->sh->model.heads, "lse");
+    t->attn.lse = sp_part_take(c, sp_part_lse(c), "lse");
     at = attention(c, t);
     sp_attn_fwd_insert(&c->lane, c->sh, &at, c->stash);
     if (c->ships && !c->keeps) {
@@ -191,7 +191,7 @@ static void attention_backward(struct sp_part_op *c)
         starpu_data_handle_t dn1 = sp_part_take_for(c, owner, sp_part_hidden(c), "dn1");
         starpu_data_handle_t dw =
             own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
-                : sp_part_take_for(c, owner, sp_part_weights(c), "qkv gradient");
+                : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
 
         sp_qkv_bwd_insert(&c->lane, c->sh, w, dq, dkv, dn1);
         sp_part_hand_over(c, dn1, to, SP_PART_FIRST, &t->back_from_attn.a);
@@ -261,7 +261,7 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     struct sp_receiver self = {SP_B, SP_BLOCK, c->k};
     int from = sp_part_attention_stage(c, c->k);
     size_t a_size = c->ships ? sp_part_hidden(c) : sp_part_q(c);
-    size_t b_size = c->ships ? sp_part_weights(c) : sp_part_kv(c);
+    size_t b_size = c->ships ? sp_part_weights_gradient(c) : sp_part_kv(c);
     struct sp_pre pre = {.x = t->block.x, .saved = t->block.pre, .cheap = c->cheap && !c->ships};
     starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
     starpu_data_handle_t g_norm = sp_part_gradient(c, SP_BLOCK_NORM1, c->k);
@@ -280,7 +280,7 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     if (c->ships) {
         sp_norm_bwd_insert(&c->lane, c->sh, &pre, w_norm, g_norm, a, dr, dx, stash);
         if (b)
-            sp_sum_insert(&c->lane, g_qkv, b, false);
+            sp_sum_insert(&c->lane, SP_F32, g_qkv, b, false);
     } else {
         sp_pre_bwd_insert(&c->lane, c->sh, &pre, w_norm, sp_part_weight(c, SP_BLOCK_QKV, c->k),
                           g_norm, a, b, dr, dx);

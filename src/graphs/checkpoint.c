@@ -6,7 +6,7 @@
 static starpu_data_handle_t field_of(const struct sp_block *b, enum sp_field field)
 {
     const starpu_data_handle_t handles[] = {
-        [SP_FIELD_W] = b->w, [SP_FIELD_G] = b->g, [SP_FIELD_M] = b->m, [SP_FIELD_V] = b->v};
+        [SP_FIELD_W] = b->master, [SP_FIELD_G] = b->g, [SP_FIELD_M] = b->m, [SP_FIELD_V] = b->v};
 
     return handles[field];
 }
@@ -45,12 +45,26 @@ static int fill(const struct sp_graph *g, const struct sp_block *b, starpu_data_
     return err;
 }
 
+/* The weights that products read, from those that the optimizer keeps. */
+static void round_weights(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local && g->shape.dtype != SP_F32; k++) {
+        struct sp_stage *st = &g->stages[k];
+        struct sp_lane lane = sp_stage_lane(g, st, 'I');
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            lane.layer = st->blocks[i].layer;
+            sp_round_insert(&lane, st->blocks[i].master, g->shape.dtype, st->blocks[i].w);
+        }
+    }
+}
+
 int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
 {
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_block *b = &g->stages[k].blocks[i];
-            int err = fill(g, b, b->w, weights);
+            int err = fill(g, b, b->master, weights);
 
             if (err)
                 return err;
@@ -58,6 +72,7 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
             clear(b->m);
             clear(b->v);
         }
+    round_weights(g);
     return 0;
 }
 
@@ -71,6 +86,8 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
             if (err)
                 return err;
         }
+    if (field == SP_FIELD_W)
+        round_weights(g);
     return 0;
 }
 

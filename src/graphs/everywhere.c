@@ -33,12 +33,12 @@ static void add_partial(struct sum *s, struct sp_stage *st)
 
     lane.layer = -1;
     if (before) {
-        sp_sum_insert(&lane, gradient_of(s, st), gradient_of(s, before), false);
+        sp_sum_insert(&lane, SP_F32, gradient_of(s, st), gradient_of(s, before), false);
         return;
     }
     theirs = sp_pool_get(st->local, n, sizeof(float), "partial gradient");
     sp_message_receive(s->g, &lane, theirs, st->index - 1, tag_of(s, st->index - 1, false));
-    sp_sum_insert(&lane, gradient_of(s, st), theirs, false);
+    sp_sum_insert(&lane, SP_F32, gradient_of(s, st), theirs, false);
     sp_pool_put(theirs);
 }
 

@@ -72,7 +72,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .layer = layer,
         .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
         .n = n,
-        .w = vector(n, sizeof(float), "w"),
+        .master = vector(n, sizeof(float), "w"),
         .g = vector(n, sizeof(float), "g"),
         .m = vector(n, sizeof(float), "m"),
         .v = vector(n, sizeof(float), "v"),
@@ -80,6 +80,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .counted = holders[0] == st->index || sp_is_sharded(g->cfg.plan),
         .everywhere = sp_block_is_everywhere(g->cfg.plan, layer),
     };
+    b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");
     return 0;
 }
 
@@ -253,11 +254,11 @@ static int check_messages(const struct sp_graph *g)
     if ((family->parts || family->kind == SP_MULTIPLEXED) && (size_t)g->shape.kv_width > width)
         width = (size_t)g->shape.kv_width;
     activations = (size_t)longest_rows(g) * width;
-    if (activations > most)
+    if (activations > INT_MAX / sp_shape_elem(&g->shape))
         return sp_error(EINVAL,
                         "activations of %zu bytes between processes, a message has at most %d: "
                         "take a shorter sequence%s or a smaller micro-batch",
-                        activations * sizeof(float), INT_MAX,
+                        activations * sp_shape_elem(&g->shape), INT_MAX,
                         g->cfg.plan->layout.slices > 1 ? ", more slices" : "");
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         if (sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) > most)
@@ -279,6 +280,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
+    g->shape.dtype = cfg->dtype;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
@@ -337,11 +339,13 @@ void sp_graph_destroy(struct sp_graph *g)
         struct sp_stage *st = &g->stages[k];
 
         for (int i = 0; i < st->n_blocks; i++) {
-            starpu_data_unregister_no_coherency(st->blocks[i].w);
+            if (st->blocks[i].w != st->blocks[i].master)
+                starpu_data_unregister_no_coherency(st->blocks[i].w);
+            starpu_data_unregister_no_coherency(st->blocks[i].master);
             starpu_data_unregister_no_coherency(st->blocks[i].g);
             starpu_data_unregister_no_coherency(st->blocks[i].m);
             starpu_data_unregister_no_coherency(st->blocks[i].v);
-            for (int j = 0; j < 4; j++)
+            for (int j = 0; j < SP_BLOCK_STATE; j++)
                 if (st->blocks[i].spare[j])
                     starpu_data_unregister_no_coherency(st->blocks[i].spare[j]);
         }

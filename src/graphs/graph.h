@@ -22,6 +22,7 @@ struct sp_graph_config {
     const struct sp_plan *plan;
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
+    enum sp_dtype dtype;     /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;
     int every;  /* K of every=K, 1 otherwise */
     bool ready; /* scheduler: starpipe-ready */
@@ -32,13 +33,18 @@ struct sp_graph_config {
     struct sp_disk *disk;       /* behind it */
 };
 
+enum { SP_BLOCK_STATE = 5 }; /* buffers that an update writes, at most */
+
 /* One parameter block on a stage that holds it. */
 struct sp_block {
     enum sp_block_kind kind;
-    int layer;       /* -1 outside the layers */
-    size_t first, n; /* elements of the block that are here: from where, how many */
-    starpu_data_handle_t w, g, m, v;
-    starpu_data_handle_t spare[4]; /* w g m v before the last update made ahead; NULL: none yet */
+    int layer;              /* -1 outside the layers */
+    size_t first, n;        /* elements of the block that are here: from where, how many */
+    starpu_data_handle_t w; /* as products read it, in the type of the run */
+    starpu_data_handle_t master, g, m, v; /* f32; master is w itself where the run is in f32 */
+    starpu_data_handle_t
+        spare[SP_BLOCK_STATE]; /* master g m v (w) before the last update made ahead;
+                                                 * NULL: none yet */
     int twin;        /* stage that holds the other replica (tied tables, two pipes), -1: none */
     bool everywhere; /* on all stages */
     bool closed;     /* its norm is taken and its update made ahead of the step's end */

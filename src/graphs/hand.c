@@ -60,10 +60,12 @@ void sp_hand_own(const struct sp_graph *g, struct sp_stage *owner, int chunk, bo
     }
 }
 
-static starpu_data_handle_t buffer(const struct sp_graph *g, struct sp_stage *st, int block)
+/* Of weights as products read them, or of gradients. */
+static starpu_data_handle_t buffer(const struct sp_graph *g, struct sp_stage *st, int block,
+                                   bool gradient)
 {
     return sp_pool_get(st->boundary, sp_block_elements(&g->shape.model, kind_of(block)),
-                       sizeof(float), "chunk");
+                       gradient ? sizeof(float) : sp_shape_elem(&g->shape), "chunk");
 }
 
 void sp_hand_clear(struct sp_graph *g, struct sp_stage *st, int chunk, struct sp_hand *hand)
@@ -74,7 +76,7 @@ void sp_hand_clear(struct sp_graph *g, struct sp_stage *st, int chunk, struct sp
     open_hand(g, hand, chunk, true, &first);
     for (int i = 0; i < hand->n; i++) {
         lane.layer = first + i / 3;
-        hand->block[i] = buffer(g, st, i);
+        hand->block[i] = buffer(g, st, i, true);
         sp_clear_insert(&lane, hand->block[i]);
     }
 }
@@ -120,18 +122,18 @@ void sp_hand_send(struct sp_graph *g, struct sp_stage *st, const struct sp_hand 
 }
 
 void sp_hand_receive(struct sp_graph *g, struct sp_stage *st, struct sp_hand *hand, int chunk,
-                     int from, int turn, int which, bool home)
+                     int from, int turn, int which, enum sp_hand_for what)
 {
     struct sp_lane lane = sp_stage_lane(g, st, 'D');
     int first;
 
-    if (home)
+    if (what == SP_HAND_HOME)
         sp_hand_own(g, st, chunk, true, hand);
     else
         open_hand(g, hand, chunk, true, &first);
     for (int i = 0; i < hand->n; i++) {
-        if (!home)
-            hand->block[i] = buffer(g, st, i);
+        if (what != SP_HAND_HOME)
+            hand->block[i] = buffer(g, st, i, what == SP_HAND_GRADIENTS);
         sp_message_receive(g, &lane, hand->block[i], from, tag_of(g, turn, from, which, i));
     }
 }

@@ -54,8 +54,9 @@ void sp_hand_put(struct sp_hand *hand);
  */
 void sp_hand_send(struct sp_graph *g, struct sp_stage *st, const struct sp_hand *hand, int to,
                   int turn, int which, int until);
-/* Into buffers of the stage's pool, or, `home`, into the owner's gradients. */
+/* Where what is received goes: buffers of the stage's pool, or the owner's gradients. */
+enum sp_hand_for { SP_HAND_WEIGHTS, SP_HAND_GRADIENTS, SP_HAND_HOME };
 void sp_hand_receive(struct sp_graph *g, struct sp_stage *st, struct sp_hand *hand, int chunk,
-                     int from, int turn, int which, bool home);
+                     int from, int turn, int which, enum sp_hand_for what);
 
 #endif

@@ -3,24 +3,24 @@
 
 /* ---- handles -------------------------------------------------------------------------- */
 
-static starpu_data_handle_t take(struct sp_op_ctx *c, size_t floats, const char *name)
+static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const char *name)
 {
-    return sp_pool_get(c->st->local, floats, sizeof(float), name);
+    return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
-static size_t hidden_floats(const struct sp_op_ctx *c)
+static size_t hidden_elements(const struct sp_op_ctx *c)
 {
     return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
 }
 
 starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
 {
-    return take(c, hidden_floats(c), name);
+    return take(c, hidden_elements(c), name);
 }
 
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
 {
-    return sp_pool_get(st->boundary, hidden_floats(c), sizeof(float), name);
+    return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);
 }
 
 void sp_drop(starpu_data_handle_t *handle)
@@ -164,7 +164,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         struct attention a;
 
         t->o = take(c, T * (size_t)sh->q_width, "o");
-        t->lse = take(c, T * (size_t)sh->model.heads, "lse");
+        t->lse = take(c, sp_shape_f32(sh, T * (size_t)sh->model.heads), "lse");
         attn = counted(&keep, keep.attn, t->o) + counted(&keep, keep.attn, t->lse);
         attention_of(c, i, &a);
         sp_attn_fwd_insert(&c->lane, sh, &a.at, attn);

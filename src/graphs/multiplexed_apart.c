@@ -120,7 +120,7 @@ static void receive_rows(const struct remote *r)
         }
         lane = lane_of(r, to, k, st);
         rows = sp_pool_get(st->boundary, (size_t)r->sh->rows * (size_t)r->sh->model.hidden,
-                           sizeof(float), "rows");
+                           sp_shape_elem(r->sh), "rows");
         sp_message_receive(g, &lane, rows, r->stage, tag_at(r, 0));
     }
     *(forward ? &r->fl->out : &r->fl->grad) = rows;
@@ -156,10 +156,10 @@ static void add_gradients(struct sp_op_ctx *c, int i)
 
         if (rank == g->place.world.rank || stage < 0)
             continue;
-        theirs = sp_pool_get(c->st->boundary, keys_of(c->sh), sizeof(float), "dkv");
+        theirs = sp_pool_get(c->st->boundary, keys_of(c->sh), sp_shape_elem(c->sh), "dkv");
         sp_message_receive(g, &c->lane, theirs, stage,
                            tag_of(g, SP_B, c->global, c->mb, c->slice, 1 + c->first + i));
-        sp_sum_insert(&c->lane, c->fl->layers[i].dkv, theirs, false);
+        sp_sum_insert(&c->lane, c->sh->dtype, c->fl->layers[i].dkv, theirs, false);
         sp_pool_put(theirs);
     }
 }
@@ -179,7 +179,7 @@ static void receive_keys(const struct remote *r, struct sp_stage *reader)
     for (int i = 0; i < r->count; i++) {
         starpu_data_handle_t *kv = &r->fl->layers[i].kv;
 
-        *kv = sp_pool_get(reader->local, keys_of(r->sh), sizeof(float), "kv");
+        *kv = sp_pool_get(reader->local, keys_of(r->sh), sp_shape_elem(r->sh), "kv");
         sp_message_receive(r->g, &lane, *kv, r->stage, tag_at(r, 1 + r->first + i));
     }
 }

@@ -35,7 +35,7 @@ static void each_block(struct walk *w, sp_stage_block_fn fn)
     sp_stage_each_block(w->g->cfg.plan, &w->g->shape.model, w->global, fn, w);
 }
 
-static size_t floats_of(const struct walk *w, enum sp_block_kind kind)
+static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
 {
     return sp_block_elements(&w->g->shape.model, kind);
 }
@@ -79,7 +79,8 @@ static int receive_weight(void *arg, enum sp_block_kind kind, int layer)
     struct sp_lane lane = sp_stage_lane(w->g, w->helper, 'F');
     starpu_data_handle_t *copy = weight(help_of(w->g, w->helper->index, w->global), w, kind, layer);
 
-    *copy = sp_pool_get(w->helper->local, floats_of(w, kind), sizeof(float), "weights of others");
+    *copy = sp_pool_get(w->helper->local, elements_of(w, kind), sp_shape_elem(&w->g->shape),
+                        "weights of others");
     sp_message_receive(w->g, &lane, *copy, w->global, tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
     return 0;
 }
@@ -150,7 +151,7 @@ static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
     starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
 
     lane.layer = layer;
-    *s = sp_pool_get(w->helper->local, floats_of(w, kind), sizeof(float), "gradient");
+    *s = sp_pool_get(w->helper->local, elements_of(w, kind), sizeof(float), "gradient");
     sp_clear_insert(&lane, *s);
     return 0;
 }
@@ -175,7 +176,7 @@ static void add(struct walk *w, enum sp_block_kind kind, int layer, starpu_data_
     struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
 
     lane.layer = layer;
-    sp_sum_insert(&lane, sp_stage_block(w->owner, kind, layer)->g, s, false);
+    sp_sum_insert(&lane, SP_F32, sp_stage_block(w->owner, kind, layer)->g, s, false);
 }
 
 static int give_sum(void *arg, enum sp_block_kind kind, int layer)
@@ -193,7 +194,7 @@ static int give_sum(void *arg, enum sp_block_kind kind, int layer)
         sp_drop(s);
     } else if (w->owner) {
         starpu_data_handle_t s =
-            sp_pool_get(w->owner->boundary, floats_of(w, kind), sizeof(float), "gradient");
+            sp_pool_get(w->owner->boundary, elements_of(w, kind), sizeof(float), "gradient");
         struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
 
         sp_message_receive(w->g, &lane, s, w->stage, tag);

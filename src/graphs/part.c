@@ -29,7 +29,7 @@ void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct
 }
 
 starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_t *slot, int from,
-                                       struct sp_receiver self, int which, size_t floats,
+                                       struct sp_receiver self, int which, size_t elements,
                                        const char *name)
 {
     starpu_data_handle_t tensor = *slot;
@@ -37,7 +37,7 @@ starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_
     *slot = NULL;
     if (tensor)
         return tensor;
-    tensor = sp_part_take_for(c, c->st->index, floats, name);
+    tensor = sp_part_take_for(c, c->st->index, elements, name);
     sp_message_receive(c->g, &c->lane, tensor, from, tag_of(c, self, which));
     return tensor;
 }

@@ -91,20 +91,31 @@ static inline size_t sp_part_weights(const struct sp_part_op *c)
     return sp_block_elements(&c->sh->model, SP_BLOCK_QKV);
 }
 
+/* Elements that the gradient of those weights takes. */
+static inline size_t sp_part_weights_gradient(const struct sp_part_op *c)
+{
+    return sp_shape_f32(c->sh, sp_part_weights(c));
+}
+
+static inline size_t sp_part_lse(const struct sp_part_op *c)
+{
+    return sp_shape_f32(c->sh, (size_t)c->sh->rows * (size_t)c->sh->model.heads);
+}
+
 /* A tensor that this op writes and frees, or that only this stage's ops read. */
-static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size_t floats,
+static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size_t elements,
                                                 const char *name)
 {
-    return sp_pool_get(c->st->local, floats, sizeof(float), name);
+    return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
 /* A tensor that goes to a stage: of its own pool, if it is in this process. */
 static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, int stage,
-                                                    size_t floats, const char *name)
+                                                    size_t elements, const char *name)
 {
     struct sp_stage *st = sp_graph_stage(c->g, stage);
 
-    return sp_pool_get((st ? st : c->st)->boundary, floats, sizeof(float), name);
+    return sp_pool_get((st ? st : c->st)->boundary, elements, sp_shape_elem(c->sh), name);
 }
 
 static inline starpu_data_handle_t sp_part_weight(const struct sp_part_op *c,
@@ -142,7 +153,7 @@ void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct
 
 /* What was handed over in this process, in `slot`, or a receive from a stage of another. */
 starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_t *slot, int from,
-                                       struct sp_receiver self, int which, size_t floats,
+                                       struct sp_receiver self, int which, size_t elements,
                                        const char *name);
 
 /* Sends the QKV weights of layer k to its attention, if that is in another process. */

@@ -113,12 +113,16 @@ static void receive(struct sp_graph *g, struct sp_stage *st, int t, int item)
     int from = (st->index + sp_graph_workers(g) - 1) % sp_graph_workers(g);
     int chunk = chunk_at(g, from, t, item);
     struct sp_stage *before = sp_graph_stage(g, from);
-    bool home = sp_ring_comes_home(sp_graph_ring(g)) && is_gradient(g, from, t, item) &&
+    bool gradient = is_gradient(g, from, t, item);
+    bool home = sp_ring_comes_home(sp_graph_ring(g)) && gradient &&
                 t == sp_ring_last_backward(sp_graph_ring(g));
     struct sp_hand *hand = &h->now[item];
 
     if (!before) {
-        sp_hand_receive(g, st, hand, chunk, from, t, item, home);
+        sp_hand_receive(g, st, hand, chunk, from, t, item,
+                        home       ? SP_HAND_HOME
+                        : gradient ? SP_HAND_GRADIENTS
+                                   : SP_HAND_WEIGHTS);
         return;
     }
     advance(g, before, t);
@@ -141,7 +145,7 @@ static void set_out(struct sp_graph *g, struct sp_stage *st)
         if (local)
             sp_hand_own(g, local, item.chunk, item.payload == SP_RING_GRADIENT, hand);
         else if (item.payload == SP_RING_BACKWARD)
-            sp_hand_receive(g, st, hand, item.chunk, owner, -2, SP_RING_BACKWARD, false);
+            sp_hand_receive(g, st, hand, item.chunk, owner, -2, SP_RING_BACKWARD, SP_HAND_WEIGHTS);
         else
             sp_hand_clear(g, st, item.chunk, hand);
     }
@@ -283,7 +287,7 @@ static void give_back(struct sp_graph *g, int t)
             } else if (owner) {
                 struct sp_hand *in = inbox_of(owner->hands, i, t);
 
-                sp_hand_receive(g, owner, in, item.chunk, r, t, i, true);
+                sp_hand_receive(g, owner, in, item.chunk, r, t, i, SP_HAND_HOME);
                 in->n = 0;
             }
         }
@@ -316,7 +320,7 @@ static void begin(struct sp_graph *g)
         if (sp_graph_stage(g, owner))
             sp_hand_own(g, sp_graph_stage(g, owner), chunk, false, hand);
         else
-            sp_hand_receive(g, st, hand, chunk, owner, -1, SP_RING_FORWARD, false);
+            sp_hand_receive(g, st, hand, chunk, owner, -1, SP_RING_FORWARD, SP_HAND_WEIGHTS);
     }
 }
 

@@ -50,7 +50,7 @@ static void set_out(struct sp_graph *g, struct sp_stage *st, int index, int kind
         sp_hand_own(g, owner, chunk, false, hand);
     else
         sp_hand_receive(g, st, hand, chunk, sp_ring_owner(sp_graph_ring(g), chunk), index, SEED,
-                        false);
+                        SP_HAND_WEIGHTS);
 }
 
 static void take(struct sp_graph *g, struct sp_stage *st, int index, int kind)
@@ -66,7 +66,8 @@ static void take(struct sp_graph *g, struct sp_stage *st, int index, int kind)
         sp_hand_share(left, &st->hands->now[kind]);
         left->n = 0;
     } else {
-        sp_hand_receive(g, st, &st->hands->now[kind], chunk, st->index - 1, index, kind, false);
+        sp_hand_receive(g, st, &st->hands->now[kind], chunk, st->index - 1, index, kind,
+                        kind == GRADIENTS ? SP_HAND_GRADIENTS : SP_HAND_WEIGHTS);
     }
 }
 
@@ -105,7 +106,7 @@ static void add_at_home(struct sp_graph *g, struct sp_stage *owner, const struct
         struct sp_block *b = sp_ring_block(g, owner, op->chunk, i);
 
         lane.layer = b->layer;
-        sp_sum_insert(&lane, b->g, hand->block[i], false);
+        sp_sum_insert(&lane, SP_F32, b->g, hand->block[i], false);
         if (last)
             sp_step_close(g, owner, b);
     }
@@ -161,7 +162,8 @@ static void pass_by(struct sp_graph *g, int i)
         owner->hands->home.n = 0;
     }
     if (worker == sp_graph_workers(g) - 1 && owner && sp_ring_adds(g, worker, op)) {
-        sp_hand_receive(g, owner, &owner->hands->home, op->chunk, worker, index, GRADIENTS, false);
+        sp_hand_receive(g, owner, &owner->hands->home, op->chunk, worker, index, GRADIENTS,
+                        SP_HAND_GRADIENTS);
         add_at_home(g, owner, &owner->hands->home, index);
         sp_hand_put(&owner->hands->home);
     }

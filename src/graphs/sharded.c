@@ -188,7 +188,7 @@ static void add_parts(struct sp_stage *owner, struct sp_lane lane, int n)
         struct part *p = &s->parts[i];
 
         lane.layer = p->block->layer;
-        sp_sum_insert(&lane, p->block->g, p->handle, false);
+        sp_sum_insert(&lane, SP_F32, p->block->g, p->handle, false);
         if (!p->unit)
             sp_pool_put(p->handle);
     }
@@ -413,7 +413,8 @@ static void end(struct sp_graph *g)
 /* ---- the family -------------------------------------------------------------------------------- */
 
 /* A unit as large as the largest chunk, or the ends. */
-static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk)
+static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *unit, int chunk,
+                       size_t elem)
 {
     int n = blocks_of(g, chunk), err = 0;
     struct which b;
@@ -429,7 +430,7 @@ static int create_unit(struct sp_graph *g, struct sp_stage *st, struct unit *uni
         if (held(g, b.kind) * (size_t)workers(g) > UINT32_MAX)
             return sp_error(EINVAL, "a block of %zu parameters cannot be gathered, %u are most",
                             held(g, b.kind) * (size_t)workers(g), UINT32_MAX);
-        err = sp_whole_create(&unit->whole[i], held(g, b.kind), workers(g));
+        err = sp_whole_create(&unit->whole[i], held(g, b.kind), workers(g), elem);
         unit->handle[i] = unit->whole[i].handle;
         st->whole_bytes += sp_whole_bytes(&unit->whole[i]);
     }
@@ -447,6 +448,7 @@ static void destroy_unit(struct unit *unit)
 static int create_shards(struct sp_graph *g, struct sp_stage *st)
 {
     struct sp_shards *s = calloc(1, sizeof *s);
+    size_t weight = sp_shape_elem(&g->shape), gradient = sizeof(float);
     int largest = 0, err;
 
     st->shards = s;
@@ -454,12 +456,12 @@ static int create_shards(struct sp_graph *g, struct sp_stage *st)
         return -ENOMEM;
     for (int c = 1; c < g->cfg.plan->layout.chunks; c++)
         largest = blocks_of(g, c) > blocks_of(g, largest) ? c : largest;
-    err = create_unit(g, st, &s->end_weights, ENDS);
-    err = err ? err : create_unit(g, st, &s->end_gradients, ENDS);
+    err = create_unit(g, st, &s->end_weights, ENDS, weight);
+    err = err ? err : create_unit(g, st, &s->end_gradients, ENDS, gradient);
     for (int i = 0; !err && i < 2; i++)
-        err = create_unit(g, st, &s->weights[i], largest);
+        err = create_unit(g, st, &s->weights[i], largest, weight);
     for (int i = 0; !err && i < GRADIENTS; i++)
-        err = create_unit(g, st, &s->gradients[i], largest);
+        err = create_unit(g, st, &s->gradients[i], largest, gradient);
     return err;
 }
 

@@ -15,19 +15,19 @@ void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, b
     bool cheap = recompute == SP_RECOMPUTE_NONE,
          saved = cheap || recompute == SP_RECOMPUTE_SELECTIVE;
     bool attention = saved || recompute == SP_RECOMPUTE_NO_ATTENTION;
-    int64_t T = sh->rows, float_bytes = sizeof(float);
-    const int64_t floats[SP_STASH_TENSORS] = {
+    int64_t T = sh->rows, elem = (int64_t)sp_shape_elem(sh);
+    const int64_t elements[SP_STASH_TENSORS] = {
         [SP_STASH_X] = keeps_x || attention ? T * sh->model.hidden : 0,
         [SP_STASH_PRE] = saved ? (int64_t)sp_shape_pre_saved(sh, cheap) : 0,
         [SP_STASH_Q] = saved ? T * sh->q_width : 0,
         [SP_STASH_KV] = saved || sliced ? T * sh->kv_width : 0,
         [SP_STASH_O] = attention ? T * sh->q_width : 0,
-        [SP_STASH_LSE] = attention ? T * sh->model.heads : 0,
+        [SP_STASH_LSE] = attention ? (int64_t)sp_shape_f32(sh, (size_t)(T * sh->model.heads)) : 0,
         [SP_STASH_POST] = saved ? (int64_t)sp_shape_post_saved(sh, cheap) : 0,
     };
 
     for (int k = 0; k < SP_STASH_TENSORS; k++)
-        bytes[k] = float_bytes * floats[k];
+        bytes[k] = elem * elements[k];
 }
 
 static int64_t layer_bytes(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
@@ -44,7 +44,7 @@ static int64_t layer_bytes(const struct sp_shape *sh, enum sp_recompute recomput
 int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, int every, int count,
                        bool last)
 {
-    int64_t bytes = last ? (int64_t)sizeof(float) * sh->rows * sh->model.hidden : 0;
+    int64_t bytes = last ? (int64_t)sp_shape_elem(sh) * sh->rows * sh->model.hidden : 0;
 
     for (int l = 0; l < count; l++)
         bytes += layer_bytes(sh, recompute, l % every == 0, false);
@@ -69,7 +69,7 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
     int g = sp_chunk_global(plan, stage, op->chunk);
     bool last = g == sp_globals(&plan->layout) - 1 || op->part == SP_HEAD;
 
-    return last ? (int64_t)sizeof(float) * part->rows * part->model.hidden : 0;
+    return last ? (int64_t)sp_shape_elem(part) * part->rows * part->model.hidden : 0;
 }
 
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -46,36 +46,37 @@ int sp_parts_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
-static int64_t attention_floats(const struct sp_plan *plan, const struct sp_shape *sh,
-                                enum sp_recompute recompute)
+static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
+                                  enum sp_recompute recompute)
 {
     int64_t T = sh->rows, qkv = T * (sh->q_width + sh->kv_width);
-    int64_t out = T * sh->q_width + T * sh->model.heads;
+    int64_t lse = (int64_t)sp_shape_f32(sh, (size_t)(T * sh->model.heads));
+    int64_t out = T * sh->q_width + lse;
 
     if (!sp_ships_weights(plan, sh))
         return qkv + out;
     return T * sh->model.hidden + out + (recompute == SP_RECOMPUTE_NO_ATTENTION ? 0 : qkv);
 }
 
-static int64_t block_floats(const struct sp_plan *plan, const struct sp_shape *sh,
-                            enum sp_recompute recompute, int stage, const struct sp_op *op)
+static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh,
+                              enum sp_recompute recompute, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
     bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION, cheap = recompute == SP_RECOMPUTE_NONE;
-    int64_t T = sh->rows, x = T * sh->model.hidden, floats = 0;
+    int64_t T = sh->rows, x = T * sh->model.hidden, elements = 0;
 
     if (op->chunk > 0) {
         bool shared = sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
 
-        floats +=
+        elements +=
             (shared ? 0 : T * sh->q_width) + (kept ? (int64_t)sp_shape_post_saved(sh, cheap) : x);
     }
     if (kept && op->chunk < lay->layers) {
         bool ships = sp_ships_weights(plan, sh);
 
-        floats += x + (int64_t)sp_shape_pre_saved(sh, cheap && !ships);
+        elements += x + (int64_t)sp_shape_pre_saved(sh, cheap && !ships);
     }
-    return floats;
+    return elements;
 }
 
 int64_t sp_parts_head_input(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -84,17 +85,17 @@ int64_t sp_parts_head_input(const struct sp_plan *plan, const struct sp_shape *s
     bool head = op->part == SP_BLOCK && op->chunk == plan->layout.layers;
 
     return head && recompute != SP_RECOMPUTE_NO_ATTENTION
-               ? (int64_t)sizeof(float) * sh->rows * sh->model.hidden
+               ? (int64_t)sp_shape_elem(sh) * sh->rows * sh->model.hidden
                : 0;
 }
 
 int64_t sp_parts_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, int stage, const struct sp_op *op)
 {
-    int64_t floats = op->part == SP_ATTN ? attention_floats(plan, sh, recompute)
-                                         : block_floats(plan, sh, recompute, stage, op);
+    int64_t elements = op->part == SP_ATTN ? attention_elements(plan, sh, recompute)
+                                           : block_elements(plan, sh, recompute, stage, op);
 
-    return (int64_t)sizeof(float) * floats + sp_parts_head_input(plan, sh, recompute, op);
+    return (int64_t)sp_shape_elem(sh) * elements + sp_parts_head_input(plan, sh, recompute, op);
 }
 
 int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -102,21 +103,23 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
 {
     const struct sp_layout *lay = &plan->layout;
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
-    int64_t weights = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_QKV), floats;
+    int64_t weights = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_QKV), elements;
+    int64_t gradient =
+        (int64_t)sp_shape_f32(sh, (size_t)weights); /* as large as weights, or larger */
     bool ships = sp_ships_weights(plan, sh);
     int64_t way = plan->transit ? plan->transit[stage] : 0, shipped = 0;
 
     /* an op at work: a block's backward with what it computes again, or attention's */
-    floats = 3 * x + T * sh->up_width + q + (int64_t)sp_shape_pre_saved(sh, true) +
-             (int64_t)sp_shape_post_saved(sh, true);
-    floats += 2 * (q + kv);
+    elements = 3 * x + T * sh->up_width + q + (int64_t)sp_shape_pre_saved(sh, true) +
+               (int64_t)sp_shape_post_saved(sh, true);
+    elements += 2 * (q + kv);
     /* on their way, and what a pool leaves idle: two tensors a message, weights with one of them */
-    floats += (way + 2) * ((x > q ? x : q) + (ships ? x : q + kv) + (ships ? weights : 0));
-    floats += 2 * (x + q + (ships ? weights : kv));
+    elements += (way + 2) * ((x > q ? x : q) + (ships ? x : q + kv) + (ships ? gradient : 0));
+    elements += 2 * (x + q + (ships ? gradient : kv));
     for (int l = 0; ships && l < lay->layers; l++)
         shipped += sp_block_stage(lay, l) != stage;
-    floats += shipped * weights;
+    elements += shipped * weights;
     if (recompute == SP_RECOMPUTE_SELECTIVE)
-        floats += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
-    return (int64_t)sizeof(float) * floats;
+        elements += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
+    return (int64_t)sp_shape_elem(sh) * elements;
 }

@@ -108,14 +108,14 @@ static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b
     lane.layer = b->layer;
     if (other) {
         if (b->counted)
-            sp_sum_insert(&lane, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
+            sp_sum_insert(&lane, SP_F32, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
         return;
     }
     theirs = take_theirs(st, b->n);
     sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
     st->bytes_sent[g->turn] += b->n * sizeof(float);
     sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin), NULL, NULL);
-    sp_sum_insert(&lane, b->g, theirs, false);
+    sp_sum_insert(&lane, SP_F32, b->g, theirs, false);
 }
 
 /*
@@ -153,28 +153,43 @@ static void norm_tasks(struct sp_graph *g)
     }
 }
 
+/* What an update writes. */
+static int state_of(struct sp_block *b, starpu_data_handle_t *state[SP_BLOCK_STATE])
+{
+    starpu_data_handle_t *const all[] = {&b->master, &b->g, &b->m, &b->v, &b->w};
+
+    memcpy(state, all, sizeof all);
+    return b->w == b->master ? 4 : 5;
+}
+
 static void swap_spare(struct sp_block *b)
 {
-    starpu_data_handle_t *const now[] = {&b->w, &b->g, &b->m, &b->v};
+    starpu_data_handle_t *now[SP_BLOCK_STATE];
+    int n = state_of(b, now);
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < n; i++) {
         starpu_data_handle_t spare = b->spare[i];
 
         b->spare[i] = *now[i];
         *now[i] = spare;
     }
+    if (n == 4)
+        b->w = b->master;
 }
 
 /* Goes on with a copy of a block, so that what follows can be undone. */
 static void step_aside(const struct sp_lane *lane, struct sp_block *b)
 {
-    static const char *const names[] = {"w", "g", "m", "v"};
-    const starpu_data_handle_t now[] = {b->w, b->g, b->m, b->v};
+    static const char *const names[] = {"w", "g", "m", "v", "rounded w"};
+    starpu_data_handle_t *now[SP_BLOCK_STATE], from[SP_BLOCK_STATE];
+    int n = state_of(b, now);
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < n; i++) {
+        from[i] = *now[i];
         if (!b->spare[i])
-            sp_vector_register(&b->spare[i], b->n, sizeof(float), names[i]);
-    sp_state_copy_insert(lane, now, b->spare);
+            sp_vector_register(&b->spare[i], b->n, starpu_data_get_size(from[i]) / b->n, names[i]);
+    }
+    sp_state_copy_insert(lane, n, from, b->spare);
     swap_spare(b);
 }
 
@@ -183,7 +198,8 @@ static void update(struct sp_graph *g, const struct sp_lane *lane, struct sp_blo
 {
     if (beside)
         step_aside(lane, b);
-    sp_update_insert(lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->w, b->g, b->m, b->v);
+    sp_update_insert(lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->master, b->g, b->m,
+                     b->v, g->shape.dtype, b->w);
 }
 
 void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)

@@ -59,7 +59,8 @@ static void add_norms(struct sp_op_ctx *c)
 
     for (int i = 0; i < c->count; i++) {
         c->lane.layer = c->first + i;
-        sp_sum_insert(&c->lane, sp_gradient(c, SP_BLOCK_NORM1, c->lane.layer), norms[2 * i], false);
+        sp_sum_insert(&c->lane, SP_F32, sp_gradient(c, SP_BLOCK_NORM1, c->lane.layer), norms[2 * i],
+                      false);
         sp_norm2_add_insert(&c->lane, c->sh, norms[2 * i + 1],
                             sp_gradient(c, SP_BLOCK_POST, c->lane.layer));
         sp_drop(&norms[2 * i]);

@@ -8,7 +8,7 @@ size_t sp_whole_bytes(const struct sp_whole *w)
     return w->handle ? starpu_data_get_size(w->handle) : 0;
 }
 
-int sp_whole_create(struct sp_whole *w, size_t held, int parts)
+int sp_whole_create(struct sp_whole *w, size_t held, int parts, size_t elem_bytes)
 {
     size_t n = held * (size_t)parts;
     struct starpu_data_filter filter = {.filter_func = starpu_vector_filter_block,
@@ -16,14 +16,14 @@ int sp_whole_create(struct sp_whole *w, size_t held, int parts)
 
     *w = (struct sp_whole){.parts = parts};
     w->part = calloc((size_t)parts, sizeof(starpu_data_handle_t));
-    if (!w->part || starpu_malloc((void **)&w->memory, n * sizeof *w->memory)) {
+    if (!w->part || starpu_malloc(&w->memory, n * elem_bytes)) {
         free(w->part);
         *w = (struct sp_whole){0};
         return -ENOMEM;
     }
-    memset(w->memory, 0, n * sizeof *w->memory);
+    memset(w->memory, 0, n * elem_bytes);
     starpu_vector_data_register(&w->handle, STARPU_MAIN_RAM, (uintptr_t)w->memory, (uint32_t)n,
-                                sizeof *w->memory);
+                                elem_bytes);
     starpu_data_set_name(w->handle, "whole");
     starpu_data_partition_plan(w->handle, &filter, w->part);
     for (int i = 0; i < parts; i++)

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 
 struct sp_whole {
-    starpu_data_handle_t handle; /* parts * held floats */
-    starpu_data_handle_t *part;  /* [parts] held floats each */
+    starpu_data_handle_t handle; /* parts * held elements */
+    starpu_data_handle_t *part;  /* [parts] held elements each */
     int parts;
     bool cut;
-    float *memory;
+    void *memory;
 };
 
 /* 0 or -ENOMEM. What it holds is 0. */
-int sp_whole_create(struct sp_whole *w, size_t held, int parts);
+int sp_whole_create(struct sp_whole *w, size_t held, int parts, size_t elem_bytes);
 /* Waits for the tasks that use it. */
 void sp_whole_destroy(struct sp_whole *w);
 

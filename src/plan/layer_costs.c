@@ -9,10 +9,10 @@ static double product_us(const struct sp_shape *sh, double in, double out)
     return sp_flops_linear(sh->rows, in, out) / flops_per_us;
 }
 
-/* A pass over `width` floats of every row, read or written. */
+/* A pass over `width` elements of every row, read or written. */
 static double moved_us(const struct sp_shape *sh, double width)
 {
-    return (double)sizeof(float) * sh->rows * width / bytes_per_us;
+    return (double)sp_shape_elem(sh) * sh->rows * width / bytes_per_us;
 }
 
 static double attention_us(const struct sp_shape *sh)

@@ -1,6 +1,7 @@
 #include "plan/memory.h"
 #include "graphs/stash.h"
 #include "graphs/stash_parts.h"
+#include "kernels/backend.h"
 #include "plan/memory_help.h"
 #include "plan/memory_slices.h"
 #include "sp_error.h"
@@ -10,46 +11,59 @@
 struct states {
     const struct sp_plan *plan;
     const struct sp_model *model;
-    int64_t bytes;
+    int64_t of_element, bytes;
 };
 
-/* Weights, gradients, two moments. */
 static int add_states(void *arg, enum sp_block_kind kind, int layer)
 {
     struct states *st = arg;
 
     (void)layer;
-    st->bytes += 16 * (int64_t)sp_block_held(st->plan, st->model, kind);
+    st->bytes += st->of_element * (int64_t)sp_block_held(st->plan, st->model, kind);
     return 0;
+}
+
+/* Weights, gradients, two moments; and the weights as products read them, if that is not in f32. */
+static int64_t bytes_of_parameter(enum sp_dtype dtype)
+{
+    return 16 + (dtype == SP_F32 ? 0 : (int64_t)sp_dtype_bytes(dtype));
 }
 
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    struct states st = {.plan = plan, .model = &sh->model};
+    struct states st = {
+        .plan = plan, .model = &sh->model, .of_element = bytes_of_parameter(sh->dtype)};
 
     sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
     return plan->states_twice ? 2 * st.bytes : st.bytes;
 }
 
+/* Elements that n values in f32 take: gradients of parameters. */
+static int64_t in_f32(const struct sp_shape *sh, int64_t n)
+{
+    return (int64_t)sp_shape_f32(sh, (size_t)n);
+}
+
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */
-static int64_t scratch_floats(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
+static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, f = sh->model.mlp, part = sh->mlp_rows;
-    int64_t floats = sh->rms ? part * f : 0;
+    int64_t elements = sh->rms ? part * f : 0;
 
     if (recompute == SP_RECOMPUTE_SELECTIVE)
-        floats += x + x + part * f + T * (f > sh->model.hidden ? f : sh->model.hidden);
+        elements += x + x + part * f + T * (f > sh->model.hidden ? f : sh->model.hidden);
     else if (recompute != SP_RECOMPUTE_NONE)
-        floats += x + 2 * x + part * (sh->up_width + f);
+        elements += x + 2 * x + part * (sh->up_width + f);
     if (head)
-        floats += 2 * x + 2 * T + (int64_t)sh->head_rows * sh->model.vocab;
-    return floats;
+        elements +=
+            2 * x + in_f32(sh, 2 * T) + (int64_t)sh->head_rows * sp_logits_ld(sh->model.vocab);
+    return elements;
 }
 
 /* What waits between a B and the W that completes it, besides the stash, at the highest: gradients
  * dy, dr, du, dq, dkv of every layer, and what recompute brought back. */
-static int64_t waiting_floats(const struct sp_plan *plan, const struct sp_shape *sh,
-                              enum sp_recompute recompute, int stage)
+static int64_t waiting_elements(const struct sp_plan *plan, const struct sp_shape *sh,
+                                enum sp_recompute recompute, int stage)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width;
     int64_t layer = 2 * x + T * sh->up_width + q + T * sh->kv_width, live = 0, peak = 0;
@@ -88,18 +102,18 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
 }
 
 /* Gradients of the other replicas on their way: up to three of a size, see sum_twins. */
-static int64_t replica_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
-    int64_t floats = 0;
+    int64_t elements = 0;
 
     if (plan->family->kind == SP_MULTIPLEXED)
         return sp_memory_help(plan, sh, stage);
     sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        floats += (r.count[kind] < 3 ? r.count[kind] : 3) *
-                  (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-    return floats;
+        elements += (r.count[kind] < 3 ? r.count[kind] : 3) *
+                    (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
+    return in_f32(sh, elements);
 }
 
 static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
@@ -164,11 +178,11 @@ static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape 
  * gradient. Gradients of norms between B and W, and a sum of the ends of the model. That is for a process
  * of its own: what travels through several workers of one process is the first one's, and less in all.
  */
-static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh)
+static int64_t ring_elements(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     int P = plan->layout.stages, most = 0;
     bool line = plan->def->ring == SP_RING_LINE;
-    int64_t layer, ends;
+    int64_t layer, ends, norms;
 
     for (int c = 0; c < P; c++) {
         int first, count;
@@ -179,22 +193,25 @@ static int64_t ring_floats(const struct sp_plan *plan, const struct sp_shape *sh
     if (P == 1 && !plan->split && !line)
         return 0;
     held_elements(plan, sh, &layer, &ends);
-    return ((line ? 5 : 9) * most + 2) * layer + (P > 1 ? ends : 0) +
-           2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
+    norms = 2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
+    if (line) /* of either kind: the larger */
+        return in_f32(sh, (5 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
+    return 6 * most * layer + in_f32(sh, (3 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
 }
 
 /* What is whole on a worker (see graphs/sharded.c): two units of weights, three of gradients, the ends
  * of the model with their gradients; and what other workers send of gradients: those of three ops, and
  * what the pool leaves idle. */
-static int64_t sharded_floats(const struct sp_plan *plan, const struct sp_shape *sh)
+static int64_t sharded_elements(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     int64_t P = plan->layout.stages, most = most_layers(plan, sh, 0), layer, ends;
 
     if (P == 1)
         return 0;
     held_elements(plan, sh, &layer, &ends);
-    return 5 * most * P * layer + 2 * P * ends + (3 * most * (P - 1) + 2) * layer +
-           (P - 1 + 2) * ends;
+    return 2 * most * P * layer + P * ends +
+           in_f32(sh, 3 * most * P * layer + P * ends + (3 * most * (P - 1) + 2) * layer +
+                          (P - 1 + 2) * ends);
 }
 
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -204,8 +221,8 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t tensors = plan->layout.stages > 1 ? crossing(plan, stage) + 1 : 2;
     bool last = sp_is_end_stage(plan, stage, true);
 
-    return (int64_t)sizeof(float) *
-           (tensors * x + scratch_floats(slice, recompute, last) + replica_floats(plan, sh, stage));
+    return (int64_t)sp_shape_elem(sh) * (tensors * x + scratch_elements(slice, recompute, last) +
+                                         replica_elements(plan, sh, stage));
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
@@ -214,35 +231,37 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
                             enum sp_recompute recompute, int every, int stage)
 {
     struct sp_shape op = *sh, slice;
-    int64_t x, q, kv, floats;
+    int64_t x, q, kv, elements;
     bool last, ring = plan->family->kind == SP_WEIGHT_RING;
 
     if (plan->family->kind == SP_ATTENTION_PARALLEL)
         return sp_parts_workspace(plan, sh, recompute, stage) +
-               (int64_t)sizeof(float) * scratch_floats(sh, recompute, stage == 0);
+               (int64_t)sp_shape_elem(sh) * scratch_elements(sh, recompute, stage == 0);
 
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
     kv = (int64_t)op.rows * sh->kv_width;
     last = sp_is_end_stage(plan, stage, true);
-    floats = 3 * x + (int64_t)op.rows * sh->up_width + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
+    elements =
+        3 * x + (int64_t)op.rows * sh->up_width + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
     if (ring || sp_is_sharded(plan))
-        floats += 4 * x + (ring ? ring_floats(plan, sh) : sharded_floats(plan, sh));
+        elements += 4 * x + (ring ? ring_elements(plan, sh) : sharded_elements(plan, sh));
     else
-        floats += crossing(plan, stage) * x;
+        elements += crossing(plan, stage) * x;
     if (plan->copies && plan->family->kind == SP_MULTIPLEXED) /* one, and the slack of the pool */
-        floats += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
+        elements += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
     sp_memory_longest_slice(plan, sh, &slice);
-    floats += scratch_floats(&slice, recompute, last) + waiting_floats(plan, sh, recompute, stage);
-    floats += replica_floats(plan, sh, stage);
+    elements +=
+        scratch_elements(&slice, recompute, last) + waiting_elements(plan, sh, recompute, stage);
+    elements += replica_elements(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
-        floats += (int64_t)most_layers(plan, sh, stage) * sh->rows * sh->kv_width;
+        elements += (int64_t)most_layers(plan, sh, stage) * sh->rows * sh->kv_width;
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
-        floats += every * (x + 2 * q + kv + (int64_t)op.rows * sh->model.heads +
-                           (int64_t)sp_shape_pre_saved(&op, true) +
-                           (int64_t)sp_shape_post_saved(&op, true));
-    return (int64_t)sizeof(float) * floats;
+        elements += every * (x + 2 * q + kv + in_f32(sh, (int64_t)op.rows * sh->model.heads) +
+                             (int64_t)sp_shape_pre_saved(&op, true) +
+                             (int64_t)sp_shape_post_saved(&op, true));
+    return (int64_t)sp_shape_elem(sh) * elements;
 }
 
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in

@@ -24,21 +24,20 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 }
 
 /* Sums and copies; those on their way to the owner, three of a size as the pool hands them out. */
-static int64_t block_floats(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct blocks others = {.model = &sh->model}, own = {.model = &sh->model};
-    int64_t floats;
+    int64_t elements;
 
     for (int s = 0; s < plan->layout.stages; s++)
         sp_stage_each_block(plan, &sh->model, s, add_block, s == stage ? &own : &others);
-    floats = others.sum;
+    elements = others.sum;
     if (sh->model.tied) /* two replicas of the table are summed like others */
-        floats += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
-    if (!plan->copies)
-        return floats;
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        floats += 3 * own.largest[kind];
-    return floats + others.sum;
+        elements += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
+    if (plan->copies)
+        for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+            elements += 3 * own.largest[kind];
+    return (int64_t)sp_shape_f32(sh, (size_t)elements) + (plan->copies ? others.sum : 0);
 }
 
 /* ---- keys and values -------------------------------------------------------------------------- */
@@ -53,7 +52,7 @@ struct keys {
 };
 
 /* Of a part, in all layers of its stage. */
-static int64_t floats_of(const struct keys *k, const struct sp_op *op)
+static int64_t elements_of(const struct keys *k, const struct sp_op *op)
 {
     int first, count, from, len;
 
@@ -62,15 +61,15 @@ static int64_t floats_of(const struct keys *k, const struct sp_op *op)
     return (int64_t)count * len * k->sh->batch * k->sh->kv_width;
 }
 
-static void add(struct keys *k, int stage, int64_t floats)
+static void add(struct keys *k, int stage, int64_t elements)
 {
-    k->live[stage] += floats;
+    k->live[stage] += elements;
     if (k->live[stage] > k->most[stage])
         k->most[stage] = k->live[stage];
 }
 
 /* A part of another stage. What its forward keeps is counted with activations. */
-static void computed_here(struct keys *k, int stage, const struct sp_op *op, int64_t floats)
+static void computed_here(struct keys *k, int stage, const struct sp_op *op, int64_t elements)
 {
     struct sp_op part = *op;
 
@@ -80,30 +79,30 @@ static void computed_here(struct keys *k, int stage, const struct sp_op *op, int
         k->begun[stage * k->p + op->chunk]++;
         for (int i = 0; i <= op->slice; i++) {
             part.slice = (unsigned short)i;
-            add(k, stage, floats_of(k, &part));
+            add(k, stage, elements_of(k, &part));
         }
     }
-    add(k, stage, -floats);
+    add(k, stage, -elements);
 }
 
 /* Received when it is computed, and given back with its gradients. */
-static void computed_elsewhere(struct keys *k, int stage, const struct sp_op *op, int64_t floats)
+static void computed_elsewhere(struct keys *k, int stage, const struct sp_op *op, int64_t elements)
 {
     if (op->slice <= sp_last_part(&k->plan->layout, op->chunk, stage))
-        add(k, stage, op->pass == SP_F ? floats : -2 * floats);
+        add(k, stage, op->pass == SP_F ? elements : -2 * elements);
 }
 
 static void walk(struct keys *k, const struct sp_placed *order, int n)
 {
     for (int i = 0; i < n; i++) {
         const struct sp_op *op = &k->plan->programs[order[i].stage].ops[order[i].index];
-        int64_t floats = floats_of(k, op);
+        int64_t elements = elements_of(k, op);
 
         for (int s = 0; s < k->p; s++)
             if (s == order[i].stage)
-                computed_here(k, s, op, floats);
+                computed_here(k, s, op, elements);
             else
-                computed_elsewhere(k, s, op, floats);
+                computed_elsewhere(k, s, op, elements);
     }
 }
 
@@ -137,5 +136,5 @@ int64_t sp_memory_help(const struct sp_plan *plan, const struct sp_shape *sh, in
 {
     if (plan->family->kind != SP_MULTIPLEXED)
         return 0;
-    return block_floats(plan, sh, stage) + (plan->copies ? plan->copies[stage] : 0);
+    return block_elements(plan, sh, stage) + (plan->copies ? plan->copies[stage] : 0);
 }

@@ -200,11 +200,11 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
     struct sp_shape part;
 
     slice_shape(b, op, &part);
-    x = sp_pages_of(part.rows, part.model.hidden);
-    q = sp_pages_of(part.rows, part.q_width);
-    kv = sp_pages_of(part.rows, part.kv_width);
+    x = sp_pages_of(&part, part.model.hidden);
+    q = sp_pages_of(&part, part.q_width);
+    kv = sp_pages_of(&part, part.kv_width);
     /* dy, dr, du, dq wait for the weight gradients; dx, do do not */
-    also(b, back.own, back.ends, 2 * x + q + sp_pages_of(part.rows, part.up_width));
+    also(b, back.own, back.ends, 2 * x + q + sp_pages_of(&part, part.up_width));
     also(b, back.own, back.own, x + q);
     if (sliced) { /* the last slice makes dkv for all of them */
         also(b, slot_at(b, first_backward(b, op), i), back.ends, kv);
@@ -338,7 +338,7 @@ int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape 
 
     sp_memory_longest_slice(plan, sh, &part);
     /* the gradients of a layer: dy, dr, dx, du, do, dq */
-    return (int64_t)sizeof(float) * part.rows *
+    return (int64_t)sp_shape_elem(sh) * part.rows *
            (3 * part.model.hidden + part.up_width + 2 * part.q_width);
 }
 

@@ -13,13 +13,14 @@ void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute,
 struct blocks {
     const struct sp_plan *plan;
     const struct sp_model *model;
+    size_t elem;
     int64_t more;
 };
 
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct blocks *b = arg;
-    int64_t bytes = (int64_t)sizeof(float) * (int64_t)sp_block_held(b->plan, b->model, kind);
+    int64_t bytes = (int64_t)b->elem * (int64_t)sp_block_held(b->plan, b->model, kind);
 
     (void)layer;
     b->more += sp_pages(bytes) - bytes;
@@ -27,9 +28,10 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 }
 
 /* What pages take beyond the bytes of a stage's blocks, one buffer each. */
-static int64_t beyond_blocks(const struct sp_plan *plan, const struct sp_model *m, int stage)
+static int64_t beyond_blocks(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                             size_t elem)
 {
-    struct blocks b = {.plan = plan, .model = m};
+    struct blocks b = {.plan = plan, .model = m, .elem = elem};
 
     sp_stage_each_block(plan, m, stage, add_block, &b);
     return b.more;
@@ -39,19 +41,23 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
                                 enum sp_recompute recompute, int stage)
 {
     enum { OTHERS = 24 }; /* buffers that cross stages, scratch */
+    size_t elem = sp_shape_elem(sh);
+    int64_t rounded = elem < sizeof(float) ? beyond_blocks(plan, &sh->model, stage, elem) : 0;
     struct sp_shape longest;
     struct sp_memory m;
 
     sp_memory_longest_slice(plan, sh, &longest);
     m = (struct sp_memory){
-        /* weights, gradients, two moments */
-        .states = sp_memory_states(plan, sh, stage) + 4 * beyond_blocks(plan, &sh->model, stage),
+        /* weights, gradients, two moments; rounded weights */
+        .states = sp_memory_states(plan, sh, stage) +
+                  4 * beyond_blocks(plan, &sh->model, stage, sizeof(float)) + rounded,
         .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
                      sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
     /* for other stages sums of gradients, and copies of weights */
     for (int s = 0; plan->family->kind == SP_MULTIPLEXED && s < plan->layout.stages; s++)
         if (s != stage)
-            m.workspace += (plan->copies ? 2 : 1) * beyond_blocks(plan, &sh->model, s);
+            m.workspace +=
+                (plan->copies ? 2 : 1) * beyond_blocks(plan, &sh->model, s, sizeof(float));
     return m;
 }

@@ -14,10 +14,10 @@ static inline int64_t sp_pages(int64_t bytes)
     return (int64_t)sp_host_round((size_t)bytes);
 }
 
-/* A buffer of so many rows and columns. */
-static inline int64_t sp_pages_of(int64_t rows, int64_t width)
+/* A buffer of so many columns, a row a token. */
+static inline int64_t sp_pages_of(const struct sp_shape *sh, int64_t width)
 {
-    return sp_pages((int64_t)sizeof(float) * rows * width);
+    return sp_pages((int64_t)sp_shape_elem(sh) * sh->rows * width);
 }
 
 /* sp_stash_of_layer. */

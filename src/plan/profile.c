@@ -105,9 +105,9 @@ struct bench {
     starpu_data_handle_t kv, y;
 };
 
-static starpu_data_handle_t take(struct bench *b, size_t floats, const char *name)
+static starpu_data_handle_t take(struct bench *b, size_t elements, const char *name)
 {
-    return sp_pool_get(b->st->local, floats, sizeof(float), name);
+    return sp_pool_get(b->st->local, elements, sp_shape_elem(&b->g->shape), name);
 }
 
 static void take_all(struct bench *b)
@@ -130,7 +130,7 @@ static void take_all(struct bench *b)
         .q = b->pre.q,
         .kv = &b->kv,
         .o = take(b, T * (size_t)sh->q_width, "o"),
-        .lse = take(b, T * (size_t)sh->model.heads, "lse"),
+        .lse = take(b, sp_shape_f32(sh, T * (size_t)sh->model.heads), "lse"),
     };
     b->post = (struct sp_post){
         .x = b->pre.x,
@@ -358,19 +358,18 @@ int64_t sp_profile_bytes(const struct sp_shape *sh)
 
 /* ---- messages ------------------------------------------------------------------------- */
 
-double sp_profile_comm_us(const struct sp_world *world, size_t floats)
+double sp_profile_comm_us(const struct sp_world *world, size_t bytes)
 {
     const int64_t tag = (int64_t)1 << 50; /* beyond those of any graph */
     struct samples s = {0};
     starpu_data_handle_t handle;
-    float *x;
+    char *x;
 
     if (world->size == 1 || world->rank > 1)
         return 0;
-    x = calloc(floats, sizeof *x);
-    STARPU_ASSERT_MSG(x, "starpipe: out of memory for a message of %zu floats", floats);
-    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)x, (uint32_t)floats,
-                                sizeof *x);
+    x = calloc(bytes, 1);
+    STARPU_ASSERT_MSG(x, "starpipe: out of memory for a message of %zu bytes", bytes);
+    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)x, (uint32_t)(bytes / 2), 2);
     starpu_data_set_name(handle, "ping");
     for (int done = -1; done < 2 * FEW; done++) {
         double start = sp_now_us();

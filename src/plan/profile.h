@@ -29,9 +29,9 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
 int64_t sp_profile_bytes(const struct sp_shape *sh);
 
 /*
- * Time of one message of `floats` from rank 0 to rank 1: half of a round trip. All ranks call it,
+ * Time of one message of `bytes` from rank 0 to rank 1: half of a round trip. All ranks call it,
  * in a started StarPU; the result counts on rank 0. 0 in a world of one process.
  */
-double sp_profile_comm_us(const struct sp_world *world, size_t floats);
+double sp_profile_comm_us(const struct sp_world *world, size_t bytes);
 
 #endif

@@ -29,7 +29,7 @@ struct trial {
 /* Bytes that a slice's activations take between stages, and between the devices of one. */
 static double bytes_of(const struct trial *t, double tokens)
 {
-    return sizeof(float) * tokens * t->sh.batch * t->sh.model.hidden;
+    return (double)sp_shape_elem(&t->sh) * tokens * t->sh.batch * t->sh.model.hidden;
 }
 
 /*

@@ -60,7 +60,6 @@ refused "list" $tiny --partition balanced --stages 2 --offload adaptive
 refused "no-such-directory.*No such file" $tiny --offload full --offload-dir no-such-directory
 refused "needs .* MiB with all activations away" $tiny --offload adaptive --memory-limit 64KiB
 refused "offload" $tiny --offload sideways
-refused "bf16" $tiny --dtype bf16
 refused "dtype" $tiny --dtype f16
 if starpipe info | grep -q '^CUDA: *no'; then
     refused "cuda" $tiny --device cuda

@@ -569,12 +569,12 @@ static void test_sums(void **state)
     assert_memory_equal(&tally[SP_TALLY_SUMSQ], &sum, sizeof sum);
     assert_true(tally[SP_TALLY_LOSS] == 5);
 
-    sp_sum_insert(&lane, a.handle, b.handle, false);
+    sp_sum_insert(&lane, SP_F32, a.handle, b.handle, false);
     starpu_task_wait_for_all();
     sp_add(a.n, b.at, ra);
     assert_same_bits(a.at, ra, a.n, "a + b");
     assert_true(b.at[17] != a.at[17]);
-    sp_sum_insert(&lane, a.handle, b.handle, true);
+    sp_sum_insert(&lane, SP_F32, a.handle, b.handle, true);
     starpu_task_wait_for_all();
     assert_same_bits(a.at, b.at, a.n, "both sums");
     starpu_data_unregister(th);
@@ -623,7 +623,7 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
             memcpy(piece[i].at, whole[i].at + first, here * sizeof(float));
         }
         sp_update_insert(&lane, params, kind, layer, first, hp, piece[0].handle, piece[1].handle,
-                         piece[2].handle, piece[3].handle);
+                         piece[2].handle, piece[3].handle, SP_F32, NULL);
         starpu_task_wait_for_all();
         ref_w = copy(&whole[0]), ref_g = copy(&whole[1]);
         ref_m = copy(&whole[2]), ref_v = copy(&whole[3]);
@@ -638,6 +638,17 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
     }
     for (int i = 0; i < 4; i++)
         drop_tensor(&whole[i]);
+}
+
+static void check_rounded(starpu_data_handle_t low, const float *w, size_t n)
+{
+    const uint16_t *got;
+
+    starpu_data_acquire(low, STARPU_R);
+    got = starpu_data_get_local_ptr(low);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(got[i], sp_bf16(w[i]));
+    starpu_data_release(low);
 }
 
 static void test_update(void **state)
@@ -660,6 +671,7 @@ static void test_update(void **state)
         struct sp_shape sh = shape_of(k >= SP_BLOCK_KINDS, 0, 0);
         struct sp_params params;
         struct tensor w, g, m, v;
+        starpu_data_handle_t low;
 
         if (!sp_block_elements(&sh.model, kind))
             continue;
@@ -669,10 +681,17 @@ static void test_update(void **state)
         for (size_t i = 0; i < v.n; i++)
             v.at[i] = fabsf(v.at[i]);
         ref_w = copy(&w), ref_g = copy(&g), ref_m = copy(&m), ref_v = copy(&v);
+        sp_vector_register(&low, w.n, sizeof(uint16_t), "rounded w");
+        sp_round_insert(&lane, w.handle, SP_BF16, low);
+        starpu_task_wait_for_all();
+        check_rounded(low, ref_w, w.n);
         sp_update_insert(&lane, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle,
-                         v.handle);
+                         v.handle, k % 3 ? SP_BF16 : SP_F32, low);
         starpu_task_wait_for_all();
         sp_block_each(&params, kind, layer, update_reference, &hp);
+        if (k % 3)
+            check_rounded(low, ref_w, w.n);
+        starpu_data_unregister_no_coherency(low);
         assert_same_bits(w.at, ref_w, w.n, "w");
         assert_same_bits(g.at, ref_g, g.n, "g");
         assert_same_bits(m.at, ref_m, m.n, "m");

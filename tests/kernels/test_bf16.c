@@ -1,0 +1,316 @@
+/*
+ * bf16: the rounding, for every value that can be, and each kernel of the CPU's bf16 table, which
+ * must give what the f32 kernel gives of the widened inputs, rounded once: the same bits.
+ */
+#include "reference.h"
+#include "kernels/backend.h"
+
+enum { T = 13, IN = 24, OUT = 40, V = 37, ROWS = 5 };
+
+static const struct sp_backend *lo, *hi;
+
+static float from_bits(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static void test_rounding(void **state)
+{
+    (void)state;
+    for (uint32_t b = 0; b < 0x10000; b++) {
+        float x = sp_bf16_value((uint16_t)b), next = sp_bf16_value((uint16_t)(b + 1));
+
+        if (isnan(x)) {
+            assert_true(isnan(sp_bf16_value(sp_bf16(x))));
+            continue;
+        }
+        assert_int_equal(sp_bf16(x), b);
+        if (isinf(x) || (b & 0x7fff) == 0x7f7f)
+            continue;
+        assert_true(next != x);
+        /* half way to the next one: to the even; just before and just after it: to the nearest */
+        assert_int_equal(sp_bf16(from_bits(b << 16 | 0x8000)), b + (b & 1));
+        assert_int_equal(sp_bf16(from_bits(b << 16 | 0x7fff)), b);
+        assert_int_equal(sp_bf16(from_bits(b << 16 | 0x8001)), b + 1);
+    }
+    assert_int_equal(sp_bf16(from_bits(0x7f7fffff)), 0x7f80); /* beyond the largest: infinite */
+    assert_true(isnan(sp_bf16_value(sp_bf16(from_bits(0x7f800001)))));
+}
+
+/* Random values, in both types. */
+struct pair {
+    size_t n;
+    float *wide;
+    uint16_t *low;
+};
+
+static struct pair pair(size_t n, uint64_t seed)
+{
+    struct pair p = {n, new_random(n, seed), new_bytes(n * sizeof(uint16_t))};
+
+    for (size_t i = 0; i < n; i++) {
+        p.low[i] = sp_bf16(p.wide[i]);
+        p.wide[i] = sp_bf16_value(p.low[i]);
+    }
+    return p;
+}
+
+/* An output: what is not written shows. */
+static struct pair output(size_t n)
+{
+    struct pair p = {n, new_nan(n), new_bytes(n * sizeof(uint16_t))};
+
+    memset(p.low, 0xff, n * sizeof(uint16_t));
+    return p;
+}
+
+static void drop(struct pair *p)
+{
+    free(p->wide);
+    free(p->low);
+}
+
+static void check(const char *what, struct pair *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->low[i] != sp_bf16(p->wide[i]) && !(isnan(p->wide[i]) && p->low[i] == 0xffff))
+            fail_msg("%s[%zu]: %.9g, not %.9g", what, i, (double)sp_bf16_value(p->low[i]),
+                     (double)sp_bf16_value(sp_bf16(p->wide[i])));
+    drop(p);
+}
+
+static void check_f32(const char *what, size_t n, float *low, float *wide)
+{
+    for (size_t i = 0; i < n; i++)
+        if (low[i] != wide[i])
+            fail_msg("%s[%zu]: %.9g, not %.9g", what, i, (double)low[i], (double)wide[i]);
+    free(low);
+    free(wide);
+}
+
+static void test_products(void **state)
+{
+    struct pair x = pair(T * IN, 1), w = pair(OUT * IN, 2), bias = pair(OUT, 3);
+    struct pair dy = pair(T * (OUT + 3), 4), r = pair(T * OUT, 5), u, y;
+    float *dw[2] = {new_random(OUT * IN, 6), new_random(OUT * IN, 6)};
+    float *db[2] = {new_random(OUT, 7), new_random(OUT, 7)};
+
+    (void)state;
+    y = output(T * (OUT + 1));
+    lo->linear(lo, T, IN, OUT, x.low, w.low, bias.low, y.low, OUT + 1);
+    hi->linear(hi, T, IN, OUT, x.wide, w.wide, bias.wide, y.wide, OUT + 1);
+    check("linear", &y);
+    y = output(T * OUT);
+    lo->linear_add(lo, T, IN, OUT, x.low, w.low, NULL, r.low, y.low);
+    hi->linear_add(hi, T, IN, OUT, x.wide, w.wide, NULL, r.wide, y.wide);
+    check("linear_add", &y);
+    u = output(T * OUT), y = output(T * OUT);
+    lo->linear_gelu(lo, T, IN, OUT, x.low, w.low, bias.low, u.low, y.low);
+    hi->linear_gelu(hi, T, IN, OUT, x.wide, w.wide, bias.wide, u.wide, y.wide);
+    check("linear_gelu u", &u), check("linear_gelu g", &y);
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        y = accumulate ? pair(T * IN, 8) : output(T * IN);
+        lo->linear_dx(lo, T, IN, OUT, dy.low, OUT + 3, w.low, y.low, accumulate);
+        hi->linear_dx(hi, T, IN, OUT, dy.wide, OUT + 3, w.wide, y.wide, accumulate);
+        check("linear_dx", &y);
+    }
+    u = pair(T * IN, 9), y = output(T * IN);
+    lo->linear_dx_gelu(lo, T, IN, OUT, r.low, w.low, u.low, y.low);
+    hi->linear_dx_gelu(hi, T, IN, OUT, r.wide, w.wide, u.wide, y.wide);
+    check("linear_dx_gelu", &y), drop(&u);
+    lo->linear_dw(lo, T, IN, OUT, x.low, dy.low, OUT + 3, dw[0], db[0]);
+    hi->linear_dw(hi, T, IN, OUT, x.wide, dy.wide, OUT + 3, dw[1], db[1]);
+    check_f32("dw", OUT * IN, dw[0], dw[1]), check_f32("dbias", OUT, db[0], db[1]);
+    drop(&x), drop(&w), drop(&bias), drop(&dy), drop(&r);
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    for (int rms = 0; rms < 2; rms++) {
+        struct pair x = pair(T * IN, 1), gain = pair(IN, 2), bias = pair(IN, 3), y, dx;
+        float *stats[2] = {new_nan(2 * T), new_nan(2 * T)};
+        float *dg[2] = {new_random(IN, 4), new_random(IN, 4)};
+        float *db[2] = {new_random(IN, 5), new_random(IN, 5)};
+        struct pair dres = pair(T * IN, 6);
+
+        y = output(T * IN);
+        lo->norm(lo, rms, T, IN, 1e-5f, x.low, gain.low, rms ? NULL : bias.low, y.low, stats[0]);
+        hi->norm(hi, rms, T, IN, 1e-5f, x.wide, gain.wide, rms ? NULL : bias.wide, y.wide,
+                 stats[1]);
+        check("norm", &y);
+        y = output(T * IN);
+        lo->norm_apply(lo, T, IN, x.low, stats[0], gain.low, rms ? NULL : bias.low, y.low);
+        hi->norm_apply(hi, T, IN, x.wide, stats[1], gain.wide, rms ? NULL : bias.wide, y.wide);
+        check("norm_apply", &y);
+        dx = pair(T * IN, 7); /* dy, too */
+        lo->norm_bwd(lo, rms, T, IN, x.low, stats[0], gain.low, dx.low, dres.low, dx.low, dg[0],
+                     rms ? NULL : db[0]);
+        hi->norm_bwd(hi, rms, T, IN, x.wide, stats[1], gain.wide, dx.wide, dres.wide, dx.wide,
+                     dg[1], rms ? NULL : db[1]);
+        check("norm_bwd", &dx);
+        check_f32("stats", 2 * T, stats[0], stats[1]);
+        check_f32("dgain", IN, dg[0], dg[1]), check_f32("dbias", IN, db[0], db[1]);
+        drop(&x), drop(&gain), drop(&bias), drop(&dres);
+    }
+}
+
+static void test_attention(void **state)
+{
+    enum { B = 2, A = 4, G = 2, D = 8, Q = 5 };
+    const int len[] = {3, 6};
+    const struct sp_attention at = {.batch = B,
+                                    .heads = A,
+                                    .kv_heads = G,
+                                    .head_dim = D,
+                                    .scale = 0.35f,
+                                    .q_len = Q,
+                                    .q_pos = 3,
+                                    .n_kv = 2,
+                                    .kv_len = len};
+    struct pair q = pair(B * Q * A * D, 1), d_o = pair(B * Q * A * D, 2), o = output(B * Q * A * D);
+    struct pair kv[2] = {pair(B * 3 * 2 * G * D, 3), pair(B * 6 * 2 * G * D, 4)}, x;
+    const void *klo[] = {kv[0].low, kv[1].low}, *khi[] = {kv[0].wide, kv[1].wide};
+    float *lse[2] = {new_nan(B * A * Q), new_nan(B * A * Q)};
+
+    (void)state;
+    lo->attention(lo, &at, q.low, klo, o.low, lse[0]);
+    hi->attention(hi, &at, q.wide, khi, o.wide, lse[1]);
+    for (size_t i = 0; i < o.n; i++) {
+        assert_int_equal(o.low[i], sp_bf16(o.wide[i]));
+        o.wide[i] = sp_bf16_value(o.low[i]); /* what the backward reads */
+    }
+    for (int first = 0; first < 2; first++) {
+        struct pair dq = output(B * Q * A * D), dkv[2];
+        void *dlo[2], *dhi[2];
+
+        for (int j = 0; j < 2; j++) {
+            dkv[j] = first ? output(kv[j].n) : pair(kv[j].n, 5 + (uint64_t)j);
+            dlo[j] = dkv[j].low, dhi[j] = dkv[j].wide;
+        }
+        lo->attention_bwd(lo, &at, q.low, klo, o.low, lse[0], d_o.low, dq.low, dlo, first);
+        hi->attention_bwd(hi, &at, q.wide, khi, o.wide, lse[1], d_o.wide, dq.wide, dhi, first);
+        check("dq", &dq), check("dkv 0", &dkv[0]), check("dkv 1", &dkv[1]);
+    }
+    x = pair(T * 50, 8); /* two heads of 24 in rows of 50 */
+    lo->rope(lo, 1, T, 2, 24, 50, 7, 1e4f, false, x.low);
+    hi->rope(hi, 1, T, 2, 24, 50, 7, 1e4f, false, x.wide);
+    check("rope", &x);
+    check_f32("lse", B * A * Q, lse[0], lse[1]);
+    drop(&q), drop(&d_o), drop(&o), drop(&kv[0]), drop(&kv[1]);
+}
+
+static void test_mlp(void **state)
+{
+    struct pair u = pair(T * 2 * IN, 1), dy = pair(T * IN, 2), y;
+
+    (void)state;
+    y = output(T * 2 * IN);
+    lo->gelu(lo, T * 2 * IN, u.low, y.low);
+    hi->gelu(hi, T * 2 * IN, u.wide, y.wide);
+    check("gelu", &y);
+    y = output(T * IN);
+    lo->swiglu(lo, T, IN, u.low, y.low);
+    hi->swiglu(hi, T, IN, u.wide, y.wide);
+    check("swiglu", &y);
+    y = output(T * 2 * IN);
+    lo->swiglu_bwd(lo, T, IN, u.low, dy.low, y.low);
+    hi->swiglu_bwd(hi, T, IN, u.wide, dy.wide, y.wide);
+    check("swiglu_bwd", &y);
+    y = pair(T * IN, 3);
+    lo->add(lo, T * IN, dy.low, y.low);
+    hi->add(hi, T * IN, dy.wide, y.wide);
+    check("add", &y);
+    drop(&u), drop(&dy);
+}
+
+static void test_tokens(void **state)
+{
+    struct pair table = pair(V * IN, 1), places = pair((T + 2) * IN, 2), x = pair(T * IN, 3), y;
+    float *dt[2] = {new_random(V * IN, 4), new_random(V * IN, 4)};
+    float *dp[2] = {new_random((T + 2) * IN, 5), new_random((T + 2) * IN, 5)};
+    float *scratch = new_nan(ROWS * (size_t)sp_logits_ld(V));
+    double loss[2] = {0.5, 0.5};
+    int32_t ids[T];
+
+    (void)state;
+    for (int t = 0; t < T; t++)
+        ids[t] = (t * t + 3) % V;
+    y = output(T * IN);
+    lo->embed(lo, 1, T, IN, 2, ids, table.low, places.low, y.low);
+    hi->embed(hi, 1, T, IN, 2, ids, table.wide, places.wide, y.wide);
+    check("embed", &y);
+    lo->embed_bwd(lo, 1, T, IN, 2, ids, x.low, dt[0], dp[0]);
+    hi->embed_bwd(hi, 1, T, IN, 2, ids, x.wide, dt[1], dp[1]);
+    y = output(T * IN);
+    lo->cross_entropy(lo, T, IN, V, ROWS, x.low, table.low, ids, 0.1f, &loss[0], y.low, dt[0],
+                      scratch);
+    hi->cross_entropy(hi, T, IN, V, ROWS, x.wide, table.wide, ids, 0.1f, &loss[1], y.wide, dt[1],
+                      scratch);
+    check("cross_entropy dx", &y);
+    assert_true(loss[0] == loss[1] && loss[0] > 1);
+    check_f32("dtable", V * IN, dt[0], dt[1]);
+    check_f32("dpositions", (T + 2) * IN, dp[0], dp[1]);
+    drop(&table), drop(&places), drop(&x);
+    free(scratch);
+}
+
+static void test_update(void **state)
+{
+    enum { N = 1001 };
+    const struct sp_adamw hp = {.lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .bias1 = 0.1f,
+                                .bias2 = 0.05f,
+                                .grad_scale = 0.5f};
+    float *w[2], *g[2], *m[2], *v[2];
+    struct pair low = output(N), again = output(N);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        w[i] = new_random(N, 1), g[i] = new_random(N, 2);
+        m[i] = new_random(N, 3), v[i] = new_random(N, 4);
+        for (int k = 0; k < N; k++)
+            v[i][k] = fabsf(v[i][k]);
+    }
+    lo->adamw(lo, N, &hp, w[0], g[0], m[0], v[0], low.low);
+    hi->adamw(hi, N, &hp, w[1], g[1], m[1], v[1], NULL);
+    memcpy(low.wide, w[1], N * sizeof(float));
+    memcpy(again.wide, w[1], N * sizeof(float));
+    lo->round(lo, N, w[0], again.low);
+    check("rounded by the update", &low), check("rounded", &again);
+    check_f32("w", N, w[0], w[1]), check_f32("g", N, g[0], g[1]);
+    check_f32("m", N, m[0], m[1]), check_f32("v", N, v[0], v[1]);
+}
+
+static void test_finite(void **state)
+{
+    struct pair x = pair(50, 1);
+
+    (void)state;
+    assert_int_equal(lo->first_not_finite(lo, SP_BF16, x.low, 50), 50);
+    assert_int_equal(hi->first_not_finite(hi, SP_F32, x.wide, 50), 50);
+    x.low[17] = 0x7f80, x.wide[18] = NAN;
+    assert_int_equal(lo->first_not_finite(lo, SP_BF16, x.low, 50), 17);
+    assert_int_equal(hi->first_not_finite(hi, SP_F32, x.wide, 50), 18);
+    drop(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounding), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_norms),    cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_mlp),      cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_update),   cmocka_unit_test(test_finite),
+    };
+
+    lo = sp_cpu_backend(SP_BF16), hi = sp_cpu_backend(SP_F32);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
