@@ -1,22 +1,88 @@
-# SP_CUDA: nvcc, cuBLAS and a StarPU that drives GPUs. Sets NVCC and sp_cuda.
-# There are no CUDA kernels yet: what is found is only reported.
+# SP_CUDA: nvcc, cuBLASLt and a StarPU that drives GPUs; the headers of cuDNN's frontend and of NCCL
+# where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS and sp_cuda; defines HAVE_CUDA;
+# conditional HAVE_CUDA. cuDNN and NCCL are loaded at run time: nothing is linked for them.
+
+# The architectures that run fast; others, newer than the oldest, compile their kernels from PTX when
+# they start.
+AC_DEFUN([SP_CUDA_ARCH],
+[AC_ARG_WITH([cuda-arch],
+    [AS_HELP_STRING([--with-cuda-arch=LIST], [compute capabilities to build for @<:@80,90@:>@])],
+    [], [with_cuda_arch=80,90])
+sp_gencode= sp_newest=
+for sp_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',' ' '`; do
+    AS_CASE([$sp_arch], [[[1-9][0-9]]|[1-9][0-9][0-9]|[1-9][0-9]a|[1-9][0-9][0-9]a], [],
+            [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: say numbers, as in 80,90])])
+    sp_gencode="$sp_gencode -gencode arch=compute_$sp_arch,code=sm_$sp_arch"
+    AS_CASE([$sp_arch], [*a], [], [sp_newest=$sp_arch])
+done
+AS_IF([test -n "$sp_newest"],
+      [sp_gencode="$sp_gencode -gencode arch=compute_$sp_newest,code=compute_$sp_newest"])
+AC_SUBST([CUDA_GENCODE], [$sp_gencode])])
+
+# The header-only frontend of cuDNN is packaged for Python: `pip install nvidia-cudnn-frontend` puts
+# its headers into an include directory beside the packages.
+AC_DEFUN([SP_CUDNN_FRONTEND],
+[AC_ARG_WITH([cudnn-frontend],
+    [AS_HELP_STRING([--with-cudnn-frontend=guess|no|DIR],
+                    [DIR/cudnn_frontend.h: cuDNN's fused attention @<:@guess@:>@])],
+    [], [with_cudnn_frontend=guess])
+sp_frontend="no (tiled kernels serve)"
+AS_IF([test "$with_cudnn_frontend" != no],
+    [sp_places=$with_cudnn_frontend
+     AS_IF([test "$with_cudnn_frontend" = guess],
+           [sp_places="`python3 -c 'import site, sys; print(*[p + "/include" for p in site.getsitepackages() + [site.getusersitepackages()]])' 2>/dev/null` /usr/local/include /usr/include"])
+     for sp_place in $sp_places; do
+         AS_IF([test -f "$sp_place/cudnn_frontend.h"],
+               [CUDA_CFLAGS="$CUDA_CFLAGS -isystem $sp_place"
+                sp_frontend=$sp_place
+                AC_DEFINE([HAVE_CUDNN_FRONTEND], [1], [Attention comes from cuDNN, where it is at run time.])
+                break])
+     done
+     AS_CASE([$with_cudnn_frontend:$sp_frontend],
+             [guess:*], [],
+             [*:no*], [AC_MSG_ERROR([--with-cudnn-frontend=$with_cudnn_frontend: cudnn_frontend.h is not there])])])])
 
 AC_DEFUN([SP_CUDA],
 [AC_ARG_VAR([NVCC], [CUDA compiler])
+AC_ARG_VAR([NVCCFLAGS], [more flags for it])
 SP_ARG_GUESS([cuda], [kernels for NVIDIA GPUs])
+SP_CUDA_ARCH
 AM_COND_IF([ENGINE], [], [with_cuda=no])
-sp_cuda=no
+sp_cuda=no CUDA_CFLAGS= CUDA_LIBS=
 AS_IF([test "$with_cuda" != no],
     [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR${CUDA_HOME:-/usr/local/cuda}/bin])
      sp_save_CPPFLAGS=$CPPFLAGS
+     sp_save_LIBS=$LIBS
      CPPFLAGS="$STARPU_CFLAGS $CPPFLAGS"
      AC_CHECK_DECL([STARPU_USE_CUDA], [sp_starpu_cuda=yes], [sp_starpu_cuda=no],
                    [[#include <starpu_config.h>]])
      AS_IF([test -n "$NVCC"],
-           [CPPFLAGS="$sp_save_CPPFLAGS -isystem `AS_DIRNAME(["$NVCC"])`/../include"
-            AC_CHECK_HEADER([cublas_v2.h], [sp_cublas=yes], [sp_cublas=no])])
+           [sp_toolkit=`AS_DIRNAME(["$NVCC"])`/..
+            CUDA_CFLAGS="-isystem $sp_toolkit/include"
+            for sp_dir in lib64 lib targets/x86_64-linux/lib; do
+                AS_IF([test -e "$sp_toolkit/$sp_dir/libcublasLt.so"],
+                      [CUDA_LIBS="-L$sp_toolkit/$sp_dir"
+                       break])
+            done
+            CUDA_LIBS="$CUDA_LIBS -lcublasLt -lcudart -lstdc++"
+            CPPFLAGS="$CUDA_CFLAGS $sp_save_CPPFLAGS"
+            LIBS="$CUDA_LIBS $LIBS"
+            AC_CHECK_HEADER([cublasLt.h], [sp_cublas=yes], [sp_cublas=no])
+            AS_IF([test $sp_cublas = yes],
+                  [AC_MSG_CHECKING([whether cuBLASLt links])
+                   AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cublasLt.h>]],
+                                                   [[return (int)cublasLtGetVersion() + cudaGetDeviceCount(0);]])],
+                                  [], [sp_cublas=no])
+                   AC_MSG_RESULT([$sp_cublas])])])
      CPPFLAGS=$sp_save_CPPFLAGS
+     LIBS=$sp_save_LIBS
      AS_IF([test -z "$NVCC"], [SP_ABSENT([cuda], [nvcc was not found])],
-           [test $sp_cublas = no], [SP_ABSENT([cuda], [cublas_v2.h was not found])],
-           [test $sp_starpu_cuda = no], [SP_ABSENT([cuda], [StarPU has no CUDA])],
-           [SP_ABSENT([cuda], [starpipe has no CUDA kernels yet])])])])
+           [test $sp_cublas = no], [SP_ABSENT([cuda], [cublasLt.h and libcublasLt were not found beside nvcc])],
+           [test $sp_starpu_cuda = no], [SP_ABSENT([cuda], [StarPU has no CUDA: STARPIPE_CUDA=yes ./quickstart build makes one that has])],
+           [SP_CUDNN_FRONTEND
+            AC_DEFINE([HAVE_CUDA], [1], [Stages may be on NVIDIA GPUs.])
+            sp_cuda="$NVCC, for $with_cuda_arch; cuDNN frontend: $sp_frontend"])])
+AS_CASE([$sp_cuda], [no*], [CUDA_CFLAGS= CUDA_LIBS=])
+AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
+AC_SUBST([CUDA_CFLAGS])
+AC_SUBST([CUDA_LIBS])])

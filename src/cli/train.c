@@ -3,6 +3,7 @@
  * StarPU starts; all ranks agree on it first, so that one line is printed and nothing hangs.
  */
 #include "cli/train.h"
+#include "codelets/cuda.h"
 #include "cli/commands.h"
 #include "cli/watchdog.h"
 #include "offload/host.h"
@@ -45,7 +46,7 @@ static void warn(const struct sp_trainer *t)
                 a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
-    if (a->dtype == SP_BF16)
+    if (a->dtype == SP_BF16 && !t->place.gpus)
         sp_warn("--dtype bf16 on CPU workers rounds as a GPU does, and takes longer than f32");
 }
 
@@ -207,7 +208,9 @@ static int check_memory(struct sp_trainer *t)
     /* with --offload the plan keeps to the limit */
     err = sp_memory_check(&t->plan, &shape, a->recompute, a->every,
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
-    return err || a->dry_run ? err : check_machine(t, &shape);
+    if (err || a->dry_run)
+        return err;
+    return t->place.gpus ? sp_train_check_gpus(t, &shape) : check_machine(t, &shape);
 }
 
 /*
@@ -247,6 +250,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     err = err ? err : open_data(t);
     err = err ? err : make_plan(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
+    err = err ? err : sp_train_choose_device(t);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
@@ -256,18 +260,28 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     return err ? err : sp_train_check_output(t);
 }
 
+/* Workers of one kind only: their numbers are those of the placement. */
+static void choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
+{
+    conf->precedence_over_environment_variables = 1;
+    conf->ncpus = pl->gpus ? 0 : pl->workers;
+    conf->ncuda = pl->gpus;
+    conf->nopencl = 0;
+    conf->nhip = 0;
+    conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
+    for (int i = 0; i < pl->gpus; i++)
+        conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
+}
+
 static int start_starpu(struct sp_trainer *t)
 {
     struct starpu_conf conf;
+    unsigned workers;
 
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
     setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
-    conf.precedence_over_environment_variables = 1;
-    conf.ncpus = t->place.workers;
-    conf.ncuda = 0;
-    conf.nopencl = 0;
-    conf.nhip = 0;
+    choose_workers(&t->place, &conf);
     if (sp_train_offloads(t)) {
         struct sp_shape shape;
 
@@ -278,13 +292,14 @@ static int start_starpu(struct sp_trainer *t)
     }
     conf.sched_policy = t->args.scheduler == 1 ? &sp_order_ready : &sp_order_strict;
     if (sp_transport_start(&conf))
-        return sp_error(ENODEV, "StarPU found no CPU worker to start");
-    if ((int)starpu_cpu_worker_get_count() < t->place.workers)
-        return sp_error(ENODEV, "StarPU started %u CPU workers, %d are needed",
-                        starpu_cpu_worker_get_count(), t->place.workers);
+        return sp_error(ENODEV, "StarPU found no worker to start");
+    workers = t->place.gpus ? starpu_cuda_worker_get_count() : starpu_cpu_worker_get_count();
+    if ((int)workers < t->place.workers)
+        return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
+                        t->place.gpus ? "CUDA" : "CPU", t->place.workers);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     sp_placement_bind(&t->place);
-    return 0;
+    return t->place.gpus ? sp_cuda_start() : 0;
 }
 
 /* The exit status. */
@@ -303,6 +318,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         .every = a->every,
         .ready = a->scheduler == 1,
         .window = a->window,
+        .in_stream = !getenv("SP_SYNC"),
         .seed = a->seed,
     };
     struct sp_watchdog *dog = NULL;
@@ -329,6 +345,8 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         sp_transport_abort(1);
     sp_step_report_destroy(&t->graph, &t->report);
     sp_graph_destroy(&t->graph);
+    if (t->place.gpus)
+        sp_cuda_stop();
     sp_transport_stop();
     if (sp_train_offloads(t))
         sp_host_stop();

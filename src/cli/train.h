@@ -58,6 +58,13 @@ struct sp_trainer {
  * needs more and is one that can be searched. 0 or -errno. */
 int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout);
 
+/* ---- devices -------------------------------------------------------------------------- */
+
+/* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
+int sp_train_choose_device(struct sp_trainer *t);
+/* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
+int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
+
 /* ---- offload -------------------------------------------------------------------------- */
 
 bool sp_train_offloads(const struct sp_trainer *t);

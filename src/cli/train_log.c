@@ -61,10 +61,11 @@ int sp_train_log_plan(struct sp_trainer *t)
         return sp_error(errno, "cannot write log %s: %s", t->args.log, strerror(errno));
     starpu_version(starpu);
     line = json_pack(
-        "{s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}", "plan",
-        t->plan.def->name, "schedule", l->schedule, "family", t->plan.family->name, "model",
-        t->model.name, "parameters", (json_int_t)sp_model_parameters(&t->model), "stages",
-        l->stages, "chunks", t->plan.layout.chunks, "slices", t->plan.layout.slices,
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",
+        "plan", t->plan.def->name, "schedule", l->schedule, "family", t->plan.family->name, "model",
+        t->model.name, "device", t->place.gpus ? "cuda" : "cpu", "dtype",
+        sp_dtype_name(t->args.dtype), "parameters", (json_int_t)sp_model_parameters(&t->model),
+        "stages", l->stages, "chunks", t->plan.layout.chunks, "slices", t->plan.layout.slices,
         "micro_batches", l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
         "recompute", l->recompute, "processes", t->world.size, "workers", t->place.workers,
         "threads", t->place.threads, "seed", (json_int_t)t->args.seed, "versions", "starpipe",
@@ -84,7 +85,7 @@ static double step_tokens(const struct sp_trainer *t)
 static json_t *stage_json(const struct sp_stage_report *s)
 {
     return json_pack(
-        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I}", "busy_ms",
+        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I}", "busy_ms",
         s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
         "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
         (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
@@ -92,7 +93,8 @@ static json_t *stage_json(const struct sp_stage_report *s)
         "bytes_offloaded", (json_int_t)s->left_bytes, "bytes_brought_back",
         (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3, "disk_ms",
         s->transfer_us / 1e3, "most_buffer_bytes", (json_int_t)s->buffers_bytes,
-        "most_resident_bytes", (json_int_t)s->resident_bytes);
+        "most_resident_bytes", (json_int_t)s->resident_bytes, "peak_device_bytes",
+        (json_int_t)s->device_bytes);
 }
 
 static double mean_bubble(const struct sp_trainer *t)
@@ -178,7 +180,13 @@ void sp_train_summary(struct sp_trainer *t)
     if (t->args.post_validation)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
                t->rollbacks, t->args.steps - t->first_step);
-    if (!t->place.bound)
+    if (t->place.gpus)
+        printf(
+            "process of stage 0: %.1f MiB on %s at the highest, %.1f planned without the kernels' "
+            "workspaces\n",
+            t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
+            (double)sp_train_planned_bytes(t) / MiB);
+    else if (!t->place.bound)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "
             "core)\n");

@@ -261,9 +261,14 @@ void sp_train_offload_summary(const struct sp_trainer *t)
 
 int64_t sp_train_planned_bytes(const struct sp_trainer *t)
 {
+    struct sp_shape shape;
     int64_t sum = 0;
 
-    for (int k = 0; k < t->place.n_local; k++)
-        sum += sp_memory_sum(&t->offload.memory[t->place.first_local + k]);
+    sp_train_shape(t, &shape);
+    for (int k = 0; k < t->place.n_local; k++) {
+        struct sp_memory m = sp_train_memory(t, &shape, t->place.first_local + k);
+
+        sum += sp_memory_sum(&m);
+    }
     return sum;
 }

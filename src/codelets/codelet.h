@@ -18,21 +18,27 @@
  *   static void f(const struct sp_backend *k, void *buffers[], void *arg);
  *
  * SP_BODY(f) makes of it the function that StarPU calls for each device, SP_DEVICES(f) names these
- * in the codelet. CUDA's queue their kernels on StarPU's stream and return.
+ * in the codelet. CUDA's queue their kernels on the worker's stream and return.
  */
-#define SP_BODY_ON(device, f)                                                                      \
-    static void f##_##device(void *buffers[], void *arg)                                           \
+#define SP_BODY_CPU(f)                                                                             \
+    static void f##_cpu(void *buffers[], void *arg)                                                \
     {                                                                                              \
-        f(sp_##device##_kernels(arg), buffers, arg);                                               \
+        f(sp_cpu_kernels(arg), buffers, arg);                                                      \
+    }
+#define SP_BODY_CUDA(f)                                                                            \
+    static void f##_cuda(void *buffers[], void *arg)                                               \
+    {                                                                                              \
+        f(sp_cuda_kernels(arg), buffers, arg);                                                     \
+        sp_cuda_queued(arg);                                                                       \
     }
 
 #ifdef HAVE_CUDA
-#define SP_BODY(f) SP_BODY_ON(cpu, f) SP_BODY_ON(cuda, f)
+#define SP_BODY(f) SP_BODY_CPU(f) SP_BODY_CUDA(f)
 #define SP_DEVICES(f)                                                                              \
     .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}, .cuda_funcs = {f##_cuda},               \
     .cuda_flags = {STARPU_CUDA_ASYNC}
 #else
-#define SP_BODY(f) SP_BODY_ON(cpu, f)
+#define SP_BODY(f) SP_BODY_CPU(f)
 #define SP_DEVICES(f) .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}
 #endif
 
@@ -72,9 +78,10 @@ struct sp_lane {
     struct sp_move **returning; /* what the next task brings back when it starts; NULL: nothing */
     int op_index;               /* index in the program, -1 outside ops */
     int stage;
-    bool output;   /* the next task writes what other ops wait for */
-    char pass;     /* 'F', 'B', ... for the task name */
-    int mb, slice; /* slice -1: the whole sequence */
+    bool in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/cuda.h */
+    bool output;    /* the next task writes what other ops wait for */
+    char pass;      /* 'F', 'B', ... for the task name */
+    int mb, slice;  /* slice -1: the whole sequence */
     int layer;
 };
 
@@ -86,6 +93,7 @@ struct sp_task_args {
     struct sp_window_op *op;
     int op_index;
     bool output;         /* of struct sp_lane */
+    bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */
     int64_t acquire_bytes, release_bytes;
@@ -107,6 +115,9 @@ void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
 /* Gives the task its position and submits it; `flops` for StarPU's statistics. A task that no
  * worker can run ends the run here: its op would never be done. */
 void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops);
+
+/* The tasks of an op are all there; where they end early, one more that ends with the last of them. */
+void sp_op_close(const struct sp_lane *lane);
 
 /* Stashed bytes that come alive when this task starts, or die when it ends. */
 static inline void sp_task_acquires(struct starpu_task *task, int64_t bytes)
@@ -134,7 +145,9 @@ static inline const struct sp_backend *sp_cpu_kernels(const void *arg)
 {
     return sp_cpu_backend(((const struct sp_task_args *)arg)->dtype);
 }
-const struct sp_backend *sp_cuda_kernels(const void *arg); /* codelets/cuda.c */
+/* codelets/cuda.c; and what the task queued is all of it. */
+const struct sp_backend *sp_cuda_kernels(const void *arg);
+void sp_cuda_queued(const void *arg);
 
 static inline void *sp_buffer(void *const *buffers, int i)
 {

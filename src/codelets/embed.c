@@ -62,6 +62,7 @@ void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &embed_fwd_cl, "embed", sh, sizeof(struct embed_args));
     struct embed_args *a = t->cl_arg;
 
+    a->base.in_stream = false; /* the host writes the ids */
     a->positions = positions != NULL;
     sp_task_buffer(t, ids, STARPU_R);
     sp_task_buffer(t, x, STARPU_W);
@@ -80,6 +81,7 @@ void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh
         sp_task_new(lane, &embed_wgrad_cl, "embed", sh, sizeof(struct embed_args));
     struct embed_args *a = t->cl_arg;
 
+    a->base.in_stream = false; /* the host writes the ids */
     a->positions = dpositions != NULL;
     sp_task_buffer(t, ids, STARPU_R);
     sp_task_buffer(t, dx, STARPU_R);

@@ -62,6 +62,8 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
 {
     struct starpu_task *t = sp_task_new(lane, &head_cl, "head", sh, sizeof(struct sp_task_args));
 
+    /* the host writes the targets and reads the tally */
+    ((struct sp_task_args *)t->cl_arg)->in_stream = false;
     sp_task_buffer(t, x, STARPU_R);
     sp_task_buffer(t, targets, STARPU_R);
     sp_task_buffer(t, w_norm, STARPU_R);

@@ -49,25 +49,46 @@ static double fetched_us(const struct starpu_task *task)
                 : 0;
 }
 
-/* How long the task took, from StarPU's profiling: right for asynchronous devices too. *held: with
- * what came before it while the worker had nothing else to do and the task was ready. */
-static double duration_us(const struct starpu_task *task, double *held)
+/* What a worker, which alone uses it, has done; microseconds. */
+struct history {
+    double ended;        /* the last task that was waited for */
+    double began, ready; /* the first task after it that was not; 0: there was none */
+};
+
+/*
+ * How long the worker was at work, from StarPU's profiling: right for asynchronous devices too. *held:
+ * with what came before while the worker had nothing else to do and the task was ready. Tasks that are not
+ * waited for count with the next one that is.
+ */
+static double duration_us(const struct sp_task_args *a, const struct starpu_task *task,
+                          double *held)
 {
-    static double ended[STARPU_NMAXWORKERS]; /* the last task of each worker, which alone uses it */
+    static struct history of_worker[STARPU_NMAXWORKERS];
     struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
     int worker = starpu_worker_get_id();
-    double took, ready;
+    struct history *h = worker < 0 ? NULL : &of_worker[worker];
+    double start, end, ready, took;
 
     *held = 0;
     if (!info)
         return 0;
-    took = starpu_timing_timespec_delay_us(&info->start_time, &info->end_time);
-    *held = took;
-    if (worker < 0)
-        return took;
-    ready = fmax(ended[worker], starpu_timing_timespec_to_us(&info->push_end_time));
-    *held += fmax(0, starpu_timing_timespec_to_us(&info->start_time) - ready);
-    ended[worker] = starpu_timing_timespec_to_us(&info->end_time);
+    start = starpu_timing_timespec_to_us(&info->start_time);
+    end = starpu_timing_timespec_to_us(&info->end_time);
+    ready = starpu_timing_timespec_to_us(&info->push_end_time);
+    if (!h)
+        return *held = end - start;
+    if (a->in_stream) {
+        if (h->began <= 0)
+            *h = (struct history){.ended = h->ended, .began = start, .ready = ready};
+        return 0;
+    }
+    if (h->began > 0) {
+        start = fmax(h->began, h->ended);
+        ready = h->ready;
+    }
+    took = end - start;
+    *held = took + fmax(0, start - fmax(h->ended, ready));
+    *h = (struct history){.ended = end};
     return took;
 }
 
@@ -75,11 +96,13 @@ static void ends(void *arg)
 {
     struct sp_task_args *a = arg;
     struct sp_meter *m = a->meter;
-    double end = sp_now_us(), held, took = duration_us(starpu_task_get_current(), &held);
+    double end = sp_now_us(), held, took = duration_us(a, starpu_task_get_current(), &held);
 
     m->fetch_us += fetched_us(starpu_task_get_current());
     __atomic_sub_fetch(&m->live_bytes, a->release_bytes, __ATOMIC_RELAXED);
-    if (a->op_index >= 0 && a->op_index < m->n_ops) {
+    if (a->in_stream) {
+        /* counted with the end of its op */
+    } else if (a->op_index >= 0 && a->op_index < m->n_ops) {
         struct sp_op_record *r = &m->ops[a->op_index];
 
         if (r->start_us <= 0)
@@ -118,6 +141,7 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
     a->op = lane->op;
     a->op_index = lane->op_index;
     a->output = lane->output;
+    a->in_stream = lane->in_stream && lane->op_index >= 0;
     a->shape = shape;
     a->dtype = shape ? shape->dtype : SP_F32;
 
@@ -198,6 +222,35 @@ void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double
         sp_window_add(lane->op);
     err = starpu_task_submit(task);
     STARPU_ASSERT_MSG(!err, "starpipe: %s: no worker takes the task (%s)", a->name, strerror(-err));
+}
+
+/* ---- the end of an op ------------------------------------------------------------------------- */
+
+static void nothing(const struct sp_backend *k, void *buffers[], void *arg)
+{
+    (void)k, (void)buffers, (void)arg;
+}
+
+SP_BODY(nothing)
+SP_MODEL(nothing);
+
+static struct starpu_codelet end_cl = {
+    SP_DEVICES(nothing),
+    .nbuffers = STARPU_VARIABLE_NBUFFERS,
+    .model = &nothing_model,
+    .name = "end",
+};
+
+void sp_op_close(const struct sp_lane *lane)
+{
+    struct starpu_task *task;
+
+    if (lane->in_stream) {
+        task = sp_task_new(lane, &end_cl, "end", NULL, sizeof(struct sp_task_args));
+        ((struct sp_task_args *)task->cl_arg)->in_stream = false;
+        sp_task_submit(lane, task, 0);
+    }
+    sp_window_close(lane->op);
 }
 
 uint32_t sp_task_footprint(struct starpu_task *task)

@@ -367,7 +367,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         block_forward(&c);
     else
         block_backward(&c);
-    sp_window_close(c.lane.op);
+    sp_op_close(&c.lane);
 }
 
 static int create(struct sp_graph *g)

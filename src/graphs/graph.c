@@ -281,6 +281,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
     g->shape.dtype = cfg->dtype;
+    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
@@ -395,6 +396,7 @@ struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
         .window = g->window,
         .op_index = -1,
         .stage = st->index,
+        .in_stream = g->in_stream,
         .pass = pass,
         .slice = -1,
         .layer = -1,

@@ -28,6 +28,8 @@ struct sp_graph_config {
     bool ready; /* scheduler: starpipe-ready */
     int window; /* unfinished ops per local stage; 0: default */
     uint64_t seed;
+    bool
+        in_stream; /* where one GPU does everything, tasks need not end for the next one to be queued */
     const struct sp_away *away; /* [stages] which activations leave memory; NULL: none do */
     unsigned tier;              /* memory node that they go to */
     struct sp_disk *disk;       /* behind it */
@@ -134,6 +136,7 @@ struct sp_graph {
     struct sp_cut *cuts; /* one for all; of each global stage where slices are shared out */
     int n_cuts;
     struct sp_placement place;
+    bool in_stream;
     struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_placed *order; /* all ops of all stages in order of submission */
     int n_order;

@@ -226,8 +226,8 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     if (op->overlap) {
         open_op(g, st, index + 1, &other);
         overlap(op->pass == SP_F ? &c : &other, op->pass == SP_F ? &other : &c);
-        sp_window_close(other.lane.op);
-        sp_window_close(c.lane.op);
+        sp_op_close(&other.lane);
+        sp_op_close(&c.lane);
         return;
     }
     switch (op->pass) {
@@ -247,7 +247,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         chunk_wgrad(&c);
         break;
     }
-    sp_window_close(c.lane.op);
+    sp_op_close(&c.lane);
 }
 
 /* ---- undoing -------------------------------------------------------------------------- */

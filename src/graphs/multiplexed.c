@@ -151,7 +151,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         forward(&c);
     else
         backward(&c);
-    sp_window_close(c.lane.op);
+    sp_op_close(&c.lane);
 }
 
 /* ---- the family ------------------------------------------------------------------------ */

@@ -73,6 +73,22 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
     return 0;
 }
 
+void sp_placement_use_gpus(struct sp_placement *pl, int devices)
+{
+    int share = devices / pl->world.node_size, first = pl->world.node_rank * share;
+
+    if (share == 0) {
+        first = (int)((int64_t)pl->world.node_rank * devices / pl->world.node_size);
+        share = 1;
+    }
+    share = share < pl->n_local ? share : pl->n_local;
+    pl->gpus = pl->workers = share < SP_MAX_GPUS ? share : SP_MAX_GPUS;
+    pl->threads = 1;
+    pl->bound = pl->crowded = false;
+    for (int i = 0; i < pl->gpus; i++)
+        pl->gpu[i] = first + i;
+}
+
 /* The k-th processing unit of this process, -1 past the end. */
 static int nth_pu(int k)
 {

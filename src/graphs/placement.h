@@ -1,11 +1,14 @@
 /*
  * Where stages run: stage s on process floor(s R / p), and inside a process on a worker. A CPU
- * worker is a StarPU worker whose kernels use a team of OpenMP threads on cores of their own.
+ * worker is a StarPU worker whose kernels use a team of OpenMP threads on cores of their own; a
+ * GPU worker drives one GPU, on which the kernels of all its stages run one after another.
  */
 #ifndef SP_PLACEMENT_H
 #define SP_PLACEMENT_H
 
 #include "transport/transport.h"
+
+enum { SP_MAX_GPUS = 16 }; /* of a process */
 
 struct sp_placement {
     struct sp_world world;
@@ -16,6 +19,8 @@ struct sp_placement {
     int cores;                /* cores this process may use for itself */
     bool bound;               /* threads are bound to cores */
     bool crowded;             /* no core is left for submission and messages */
+    int gpus;                 /* the workers are these GPUs; 0: they are cores */
+    int gpu[SP_MAX_GPUS];     /* as the CUDA runtime numbers them */
 };
 
 /*
@@ -24,6 +29,12 @@ struct sp_placement {
  */
 int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
                       int threads);
+
+/*
+ * After sp_placement_init: the stages run on GPUs, of which each process of this machine sees
+ * `devices`. Processes divide them; where they are more than the GPUs, neighbours share one.
+ */
+void sp_placement_use_gpus(struct sp_placement *pl, int devices);
 
 static inline int sp_stage_rank(const struct sp_placement *pl, int stage)
 {

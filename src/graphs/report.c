@@ -1,4 +1,5 @@
 #include "graphs/report.h"
+#include "codelets/cuda.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "sp_error.h"
@@ -10,7 +11,8 @@
 /* A stage's report on the wire: this header, then the records of its ops, all doubles. */
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
-        returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker;
+        returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker,
+        device_bytes;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
@@ -91,6 +93,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, dou
         .bytes_sent = (double)st->bytes_sent[g->closing],
         .polling_us = polling_us,
         .worker = st->worker,
+        .device_bytes = (double)sp_cuda_peak_bytes(),
     };
     pack_moves(g, st, w);
     starpu_data_release(sums);
@@ -114,6 +117,7 @@ static void unpack(const double *in, struct sp_stage_report *s, double *loss, do
     s->transfer_us = w->transfer_us;
     s->buffers_bytes = w->buffers_bytes;
     s->resident_bytes = w->resident_bytes;
+    s->device_bytes = w->device_bytes;
     s->polling_us = w->polling_us;
     s->worker = (int)w->worker;
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);

@@ -369,7 +369,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         }
         sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
     }
-    sp_window_close(c.lane.op);
+    sp_op_close(&c.lane);
     if (workers(g) > 1 && op->pass == SP_B && sp_shards_add_last(program(g, st->index), index))
         scatter(g, st, &st->shards->gradients[st->shards->gradient], op->chunk, index);
 }

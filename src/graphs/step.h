@@ -17,7 +17,8 @@ struct sp_stage_report {
     double bytes_sent;   /* in this step */
     double left_bytes, returned_bytes; /* of activations that left memory in this step, came back */
     double stall_us;                   /* its worker waited for them to leave or to come back */
-    double transfer_us; /* the disk of its process was at work; with the first stage of each */
+    double transfer_us;  /* the disk of its process was at work; with the first stage of each */
+    double device_bytes; /* of its process, highest so far: on its GPUs; 0: it has none */
     double buffers_bytes, resident_bytes; /* of its process, highest so far: of StarPU, and all that
                                            * is in memory; of runs that offload */
     double polling_us; /* CPU time of its process's thread for messages, since the report before */

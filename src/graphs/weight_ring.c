@@ -134,7 +134,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     sp_ring_layers(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     expand(&c, op);
-    sp_window_close(c.lane.op);
+    sp_op_close(&c.lane);
     flow_of(g)->leave(g, st, index);
     if (sp_graph_workers(g) > 1 && ends_last(g, st->index, index))
         sp_everywhere_add(g, st);

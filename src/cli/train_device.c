@@ -1,0 +1,68 @@
+/* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
+#include "cli/train.h"
+#include "codelets/cuda.h"
+#include "sp_error.h"
+
+enum { AUTO, CPU, CUDA }; /* the choices of --device */
+
+int sp_train_choose_device(struct sp_trainer *t)
+{
+    struct sp_placement *pl = &t->place;
+    int devices, err = 0;
+
+    if (t->args.device == CPU)
+        return 0;
+    devices = sp_cuda_devices(t->args.device == CUDA);
+    if (!devices)
+        return t->args.device == CUDA ? -ENODEV : 0;
+    sp_placement_use_gpus(pl, devices);
+    for (int i = 0; !err && i < pl->gpus; i++)
+        err = sp_cuda_usable(pl->gpu[i]);
+    return err;
+}
+
+/* The stages of this process that run on its k-th GPU. */
+static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_shape *shape, int k,
+                                  int *first, int *last)
+{
+    struct sp_memory sum = {0};
+
+    *first = *last = -1;
+    for (int s = t->place.first_local; s < t->place.first_local + t->place.n_local; s++) {
+        struct sp_memory m;
+
+        if (sp_stage_worker(&t->place, s) != k)
+            continue;
+        m = sp_train_memory(t, shape, s);
+        sum.states += m.states;
+        sum.activations += m.activations;
+        sum.workspace += m.workspace;
+        *first = *first < 0 ? s : *first;
+        *last = s;
+    }
+    return sum;
+}
+
+int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+
+    for (int k = 0; k < t->place.gpus; k++) {
+        int64_t total, unused;
+        int first, last, err = sp_cuda_memory(t->place.gpu[k], &total, &unused);
+        struct sp_memory m = memory_of(t, shape, k, &first, &last);
+
+        if (err)
+            return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
+        if (sp_memory_sum(&m) <= unused)
+            continue;
+        return sp_error(ENOMEM,
+                        "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
+                        "activations %.1f, workspace %.1f), which has %.1f of %.1f free; try "
+                        "--recompute, --offload, shorter sequences, or more GPUs",
+                        first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
+                        (double)m.states / GiB, (double)m.activations / GiB,
+                        (double)m.workspace / GiB, (double)unused / GiB, (double)total / GiB);
+    }
+    return 0;
+}

@@ -1,0 +1,152 @@
+#include "codelets/cuda.h"
+#include "codelets/codelet.h"
+#include "sp_error.h"
+
+#ifdef HAVE_CUDA
+#include "kernels/cuda/device.h"
+#include "sp_atomic.h"
+
+static struct worker {
+    struct sp_cuda *cuda;
+    cudaStream_t stream; /* of the kernels */
+    cudaEvent_t queued;  /* all that a task queued */
+} workers[STARPU_NMAXWORKERS];
+
+static int64_t peak;
+
+static struct worker *this_worker(void)
+{
+    return &workers[starpu_worker_get_id_check()];
+}
+
+static void start(void *arg)
+{
+    struct worker *w = this_worker();
+    int *failed = arg, err;
+
+    sp_cuda_must(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking), "a stream");
+    sp_cuda_must(cudaEventCreateWithFlags(&w->queued, cudaEventDisableTiming), "an event");
+    starpu_cuda_get_local_stream(); /* StarPU warns of workers that never ask for it */
+    err =
+        sp_cuda_create(starpu_worker_get_devid(starpu_worker_get_id_check()), w->stream, &w->cuda);
+    if (err)
+        __atomic_store_n(failed, err, __ATOMIC_RELAXED);
+}
+
+static void stop(void *arg)
+{
+    struct worker *w = this_worker();
+
+    (void)arg;
+    sp_cuda_destroy(w->cuda);
+    cudaEventDestroy(w->queued);
+    cudaStreamDestroy(w->stream);
+    *w = (struct worker){0};
+}
+
+int sp_cuda_start(void)
+{
+    int failed = 0;
+
+    starpu_execute_on_each_worker(start, &failed, STARPU_CUDA);
+    return failed;
+}
+
+void sp_cuda_stop(void)
+{
+    starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
+}
+
+const struct sp_backend *sp_cuda_kernels(const void *arg)
+{
+    return sp_cuda_backend(this_worker()->cuda, ((const struct sp_task_args *)arg)->dtype);
+}
+
+static void sample_bytes(void)
+{
+    int64_t sum = sp_cuda_held_bytes();
+
+    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++)
+        if (starpu_node_get_kind(node) == STARPU_CUDA_RAM)
+            sum += (int64_t)starpu_memory_get_used(node);
+    sp_raise(&peak, sum);
+}
+
+int64_t sp_cuda_peak_bytes(void)
+{
+    return __atomic_load_n(&peak, __ATOMIC_RELAXED);
+}
+
+void sp_cuda_queued(const void *arg)
+{
+    struct worker *w = this_worker();
+
+    sample_bytes();
+    if (((const struct sp_task_args *)arg)->in_stream)
+        return;
+    sp_cuda_must(cudaEventRecord(w->queued, w->stream), "an event");
+    sp_cuda_must(cudaStreamWaitEvent(starpu_cuda_get_local_stream(), w->queued, 0), "an event");
+}
+
+int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
+{
+    size_t all, left;
+
+    if (cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&left, &all) != cudaSuccess)
+        return -EIO;
+    *total = (int64_t)all;
+    *unused = (int64_t)left;
+    return 0;
+}
+
+int sp_cuda_devices(bool wanted)
+{
+    int n = 0;
+
+    if (cudaGetDeviceCount(&n) == cudaSuccess && n > 0)
+        return n;
+    if (wanted)
+        sp_cuda_check(0); /* says why */
+    return 0;
+}
+
+int sp_cuda_usable(int device)
+{
+    return sp_cuda_check(device);
+}
+#else
+
+int sp_cuda_start(void)
+{
+    return sp_error(ENOSYS, "internal: CUDA is wanted in a build without it");
+}
+
+void sp_cuda_stop(void)
+{
+}
+
+int sp_cuda_devices(bool wanted)
+{
+    if (wanted)
+        sp_error(ENODEV, "cuda: this build has no CUDA kernels: install the CUDA toolkit and build "
+                         "again, or use --device cpu");
+    return 0;
+}
+
+int sp_cuda_usable(int device)
+{
+    return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
+}
+
+int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
+{
+    (void)device;
+    *total = *unused = 0;
+    return -ENODEV;
+}
+
+int64_t sp_cuda_peak_bytes(void)
+{
+    return 0;
+}
+#endif
