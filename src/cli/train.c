@@ -288,7 +288,9 @@ static int start_starpu(struct sp_trainer *t)
         /* would bring back what has just left: inputs of any task that is ready */
         setenv("STARPU_PREFETCH", "0", 1);
         sp_train_shape(t, &shape);
-        sp_host_start((size_t)sp_offload_idle_bytes(&t->plan, &shape));
+        sp_host_start(t->place.gpus ? SIZE_MAX
+                                    : (size_t)sp_offload_idle_bytes(&t->plan, &shape),
+                      t->place.gpus > 0);
     }
     conf.sched_policy = t->args.scheduler == 1 ? &sp_order_ready : &sp_order_strict;
     if (sp_transport_start(&conf))

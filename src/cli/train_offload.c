@@ -1,5 +1,6 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
 #include "cli/train.h"
+#include "codelets/cuda.h"
 #include "offload/host.h"
 #include "plan/memory_slices.h"
 #include "plan/profile.h"
@@ -49,10 +50,15 @@ static int check(const struct sp_trainer *t)
     return 0;
 }
 
+/* Of what a stage is computed in: the memory of its GPU, or of the machine. */
 static int64_t machine_share(const struct sp_trainer *t)
 {
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    int most = (t->place.n_local + t->place.gpus - 1) / (t->place.gpus ? t->place.gpus : 1);
+    int64_t total, unused;
 
+    if (t->place.gpus && !sp_cuda_memory(t->place.gpu[0], &total, &unused))
+        return (int64_t)(0.9 * (double)unused / most);
     return (int64_t)(0.9 * has / t->world.node_size / t->place.n_local);
 }
 
@@ -83,6 +89,39 @@ static int64_t file_bytes(const struct sp_trainer *t)
     return sum + sum / 16;
 }
 
+/* From GPUs activations go to main memory. */
+static int check_host(const struct sp_trainer *t)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+    double has = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), sum = 0;
+
+    for (int k = 0; k < t->place.n_local; k++)
+        sum += (double)t->offload.away[t->place.first_local + k].most_away;
+    if (sum <= has)
+        return 0;
+    return sp_error(ENOMEM,
+                    "--offload %s: %.1f GiB would be in main memory at once, which has %.1f free; try "
+                    "--recompute, a shorter sequence, or more machines",
+                    t->args.layout.offload, sum / GiB, has / GiB);
+}
+
+/* Where they go, and how fast. */
+static int open_tier(struct sp_trainer *t)
+{
+    int node;
+
+    if (t->place.gpus) {
+        t->tier = STARPU_MAIN_RAM;
+        return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read);
+    }
+    node = sp_disk_register(t->disk);
+    if (node < 0)
+        return sp_error(ENOSPC, "StarPU has no memory node left for a disk: build it with a larger "
+                                "--enable-maxnodes");
+    t->tier = (unsigned)node;
+    return sp_disk_measure(t->disk, &t->rates);
+}
+
 int sp_train_offload_early(struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
@@ -99,6 +138,8 @@ int sp_train_offload_early(struct sp_trainer *t)
                      (struct sp_op_speed){0});
     if (err || a->dry_run)
         return err;
+    if (t->place.gpus)
+        return check_host(t);
     return sp_disk_create(a->offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
@@ -173,16 +214,11 @@ int sp_train_offload_measured(struct sp_trainer *t)
     const struct sp_train_args *a = &t->args;
     struct sp_tier_rates share;
     struct sp_op_speed speed;
-    int err, node;
+    int err;
 
     if (!sp_train_offloads(t))
         return 0;
-    node = sp_disk_register(t->disk);
-    if (node < 0)
-        return sp_error(ENOSPC, "StarPU has no memory node left for a disk: build it with a larger "
-                                "--enable-maxnodes");
-    t->tier = (unsigned)node;
-    err = sp_disk_measure(t->disk, &t->rates);
+    err = open_tier(t);
     err = err ? err : measure_speed(t, &speed);
     if (err)
         return err;
@@ -220,7 +256,8 @@ void sp_train_print_offload(const struct sp_trainer *t)
     if (t->args.dry_run && t->args.offload == SP_OFFLOAD_ADAPTIVE && !t->args.layout.memory_limit)
         printf(", at most: what leaves is chosen when the disk is measured");
     if (t->rates.write > 0)
-        printf(" to %s, which writes %.2f and reads %.2f GB/s", t->args.offload_dir,
+        printf(" to %s, which writes %.2f and reads %.2f GB/s",
+               t->place.gpus ? "main memory" : t->args.offload_dir,
                t->rates.write / 1e9, t->rates.read / 1e9);
     printf("\nstage   in memory MiB   leaves a step MiB   of what %s keeps, by %s\n",
            t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
@@ -253,6 +290,8 @@ void sp_train_offload_summary(const struct sp_trainer *t)
         printf("disk: %.0f MiB out, %.0f MiB back in %.1f ms of the last step, %.0f %% of it under "
                "computation\n",
                left / MiB, returned / MiB, io / 1e3, 100 * fmax(0, 1 - stalls / io));
+    if (t->place.gpus)
+        return;
     printf("process of stage 0: %.1f MiB planned, %.1f MiB of buffers at their highest; resident "
            "memory at most %.1f MiB, %.1f MiB of it before the model\n",
            (double)sp_train_planned_bytes(t) / MiB, t->report.stages[0].buffers_bytes / MiB,

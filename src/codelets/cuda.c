@@ -1,6 +1,7 @@
 #include "codelets/cuda.h"
 #include "codelets/codelet.h"
 #include "sp_error.h"
+#include <math.h>
 
 #ifdef HAVE_CUDA
 #include "kernels/cuda/device.h"
@@ -99,6 +100,48 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
     return 0;
 }
 
+enum { MEASURED_BYTES = 64 << 20, MEASURED_TIMES = 4 };
+
+/* The best of a few copies; a negative number where one fails. */
+static double copy_rate(void *to, const void *from, cudaStream_t stream)
+{
+    double best = 0;
+
+    for (int i = 0; i < MEASURED_TIMES; i++) {
+        double start = sp_now_us();
+
+        if (cudaMemcpyAsync(to, from, MEASURED_BYTES, cudaMemcpyDefault, stream) != cudaSuccess ||
+            cudaStreamSynchronize(stream) != cudaSuccess)
+            return -1;
+        best = fmax(best, 1e6 * MEASURED_BYTES / (sp_now_us() - start));
+    }
+    return best;
+}
+
+int sp_cuda_measure_copies(int device, double *out, double *back)
+{
+    void *here = NULL, *there = NULL;
+    cudaStream_t stream = NULL;
+    bool ok = cudaSetDevice(device) == cudaSuccess &&
+              cudaMallocHost(&here, MEASURED_BYTES) == cudaSuccess &&
+              cudaMalloc(&there, MEASURED_BYTES) == cudaSuccess &&
+              cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
+
+    *out = *back = -1;
+    if (ok) {
+        *out = copy_rate(here, there, stream);
+        *back = copy_rate(there, here, stream);
+    }
+    if (stream)
+        cudaStreamDestroy(stream);
+    cudaFree(there);
+    cudaFreeHost(here);
+    return *out > 0 && *back > 0
+               ? 0
+               : sp_error(EIO, "cuda: copies between GPU %d and the host cannot be measured: %s",
+                          device, cudaGetErrorString(cudaGetLastError()));
+}
+
 int sp_cuda_devices(bool wanted)
 {
     int n = 0;
@@ -143,6 +186,12 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
     (void)device;
     *total = *unused = 0;
     return -ENODEV;
+}
+
+int sp_cuda_measure_copies(int device, double *out, double *back)
+{
+    *out = *back = 0;
+    return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
 }
 
 int64_t sp_cuda_peak_bytes(void)

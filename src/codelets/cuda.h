@@ -32,6 +32,10 @@ int sp_cuda_usable(int device);
 /* Bytes of a GPU: in all, and free now. 0 or -errno. */
 int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
 
+/* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB. 0 or -errno after
+ * one line. */
+int sp_cuda_measure_copies(int device, double *out, double *back);
+
 /* Bytes that StarPU's buffers and the kernels' workspaces take on this process's GPUs, at the highest so
  * far; 0 without GPUs. */
 int64_t sp_cuda_peak_bytes(void);

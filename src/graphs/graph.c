@@ -281,7 +281,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
     g->shape.dtype = cfg->dtype;
-    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away;
+    /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
+    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away &&
+                   !sp_is_sharded(plan);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);

@@ -69,7 +69,8 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 {
     if (!g->cfg.away)
         return 0;
-    sp_mover_init(&st->mover, STARPU_MAIN_RAM, g->cfg.tier, st->worker);
+    sp_mover_init(&st->mover, starpu_worker_get_memory_node((unsigned)st->worker), g->cfg.tier,
+                  st->worker);
     st->moves = calloc((size_t)g->cfg.away[st->index].n_units + 1, sizeof *st->moves);
     return st->moves ? 0 : -ENOMEM;
 }

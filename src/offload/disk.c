@@ -486,8 +486,10 @@ int sp_disk_measure(struct sp_disk *d, struct sp_tier_rates *rates)
 
 struct sp_disk_traffic sp_disk_traffic(struct sp_disk *d)
 {
-    struct sp_disk_traffic t;
+    struct sp_disk_traffic t = {0};
 
+    if (!d)
+        return t;
     pthread_mutex_lock(&d->write.mutex);
     t.written = d->write.bytes;
     t.write_us = d->write.busy_us;

@@ -28,7 +28,7 @@ int sp_disk_measure(struct sp_disk *disk, struct sp_tier_rates *rates);
  * go of it when it ends. */
 int sp_disk_register(struct sp_disk *disk);
 
-/* Since the start: bytes, and how long a thread was at it. */
+/* Since the start: bytes, and how long a thread was at it; zeros without a disk. */
 struct sp_disk_traffic {
     double written, read; /* bytes */
     double write_us, read_us;

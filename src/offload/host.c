@@ -17,12 +17,13 @@ struct idle {
     size_t bytes;
 };
 
-enum { MOST_IDLE = 64 };
+enum { MOST_IDLE = 4096 };
 
 static struct {
     pthread_mutex_t mutex;
     hwloc_topology_t topology;   /* NULL: one NUMA node, nothing to choose */
     hwloc_cpuset_t cores;        /* of this process */
+    bool pinned;
     struct idle idle[MOST_IDLE]; /* the oldest first */
     int n_idle;
     size_t idle_bytes, most_idle;
@@ -55,7 +56,16 @@ static void *map(size_t bytes)
     madvise(memory, bytes, MADV_HUGEPAGE); /* fewer faults; refused by some kernels */
     if (host.topology)
         hwloc_set_area_membind(host.topology, memory, bytes, host.cores, HWLOC_MEMBIND_BIND, 0);
+    if (host.pinned)
+        starpu_memory_pin(memory, bytes); /* where it is refused copies are slower */
     return memory;
+}
+
+static void unmap(void *memory, size_t bytes)
+{
+    if (host.pinned)
+        starpu_memory_unpin(memory, bytes);
+    munmap(memory, bytes);
 }
 
 static void forget_idle(int i)
@@ -107,7 +117,7 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     pthread_mutex_lock(&host.mutex);
     if (bytes >= SMALL) {
         while (host.n_idle &&
-               (host.n_idle == MOST_IDLE || host.idle_bytes + bytes > host.most_idle)) {
+               (host.n_idle == MOST_IDLE || bytes > host.most_idle - host.idle_bytes)) {
             gone[n++] = host.idle[0];
             forget_idle(0);
         }
@@ -119,16 +129,17 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     }
     pthread_mutex_unlock(&host.mutex);
     for (int i = 0; i < n; i++)
-        munmap(gone[i].memory, gone[i].bytes);
+        unmap(gone[i].memory, gone[i].bytes);
     if (memory && bytes >= SMALL)
-        munmap(memory, bytes);
+        unmap(memory, bytes);
     else
         free(memory);
     return 0;
 }
 
-void sp_host_start(size_t idle)
+void sp_host_start(size_t idle, bool pinned)
 {
+    host.pinned = pinned;
     host.most_idle = idle;
     host.bytes = host.peak = 0;
     find_node();
@@ -139,7 +150,7 @@ void sp_host_trim(void)
 {
     pthread_mutex_lock(&host.mutex);
     while (host.n_idle) {
-        munmap(host.idle[0].memory, host.idle[0].bytes);
+        unmap(host.idle[0].memory, host.idle[0].bytes);
         forget_idle(0);
     }
     pthread_mutex_unlock(&host.mutex);

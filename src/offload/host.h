@@ -6,6 +6,7 @@
 #ifndef SP_HOST_H
 #define SP_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,8 +19,9 @@ static inline size_t sp_host_round(size_t bytes)
 }
 
 /* Before StarPU starts: takes over its allocations in main memory. Up to `idle` bytes of buffers that
- * were freed wait for the next one of their size. */
-void sp_host_start(size_t idle);
+ * were freed wait for the next one of their size. `pinned`: GPUs copy to and from them while they
+ * compute; pinning is dear, so that such a run wants `idle` without a limit (SIZE_MAX). */
+void sp_host_start(size_t idle, bool pinned);
 /* After StarPU ended. */
 void sp_host_stop(void);
 

@@ -177,7 +177,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     assert_non_null(run->gradients);
     assert_int_equal(sp_params_create(&m, &params), 0);
     if (set->offload)
-        sp_host_start(1 << 16);
+        sp_host_start(1 << 16, false);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     start_tiers(plan, set, &cfg, &tiers);

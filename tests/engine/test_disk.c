@@ -17,7 +17,7 @@ static unsigned tier;
 static int start(void **state)
 {
     (void)state;
-    sp_host_start(1 << 20);
+    sp_host_start(1 << 20, false);
     start_starpu(1, &sp_order_strict);
     assert_int_equal(sp_disk_create("/var/tmp", 1 << 20, _exit, &disk), 0);
     tier = (unsigned)sp_disk_register(disk);
