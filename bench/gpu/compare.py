@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Training steps of starpipe and of PyTorch, eager and compiled, on one device in one run.
+
+The programs take turns; of each the best round counts (the median of a round's last steps). A
+row that does not fit in memory says so; unless --recompute says which, it is then run once more
+with recomputation on both sides.
+
+    bench/gpu/compare.py --starpipe build/starpipe [--rows gpt2,llama] [--rounds 2] [--json FILE]
+
+Rows (--rows takes beginnings of names):
+"""
+import sys
+
+sys.dont_write_bytecode = True
+import common
+from common import MODELS, gib, timed
+
+ROWS = {  # model, sequence, micro-batch size, micro-batches
+    "gpt2-124m-1k": ("gpt2-124m", 1024, 16, 2),
+    "gpt3-1.3b-2k": ("gpt3-1.3b", 2048, 4, 2),
+    "gpt3-1.3b-8k": ("gpt3-1.3b", 8192, 1, 4),
+    "gpt3-1.3b-32k": ("gpt3-1.3b", 32768, 1, 1),
+    "llama-h4096-16k": ("llama-h4096", 16384, 1, 2),
+    "tiny-gpt2": ("tiny-gpt2", 128, 2, 4),
+    "tiny-llama": ("tiny-llama", 128, 2, 4),
+}
+SIDES = ("starpipe", "eager", "compile")
+__doc__ += "".join(f"    {n:16} {m}, s = {s}, {k} micro-batches of {b}\n"
+                   for n, (m, s, b, k) in ROWS.items())
+
+
+def ours(args, row, recompute, seconds):
+    model, seq, batch, micro = ROWS[row]
+    return common.starpipe(args, model, seq, "--stages", 1, "--schedule", "1f1b",
+                           "--micro-batches", micro, "--micro-batch-size", batch,
+                           "--recompute", "full" if recompute else "none",
+                           steps=args.warmup + args.steps, last=args.steps, seconds=seconds)
+
+
+def theirs(args, row, recompute, mode, precision, seconds):
+    model, seq, batch, micro = ROWS[row]
+    return common.torch_run(args, {"model": MODELS[model], "seq": seq, "batch": batch,
+                                   "micro": micro, "mode": mode, "precision": precision,
+                                   "recompute": recompute, "warmup": args.warmup,
+                                   "steps": args.steps}, seconds)
+
+
+def better(a, b):
+    """The faster of two results; any that ran before one that did not, news before none."""
+    if a is None or b["status"] == "ok" and (a["status"] != "ok" or b["step_ms"] < a["step_ms"]):
+        return b
+    return a
+
+
+def measure(args, row, recompute):
+    """The best result of each side, PyTorch's in its faster precision."""
+    best = {}
+    for n in range(args.rounds):
+        best["starpipe"] = better(best.get("starpipe"), timed(
+            args.budget, (row, "starpipe"), ours, args, row, recompute))
+        for mode in SIDES[1:] if args.peer else ():
+            # After the first round only the faster of the two.
+            precisions = args.precisions if not n else [best[mode]["precision"]]
+            for precision in precisions:
+                result = timed(args.budget, (row, mode), theirs, args, row, recompute, mode,
+                               precision)
+                best[mode] = better(best.get(mode), {**result, "precision": precision})
+    return best
+
+
+def figures(row, best, peak):
+    """Rates and ratios beside the times."""
+    model, seq, batch, micro = ROWS[row]
+    tokens = batch * micro * seq
+    flops = common.model_flops(MODELS[model], seq, tokens)
+    result = {"model": model, "seq": seq, "micro_batch_size": batch, "micro_batches": micro,
+              "tokens": tokens, "model_flops": flops}
+    for side, r in best.items():
+        if r["status"] == "ok":
+            r["tokens_per_s"] = 1e3 * tokens / r["step_ms"]
+            r["mfu"] = flops / r["step_ms"] / 1e9 / peak if peak else None
+        result[side] = r
+    us = best["starpipe"]
+    for side in SIDES[1:]:
+        r = best.get(side, us)
+        if r is not us and us["status"] == r["status"] == "ok":
+            result["ratio_" + side] = r["step_ms"] / us["step_ms"]
+            if us["parameters"] != r["parameters"]:
+                sys.exit(f"{row}: {us['parameters']} parameters here, {r['parameters']} there")
+    return result
+
+
+def show(name, result):
+    for side in SIDES:
+        r = result.get(side)
+        if r is None:
+            continue
+        line = f"{name if side == SIDES[0] else '':24} {side:9}"
+        if r["status"] != "ok":
+            print(f"{line} {r['status']}: {r['why'][:200]}")
+            continue
+        mfu = f"{100 * r['mfu']:6.1f}" if r.get("mfu") else f"{'-':>6}"
+        ratio = f"{result['ratio_' + side]:6.2f}" if "ratio_" + side in result else f"{'':6}"
+        print(f"{line} {r['step_ms']:9.1f} {r['tokens_per_s']:9.0f} {mfu} "
+              f"{gib(r.get('peak_bytes')):>8} {ratio}  {r.get('precision', '')}")
+    sys.stdout.flush()
+
+
+def main():
+    p = common.parser(__doc__)
+    p.add_argument("--rows", metavar="NAME,...", help="default: all, on the CPU tiny")
+    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--steps", type=int, default=6, help="measured in a round (default 6)")
+    p.add_argument("--warmup", type=int, default=3, help="before them (default 3)")
+    p.add_argument("--recompute", choices=("none", "full", "auto"), default="auto")
+    args = p.parse_args()
+    starts = tuple((args.rows or ("tiny" if args.device == "cpu" else "gpt,llama")).split(","))
+    rows = [name for name in ROWS if name.startswith(starts)]
+    if not rows:
+        p.error(f"no row begins with {args.rows}: {', '.join(ROWS)}")
+
+    with common.session(args) as results:
+        peak = common.torch_run(args, {"gemm": 8192 if args.device == "cuda" else 1024,
+                                       "dtype": args.dtype}, args.budget.left())
+        args.peer = peak["status"] == "ok"
+        args.precisions = ["autocast", "bf16"] if args.dtype == "bf16" else ["f32"]
+        results.update(gemm_tflops=peak.get("tflops"), torch=peak.get("torch"), rows={})
+        if args.peer:
+            print(f"{results['device']}, PyTorch {peak['torch']}, {args.dtype}; "
+                  f"products at {peak['tflops']:.3g} TFLOP/s")
+        else:
+            print(f"{results['device']}, {args.dtype}; our figures alone: {peak['why'][:200]}")
+        print(f"{'row':24} {'':9} {'step ms':>9} {'tokens/s':>9} {'MFU %':>6} {'peak GiB':>8} "
+              f"{'ratio':>6}  precision")
+        for row in rows:
+            for recompute in {"none": [False], "full": [True], "auto": [False, True]}[args.recompute]:
+                best = measure(args, row, recompute)
+                name = row + (" recomputed" if recompute else "")
+                results["rows"][name] = figures(row, best, peak.get("tflops"))
+                show(name, results["rows"][name])
+                common.save(args, results)
+                if not any(r["status"] == "oom" for r in best.values()):
+                    break
+
+
+if __name__ == "__main__":
+    main()
