@@ -167,6 +167,8 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     *handles = calloc(m * n, sizeof **handles);
     if (!*memory || !*handles)
         return -ENOMEM;
+    if (g->place.gpus)
+        starpu_memory_pin(*memory, m * T * sizeof **memory);
     for (size_t i = 0; i < m * n; i++) {
         const struct sp_shape *sh = &cut->shapes[i % n];
         size_t at = i / n * T + (size_t)g->shape.batch * (size_t)sh->first;
@@ -331,6 +333,9 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
     for (int i = 0; handles && i < lay->micro_batches * g->cuts[last ? g->n_cuts - 1 : 0].n; i++)
         starpu_data_unregister(handles[i]);
     free(handles);
+    if (memory && g->place.gpus)
+        starpu_memory_unpin(memory, (size_t)lay->micro_batches * (size_t)g->shape.rows *
+                                        sizeof *memory);
     free(memory);
 }
 
