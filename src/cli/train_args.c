@@ -11,6 +11,22 @@ static const char *default_offload_dir(void)
     return dir && *dir ? dir : "/var/tmp";
 }
 
+/* What --device is where it is not given: for tests, which run the same commands on either. */
+static int default_device(int *device)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    const char *wanted = getenv("SP_DEVICE");
+
+    if (!wanted || !*wanted)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(wanted, names[i])) {
+            *device = i;
+            return 0;
+        }
+    return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda", wanted);
+}
+
 static int check(struct sp_train_args *a)
 {
     struct sp_recompute_option recompute;
@@ -54,6 +70,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .offload_dir = default_offload_dir(),
     };
     a->layout.stages = 1;
+    if (default_device(&a->device))
+        return -EINVAL;
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         {"data", SP_OPT_STRING, &a->data, "FILE", "text: tokens are its bytes", 0, 0, 0, 0},

@@ -62,8 +62,9 @@ refused "needs .* MiB with all activations away" $tiny --offload adaptive --memo
 refused "offload" $tiny --offload sideways
 refused "dtype" $tiny --dtype f16
 if starpipe info | grep -q '^CUDA: *no'; then
-    refused "cuda" $tiny --device cuda
+    refused "cuda: this build has no CUDA kernels" $tiny --device cuda
 fi
+SP_DEVICE=gpu refused "SP_DEVICE=gpu.*say auto, cpu or cuda" $tiny
 refused "plugin" $tiny --plugin /none.so
 refused "is none of" $tiny --scheduler sometimes
 refused "is none of" $tiny --order backwards
