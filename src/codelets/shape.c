@@ -1,12 +1,15 @@
 #include "codelets/shape.h"
 #include <limits.h>
 
-/* Rows of logits at a time unless the user says: what 128 MiB hold. More rows mean fewer passes
- * over the gradient of the table, more than that no longer shows. */
+/* Rows of logits at a time unless the user says: what 128 MiB hold, in whole tiles of a product. More
+ * rows mean fewer passes over the gradient of the table, more than that no longer shows. */
 static int default_head_rows(const struct sp_model *m)
 {
+    const int tile = 64;
     int rows = (128 << 20) / (int)sizeof(float) / m->vocab;
 
+    if (rows >= tile)
+        return rows / tile * tile;
     return rows > 0 ? rows : 1;
 }
 

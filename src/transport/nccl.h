@@ -4,13 +4,13 @@
  * caller or a worker; completion is found by a thread of the transport, which sleeps while nothing of this
  * process is ready and not done.
  *
- * What differs from messages over MPI: nothing is buffered. A value leaves when its receiver has the
- * buffer for it, so a handle that is sent may not be written again by a task before which the receiver's
- * own buffer cannot be free; sp_message_send's rule about `until` is just that. A message has no limit of
- * 2 GiB.
+ * What differs from messages over MPI: nothing is buffered. A value stays in its handle until its receiver
+ * has the buffer for it, so whatever writes the handle again has to come after the receiving op in the order
+ * of submission that all processes share: that is the rule about `until` of sp_message_send. And a message
+ * may be larger than 2 GiB.
  *
- * CUDA_DEVICE_MAX_CONNECTIONS=32 belongs into the environment before the first call of CUDA: with fewer
- * queues than streams the GPU may let a kernel wait behind another that waits for its peer.
+ * A value leaves when StarPU takes its task for ended: then the task must have ended on the GPU, not only
+ * have been queued there. The value is read and written on streams of the transport's own.
  */
 #ifndef SP_NCCL_H
 #define SP_NCCL_H
@@ -22,7 +22,7 @@ struct sp_nccl;
 
 /* Ranks that add up together; in the same order everywhere, each once. */
 struct sp_nccl_group {
-    const int *ranks;
+    const int *ranks; /* kept until sp_nccl_stop */
     int n;
 };
 
@@ -35,17 +35,28 @@ struct sp_nccl_config {
     void *arg;
     const struct sp_nccl_group *groups; /* the same everywhere */
     int n_groups;
-    int depth; /* messages in a stream at once, at most 8; 0: SP_NCCL_DEPTH, or 1 */
+    /* Messages in a stream at once, at most 8; 0: SP_NCCL_DEPTH, or 1. More leave no gap between messages
+     * of an edge, but where streams share a queue of the GPU, what waits in one stops another, which may
+     * be what it waits for. For measurements. */
+    int depth;
     /* Called by the transport's thread after one line when a message fails: ends every process, as
      * sp_transport_abort does. NULL, or if it returns: sp_nccl_wait_all fails. */
     void (*fail)(int status);
 };
 
 /*
+ * Before StarPU starts, and with it CUDA: puts into the environment, unless it is there, what both libraries
+ * read from it once, for a process with so many edges and groups: as many queues of the GPU as there may be
+ * (streams that share one may wait for each other), and few enough thread blocks for each message.
+ */
+void sp_nccl_prepare(int links);
+
+/*
  * Makes a communicator for every edge and group of this process and starts the thread; called by all
  * processes at once, after StarPU was started and before the first message. All get 0, and `wire` belongs
  * to the transport; or all get an error, and it does not: -ELIBACC where a process has no libnccl.so.2 of
- * 2.18 or newer, with the reason in `why` and no line; -EIO, -EINVAL, -ENOMEM after one line.
+ * 2.18 or newer, -ENOTSUP where the environment makes edges wait for each other, both with the reason in
+ * `why` and no line; -EIO, -EINVAL, -ENOMEM after one line.
  */
 int sp_nccl_start(const struct sp_nccl_config *cfg, struct sp_wire *wire, char *why, size_t n,
                   struct sp_nccl **nccl);

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,19 +72,12 @@ static int check(ncclResult_t res, ncclComm_t comm, const char *what)
     if (!nccl.f)                                                                                   \
         missing = "nccl" #f;
 
-int sp_nccl_load(const char *library, char *why, size_t n)
+static int load(const char *library, char *why, size_t n)
 {
     const char *missing = NULL;
     int version = 0;
-    void *lib;
+    void *lib = dlopen(*library ? library : NULL, RTLD_NOW | RTLD_LOCAL);
 
-    if (nccl.version)
-        return nccl.version;
-    if (!library)
-        library = getenv("SP_NCCL_LIBRARY");
-    if (!library)
-        library = "libnccl.so.2";
-    lib = dlopen(*library ? library : NULL, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *reason = dlerror();
 
@@ -99,7 +93,19 @@ int sp_nccl_load(const char *library, char *why, size_t n)
         dlclose(lib);
         return -ELIBACC;
     }
-    nccl.version = version;
+    return nccl.version = version;
+}
+
+int sp_nccl_load(const char *library, char *why, size_t n)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    int version;
+
+    if (!library)
+        library = getenv("SP_NCCL_LIBRARY");
+    pthread_mutex_lock(&mutex);
+    version = nccl.version ? nccl.version : load(library ? library : "libnccl.so.2", why, n);
+    pthread_mutex_unlock(&mutex);
     return version;
 }
 
@@ -120,16 +126,13 @@ int sp_comm_id(unsigned char id[SP_COMM_ID_BYTES])
 
 /* ---- communicators -------------------------------------------------------------------------- */
 
-/* How many thread blocks the kernels of one of `links` communicators have. */
-static int blocks_of(int links)
+int sp_comm_blocks(int links)
 {
-    int device = 0, multiprocessors = 0, n;
+    int n = 16; /* what the fastest links of today want */
 
-    if (cudaGetDevice(&device) ||
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
-        return NCCL_CONFIG_UNDEF_INT;
-    n = multiprocessors / 2 / (links > 0 ? links : 1);
-    return n < 1 ? 1 : n > 32 ? 32 : n;
+    while (n > 1 && n * links > 64)
+        n /= 2;
+    return n;
 }
 
 /* A stream that waits for no other, and whose kernels start before those that compute. */
@@ -149,19 +152,19 @@ static int make_stream(struct sp_comm *c)
 
 static int warm_up(struct sp_comm *c, int rank, int size, bool edge)
 {
-    enum { BYTES = 256 };
-    char *buffer = NULL;
-    int err = cuda(cudaMalloc((void **)&buffer, 2 * BYTES), "cudaMalloc");
+    enum { N = 64 };
+    float *buffer = NULL;
+    size_t bytes = N * sizeof *buffer;
+    int err = cuda(cudaMalloc((void **)&buffer, 2 * bytes), "cudaMalloc");
 
     if (err)
         return err;
-    err = cuda(cudaMemset(buffer, 0, 2 * BYTES), "cudaMemset");
-    if (!err && !edge)
-        err = sp_comm_sum(c, (float *)buffer, 1);
-    else if (!err && size == 1)
-        err = sp_comm_pass(c, buffer, buffer + BYTES, BYTES);
-    else if (!err)
-        err = rank == 0 ? sp_comm_send(c, buffer, BYTES, 1) : sp_comm_receive(c, buffer, BYTES, 0);
+    if (!edge)
+        err = sp_comm_sum(c, buffer, N);
+    else if (size == 1)
+        err = sp_comm_pass(c, buffer, buffer + N, bytes);
+    else
+        err = rank == 0 ? sp_comm_send(c, buffer, bytes, 1) : sp_comm_receive(c, buffer, bytes, 0);
     if (!err)
         err = cuda(cudaStreamSynchronize(c->stream), "the first message");
     if (!err)
@@ -171,7 +174,7 @@ static int warm_up(struct sp_comm *c, int rank, int size, bool edge)
 }
 
 int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size, bool edge,
-                   int links, struct sp_comm **comm)
+                   int blocks, struct sp_comm **comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     struct sp_comm *c = calloc(1, sizeof *c);
@@ -181,7 +184,7 @@ int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size,
     if (!c)
         return sp_error(ENOMEM, "out of memory for a communicator");
     memcpy(unique.internal, id, SP_COMM_ID_BYTES);
-    config.maxCTAs = blocks_of(links);
+    config.maxCTAs = blocks;
     err = make_stream(c);
     if (!err)
         err = check(nccl.CommInitRankConfig(&c->comm, size, unique, rank, &config), NULL,

@@ -1,7 +1,7 @@
 /*
  * The calls of CUDA and NCCL of the transport, on one GPU a process. libnccl is loaded at run time, so
- * that the program starts without it. Every function that can fail prints one line and returns -errno;
- * without another word that is -EIO.
+ * that the program starts without it; a build without its headers has nccl_absent.c. Every function that
+ * can fail prints one line and returns -errno; without another word that is -EIO.
  */
 #ifndef SP_NCCL_DEVICE_H
 #define SP_NCCL_DEVICE_H
@@ -25,18 +25,26 @@ int sp_nccl_load(const char *library, char *why, size_t n);
 /* The calling thread's GPU from now on. 0 or -EIO. */
 int sp_comm_use(int device);
 
+/*
+ * Thread blocks for each of `links` communicators of a process, so that the kernels of all fit on the GPU
+ * at once, beside those that compute: one that found no place would be waited for by a peer, which may
+ * hold the place of another. A power of two. For sums it is in the communicator; for messages NCCL reads
+ * NCCL_MAX_P2P_NCHANNELS from the environment, for all of a process.
+ */
+int sp_comm_blocks(int links);
+
 /* Made by one member of a communicator, and brought to the others by the caller. 0 or -EIO. */
 int sp_comm_id(unsigned char id[SP_COMM_ID_BYTES]);
 
 /*
  * Joins a communicator of `size` members as number `rank`; returns once all have. What its use needs
  * (connections, kernels, memory) is made here, by a message of a few bytes: made later, it would block
- * the caller until the other end comes, or synchronise the GPU while others wait in it. `links` is how
- * many communicators this process has: their kernels share half of the GPU, so that all fit at once.
+ * the caller until the other end comes, or synchronise the GPU while others wait in it. `blocks`: the most
+ * thread blocks that a kernel has, see sp_comm_blocks.
  * `edge`: only messages from member 0 to member 1; a communicator of one member sends to itself.
  */
 int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size, bool edge,
-                   int links, struct sp_comm **comm);
+                   int blocks, struct sp_comm **comm);
 /* After the last message, by all members in the same order. */
 void sp_comm_destroy(struct sp_comm *comm);
 /* Ends the kernels that wait for others; from any thread. The communicator is of no use any more. */

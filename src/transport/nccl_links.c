@@ -1,5 +1,3 @@
-#include "config.h"
-#ifdef HAVE_NCCL
 #include "transport/nccl_links.h"
 #include "sp_error.h"
 #include <stdio.h>
@@ -10,7 +8,7 @@ struct making {
     const struct sp_nccl_config *cfg;
     struct sp_wire *wire;
     struct sp_nccl_links *links;
-    int depth, n; /* communicators of this process */
+    int depth, n; /* communicators that this process will have */
     int err;      /* the first */
 };
 
@@ -36,36 +34,42 @@ static void name_link(const struct sp_nccl_link *link, char *name, size_t n)
         snprintf(name, n, "rank %d to %d", link->edge[0], link->edge[1]);
 }
 
-/*
- * All members come here for the same link at the same place of one order of all links, so that none waits
- * in a circle. A process that failed goes on with the others' links: they wait for it.
- */
+/* Gets the name of a communicator from its first member to the others. */
+static int share_id(struct making *mk, const struct sp_nccl_link *link, int place,
+                    unsigned char id[SP_COMM_ID_BYTES])
+{
+    int err;
+
+    if (place > 0) {
+        mk->wire->take(mk->wire, link->members[0], id, SP_COMM_ID_BYTES);
+        return 0;
+    }
+    err = sp_comm_id(id);
+    for (int i = 1; i < link->n_members; i++)
+        if (link->members[i] != link->members[0])
+            mk->wire->give(mk->wire, link->members[i], id, SP_COMM_ID_BYTES);
+    return err;
+}
+
+/* All members of a link come here for it. A process that failed goes on with its other links: their ends
+ * wait for it. */
 static void make(struct making *mk, struct sp_nccl_link *link)
 {
-    int place = place_in(link, mk->links->rank);
+    int place = place_in(link, mk->links->rank), err;
+    bool edge = link->role != SP_NCCL_MEMBER, self = edge && link->edge[0] == link->edge[1];
     unsigned char id[SP_COMM_ID_BYTES] = {0};
     char name[32];
-    int err = 0;
 
-    if (place > 0)
-        mk->wire->take(mk->wire, link->members[0], id, sizeof id);
-    else
-        err = sp_comm_id(id);
-    for (int i = 1; place == 0 && i < link->n_members; i++)
-        if (link->members[i] != link->members[0])
-            mk->wire->give(mk->wire, link->members[i], id, sizeof id);
     name_link(link, name, sizeof name);
-    sp_agree_init(&link->end,
-                  link->role == SP_NCCL_RECEIVER ? -1
-                  : place == 0                   ? link->n_members - 1
-                                                 : -1,
-                  mk->depth, name);
+    sp_agree_init(&link->end, place == 0 ? link->n_members - 1 : -1, mk->depth, name);
     link->last = &link->flying;
+    err = share_id(mk, link, place, id);
     if (!err)
-        err = sp_comm_create(
-            id, place, link->members[0] == link->members[link->n_members - 1] ? 1 : link->n_members,
-            link->role != SP_NCCL_MEMBER, mk->n, &link->comm);
-    if (err && !mk->err)
+        err = sp_comm_create(id, place, self ? 1 : link->n_members, edge, sp_comm_blocks(mk->n),
+                             &link->comm);
+    if (!err)
+        mk->links->all[mk->links->n++] = link;
+    else if (!mk->err)
         mk->err = err;
 }
 
@@ -103,16 +107,40 @@ static bool is_mine(const struct sp_nccl_links *links, int src, int dst)
     return links->rank == src || links->rank == dst;
 }
 
+/*
+ * Whom a process meets in a round: rounds 0..odd - 1 bring each pair of 0..odd together once. A number
+ * beyond the last process: nobody.
+ */
+static int partner(int rank, int round, int odd)
+{
+    int i = (round - rank + 2 * odd) % odd;
+
+    if (rank == odd)
+        return round * ((odd + 1) / 2) % odd; /* who would meet himself */
+    return i == rank ? odd : i;
+}
+
+/* In rounds, so that as many pairs as can be meet at the same time, and none waits in a circle. */
 static void make_all(struct making *mk)
 {
     struct sp_nccl_links *links = mk->links;
+    int me = links->rank, odd = links->size - 1 + links->size % 2;
 
-    for (int src = 0; src < links->size; src++)
-        for (int dst = 0; dst < links->size; dst++)
-            if (is_mine(links, src, dst) && used(mk, src, dst))
-                make_edge(mk, src, dst);
+    if (used(mk, me, me))
+        make_edge(mk, me, me);
+    for (int round = 0; round < odd; round++) {
+        int other = partner(me, round, odd), low = me < other ? me : other,
+            high = me < other ? other : me;
+
+        if (other >= links->size)
+            continue;
+        if (used(mk, low, high))
+            make_edge(mk, low, high);
+        if (used(mk, high, low))
+            make_edge(mk, high, low);
+    }
     for (int g = 0; g < links->n_groups; g++)
-        if (place_in(&links->groups[g], links->rank) >= 0)
+        if (place_in(&links->groups[g], me) >= 0)
             make(mk, &links->groups[g]);
 }
 
@@ -153,90 +181,72 @@ static int count(const struct making *mk)
     return n;
 }
 
+/* Room for the links; those of groups know their members. */
+static int make_room(struct making *mk)
+{
+    const struct sp_nccl_config *cfg = mk->cfg;
+    struct sp_nccl_links *links = mk->links;
+    size_t size = (size_t)mk->wire->size;
+
+    *links =
+        (struct sp_nccl_links){.rank = mk->wire->rank,
+                               .size = mk->wire->size,
+                               .to = calloc(size, sizeof *links->to),
+                               .from = calloc(size, sizeof *links->from),
+                               .groups = calloc((size_t)cfg->n_groups + 1, sizeof *links->groups)};
+    for (int g = 0; links->groups && g < cfg->n_groups; g++)
+        links->groups[g] = (struct sp_nccl_link){.role = SP_NCCL_MEMBER,
+                                                 .id = links->size * links->size + g,
+                                                 .members = cfg->groups[g].ranks,
+                                                 .n_members = cfg->groups[g].n};
+    links->n_groups = links->groups ? cfg->n_groups : 0;
+    mk->n = count(mk);
+    links->all = calloc((size_t)mk->n + 1, sizeof *links->all);
+    if (links->to && links->from && links->groups && links->all)
+        return 0;
+    return sp_error(ENOMEM, "out of memory for messages between %d processes", links->size);
+}
+
 int sp_nccl_links_create(const struct sp_nccl_config *cfg, struct sp_wire *wire,
                          struct sp_nccl_links *links)
 {
     struct making mk = {.cfg = cfg, .wire = wire, .links = links, .depth = depth_of(cfg)};
-    size_t size = (size_t)wire->size, groups = (size_t)cfg->n_groups;
 
-    *links = (struct sp_nccl_links){.rank = wire->rank,
-                                    .size = wire->size,
-                                    .n_groups = cfg->n_groups,
-                                    .to = calloc(size, sizeof *links->to),
-                                    .from = calloc(size, sizeof *links->from),
-                                    .groups = calloc(groups + 1, sizeof *links->groups)};
-    if (!links->to || !links->from || !links->groups)
-        mk.err = sp_error(ENOMEM, "out of memory for %d processes", wire->size);
-    if (!mk.err)
-        mk.err = check_groups(cfg, wire->size);
+    mk.err = make_room(&mk);
+    mk.err = mk.err ? mk.err : check_groups(cfg, wire->size);
+    mk.err = mk.err ? mk.err : sp_comm_use(cfg->device);
     mk.err = wire->least(wire, mk.err);
-    if (mk.err)
-        goto err_free;
-    for (int g = 0; g < cfg->n_groups; g++)
-        links->groups[g] = (struct sp_nccl_link){.role = SP_NCCL_MEMBER,
-                                                 .id = wire->size * wire->size + g,
-                                                 .members = cfg->groups[g].ranks,
-                                                 .n_members = cfg->groups[g].n};
-    mk.n = count(&mk);
-    mk.err = sp_comm_use(cfg->device);
-    make_all(&mk);
-    mk.err = wire->least(wire, mk.err);
-    if (!mk.err)
-        return 0;
-    sp_nccl_links_abort(links);
-err_free:
-    sp_nccl_links_destroy(links);
-    return mk.err;
-}
-
-int sp_nccl_links_each(struct sp_nccl_links *links, int (*fn)(void *arg, struct sp_nccl_link *link),
-                       void *arg)
-{
-    int ret = 0, n = links->size;
-
-    for (int id = 0; !ret && id < n * n; id++) {
-        struct sp_nccl_link *to = &links->to[id % n], *from = &links->from[id / n];
-
-        if (links->rank == id / n && to->comm)
-            ret = fn(arg, to);
-        else if (links->rank == id % n && from->comm)
-            ret = fn(arg, from);
+    if (!mk.err) {
+        make_all(&mk);
+        mk.err = wire->least(wire, mk.err);
     }
-    for (int g = 0; !ret && g < links->n_groups; g++)
-        if (links->groups[g].comm)
-            ret = fn(arg, &links->groups[g]);
-    return ret;
-}
-
-static int abort_link(void *arg, struct sp_nccl_link *link)
-{
-    (void)arg;
-    sp_comm_abort(link->comm);
-    return 0;
+    if (mk.err) {
+        sp_nccl_links_abort(links);
+        sp_nccl_links_destroy(links);
+    }
+    return mk.err;
 }
 
 void sp_nccl_links_abort(struct sp_nccl_links *links)
 {
-    sp_nccl_links_each(links, abort_link, NULL);
-}
-
-static int destroy_link(void *arg, struct sp_nccl_link *link)
-{
-    (void)arg;
-    sp_agree_clear(&link->end);
-    if (link->self)
-        sp_agree_clear(&link->self->end);
-    sp_comm_destroy(link->comm);
-    return 0;
+    for (int i = 0; i < links->n; i++)
+        sp_comm_abort(links->all[i]->comm);
 }
 
 void sp_nccl_links_destroy(struct sp_nccl_links *links)
 {
-    if (links->to && links->from && links->groups)
-        sp_nccl_links_each(links, destroy_link, NULL);
+    for (int i = 0; i < links->n; i++) {
+        struct sp_nccl_link *link = links->all[i];
+
+        sp_agree_clear(&link->end);
+        if (link->self)
+            sp_agree_clear(&link->self->end);
+        sp_comm_destroy(link->comm);
+    }
     free(links->to);
     free(links->from);
     free(links->groups);
+    free(links->all);
     *links = (struct sp_nccl_links){0};
 }
 
@@ -251,4 +261,3 @@ struct sp_nccl_link *sp_nccl_links_of(struct sp_nccl_links *links, const struct 
         link = &links->groups[id - n * n];
     return link && link->comm && link->id == id ? link : NULL;
 }
-#endif

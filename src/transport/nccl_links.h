@@ -35,6 +35,8 @@ struct sp_nccl_links {
     int rank, size, n_groups;
     struct sp_nccl_link *to, *from; /* [size]; comm NULL: no such edge */
     struct sp_nccl_link *groups;    /* [n_groups]; comm NULL: not a member */
+    struct sp_nccl_link **all;      /* [n] one end of each communicator */
+    int n;
 };
 
 /* Called by all processes at once. 0, or -errno on all after one line on those that failed. */
@@ -47,9 +49,5 @@ void sp_nccl_links_abort(struct sp_nccl_links *links);
 /* Whose note it is; NULL: nobody's here. */
 struct sp_nccl_link *sp_nccl_links_of(struct sp_nccl_links *links,
                                       const struct sp_agree_note *note);
-
-/* Calls `fn` once for every communicator, until it returns other than 0, which is returned. */
-int sp_nccl_links_each(struct sp_nccl_links *links, int (*fn)(void *arg, struct sp_nccl_link *link),
-                       void *arg);
 
 #endif

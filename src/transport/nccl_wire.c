@@ -1,5 +1,5 @@
 #include "config.h"
-#if defined(HAVE_NCCL) && defined(HAVE_MPI)
+#ifdef HAVE_MPI
 #include "transport/nccl_wire.h"
 #include <errno.h>
 #include <mpi.h>
@@ -110,7 +110,6 @@ static void close_wire(struct sp_wire *wire)
         w->spare = g->next;
         free(g);
     }
-    free(w);
 }
 
 int sp_wire_mpi(struct sp_wire **wire, char *why, size_t n)

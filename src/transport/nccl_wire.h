@@ -35,8 +35,8 @@ struct sp_wire {
     void (*close)(struct sp_wire *wire);
 };
 
-/* Over MPI, between all processes; called by all, after MPI_Init_thread. 0, or -ENOTSUP (MPI was not
- * started with MPI_THREAD_MULTIPLE) or -ENOMEM, with the reason in `why` and no line. */
+/* Over MPI, between all processes, one at a time; called by all, after MPI_Init_thread. 0, or -ENOTSUP
+ * (MPI was not started with MPI_THREAD_MULTIPLE) with the reason in `why` and no line. */
 int sp_wire_mpi(struct sp_wire **wire, char *why, size_t n);
 
 #endif

@@ -61,15 +61,18 @@ SP_DEVICE void sp_put(bf16 *p, float x)
     p->bits = (uint16_t)sp_bf16_pair(x, 0.0f);
 }
 
-/* x[0..V-1] = V elements at p; V is 1, or sp_wide<T>::N and p aligned to 16 bytes. */
+/* x[0..V-1] = V elements at p; V is 1, or fills accesses of 16 bytes, to which p is aligned. */
 template <int V> SP_DEVICE void sp_load(const float *p, float *x)
 {
-    if constexpr (V == 4) {
-        float4 v = *(const float4 *)p;
+    if constexpr (V % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < V; i += 4) {
+            float4 v = *(const float4 *)(p + i);
 
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+            x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+        }
     } else {
-        static_assert(V == 1, "1 or 16 bytes");
+        static_assert(V == 1, "1 or whole accesses");
         x[0] = *p;
     }
 }
@@ -90,17 +93,21 @@ template <int V> SP_DEVICE void sp_load(const bf16 *p, float *x)
         sp_unpack(v.z, x + 4);
         sp_unpack(v.w, x + 6);
     } else {
-        static_assert(V == 1, "1 or 16 bytes");
+        static_assert(V == 1, "1 or one access");
         x[0] = sp_value(*p);
     }
 }
 
 template <int V> SP_DEVICE void sp_store(float *p, const float *x)
 {
-    if constexpr (V == 4)
-        *(float4 *)p = make_float4(x[0], x[1], x[2], x[3]);
-    else
+    if constexpr (V % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < V; i += 4)
+            *(float4 *)(p + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+    } else {
+        static_assert(V == 1, "1 or whole accesses");
         *p = x[0];
+    }
 }
 
 template <int V> SP_DEVICE void sp_store(bf16 *p, const float *x)
@@ -114,6 +121,7 @@ template <int V> SP_DEVICE void sp_store(bf16 *p, const float *x)
         v.w = sp_bf16_pair(x[6], x[7]);
         *(uint4 *)p = v;
     } else {
+        static_assert(V == 1, "1 or one access");
         sp_put(p, x[0]);
     }
 }
@@ -195,6 +203,29 @@ SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
 static inline unsigned sp_blocks(size_t n, size_t each)
 {
     return (unsigned)((n + each - 1) / each);
+}
+
+static inline unsigned sp_at_most(unsigned n, unsigned most)
+{
+    return n < most ? n : most;
+}
+
+/*
+ * Threads that share the accesses of a row, whole warps, SP_BLOCK at most; the blocks a row then
+ * takes, or the rows a block can.
+ */
+struct sp_row_split {
+    unsigned threads, pieces, rows;
+};
+
+static inline struct sp_row_split sp_split_row(size_t accesses)
+{
+    struct sp_row_split s;
+
+    s.threads = sp_at_most(sp_blocks(accesses, SP_WARP) * SP_WARP, SP_BLOCK);
+    s.pieces = sp_blocks(accesses, s.threads);
+    s.rows = SP_BLOCK / s.threads;
+    return s;
 }
 
 /* Queues a kernel on the backend's stream; no blocks, no launch. The run ends if it cannot be. */

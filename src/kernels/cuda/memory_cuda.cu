@@ -50,8 +50,7 @@ static size_t first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, 
     size_t found = n;
 
     if (!host)
-        sp_cuda_fatal("cuda: no memory for %zu bytes to scan",
-                      bytes < piece ? bytes + 1 : piece);
+        sp_cuda_fatal("cuda: no memory for %zu bytes to scan", bytes < piece ? bytes + 1 : piece);
     sp_cuda_must(cudaStreamSynchronize(k->cuda->stream), "first_not_finite");
     for (size_t at = 0; at < bytes && found == n; at += piece) {
         size_t here = bytes - at < piece ? bytes - at : piece;

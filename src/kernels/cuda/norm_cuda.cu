@@ -8,30 +8,32 @@
  * same elements of dx, which may be the same memory.
  */
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/mlp_cuda.h"
+#include "kernels/cuda/sums.h"
 
 enum {
-    HELD = 16,         /* elements of a row that a thread holds */
     FWD_THREADS = 1024,
-    BWD_THREADS = 512, /* 128 registers: five times HELD */
+    BWD_THREADS = 512, /* that leaves each 128 registers, of which four times HELD hold the row */
     GROUPS = 512,      /* at most, of more than a warp each */
     GROUP_ROWS = 8,    /* at least, or the partial sums cost as much as the rows */
     COLUMN_ROWS = 8    /* rows at a time of a block of norm_columns_kernel */
 };
 
+/* Elements of a row that a thread holds; without wide accesses their addresses take registers too. */
+template <int V> constexpr int HELD = V == 1 ? 8 : 16;
+
 /* A row wider than a span, the elements its threads hold, is read span by span, and once for each
  * use. This is the column of the thread's i-th access to a span. */
 template <int V> SP_DEVICE int norm_column(int span, int i)
 {
-    return ((span * (HELD / V) + i) * (int)blockDim.x + (int)threadIdx.x) * V;
+    return ((span * (HELD<V> / V) + i) * (int)blockDim.x + (int)threadIdx.x) * V;
 }
 
 /* What lies beyond the row is 0. */
 template <int V, typename T>
-SP_DEVICE void norm_load(const T *row, int h, int span, float x[HELD])
+SP_DEVICE void norm_load(const T *row, int h, int span, float x[HELD<V>])
 {
 #pragma unroll
-    for (int i = 0; i < HELD / V; i++) {
+    for (int i = 0; i < HELD<V> / V; i++) {
         int c = norm_column<V>(span, i);
 
         if (c < h)
@@ -48,9 +50,9 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
     norm_kernel(bool given, bool rms, int rows, int h, float eps, const T *x, const T *gain,
                 const T *bias, T *y, float *stats)
 {
-    float *shared = sp_shared<float>(), held[HELD], mean = 0, square = 0, none = 0, rstd;
+    float *shared = sp_shared<float>(), held[HELD<V>], mean = 0, square = 0, none = 0, rstd;
     int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
-    int spans = (h + (int)blockDim.x * HELD - 1) / ((int)blockDim.x * HELD);
+    int spans = (h + (int)blockDim.x * HELD<V> - 1) / ((int)blockDim.x * HELD<V>);
 
     if (row >= rows) /* where a block has several rows, its warps do not wait for each other */
         return;
@@ -66,7 +68,7 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
                 if (spans > 1)
                     norm_load<V>(x, h, s, held);
 #pragma unroll
-                for (int j = 0; j < HELD; j++)
+                for (int j = 0; j < HELD<V>; j++)
                     mean += held[j];
             }
             sp_row_sums(&mean, &none, shared);
@@ -77,7 +79,7 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
             if (spans > 1)
                 norm_load<V>(x, h, s, held);
 #pragma unroll
-            for (int j = 0; j < HELD; j++) {
+            for (int j = 0; j < HELD<V>; j++) {
                 float centred = norm_column<V>(s, j / V) < h ? held[j] - mean : 0;
 
                 square = fmaf(centred, centred, square);
@@ -94,7 +96,7 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
         if (spans > 1)
             norm_load<V>(x, h, s, held);
 #pragma unroll
-        for (int i = 0; i < HELD / V; i++) {
+        for (int i = 0; i < HELD<V> / V; i++) {
             int c = norm_column<V>(s, i);
             float g[V], b[V], out[V];
 
@@ -113,77 +115,102 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
     }
 }
 
-/* part(groups,2,h) = the groups' sums for dgain, then for dbias; NULL, or rows have one span. */
+/*
+ * Of a row: n = (x - mean) rstd and e = dy gain. What lies beyond the row is 0 in e, and no use in n.
+ */
+template <int V, typename T>
+SP_DEVICE void norm_terms(const T *x, const T *dy, const T *gain, int h, int span, float mean,
+                          float rstd, float n[HELD<V>], float e[HELD<V>])
+{
+    norm_load<V>(x, h, span, n);
+    norm_load<V>(dy, h, span, e);
+#pragma unroll
+    for (int i = 0; i < HELD<V> / V; i++) {
+        int c = norm_column<V>(span, i);
+        float g[V];
+
+        for (int v = 0; v < V; v++)
+            n[i * V + v] = (n[i * V + v] - mean) * rstd;
+        if (c >= h)
+            continue;
+        sp_load<V>(gain + c, g);
+        for (int v = 0; v < V; v++)
+            e[i * V + v] *= g[v];
+    }
+}
+
+/* part(groups,sums,h) = the groups' sums for dgain, then for dbias if `sums` is 2. NULL: none are
+ * wanted, or rows have several spans. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(BWD_THREADS)
     norm_bwd_kernel(bool rms, int rows, int h, const T *x, const float *stats, const T *gain,
-                    const T *dy, const T *dres, T *dx, float *part)
+                    const T *dy, const T *dres, T *dx, int sums, float *part)
 {
-    float *shared = sp_shared<float>(), xs[HELD], dys[HELD], gains[HELD];
-    float sum_gain[HELD] = {0}, sum_bias[HELD] = {0};
+    float *shared = sp_shared<float>(), n[HELD<V>], e[HELD<V>];
+    float sum_gain[HELD<V>] = {0}, sum_bias[HELD<V>] = {0};
     int group = (int)(blockIdx.x * blockDim.y + threadIdx.y);
-    int spans = (h + (int)blockDim.x * HELD - 1) / ((int)blockDim.x * HELD);
+    int spans = (h + (int)blockDim.x * HELD<V> - 1) / ((int)blockDim.x * HELD<V>);
 
-    norm_load<V>(gain, h, 0, gains);
     for (int row = group; row < rows; row += (int)(gridDim.x * blockDim.y)) {
         size_t at = (size_t)row * (size_t)h;
-        float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1], e = 0, en = 0;
+        float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1];
+        float sum_e = 0, sum_en = 0;
 
         for (int s = 0; s < spans; s++) {
-            norm_load<V>(x + at, h, s, xs);
-            norm_load<V>(dy + at, h, s, dys);
-            if (spans > 1)
-                norm_load<V>(gain, h, s, gains);
+            norm_load<V>(dy + at, h, s, e);
+            norm_load<V>(x + at, h, s, n);
 #pragma unroll
-            for (int j = 0; j < HELD; j++) {
-                float n = (xs[j] - mean) * rstd, d = dys[j];
-
-                e = fmaf(d, gains[j], e);
-                en = fmaf(d * gains[j], n, en);
-                sum_gain[j] = fmaf(d, n, sum_gain[j]);
-                sum_bias[j] += d;
-            }
-        }
-        sp_row_sums(&e, &en, shared);
-        e = rms ? 0 : e / (float)h;
-        en /= (float)h;
-        for (int s = 0; s < spans; s++) {
-            if (spans > 1) {
-                norm_load<V>(x + at, h, s, xs);
-                norm_load<V>(dy + at, h, s, dys);
-                norm_load<V>(gain, h, s, gains);
-            }
-#pragma unroll
-            for (int i = 0; i < HELD / V; i++) {
+            for (int i = 0; i < HELD<V> / V; i++) {
                 int c = norm_column<V>(s, i);
-                float out[V];
+                float g[V];
 
                 if (c >= h)
                     continue;
-                for (int v = 0; v < V; v++)
-                    out[v] = 0;
-                if (dres)
-                    sp_load<V>(dres + at + c, out);
+                sp_load<V>(gain + c, g);
                 for (int v = 0; v < V; v++) {
                     int j = i * V + v;
-                    float n = (xs[j] - mean) * rstd;
 
-                    out[v] += rstd * (dys[j] * gains[j] - e - n * en);
+                    n[j] = (n[j] - mean) * rstd;
+                    sum_gain[j] = fmaf(e[j], n[j], sum_gain[j]);
+                    sum_bias[j] += e[j];
+                    e[j] *= g[v];
+                    sum_e += e[j];
+                    sum_en = fmaf(e[j], n[j], sum_en);
                 }
+            }
+        }
+        sp_row_sums(&sum_e, &sum_en, shared);
+        sum_e = rms ? 0 : sum_e / (float)h;
+        sum_en /= (float)h;
+        for (int s = 0; s < spans; s++) {
+            if (spans > 1)
+                norm_terms<V>(x + at, dy + at, gain, h, s, mean, rstd, n, e);
+#pragma unroll
+            for (int i = 0; i < HELD<V> / V; i++) {
+                int c = norm_column<V>(s, i);
+                float out[V] = {0};
+
+                if (c >= h)
+                    continue;
+                if (dres)
+                    sp_load<V>(dres + at + c, out);
+                for (int v = 0; v < V; v++)
+                    out[v] += rstd * (e[i * V + v] - sum_e - n[i * V + v] * sum_en);
                 sp_store<V>(dx + at + c, out);
             }
         }
     }
     if (!part)
         return;
-    part += (size_t)group * 2 * (size_t)h;
+    part += (size_t)(group * sums) * (size_t)h;
 #pragma unroll
-    for (int j = 0; j < HELD; j++) {
+    for (int j = 0; j < HELD<V>; j++) {
         int c = norm_column<V>(0, j / V) + j % V;
 
         if (c < h) {
             part[c] = sum_gain[j];
-            part[(size_t)h + c] = sum_bias[j];
+            if (sums == 2)
+                part[(size_t)h + c] = sum_bias[j];
         }
     }
 }
@@ -192,7 +219,7 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
  * COLUMN_ROWS threads, V columns each. Group g has rows g, g + groups... */
 template <typename T, int V>
 SP_KERNEL void norm_columns_kernel(int rows, int h, const T *x, const float *stats, const T *dy,
-                                   float *part)
+                                   int sums, float *part)
 {
     int c = (int)(blockIdx.x * SP_WARP + threadIdx.x) * V;
     int group = (int)(blockIdx.y * COLUMN_ROWS + threadIdx.y);
@@ -211,17 +238,18 @@ SP_KERNEL void norm_columns_kernel(int rows, int h, const T *x, const float *sta
             sum_bias[v] += d[v];
         }
     }
-    part += (size_t)group * 2 * (size_t)h + c;
+    part += (size_t)(group * sums) * (size_t)h + c;
     for (int v = 0; v < V; v++) {
         part[v] = sum_gain[v];
-        part[(size_t)h + v] = sum_bias[v];
+        if (sums == 2)
+            part[(size_t)h + v] = sum_bias[v];
     }
 }
 
 /* The threads of a row; those of a warp come by eight rows. */
-static dim3 norm_block(int h, int most)
+static dim3 norm_block(int h, int held, int most)
 {
-    int threads = (h + HELD * SP_WARP - 1) / (HELD * SP_WARP) * SP_WARP;
+    int threads = (h + held * SP_WARP - 1) / (held * SP_WARP) * SP_WARP;
 
     return threads <= SP_WARP ? dim3(SP_WARP, SP_BLOCK / SP_WARP)
                               : dim3((unsigned)(threads < most ? threads : most));
@@ -231,10 +259,10 @@ template <typename T>
 static void norm_rows(const struct sp_backend *k, bool given, bool rms, int rows, int h, float eps,
                       const void *x, const void *gain, const void *bias, void *y, float *stats)
 {
-    dim3 block = norm_block(h, FWD_THREADS);
     size_t width = (size_t)h;
     bool wide = sp_is_wide((const T *)x, width) && sp_is_wide((const T *)y, width) &&
                 sp_is_wide((const T *)gain, 0) && sp_is_wide((const T *)bias, 0);
+    dim3 block = norm_block(h, wide ? HELD<sp_wide<T>::N> : HELD<1>, FWD_THREADS);
 
     sp_launch(k, given ? "norm_apply" : "norm",
               wide ? norm_kernel<T, sp_wide<T>::N> : norm_kernel<T, 1>,
@@ -261,37 +289,36 @@ static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, cons
                      const float *stats, const void *gain, const void *dy, const void *dres,
                      void *dx, float *dgain, float *dbias)
 {
-    dim3 block = norm_block(h, BWD_THREADS);
     size_t width = (size_t)h, n = sp_wide<T>::N;
     bool wide = sp_is_wide((const T *)x, width) && sp_is_wide((const T *)dy, width) &&
                 sp_is_wide((const T *)dres, width) && sp_is_wide((const T *)dx, width) &&
                 sp_is_wide((const T *)gain, 0);
-    bool spans = h > (int)block.x * HELD, sums = dgain || dbias;
-    unsigned blocks = sp_blocks((size_t)rows, GROUP_ROWS * block.y);
-    unsigned groups;
+    int held = wide ? HELD<sp_wide<T>::N> : HELD<1>, sums = dbias ? 2 : 1;
+    dim3 block = norm_block(h, held, BWD_THREADS);
+    bool spans = h > (int)block.x * held;
+    unsigned side = spans ? (unsigned)COLUMN_ROWS : block.y; /* groups of a block */
+    unsigned blocks = sp_at_most(sp_blocks((size_t)rows, GROUP_ROWS * side),
+                                 spans ? GROUPS / COLUMN_ROWS : GROUPS);
+    unsigned groups = blocks * side;
     float *part = NULL;
 
-    if (spans)
-        blocks = blocks < GROUPS / COLUMN_ROWS ? blocks : GROUPS / COLUMN_ROWS;
-    else
-        blocks = blocks < GROUPS ? blocks : GROUPS;
-    groups = blocks * (spans ? COLUMN_ROWS : block.y);
-    if (sums)
-        part = (float *)sp_cuda_workspace(k, groups * 2 * width * sizeof *part);
-    if (sums && spans)
+    if (dgain || dbias)
+        part = (float *)sp_cuda_workspace(k, groups * (size_t)sums * width * sizeof *part);
+    if (part && spans)
         sp_launch(k, "norm_bwd columns",
                   wide ? norm_columns_kernel<T, sp_wide<T>::N> : norm_columns_kernel<T, 1>,
                   dim3(sp_blocks(width, SP_WARP * (wide ? n : 1)), blocks),
-                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, (const T *)dy, part);
+                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, (const T *)dy, sums,
+                  part);
     if (spans)
         blocks = (unsigned)rows;
     sp_launch(k, "norm_bwd", wide ? norm_bwd_kernel<T, sp_wide<T>::N> : norm_bwd_kernel<T, 1>,
               blocks, block, 2 * SP_WARP * sizeof(float), rms, rows, h, (const T *)x, stats,
-              (const T *)gain, (const T *)dy, (const T *)dres, (T *)dx, spans ? NULL : part);
+              (const T *)gain, (const T *)dy, (const T *)dres, (T *)dx, sums, spans ? NULL : part);
     if (dgain)
-        sp_cuda_add_partials(k, (int)groups, h, part, 2 * width, dgain);
+        sp_cuda_add_partials(k, (int)groups, h, part, (size_t)sums * width, dgain);
     if (dbias)
-        sp_cuda_add_partials(k, (int)groups, h, part + width, 2 * width, dbias);
+        sp_cuda_add_partials(k, (int)groups, h, part + width, (size_t)sums * width, dbias);
 }
 
 template <typename T> static void norm_fill(struct sp_backend *backend)

@@ -6,6 +6,7 @@
  * Sum of squares: blocks of fixed size whose sums are added in order, so it depends on n alone.
  */
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/sums.h"
 
 enum {
     SUMSQ_STEPS = 16,
@@ -27,8 +28,7 @@ template <typename T, int V> SP_KERNEL void add_kernel(size_t accesses, const T 
     sp_store<V>(y + at * V, b);
 }
 
-template <typename T>
-static void add_all(const struct sp_backend *k, size_t n, const T *x, T *y)
+template <typename T> static void add_all(const struct sp_backend *k, size_t n, const T *x, T *y)
 {
     size_t accesses = sp_is_wide(x, 0) && sp_is_wide(y, 0) ? n / sp_wide<T>::N : 0;
     size_t done = accesses * sp_wide<T>::N;
@@ -44,8 +44,7 @@ static void add_f32(const struct sp_backend *k, size_t n, const float *x, float 
     add_all(k, n, x, y);
 }
 
-template <typename T>
-static void add(const struct sp_backend *k, size_t n, const void *x, void *y)
+template <typename T> static void add(const struct sp_backend *k, size_t n, const void *x, void *y)
 {
     add_all(k, n, (const T *)x, (T *)y);
 }
@@ -81,23 +80,6 @@ template <int V> SP_KERNEL void sumsq_kernel(size_t n, const float *g, double *p
     part[blockIdx.x] = sum;
 }
 
-/* One block: thread t adds parts t, t + SP_BLOCK, ..., then threads by halves. */
-SP_KERNEL void sumsq_add_kernel(unsigned parts, const double *part, double *sum)
-{
-    double *shared = sp_shared<double>(), total = 0;
-
-    for (unsigned p = threadIdx.x; p < parts; p += SP_BLOCK)
-        total += part[p];
-    shared[threadIdx.x] = total;
-    for (unsigned half = SP_BLOCK / 2; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            shared[threadIdx.x] += shared[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0)
-        *sum += shared[0];
-}
-
 static void sumsq(const struct sp_backend *k, size_t n, const float *g, double *sum)
 {
     unsigned parts = sp_blocks(n, SUMSQ_EACH);
@@ -108,8 +90,7 @@ static void sumsq(const struct sp_backend *k, size_t n, const float *g, double *
     part = (double *)sp_cuda_workspace(k, parts * sizeof *part);
     sp_launch(k, "sumsq", sp_is_wide(g, 0) ? sumsq_kernel<4> : sumsq_kernel<1>, parts, SP_BLOCK,
               SP_BLOCK / SP_WARP * sizeof(double), n, g, part);
-    sp_launch(k, "sumsq_add", sumsq_add_kernel, 1, SP_BLOCK, SP_BLOCK * sizeof(double), parts, part,
-              sum);
+    sp_cuda_add_doubles(k, (int)parts, part, sum);
 }
 
 /* What of the equations in kernels.h is the same for every weight. */
@@ -145,7 +126,7 @@ SP_KERNEL void adamw_kernel(size_t accesses, struct adamw_factors f, float *w, f
     sp_store<V>(v + at, vs);
     if (!w_low)
         return;
-    if constexpr (sizeof(T) == 2 && V == 4) {
+    if constexpr (sizeof(T) == 2 && V == 4) { /* half an access */
         uint2 low;
 
         low.x = sp_bf16_pair(ws[0], ws[1]);
@@ -187,8 +168,7 @@ template <typename T, int V> SP_KERNEL void round_kernel(size_t accesses, const 
 
     if (at >= accesses * V)
         return;
-    for (int i = 0; i < V; i += V < 4 ? V : 4)
-        sp_load<(V < 4 ? V : 4)>(x + at + i, a + i);
+    sp_load<V>(x + at, a);
     sp_store<V>(y + at, a);
 }
 

@@ -17,12 +17,25 @@
 uint3 sp_emulated_thread, sp_emulated_block;
 dim3 sp_emulated_block_size, sp_emulated_grid_size;
 
-enum { WARP = 32, MAX_THREADS = 1024, STACK = 256 << 10, SHARED = 99 << 10, GUARD = 1024 };
+enum {
+    WARP = 32,
+    MAX_THREADS = 1024,
+    STACK = 256 << 10,
+    SHARED = 99 << 10, /* what every device since sm_80 lets a block have */
+    GUARD = 1024,
+    COPIES = 256
+};
 
 /* The kernels' dynamic shared memory: `extern __shared__` of this name. */
 alignas(1024) unsigned char sp_shared_memory[SHARED + GUARD];
 
 enum state { READY, AT_BARRIER, AT_MEETING, DONE };
+
+struct async_copy {
+    void *to;
+    const void *from;
+    unsigned n, bytes, group;
+};
 
 struct fiber {
     enum state state;
@@ -32,6 +45,8 @@ struct fiber {
     unsigned mask;
     void *slot;
     void (*resolve)(unsigned mask, void *const *slots);
+    struct async_copy copies[COPIES]; /* in flight */
+    unsigned n_copies, groups;
     bool started;
     jmp_buf resume;
     ucontext_t context;
@@ -41,7 +56,6 @@ struct fiber {
 static fiber fibers[MAX_THREADS];
 static fiber *self; /* NULL: the scheduler */
 static jmp_buf scheduler;
-static ucontext_t scheduler_context;
 static const std::function<void()> *job;
 static std::vector<std::function<void()>> queue;
 static unsigned order;
@@ -73,15 +87,15 @@ void sp_emulated_fail(const char *format, ...)
  * stacks, and takes contexts alone. */
 
 #if defined(__SANITIZE_ADDRESS__)
+static ucontext_t scheduler_context;
 static void *scheduler_fake;
 static const void *scheduler_bottom;
 static size_t scheduler_size;
 
-static void to_scheduler(fiber *f, bool last)
+static void to_scheduler(fiber *f)
 {
     void *fake;
 
-    (void)last;
     __sanitizer_start_switch_fiber(&fake, scheduler_bottom, scheduler_size);
     swapcontext(&f->context, &scheduler_context);
     __sanitizer_finish_switch_fiber(fake, &scheduler_bottom, &scheduler_size);
@@ -94,9 +108,8 @@ static void to_fiber(fiber *f)
     __sanitizer_finish_switch_fiber(scheduler_fake, NULL, NULL);
 }
 #else
-static void to_scheduler(fiber *f, bool last)
+static void to_scheduler(fiber *f)
 {
-    (void)last;
     if (!_setjmp(f->resume))
         _longjmp(scheduler, 1);
 }
@@ -120,8 +133,10 @@ static void fiber_main(void)
 #endif
     for (;;) {
         (*job)();
+        if (self->n_copies)
+            sp_emulated_fail("a thread ends while it copies");
         self->state = DONE;
-        to_scheduler(self, true);
+        to_scheduler(self);
     }
 }
 
@@ -137,9 +152,8 @@ static void prepare(fiber *f)
 {
     if (f->stack)
         return;
-    f->stack = (char *)malloc(STACK);
-    if (!f->stack || getcontext(&f->context))
-        sp_emulated_fail("no memory for a fiber");
+    f->stack = new char[STACK];
+    getcontext(&f->context);
     f->context.uc_stack.ss_sp = f->stack;
     f->context.uc_stack.ss_size = STACK;
     f->context.uc_link = NULL;
@@ -155,7 +169,7 @@ void sp_emulated_barrier(const char *file, int line)
     f->state = AT_BARRIER;
     f->file = file;
     f->line = line;
-    to_scheduler(f, false);
+    to_scheduler(f);
 }
 
 void sp_emulated_meet(unsigned mask, const char *file, int line, void *slot,
@@ -171,7 +185,38 @@ void sp_emulated_meet(unsigned mask, const char *file, int line, void *slot,
     f->mask = mask;
     f->slot = slot;
     f->resolve = resolve;
-    to_scheduler(f, false);
+    to_scheduler(f);
+}
+
+void sp_emulated_copy_async(void *to, const void *from, unsigned n, unsigned bytes)
+{
+    if (((uintptr_t)to | (uintptr_t)from) % bytes)
+        sp_emulated_fail("an asynchronous copy of %u bytes that is not aligned", bytes);
+    if (self->n_copies == COPIES)
+        sp_emulated_fail("more than %d copies in flight", COPIES);
+    self->copies[self->n_copies++] = {to, from, n, bytes, self->groups};
+}
+
+void sp_emulated_copy_commit(void)
+{
+    self->groups++;
+}
+
+void sp_emulated_copy_wait(unsigned left)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < self->n_copies; i++) {
+        const async_copy *c = &self->copies[i];
+
+        if (c->group + left >= self->groups) {
+            self->copies[kept++] = *c;
+            continue;
+        }
+        memcpy(c->to, c->from, c->n);
+        memset((char *)c->to + c->n, 0, c->bytes - c->n);
+    }
+    self->n_copies = kept;
 }
 
 unsigned sp_emulated_lane(void)
@@ -268,7 +313,7 @@ static void run_block(unsigned threads, size_t shared)
         for (unsigned i = 0; i < warps; i++) {
             unsigned w = pick(i, warps);
 
-            run_warp(fibers + w * WARP, w + 1 < warps ? WARP : threads - w * WARP);
+            run_warp(fibers + w * WARP, w + 1 < warps ? (unsigned)WARP : threads - w * WARP);
         }
         for (unsigned t = 1; t < threads; t++)
             if (fibers[t].state != fibers[0].state)
@@ -281,8 +326,7 @@ static void run_block(unsigned threads, size_t shared)
         for (unsigned t = 1; t < threads; t++)
             if (fibers[t].line != fibers[0].line || strcmp(fibers[t].file, fibers[0].file))
                 sp_emulated_fail("thread 0 waits for its block at %s:%d, thread %u at %s:%d",
-                                 fibers[0].file, fibers[0].line, t, fibers[t].file,
-                                 fibers[t].line);
+                                 fibers[0].file, fibers[0].line, t, fibers[t].file, fibers[t].line);
         for (unsigned t = 0; t < threads; t++)
             fibers[t].state = READY;
     }

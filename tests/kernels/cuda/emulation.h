@@ -134,21 +134,8 @@ static inline void sp_emulated_nothing(unsigned, void *const *)
                              : sp_emulated_lane(),                                                 \
                          __FILE__, __LINE__)
 
-/* ---- arithmetic -------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------ */
 
-static inline float __expf(float x)
-{
-    return expf(x);
-}
-static inline float __fdividef(float x, float y)
-{
-    return x / y;
-}
-static inline void sincospif(float x, float *sine, float *cosine)
-{
-    *sine = (float)sin(3.14159265358979323846 * (double)x);
-    *cosine = (float)cos(3.14159265358979323846 * (double)x);
-}
 static inline float __uint_as_float(unsigned bits)
 {
     float x;
@@ -162,6 +149,92 @@ static inline unsigned __float_as_uint(float x)
 
     memcpy(&bits, &x, sizeof bits);
     return bits;
+}
+
+/* ---- what a warp does together, mma.h ---------------------------------------------------- */
+
+struct sp_emulated_product {
+    float *c;
+    const unsigned *a, *b;
+};
+
+/* Element k of row i of A is in register k/8*2 + i/8 of lane i%8*4 + k%8/2, in half k%2; element k of
+ * column j of B in register k/8 of lane j*4 + k%8/2; element (i,j) of C in i/8*2 + j%2 of i%8*4 + j/2. */
+static inline void sp_emulated_multiply(unsigned, void *const *slots)
+{
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned j = 0; j < 8; j++) {
+            auto *to = (sp_emulated_product *)slots[i % 8 * 4 + j / 2];
+            float sum = to->c[i / 8 * 2 + j % 2];
+
+            for (unsigned k = 0; k < 16; k++) {
+                auto *x = (sp_emulated_product *)slots[i % 8 * 4 + k % 8 / 2];
+                auto *y = (sp_emulated_product *)slots[j * 4 + k % 8 / 2];
+                unsigned a = x->a[k / 8 * 2 + i / 8] >> k % 2 * 16;
+                unsigned b = y->b[k / 8] >> k % 2 * 16;
+
+                sum += __uint_as_float(a << 16) * __uint_as_float(b << 16);
+            }
+            to->c[i / 8 * 2 + j % 2] = sum;
+        }
+}
+
+struct sp_emulated_load {
+    unsigned *r;
+    const uint16_t *row;
+    bool transposed;
+};
+
+static inline void sp_emulated_blocks(unsigned, void *const *slots)
+{
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned block = 0; block < 4; block++) {
+            auto *to = (sp_emulated_load *)slots[lane];
+            unsigned row = lane / 4, column = lane % 4 * 2, pair[2];
+
+            for (unsigned h = 0; h < 2; h++) {
+                auto *from =
+                    (sp_emulated_load *)slots[block * 8 + (to->transposed ? column + h : row)];
+
+                pair[h] = from->row[to->transposed ? row : column + h];
+            }
+            to->r[block] = pair[1] << 16 | pair[0];
+        }
+}
+
+static inline void sp_emulated_mma(float *c, const unsigned *a, const unsigned *b)
+{
+    sp_emulated_product p = {c, a, b};
+
+    sp_emulated_meet(0xffffffffu, __FILE__, __LINE__, &p, sp_emulated_multiply);
+}
+
+static inline void sp_emulated_ldmatrix(unsigned *r, const void *row, bool transposed)
+{
+    sp_emulated_load l = {r, (const uint16_t *)row, transposed};
+
+    if ((uintptr_t)row % 16)
+        sp_emulated_fail("a row of a block of a matrix is not aligned to 16 bytes");
+    sp_emulated_meet(0xffffffffu, __FILE__, __LINE__, &l, sp_emulated_blocks);
+}
+
+/* Done when waited for, and not before: `n` bytes and then zeroes, `bytes` in all. A thread must not
+ * end before. */
+void sp_emulated_copy_async(void *to, const void *from, unsigned n, unsigned bytes);
+void sp_emulated_copy_commit(void);
+void sp_emulated_copy_wait(unsigned left);
+
+/* ---- arithmetic -------------------------------------------------------------------------- */
+
+/* Macros, as the C library has names like these. */
+#define __expf(x) expf(x)
+#define __fdividef(x, y) ((x) / (y))
+#define sincospif sp_emulated_sincospif
+
+static inline void sp_emulated_sincospif(float x, float *sine, float *cosine)
+{
+    *sine = (float)sin(3.14159265358979323846 * (double)x);
+    *cosine = (float)cos(3.14159265358979323846 * (double)x);
 }
 
 /* ---- launches ---------------------------------------------------------------------------- */
