@@ -268,8 +268,6 @@ static void choose_workers(const struct sp_placement *pl, struct starpu_conf *co
     conf->ncuda = pl->gpus;
     conf->nopencl = 0;
     conf->nhip = 0;
-    if (pl->gpus)
-        setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
     conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
     for (int i = 0; i < pl->gpus; i++)
         conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
@@ -284,6 +282,8 @@ static int start_starpu(struct sp_trainer *t)
     setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
     choose_workers(&t->place, &conf);
+    if (t->place.gpus)
+        sp_train_prepare_gpus(t);
     if (sp_train_offloads(t)) {
         struct sp_shape shape;
 

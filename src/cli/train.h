@@ -64,6 +64,8 @@ int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout);
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
 int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
+/* Before StarPU starts: its ways with GPUs. */
+void sp_train_prepare_gpus(const struct sp_trainer *t);
 
 /* ---- offload -------------------------------------------------------------------------- */
 

@@ -3,6 +3,9 @@
 #include "codelets/cuda.h"
 #include "sp_error.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 enum { AUTO, CPU, CUDA }; /* the choices of --device */
 
 int sp_train_choose_device(struct sp_trainer *t)
@@ -19,6 +22,14 @@ int sp_train_choose_device(struct sp_trainer *t)
     for (int i = 0; !err && i < pl->gpus; i++)
         err = sp_cuda_usable(pl->gpu[i]);
     return err;
+}
+
+/* Of what a GPU has free: the rest is for the kernels' workspaces, and what libraries load. */
+static int64_t budget(int64_t unused)
+{
+    const int64_t GiB = 1 << 30;
+
+    return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
 }
 
 /* The stages of this process that run on its k-th GPU. */
@@ -54,15 +65,34 @@ int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape
 
         if (err)
             return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
-        if (sp_memory_sum(&m) <= unused)
+        if (sp_memory_sum(&m) <= budget(unused))
             continue;
         return sp_error(ENOMEM,
                         "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
-                        "activations %.1f, workspace %.1f), which has %.1f of %.1f free; try "
+                        "activations %.1f, workspace %.1f), which has room for %.1f of %.1f; try "
                         "--recompute, --offload, shorter sequences, or more GPUs",
                         first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
                         (double)m.states / GiB, (double)m.activations / GiB,
-                        (double)m.workspace / GiB, (double)unused / GiB, (double)total / GiB);
+                        (double)m.workspace / GiB, (double)budget(unused) / GiB,
+                        (double)total / GiB);
     }
     return 0;
+}
+
+void sp_train_prepare_gpus(const struct sp_trainer *t)
+{
+    const struct sp_placement *pl = &t->place;
+    int most = (pl->n_local + pl->gpus - 1) / pl->gpus;
+    int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused;
+    char text[32];
+
+    setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
+    setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
+    setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
+    setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
+    if (!sp_cuda_memory(pl->gpu[0], &total, &unused) && (!limit || limit > budget(unused)))
+        limit = budget(unused);
+    /* Buffers that were freed wait for others of their size until this much is taken. */
+    snprintf(text, sizeof text, "%lld", (long long)(limit >> 20) + 1);
+    setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
 }

@@ -1,9 +1,10 @@
 /*
  * The CUDA kernels of a machine without a GPU: each queues the CPU's kernel of the same name on the
- * stream, as a host function, with copies of what it was told. With the fake CUDA runtime beside it,
- * the program's --device cuda runs anywhere: StarPU's CUDA driver, memory nodes, transfers, streams and
- * our graphs are the real ones.
+ * stream, as a host function, with copies of what it was told, and tells the fake runtime's checker what
+ * it reads and writes. With that runtime the program's --device cuda runs anywhere: StarPU's CUDA driver,
+ * memory nodes, transfers, streams and our graphs are the real ones.
  */
+#include "fake_cuda.h"
 #include "kernels/cuda/device.h"
 #include <cstdlib>
 #include <functional>
@@ -13,38 +14,127 @@
 namespace
 {
 using backend = const struct sp_backend;
-using call = std::function<void(backend *)>;
+
+struct access {
+    const void *at;
+    size_t bytes;
+    bool write;
+};
 
 struct queued {
+    const char *name;
     backend *cpu;
-    call work;
+    std::vector<access> accesses;
+    std::function<void(backend *)> work;
 };
 
 void CUDART_CB run(void *arg)
 {
     queued *q = static_cast<queued *>(arg);
 
+    if (sp_fake_kernel_name)
+        sp_fake_kernel_name(q->name);
+    for (const access &a : q->accesses)
+        if (sp_fake_kernel_access && a.at && a.bytes)
+            sp_fake_kernel_access(a.at, a.bytes, a.write);
     q->work(q->cpu);
     delete q;
 }
 
-void queue(backend *k, call work)
+void queue(backend *k, const char *name, std::vector<access> accesses,
+           std::function<void(backend *)> work)
 {
     sp_cuda_must(cudaLaunchHostFunc(k->cuda->stream, run,
-                                    new queued{sp_cpu_backend(k->dtype), std::move(work)}),
-                 "a queued kernel");
+                                    new queued{name, sp_cpu_backend(k->dtype), std::move(accesses),
+                                               std::move(work)}),
+                 name);
 }
 
-/* A kernel whose arguments are numbers and device pointers. */
-template <auto member, typename... A> void forward(backend *k, A... a)
+size_t area(int rows, int width)
 {
-    queue(k, [=](backend *cpu) { (cpu->*member)(cpu, a...); });
+    return static_cast<size_t>(rows) * static_cast<size_t>(width);
 }
 
-template <auto member, typename... A>
-void fill(struct sp_backend *k, void (*sp_backend::*)(backend *, A...))
+/* n elements of the backend's type, read or written; n f32. */
+#define R(at, n) access{at, sp_dtype_bytes(k->dtype) * (n), false}
+#define W(at, n) access{at, sp_dtype_bytes(k->dtype) * (n), true}
+#define RF(at, n) access{at, sizeof(float) * (n), false}
+#define WF(at, n) access{at, sizeof(float) * (n), true}
+
+#define QUEUE(name, arguments, ...)                                                                \
+    queue(k, #name, {__VA_ARGS__}, [=](backend *cpu) { cpu->name arguments; })
+
+void linear(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
+            void *y, int ldy)
 {
-    k->*member = forward<member, A...>;
+    QUEUE(linear, (cpu, T, in, out, x, w, bias, y, ldy), R(x, area(T, in)), R(w, area(out, in)),
+          R(bias, area(1, out)), W(y, area(T - 1, ldy) + area(1, out)));
+}
+
+void linear_add(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
+                const void *residual, void *y)
+{
+    QUEUE(linear_add, (cpu, T, in, out, x, w, bias, residual, y), R(x, area(T, in)),
+          R(w, area(out, in)), R(bias, area(1, out)), R(residual, area(T, out)),
+          W(y, area(T, out)));
+}
+
+void linear_gelu(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
+                 void *u, void *g)
+{
+    QUEUE(linear_gelu, (cpu, T, in, out, x, w, bias, u, g), R(x, area(T, in)), R(w, area(out, in)),
+          R(bias, area(1, out)), W(u, area(T, out)), W(g, area(T, out)));
+}
+
+void linear_dx(backend *k, int T, int in, int out, const void *dy, int lddy, const void *w,
+               void *dx, bool accumulate)
+{
+    QUEUE(linear_dx, (cpu, T, in, out, dy, lddy, w, dx, accumulate),
+          R(dy, area(T - 1, lddy) + area(1, out)), R(w, area(out, in)), W(dx, area(T, in)));
+}
+
+void linear_dx_gelu(backend *k, int T, int in, int out, const void *dy, const void *w,
+                    const void *u, void *du)
+{
+    QUEUE(linear_dx_gelu, (cpu, T, in, out, dy, w, u, du), R(dy, area(T, out)), R(w, area(out, in)),
+          R(u, area(T, in)), W(du, area(T, in)));
+}
+
+void linear_dw(backend *k, int T, int in, int out, const void *x, const void *dy, int lddy,
+               float *dw, float *dbias)
+{
+    QUEUE(linear_dw, (cpu, T, in, out, x, dy, lddy, dw, dbias), R(x, area(T, in)),
+          R(dy, area(T - 1, lddy) + area(1, out)), WF(dw, area(out, in)), WF(dbias, area(1, out)));
+}
+
+void norm(backend *k, bool rms, int T, int h, float eps, const void *x, const void *gain,
+          const void *bias, void *y, float *stats)
+{
+    QUEUE(norm, (cpu, rms, T, h, eps, x, gain, bias, y, stats), R(x, area(T, h)),
+          R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)), WF(stats, area(T, 2)));
+}
+
+void norm_apply(backend *k, int T, int h, const void *x, const float *stats, const void *gain,
+                const void *bias, void *y)
+{
+    QUEUE(norm_apply, (cpu, T, h, x, stats, gain, bias, y), R(x, area(T, h)),
+          RF(stats, area(T, 2)), R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)));
+}
+
+void norm_bwd(backend *k, bool rms, int T, int h, const void *x, const float *stats,
+              const void *gain, const void *dy, const void *dres, void *dx, float *dgain,
+              float *dbias)
+{
+    QUEUE(norm_bwd, (cpu, rms, T, h, x, stats, gain, dy, dres, dx, dgain, dbias), R(x, area(T, h)),
+          RF(stats, area(T, 2)), R(gain, area(1, h)), R(dy, area(T, h)), R(dres, area(T, h)),
+          W(dx, area(T, h)), WF(dgain, area(1, h)), WF(dbias, area(1, h)));
+}
+
+void rope(backend *k, int batch, int len, int heads, int d, int ld, int pos0, float theta,
+          bool inverse, void *x)
+{
+    QUEUE(rope, (cpu, batch, len, heads, d, ld, pos0, theta, inverse, x),
+          W(x, area(batch * len - 1, ld) + area(heads, d)));
 }
 
 /* What the caller's memory holds is copied: it is gone when the kernel runs. */
@@ -61,6 +151,14 @@ struct seen {
         at.kv_len = len.data();
         return &at;
     }
+    size_t queries() const
+    {
+        return area(at.batch * at.q_len, at.heads * at.head_dim);
+    }
+    size_t keys(int j) const
+    {
+        return area(at.batch * len[static_cast<size_t>(j)], 2 * at.kv_heads * at.head_dim);
+    }
 };
 
 void attention(backend *k, const struct sp_attention *at, const void *q, const void *const *kv,
@@ -68,8 +166,12 @@ void attention(backend *k, const struct sp_attention *at, const void *q, const v
 {
     seen s(at);
     std::vector<const void *> keys(kv, kv + at->n_kv);
+    std::vector<access> list{R(q, s.queries()), W(o, s.queries()),
+                             WF(lse, area(at->batch * at->heads, at->q_len))};
 
-    queue(k, [=](backend *cpu) mutable {
+    for (int j = 0; j < at->n_kv; j++)
+        list.push_back(R(kv[j], s.keys(j)));
+    queue(k, "attention", list, [=](backend *cpu) mutable {
         cpu->attention(cpu, s.attention(), q, keys.data(), o, lse);
     });
 }
@@ -81,11 +183,76 @@ void attention_bwd(backend *k, const struct sp_attention *at, const void *q,
     seen s(at);
     std::vector<const void *> keys(kv, kv + at->n_kv);
     std::vector<void *> gradients(dkv, dkv + at->n_kv);
+    std::vector<access> list{R(q, s.queries()), R(o, s.queries()),
+                             RF(lse, area(at->batch * at->heads, at->q_len)),
+                             R(d_o, s.queries()), W(dq, s.queries())};
 
-    queue(k, [=](backend *cpu) mutable {
+    for (int j = 0; j < at->n_kv; j++) {
+        list.push_back(R(kv[j], s.keys(j)));
+        list.push_back(W(dkv[j], s.keys(j)));
+    }
+    queue(k, "attention_bwd", list, [=](backend *cpu) mutable {
         cpu->attention_bwd(cpu, s.attention(), q, keys.data(), o, lse, d_o, dq, gradients.data(),
                            first);
     });
+}
+
+void gelu(backend *k, size_t n, const void *u, void *y)
+{
+    QUEUE(gelu, (cpu, n, u, y), R(u, n), W(y, n));
+}
+
+void swiglu(backend *k, int T, int f, const void *u, void *y)
+{
+    QUEUE(swiglu, (cpu, T, f, u, y), R(u, area(T, 2 * f)), W(y, area(T, f)));
+}
+
+void swiglu_bwd(backend *k, int T, int f, const void *u, const void *dy, void *du)
+{
+    QUEUE(swiglu_bwd, (cpu, T, f, u, dy, du), R(u, area(T, 2 * f)), R(dy, area(T, f)),
+          W(du, area(T, 2 * f)));
+}
+
+/* Tables are read and written here and there: the first row stands for them. */
+void embed(backend *k, int batch, int len, int h, int pos0, const int32_t *ids, const void *table,
+           const void *positions, void *x)
+{
+    QUEUE(embed, (cpu, batch, len, h, pos0, ids, table, positions, x),
+          access{ids, area(batch, len) * sizeof *ids, false}, R(table, area(1, h)),
+          R(positions, area(1, h)), W(x, area(batch * len, h)));
+}
+
+void embed_bwd(backend *k, int batch, int len, int h, int pos0, const int32_t *ids, const void *dx,
+               float *dtable, float *dpositions)
+{
+    QUEUE(embed_bwd, (cpu, batch, len, h, pos0, ids, dx, dtable, dpositions),
+          access{ids, area(batch, len) * sizeof *ids, false}, R(dx, area(batch * len, h)),
+          WF(dtable, area(1, h)), WF(dpositions, area(1, h)));
+}
+
+void cross_entropy(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
+                   const int32_t *targets, float scale, double *loss, void *dx, float *dw,
+                   void *scratch)
+{
+    QUEUE(cross_entropy, (cpu, T, h, V, rows, x, w, targets, scale, loss, dx, dw, scratch),
+          R(x, area(T, h)), R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
+          access{loss, sizeof *loss, true}, W(dx, area(T, h)), WF(dw, area(V, h)),
+          W(scratch, area(rows, sp_logits_ld(V))));
+}
+
+void add_f32(backend *k, size_t n, const float *x, float *y)
+{
+    QUEUE(add_f32, (cpu, n, x, y), RF(x, n), WF(y, n));
+}
+
+void add(backend *k, size_t n, const void *x, void *y)
+{
+    QUEUE(add, (cpu, n, x, y), R(x, n), W(y, n));
+}
+
+void sumsq(backend *k, size_t n, const float *g, double *sum)
+{
+    QUEUE(sumsq, (cpu, n, g, sum), RF(g, n), access{sum, sizeof *sum, true});
 }
 
 void adamw(backend *k, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
@@ -93,7 +260,30 @@ void adamw(backend *k, size_t n, const struct sp_adamw *hp, float *w, float *g, 
 {
     struct sp_adamw values = *hp;
 
-    queue(k, [=](backend *cpu) { cpu->adamw(cpu, n, &values, w, g, m, v, w_low); });
+    QUEUE(adamw, (cpu, n, &values, w, g, m, v, w_low), WF(w, n), WF(g, n), WF(m, n), WF(v, n),
+          W(w_low, n));
+}
+
+void round_weights(backend *k, size_t n, const float *x, void *y)
+{
+    QUEUE(round, (cpu, n, x, y), RF(x, n), W(y, n));
+}
+
+void clear(backend *k, size_t bytes, void *y)
+{
+    QUEUE(clear, (cpu, bytes, y), access{y, bytes, true});
+}
+
+void copy(backend *k, size_t bytes, const void *x, void *y)
+{
+    QUEUE(copy, (cpu, bytes, x, y), access{x, bytes, false}, access{y, bytes, true});
+}
+
+void copy_rows(backend *k, size_t rows, size_t bytes, const void *x, size_t from, void *y,
+               size_t to)
+{
+    QUEUE(copy_rows, (cpu, rows, bytes, x, from, y, to),
+          access{x, (rows - 1) * from + bytes, false}, access{y, (rows - 1) * to + bytes, true});
 }
 
 size_t first_not_finite(backend *k, enum sp_dtype dtype, const void *x, size_t n)
@@ -104,36 +294,34 @@ size_t first_not_finite(backend *k, enum sp_dtype dtype, const void *x, size_t n
     return cpu->first_not_finite(cpu, dtype, x, n);
 }
 
-#define FILL(name) fill<&sp_backend::name>(k, &sp_backend::name)
-
-void fill_all(struct sp_backend *k)
+void fill(struct sp_backend *k)
 {
-    FILL(linear);
-    FILL(linear_add);
-    FILL(linear_gelu);
-    FILL(linear_dx);
-    FILL(linear_dx_gelu);
-    FILL(linear_dw);
-    FILL(norm);
-    FILL(norm_apply);
-    FILL(norm_bwd);
-    FILL(rope);
-    FILL(gelu);
-    FILL(swiglu);
-    FILL(swiglu_bwd);
-    FILL(embed);
-    FILL(embed_bwd);
-    FILL(cross_entropy);
-    FILL(add_f32);
-    FILL(add);
-    FILL(sumsq);
-    FILL(round);
-    FILL(clear);
-    FILL(copy);
-    FILL(copy_rows);
+    k->linear = linear;
+    k->linear_add = linear_add;
+    k->linear_gelu = linear_gelu;
+    k->linear_dx = linear_dx;
+    k->linear_dx_gelu = linear_dx_gelu;
+    k->linear_dw = linear_dw;
+    k->norm = norm;
+    k->norm_apply = norm_apply;
+    k->norm_bwd = norm_bwd;
+    k->rope = rope;
     k->attention = attention;
     k->attention_bwd = attention_bwd;
+    k->gelu = gelu;
+    k->swiglu = swiglu;
+    k->swiglu_bwd = swiglu_bwd;
+    k->embed = embed;
+    k->embed_bwd = embed_bwd;
+    k->cross_entropy = cross_entropy;
+    k->add_f32 = add_f32;
+    k->add = add;
+    k->sumsq = sumsq;
     k->adamw = adamw;
+    k->round = round_weights;
+    k->clear = clear;
+    k->copy = copy;
+    k->copy_rows = copy_rows;
     k->first_not_finite = first_not_finite;
 }
 } // namespace
@@ -152,7 +340,7 @@ extern "C" int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **
         k->name = "cuda";
         k->dtype = static_cast<enum sp_dtype>(t);
         k->cuda = c;
-        fill_all(k);
+        fill(k);
     }
     *cuda = c;
     return 0;

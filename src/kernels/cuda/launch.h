@@ -1,9 +1,9 @@
 /*
- * What the .cu files share: launching, the element types, access to 16 bytes at a time, and sums over
- * warps and rows.
+ * What the .cu files share: launching, the element types, access to 16 bytes at a time, and sums
+ * over warps and rows.
  *
- * Kernels are queued by a call and take their shared memory from the launch, so that the sources are
- * C++ to any compiler: tests/kernels/cuda runs them on the CPU, thread by thread.
+ * Kernels are queued by a call and take their shared memory from the launch, so that the sources
+ * are C++ to any compiler: tests/kernels/cuda runs them on the CPU, thread by thread.
  */
 #ifndef SP_CUDA_LAUNCH_H
 #define SP_CUDA_LAUNCH_H
@@ -126,15 +126,16 @@ template <int V> SP_DEVICE void sp_store(bf16 *p, const float *x)
     }
 }
 
-/* Whether p, and all that is a multiple of n elements further, can be accessed 16 bytes at a time. */
+/* Whether p, and all that is a multiple of n elements further, can be accessed 16 bytes at a time.
+ * */
 template <typename T> static inline bool sp_is_wide(const T *p, size_t n)
 {
     return ((uintptr_t)p | n * sizeof(T)) % 16 == 0; /* NULL is */
 }
 
 /* ---- arithmetic that is exact enough for an element type -------------------------------------
- * Rounding to bf16 hides the error of the fast functions, 2e-7, and arithmetic must keep up with the
- * memory: at 4 bytes an element there is time for 20 to 30 instructions. */
+ * Rounding to bf16 hides the error of the fast functions, 2e-7, and arithmetic must keep up with
+ * the memory: at 4 bytes an element there is time for 20 to 30 instructions. */
 
 template <typename T> SP_DEVICE float sp_exp(float x)
 {
@@ -173,8 +174,9 @@ template <typename T> SP_DEVICE T *sp_shared(void)
 }
 
 /*
- * x and y become their sums over the threads of one threadIdx.y, the same bits in each. More threads
- * than a warp must be the whole block (blockDim.y == 1), and need shared memory: 2 * SP_WARP floats.
+ * x and y become their sums over the threads of one threadIdx.y, the same bits in each. More
+ * threads than a warp must be the whole block (blockDim.y == 1), and need shared memory: 2 *
+ * SP_WARP floats.
  */
 SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
 {
@@ -197,7 +199,7 @@ SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
     }
 }
 
-/* ---- launching --------------------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* Blocks of `each` for n; the most a grid can have is far above what memory can hold. */
 static inline unsigned sp_blocks(size_t n, size_t each)

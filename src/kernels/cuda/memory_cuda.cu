@@ -1,4 +1,5 @@
-/* Memory: the runtime's own copies, queued; and the scan for what is no finite number, which waits. */
+/* Memory: the runtime's own copies, queued; and the scan for what is no finite number, which waits.
+ * */
 #include "kernels/cuda/launch.h"
 #include <stdlib.h>
 

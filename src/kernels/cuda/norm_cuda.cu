@@ -1,11 +1,12 @@
 /*
- * LayerNorm and RMSNorm, equations in norm.c. A row belongs to one warp if it has up to 512 elements,
- * else to one block; a thread holds 16 of them, so a row is read once. Floor: x and y, one pass.
+ * LayerNorm and RMSNorm, equations in norm.c. A row belongs to one warp if it has up to 512
+ * elements, else to one block; a thread holds 16 of them, so a row is read once. Floor: x and y,
+ * one pass.
  *
- * Backward, the row's gradient: x, dy and dres read, dx written. Rows are dealt to a number of groups
- * that depends on T and h alone; each group's sums for dgain and dbias stay in registers, and are
- * added in the order of the groups. What a thread reads of dy and dres, it reads before it writes the
- * same elements of dx, which may be the same memory.
+ * Backward, the row's gradient: x, dy and dres read, dx written. Rows are dealt to a number of
+ * groups that depends on T and h alone; each group's sums for dgain and dbias stay in registers,
+ * and are added in the order of the groups. What a thread reads of dy and dres, it reads before it
+ * writes the same elements of dx, which may be the same memory.
  */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/sums.h"
@@ -13,12 +14,13 @@
 enum {
     FWD_THREADS = 1024,
     BWD_THREADS = 512, /* that leaves each 128 registers, of which four times HELD hold the row */
-    GROUPS = 512,      /* at most, of more than a warp each */
-    GROUP_ROWS = 8,    /* at least, or the partial sums cost as much as the rows */
+    GROUPS = 512,      /* blocks of groups, at most */
+    GROUP_ROWS = 8,    /* of a group, at least, or its sums cost as much as the rows */
     COLUMN_ROWS = 8    /* rows at a time of a block of norm_columns_kernel */
 };
 
-/* Elements of a row that a thread holds; without wide accesses their addresses take registers too. */
+/* Elements of a row that a thread holds; without wide accesses their addresses take registers too.
+ * */
 template <int V> constexpr int HELD = V == 1 ? 8 : 16;
 
 /* A row wider than a span, the elements its threads hold, is read span by span, and once for each
@@ -116,7 +118,8 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
 }
 
 /*
- * Of a row: n = (x - mean) rstd and e = dy gain. What lies beyond the row is 0 in e, and no use in n.
+ * Of a row: n = (x - mean) rstd and e = dy gain. What lies beyond the row is 0 in e, and no use in
+ * n.
  */
 template <int V, typename T>
 SP_DEVICE void norm_terms(const T *x, const T *dy, const T *gain, int h, int span, float mean,
@@ -204,14 +207,14 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
         return;
     part += (size_t)(group * sums) * (size_t)h;
 #pragma unroll
-    for (int j = 0; j < HELD<V>; j++) {
-        int c = norm_column<V>(0, j / V) + j % V;
+    for (int i = 0; i < HELD<V> / V; i++) {
+        int c = norm_column<V>(0, i);
 
-        if (c < h) {
-            part[c] = sum_gain[j];
-            if (sums == 2)
-                part[(size_t)h + c] = sum_bias[j];
-        }
+        if (c >= h)
+            continue;
+        sp_store<V>(part + c, sum_gain + i * V);
+        if (sums == 2)
+            sp_store<V>(part + h + c, sum_bias + i * V);
     }
 }
 
@@ -239,11 +242,9 @@ SP_KERNEL void norm_columns_kernel(int rows, int h, const T *x, const float *sta
         }
     }
     part += (size_t)(group * sums) * (size_t)h + c;
-    for (int v = 0; v < V; v++) {
-        part[v] = sum_gain[v];
-        if (sums == 2)
-            part[(size_t)h + v] = sum_bias[v];
-    }
+    sp_store<V>(part, sum_gain);
+    if (sums == 2)
+        sp_store<V>(part + h, sum_bias);
 }
 
 /* The threads of a row; those of a warp come by eight rows. */

@@ -1,0 +1,81 @@
+/* The state of a worker and the two tables of its kernels, one file's part after another's. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "kernels/cuda/state.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+static void fill(struct sp_cuda *cuda, enum sp_dtype dtype)
+{
+    struct sp_backend *backend = &cuda->backends[dtype];
+
+    backend->name = "cuda";
+    backend->dtype = dtype;
+    backend->cuda = cuda;
+    sp_cuda_gemm_fill(backend);
+    sp_cuda_norm_fill(backend);
+    sp_cuda_attention_fill(backend);
+    sp_cuda_mlp_fill(backend);
+    sp_cuda_token_fill(backend);
+    sp_cuda_update_fill(backend);
+    sp_cuda_memory_fill(backend);
+}
+
+int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **cuda)
+{
+    struct sp_cuda *c = calloc(1, sizeof *c);
+    cudaError_t err;
+    int code;
+
+    if (!c)
+        return sp_error(ENOMEM, "cuda: no memory for the state of device %d", device);
+    c->device = device;
+    c->stream = stream;
+    err = cudaSetDevice(device);
+    if (err == cudaSuccess)
+        err = cudaDeviceGetAttribute(&c->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    if (err != cudaSuccess) {
+        code = sp_error(ENODEV, "cuda: device %d does not start: %s: does another program use it?",
+                        device, cudaGetErrorString(err));
+        goto err_free;
+    }
+    c->gemm = sp_cuda_gemm_create(c);
+    if (!c->gemm) {
+        code = -errno;
+        goto err_free;
+    }
+    for (int t = 0; t < SP_DTYPES; t++)
+        fill(c, (enum sp_dtype)t);
+    sp_cuda_attention_cudnn(c, &c->backends[SP_BF16]);
+    *cuda = c;
+    return 0;
+
+err_free:
+    free(c);
+    return code;
+}
+
+void sp_cuda_destroy(struct sp_cuda *cuda)
+{
+    if (!cuda)
+        return;
+    sp_cuda_must(cudaStreamSynchronize(cuda->stream), "last kernels");
+    sp_cuda_attention_free(cuda->attention);
+    sp_cuda_gemm_free(cuda->gemm);
+    sp_cuda_release(cuda);
+    free(cuda);
+}
+
+#ifndef HAVE_CUDNN_FRONTEND
+bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
+{
+    (void)cuda, (void)backend;
+    return false;
+}
+
+void sp_cuda_attention_free(struct sp_cuda_attention *attention)
+{
+    (void)attention;
+}
+#endif

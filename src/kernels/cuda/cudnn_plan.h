@@ -1,0 +1,63 @@
+/*
+ * cuDNN's fused attention of one shape, in terms that need none of its headers: cudnn_plan.cu says
+ * them in cuDNN's, attention_cudnn.c knows where the tensors lie.
+ */
+#ifndef SP_CUDNN_PLAN_H
+#define SP_CUDNN_PLAN_H
+
+#include <cuda_runtime.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Letters of kernels.h; everything bf16 but lse, f32. Position t of sequence b lies at element
+ *   (b q_len + t) q_row    in q, o, dO, dq        (b kv_rows + t) kv_row    in k and v,
+ * and with dkv_rows in dk and dv; heads are head_dim apart. lse is a dense (batch, heads, q_len).
+ * The queries are the last q_len of kv_len positions; each sees those up to its own.
+ * Compared as bytes: set unused members to 0.
+ */
+struct sp_cudnn_shape {
+    int backward, deterministic;
+    int batch, heads, kv_heads, head_dim;
+    int q_len, kv_len;
+    int q_row, kv_row, kv_rows, dkv_rows;
+    float scale;
+};
+
+/* Forward: o and lse are written. Backward: dq, dk and dv are. */
+struct sp_cudnn_tensors {
+    const void *q, *k, *v;
+    void *o, *lse;
+    const void *d_o;
+    void *dq, *dk, *dv;
+};
+
+struct sp_cudnn;
+struct sp_cudnn_plan;
+
+/* "9.19.0", or why there is none: for `starpipe info`. Needs no device. */
+const char *sp_cudnn_about(void);
+
+/* The library on the current device, queueing on `stream`; NULL: sp_cudnn_about tells why. */
+struct sp_cudnn *sp_cudnn_open(cudaStream_t stream);
+void sp_cudnn_close(struct sp_cudnn *cudnn);
+
+/* Compiles kernels, half a second. NULL, and *why until the next call, if cuDNN has none. */
+struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
+                                           const struct sp_cudnn_shape *shape,
+                                           size_t *workspace_bytes, const char **why);
+void sp_cudnn_plan_destroy(struct sp_cudnn_plan *plan);
+
+/* Queues it; all addresses aligned to 16. False, and *why, if cuDNN refuses. */
+bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,
+                       const struct sp_cudnn_tensors *tensors, void *workspace, const char **why);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,247 @@
+/*
+ * A CUDA runtime without a GPU: what NVIDIA's libcudart does for StarPU and starpipe, on the CPU.
+ * The library takes the real one's name, so that programs built for CUDA run unchanged:
+ *
+ *   LD_LIBRARY_PATH=<where the fake libraries are> SP_FAKE_GPUS=2 program
+ *
+ * Device memory is host memory in mappings of its own, full of NaN when new and out of reach when
+ * freed; a stream is a queue with a thread; kernels are host functions. What CUDA reports as an
+ * error that a program may meet is returned (out of memory, registered twice, not ready); what is a
+ * mistake in the program (a direction that is not the copy's, a stale handle, a pointer into
+ * nothing) ends it with one line and SIGABRT, so that no test passes over it.
+ *
+ *   SP_FAKE_GPUS=n            devices (1)
+ *   SP_FAKE_GPU_MEM=n[k|M|G]  bytes of each (1G)
+ *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
+ *   SP_FAKE_GPU_SEED=n        of that (1)
+ *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
+ *   SP_FAKE_GPU_LOG=1         one line on stderr for everything done by a stream
+ *
+ * With StarPU, STARPU_HOSTNAME=fake<devices> keeps apart the bus speeds that it measures once for
+ * each number of devices, and STARPU_SUBALLOCATOR=0 makes small limits and exact byte counts
+ * possible, as it otherwise takes 32 MiB at a time. Kernels that use OpenMP want OMP_NUM_THREADS=1
+ * where cores are few.
+ *
+ * One lock covers all state; it is free while a copy or a kernel runs.
+ */
+#ifndef SP_FAKE_H
+#define SP_FAKE_H
+
+#define _GNU_SOURCE /* names of threads, dladdr */
+
+#include "fake_cuda.h"
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SP_DEVICES = 16,
+    SP_ACTORS = 128, /* who can access memory, for the checker: 0 is the host, others streams */
+};
+
+/* ---- settings, errors: device.c, error.c ----------------------------------------------------- */
+
+struct sp_settings {
+    int devices;
+    size_t memory;
+    long jitter_us;
+    uint64_t seed;
+    bool check, log;
+};
+
+const struct sp_settings *sp_settings(void);
+
+/* Every function of the API begins with this, and ends with sp_leave; not from within a kernel. */
+#define SP_ENTER() sp_enter(__func__)
+void sp_enter(const char *function);
+/* Remembers an error as the thread's last one. */
+cudaError_t sp_leave(cudaError_t err);
+
+/* Ends the run: one line with the function of the API that the thread is in. */
+void sp_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)))
+__attribute__((noreturn));
+
+double sp_now_us(void);
+
+extern pthread_mutex_t sp_lock;
+
+void sp_take_lock(void);
+void sp_give_lock(void);
+
+/* ---- devices: device.c ----------------------------------------------------------------------- */
+
+int sp_current(void);
+/* Ends the run if there is no such device. */
+void sp_device_exists(int device);
+/* Whether kernels on `device` may access memory of `peer`. */
+bool sp_device_reaches(int device, int peer);
+extern struct sp_fake_counts sp_counts[SP_DEVICES];
+
+/* ---- happens-before: check.c ----------------------------------------------------------------- */
+
+/* at[i]: how much of what actor i did is known to be over. */
+struct sp_clock {
+    uint64_t at[SP_ACTORS];
+};
+
+/* `rows` times `bytes` bytes, `pitch` apart. */
+struct sp_span {
+    char *at;
+    size_t bytes, pitch, rows;
+};
+
+static inline size_t sp_span_length(const struct sp_span *s)
+{
+    return s->rows ? (s->rows - 1) * s->pitch + s->bytes : 0;
+}
+
+/* Accesses to a piece of memory that later ones may still conflict with. */
+struct sp_accesses {
+    struct sp_access *list;
+    unsigned n, room, collect_at;
+};
+
+struct sp_item;
+
+/* All of these do nothing without SP_FAKE_GPU_CHECK. The lock is held. */
+void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item);
+void sp_check_order(struct sp_clock *stream, const struct sp_item *earlier);
+/* The host knows that it has ended. */
+void sp_check_seen(const struct sp_item *item);
+/* Now, by an item that runs, or NULL: by the host. */
+void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool write,
+                     const char *what);
+void sp_check_forget(struct sp_accesses *accesses);
+
+/* ---- memory: region.c, memory.c -------------------------------------------------------------- */
+
+enum sp_place { SP_ON_DEVICE, SP_PINNED, SP_REGISTERED };
+
+struct sp_region {
+    char *base;
+    size_t bytes;
+    enum sp_place place;
+    int device; /* that it is on, or that was current */
+    char *map;  /* pages from cudaMalloc and cudaHostAlloc, and after them one out of reach */
+    size_t map_bytes;
+    struct sp_accesses accesses;
+};
+
+/* A device gives memory in pieces of this. */
+enum { SP_ALIGNMENT = 256 };
+
+static inline size_t sp_region_cost(size_t bytes)
+{
+    return (bytes + SP_ALIGNMENT - 1) / SP_ALIGNMENT * SP_ALIGNMENT;
+}
+
+/* With pages of its own, not in the table; place is not SP_REGISTERED. */
+struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
+
+/* The lock is held by those that follow. */
+
+void sp_region_insert(struct sp_region *r);
+/* Takes it out of the table and frees it. */
+void sp_region_end(struct sp_region *r);
+/* Whether some region has some of [at, at + bytes). */
+bool sp_region_touched(const void *at, size_t bytes);
+/* The region that has all of [at, at + bytes); NULL: none has any. Half in one ends the run. */
+struct sp_region *sp_region_of(const void *at, size_t bytes);
+/* The next one on `device` from number *i on, or NULL; *i is then the number after it. */
+struct sp_region *sp_region_next(size_t *i, int device);
+/* A pointer and where it points, in words that stay until the thread's next call. */
+const char *sp_where(const void *at);
+
+/* Frees all on a device. */
+void sp_memory_reset(int device);
+
+/* ---- streams: queue.c, stream.c, kernel.c ---------------------------------------------------- */
+
+struct sp_box { /* of a copy: `depth` slices of `rows` rows */
+    char *to;
+    const char *from;
+    size_t bytes, rows, depth;
+    size_t to_pitch, from_pitch, to_slice, from_slice;
+};
+
+/* Something queued. Whoever keeps a pointer holds a reference. */
+struct sp_item {
+    struct sp_item *next;
+    int refs;
+    bool done;
+    double end_us;
+    int device, stream, current; /* where it is, and the device of the thread that queued it */
+    unsigned long number;        /* in its stream */
+    const char *name;
+    void (*run)(struct sp_item *item);
+    struct sp_item *after; /* of another stream: done when that is */
+    union {
+        struct sp_box box;
+        struct {
+            struct sp_span span;
+            int value;
+        } set;
+        struct {
+            struct sp_span span;
+            bool write;
+        } access;
+        struct {
+            cudaHostFn_t function;
+            void *argument;
+        } kernel;
+        struct {
+            cudaStreamCallback_t function;
+            cudaStream_t stream;
+            void *argument;
+        } callback;
+    };
+    char *staged;           /* freed with the item */
+    struct sp_clock *clock; /* what is over when it starts; at[stream] is itself */
+};
+
+struct CUstream_st {
+    struct CUstream_st *next;
+    bool live, closing, started;
+    int device, actor, priority;
+    unsigned flags;
+    unsigned long queued;
+    struct sp_item *first, *last; /* not begun */
+    struct sp_item *running;
+    struct sp_item *newest; /* done or not */
+    pthread_cond_t work;
+    uint64_t random;
+    struct sp_clock clock;
+};
+
+/* Those that are live, and others that wait to be used again. */
+extern struct CUstream_st *sp_streams;
+
+/* The lock is held by all that follow. */
+
+struct sp_item *sp_item_new(const char *name, void (*run)(struct sp_item *item));
+void sp_item_hold(struct sp_item *item);
+void sp_item_drop(struct sp_item *item);
+
+/* Queues an item; the caller's reference stays the caller's. */
+void sp_queue(struct CUstream_st *stream, struct sp_item *item);
+/* Queues a wait for an item of another stream. */
+void sp_queue_wait(struct CUstream_st *stream, struct sp_item *earlier);
+/* Queues an item and drops it; `wait`: returns when it is done. */
+void sp_submit(struct CUstream_st *stream, struct sp_item *item, bool wait);
+/* Until the item is done, and the host knows. */
+void sp_wait(struct sp_item *item);
+/* Until all that is queued on the device now is done. */
+void sp_wait_device(int device);
+
+/* The stream of a handle; the default one of the current device for 0. Others end the run. */
+struct CUstream_st *sp_stream_of(cudaStream_t handle);
+/* t is s, or s is the default stream that t waits for and that waits for t. */
+bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t);
+void sp_stream_ended(struct CUstream_st *stream);
+void sp_streams_close(int device);
+
+/* The item that the thread runs, if it is a kernel. */
+extern __thread struct sp_item *sp_kernel;
+
+#endif

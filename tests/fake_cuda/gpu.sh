@@ -1,0 +1,118 @@
+#!/bin/bash
+# --device cuda on a machine without a GPU: the fake CUDA runtime's own tests; then the program on it,
+# with StarPU's real CUDA driver. The kernels are the CPU's, so whatever the schedule, the devices, the
+# delays, losses and gradients must have the bits of --device cpu. FAKE_CUDA: where the fake libraries
+# and the programs linked with them are.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+FAKE_CUDA=${FAKE_CUDA:-$builddir/tests/fake_cuda}
+[ -x "$FAKE_CUDA/starpipe" ] || { echo "skipped: no $FAKE_CUDA/starpipe: make check-cuda builds it"; exit 77; }
+export LD_LIBRARY_PATH=$FAKE_CUDA/lib STARPU_HOSTNAME=fake OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
+unset STARPU_NCUDA SP_DEVICE
+
+for program in "$FAKE_CUDA"/test_*; do
+    [ -x "$program" ] && [ ! -d "$program" ] || continue
+    "$program" > "$work/unit" 2>&1 || { fail "$(basename "$program")"; tail -n 20 "$work/unit"; }
+    echo "$(basename "$program"): $(grep -c '\[       OK \]' "$work/unit") tests"
+done
+
+STARPIPE=$FAKE_CUDA/starpipe
+make_text 9973 > "$work/text"
+
+# run DEVICE COMMAND...: two steps
+run()
+{
+    local device=$1
+
+    shift
+    rm -f "$work/$device.jsonl" "$work/$device.safetensors"
+    quiet "$device: $*" "$@" --device "$device" --data "$work/text" --seq 24 --steps 2 \
+        --log "$work/$device.jsonl" --dump-grads "$work/$device.safetensors"
+}
+
+losses()
+{
+    grep -o '"loss": *[0-9.e+-]*' "$work/$1.jsonl"
+}
+
+# same COMMAND...: on either device, bit by bit
+same()
+{
+    run cpu "$@"
+    run cuda "$@"
+    grep -q '"device": *"cuda"' "$work/cuda.jsonl" || fail "$*: no GPU was used"
+    if ! cmp -s "$work/cpu.safetensors" "$work/cuda.safetensors"; then
+        fail "$*: the GPU has other gradients"
+    elif [ "$(losses cpu)" != "$(losses cuda)" ]; then
+        fail "$*: the GPU has other losses"
+    fi
+}
+
+names=$(starpipe list | cut -d' ' -f1)
+models=(gpt-tiny llama-tiny)
+i=0
+for name in $names sppo:multiplex; do
+    case $name in seq1f1b | terapipe | sppo*) slices=3 ;; *) slices=1 ;; esac
+    for stages in 2 4; do
+        same starpipe train --model "${models[i++ % 2]}" --schedule "$name" --stages $stages \
+            --slices $slices --micro-batches 8
+    done
+done
+echo "$i runs have the bits of the CPU"
+
+# nothing is read before it is written, or written before it was read, however late things come
+export SP_FAKE_GPU_CHECK=1 SP_FAKE_GPU_JITTER_US=200
+for name in 1f1b zbv dualpipev helix weipipe wzb2 fsdp; do
+    same starpipe train --model llama-tiny --schedule $name --stages 2 --micro-batches 4 \
+        --dtype bf16
+    SP_FAKE_GPUS=2 STARPU_HOSTNAME=fake2 same starpipe train --model gpt-tiny --schedule $name \
+        --stages 4 --micro-batches 8
+done
+for mode in selective no-attention full; do
+    same starpipe train --model gpt-tiny --stages 2 --micro-batches 2 --recompute $mode
+done
+same starpipe train --model llama-tiny --schedule wzb2 --stages 2 --micro-batches 4 --clip 0.5 \
+    --post-validation
+for offload in full "adaptive --memory-limit 6MiB"; do
+    # shellcheck disable=SC2086 # the options are words
+    same starpipe train --model gpt-tiny --schedule sppo --slices 4 --stages 2 --micro-batches 2 \
+        --offload $offload
+done
+unset SP_FAKE_GPU_CHECK SP_FAKE_GPU_JITTER_US
+
+if have_mpi; then
+    for name in 1f1b helix weipipe; do
+        same mpi 2 train --model gpt-tiny --schedule $name --stages 4 --micro-batches 8
+    done
+fi
+
+# planned and taken: within 10 %, and no more after three steps than after ten
+starpipe train --device cuda --model gpt-tiny --data "$work/text" --stages 2 --seq 256 \
+    --micro-batches 4 --steps 10 --log "$work/memory.jsonl" > "$work/output" ||
+    fail "ten steps: $(tail -n 1 "$work/output")"
+sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' \
+    "$work/output" | awk '{ n++; print $1 " MiB taken, " $2 " planned"; r = $1 / $2 }
+        END { exit !(n == 1 && r > 0.9 && r < 1.1) }' || fail "memory is not what was planned"
+[ "$(sed -n 4p "$work/memory.jsonl" | grep -o '"peak_device_bytes": *[0-9]*')" = \
+    "$(sed -n 11p "$work/memory.jsonl" | grep -o '"peak_device_bytes": *[0-9]*')" ] ||
+    fail "memory grows from step to step"
+
+# refused REGEX COMMAND...: one line, exit status 2
+refused()
+{
+    local why=$1 status
+
+    shift
+    "$@" > "$work/output" 2>&1
+    status=$?
+    [ $status -eq 2 ] && [ "$(wc -l < "$work/output")" -eq 1 ] && grep -Eq "$why" "$work/output" ||
+        fail "$*: exit status $status: $(cat "$work/output")"
+}
+
+tiny="train --device cuda --model gpt-tiny --data $work/text"
+SP_FAKE_GPUS=0 refused "no device" starpipe $tiny
+SP_FAKE_GPU_MEM=16M refused "need .* GiB of GPU 0" starpipe $tiny --stages 2 --seq 256 \
+    --micro-batch-size 8
+SP_FAKE_GPUS=0 quiet "auto without a GPU" starpipe train --model gpt-tiny --data "$work/text" \
+    --seq 24 --steps 1
+finish

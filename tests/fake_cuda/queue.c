@@ -1,0 +1,203 @@
+/*
+ * What is queued: items in order on a stream, and the stream's thread that does them, started with
+ * the first. What orders items of different streams is an item that is done when another one is:
+ * for cudaStreamWaitEvent, and around the default stream.
+ */
+#include "fake.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* an item is done */
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+struct sp_item *sp_item_new(const char *name, void (*run)(struct sp_item *item))
+{
+    struct sp_item *item = calloc(1, sizeof *item);
+
+    if (!item)
+        sp_refuse("no host memory for an item");
+    item->refs = 1;
+    item->name = name;
+    item->run = run;
+    item->current = sp_current();
+    return item;
+}
+
+void sp_item_hold(struct sp_item *item)
+{
+    item->refs++;
+}
+
+void sp_item_drop(struct sp_item *item)
+{
+    if (!item || --item->refs)
+        return;
+    sp_item_drop(item->after);
+    free(item->staged);
+    free(item->clock);
+    free(item);
+}
+
+void sp_wait(struct sp_item *item)
+{
+    sp_item_hold(item);
+    while (!item->done)
+        pthread_cond_wait(&progress, &sp_lock);
+    sp_check_seen(item);
+    sp_item_drop(item);
+}
+
+/* ---- the thread of a stream ------------------------------------------------------------------ */
+
+/* SplitMix64 with a state. */
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void linger(uint64_t *random)
+{
+    long us = sp_settings()->jitter_us;
+
+    if (us) {
+        us = (long)(draw(random) % (uint64_t)(us + 1));
+        nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+    }
+}
+
+static void perform(struct CUstream_st *s, struct sp_item *item)
+{
+    double begin;
+
+    sp_give_lock();
+    linger(&s->random);
+    begin = sp_now_us();
+    if (item->run)
+        item->run(item);
+    item->end_us = sp_now_us();
+    if (sp_settings()->log)
+        fprintf(stderr, "fake cuda: %.1f to %.1f us, device %d, stream %d, item %lu: %s\n", begin,
+                item->end_us, s->device, s->actor, item->number, item->name);
+    sp_take_lock();
+}
+
+static void wait_after(struct sp_item *item)
+{
+    while (!item->after->done)
+        pthread_cond_wait(&progress, &sp_lock);
+    sp_item_drop(item->after); /* or chains of them would last */
+    item->after = NULL;
+}
+
+static void *stream_main(void *arg)
+{
+    struct CUstream_st *s = arg;
+    struct sp_item *item;
+
+    sp_take_lock();
+    for (;;) {
+        while (!s->first && !s->closing)
+            pthread_cond_wait(&s->work, &sp_lock);
+        item = s->first;
+        if (!item)
+            break;
+        s->running = item;
+        s->first = item->next;
+        if (item->after)
+            wait_after(item);
+        else
+            perform(s, item);
+        item->done = true;
+        s->running = NULL;
+        sp_item_drop(item);
+        pthread_cond_broadcast(&progress);
+    }
+    sp_item_drop(s->newest);
+    s->newest = NULL;
+    s->started = false;
+    sp_stream_ended(s);
+    sp_give_lock();
+    return NULL;
+}
+
+static void start(struct CUstream_st *s)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    char name[16];
+
+    if (s->started)
+        return;
+    /* Signals are for the program's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, stream_main, s))
+        sp_refuse("no thread for a stream");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    snprintf(name, sizeof name, "gpu%d stream%d", s->device, s->actor);
+    pthread_setname_np(thread, name);
+    pthread_detach(thread);
+    s->started = true;
+}
+
+/* ---- queuing --------------------------------------------------------------------------------- */
+
+static void append(struct CUstream_st *s, struct sp_item *item)
+{
+    item->device = s->device;
+    item->stream = s->actor;
+    item->number = ++s->queued;
+    item->next = NULL;
+    sp_check_queue(&s->clock, s->actor, item);
+    if (s->first)
+        s->last->next = item;
+    else
+        s->first = item;
+    s->last = item;
+    item->refs += 2; /* the queue's, newest's */
+    sp_item_drop(s->newest);
+    s->newest = item;
+    start(s);
+    pthread_cond_signal(&s->work);
+}
+
+void sp_queue_wait(struct CUstream_st *s, struct sp_item *earlier)
+{
+    struct sp_item *item;
+
+    if (!earlier)
+        return;
+    sp_check_order(&s->clock, earlier);
+    if (earlier->done)
+        return;
+    item = sp_item_new("wait", NULL);
+    item->after = earlier;
+    sp_item_hold(earlier);
+    append(s, item);
+    sp_item_drop(item);
+}
+
+/* The default stream of a device waits for the others and they for it, but for the non-blocking. */
+void sp_queue(struct CUstream_st *s, struct sp_item *item)
+{
+    for (struct CUstream_st *t = sp_streams; t; t = t->next)
+        if (t != s && (sp_stream_includes(s, t) || sp_stream_includes(t, s)))
+            sp_queue_wait(s, t->newest);
+    append(s, item);
+}
+
+void sp_submit(struct CUstream_st *s, struct sp_item *item, bool wait)
+{
+    sp_queue(s, item);
+    if (wait)
+        sp_wait(item);
+    sp_item_drop(item);
+}

@@ -1,0 +1,216 @@
+/* Streams as the API gives them. */
+#include "fake.h"
+#include <sched.h>
+#include <stdlib.h>
+
+struct CUstream_st *sp_streams;
+
+static struct CUstream_st *defaults[SP_DEVICES];
+static bool actors[SP_ACTORS];
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static int free_actor(void)
+{
+    static int last;
+
+    for (int tries = 1; tries < SP_ACTORS; tries++) {
+        last = last % (SP_ACTORS - 1) + 1;
+        if (!actors[last]) {
+            actors[last] = true;
+            return last;
+        }
+    }
+    sp_refuse("more than %d streams at a time", SP_ACTORS - 1);
+}
+
+static struct CUstream_st *create(unsigned flags, int priority)
+{
+    struct CUstream_st *s = sp_streams;
+
+    while (s && (s->live || s->started))
+        s = s->next;
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (!s)
+            sp_refuse("no host memory for a stream");
+        s->next = sp_streams;
+        sp_streams = s;
+        pthread_cond_init(&s->work, NULL);
+    }
+    s->live = true;
+    s->closing = false;
+    s->device = sp_current();
+    s->actor = free_actor();
+    s->flags = flags;
+    s->priority = priority;
+    s->queued = 0;
+    s->random = sp_settings()->seed * 1000003 + (uint64_t)s->actor;
+    s->clock = (struct sp_clock){0};
+    return s;
+}
+
+struct CUstream_st *sp_stream_of(cudaStream_t handle)
+{
+    struct CUstream_st *s;
+
+    if (handle == cudaStreamPerThread)
+        sp_refuse("cudaStreamPerThread is not known to the fake");
+    if (!handle || handle == cudaStreamLegacy) {
+        struct CUstream_st **usual = &defaults[sp_current()];
+
+        if (!*usual)
+            *usual = create(cudaStreamDefault, 0);
+        return *usual;
+    }
+    for (s = sp_streams; s && s != handle; s = s->next)
+        ;
+    if (!s || !s->live || s->closing)
+        sp_refuse("%p is no stream%s", (void *)handle, s ? " any more" : "");
+    return s;
+}
+
+/* Its items are still done. */
+static void close_stream(struct CUstream_st *s)
+{
+    s->closing = true;
+    if (s->started)
+        pthread_cond_signal(&s->work);
+    else
+        sp_stream_ended(s);
+}
+
+void sp_stream_ended(struct CUstream_st *s)
+{
+    s->live = false;
+    actors[s->actor] = false;
+}
+
+bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t)
+{
+    return t == s || (s == defaults[s->device] && t->live && t->device == s->device &&
+                      !(t->flags & cudaStreamNonBlocking));
+}
+
+void sp_streams_close(int device)
+{
+    for (struct CUstream_st *s = sp_streams; s; s = s->next)
+        if (s->live && !s->closing && s->device == device)
+            close_stream(s);
+    defaults[device] = NULL;
+}
+
+void sp_wait_device(int device)
+{
+    struct sp_item *newest[SP_ACTORS];
+    int n = 0;
+
+    /* What is queued meanwhile is not waited for. */
+    for (struct CUstream_st *s = sp_streams; s; s = s->next)
+        if (s->live && s->device == device && s->newest) {
+            newest[n] = s->newest;
+            sp_item_hold(newest[n++]);
+        }
+    while (n--) {
+        sp_wait(newest[n]);
+        sp_item_drop(newest[n]);
+    }
+}
+
+/* ---- the API --------------------------------------------------------------------------------- */
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+    SP_ENTER();
+    if (flags & ~(unsigned)cudaStreamNonBlocking)
+        return sp_leave(cudaErrorInvalidValue);
+    sp_take_lock();
+    *stream = create(flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    SP_ENTER();
+    sp_take_lock();
+    if (!stream || stream == cudaStreamLegacy)
+        sp_refuse("the default stream stays");
+    close_stream(sp_stream_of(stream));
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
+{
+    SP_ENTER();
+    sp_take_lock();
+    *flags = sp_stream_of(stream)->flags;
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    SP_ENTER();
+    sp_take_lock();
+    *priority = sp_stream_of(stream)->priority;
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
+{
+    SP_ENTER();
+    sp_take_lock();
+    *device = sp_stream_of(stream)->device;
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+/* An item of its own: the default stream's waits for all that it includes. */
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+
+    SP_ENTER();
+    sp_take_lock();
+    s = sp_stream_of(stream);
+    if (s == defaults[s->device])
+        sp_submit(s, sp_item_new("synchronize", NULL), true);
+    else if (s->newest)
+        sp_wait(s->newest);
+    sp_give_lock();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    bool done = true;
+
+    SP_ENTER();
+    sp_take_lock();
+    s = sp_stream_of(stream);
+    for (struct CUstream_st *t = sp_streams; t; t = t->next)
+        if (t->newest && sp_stream_includes(s, t))
+            done = done && t->newest->done;
+    for (struct CUstream_st *t = sp_streams; t && done; t = t->next)
+        if (t->newest && sp_stream_includes(s, t))
+            sp_check_seen(t->newest);
+    sp_give_lock();
+    /* Who asks all the time leaves the core to whom it waits for: there are fewer than threads. */
+    if (!done)
+        sched_yield();
+    return sp_leave(done ? cudaSuccess : cudaErrorNotReady);
+}
