@@ -290,8 +290,7 @@ static int start_starpu(struct sp_trainer *t)
         /* would bring back what has just left: inputs of any task that is ready */
         setenv("STARPU_PREFETCH", "0", 1);
         sp_train_shape(t, &shape);
-        sp_host_start(t->place.gpus ? SIZE_MAX
-                                    : (size_t)sp_offload_idle_bytes(&t->plan, &shape),
+        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &shape),
                       t->place.gpus > 0);
     }
     conf.sched_policy = t->args.scheduler == 1 ? &sp_order_ready : &sp_order_strict;
@@ -303,7 +302,7 @@ static int start_starpu(struct sp_trainer *t)
                         t->place.gpus ? "CUDA" : "CPU", t->place.workers);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     sp_placement_bind(&t->place);
-    return t->place.gpus ? sp_cuda_start() : 0;
+    return t->place.gpus ? sp_train_start_gpus(t) : 0;
 }
 
 /* The exit status. */

@@ -13,7 +13,7 @@
 struct sp_train_args {
     struct sp_layout_args layout;
     const char *data, *tokens;
-    int order, dtype, device, scheduler; /* indices of their choices; dtype: enum sp_dtype */
+    int order, dtype, device, transport, scheduler; /* indices of their choices; dtype: enum sp_dtype */
     int steps, warmup, threads, window, mlp_chunk, logit_rows, sample;
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
     uint64_t seed;
@@ -66,6 +66,8 @@ int sp_train_choose_device(struct sp_trainer *t);
 int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(const struct sp_trainer *t);
+/* After it started: the kernels, and --transport. 0 or -errno after one line. */
+int sp_train_start_gpus(const struct sp_trainer *t);
 
 /* ---- offload -------------------------------------------------------------------------- */
 

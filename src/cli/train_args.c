@@ -24,7 +24,8 @@ static int default_device(int *device)
             *device = i;
             return 0;
         }
-    return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda", wanted);
+    return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda",
+                    wanted);
 }
 
 static int check(struct sp_train_args *a)
@@ -94,6 +95,8 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "activations, and weights in products", 0, 0,
          "f32|bf16", 0},
         {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, "auto|cpu|cuda", 0},
+        {"transport", SP_OPT_CHOICE, &a->transport, 0, "messages between processes on GPUs", 0, 0,
+         "auto|mpi|nccl", 0},
         {"partition", SP_OPT_STRING, &a->partition, "even|balanced|LIST",
          "layers of each stage and chunk: even, by measured times, or 3,2,2,1", 0, 0, 0, 0},
         {"threads", SP_OPT_INT, &a->threads, "T",

@@ -7,20 +7,39 @@
 #include <stdlib.h>
 
 enum { AUTO, CPU, CUDA }; /* the choices of --device */
+enum { MPI = 1, NCCL };   /* and of --transport, after AUTO */
+
+/* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
+static const char *no_nccl(const struct sp_trainer *t, int devices)
+{
+    if (!t->place.gpus)
+        return "stages on cores send over MPI; use --device cuda";
+    if (t->place.gpus > 1)
+        return "it wants one GPU a process: start as many processes as GPUs";
+    if (t->place.world.node_size > devices && devices > 1)
+        return "processes share a GPU: start as many processes as GPUs";
+    return NULL;
+}
 
 int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
-    int devices, err = 0;
+    const char *why;
+    int devices = 0, err = 0;
 
-    if (t->args.device == CPU)
-        return 0;
-    devices = sp_cuda_devices(t->args.device == CUDA);
-    if (!devices)
-        return t->args.device == CUDA ? -ENODEV : 0;
-    sp_placement_use_gpus(pl, devices);
+    if (t->args.device != CPU)
+        devices = sp_cuda_devices(t->args.device == CUDA);
+    if (!devices && t->args.device == CUDA)
+        return -ENODEV;
+    if (devices)
+        sp_placement_use_gpus(pl, devices);
     for (int i = 0; !err && i < pl->gpus; i++)
         err = sp_cuda_usable(pl->gpu[i]);
+    why = no_nccl(t, devices);
+    if (why && t->args.transport == NCCL && pl->world.size > 1)
+        return sp_error(EINVAL, "train: --transport nccl: %s", why);
+    if (why)
+        t->args.transport = MPI;
     return err;
 }
 
@@ -86,6 +105,8 @@ void sp_train_prepare_gpus(const struct sp_trainer *t)
     int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused;
     char text[32];
 
+    if (t->args.transport != MPI)
+        sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
     setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
     setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
@@ -95,4 +116,14 @@ void sp_train_prepare_gpus(const struct sp_trainer *t)
     /* Buffers that were freed wait for others of their size until this much is taken. */
     snprintf(text, sizeof text, "%lld", (long long)(limit >> 20) + 1);
     setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
+}
+
+int sp_train_start_gpus(const struct sp_trainer *t)
+{
+    int err = sp_cuda_start();
+
+    if (!err && t->args.transport != MPI)
+        err = sp_transport_use_nccl(starpu_worker_get_memory_node(0), t->place.gpu[0],
+                                    t->args.transport == NCCL);
+    return err;
 }

@@ -99,10 +99,11 @@ static int check_host(const struct sp_trainer *t)
         sum += (double)t->offload.away[t->place.first_local + k].most_away;
     if (sum <= has)
         return 0;
-    return sp_error(ENOMEM,
-                    "--offload %s: %.1f GiB would be in main memory at once, which has %.1f free; try "
-                    "--recompute, a shorter sequence, or more machines",
-                    t->args.layout.offload, sum / GiB, has / GiB);
+    return sp_error(
+        ENOMEM,
+        "--offload %s: %.1f GiB would be in main memory at once, which has %.1f free; try "
+        "--recompute, a shorter sequence, or more machines",
+        t->args.layout.offload, sum / GiB, has / GiB);
 }
 
 /* Where they go, and how fast. */
@@ -257,8 +258,8 @@ void sp_train_print_offload(const struct sp_trainer *t)
         printf(", at most: what leaves is chosen when the disk is measured");
     if (t->rates.write > 0)
         printf(" to %s, which writes %.2f and reads %.2f GB/s",
-               t->place.gpus ? "main memory" : t->args.offload_dir,
-               t->rates.write / 1e9, t->rates.read / 1e9);
+               t->place.gpus ? "main memory" : t->args.offload_dir, t->rates.write / 1e9,
+               t->rates.read / 1e9);
     printf("\nstage   in memory MiB   leaves a step MiB   of what %s keeps, by %s\n",
            t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
            t->plan.layout.slices > 1 ? "slice" : "tensor units");

@@ -24,6 +24,16 @@ int sp_transport_start(struct starpu_conf *conf)
     return starpu_init(conf);
 }
 
+void sp_transport_prepare_nccl(void)
+{
+}
+
+int sp_transport_use_nccl(unsigned node, int device, bool wanted)
+{
+    (void)node, (void)device, (void)wanted;
+    return 0; /* there are no messages */
+}
+
 void sp_transport_stop(void)
 {
     starpu_shutdown();

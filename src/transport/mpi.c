@@ -5,6 +5,7 @@
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/launcher.h"
+#include "transport/nccl.h"
 #include "transport/poll.h"
 #include "transport/transport.h"
 #include "sp_error.h"
@@ -19,12 +20,43 @@
 static bool joined;
 static struct sp_world self = {.size = 1, .node_size = 1};
 static uint64_t bytes_sent;
+static struct sp_nccl *nccl; /* NULL: all messages go over MPI */
+
+void sp_transport_prepare_nccl(void)
+{
+    sp_nccl_prepare(2 * (self.size - 1));
+}
+
+int sp_transport_use_nccl(unsigned node, int device, bool wanted)
+{
+    struct sp_nccl_config cfg = {.node = node, .device = device, .fail = sp_transport_abort};
+    struct sp_wire *wire;
+    char why[256] = "";
+    int err;
+
+    if (self.size == 1)
+        return 0;
+    err = sp_wire_mpi(&wire, why, sizeof why);
+    if (!err) {
+        err = sp_nccl_start(&cfg, wire, why, sizeof why, &nccl);
+        if (err)
+            wire->close(wire);
+    }
+    if (err && wanted && *why)
+        sp_error(-err, "--transport nccl: %s", why);
+    return wanted ? err : 0;
+}
 
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 {
     if (sp_launcher_size() > 0) {
         MPI_Comm node;
-        int level, err = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
+#ifdef HAVE_NCCL
+        const int wanted = MPI_THREAD_MULTIPLE; /* NCCL's notes have a thread of their own */
+#else
+        const int wanted = MPI_THREAD_SERIALIZED;
+#endif
+        int level, err = MPI_Init_thread(argc, argv, wanted, &level);
 
         if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
             return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,
@@ -52,6 +84,9 @@ int sp_transport_start(struct starpu_conf *conf)
 
 void sp_transport_stop(void)
 {
+    if (nccl)
+        sp_nccl_stop(nccl);
+    nccl = NULL;
     if (joined)
         starpu_mpi_shutdown();
     else
@@ -83,12 +118,20 @@ static void must(int err, const char *what)
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     __atomic_add_fetch(&bytes_sent, starpu_data_get_size(handle), __ATOMIC_RELAXED);
+    if (nccl) {
+        sp_nccl_send(nccl, handle, dst, tag);
+        return;
+    }
     must(starpu_mpi_isend_detached(handle, dst, tag, MPI_COMM_WORLD, NULL, NULL), "send");
 }
 
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
                        void (*arrived)(void *arg), void *arg)
 {
+    if (nccl) {
+        sp_nccl_recv(nccl, handle, src, tag, arrived, arg);
+        return;
+    }
     must(starpu_mpi_irecv_detached(handle, src, tag, MPI_COMM_WORLD, arrived, arg), "receive");
 }
 
@@ -123,6 +166,8 @@ void sp_transport_share(void *data, size_t bytes)
 
 void sp_transport_wait_all(void)
 {
+    if (nccl && sp_nccl_wait_all(nccl))
+        sp_transport_abort(1);
     if (joined)
         starpu_mpi_wait_for_all(MPI_COMM_WORLD);
     else
@@ -150,7 +195,7 @@ bool sp_transport_same(uint64_t value)
 
 double sp_transport_polling_us(void)
 {
-    return sp_poll_cpu_us();
+    return sp_poll_cpu_us() + (nccl ? sp_nccl_polling_us(nccl) : 0);
 }
 
 uint64_t sp_transport_bytes_sent(void)

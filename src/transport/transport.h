@@ -26,6 +26,15 @@ void sp_transport_stop(void);
 /* Leaves the world; last call of a process that ends well. */
 void sp_transport_leave(void);
 
+/*
+ * Messages of the graph (sp_transport_send, sp_transport_recv) go over NCCL from here on, from GPU memory
+ * to GPU memory, if every process can; prepared before sp_transport_start, called by all after it. `node`,
+ * `device`: the GPU of this process, as StarPU and as CUDA count it. 0, also where they stay with MPI;
+ * -errno on all after one line where NCCL is `wanted`.
+ */
+void sp_transport_prepare_nccl(void);
+int sp_transport_use_nccl(unsigned node, int device, bool wanted);
+
 /* Ends every process at once, after a message was printed. */
 void sp_transport_abort(int status) __attribute__((noreturn));
 

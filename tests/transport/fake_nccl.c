@@ -1,0 +1,369 @@
+/*
+ * What stands for NCCL in tests: transfers between processes, or between ranks of one process, over local
+ * sockets, run by the streams of fake_cuda.c. As strict as NCCL may be: a communicator's transfers come in
+ * the order in which they were put into its stream, a send waits until its receive has begun, the two
+ * have the same size or the communicator fails, and a send to oneself needs its receive in the same group.
+ *
+ * FAKE_NCCL_EAGER=B: sends of up to B bytes do not wait. FAKE_NCCL_DELAY_US=T: a transfer begins up to T
+ * microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator does no more.
+ * FAKE_NCCL_VERSION: the version that it says it is.
+ */
+#include "transport/fake_cuda.h"
+#include <errno.h>
+#include <nccl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct ncclComm {
+    int rank, n;
+    int *fds; /* [n] */
+    int aborted, error;
+    unsigned seed, run; /* transfers so far */
+};
+
+enum kind { SEND, RECEIVE, PASS, SUM };
+
+struct transfer {
+    struct fake_op op;
+    struct ncclComm *comm;
+    enum kind kind;
+    const void *from;
+    void *to;
+    size_t bytes;
+    int peer;
+};
+
+static __thread int groups;
+static __thread int n_group;
+static __thread struct transfer *group[2];
+static __thread const char *last = "";
+
+static ncclResult_t refuse(const char *why)
+{
+    last = why;
+    return ncclInvalidUsage;
+}
+
+static size_t setting(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? (size_t)atol(text) : 0;
+}
+
+/* ---- sockets ----------------------------------------------------------------------------------- */
+
+static int is_aborted(const struct ncclComm *comm)
+{
+    return __atomic_load_n(&comm->aborted, __ATOMIC_ACQUIRE);
+}
+
+static bool fails(struct ncclComm *comm, ncclResult_t why)
+{
+    __atomic_store_n(&comm->error, why, __ATOMIC_RELEASE);
+    while (!is_aborted(comm)) /* as a kernel would */
+        usleep(1000);
+    return false;
+}
+
+/* All of it; false: never. */
+static bool move(struct ncclComm *comm, int fd, void *data, size_t bytes, bool out)
+{
+    char *at = data;
+
+    while (bytes > 0) {
+        struct pollfd look = {.fd = fd, .events = out ? POLLOUT : POLLIN};
+        ssize_t n = out ? send(fd, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                        : recv(fd, at, bytes, MSG_DONTWAIT);
+
+        if (is_aborted(comm))
+            return false;
+        if (n > 0) {
+            at += n;
+            bytes -= (size_t)n;
+        } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            return fails(comm, ncclRemoteError);
+        } else {
+            poll(&look, 1, 20);
+        }
+    }
+    return true;
+}
+
+/* Stands still, until the other end is gone. */
+static bool stand_still(struct ncclComm *comm, int fd)
+{
+    char byte;
+
+    while (!is_aborted(comm) && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
+        usleep(1000);
+    return is_aborted(comm) ? false : fails(comm, ncclRemoteError);
+}
+
+static void address(struct sockaddr_un *a, socklen_t *len, const char *id, int rank)
+{
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%.64s.%d", id, rank);
+    *len = (socklen_t)sizeof *a;
+}
+
+/* A socket to every other rank: a rank is called by those after it. */
+static bool connect_all(struct ncclComm *comm, const char *id)
+{
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un a;
+    socklen_t len;
+
+    address(&a, &len, id, comm->rank);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&a, len) || listen(listener, comm->n))
+        return false;
+    for (int r = 0; r < comm->rank; r++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), tries = 20000;
+
+        address(&a, &len, id, r);
+        while (connect(fd, (struct sockaddr *)&a, len) && --tries)
+            usleep(1000);
+        if (!tries || !move(comm, fd, &comm->rank, sizeof comm->rank, true))
+            return false;
+        comm->fds[r] = fd;
+    }
+    for (int r = comm->rank + 1; r < comm->n; r++) {
+        int fd = accept(listener, NULL, NULL), rank;
+
+        if (fd < 0 || !move(comm, fd, &rank, sizeof rank, false))
+            return false;
+        comm->fds[rank] = fd;
+    }
+    close(listener);
+    return true;
+}
+
+/* ---- transfers ---------------------------------------------------------------------------------- */
+
+static bool run_send(struct transfer *t, int fd)
+{
+    uint64_t bytes = t->bytes;
+    char ack;
+
+    return move(t->comm, fd, &bytes, sizeof bytes, true) &&
+           (bytes <= setting("FAKE_NCCL_EAGER") || move(t->comm, fd, &ack, 1, false)) &&
+           move(t->comm, fd, (void *)(uintptr_t)t->from, t->bytes, true);
+}
+
+static bool run_receive(struct transfer *t, int fd)
+{
+    uint64_t bytes;
+    char ack = 1;
+
+    if (!move(t->comm, fd, &bytes, sizeof bytes, false))
+        return false;
+    if (bytes != t->bytes)
+        return fails(t->comm, ncclInvalidUsage);
+    return (bytes <= setting("FAKE_NCCL_EAGER") || move(t->comm, fd, &ack, 1, true)) &&
+           move(t->comm, fd, t->to, t->bytes, false);
+}
+
+/* Rank 0 adds up in the order of ranks. */
+static bool run_sum(struct transfer *t)
+{
+    struct ncclComm *comm = t->comm;
+    size_t n = t->bytes / sizeof(float);
+    float *sum = t->to, *theirs;
+    bool ok = true;
+
+    if (comm->rank > 0)
+        return move(comm, comm->fds[0], sum, t->bytes, true) &&
+               move(comm, comm->fds[0], sum, t->bytes, false);
+    theirs = malloc(t->bytes);
+    for (int r = 1; r < comm->n && ok; r++) {
+        ok = theirs && move(comm, comm->fds[r], theirs, t->bytes, false);
+        for (size_t i = 0; ok && i < n; i++)
+            sum[i] += theirs[i];
+    }
+    for (int r = 1; r < comm->n && ok; r++)
+        ok = move(comm, comm->fds[r], sum, t->bytes, true);
+    free(theirs);
+    return ok;
+}
+
+static bool run(struct fake_op *op)
+{
+    struct transfer *t = (struct transfer *)op;
+    size_t late = setting("FAKE_NCCL_DELAY_US");
+    bool ok = true;
+
+    if (late)
+        usleep((useconds_t)((size_t)rand_r(&t->comm->seed) % late));
+    if (setting("FAKE_NCCL_STOP_AFTER") && t->comm->run++ >= setting("FAKE_NCCL_STOP_AFTER"))
+        ok = stand_still(t->comm, t->comm->fds[!t->comm->rank]);
+    else if (t->kind == SEND)
+        ok = run_send(t, t->comm->fds[t->peer]);
+    else if (t->kind == RECEIVE)
+        ok = run_receive(t, t->comm->fds[t->peer]);
+    else if (t->kind == SUM)
+        ok = run_sum(t);
+    else
+        memmove(t->to, t->from, t->bytes);
+    free(t);
+    return ok;
+}
+
+/* ---- the part of NCCL ------------------------------------------------------------------------------ */
+
+static ncclResult_t put(struct ncclComm *comm, enum kind kind, const void *from, void *to,
+                        size_t bytes, int peer, cudaStream_t stream)
+{
+    struct transfer *t = calloc(1, sizeof *t);
+
+    if (!t)
+        return ncclSystemError;
+    *t = (struct transfer){{.run = run, .stream = stream}, comm, kind, from, to, bytes, peer};
+    if (kind == SUM) {
+        fake_stream_push(stream, &t->op);
+        return ncclSuccess;
+    }
+    if (groups == 0 && peer == comm->rank)
+        return refuse("a message to oneself outside of a group");
+    if (groups == 0)
+        fake_stream_push(stream, &t->op);
+    else if (n_group == 2)
+        return refuse("fake: more than two transfers in a group");
+    else
+        group[n_group++] = t;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void *buffer, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return type == ncclUint8 ? put(comm, SEND, buffer, NULL, count, peer, stream)
+                             : refuse("fake: bytes only");
+}
+
+ncclResult_t ncclRecv(void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    return type == ncclUint8 ? put(comm, RECEIVE, NULL, buffer, count, peer, stream)
+                             : refuse("fake: bytes only");
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    if (from != to || type != ncclFloat32 || op != ncclSum)
+        return refuse("fake: sums of f32 in place only");
+    return put(comm, SUM, from, to, count * sizeof(float), -1, stream);
+}
+
+ncclResult_t ncclGroupStart(void); /* the header's have no prototypes */
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+    groups++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    struct transfer *a = group[0], *b = group[1];
+    int n = n_group;
+
+    if (--groups > 0)
+        return ncclSuccess;
+    n_group = 0;
+    if (n != 2 || a->kind != SEND || b->kind != RECEIVE || a->peer != a->comm->rank ||
+        b->peer != b->comm->rank || a->comm != b->comm || a->bytes != b->bytes)
+        return refuse("fake: a group is a message to oneself");
+    a->kind = PASS;
+    a->to = b->to;
+    free(b);
+    fake_stream_push(a->op.stream, &a->op);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = setting("FAKE_NCCL_VERSION") ? (int)setting("FAKE_NCCL_VERSION") : NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    static int n;
+
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "fake_nccl.%d.%d", (int)getpid(),
+             __atomic_add_fetch(&n, 1, __ATOMIC_RELAXED));
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    struct ncclComm *c = calloc(1, sizeof *c);
+
+    *comm = NULL;
+    if (!c || config->maxCTAs < 1)
+        return refuse("fake: thread blocks are to be limited");
+    *c = (struct ncclComm){
+        .rank = rank, .n = n, .fds = calloc((size_t)n, sizeof(int)), .seed = (unsigned)rank + 1};
+    if (!c->fds || (n > 1 && !connect_all(c, id.internal))) {
+        last = "fake: the ranks did not meet";
+        return ncclSystemError;
+    }
+    *comm = c;
+    return ncclSuccess;
+}
+
+static void hang_up(struct ncclComm *comm)
+{
+    for (int r = 0; r < comm->n; r++)
+        if (r != comm->rank)
+            shutdown(comm->fds[r], SHUT_RDWR);
+}
+
+/* What an aborted communicator holds stays: its transfer may still look at it. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    __atomic_store_n(&comm->aborted, 1, __ATOMIC_RELEASE);
+    hang_up(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    for (int r = 0; r < comm->n; r++)
+        if (r != comm->rank)
+            close(comm->fds[r]);
+    free(comm->fds);
+    free(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    *error = (ncclResult_t)__atomic_load_n(&comm->error, __ATOMIC_ACQUIRE);
+    return ncclSuccess;
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return last;
+}
+
+const char *ncclGetErrorString(ncclResult_t error)
+{
+    return error == ncclRemoteError    ? "remote process exited or there was a network error"
+           : error == ncclInvalidUsage ? "invalid usage"
+                                       : "an error of the fake";
+}
