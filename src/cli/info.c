@@ -1,6 +1,7 @@
 /* starpipe info: what this build and this machine have. */
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "codelets/cuda.h"
 #include "config.h"
 #include "kernels/kernels.h"
 #include "transport/transport.h"
@@ -69,6 +70,7 @@ int sp_cmd_info(int argc, char **argv)
 #endif
 #ifdef HAVE_CUDA
     printf("CUDA:      yes\n");
+    printf("cuDNN:     %s\n", sp_cuda_cudnn());
 #else
     printf("CUDA:      no\n");
 #endif

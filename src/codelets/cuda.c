@@ -4,6 +4,7 @@
 #include <math.h>
 
 #ifdef HAVE_CUDA
+#include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/device.h"
 #include "sp_atomic.h"
 
@@ -157,6 +158,15 @@ int sp_cuda_usable(int device)
 {
     return sp_cuda_check(device);
 }
+
+const char *sp_cuda_cudnn(void)
+{
+#ifdef HAVE_CUDNN_FRONTEND
+    return sp_cudnn_about();
+#else
+    return "no (built without its frontend)";
+#endif
+}
 #else
 
 int sp_cuda_start(void)
@@ -192,6 +202,11 @@ int sp_cuda_measure_copies(int device, double *out, double *back)
 {
     *out = *back = 0;
     return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
+}
+
+const char *sp_cuda_cudnn(void)
+{
+    return "no";
 }
 
 int64_t sp_cuda_peak_bytes(void)

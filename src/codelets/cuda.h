@@ -36,6 +36,9 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
  * one line. */
 int sp_cuda_measure_copies(int device, double *out, double *back);
 
+/* cuDNN's version, or why attention does without; for `starpipe info`. */
+const char *sp_cuda_cudnn(void);
+
 /* Bytes that StarPU's buffers and the kernels' workspaces take on this process's GPUs, at the highest so
  * far; 0 without GPUs. */
 int64_t sp_cuda_peak_bytes(void);

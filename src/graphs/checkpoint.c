@@ -11,28 +11,86 @@ static starpu_data_handle_t field_of(const struct sp_block *b, enum sp_field fie
     return handles[field];
 }
 
-static void clear(starpu_data_handle_t handle)
+/* ---- values of a handle ----------------------------------------------------------------------- */
+
+/*
+ * On cores a block's handle is read and written in place. Blocks on GPUs are copied from and to memory of
+ * the moment, by tasks: StarPU would keep a copy of each in main memory for as long as the run lasts.
+ */
+static float *values_begin(const struct sp_graph *g, starpu_data_handle_t handle, size_t n,
+                           enum starpu_data_access_mode mode)
 {
+    float *values;
+
+    if (!g->place.gpus) {
+        starpu_data_acquire(handle, mode);
+        return starpu_data_get_local_ptr(handle);
+    }
+    values = malloc(n * sizeof *values);
+    STARPU_ASSERT_MSG(values, "starpipe: no memory for a block of %zu parameters", n);
+    return values;
+}
+
+static void values_end(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+                       float *values, size_t n)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+    starpu_data_handle_t host;
+
+    if (!g->place.gpus) {
+        starpu_data_release(handle);
+        return;
+    }
+    sp_vector_register_at(&host, values, n, sizeof *values, "values");
+    sp_copy_insert(&lane, host, handle);
+    starpu_data_unregister(host);
+    free(values);
+}
+
+/* Copies them to `to`. */
+static void values_read(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+                        float *to, size_t n)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+    starpu_data_handle_t host;
+
+    if (!g->place.gpus) {
+        starpu_data_acquire(handle, STARPU_R);
+        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
+        starpu_data_release(handle);
+        return;
+    }
+    sp_vector_register_at(&host, to, n, sizeof *to, "values");
+    sp_copy_insert(&lane, handle, host);
+    starpu_data_unregister(host);
+}
+
+static void clear(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+
+    if (g->place.gpus) {
+        sp_clear_insert(&lane, handle);
+        return;
+    }
     starpu_data_acquire(handle, STARPU_W);
     memset(starpu_data_get_local_ptr(handle), 0, starpu_data_get_size(handle));
     starpu_data_release(handle);
 }
 
 /* Values of the part of a block that is here: from a file, or drawn from the seed. */
-static int fill(const struct sp_graph *g, const struct sp_block *b, starpu_data_handle_t handle,
-                const struct sp_st_file *st)
+static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
+                starpu_data_handle_t handle, const struct sp_st_file *file)
 {
     size_t all = sp_block_elements(&g->shape.model, b->kind), n = 0;
-    float *part, *whole;
+    float *part = values_begin(g, handle, b->n, STARPU_W), *whole;
     int err = 0;
 
-    starpu_data_acquire(handle, STARPU_W);
-    part = starpu_data_get_local_ptr(handle);
     whole = b->n == all ? part : malloc(all * sizeof *whole);
     if (!whole)
         err = sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
-    else if (st)
-        err = sp_weights_read_block(st, g->cfg.params, b->kind, b->layer, whole);
+    else if (file)
+        err = sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
     else
         sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
     if (whole && whole != part) {
@@ -41,9 +99,11 @@ static int fill(const struct sp_graph *g, const struct sp_block *b, starpu_data_
         memset(part + n, 0, (b->n - n) * sizeof *part);
         free(whole);
     }
-    starpu_data_release(handle);
+    values_end(g, st, handle, part, b->n);
     return err;
 }
+
+/* ---- all of them ------------------------------------------------------------------------------ */
 
 /* The weights that products read, from those that the optimizer keeps. */
 static void round_weights(struct sp_graph *g)
@@ -63,14 +123,15 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
 {
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
-            struct sp_block *b = &g->stages[k].blocks[i];
-            int err = fill(g, b, b->master, weights);
+            struct sp_stage *st = &g->stages[k];
+            struct sp_block *b = &st->blocks[i];
+            int err = fill(g, st, b, b->master, weights);
 
             if (err)
                 return err;
-            clear(b->g);
-            clear(b->m);
-            clear(b->v);
+            clear(g, st, b->g);
+            clear(g, st, b->m);
+            clear(g, st, b->v);
         }
     round_weights(g);
     return 0;
@@ -81,7 +142,7 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_block *b = &g->stages[k].blocks[i];
-            int err = fill(g, b, field_of(b, field), st);
+            int err = fill(g, &g->stages[k], b, field_of(b, field), st);
 
             if (err)
                 return err;
@@ -99,24 +160,18 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
                          (int64_t)stage * (g->shape.model.layers + 1) + layer + 1);
-    starpu_data_handle_t handle = NULL;
+    struct sp_stage *st = sp_graph_stage(g, stage);
+    starpu_data_handle_t handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
 
-    if (rank == owner) {
-        handle = field_of(sp_stage_block(sp_graph_stage(g, stage), kind, layer), field);
-        if (rank != 0)
-            sp_transport_send_wait(handle, 0, tag);
-    }
-    if (rank != 0)
-        return;
-    if (owner != 0) {
-        sp_vector_register(&handle, n, sizeof *to, "checkpoint");
+    if (rank == 0 && owner == 0) {
+        values_read(g, st, handle, to, n);
+    } else if (rank == owner) {
+        sp_transport_send_wait(handle, 0, tag);
+    } else if (rank == 0) {
+        sp_vector_register_at(&handle, to, n, sizeof *to, "checkpoint");
         sp_transport_recv_wait(handle, owner, tag);
+        starpu_data_unregister(handle);
     }
-    starpu_data_acquire(handle, STARPU_R);
-    memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
-    starpu_data_release(handle);
-    if (owner != 0)
-        starpu_data_unregister_no_coherency(handle);
 }
 
 /* One block on rank 0, put together of what its holders have. */

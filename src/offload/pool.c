@@ -42,6 +42,15 @@ void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_byte
     starpu_data_set_name(*handle, name);
 }
 
+void sp_vector_register_at(starpu_data_handle_t *handle, void *memory, size_t n, size_t elem_bytes,
+                           const char *name)
+{
+    STARPU_ASSERT_MSG(n % unit_of(n) == 0, "starpipe: a vector of %zu elements in memory", n);
+    starpu_vector_data_register(handle, STARPU_MAIN_RAM, (uintptr_t)memory, (uint32_t)units(n),
+                                unit_of(n) * elem_bytes);
+    starpu_data_set_name(*handle, name);
+}
+
 struct sp_pool *sp_pool_create(int slack)
 {
     struct sp_pool *p = calloc(1, sizeof *p);

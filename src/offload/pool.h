@@ -16,6 +16,10 @@ struct sp_pool;
 void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes,
                         const char *name);
 
+/* The same on memory of the caller's, where its value is; sizes beyond 32 bits must divide. */
+void sp_vector_register_at(starpu_data_handle_t *handle, void *memory, size_t n, size_t elem_bytes,
+                           const char *name);
+
 /*
  * `slack`: how many handles of a size lie idle before one is taken again, the oldest first. 0
  * takes the latest (warm in cache): right where one worker writes and frees in program order. A

@@ -346,6 +346,11 @@ extern "C" int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **
     return 0;
 }
 
+extern "C" const char *sp_cudnn_about(void)
+{
+    return "no (fake)";
+}
+
 extern "C" void sp_cuda_destroy(struct sp_cuda *cuda)
 {
     free(cuda);

@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-struct sp_cuda_gemm;      /* products chosen so far, by shape: gemm.cu */
-struct sp_cuda_attention; /* plans of cuDNN so far, by shape: attention_cudnn.cpp */
+struct sp_cuda_gemm;      /* products chosen so far, by shape: gemm_cuda.h */
+struct sp_cuda_attention; /* plans of cuDNN so far, by shape: attention_cudnn.c */
 
 struct sp_cuda {
     int device; /* of the CUDA runtime */

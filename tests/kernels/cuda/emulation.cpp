@@ -224,26 +224,14 @@ unsigned sp_emulated_lane(void)
     return (unsigned)(self - fibers) % WARP;
 }
 
-/* The i-th of n in this run's order: forward, reverse, or a step that has no factor in common. */
+/* The i-th of n in this run's order: forward, reverse, or in steps of a prime. */
 static unsigned pick(unsigned i, unsigned n)
 {
-    unsigned step = 1 + 2 * (order * 7 % 11 + 3), a, b;
+    const unsigned step = 7919;
 
-    if (order == 0)
+    if (order == 0 || (order > 1 && n % step == 0))
         return i;
-    if (order == 1)
-        return n - 1 - i;
-    for (;; step += 2) {
-        for (a = n, b = step; b;) {
-            unsigned r = a % b;
-
-            a = b;
-            b = r;
-        }
-        if (a == 1)
-            break;
-    }
-    return (unsigned)(((uint64_t)i * step + order) % n);
+    return order == 1 ? n - 1 - i : (unsigned)(((uint64_t)i * step + order) % n);
 }
 
 /* Lets the lanes of a warp go on whose meeting is complete; false if there are none. */

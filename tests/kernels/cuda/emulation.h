@@ -1,14 +1,15 @@
 /*
  * CUDA kernels on the CPU, one thread after the other, so that they are tested where there is no
- * device. A kernel is a C++ function; each of its threads is a fiber that runs until it waits, for its
- * block (__syncthreads) or its warp (shuffles, matrix products), and goes on when all it waits for
- * have come. The run ends with one line when they cannot come: a barrier that some threads of the
- * block do not reach, lanes that wait at different lines, a lane asked for its value that is away.
+ * device. A kernel is a C++ function; each of its threads is a fiber that runs until it waits, for
+ * its block (__syncthreads) or its warp (shuffles, matrix products), and goes on when all it waits
+ * for have come. The run ends with one line when they cannot come: a barrier that some threads of
+ * the block do not reach, lanes that wait at different lines, a lane asked for its value that is
+ * away.
  *
- * Every block starts with shared memory full of NaN, whose end is watched. Launches are queued and run
- * when the stream is waited for, so that what a kernel reads of its caller's memory shows. The order
- * of blocks, warps and lanes is the tests' to choose: results that differ between forward and reverse
- * tell a missing barrier, or sums that depend on the scheduling.
+ * Every block starts with shared memory full of NaN, whose end is watched. Launches are queued and
+ * run when the stream is waited for, so that what a kernel reads of its caller's memory shows. The
+ * order of blocks, warps and lanes is the tests' to choose: results that differ between forward and
+ * reverse tell a missing barrier, or sums that depend on the scheduling.
  */
 #ifndef SP_TESTS_EMULATION_H
 #define SP_TESTS_EMULATION_H
@@ -84,7 +85,7 @@ void sp_emulated_barrier(const char *file, int line);
 void sp_emulated_meet(unsigned mask, const char *file, int line, void *slot,
                       void (*resolve)(unsigned mask, void *const *slots));
 
-/* Ends the run: one line, with the kernel, the block and the thread. */
+/* Ends the run: one line, with the block and the thread. */
 void sp_emulated_fail(const char *format, ...) __attribute__((format(printf, 1, 2)))
 __attribute__((noreturn));
 
@@ -158,24 +159,32 @@ struct sp_emulated_product {
     const unsigned *a, *b;
 };
 
-/* Element k of row i of A is in register k/8*2 + i/8 of lane i%8*4 + k%8/2, in half k%2; element k of
- * column j of B in register k/8 of lane j*4 + k%8/2; element (i,j) of C in i/8*2 + j%2 of i%8*4 + j/2. */
+/* Element k of row i of A is in register k/8*2 + i/8 of lane i%8*4 + k%8/2, in half k%2; element k
+ * of column j of B in register k/8 of lane j*4 + k%8/2; element (i,j) of C in register i/8*2 + j%2
+ * of lane i%8*4 + j/2. */
 static inline void sp_emulated_multiply(unsigned, void *const *slots)
 {
-    for (unsigned i = 0; i < 16; i++)
-        for (unsigned j = 0; j < 8; j++) {
-            auto *to = (sp_emulated_product *)slots[i % 8 * 4 + j / 2];
-            float sum = to->c[i / 8 * 2 + j % 2];
+    float A[16][16], B[16][8];
 
-            for (unsigned k = 0; k < 16; k++) {
-                auto *x = (sp_emulated_product *)slots[i % 8 * 4 + k % 8 / 2];
-                auto *y = (sp_emulated_product *)slots[j * 4 + k % 8 / 2];
-                unsigned a = x->a[k / 8 * 2 + i / 8] >> k % 2 * 16;
-                unsigned b = y->b[k / 8] >> k % 2 * 16;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        auto *p = (sp_emulated_product *)slots[lane];
 
-                sum += __uint_as_float(a << 16) * __uint_as_float(b << 16);
+        for (unsigned r = 0; r < 4; r++)
+            for (unsigned h = 0; h < 2; h++) {
+                unsigned i = r % 2 * 8 + lane / 4, k = r / 2 * 8 + lane % 4 * 2 + h;
+
+                A[i][k] = __uint_as_float(p->a[r] >> h * 16 << 16);
+                if (r < 2)
+                    B[r * 8 + lane % 4 * 2 + h][lane / 4] =
+                        __uint_as_float(p->b[r] >> h * 16 << 16);
             }
-            to->c[i / 8 * 2 + j % 2] = sum;
+    }
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned r = 0; r < 4; r++) {
+            float *c = &((sp_emulated_product *)slots[lane])->c[r];
+
+            for (unsigned k = 0; k < 16; k++)
+                *c += A[r / 2 * 8 + lane / 4][k] * B[k][lane % 4 * 2 + r % 2];
         }
 }
 
@@ -218,8 +227,8 @@ static inline void sp_emulated_ldmatrix(unsigned *r, const void *row, bool trans
     sp_emulated_meet(0xffffffffu, __FILE__, __LINE__, &l, sp_emulated_blocks);
 }
 
-/* Done when waited for, and not before: `n` bytes and then zeroes, `bytes` in all. A thread must not
- * end before. */
+/* Done when waited for, and not before: `n` bytes and then zeroes, `bytes` in all. A thread must
+ * not end before. */
 void sp_emulated_copy_async(void *to, const void *from, unsigned n, unsigned bytes);
 void sp_emulated_copy_commit(void);
 void sp_emulated_copy_wait(unsigned left);
@@ -248,7 +257,8 @@ struct cudaLaunchConfig_t {
 };
 
 void sp_emulated_queue(std::function<void()> work);
-/* The limits of every device since sm_80 hold: grid, block, shared memory (99 KiB, above 48 if asked). */
+/* The limits of every device since sm_80 hold: grid, block, shared memory (99 KiB, above 48 if
+ * asked). */
 cudaError_t sp_emulated_check(const cudaLaunchConfig_t *config, const void *kernel);
 void sp_emulated_run(const cudaLaunchConfig_t &config, const std::function<void()> &thread);
 

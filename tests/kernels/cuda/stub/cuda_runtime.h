@@ -1,6 +1,6 @@
 /*
- * What src/kernels/cuda uses of the CUDA runtime, without CUDA: a stream is a queue, device memory is
- * memory, and kernels run by tests/kernels/cuda/emulation.h. Put first on the include path.
+ * What src/kernels/cuda uses of the CUDA runtime, without CUDA: a stream is a queue, device memory
+ * is memory, and kernels run by tests/kernels/cuda/emulation.h. Put first on the include path.
  */
 #ifndef SP_STUB_CUDA_RUNTIME_H
 #define SP_STUB_CUDA_RUNTIME_H

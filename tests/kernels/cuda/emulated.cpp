@@ -1,0 +1,12 @@
+/* The CUDA kernels as C++, for the emulation: one unit, as a test needs most of them. */
+#include "kernels/cuda/attention_bwd_cuda.cu"
+#include "kernels/cuda/attention_cuda.cu"
+#include "kernels/cuda/attention_mma_bwd_cuda.cu"
+#include "kernels/cuda/attention_mma_cuda.cu"
+#include "kernels/cuda/memory_cuda.cu"
+#include "kernels/cuda/mlp_cuda.cu"
+#include "kernels/cuda/norm_cuda.cu"
+#include "kernels/cuda/rope_cuda.cu"
+#include "kernels/cuda/sums_cuda.cu"
+#include "kernels/cuda/token_cuda.cu"
+#include "kernels/cuda/update_cuda.cu"

@@ -1,0 +1,411 @@
+/*
+ * Attention by cuDNN, with plans that the CPU carries out from their strides: slices gathered and
+ * put back, rows that nobody sees, parts of a problem, and what goes to the tiled kernels.
+ */
+#include "../reference.h"
+#include "fake_cudart.h"
+#include "fake_cudnn.h"
+#include "kernels/cuda/state.h"
+#include "said.h"
+#include "sp_error.h"
+
+#define ROUNDING 3.95e-3 /* of bf16, relative to the largest element */
+
+/* ---- the table before ---- */
+
+static int tiled, copies;
+
+static void tiled_attention(const struct sp_backend *k, const struct sp_attention *at,
+                            const void *q, const void *const *kv, void *o, float *lse)
+{
+    (void)k, (void)at, (void)q, (void)kv, (void)o, (void)lse;
+    tiled++;
+}
+
+static void tiled_attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
+                                const void *q, const void *const *kv, const void *o,
+                                const float *lse, const void *d_o, void *dq, void *const *dkv,
+                                bool first)
+{
+    (void)k, (void)at, (void)q, (void)kv, (void)o, (void)lse, (void)d_o, (void)dq, (void)dkv;
+    (void)first;
+    tiled += 10;
+}
+
+static float get(const void *x, size_t i)
+{
+    return sp_bf16_value(((const uint16_t *)x)[i]);
+}
+
+static void host_add(const struct sp_backend *k, size_t n, const void *x, void *y)
+{
+    (void)k;
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)y)[i] = sp_bf16(get(x, i) + get(y, i));
+}
+
+static void host_clear(const struct sp_backend *k, size_t bytes, void *y)
+{
+    (void)k;
+    memset(y, 0, bytes);
+}
+
+/* As cudaMemcpy2DAsync, which refuses rows wider than their distance. */
+static void host_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
+                           size_t from, void *y, size_t to)
+{
+    (void)k;
+    assert_true(bytes <= from && bytes <= to);
+    copies++;
+    for (size_t i = 0; i < rows; i++)
+        memcpy((char *)y + i * to, (const char *)x + i * from, bytes);
+}
+
+static struct sp_cuda worker;
+static struct sp_backend table;
+
+static bool start(void)
+{
+    memset(&worker, 0, sizeof worker);
+    table = (struct sp_backend){.dtype = SP_BF16,
+                                .cuda = &worker,
+                                .attention = tiled_attention,
+                                .attention_bwd = tiled_attention_bwd,
+                                .add = host_add,
+                                .clear = host_clear,
+                                .copy_rows = host_copy_rows};
+    tiled = 0;
+    return sp_cuda_attention_cudnn(&worker, &table);
+}
+
+static void stop(void)
+{
+    sp_cuda_attention_free(worker.attention);
+    sp_cuda_release(&worker);
+    assert_int_equal(sp_fake_cudnn.alive, 0);
+    assert_int_equal(sp_fake_cudnn.opened, 0);
+    assert_int_equal(sp_fake_cudart.live, 0);
+}
+
+static int before(void **state)
+{
+    (void)state;
+    sp_fake_cudart_reset();
+    sp_fake_cudart.total_bytes = (size_t)8 << 30;
+    memset(&sp_fake_cudnn, 0, sizeof sp_fake_cudnn);
+    sp_fake_cudnn.bytes = 2;
+    unsetenv("SP_CUDA_FAST");
+    unsetenv("SP_CUDA_CUDNN");
+    return 0;
+}
+
+/* ---- a problem ---- */
+
+enum { MOST_SLICES = 3 };
+
+struct problem {
+    int batch, heads, kv_heads, d, q_len, q_pos, n_kv, kv_len[MOST_SLICES];
+};
+
+static const struct problem problems[] = {
+    {2, 4, 4, 16, 12, 0, 1, {12}},     /* all */
+    {3, 6, 2, 8, 7, 5, 1, {12}},       /* the last queries; grouped heads */
+    {2, 2, 1, 24, 8, 3, 1, {14}},      /* rows that none sees */
+    {2, 4, 2, 8, 8, 7, 3, {5, 4, 6}},  /* slices */
+    {2, 3, 3, 8, 4, 9, 3, {5, 4, 9}},  /* slices, the last too long */
+    {2, 4, 1, 16, 4, 2, 2, {6, 3}},    /* a slice that none sees */
+    {1, 4, 2, 8, 4, 5, 3, {5, 4, 7}},  /* one more */
+    {4, 8, 4, 8, 12, 12, 2, {12, 12}}, /* the second slice of two */
+    {2, 4, 2, 8, 3, 2, 3, {6, 3, 2}},  {2, 4, 2, 8, 4, 2, 3, {4, 4, 4}}, {1, 1, 1, 8, 1, 0, 1, {1}},
+};
+enum { PROBLEMS = sizeof problems / sizeof problems[0] };
+
+struct tensor {
+    size_t n;
+    float *f;
+    uint16_t *low; /* f, rounded, which f is too */
+};
+
+/* seed 0: NaN */
+static struct tensor tensor(size_t n, uint64_t seed)
+{
+    struct tensor t = {n, seed ? new_random(n, seed) : new_nan(n), NULL};
+
+    t.low = aligned_alloc(256, (2 * n + 255) / 256 * 256 + 256);
+    assert_non_null(t.low);
+    for (size_t i = 0; i < n; i++) {
+        t.low[i] = sp_bf16(t.f[i]);
+        t.f[i] = sp_bf16_value(t.low[i]);
+    }
+    return t;
+}
+
+static void drop(struct tensor *t)
+{
+    free(t->f);
+    free(t->low);
+}
+
+static double worst;
+
+static void compare(const struct tensor *got, const float *want, double tolerance)
+{
+    float *g = new_bytes(got->n * sizeof *g);
+    double *w = new_double(got->n, want), error;
+
+    for (size_t i = 0; i < got->n; i++)
+        g[i] = sp_bf16_value(got->low[i]);
+    error = error_of(got->n, g, w);
+    worst = fmax(worst, error);
+    assert_true(error <= tolerance);
+    free(g), free(w);
+}
+
+struct data {
+    struct sp_attention at;
+    struct tensor q, o, d_o, dq, kv[MOST_SLICES], dkv[MOST_SLICES];
+    float *lse, *want_lse;
+    const void *kv_low[MOST_SLICES];
+    void *dkv_low[MOST_SLICES];
+    const float *kv_f[MOST_SLICES];
+    float *dkv_f[MOST_SLICES];
+};
+
+static void make(struct data *x, const struct problem *p, bool first)
+{
+    size_t n = (size_t)p->batch * (size_t)p->q_len * (size_t)p->heads * (size_t)p->d;
+    size_t rows = (size_t)p->batch * (size_t)p->heads * (size_t)p->q_len;
+
+    x->at = (struct sp_attention){p->batch, p->heads, p->kv_heads, p->d,     1 / sqrtf((float)p->d),
+                                  p->q_len, p->q_pos, p->n_kv,     p->kv_len};
+    x->q = tensor(n, 1);
+    x->o = tensor(n, 0);
+    x->d_o = tensor(n, 2);
+    x->dq = tensor(n, 0);
+    x->lse = aligned_alloc(256, (rows * sizeof(float) + 255) / 256 * 256);
+    x->want_lse = new_nan(rows);
+    assert_non_null(x->lse);
+    for (int j = 0; j < p->n_kv; j++) {
+        size_t m = (size_t)p->batch * (size_t)p->kv_len[j] * 2 * (size_t)(p->kv_heads * p->d);
+
+        x->kv[j] = tensor(m, 10 + (uint64_t)j);
+        x->dkv[j] = tensor(m, first ? 0 : 20 + (uint64_t)j);
+        if (first)
+            memset(x->dkv[j].f, 0, m * sizeof(float));
+        x->kv_low[j] = x->kv[j].low;
+        x->dkv_low[j] = x->dkv[j].low;
+        x->kv_f[j] = x->kv[j].f;
+        x->dkv_f[j] = x->dkv[j].f;
+    }
+}
+
+static void unmake(struct data *x)
+{
+    drop(&x->q), drop(&x->o), drop(&x->d_o), drop(&x->dq);
+    for (int j = 0; j < x->at.n_kv; j++)
+        drop(&x->kv[j]), drop(&x->dkv[j]);
+    free(x->lse), free(x->want_lse);
+}
+
+static void compute(struct data *x, bool first)
+{
+    table.attention(&table, &x->at, x->q.low, x->kv_low, x->o.low, x->lse);
+    table.attention_bwd(&table, &x->at, x->q.low, x->kv_low, x->o.low, x->lse, x->d_o.low,
+                        x->dq.low, x->dkv_low, first);
+}
+
+/* Forward and backward as sp_attention and sp_attention_bwd compute them. */
+static void one_problem(const struct problem *p, bool first)
+{
+    size_t rows = (size_t)p->batch * (size_t)p->heads * (size_t)p->q_len;
+    struct data x;
+    double *lse;
+
+    make(&x, p, first);
+    compute(&x, first);
+    sp_attention(&x.at, x.q.f, x.kv_f, x.o.f, x.want_lse);
+    compare(&x.o, x.o.f, ROUNDING);
+    lse = new_double(rows, x.want_lse);
+    assert_true(error_of(rows, x.lse, lse) < TOLERANCE);
+    sp_attention_bwd(&x.at, x.q.f, x.kv_f, x.o.f, x.want_lse, x.d_o.f, x.dq.f, x.dkv_f);
+    /* o is rounded for one and not for the other. */
+    compare(&x.dq, x.dq.f, 2 * ROUNDING);
+    for (int j = 0; j < p->n_kv; j++)
+        compare(&x.dkv[j], x.dkv[j].f, 2 * ROUNDING);
+    free(lse);
+    unmake(&x);
+}
+
+static void test_problems(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PROBLEMS; i++)
+        for (int first = 0; first < 2; first++) {
+            assert_true(start());
+            sp_fake_cudnn.runs = copies = 0;
+            one_problem(&problems[i], first);
+            assert_int_equal(sp_fake_cudnn.runs, 2);
+            if (problems[i].kv_len[0] >= problems[i].q_pos + problems[i].q_len)
+                assert_int_equal(copies, 0); /* all that is seen lies in one place */
+            assert_int_equal(tiled, 0);
+            stop();
+        }
+    printf("    %d problems, largest error %.1e\n", PROBLEMS, worst);
+}
+
+/* One plan for a shape, whatever the position of the slices in memory; forward and backward. */
+static void test_plans_are_kept(void **state)
+{
+    struct problem again = {2, 4, 2, 8, 8, 7, 3, {6, 4, 5}};
+
+    (void)state;
+    assert_true(start());
+    one_problem(&problems[3], true);
+    assert_int_equal(sp_fake_cudnn.created, 2);
+    one_problem(&problems[3], false);
+    one_problem(&again, true);
+    assert_int_equal(sp_fake_cudnn.created, 2);
+    one_problem(&problems[4], true);
+    assert_int_equal(sp_fake_cudnn.created, 4);
+    stop();
+}
+
+/* Scores that do not fit are done for some sequences, then for some heads, at a time. */
+static void test_parts(void **state)
+{
+    const struct problem p = {4, 8, 4, 8, 12, 12, 2, {12, 12}};
+    const struct problem longer = {2, 4, 2, 8, 8, 2, 1, {13}};
+    const struct problem odd = {4, 8, 4, 8, 13, 11, 2, {12, 12}};
+    const double scores = 4 * 8 * 12 * 24.0, limit = 512 << 20;
+    const struct {
+        double whole; /* bytes, in limits */
+        int runs;
+    } cases[] = {{0.9, 1}, {1.5, 2}, {3.5, 4}, {5, 8}, {15, 16}, {30, 16}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sp_fake_cudnn.bytes = cases[i].whole * limit / scores;
+        assert_true(start());
+        sp_fake_cudnn.runs = 0;
+        one_problem(&p, false);
+        assert_int_equal(sp_fake_cudnn.runs, 1 + cases[i].runs);
+        stop();
+    }
+    /* One slice, longer than what is seen, with gradients apart. */
+    sp_fake_cudnn.bytes = 15 * limit / (2 * 4 * 8 * 10);
+    assert_true(start());
+    sp_fake_cudnn.runs = 0;
+    one_problem(&longer, false);
+    assert_int_equal(sp_fake_cudnn.runs, 1 + 4);
+    stop();
+    /* Not even one head fits; and lse of a part would not be aligned. */
+    sp_error_hold(1);
+    for (int i = 0; i < 2; i++) {
+        struct data x;
+
+        sp_fake_cudnn.bytes = (i ? 5 : 100) * limit / scores;
+
+        assert_true(start());
+        make(&x, i ? &odd : &p, true);
+        compute(&x, true);
+        assert_int_equal(tiled, 10);
+        unmake(&x);
+        stop();
+    }
+    sp_error_hold(0);
+    /* Who takes any order of additions needs no scores. */
+    setenv("SP_CUDA_FAST", "1", 1);
+    assert_true(start());
+    sp_fake_cudnn.runs = 0;
+    one_problem(&p, true);
+    assert_int_equal(sp_fake_cudnn.runs, 2);
+    stop();
+}
+
+/* ---- what the tiled kernels do ---- */
+
+static int two_of(void *arg)
+{
+    const struct problem *p = arg;
+    struct data x;
+
+    if (!start())
+        return 100;
+    for (int i = 0; i < 2; i++) {
+        make(&x, p, true);
+        compute(&x, true);
+        unmake(&x);
+    }
+    return tiled;
+}
+
+static void test_tiled(void **state)
+{
+    struct problem odd = {1, 2, 2, 12, 4, 0, 1, {4}}, p = problems[0];
+    char text[1024];
+    struct data x;
+
+    (void)state;
+    assert_int_equal(said_by(two_of, &odd, text, sizeof text), 22);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    sp_fake_cudnn.refuse_shapes = true;
+    assert_int_equal(said_by(two_of, &p, text, sizeof text), 22);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    assert_non_null(strstr(text, "4 heads of 16, 12 queries on 12 keys"));
+    sp_fake_cudnn.refuse_shapes = false;
+    sp_fake_cudnn.refuse_runs = true;
+    assert_int_equal(said_by(two_of, &p, text, sizeof text), 1);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    sp_fake_cudnn.refuse_runs = false;
+
+    /* An address that is not aligned. */
+    assert_true(start());
+    make(&x, &p, true);
+    table.attention(&table, &x.at, x.q.low + 1, x.kv_low, x.o.low, x.lse);
+    assert_int_equal(tiled, 1);
+    table.attention_bwd(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse, x.d_o.low, x.dq.low + 4,
+                        x.dkv_low, true);
+    assert_int_equal(tiled, 11);
+    assert_int_equal(sp_fake_cudnn.created, 0);
+    unmake(&x);
+    stop();
+}
+
+static int start_twice(void *arg)
+{
+    (void)arg;
+    return start() + start();
+}
+
+static void test_absent(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    sp_fake_cudnn.absent = true;
+    assert_int_equal(said_by(start_twice, NULL, text, sizeof text), 0);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    sp_fake_cudnn.absent = false;
+    setenv("SP_CUDA_CUDNN", "0", 1);
+    assert_false(start());
+    assert_ptr_equal(table.attention, tiled_attention);
+    assert_ptr_equal(table.attention_bwd, tiled_attention_bwd);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_problems, before),
+        cmocka_unit_test_setup(test_plans_are_kept, before),
+        cmocka_unit_test_setup(test_parts, before),
+        cmocka_unit_test_setup(test_tiled, before),
+        cmocka_unit_test_setup(test_absent, before),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+/*
+ * The products of a GPU, on a cuBLASLt that computes on the CPU and refuses what the real one
+ * would: shapes, transposes, leading dimensions, alignments, epilogues and types.
+ */
+#include "gemm_host.h"
+
+/* Relative to the largest element: half a unit in the last of 8 bits, and what f32 adds. */
+#define ROUNDING 3.95e-3
+
+static double worst[OTHERS + 16];
+
+/* Rows of `cols` elements against `want`, laid out alike; what lies between rows is still NaN. */
+static void compare(int what, const struct array *got, int rows, int cols, int ld,
+                    const float *want, double tolerance)
+{
+    size_t n = (size_t)rows * (size_t)cols;
+    float *g = new_bytes(n * sizeof *g);
+    double *w = new_double(n, NULL), error;
+
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < ld; j++) {
+            size_t at = (size_t)i * (size_t)ld + (size_t)j;
+
+            if (at >= got->n)
+                continue;
+            if (j < cols) {
+                g[i * cols + j] = value_of(got->type, got->x, at);
+                w[i * cols + j] = (double)want[at];
+            } else {
+                assert_true(isnan(value_of(got->type, got->x, at)));
+            }
+        }
+    error = error_of(n, g, w);
+    worst[what] = fmax(worst[what], error);
+    if (!(error <= tolerance))
+        printf("    operation %d, %d x %d: error %.1e, at most %.1e\n", what, rows, cols, error,
+               tolerance);
+    assert_true(error <= tolerance);
+    free(g), free(w);
+}
+
+static double tolerance_of(const struct sp_backend *k, int roundings)
+{
+    return k->dtype == SP_BF16 ? roundings * ROUNDING : TOLERANCE;
+}
+
+/* 2 where no epilogue adds a bias: it is added to what was rounded. */
+static int bias_roundings = 1;
+
+/* ---- each function against kernels.h ---- */
+
+enum { LINEAR, LINEAR_ADD, GELU_U, GELU_G, DX, DX_GELU, DW, DBIAS, GEMM, OPERATIONS };
+static const char *const names[OPERATIONS] = {"linear",    "linear_add", "linear_gelu, u",
+                                              "its g",     "linear_dx",  "linear_dx_gelu",
+                                              "linear_dw", "its dbias",  "sp_cuda_gemm"};
+
+struct sizes {
+    int T, in, out, pad, shift;
+    bool bias;
+};
+
+static size_t area(int a, int b)
+{
+    return (size_t)a * (size_t)b;
+}
+
+static void one_linear(const struct sp_backend *k, struct sizes s)
+{
+    int ld = s.out + s.pad;
+    float *x = new_random(area(s.T, s.in), 1), *w = new_random(area(s.out, s.in), 2);
+    float *b = new_random((size_t)s.out, 3), *want = new_nan(area(s.T, ld));
+    struct array X = array(k->dtype, area(s.T, s.in), x, s.shift);
+    struct array W = array(k->dtype, area(s.out, s.in), w, 0);
+    struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
+    struct array Y = array(k->dtype, area(s.T, ld), NULL, 0);
+
+    k->linear(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, Y.x, ld);
+    sp_linear(s.T, s.in, s.out, x, w, s.bias ? b : NULL, want, ld);
+    compare(LINEAR, &Y, s.T, s.out, ld, want, tolerance_of(k, bias_roundings));
+    free(x), free(w), free(b), free(want);
+    free(X.memory), free(W.memory), free(B.memory), free(Y.memory);
+}
+
+static void one_linear_add(const struct sp_backend *k, struct sizes s)
+{
+    float *x = new_random(area(s.T, s.in), 4), *w = new_random(area(s.out, s.in), 5);
+    float *b = new_random((size_t)s.out, 6), *r = new_random(area(s.T, s.out), 7);
+    float *want = new_nan(area(s.T, s.out));
+    struct array X = array(k->dtype, area(s.T, s.in), x, 0);
+    struct array W = array(k->dtype, area(s.out, s.in), w, s.shift);
+    struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
+    struct array R = array(k->dtype, area(s.T, s.out), r, s.shift);
+    struct array Y = array(k->dtype, area(s.T, s.out), NULL, 0);
+
+    k->linear_add(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, R.x, Y.x);
+    sp_linear_add(s.T, s.in, s.out, x, w, s.bias ? b : NULL, r, want);
+    compare(LINEAR_ADD, &Y, s.T, s.out, s.out, want, tolerance_of(k, bias_roundings));
+    free(x), free(w), free(b), free(r), free(want);
+    free(X.memory), free(W.memory), free(B.memory), free(R.memory), free(Y.memory);
+}
+
+static void one_linear_gelu(const struct sp_backend *k, struct sizes s)
+{
+    size_t n = area(s.T, s.out);
+    float *x = new_random(area(s.T, s.in), 8), *w = new_random(area(s.out, s.in), 9);
+    float *b = new_random((size_t)s.out, 10), *u = new_nan(n), *g = new_nan(n);
+    struct array X = array(k->dtype, area(s.T, s.in), x, 0);
+    struct array W = array(k->dtype, area(s.out, s.in), w, 0);
+    struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
+    struct array U = array(k->dtype, n, NULL, s.shift), G = array(k->dtype, n, NULL, 0);
+
+    k->linear_gelu(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, U.x, G.x);
+    sp_linear(s.T, s.in, s.out, x, w, s.bias ? b : NULL, u, s.out);
+    sp_gelu(n, u, g);
+    compare(GELU_U, &U, s.T, s.out, s.out, u, tolerance_of(k, bias_roundings));
+    compare(GELU_G, &G, s.T, s.out, s.out, g, tolerance_of(k, 1 + bias_roundings));
+    free(x), free(w), free(b), free(u), free(g);
+    free(X.memory), free(W.memory), free(B.memory), free(U.memory), free(G.memory);
+}
+
+static void one_linear_dx(const struct sp_backend *k, struct sizes s, bool accumulate)
+{
+    int ld = s.out + s.pad;
+    float *dy = new_random(area(s.T, ld), 11), *w = new_random(area(s.out, s.in), 12);
+    float *dx = new_random(area(s.T, s.in), 13);
+    struct array DY = array(k->dtype, area(s.T, ld), dy, s.shift);
+    struct array W = array(k->dtype, area(s.out, s.in), w, 0);
+    struct array X = array(k->dtype, area(s.T, s.in), accumulate ? dx : NULL, s.shift);
+
+    k->linear_dx(k, s.T, s.in, s.out, DY.x, ld, W.x, X.x, accumulate);
+    sp_linear_dx(s.T, s.in, s.out, dy, ld, w, dx, accumulate);
+    compare(DX, &X, s.T, s.in, s.in, dx, tolerance_of(k, 1));
+    free(dy), free(w), free(dx), free(DY.memory), free(W.memory), free(X.memory);
+}
+
+static void one_linear_dx_gelu(const struct sp_backend *k, struct sizes s)
+{
+    size_t n = area(s.T, s.in);
+    float *dy = new_random(area(s.T, s.out), 14), *w = new_random(area(s.out, s.in), 15);
+    float *u = new_random(n, 16), *du = new_nan(n);
+    struct array DY = array(k->dtype, area(s.T, s.out), dy, 0);
+    struct array W = array(k->dtype, area(s.out, s.in), w, 0);
+    struct array U = array(k->dtype, n, u, s.shift), DU = array(k->dtype, n, NULL, 0);
+
+    k->linear_dx_gelu(k, s.T, s.in, s.out, DY.x, W.x, U.x, DU.x);
+    sp_linear_dx(s.T, s.in, s.out, dy, s.out, w, du, false);
+    sp_gelu_bwd(n, u, du, du);
+    compare(DX_GELU, &DU, s.T, s.in, s.in, du, tolerance_of(k, 2));
+    free(dy), free(w), free(u), free(du);
+    free(DY.memory), free(W.memory), free(U.memory), free(DU.memory);
+}
+
+static void one_linear_dw(const struct sp_backend *k, struct sizes s)
+{
+    int ld = s.out + s.pad;
+    float *x = new_random(area(s.T, s.in), 17), *dy = new_random(area(s.T, ld), 18);
+    float *dw = new_random(area(s.out, s.in), 19), *db = new_random((size_t)s.out, 20);
+    struct array X = array(k->dtype, area(s.T, s.in), x, 0);
+    struct array DY = array(k->dtype, area(s.T, ld), dy, s.shift);
+    struct array W = array(SP_F32, area(s.out, s.in), dw, s.shift);
+    struct array DB = array(SP_F32, (size_t)s.out, db, s.shift);
+
+    k->linear_dw(k, s.T, s.in, s.out, X.x, DY.x, ld, (float *)W.x, s.bias ? (float *)DB.x : NULL);
+    sp_linear_dw(s.T, s.in, s.out, x, dy, ld, dw, s.bias ? db : NULL);
+    compare(DW, &W, s.out, s.in, s.in, dw, TOLERANCE);
+    compare(DBIAS, &DB, 1, s.out, s.out, db, TOLERANCE);
+    free(x), free(dy), free(dw), free(db);
+    free(X.memory), free(DY.memory), free(W.memory), free(DB.memory);
+}
+
+static void every_function(const struct sp_backend *k, struct sizes s)
+{
+    one_linear(k, s);
+    one_linear_add(k, s);
+    one_linear_gelu(k, s);
+    one_linear_dx(k, s, false);
+    one_linear_dx(k, s, true);
+    one_linear_dx_gelu(k, s);
+    one_linear_dw(k, s);
+}
+
+static const int shapes[][4] = {/* T, in, out, padding of rows */
+                                {1, 1, 1, 0},  {7, 24, 40, 0}, {5, 13, 24, 3},  {9, 16, 7, 5},
+                                {6, 40, 8, 8}, {33, 5, 64, 0}, {12, 136, 3, 1}, {3, 8, 16, 0}};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void report(void)
+{
+    for (int i = 0; i < OPERATIONS; i++)
+        if (worst[i] > 0)
+            printf("    %-16s largest error %.1e\n", names[i], worst[i]);
+    memset(worst, 0, sizeof worst);
+}
+
+/* Whatever epilogues the device has, however addresses are aligned, whether it measures or not. */
+static void test_functions(void **state)
+{
+    const unsigned absent[] = {0, 4, 32, 64, 512, 4 | 32 | 64 | 512};
+
+    (void)state;
+    for (int type = 0; type < SP_DTYPES; type++) {
+        for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+            for (int tune = 0; tune < 2; tune++) {
+                sp_fake_lt.no_epilogue = absent[i];
+                bias_roundings = absent[i] & 4 ? 2 : 1;
+                start(tune);
+                for (int n = 0; n < 6 * SHAPES; n++)
+                    every_function(&cuda.backends[type],
+                                   (struct sizes){shapes[n / 6][0], shapes[n / 6][1],
+                                                  shapes[n / 6][2], shapes[n / 6][3],
+                                                  (int[]){0, 1, 3}[n % 3], n / 3 % 2});
+                stop();
+            }
+        printf("    %s:\n", sp_dtype_name((enum sp_dtype)type));
+        report();
+    }
+}
+
+/* More columns than there is room for in a vector of the library's own. */
+static void test_long_vectors(void **state)
+{
+    (void)state;
+    for (int type = 0; type < SP_DTYPES; type++) {
+        start(false);
+        bias_roundings = 2;
+        one_linear(&cuda.backends[type], (struct sizes){1, 1, 600001, 0, 1, true});
+        assert_int_equal(biases, 1);
+        one_linear_dw(&cuda.backends[type], (struct sizes){1, 1, 300001, 0, 0, true});
+        assert_int_equal(sums, 1);
+        stop();
+    }
+    report();
+}
+
+static void one_gemm(const struct sp_backend *k, int t, int m, int n, int kk, float alpha,
+                     float beta, bool c_f32)
+{
+    bool ta = t & 1, tb = t & 2;
+    int lda = (ta ? m : kk) + 3, ldb = (tb ? kk : n) + 5, ldc = n + 2;
+    size_t of_a = area(ta ? kk : m, lda), of_b = area(tb ? n : kk, ldb), of_c = area(m, ldc);
+    float *a = new_random(of_a, 21), *b = new_random(of_b, 22), *c = new_random(of_c, 23);
+    enum sp_dtype out = c_f32 ? SP_F32 : k->dtype;
+    struct array A = array(k->dtype, of_a, a, m % 8 ? t : 0), B = array(k->dtype, of_b, b, 0), C;
+    double *want;
+
+    for (int i = 0; i < m; i++)
+        for (int j = beta == 0 ? 0 : n; j < ldc; j++)
+            c[i * ldc + j] = NAN;
+    C = array(out, of_c, c, 1);
+    want = new_double(of_c, c);
+    sp_cuda_gemm(k, ta, tb, m, n, kk, alpha, A.x, lda, B.x, ldb, beta, C.x, ldc, c_f32);
+    ref_gemm(ta, tb, m, n, kk, (double)alpha, a, lda, b, ldb, (double)beta, want, ldc);
+    for (size_t i = 0; i < of_c; i++)
+        c[i] = (float)want[i];
+    compare(GEMM, &C, m, n, ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
+    free(a), free(b), free(c), free(want), free(A.memory), free(B.memory), free(C.memory);
+}
+
+static void test_gemm(void **state)
+{
+    const int sizes[][3] = {{8, 8, 8}, {7, 24, 10}, {33, 5, 61}, {1, 1, 1}};
+
+    (void)state;
+    for (int tune = 0; tune < 2; tune++) {
+        start(tune);
+        for (int i = 0; i < 4 * 4 * 4; i++) {
+            const struct sp_backend *k = &cuda.backends[i / 16 % 2];
+            const int *s = sizes[i / 4 % 4];
+
+            one_gemm(k, i % 4, s[0], s[1], s[2], 1, 0, i / 32);
+            one_gemm(k, i % 4, s[0], s[1], s[2], -0.75f, 1, i / 32);
+            one_gemm(k, i % 4, s[0], s[1], s[2], 0.5f, 0.25f, i / 32);
+        }
+        sp_cuda_gemm(&cuda.backends[0], false, false, 0, 3, 2, 1, NULL, 2, NULL, 3, 0, NULL, 3, 0);
+        stop();
+    }
+    report();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_functions, before),
+        cmocka_unit_test_setup(test_long_vectors, before),
+        cmocka_unit_test_setup(test_gemm, before),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

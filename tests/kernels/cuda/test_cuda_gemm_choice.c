@@ -1,0 +1,261 @@
+/*
+ * How the algorithm of a product is chosen, that measuring changes no result, what is fused, and
+ * what is said where there is none: on the cuBLASLt of fake_lt.h, whose clock is ours.
+ */
+#include "gemm_host.h"
+#include "said.h"
+#include "sp_error.h"
+
+enum { T = 6, IN = 40, OUT = 24 };
+
+struct outputs {
+    float x[OUT * IN], y[OUT * IN];
+    uint16_t low[OUT * IN];
+    float sums[OUT];
+};
+
+/* One of each: written, added in place to f32, added in place to bf16, with sums. */
+static void compute(struct outputs *o)
+{
+    const struct sp_backend *k = &cuda.backends[SP_BF16], *f = &cuda.backends[SP_F32];
+    float *a = new_random(T * IN, 30), *b = new_random(OUT * IN, 31), *c = new_random(T * OUT, 32);
+    struct array A = array(SP_BF16, T * IN, a, 0), B = array(SP_BF16, OUT * IN, b, 0);
+    struct array C = array(SP_BF16, T * OUT, c, 0);
+
+    for (size_t i = 0; i < OUT * IN; i++) {
+        o->x[i] = o->y[i] = random_at(33, i);
+        o->low[i] = sp_bf16(random_at(34, i));
+    }
+    memset(o->sums, 0, sizeof o->sums);
+    f->linear(f, T, IN, OUT, a, b, NULL, o->x, OUT);
+    k->linear_dw(k, T, IN, OUT, A.x, C.x, OUT, o->y, o->sums);
+    k->linear_dx(k, T, IN, OUT, C.x, OUT, B.x, o->low, true);
+    free(a), free(b), free(c), free(A.memory), free(B.memory), free(C.memory);
+}
+
+static void assert_same_outputs(const struct outputs *a, const struct outputs *b)
+{
+    assert_memory_equal(a, b, sizeof *a);
+}
+
+/* The fastest of eight gives, measured or not, in the first call and the next, the same bits. */
+static void test_measuring_changes_nothing(void **state)
+{
+    static struct outputs plain, measured, again, other;
+
+    (void)state;
+    for (int best = 0; best < 8; best++) {
+        sp_fake_lt.first = best;
+        start(false);
+        compute(&plain);
+        stop();
+        sp_fake_lt.first = 0;
+        for (int i = 0; i < 8; i++)
+            sp_fake_lt.us[i] = i == best ? 500 : 600;
+        start(true);
+        compute(&measured);
+        assert_int_equal(sp_fake_lt.last_algo, best);
+        compute(&again);
+        stop();
+        assert_same_outputs(&measured, &plain);
+        assert_same_outputs(&again, &plain);
+        if (best == 0)
+            other = plain;
+    }
+    assert_memory_not_equal(other.x, plain.x, sizeof plain.x);
+}
+
+/* Calls one function; returns the algorithm of its last product. */
+enum function { LINEAR, LINEAR_GELU, DX_GELU, DW, DW_DBIAS };
+
+static int call(enum function function, enum sp_dtype type, int shift)
+{
+    const struct sp_backend *k = &cuda.backends[type];
+    enum { N = IN * OUT }; /* enough for any of them */
+    struct array x = array(type, N, NULL, shift), w = array(type, N, NULL, 0);
+    struct array y = array(SP_F32, N, NULL, 0), z = array(SP_F32, N, NULL, 0);
+
+    switch (function) {
+    case LINEAR:
+        k->linear(k, T, IN, OUT, x.x, w.x, NULL, y.x, OUT);
+        break;
+    case LINEAR_GELU:
+        k->linear_gelu(k, T, IN, OUT, x.x, w.x, w.x, y.x, z.x);
+        break;
+    case DX_GELU:
+        k->linear_dx_gelu(k, T, IN, OUT, x.x, w.x, z.x, y.x);
+        break;
+    default:
+        k->linear_dw(k, T, IN, OUT, x.x, w.x, OUT, (float *)y.x,
+                     function == DW ? NULL : (float *)z.x);
+    }
+    free(x.memory), free(w.memory), free(y.memory), free(z.memory);
+    return sp_fake_lt.last_algo;
+}
+
+static int run_linear(int shift)
+{
+    return call(LINEAR, SP_BF16, shift);
+}
+
+/* Clearly faster, not a little; once for each shape and alignment. */
+static void test_choice(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SP_FAKE_ALGOS; i++)
+        sp_fake_lt.us[i] = 1000;
+    sp_fake_lt.us[5] = 980;
+    start(true);
+    assert_int_equal(run_linear(0), 0);
+    stop();
+    sp_fake_lt.us[5] = 900;
+    start(true);
+    assert_int_equal(run_linear(0), 5);
+    sp_fake_lt.us[2] = 500;
+    assert_int_equal(run_linear(0), 5);
+    sp_fake_lt.asked = sp_fake_lt.runs = 0;
+    assert_int_equal(run_linear(0), 5);
+    assert_int_equal(sp_fake_lt.asked, 0);
+    assert_int_equal(sp_fake_lt.runs, 1);
+    assert_int_equal(run_linear(1), 2);
+    assert_int_equal(sp_fake_lt.asked, 1);
+    stop();
+    start(false);
+    sp_fake_lt.runs = 0;
+    assert_int_equal(run_linear(0), 0);
+    assert_int_equal(sp_fake_lt.runs, 1);
+    stop();
+}
+
+/* Two steps where they are faster than one. */
+static void test_fusing(void **state)
+{
+    const struct {
+        int tune;
+        double epilogue, gelu, sums;
+        bool fuses_gelu, fuses_sums;
+    } cases[] = {{1, 20, 30, 30, true, true},
+                 {1, 20, 10, 30, false, true},
+                 {1, 20, 30, 10, true, false},
+                 {0, 20, 10, 10, true, true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sp_fake_lt.epilogue_us = cases[i].epilogue;
+        kernel_us[GELU_US] = cases[i].gelu;
+        kernel_us[SUMS_US] = cases[i].sums;
+        start(cases[i].tune);
+        call(LINEAR_GELU, SP_BF16, 0);
+        call(DX_GELU, SP_BF16, 0);
+        call(DW_DBIAS, SP_BF16, 0);
+        gelus = sums = 0;
+        call(LINEAR_GELU, SP_BF16, 0);
+        assert_int_equal(sp_fake_lt.last_epilogue, cases[i].fuses_gelu ? 32 | 128 | 4 : 4);
+        call(DX_GELU, SP_BF16, 0);
+        assert_int_equal(sp_fake_lt.last_epilogue, cases[i].fuses_gelu ? 64 | 128 : 1);
+        call(DW_DBIAS, SP_BF16, 0);
+        assert_int_equal(sp_fake_lt.last_epilogue, cases[i].fuses_sums ? 512 : 1);
+        assert_int_equal(gelus, cases[i].fuses_gelu ? 0 : 2);
+        assert_int_equal(sums, cases[i].fuses_sums ? 0 : 1);
+        stop();
+    }
+    /* In f32 gelu never is part of a product. */
+    start(true);
+    call(LINEAR_GELU, SP_F32, 0);
+    assert_int_equal(sp_fake_lt.last_epilogue, 4);
+    stop();
+}
+
+/* A sum in place that finds no memory to be measured in takes the first guess. */
+static void test_no_scratch(void **state)
+{
+    (void)state;
+    sp_fake_lt.us[3] = 1;
+    start(true);
+    assert_int_equal(call(DW, SP_BF16, 0), 3);
+    stop();
+    start(true);
+    sp_fake_cudart.most_allocations = sp_fake_cudart.allocations;
+    assert_int_equal(call(DW, SP_BF16, 0), 0);
+    assert_int_equal(call(LINEAR, SP_BF16, 0), 3);
+    stop();
+    before(NULL);
+    sp_fake_lt.us[3] = 1;
+    start(true);
+    sp_fake_cudart.total_bytes = sp_fake_cudart.used_bytes + OUT * IN * sizeof(float) * 2 - 1;
+    assert_int_equal(call(DW, SP_BF16, 0), 0);
+    stop();
+}
+
+/* ---- refusals ---- */
+
+static int impossible(void *arg)
+{
+    (void)arg;
+    return run_linear(0);
+}
+
+static void test_refusing_algorithms(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    for (int tune = 0; tune < 2; tune++) {
+        sp_fake_lt.refuse = 1 | 2;
+        start(tune);
+        assert_int_equal(run_linear(0), 2);
+        assert_int_equal(run_linear(0), 2);
+        stop();
+        sp_fake_lt.refuse = ~0u;
+        start(tune);
+        assert_int_equal(said_by(impossible, NULL, text, sizeof text), 1);
+        printf("    %s", text);
+        assert_true(is_one_line(text));
+        assert_non_null(strstr(text, "6 x 24 x 40"));
+        stop();
+    }
+}
+
+static int create(void *arg)
+{
+    (void)arg;
+    return sp_cuda_gemm_create(&cuda) ? 0 : errno;
+}
+
+static void test_create(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    sp_fake_lt.create_status = CUBLAS_STATUS_NOT_INITIALIZED;
+    assert_int_equal(said_by(create, NULL, text, sizeof text), ELIBACC);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    before(NULL);
+    sp_fake_cudart.total_bytes = 1 << 20;
+    assert_int_equal(said_by(create, NULL, text, sizeof text), ENOMEM);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    before(NULL);
+    start(true);
+    assert_int_equal(sp_cuda_held_bytes(), (64 << 20) + SP_GEMM_VECTOR_BYTES);
+    stop();
+    sp_fake_cudart.major = 8;
+    start(true);
+    assert_int_equal(sp_cuda_held_bytes(), (32 << 20) + SP_GEMM_VECTOR_BYTES);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_measuring_changes_nothing, before),
+        cmocka_unit_test_setup(test_choice, before),
+        cmocka_unit_test_setup(test_fusing, before),
+        cmocka_unit_test_setup(test_no_scratch, before),
+        cmocka_unit_test_setup(test_refusing_algorithms, before),
+        cmocka_unit_test_setup(test_create, before),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/* Activations, rotary positions and column sums on the emulated device, against the CPU's. */
+#include "cuda_test.h"
+#include "kernels/cuda/mlp_cuda.h"
+
+/* Up to +-40, where e^-2z overflows a float too, and the odd infinity of the exponential. */
+static float *new_spread(size_t n, uint64_t seed)
+{
+    float *x = new_random(n, seed);
+
+    for (size_t i = 0; i < n; i++)
+        x[i] *= i % 3 ? 4 : i % 7 ? 40 : 400;
+    return x;
+}
+
+static void gelu(enum sp_dtype t, size_t n, size_t off)
+{
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *u = new_spread(n + off, n), *dy = new_random(n + off, n + 1), *y = new_nan(n);
+    float *du = new_nan(n);
+    void *tu = new_typed(t, n + off, u), *tdy = new_typed(t, n + off, dy);
+    void *ty = new_typed_nan(t, n + off + 1), *tdu = new_typed_nan(t, n + off + 1);
+
+    sp_gelu(n, u + off, y);
+    sp_gelu_bwd(n, u + off, dy + off, du);
+    k->gelu(k, n, at(t, tu, off), at(t, ty, off));
+    sp_cuda_gelu_bwd(k, n, at(t, tu, off), at(t, tdy, off), at(t, tdu, off));
+    sp_emulated_wait();
+    assert_typed("gelu", t, n, at(t, ty, off), y, BOTH);
+    assert_typed("gelu backward", t, n, at(t, tdu, off), du, BOTH);
+    assert_same_bytes(t, 1, at(t, ty, n + off), "\xff\xff\xff\xff");
+    assert_same_bytes(t, 1, at(t, tdu, n + off), "\xff\xff\xff\xff");
+    sp_emulated_order(1);
+    sp_cuda_gelu_bwd(k, n, at(t, tu, off), at(t, tdy, off), at(t, tdy, off));
+    sp_emulated_wait();
+    assert_same_bytes(t, n, at(t, tdy, off), at(t, tdu, off));
+    sp_emulated_order(0);
+    free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        gelu(t, 1, 0);
+        gelu(t, 16, 0);
+        gelu(t, 37, 1);
+        gelu(t, 4099, 0);
+        gelu(t, 20011, 3);
+    }
+}
+
+static void swiglu(enum sp_dtype t, int T, int f, size_t off)
+{
+    size_t n = (size_t)T * (size_t)f;
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *u = new_spread(2 * n + off, 1), *dy = new_random(n, 2), *y = new_nan(n);
+    float *du = new_nan(2 * n);
+    void *tu = new_typed(t, 2 * n + off, u), *tdy = new_typed(t, n, dy);
+    void *ty = new_typed_nan(t, n + 1), *tdu = new_typed_nan(t, 2 * n + 1);
+
+    printf("    %d rows of %d%s\n", T, f, off ? ", not aligned" : "");
+    sp_swiglu(T, f, u + off, y);
+    sp_swiglu_bwd(T, f, u + off, dy, du);
+    k->swiglu(k, T, f, at(t, tu, off), ty);
+    k->swiglu_bwd(k, T, f, at(t, tu, off), tdy, tdu);
+    sp_emulated_wait();
+    assert_typed("swiglu", t, n, ty, y, BOTH);
+    assert_typed("swiglu backward", t, 2 * n, tdu, du, BOTH);
+    assert_same_bytes(t, 1, at(t, ty, n), "\xff\xff\xff\xff");
+    assert_same_bytes(t, 1, at(t, tdu, 2 * n), "\xff\xff\xff\xff");
+    sp_emulated_order(1);
+    k->swiglu_bwd(k, T, f, at(t, tu, off), tdy, at(t, tu, off));
+    sp_emulated_wait();
+    assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
+    sp_emulated_order(0);
+    free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
+}
+
+static void test_swiglu(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        swiglu(t, 7, 24, 0);
+        swiglu(t, 5, 24, 1);
+        swiglu(t, 3, 1099, 0);
+        swiglu(t, 2, 2720, 0);
+    }
+}
+
+static void column_sums(enum sp_dtype t, int T, int n, int ld)
+{
+    size_t all = (size_t)T * (size_t)ld, width = (size_t)n;
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(all, 1), *sum = new_random(width, 2), *kept = NULL;
+    void *tx = new_typed(t, all, x);
+    double *want = new_double(width, sum);
+
+    for (int r = 0; r < T; r++)
+        for (int j = 0; j < n; j++)
+            want[j] += (double)x[(size_t)r * (size_t)ld + (size_t)j];
+    for (unsigned order = 0; order < ORDERS; order++) {
+        float *got = new_copy(width, sum);
+
+        sp_emulated_order(order);
+        sp_cuda_column_sums(k, T, n, tx, ld, got);
+        sp_emulated_wait();
+        if (order == 0) {
+            printf("    %s, %d rows of %d\n", sp_dtype_name(t), T, n);
+            assert_close("column sums +=", width, got, want, TOLERANCE);
+            kept = got;
+        } else {
+            assert_same_bits(width, got, kept);
+            free(got);
+        }
+    }
+    sp_emulated_order(0);
+    free(x), free(sum), free(kept), free(tx), free(want);
+}
+
+static void test_column_sums(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        column_sums(t, 1, 3, 3);
+        column_sums(t, 67, 24, 32);
+        column_sums(t, 333, 700, 707);
+        column_sums(t, 8300, 40, 40); /* more rows than the parts can have PART_ROWS of */
+    }
+}
+
+static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap, int pos0,
+                 float theta)
+{
+    int ld = heads * d + gap;
+    size_t n = (size_t)(batch * len) * (size_t)ld;
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(n, 1), *want, *back;
+    void *tx = new_typed(t, n, x), *tback = new_bytes_of(n * sp_dtype_bytes(t), tx);
+
+    want = new_copy(n, x), back = new_copy(n, x);
+    printf("    %d x %d rows, %d heads of %d, from %d\n", batch, len, heads, d, pos0);
+    sp_rope(batch, len, heads, d, ld, pos0, theta, false, want);
+    sp_rope(batch, len, heads, d, ld, pos0, theta, true, back);
+    k->rope(k, batch, len, heads, d, ld, pos0, theta, false, tx);
+    sp_emulated_order(1);
+    sp_emulated_wait();
+    k->rope(k, batch, len, heads, d, ld, pos0, theta, true, tback);
+    sp_emulated_wait();
+    sp_emulated_order(0);
+    assert_typed("rope", t, n, tx, want, 6e-7);
+    assert_typed("rope back", t, n, tback, back, 6e-7);
+    /* What lies between the rows stays, though want has it too: to the bit. */
+    for (int r = 0; r < batch * len; r++)
+        for (int j = heads * d; j < ld; j++) {
+            float *now = new_values(t, 1, at(t, tx, (size_t)r * (size_t)ld + (size_t)j));
+
+            assert_true(*now == x[r * ld + j]);
+            free(now);
+        }
+    free(x), free(want), free(back), free(tx), free(tback);
+}
+
+static void test_rope(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        rope(t, 1, 7, 3, 10, 7, 0, 1e4f);
+        rope(t, 2, 5, 1, 2, 0, 11, 1e4f);
+        rope(t, 3, 37, 6, 64, 8, 5, 5e5f);
+        rope(t, 2, 3, 40, 128, 16, 131000, 1e4f); /* angles of 1e5 radians */
+        rope(t, 1, 9, 2, 256, 3, 77, 1e4f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_column_sums),
+        cmocka_unit_test(test_rope),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

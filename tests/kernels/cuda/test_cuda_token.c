@@ -1,0 +1,192 @@
+/* Embedding and loss on the emulated device, against the CPU's. */
+#include "cuda_test.h"
+
+static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, size_t off)
+{
+    int rows = batch * len;
+    size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h + off;
+    size_t n_pos = (size_t)(pos0 + len + 2) * (size_t)h;
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *dx = new_random(n, 3);
+    float *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5), *x = new_nan(n);
+    float *want_table = new_copy(n_table, dtable), *want_pos = new_copy(n_pos, dpos);
+    float *plain = new_nan(n);
+    void *ttable = new_typed(t, n_table, table), *tpos = new_typed(t, n_pos, pos);
+    void *tdx = new_typed(t, n, dx);
+    int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
+
+    /* Few distinct tokens, so that many rows meet; the first and the last of the table too. */
+    for (int r = 0; r < rows; r++)
+        ids[r] = r % 5 == 4 ? V - 1 : (r * r * 7 + 3 * r) % V;
+    sp_embed(batch, len, h, pos0, ids, table + off, pos, x);
+    sp_embed(batch, len, h, pos0, ids, table + off, NULL, plain);
+    sp_embed_bwd(batch, len, h, pos0, ids, dx, want_table + off, want_pos);
+    printf("    %d x %d rows of %d, %d tokens%s\n", batch, len, h, V, off ? ", not aligned" : "");
+    for (unsigned order = 0; order < ORDERS; order++) {
+        void *tx = new_typed_nan(t, n + 1);
+        float *got_table = new_copy(n_table, dtable), *got_pos = new_copy(n_pos, dpos);
+
+        sp_emulated_order(order);
+        k->embed(k, batch, len, h, pos0, ids, at(t, ttable, off), tpos, tx);
+        sp_emulated_wait();
+        assert_typed("embed", t, n, tx, x, 1e-7);
+        assert_same_bytes(t, 1, at(t, tx, n), "\xff\xff\xff\xff");
+        k->embed(k, batch, len, h, pos0, ids, at(t, ttable, off), NULL, tx);
+        sp_emulated_wait();
+        assert_typed("embed without positions", t, n, tx, plain, 0);
+        /* The order of the CPU: its bits. */
+        k->embed_bwd(k, batch, len, h, pos0, ids, tdx, got_table + off, got_pos);
+        sp_emulated_wait();
+        assert_same_bits(n_table, got_table, want_table);
+        assert_same_bits(n_pos, got_pos, want_pos);
+        memcpy(got_table, dtable, n_table * sizeof *dtable);
+        k->embed_bwd(k, batch, len, h, pos0, ids, tdx, got_table + off, NULL);
+        sp_emulated_wait();
+        assert_same_bits(n_table, got_table, want_table);
+        free(tx), free(got_table), free(got_pos);
+    }
+    sp_emulated_order(0);
+    free(table), free(pos), free(dx), free(dtable), free(dpos), free(x), free(want_table);
+    free(want_pos), free(plain), free(ttable), free(tpos), free(tdx), free(ids);
+}
+
+static void test_embed(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        embed(t, 1, 7, 24, 0, 11, 0);
+        embed(t, 3, 5, 10, 4, 6, 0);
+        embed(t, 2, 67, 99, 13, 17, 0);
+        embed(t, 2, 67, 96, 13, 170, 1);
+        embed(t, 1, 1, 2056, 0, 1, 0);
+        embed(t, 3, 411, 16, 3, 29, 0); /* more tokens than a tile of them */
+    }
+}
+
+/*
+ * The CPU's loss is of exact logits, ours of bf16 logits, each off by 2^-9 of it: so is the loss,
+ * and a probability by the largest of them.
+ */
+static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+{
+    int ld = sp_logits_ld(V);
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_z = (size_t)(rows * ld);
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
+    float *dw = new_random(n_w, 3), *want_dw = new_copy(n_w, dw), *z = new_nan(n_z);
+    void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *kept_dx = NULL;
+    float *kept_dw = NULL;
+    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    double want = 2.5, kept = 0, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
+
+    for (int r = 0; r < T; r++)
+        targets[r] = r == 0 ? V - 1 : r * 5 % V;
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &want, dx, want_dw, z);
+    printf("    %d rows of %d, %d tokens, %d rows at a time%s\n", T, h, V, rows,
+           off ? ", not aligned" : "");
+    for (unsigned order = 0; order < ORDERS; order++) {
+        void *scratch = new_typed_nan(t, n_z + off + 1), *tdx = new_typed_nan(t, n_x);
+        void *alone = new_typed_nan(t, n_x);
+        float *got_dw = new_copy(n_w, dw);
+        double *got = new_bytes(sizeof *got);
+
+        *got = 2.5;
+        sp_emulated_order(order);
+        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, tdx, got_dw,
+                         at(t, scratch, off));
+        sp_emulated_wait();
+        assert_same_bytes(t, 1, at(t, scratch, n_z + off), "\xff\xff\xff\xff");
+        if (order == 0) {
+            printf("    %s loss %.9f, f32 %.9f\n", sp_dtype_name(t), *got, want);
+            assert_true(fabs(*got - want) <= (t == SP_BF16 ? 1e-3 : 1e-6) * fabs(want));
+            assert_typed("dx =", t, n_x, tdx, dx, tolerance);
+            assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
+            kept = *got, kept_dx = tdx, kept_dw = got_dw;
+        } else {
+            assert_true(*got == kept);
+            assert_same_bytes(t, n_x, tdx, kept_dx);
+            assert_same_bits(n_w, got_dw, kept_dw);
+            free(tdx), free(got_dw);
+        }
+        *got = 2.5;
+        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, alone, NULL,
+                         at(t, scratch, off));
+        sp_emulated_wait();
+        assert_true(*got == kept);
+        assert_same_bytes(t, n_x, alone, kept_dx);
+        got_dw = new_copy(n_w, dw);
+        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, NULL, got_dw,
+                         at(t, scratch, off));
+        sp_emulated_wait();
+        assert_same_bits(n_w, got_dw, kept_dw);
+        *got = 2.5;
+        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, NULL, NULL,
+                         at(t, scratch, off));
+        sp_emulated_wait();
+        assert_true(*got == kept);
+        free(scratch), free(alone), free(got_dw), free(got);
+    }
+    sp_emulated_order(0);
+    free(x), free(w), free(dx), free(dw), free(want_dw), free(z), free(tx), free(tw), free(targets);
+    free(kept_dx), free(kept_dw);
+}
+
+static void test_loss(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        loss(t, 7, 10, 37, 7, 0);
+        loss(t, 7, 10, 37, 3, 0);
+        loss(t, 7, 10, 40, 20, 0);
+        loss(t, 5, 10, 1, 2, 0);
+        loss(t, 5, 10, 37, 2, 1);
+        loss(t, 13, 24, 5003, 9, 0);
+    }
+}
+
+/* Logits of several hundred: the maximum must be taken out. And minus infinity among them. */
+static void test_large_logits(void **state)
+{
+    const struct sp_backend *k = sp_emulated_backend(SP_F32);
+    float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[16];
+    float w2[3] = {1, -INFINITY, 2};
+    int32_t targets[2] = {1, 1}, targets2[2] = {0, 0};
+    double loss = 0;
+
+    (void)state;
+    k->cross_entropy(k, 2, 1, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    sp_emulated_wait();
+    printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
+    assert_true(fabs(loss - (300 + 400)) < 1e-3);
+    assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
+    loss = 0;
+    k->cross_entropy(k, 1, 1, 3, 2, x, w2, targets2, 1, &loss, NULL, NULL, scratch);
+    sp_emulated_wait();
+    assert_true(fabs(loss - log(1 + exp(1))) < 1e-6);
+}
+
+/* A NaN upstream must reach the loss, and only its own row. */
+static void test_nan(void **state)
+{
+    const struct sp_backend *k = sp_emulated_backend(SP_F32);
+    float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[16];
+    int32_t targets[2] = {1, 1};
+    double loss = 0;
+
+    (void)state;
+    k->cross_entropy(k, 2, 2, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    sp_emulated_wait();
+    assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_large_logits),
+        cmocka_unit_test(test_nan),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

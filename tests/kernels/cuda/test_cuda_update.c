@@ -1,0 +1,186 @@
+/* The optimizer, sums over whole arrays and memory on the emulated device, against the CPU's. */
+#include "cuda_test.h"
+
+static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
+{
+    const struct sp_backend *k = sp_emulated_backend(t);
+    size_t all = n + off;
+    float *w = new_random(all, 1), *m = new_random(all, 2), *v = new_random(all, 3), *g;
+    float *want_w, *want_m, *want_v, *want_g = new_nan(all);
+    void *w_low = new_typed_nan(t, all + 1);
+
+    for (size_t i = 0; i < all; i++)
+        v[i] *= v[i];
+    want_w = new_copy(all, w), want_m = new_copy(all, m), want_v = new_copy(all, v);
+    g = new_nan(all);
+    for (int step = 1; step <= 3; step++) {
+        struct sp_adamw hp = {0.01f,
+                              0.9f,
+                              0.95f,
+                              1e-8f,
+                              0.1f,
+                              (float)(1 - pow(0.9, step)),
+                              (float)(1 - pow(0.95, step)),
+                              0.5f};
+
+        for (size_t i = 0; i < n; i++)
+            g[off + i] = want_g[off + i] = random_at((uint64_t)step + 10, i);
+        sp_adamw(n, &hp, want_w + off, want_g + off, want_m + off, want_v + off);
+        sp_emulated_order((unsigned)step - 1);
+        k->adamw(k, n, &hp, w + off, g + off, m + off, v + off, low ? at(t, w_low, off) : NULL);
+        memset(&hp, 0xff, sizeof hp); /* the caller's, who is gone when the kernel runs */
+        sp_emulated_wait();
+        for (size_t i = 0; i < n; i++)
+            assert_true(g[off + i] == 0);
+    }
+    sp_emulated_order(0);
+    assert_close_floats("weights after 3 steps", all, w, want_w, BOTH);
+    assert_close_floats("first moment", all, m, want_m, BOTH);
+    assert_close_floats("second moment", all, v, want_v, BOTH);
+    if (low) {
+        void *rounded = new_typed(t, all, w);
+
+        assert_same_bytes(t, n, at(t, w_low, off), at(t, rounded, off));
+        free(rounded);
+    }
+    assert_same_bytes(t, 1, at(t, w_low, all), "\xff\xff\xff\xff");
+    free(w), free(m), free(v), free(g), free(want_w), free(want_m), free(want_v), free(want_g);
+    free(w_low);
+}
+
+static void test_adamw(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        adamw(t, 1, 0, true);
+        adamw(t, 37, 1, true);
+        adamw(t, 2007, 0, true);
+        adamw(t, 2008, 0, false);
+        adamw(t, 403, 4, true);
+    }
+}
+
+static void add(enum sp_dtype t, size_t n, size_t off)
+{
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(n + off, 1), *y = new_random(n + off, 2), *f32 = new_copy(n + off, y);
+    void *tx = new_typed(t, n + off, x), *ty = new_typed(t, n + off, y);
+    float *want = new_copy(n + off, y), *want_f32 = new_copy(n + off, f32);
+
+    sp_add(n, x + off, want + off);
+    sp_add(n, x + off, want_f32 + off);
+    k->add(k, n, at(t, tx, off), at(t, ty, off));
+    k->add_f32(k, n, x + off, f32 + off);
+    sp_emulated_wait();
+    assert_typed("y += x", t, n + off, ty, want, 0);
+    assert_same_bits(n + off, f32, want_f32);
+    free(x), free(y), free(f32), free(tx), free(ty), free(want), free(want_f32);
+}
+
+/* Every bit of the rounding: ties, denormals, what overflows to infinity, NaN. */
+static void rounding(enum sp_dtype t, size_t n, size_t off)
+{
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(n + off, 1);
+    void *y = new_typed_nan(t, n + off + 1), *want;
+    const float odd[] = {0.0f, -0.0f, 1.00390625f, 1.01171875f, 1e-40f, 3.4e38f, INFINITY, NAN};
+
+    for (size_t i = 0; i < n && i < 8; i++)
+        x[off + i] = odd[i];
+    k->round(k, n, x + off, at(t, y, off));
+    sp_emulated_wait();
+    want = new_typed(t, n + off, x);
+    assert_same_bytes(t, n, at(t, y, off), at(t, want, off));
+    assert_same_bytes(t, 1, at(t, y, n + off), "\xff\xff\xff\xff");
+    free(x), free(y), free(want);
+}
+
+static void test_elementwise(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++)
+        for (size_t n = 1; n < 30000; n = n * 7 + 5) {
+            add(t, n, 0);
+            add(t, n, 1);
+            rounding(t, n, 0);
+            rounding(t, n, 3);
+        }
+}
+
+static void test_sumsq(void **state)
+{
+    const size_t sizes[] = {0, 1, 7, 16, 16383, 16385, 100003, 16384 * 3 + 19};
+    const struct sp_backend *k = sp_emulated_backend(SP_F32);
+
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        size_t n = sizes[s];
+        float *g = new_random(n + 1, 3), *shifted = new_bytes((n + 1) * sizeof *g);
+        long double want = 0; /* a plain double sum would lose as much as the kernel */
+        double sum[ORDERS + 1];
+
+        for (size_t i = 0; i < n; i++)
+            want += (long double)g[i] * g[i];
+        memcpy(shifted + 1, g, n * sizeof *g);
+        for (unsigned order = 0; order <= ORDERS; order++) {
+            sum[order] = 1.5;
+            sp_emulated_order(order);
+            /* n alone decides, not where g lies. */
+            k->sumsq(k, n, order == ORDERS ? shifted + 1 : g, &sum[order]);
+            sp_emulated_wait();
+            assert_true(sum[order] == sum[0]);
+        }
+        printf("    %zu elements: %.15g, reference %.15Lg\n", n, sum[0] - 1.5, want);
+        assert_true(fabsl(sum[0] - 1.5L - want) <= 1e-13L * (want + 1.5L));
+        free(g), free(shifted);
+    }
+    sp_emulated_order(0);
+}
+
+static void test_memory(void **state)
+{
+    enum { N = 1300000 }; /* more than one piece of the scan */
+    const struct sp_backend *k = sp_emulated_backend(SP_BF16);
+    float *x = new_random(N, 1), *y = new_nan(N), *was = new_nan(N);
+    uint16_t low[3] = {sp_bf16(1), 0x7f7f, 0xff80};
+
+    (void)state;
+    k->copy(k, 100, x, y);
+    k->copy_rows(k, 3, 8, x + 1, 20, y + 30, 12);
+    k->clear(k, 12, y + 50);
+    k->clear(k, 0, NULL);
+    k->copy(k, 0, NULL, NULL);
+    k->copy_rows(k, 0, 8, NULL, 8, NULL, 8);
+    assert_same_bits(N, y, was); /* queued, not done */
+    sp_emulated_wait();
+    assert_same_bits(25, y, x);
+    for (int r = 0; r < 3; r++) {
+        assert_same_bits(2, y + 30 + 3 * r, x + 1 + 5 * r);
+        assert_true(isnan(y[32 + 3 * r]));
+    }
+    assert_true(isnan(y[25]) && isnan(y[49]) && y[50] == 0 && y[52] == 0 && isnan(y[53]));
+
+    assert_true(k->first_not_finite(k, SP_F32, x, N) == N);
+    assert_true(k->first_not_finite(k, SP_F32, x, 0) == 0);
+    x[N - 2] = NAN;
+    x[N - 1] = INFINITY;
+    assert_true(k->first_not_finite(k, SP_F32, x, N) == N - 2);
+    assert_true(k->first_not_finite(k, SP_F32, x + N - 1, 1) == 0);
+    k->copy(k, 4, x + N - 1, x + 7); /* it waits for what is queued */
+    assert_true(k->first_not_finite(k, SP_F32, x, N) == 7);
+    assert_true(k->first_not_finite(k, SP_BF16, low, 2) == 2);
+    assert_true(k->first_not_finite(k, SP_BF16, low, 3) == 2);
+    free(x), free(y), free(was);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_sumsq),
+        cmocka_unit_test(test_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
