@@ -334,8 +334,8 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
         starpu_data_unregister(handles[i]);
     free(handles);
     if (memory && g->place.gpus)
-        starpu_memory_unpin(memory, (size_t)lay->micro_batches * (size_t)g->shape.rows *
-                                        sizeof *memory);
+        starpu_memory_unpin(memory,
+                            (size_t)lay->micro_batches * (size_t)g->shape.rows * sizeof *memory);
     free(memory);
 }
 

@@ -21,8 +21,8 @@ enum { MOST_IDLE = 4096 };
 
 static struct {
     pthread_mutex_t mutex;
-    hwloc_topology_t topology;   /* NULL: one NUMA node, nothing to choose */
-    hwloc_cpuset_t cores;        /* of this process */
+    hwloc_topology_t topology; /* NULL: one NUMA node, nothing to choose */
+    hwloc_cpuset_t cores;      /* of this process */
     bool pinned;
     struct idle idle[MOST_IDLE]; /* the oldest first */
     int n_idle;
