@@ -25,7 +25,8 @@ static float *empty(struct copies *c, size_t n)
         sp_error(ENOMEM, "kernels: no memory for %zu floats of a bf16 kernel", n);
         abort();
     }
-    return c->at[c->n++] = x;
+    c->at[c->n++] = x;
+    return x;
 }
 
 /* NULL stays NULL. */

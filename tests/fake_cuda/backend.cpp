@@ -56,10 +56,26 @@ size_t area(int rows, int width)
 }
 
 /* n elements of the backend's type, read or written; n f32. */
-#define R(at, n) access{at, sp_dtype_bytes(k->dtype) * (n), false}
-#define W(at, n) access{at, sp_dtype_bytes(k->dtype) * (n), true}
-#define RF(at, n) access{at, sizeof(float) * (n), false}
-#define WF(at, n) access{at, sizeof(float) * (n), true}
+#define R(at, n)                                                                                   \
+    access                                                                                         \
+    {                                                                                              \
+        at, sp_dtype_bytes(k->dtype) * (n), false                                                  \
+    }
+#define W(at, n)                                                                                   \
+    access                                                                                         \
+    {                                                                                              \
+        at, sp_dtype_bytes(k->dtype) * (n), true                                                   \
+    }
+#define RF(at, n)                                                                                  \
+    access                                                                                         \
+    {                                                                                              \
+        at, sizeof(float) * (n), false                                                             \
+    }
+#define WF(at, n)                                                                                  \
+    access                                                                                         \
+    {                                                                                              \
+        at, sizeof(float) * (n), true                                                              \
+    }
 
 #define QUEUE(name, arguments, ...)                                                                \
     queue(k, #name, {__VA_ARGS__}, [=](backend *cpu) { cpu->name arguments; })
@@ -117,8 +133,8 @@ void norm(backend *k, bool rms, int T, int h, float eps, const void *x, const vo
 void norm_apply(backend *k, int T, int h, const void *x, const float *stats, const void *gain,
                 const void *bias, void *y)
 {
-    QUEUE(norm_apply, (cpu, T, h, x, stats, gain, bias, y), R(x, area(T, h)),
-          RF(stats, area(T, 2)), R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)));
+    QUEUE(norm_apply, (cpu, T, h, x, stats, gain, bias, y), R(x, area(T, h)), RF(stats, area(T, 2)),
+          R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)));
 }
 
 void norm_bwd(backend *k, bool rms, int T, int h, const void *x, const float *stats,
@@ -176,16 +192,16 @@ void attention(backend *k, const struct sp_attention *at, const void *q, const v
     });
 }
 
-void attention_bwd(backend *k, const struct sp_attention *at, const void *q,
-                   const void *const *kv, const void *o, const float *lse, const void *d_o,
-                   void *dq, void *const *dkv, bool first)
+void attention_bwd(backend *k, const struct sp_attention *at, const void *q, const void *const *kv,
+                   const void *o, const float *lse, const void *d_o, void *dq, void *const *dkv,
+                   bool first)
 {
     seen s(at);
     std::vector<const void *> keys(kv, kv + at->n_kv);
     std::vector<void *> gradients(dkv, dkv + at->n_kv);
     std::vector<access> list{R(q, s.queries()), R(o, s.queries()),
-                             RF(lse, area(at->batch * at->heads, at->q_len)),
-                             R(d_o, s.queries()), W(dq, s.queries())};
+                             RF(lse, area(at->batch * at->heads, at->q_len)), R(d_o, s.queries()),
+                             W(dq, s.queries())};
 
     for (int j = 0; j < at->n_kv; j++) {
         list.push_back(R(kv[j], s.keys(j)));
