@@ -321,7 +321,6 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         .every = a->every,
         .ready = a->scheduler == 1,
         .window = a->window,
-        .in_stream = !getenv("SP_SYNC"),
         .seed = a->seed,
     };
     struct sp_watchdog *dog = NULL;
@@ -332,6 +331,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     cfg.away = t->offload.away;
     cfg.tier = t->tier;
     cfg.disk = t->disk;
+    cfg.in_stream = t->runs_ahead;
     err = err ? err : sp_graph_create(&cfg, &t->place, &t->graph);
     err = err ? err : sp_checkpoint_init(&t->graph, weights->f ? weights : NULL);
     if (!err && a->resume)

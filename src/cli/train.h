@@ -44,6 +44,7 @@ struct sp_trainer {
     struct sp_placement place;
     struct sp_graph graph;
     struct sp_step_report report;
+    bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */
     int first_step;            /* 0, or where --resume goes on */
     int rollbacks;             /* of --post-validation */
     struct sp_offload offload; /* of --offload, and where activations go */
@@ -66,7 +67,7 @@ int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
 int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
 /* Before StarPU starts: its ways with GPUs. */
-void sp_train_prepare_gpus(const struct sp_trainer *t);
+void sp_train_prepare_gpus(struct sp_trainer *t);
 /* After it started: the kernels, and --transport. 0 or -errno after one line. */
 int sp_train_start_gpus(const struct sp_trainer *t);
 

@@ -98,24 +98,30 @@ int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape
     return 0;
 }
 
-void sp_train_prepare_gpus(const struct sp_trainer *t)
+void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
     int most = (pl->n_local + pl->gpus - 1) / pl->gpus;
-    int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused;
+    int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused, room = 0;
     char text[32];
 
+    if (!sp_cuda_memory(pl->gpu[0], &total, &unused))
+        room = budget(unused);
+    /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
+    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < room / 6 * 5;
     if (t->args.transport != MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
     setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
     setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
     setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
-    if (!sp_cuda_memory(pl->gpu[0], &total, &unused) && (!limit || limit > budget(unused)))
-        limit = budget(unused);
-    /* Buffers that were freed wait for others of their size until this much is taken. */
-    snprintf(text, sizeof text, "%lld", (long long)(limit >> 20) + 1);
-    setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
+    /* Buffers that were freed wait for others of their size until so much is taken. */
+    if (!limit || limit > room || !sp_train_offloads(t))
+        limit = room;
+    if (limit > 0) {
+        snprintf(text, sizeof text, "%lld", (long long)((limit + (1 << 20) - 1) >> 20));
+        setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
+    }
 }
 
 int sp_train_start_gpus(const struct sp_trainer *t)

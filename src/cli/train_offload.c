@@ -89,36 +89,41 @@ static int64_t file_bytes(const struct sp_trainer *t)
     return sum + sum / 16;
 }
 
-/* From GPUs activations go to main memory. */
-static int check_host(const struct sp_trainer *t)
+/* From GPUs activations go to main memory, and what that has no room for to disk: StarPU sends on what
+ * was not used for longest. Bytes of main memory for them: StarPU's own limit, or what is free. */
+static int64_t host_room(const struct sp_trainer *t)
 {
-    const double GiB = 1024.0 * 1024 * 1024;
-    double has = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), sum = 0;
+    const char *limit = getenv("STARPU_LIMIT_CPU_MEM");
+    double unused = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
-    for (int k = 0; k < t->place.n_local; k++)
-        sum += (double)t->offload.away[t->place.first_local + k].most_away;
-    if (sum <= has)
+    if (limit && atoll(limit) > 0)
+        return (int64_t)atoll(limit) << 20;
+    return (int64_t)(0.9 * unused / t->world.node_size);
+}
+
+static int open_behind_host(struct sp_trainer *t)
+{
+    char mib[32];
+
+    if (file_bytes(t) <= host_room(t))
         return 0;
-    return sp_error(
-        ENOMEM,
-        "--offload %s: %.1f GiB would be in main memory at once, which has %.1f free; try "
-        "--recompute, a shorter sequence, or more machines",
-        t->args.layout.offload, sum / GiB, has / GiB);
+    snprintf(mib, sizeof mib, "%lld", (long long)(host_room(t) >> 20));
+    setenv("STARPU_LIMIT_CPU_MEM", mib, 0);
+    return sp_disk_create(t->args.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
 /* Where they go, and how fast. */
 static int open_tier(struct sp_trainer *t)
 {
-    int node;
+    int node = t->disk ? sp_disk_register(t->disk) : 0;
 
+    if (node < 0)
+        return sp_error(ENOSPC, "StarPU has no memory node left for a disk: build it with a larger "
+                                "--enable-maxnodes");
     if (t->place.gpus) {
         t->tier = STARPU_MAIN_RAM;
         return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read);
     }
-    node = sp_disk_register(t->disk);
-    if (node < 0)
-        return sp_error(ENOSPC, "StarPU has no memory node left for a disk: build it with a larger "
-                                "--enable-maxnodes");
     t->tier = (unsigned)node;
     return sp_disk_measure(t->disk, &t->rates);
 }
@@ -140,7 +145,7 @@ int sp_train_offload_early(struct sp_trainer *t)
     if (err || a->dry_run)
         return err;
     if (t->place.gpus)
-        return check_host(t);
+        return open_behind_host(t);
     return sp_disk_create(a->offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 

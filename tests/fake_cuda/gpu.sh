@@ -19,6 +19,8 @@ done
 STARPIPE=$FAKE_CUDA/starpipe
 make_text 9973 > "$work/text"
 
+seq=24
+
 # run DEVICE COMMAND...: two steps
 run()
 {
@@ -26,7 +28,7 @@ run()
 
     shift
     rm -f "$work/$device.jsonl" "$work/$device.safetensors"
-    quiet "$device: $*" "$@" --device "$device" --data "$work/text" --seq 24 --steps 2 \
+    quiet "$device: $*" "$@" --device "$device" --data "$work/text" --seq $seq --steps 2 \
         --log "$work/$device.jsonl" --dump-grads "$work/$device.safetensors"
 }
 
@@ -79,6 +81,25 @@ for offload in full "adaptive --memory-limit 6MiB"; do
         --offload $offload
 done
 unset SP_FAKE_GPU_CHECK SP_FAKE_GPU_JITTER_US
+
+# on to disk, where main memory has no room for what leaves the GPU
+seq=512
+same starpipe train --model gpt-tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 \
+    --micro-batch-size 4 --offload full --offload-dir "$work"
+STARPU_LIMIT_CPU_MEM=16 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 \
+    --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 2 --offload full \
+    --offload-dir "$work" --device cuda --dump-grads "$work/disk.safetensors" > "$work/output" ||
+    fail "on to disk: $(tail -n 1 "$work/output")"
+grep -q '^disk: [1-9]' "$work/output" || fail "nothing went on to disk"
+cmp "$work/disk.safetensors" "$work/cpu.safetensors" || fail "on to disk: other gradients"
+
+# a limit on the GPU is kept, by offload's plan and by StarPU
+starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
+    --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 3 --offload adaptive --memory-limit 24MiB \
+    --device cuda > "$work/output" || fail "a limit: $(tail -n 1 "$work/output")"
+sed -n 's/^process of stage 0: \([0-9.]*\) MiB .*/\1/p' "$work/output" |
+    awk '{ n++; print $1 " MiB taken of 2 times 24" } END { exit !(n == 1 && $1 <= 48) }' ||
+    fail "more than --memory-limit was taken"
 
 if have_mpi; then
     for name in 1f1b helix weipipe; do
