@@ -8,6 +8,7 @@
 
 enum { AUTO, CPU, CUDA }; /* the choices of --device */
 enum { MPI = 1, NCCL };   /* and of --transport, after AUTO */
+enum { MOST_HEAD_DIM = 256 };
 
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
 static const char *no_nccl(const struct sp_trainer *t, int devices)
@@ -35,6 +36,11 @@ int sp_train_choose_device(struct sp_trainer *t)
         sp_placement_use_gpus(pl, devices);
     for (int i = 0; !err && i < pl->gpus; i++)
         err = sp_cuda_usable(pl->gpu[i]);
+    if (!err && devices && t->model.head_dim > MOST_HEAD_DIM)
+        err = sp_error(EINVAL,
+                       "%s has heads of %d elements, the kernels of a GPU take at most %d; use "
+                       "--device cpu",
+                       t->model.name, t->model.head_dim, MOST_HEAD_DIM);
     why = no_nccl(t, devices);
     if (why && t->args.transport == NCCL && pl->world.size > 1)
         return sp_error(EINVAL, "train: --transport nccl: %s", why);

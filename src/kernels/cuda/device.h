@@ -70,7 +70,8 @@ void sp_cuda_memory_fill(struct sp_backend *backend);    /* clear, copy, first_n
 
 /*
  * C(m,n) = alpha op(A) op(B) + beta C, row-major as in sp_gemm; A and B of the backend's type, C of
- * it too or f32 (`c_f32`). For kernels that are products and something more (the head).
+ * it too or f32 (`c_f32`). For kernels that are products and something more (the head). It has a
+ * workspace of its own.
  */
 void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m, int n, int kk,
                   float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
