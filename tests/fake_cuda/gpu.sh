@@ -65,6 +65,8 @@ export SP_FAKE_GPU_CHECK=1 SP_FAKE_GPU_JITTER_US=200
 for name in 1f1b zbv dualpipev helix weipipe wzb2 fsdp; do
     same starpipe train --model llama-tiny --schedule $name --stages 2 --micro-batches 4 \
         --dtype bf16
+done
+for name in zbv weipipe fsdp; do
     SP_FAKE_GPUS=2 STARPU_HOSTNAME=fake2 same starpipe train --model gpt-tiny --schedule $name \
         --stages 4 --micro-batches 8
 done
