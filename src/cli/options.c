@@ -19,6 +19,17 @@ const char *sp_choice(const char *choices, int i, int *length)
     return choices;
 }
 
+int sp_choice_of(const char *choices, const char *text)
+{
+    const char *word;
+    int length;
+
+    for (int i = 0; (word = sp_choice(choices, i, &length)); i++)
+        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length))
+            return i;
+    return -1;
+}
+
 int sp_parse_size(const char *text, uint64_t *bytes)
 {
     static const struct {
@@ -46,15 +57,12 @@ int sp_parse_size(const char *text, uint64_t *bytes)
 
 int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode)
 {
-    static const char *const modes[] = {
-        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
+    int choice = sp_choice_of("none|full|adaptive", text); /* as in the enum */
 
-    for (int i = SP_OFFLOAD_NONE; i <= SP_OFFLOAD_ADAPTIVE; i++)
-        if (!strcmp(text, modes[i])) {
-            *mode = (enum sp_offload_mode)i;
-            return 0;
-        }
-    return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+    if (choice < 0)
+        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+    *mode = (enum sp_offload_mode)choice;
+    return 0;
 }
 
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
@@ -151,16 +159,12 @@ static int parse_double(const struct sp_option *o, const char *command, const ch
 
 static int parse_choice(const struct sp_option *o, const char *command, const char *text)
 {
-    const char *word;
-    int length;
+    int choice = sp_choice_of(o->choices, text);
 
-    for (int i = 0; (word = sp_choice(o->choices, i, &length)); i++) {
-        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length)) {
-            *(int *)o->value = i;
-            return 0;
-        }
-    }
-    return sp_error(EINVAL, "%s: --%s: '%s' is none of %s", command, o->name, text, o->choices);
+    if (choice < 0)
+        return sp_error(EINVAL, "%s: --%s: '%s' is none of %s", command, o->name, text, o->choices);
+    *(int *)o->value = choice;
+    return 0;
 }
 
 static int set(const struct sp_option *o, const char *command, const char *text)

@@ -48,6 +48,8 @@ int sp_parse_size(const char *text, uint64_t *bytes);
 
 /* The i-th word of "a|b|c" and its length; NULL past the end. */
 const char *sp_choice(const char *choices, int i, int *length);
+/* The number of the word that `text` is, -1: of none. */
+int sp_choice_of(const char *choices, const char *text);
 
 /* Exit status of a command for a return code of sp_options_parse other than 0. */
 #define SP_OPTIONS_EXIT(ret) ((ret) > 0 ? 0 : 2)

@@ -11,21 +11,20 @@ static const char *default_offload_dir(void)
     return dir && *dir ? dir : "/var/tmp";
 }
 
+#define DEVICES "auto|cpu|cuda"
+
 /* What --device is where it is not given: for tests, which run the same commands on either. */
 static int default_device(int *device)
 {
-    static const char *const names[] = {"auto", "cpu", "cuda"};
     const char *wanted = getenv("SP_DEVICE");
 
     if (!wanted || !*wanted)
         return 0;
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(wanted, names[i])) {
-            *device = i;
-            return 0;
-        }
-    return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda",
-                    wanted);
+    *device = sp_choice_of(DEVICES, wanted);
+    if (*device < 0)
+        return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda",
+                        wanted);
+    return 0;
 }
 
 static int check(struct sp_train_args *a)
@@ -94,7 +93,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
          0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "activations, and weights in products", 0, 0,
          "f32|bf16", 0},
-        {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, "auto|cpu|cuda", 0},
+        {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, DEVICES, 0},
         {"transport", SP_OPT_CHOICE, &a->transport, 0, "messages between processes on GPUs", 0, 0,
          "auto|mpi|nccl", 0},
         {"partition", SP_OPT_STRING, &a->partition, "even|balanced|LIST",

@@ -2,7 +2,6 @@
 #include "cli/train.h"
 #include "codelets/cuda.h"
 #include "sp_error.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 

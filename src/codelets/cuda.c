@@ -83,9 +83,9 @@ void sp_cuda_queued(const void *arg)
 {
     struct worker *w = this_worker();
 
-    sample_bytes();
     if (((const struct sp_task_args *)arg)->in_stream)
         return;
+    sample_bytes(); /* buffers last at least as long as an op, whose end comes here */
     sp_cuda_must(cudaEventRecord(w->queued, w->stream), "an event");
     sp_cuda_must(cudaStreamWaitEvent(starpu_cuda_get_local_stream(), w->queued, 0), "an event");
 }

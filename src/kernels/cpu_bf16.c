@@ -361,44 +361,10 @@ static void add(K, size_t n, const void *x, void *y)
         b[i] = sp_bf16(sp_bf16_value(a[i]) + sp_bf16_value(b[i]));
 }
 
-static void round_all(K, size_t n, const float *x, void *y)
+static void round_to(K, size_t n, const float *x, void *y)
 {
     (void)k;
     rounded(n, x, y);
 }
 
-static void adamw(K, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
-                  void *w_low)
-{
-    (void)k;
-    sp_adamw(n, hp, w, g, m, v);
-    if (w_low)
-        rounded(n, w, w_low);
-}
-
-const struct sp_backend sp_cpu_bf16 = {
-    .name = "cpu",
-    .dtype = SP_BF16,
-    .linear = linear,
-    .linear_add = linear_add,
-    .linear_gelu = linear_gelu,
-    .linear_dx = linear_dx,
-    .linear_dx_gelu = linear_dx_gelu,
-    .linear_dw = linear_dw,
-    .norm = norm,
-    .norm_apply = norm_apply,
-    .norm_bwd = norm_bwd,
-    .rope = rope,
-    .attention = attention,
-    .attention_bwd = attention_bwd,
-    .gelu = gelu,
-    .swiglu = swiglu,
-    .swiglu_bwd = swiglu_bwd,
-    .embed = embed,
-    .embed_bwd = embed_bwd,
-    .cross_entropy = cross_entropy,
-    .add = add,
-    .adamw = adamw,
-    .round = round_all,
-    SP_CPU_ANY_TYPE,
-};
+const struct sp_backend sp_cpu_bf16 = SP_CPU_TABLE(SP_BF16);

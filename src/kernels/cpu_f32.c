@@ -143,21 +143,21 @@ static void add(K, size_t n, const void *x, void *y)
     sp_add(n, x, y);
 }
 
-static void adamw(K, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
-                  void *w_low)
-{
-    sp_adamw(n, hp, w, g, m, v);
-    if (w_low)
-        k->round(k, n, w, w_low);
-}
-
-static void same(K, size_t n, const float *x, void *y)
+static void round_to(K, size_t n, const float *x, void *y)
 {
     (void)k;
     memcpy(y, x, n * sizeof *x);
 }
 
 /* ---- what does not depend on the element type: cpu.h ----------------------------------------- */
+
+void sp_cpu_adamw(K, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
+                  void *w_low)
+{
+    sp_adamw(n, hp, w, g, m, v);
+    if (w_low)
+        k->round(k, n, w, w_low);
+}
 
 void sp_cpu_add_f32(K, size_t n, const float *x, float *y)
 {
@@ -203,32 +203,7 @@ size_t sp_cpu_first_not_finite(K, enum sp_dtype dtype, const void *x, size_t n)
     return n;
 }
 
-static const struct sp_backend f32 = {
-    .name = "cpu",
-    .dtype = SP_F32,
-    .linear = linear,
-    .linear_add = linear_add,
-    .linear_gelu = linear_gelu,
-    .linear_dx = linear_dx,
-    .linear_dx_gelu = linear_dx_gelu,
-    .linear_dw = linear_dw,
-    .norm = norm,
-    .norm_apply = norm_apply,
-    .norm_bwd = norm_bwd,
-    .rope = rope,
-    .attention = attention,
-    .attention_bwd = attention_bwd,
-    .gelu = gelu,
-    .swiglu = swiglu,
-    .swiglu_bwd = swiglu_bwd,
-    .embed = embed,
-    .embed_bwd = embed_bwd,
-    .cross_entropy = cross_entropy,
-    .add = add,
-    .adamw = adamw,
-    .round = same,
-    SP_CPU_ANY_TYPE,
-};
+static const struct sp_backend f32 = SP_CPU_TABLE(SP_F32);
 
 const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype)
 {

@@ -62,6 +62,27 @@ static inline void attention_take(const struct sp_attention *at, int from, int n
     }
 }
 
+/*
+ * Keys and values and their gradients by chunks of slices, which is what a kernel's parameters hold:
+ * launch(kv, dkv, tiles of `rows` keys). Each key row has its own sums, so the cuts change nothing.
+ */
+template <typename F>
+static inline void attention_each_chunk(const struct attention_grads &w, size_t rows, F launch)
+{
+    int begin = 0;
+
+    for (int from = 0; from < w.at->n_kv; from += ATTENTION_CHUNK) {
+        int left = w.at->n_kv - from, n = left < ATTENTION_CHUNK ? left : ATTENTION_CHUNK, end;
+        struct attention_slices<ATTENTION_CHUNK> kv, dkv;
+
+        attention_take(w.at, from, n, begin, w.kv, &kv);
+        attention_take(w.at, from, n, begin, (const void *const *)w.dkv, &dkv);
+        end = kv.end[n - 1];
+        launch(kv, dkv, sp_blocks((size_t)(end - begin), rows));
+        begin = end;
+    }
+}
+
 template <typename T>
 static inline struct attention_shape
 attention_shape_of(const struct sp_attention *at, const void *const *kv, const void *const *dkv,

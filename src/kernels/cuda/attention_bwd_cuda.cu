@@ -176,27 +176,16 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
                        sum[i][c] * a.scale);
 }
 
-/* The slices by chunks: each key row has its own sums, so the cuts change nothing. */
 template <typename T, int D, int M, int N> static void dkv_launch(const struct attention_grads &w)
 {
     size_t floats = (size_t)2 * (M + N) * TILE_LD<D> + (size_t)2 * M * (N + 4);
-    int begin = 0;
 
-    for (int from = 0; from < w.at->n_kv; from += ATTENTION_CHUNK) {
-        int left = w.at->n_kv - from, n = left < ATTENTION_CHUNK ? left : ATTENTION_CHUNK, end;
-        struct attention_slices<ATTENTION_CHUNK> kv, dkv;
-        size_t tiles;
-
-        attention_take(w.at, from, n, begin, w.kv, &kv);
-        attention_take(w.at, from, n, begin, (const void *const *)w.dkv, &dkv);
-        end = kv.end[n - 1];
-        tiles = sp_blocks((size_t)(end - begin), N);
-        begin = end;
+    attention_each_chunk(w, N, [&](const auto &kv, const auto &dkv, size_t tiles) {
         sp_launch(w.k, "attention_dkv", attention_dkv_kernel<T, D, M, N>,
                   (unsigned)(tiles * (size_t)w.a.batch * (size_t)w.a.kv_heads), ATTENTION_THREADS,
                   floats * sizeof(float), w.a, kv, dkv, (const T *)w.q, (const T *)w.d_o, w.lse,
                   w.means, w.first);
-    }
+    });
 }
 
 template <typename T, int D, int M, int N> static void dq_launch(const struct attention_grads &w)

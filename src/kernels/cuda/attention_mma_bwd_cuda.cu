@@ -197,23 +197,13 @@ template <int D, int M, int N> static void mma_bwd(const struct attention_grads 
     size_t kept = (size_t)2 * MMA_ROWS * MMA_LD<D> * sizeof(bf16);
     size_t blocks = (size_t)sp_blocks((size_t)a.q_len, MMA_ROWS) * (size_t)a.batch;
     struct attention_slices<ATTENTION_SLICES> all;
-    int begin = 0;
 
-    for (int from = 0; from < w.at->n_kv; from += ATTENTION_CHUNK) {
-        int left = w.at->n_kv - from, n = left < ATTENTION_CHUNK ? left : ATTENTION_CHUNK, end;
-        struct attention_slices<ATTENTION_CHUNK> kv, dkv;
-        size_t tiles;
-
-        attention_take(w.at, from, n, begin, w.kv, &kv);
-        attention_take(w.at, from, n, begin, (const void *const *)w.dkv, &dkv);
-        end = kv.end[n - 1];
-        tiles = sp_blocks((size_t)(end - begin), MMA_ROWS);
-        begin = end;
+    attention_each_chunk(w, MMA_ROWS, [&](const auto &kv, const auto &dkv, size_t tiles) {
         sp_launch(w.k, "attention_mma_dkv", attention_mma_dkv_kernel<D, M>,
                   (unsigned)(tiles * (size_t)a.batch * (size_t)a.kv_heads), MMA_THREADS,
                   kept + 2 * sizeof(struct mma_stage<D, M>), a, kv, dkv, (const bf16 *)w.q,
                   (const bf16 *)w.d_o, w.lse, w.means, w.first);
-    }
+    });
     attention_take(w.at, 0, w.at->n_kv, 0, w.kv, &all);
     sp_launch(w.k, "attention_mma_dq", attention_mma_dq_kernel<D, N>,
               (unsigned)(blocks * (size_t)a.heads), MMA_THREADS,

@@ -19,8 +19,7 @@ enum {
     COLUMN_ROWS = 8    /* rows at a time of a block of norm_columns_kernel */
 };
 
-/* Elements of a row that a thread holds; without wide accesses their addresses take registers too.
- * */
+/* Elements of a row that a thread holds; without wide accesses addresses take registers, too. */
 template <int V> constexpr int HELD = V == 1 ? 8 : 16;
 
 /* A row wider than a span, the elements its threads hold, is read span by span, and once for each
