@@ -34,6 +34,8 @@ check()
     # shellcheck disable=SC2086 # the options are words
     train run bf16 "$@" train --model "$model" --schedule "$name" --stages "$stages" \
         --slices "$slices" $options
+    # adapipe chooses by measured times, and may choose selective recompute
+    sed -n 's/^adapipe.*: layers \([^(]*\)(.*/\1/p' "$work/output" | grep -q s && bar=1e-2
     agree "$what, f32" compare_losses "$work/run.jsonl" "$work/$model.f32.jsonl" 2e-2
     agree "$what, f32 gradients" compare_safetensors "$work/run.safetensors" \
         "$work/$model.f32.safetensors" 2e-2
