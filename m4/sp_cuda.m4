@@ -1,6 +1,6 @@
 # SP_CUDA: nvcc, cuBLASLt and a StarPU that drives GPUs; the headers of cuDNN's frontend and of NCCL
-# where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS and sp_cuda; defines HAVE_CUDA;
-# conditional HAVE_CUDA. cuDNN and NCCL are loaded at run time: nothing is linked for them.
+# where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS, CUDA_LIBDIR and sp_cuda; defines HAVE_CUDA;
+# conditionals HAVE_CUDA and HAVE_CUDNN_FRONTEND. cuDNN and NCCL are loaded at run time: nothing is linked for them.
 
 # The architectures that run fast; others, newer than the oldest, compile their kernels from PTX when
 # they start.
@@ -48,7 +48,7 @@ AC_ARG_VAR([NVCCFLAGS], [more flags for it])
 SP_ARG_GUESS([cuda], [kernels for NVIDIA GPUs])
 SP_CUDA_ARCH
 AM_COND_IF([ENGINE], [], [with_cuda=no])
-sp_cuda=no CUDA_CFLAGS= CUDA_LIBS=
+sp_cuda=no CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
 AS_IF([test "$with_cuda" != no],
     [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR${CUDA_HOME:-/usr/local/cuda}/bin])
      sp_save_CPPFLAGS=$CPPFLAGS
@@ -61,7 +61,8 @@ AS_IF([test "$with_cuda" != no],
             CUDA_CFLAGS="-isystem $sp_toolkit/include"
             for sp_dir in lib64 lib targets/x86_64-linux/lib; do
                 AS_IF([test -e "$sp_toolkit/$sp_dir/libcublasLt.so"],
-                      [CUDA_LIBS="-L$sp_toolkit/$sp_dir"
+                      [CUDA_LIBDIR=$sp_toolkit/$sp_dir
+                       CUDA_LIBS="-L$CUDA_LIBDIR"
                        break])
             done
             CUDA_LIBS="$CUDA_LIBS -lcublasLt -lcudart -lstdc++"
@@ -84,5 +85,7 @@ AS_IF([test "$with_cuda" != no],
             sp_cuda="$NVCC, for $with_cuda_arch; cuDNN frontend: $sp_frontend"])])
 AS_CASE([$sp_cuda], [no*], [CUDA_CFLAGS= CUDA_LIBS=])
 AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
+AM_CONDITIONAL([HAVE_CUDNN_FRONTEND], [test -n "$CUDA_LIBS" && test -d "$sp_frontend"])
 AC_SUBST([CUDA_CFLAGS])
+AC_SUBST([CUDA_LIBDIR])
 AC_SUBST([CUDA_LIBS])])

@@ -12,8 +12,13 @@ unset STARPU_NCUDA SP_DEVICE
 
 for program in "$FAKE_CUDA"/test_*; do
     [ -x "$program" ] && [ ! -d "$program" ] || continue
-    "$program" > "$work/unit" 2>&1 || { fail "$(basename "$program")"; tail -n 20 "$work/unit"; }
-    echo "$(basename "$program"): $(grep -c '\[       OK \]' "$work/unit") tests"
+    # What stands behind the fake libraries is the toolkit: cuDNN, which plans without a GPU.
+    LD_LIBRARY_PATH=$FAKE_CUDA/lib:${CUDA_LIBDIR:-} "$program" > "$work/unit" 2>&1
+    case $? in
+    0) echo "$(basename "$program"): $(grep -c '\[       OK \]' "$work/unit") tests" ;;
+    77) echo "$(basename "$program"): $(cat "$work/unit")" ;;
+    *) fail "$(basename "$program")"; tail -n 20 "$work/unit" ;;
+    esac
 done
 
 STARPIPE=$FAKE_CUDA/starpipe

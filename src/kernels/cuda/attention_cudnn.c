@@ -6,8 +6,9 @@
  *
  * A shape that cuDNN does not compute goes to the tiled kernels that the table had before.
  *
- * The backward is deterministic: dQ is a product with the gradient of the scores, which costs its
- * memory and a pass over it, instead of a sum in the order of arrival. SP_CUDA_FAST=1 allows that.
+ * The backward is deterministic: dQ is a product with the gradient of the scores, which on Hopper and
+ * before costs its memory and a pass over it, instead of a sum in the order of arrival. SP_CUDA_FAST=1
+ * allows that.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -18,8 +19,6 @@
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 256 };
 
 struct sp_cuda_attention {
     struct sp_cudnn_plans plans;
@@ -57,9 +56,7 @@ static size_t kv_row(const struct sp_attention *at)
 /* Of the visible rows of all sequences, as a part of the workspace. */
 static size_t gathered_bytes(const struct sp_attention *at)
 {
-    size_t bytes = 2 * (size_t)at->batch * (size_t)visible(at) * kv_row(at);
-
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return sp_cudnn_aligned(2 * (size_t)at->batch * (size_t)visible(at) * kv_row(at));
 }
 
 static struct sp_cudnn_shape shape_of(const struct sp_attention *at)
@@ -71,11 +68,11 @@ static struct sp_cudnn_shape shape_of(const struct sp_attention *at)
     s.heads = at->heads;
     s.kv_heads = at->kv_heads;
     s.head_dim = at->head_dim;
-    s.q_len = at->q_len;
-    s.kv_len = visible(at);
+    s.q_len = s.q_rows = at->q_len;
     s.q_row = at->heads * at->head_dim;
-    s.kv_row = (int)kv_row(at);
+    s.kv_len = visible(at);
     s.kv_rows = one_slice(at) ? at->kv_len[0] : s.kv_len;
+    s.kv_row = s.dkv_row = (int)kv_row(at);
     s.scale = at->scale;
     return s;
 }
@@ -146,7 +143,7 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
         t.k = workspace;
     }
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
-    sp_cudnn_run(&a->plans, known, &t, workspace + gathered);
+    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered);
 }
 
 static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
@@ -184,7 +181,7 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
             k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), dkv[j]);
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
     t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
-    sp_cudnn_run(&a->plans, known, &t, workspace + gathered + apart);
+    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered + apart);
     if (apart)
         scatter(k, at, t.dk, dkv, first);
 }
@@ -198,8 +195,24 @@ static bool is_set(const char *name, const char *value)
     return set && strcmp(set, value) == 0;
 }
 
+static bool deterministic(void)
+{
+    return !is_set("SP_CUDA_FAST", "1");
+}
+
+int64_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+{
+    struct sp_cudnn_shape shape = shape_of(at);
+    size_t slices = at->n_kv > 1 ? 2 * gathered_bytes(at) : 0;
+
+    shape.backward = 1;
+    shape.deterministic = deterministic();
+    return (int64_t)(slices + sp_cudnn_bound(&shape, sp_cudnn_most_bytes(device_bytes)));
+}
+
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
 {
+    size_t unused, device_bytes = 0;
     static bool told;
     struct sp_cudnn *cudnn;
     struct sp_cuda_attention *a;
@@ -218,7 +231,9 @@ bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
         sp_cuda_fatal("cuda: no memory for the plans of attention");
     a->plans.cudnn = cudnn;
     a->tiled = *backend;
-    a->deterministic = !is_set("SP_CUDA_FAST", "1");
+    cudaMemGetInfo(&unused, &device_bytes);
+    a->plans.most_bytes = sp_cudnn_most_bytes(device_bytes);
+    a->deterministic = deterministic();
     cuda->attention = a;
     backend->attention = attention;
     backend->attention_bwd = attention_bwd;

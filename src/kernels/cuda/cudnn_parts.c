@@ -1,6 +1,8 @@
 /*
- * Plans of cuDNN by shape. A deterministic backward keeps dS, (b, a, q_len, kv_len) in bf16, for the
- * product that gives dQ; where that is more than MOST_BYTES, sequences and heads are taken in parts.
+ * Plans of cuDNN by shape. On GPUs before Blackwell a deterministic backward keeps dS, (b, a, q_len,
+ * kv_len) in bf16, for the product that gives dQ. Where that is more than a share of the device,
+ * sequences and heads are taken in parts, and then queries: piece i of n computes its dQ from the keys
+ * that it sees, and what it adds to dK and dV is summed in f32 and rounded once.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -8,11 +10,91 @@
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/cudnn_parts.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/sums.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 512 << 20 };
+enum {
+    SHARE = 64, /* of a device's memory that a plan may take: for 16 heads of 8192 x 8192 on an H200 */
+    TILE = 128  /* queries or keys that the kernels take together; pieces are of whole ones */
+};
+
+/* ---- sizes ---- */
+
+size_t sp_cudnn_most_bytes(size_t device_bytes)
+{
+    return device_bytes / SHARE;
+}
+
+static size_t whole_tiles(int len)
+{
+    return ((size_t)len + TILE - 1) / TILE * TILE;
+}
+
+/* A little more is as good: scores fill a power of two, and something comes on top of them. */
+static bool fits(size_t bytes, size_t most)
+{
+    return bytes <= most + most / 16;
+}
+
+static bool sums_pieces(const struct sp_cudnn_known *known)
+{
+    return known->pieces > 1;
+}
+
+/* cuDNN wants it dense, and aligned where a part begins. */
+static bool copies_lse(const struct sp_cudnn_known *known)
+{
+    const struct sp_cudnn_shape *whole = &known->whole, *part = &known->part;
+
+    return part->q_len < whole->q_len ||
+           (whole->q_len % 4 && (part->batch < whole->batch || part->heads < whole->heads));
+}
+
+static size_t lse_bytes(const struct sp_cudnn_shape *part)
+{
+    return sizeof(float) * (size_t)part->batch * (size_t)part->heads * (size_t)part->q_len;
+}
+
+/* Of dK and dV of a part, dense. */
+static size_t gradient_elements(const struct sp_cudnn_shape *part)
+{
+    return 2 * (size_t)part->kv_len * (size_t)part->kv_heads * (size_t)part->head_dim;
+}
+
+static size_t workspace_bytes(const struct sp_cudnn_known *known)
+{
+    const struct sp_cudnn_shape *part = &known->part;
+    size_t bytes = sp_cudnn_aligned(known->plan_bytes);
+
+    if (copies_lse(known))
+        bytes += sp_cudnn_aligned(lse_bytes(part));
+    if (sums_pieces(known)) /* in bf16 of a piece, in f32 of all */
+        bytes += sp_cudnn_aligned(2 * gradient_elements(part)) + 4 * gradient_elements(part);
+    return bytes;
+}
+
+/*
+ * As cuDNN 9.19 plans: two numbers a row; dQ in f32, on Ampere twice, or dS; where heads are grouped dK
+ * and dV of each query head.
+ */
+size_t sp_cudnn_bound(const struct sp_cudnn_shape *s, size_t most_bytes)
+{
+    size_t b = (size_t)s->batch, a = (size_t)s->heads, d = (size_t)s->head_dim;
+    size_t q_len = whole_tiles(s->q_len), kv_len = whole_tiles(s->kv_len);
+    size_t all = 8 * b * a * q_len, pieces = 0;
+
+    if (s->backward)
+        all += s->deterministic ? 2 * b * a * q_len * kv_len : 8 * b * a * q_len * d;
+    if (s->backward && s->heads > s->kv_heads)
+        all += 4 * b * a * kv_len * d;
+    if (!fits(all / (b * (size_t)s->kv_heads), most_bytes)) /* sums_pieces, of one head of keys */
+        pieces = 12 * kv_len * d;
+    return (fits(all, most_bytes) ? all : most_bytes + most_bytes / 16) + pieces + (1 << 20);
+}
+
+/* ---- plans ---- */
 
 static int largest_divisor(int n, double most)
 {
@@ -23,21 +105,105 @@ static int largest_divisor(int n, double most)
     return d;
 }
 
-/*
- * Fewer sequences, then fewer heads, for a workspace of MOST_BYTES; false if there is no less. The
- * lse of some heads is dense in one sequence only, and must stay aligned.
- */
-static bool take_part(struct sp_cudnn_shape *part, size_t bytes)
+/* Queries at a time such that n pieces do. */
+static int piece_len(int q_len, int n)
 {
-    double share = (double)MOST_BYTES / (double)bytes;
-    int batch = part->batch, group = part->heads / part->kv_heads, kv_heads = part->kv_heads;
+    return (int)whole_tiles((q_len + n - 1) / n);
+}
 
-    if (part->q_len % 4)
-        return false;
+/* Fewer sequences, then fewer heads, then fewer queries, for a workspace of `most` instead of `bytes`;
+ * false if there is no less. */
+static bool take_part(struct sp_cudnn_known *known, size_t bytes, size_t most)
+{
+    struct sp_cudnn_shape *part = &known->part;
+    double share = ((double)most + (double)most / 16) / (double)bytes;
+    int batch = part->batch, group = part->heads / part->kv_heads, kv_heads = part->kv_heads;
+    int pieces = known->pieces, len;
+
     part->batch = largest_divisor(batch, batch * share);
     part->kv_heads = largest_divisor(kv_heads, kv_heads * batch * share); /* all, if batch > 1 */
     part->heads = part->kv_heads * group;
-    return part->batch < batch || part->kv_heads < kv_heads;
+    if (part->batch < batch || part->kv_heads < kv_heads)
+        return true;
+    do {
+        if (++pieces > SP_CUDNN_PIECES)
+            return false;
+        len = piece_len(known->whole.q_len, pieces);
+    } while (len > part->q_len * share);
+    part->q_len = len;
+    known->pieces = (known->whole.q_len + len - 1) / len;
+    return true;
+}
+
+/* Shorter by the remainder, the first piece: the last sees the most. */
+static int piece_first(const struct sp_cudnn_known *known, int i)
+{
+    int first = known->whole.q_len - (known->pieces - i) * known->part.q_len;
+
+    return first > 0 ? first : 0;
+}
+
+/* The part's shape for piece i. */
+static struct sp_cudnn_shape shape_of(const struct sp_cudnn_known *known, int i)
+{
+    const struct sp_cudnn_shape *whole = &known->whole;
+    struct sp_cudnn_shape s = known->part;
+    int end = i + 1 < known->pieces ? piece_first(known, i + 1) : whole->q_len;
+
+    s.q_len = end - piece_first(known, i);
+    s.kv_len = whole->kv_len - (whole->q_len - end);
+    if (sums_pieces(known)) {
+        s.dkv_rows = s.kv_len;
+        s.dkv_row = 2 * s.kv_heads * s.head_dim;
+    }
+    return s;
+}
+
+static void forget_plans(struct sp_cudnn_known *known)
+{
+    for (int i = 0; i < known->pieces; i++)
+        if (known->plan[i])
+            sp_cudnn_plan_destroy(known->plan[i]);
+    memset(known->plan, 0, sizeof known->plan);
+}
+
+static bool plan_piece(struct sp_cudnn_plans *plans, struct sp_cudnn_known *known, int i,
+                       const char **why)
+{
+    struct sp_cudnn_shape shape = shape_of(known, i);
+    size_t bytes = 0;
+
+    known->plan[i] = sp_cudnn_plan_create(plans->cudnn, &shape, &bytes, why);
+    if (bytes > known->plan_bytes)
+        known->plan_bytes = bytes;
+    return known->plan[i];
+}
+
+static bool make_plans(struct sp_cudnn_plans *plans, struct sp_cudnn_known *known, const char **why)
+{
+    size_t most = plans->most_bytes;
+
+    if (known->whole.head_dim % 8) {
+        *why = "the head size is no multiple of 8";
+        return false;
+    }
+    for (;;) {
+        known->plan_bytes = 0;
+        if (!plan_piece(plans, known, known->pieces - 1, why))
+            return false;
+        if (!known->whole.backward || fits(known->plan_bytes, most))
+            break;
+        forget_plans(known);
+        if (!take_part(known, known->plan_bytes, most)) {
+            *why = "its scores take too much memory; SP_CUDA_FAST=1 does without";
+            return false;
+        }
+    }
+    for (int i = 0; i < known->pieces - 1; i++)
+        if (!plan_piece(plans, known, i, why))
+            return false;
+    known->workspace_bytes = workspace_bytes(known);
+    return true;
 }
 
 static void complain(struct sp_cudnn_plans *plans, const struct sp_cudnn_shape *s, const char *why)
@@ -49,80 +215,28 @@ static void complain(struct sp_cudnn_plans *plans, const struct sp_cudnn_shape *
     plans->warned = true;
 }
 
-static void make_plan(struct sp_cudnn_plans *plans, struct sp_cudnn_known *known)
-{
-    const char *why = "";
-
-    if (known->whole.head_dim % 8) {
-        complain(plans, &known->whole, "the head size is no multiple of 8");
-        return;
-    }
-    for (;;) {
-        known->plan =
-            sp_cudnn_plan_create(plans->cudnn, &known->part, &known->workspace_bytes, &why);
-        if (!known->plan || known->workspace_bytes <= MOST_BYTES ||
-            !take_part(&known->part, known->workspace_bytes))
-            break;
-        sp_cudnn_plan_destroy(known->plan);
-    }
-    if (known->plan && known->workspace_bytes > 4 * (size_t)MOST_BYTES) {
-        sp_cudnn_plan_destroy(known->plan);
-        known->plan = NULL;
-        why = "its scores take too much memory; SP_CUDA_FAST=1 does without";
-    }
-    if (!known->plan)
-        complain(plans, &known->whole, why);
-}
-
 const struct sp_cudnn_known *sp_cudnn_find(struct sp_cudnn_plans *plans,
                                            const struct sp_cudnn_shape *shape)
 {
     struct sp_cudnn_known *known;
+    const char *why = "";
 
     for (known = plans->known; known; known = known->next)
         if (memcmp(&known->whole, shape, sizeof *shape) == 0)
-            return known->plan ? known : NULL;
+            return known->pieces ? known : NULL;
     known = calloc(1, sizeof *known);
     if (!known)
         sp_cuda_fatal("cuda: no memory for a plan of attention");
     known->whole = known->part = *shape;
+    known->pieces = 1;
     known->next = plans->known;
     plans->known = known;
-    make_plan(plans, known);
-    return known->plan ? known : NULL;
-}
-
-void sp_cudnn_run(struct sp_cudnn_plans *plans, const struct sp_cudnn_known *known,
-                  const struct sp_cudnn_tensors *t, void *workspace)
-{
-    const struct sp_cudnn_shape *s = &known->whole, *part = &known->part;
-    size_t d = (size_t)s->head_dim, q_len = (size_t)s->q_len, heads = (size_t)s->heads;
-    const char *why = "";
-
-    for (size_t b = 0; b < (size_t)s->batch; b += (size_t)part->batch)
-        for (size_t h = 0, g = 0; h < heads;
-             h += (size_t)part->heads, g += (size_t)part->kv_heads) {
-            size_t q = b * q_len * (size_t)s->q_row + h * d;
-            size_t kv = b * (size_t)s->kv_rows * (size_t)s->kv_row + g * d;
-            size_t dkv = b * (size_t)s->dkv_rows * (size_t)s->kv_row + g * d;
-            struct sp_cudnn_tensors piece = {
-                .q = sp_cudnn_offset(t->q, q),
-                .k = sp_cudnn_offset(t->k, kv),
-                .v = sp_cudnn_offset(t->v, kv),
-                .o = sp_cudnn_offset(t->o, q),
-                .lse = (float *)t->lse + (b * heads + h) * q_len,
-            };
-
-            if (t->dq) {
-                piece.d_o = sp_cudnn_offset(t->d_o, q);
-                piece.dq = sp_cudnn_offset(t->dq, q);
-                piece.dk = sp_cudnn_offset(t->dk, dkv);
-                piece.dv = sp_cudnn_offset(t->dv, dkv);
-            }
-            if (!sp_cudnn_plan_run(plans->cudnn, known->plan, &piece, workspace, &why))
-                sp_cuda_fatal("cuda: cuDNN %s refuses an attention that it had planned: %s",
-                              sp_cudnn_about(), why);
-        }
+    if (make_plans(plans, known, &why))
+        return known;
+    complain(plans, shape, why);
+    forget_plans(known);
+    known->pieces = 0;
+    return NULL;
 }
 
 void sp_cudnn_forget(struct sp_cudnn_plans *plans)
@@ -131,9 +245,125 @@ void sp_cudnn_forget(struct sp_cudnn_plans *plans)
         struct sp_cudnn_known *known = plans->known;
 
         plans->known = known->next;
-        if (known->plan)
-            sp_cudnn_plan_destroy(known->plan);
+        forget_plans(known);
         free(known);
     }
+}
+
+/* ---- running ---- */
+
+/* A run of sp_cudnn_run on some sequences and heads; the workspace behind that of the plans. */
+struct part {
+    const struct sp_backend *k;
+    struct sp_cudnn_plans *plans;
+    const struct sp_cudnn_known *known;
+    struct sp_cudnn_tensors at; /* of their first queries */
+    void *workspace;
+    float *lse; /* copied, or NULL */
+    void *low;  /* dK and dV of a piece, and summed; NULL unless there are several */
+    float *sum;
+};
+
+static void run_piece(const struct part *p, int i)
+{
+    const struct sp_cudnn_known *known = p->known;
+    struct sp_cudnn_shape s = shape_of(known, i);
+    size_t first = (size_t)piece_first(known, i), q = first * (size_t)s.q_row;
+    struct sp_cudnn_tensors t = p->at;
+    const char *why = "";
+
+    t.q = sp_cudnn_offset(t.q, q);
+    t.o = sp_cudnn_offset(t.o, q);
+    t.lse = (float *)t.lse + first;
+    if (t.dq) {
+        t.d_o = sp_cudnn_offset(t.d_o, q);
+        t.dq = sp_cudnn_offset(t.dq, q);
+    }
+    if (p->lse) {
+        p->k->copy_rows(p->k, (size_t)(s.batch * s.heads), sizeof(float) * (size_t)s.q_len, t.lse,
+                        sizeof(float) * (size_t)known->whole.q_len, p->lse,
+                        sizeof(float) * (size_t)s.q_len);
+        t.lse = p->lse;
+    }
+    if (p->low) {
+        t.dk = p->low;
+        t.dv = sp_cudnn_offset(p->low, (size_t)(s.kv_heads * s.head_dim));
+    }
+    if (!sp_cudnn_plan_run(p->plans->cudnn, known->plan[i], &t, p->workspace, &why))
+        sp_cuda_fatal("cuda: cuDNN %s refuses an attention that it had planned: %s",
+                      sp_cudnn_about(), why);
+    if (p->low)
+        sp_cuda_accumulate(p->k, gradient_elements(&s), p->low, p->sum);
+}
+
+/* dK and dV where they belong, from their sum. */
+static void round_sums(const struct part *p)
+{
+    const struct sp_cudnn_shape *s = &p->known->part;
+    size_t half = (size_t)s->kv_heads * (size_t)s->head_dim, row = (size_t)p->known->whole.dkv_row;
+
+    p->k->round(p->k, gradient_elements(s), p->sum, p->low);
+    p->k->copy_rows(p->k, (size_t)s->kv_len, 2 * half, p->low, 4 * half, p->at.dk, 2 * row);
+    p->k->copy_rows(p->k, (size_t)s->kv_len, 2 * half, sp_cudnn_offset(p->low, half), 4 * half,
+                    p->at.dv, 2 * row);
+}
+
+static void run_part(const struct part *p)
+{
+    if (p->sum)
+        p->k->clear(p->k, sizeof(float) * gradient_elements(&p->known->part), p->sum);
+    for (int i = 0; i < p->known->pieces; i++)
+        run_piece(p, i);
+    if (p->sum)
+        round_sums(p);
+}
+
+/* The addresses from sequence b and heads h of the queries, g of the keys on. */
+static struct sp_cudnn_tensors tensors_of(const struct sp_cudnn_shape *s,
+                                          const struct sp_cudnn_tensors *t, size_t b, size_t h,
+                                          size_t g)
+{
+    size_t d = (size_t)s->head_dim;
+    size_t q = b * (size_t)s->q_rows * (size_t)s->q_row + h * d;
+    size_t kv = b * (size_t)s->kv_rows * (size_t)s->kv_row + g * d;
+    size_t dkv = b * (size_t)s->dkv_rows * (size_t)s->dkv_row + g * d;
+    struct sp_cudnn_tensors part = {
+        .q = sp_cudnn_offset(t->q, q),
+        .k = sp_cudnn_offset(t->k, kv),
+        .v = sp_cudnn_offset(t->v, kv),
+        .o = sp_cudnn_offset(t->o, q),
+        .lse = (float *)t->lse + (b * (size_t)s->heads + h) * (size_t)s->q_len,
+    };
+
+    if (t->dq) {
+        part.d_o = sp_cudnn_offset(t->d_o, q);
+        part.dq = sp_cudnn_offset(t->dq, q);
+        part.dk = sp_cudnn_offset(t->dk, dkv);
+        part.dv = sp_cudnn_offset(t->dv, dkv);
+    }
+    return part;
+}
+
+void sp_cudnn_run(const struct sp_backend *k, struct sp_cudnn_plans *plans,
+                  const struct sp_cudnn_known *known, const struct sp_cudnn_tensors *t,
+                  void *workspace)
+{
+    const struct sp_cudnn_shape *s = &known->whole, *part = &known->part;
+    unsigned char *next = (unsigned char *)workspace + sp_cudnn_aligned(known->plan_bytes);
+    struct part p = {.k = k, .plans = plans, .known = known, .workspace = workspace};
+
+    if (copies_lse(known)) {
+        p.lse = (float *)next;
+        next += sp_cudnn_aligned(lse_bytes(part));
+    }
+    if (sums_pieces(known)) {
+        p.low = next;
+        p.sum = (float *)(next + sp_cudnn_aligned(2 * gradient_elements(part)));
+    }
+    for (int b = 0; b < s->batch; b += part->batch)
+        for (int h = 0, g = 0; h < s->heads; h += part->heads, g += part->kv_heads) {
+            p.at = tensors_of(s, t, (size_t)b, (size_t)h, (size_t)g);
+            run_part(&p);
+        }
 }
 #endif

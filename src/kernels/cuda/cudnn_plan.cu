@@ -33,7 +33,8 @@ void *cudnn_dlhandle = nullptr;
 }
 
 struct sp_cudnn {
-    cudnnHandle_t handle;
+    cudnnHandle_t handle; /* NULL: for a device that is described */
+    std::shared_ptr<fe::DeviceProperties> described;
     std::string why; /* the last refusal */
 };
 
@@ -85,26 +86,31 @@ void open_library()
 
 /* ---- graphs ---- */
 
-Tensor_attributes tensor(uid id, int64_t batch, int64_t heads, int64_t rows, int64_t d,
-                         int64_t rows_in_memory, int64_t row)
+/* heads(b, heads, len, d), a row of all heads every `row` elements, `rows` of them a sequence */
+Tensor_attributes tensor(uid id, const sp_cudnn_shape &s, int heads, int len, int rows, int row)
 {
     Tensor_attributes t;
 
     t.set_uid(id)
-        .set_dim({batch, heads, rows, d})
-        .set_stride({rows_in_memory * row, d, row, 1})
+        .set_dim({s.batch, heads, len, s.head_dim})
+        .set_stride({int64_t(rows) * row, s.head_dim, row, 1})
         .set_data_type(fe::DataType_t::BFLOAT16);
     return t;
 }
 
 Tensor_attributes query_like(const sp_cudnn_shape &s, uid id)
 {
-    return tensor(id, s.batch, s.heads, s.q_len, s.head_dim, s.q_len, s.q_row);
+    return tensor(id, s, s.heads, s.q_len, s.q_rows, s.q_row);
 }
 
-Tensor_attributes key_like(const sp_cudnn_shape &s, uid id, int rows_in_memory)
+Tensor_attributes key_like(const sp_cudnn_shape &s, uid id)
 {
-    return tensor(id, s.batch, s.kv_heads, s.kv_len, s.head_dim, rows_in_memory, s.kv_row);
+    return tensor(id, s, s.kv_heads, s.kv_len, s.kv_rows, s.kv_row);
+}
+
+Tensor_attributes key_gradient(const sp_cudnn_shape &s, uid id)
+{
+    return tensor(id, s, s.kv_heads, s.kv_len, s.dkv_rows, s.dkv_row);
 }
 
 Tensor_attributes lse(const sp_cudnn_shape &s)
@@ -144,8 +150,8 @@ void describe(const sp_cudnn_shape &s, fe::graph::Graph &graph)
         .set_compute_data_type(fe::DataType_t::FLOAT);
 
     auto q = graph.tensor(query_like(s, UID_Q));
-    auto k = graph.tensor(key_like(s, UID_K, s.kv_rows));
-    auto v = graph.tensor(key_like(s, UID_V, s.kv_rows));
+    auto k = graph.tensor(key_like(s, UID_K));
+    auto v = graph.tensor(key_like(s, UID_V));
 
     if (!s.backward) {
         auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
@@ -167,8 +173,8 @@ void describe(const sp_cudnn_shape &s, fe::graph::Graph &graph)
                             graph.tensor(query_like(s, UID_DO)), graph.tensor(lse(s)), options);
 
     place(out[0], query_like(s, UID_DQ));
-    place(out[1], key_like(s, UID_DK, s.dkv_rows));
-    place(out[2], key_like(s, UID_DV, s.dkv_rows));
+    place(out[1], key_gradient(s, UID_DK));
+    place(out[2], key_gradient(s, UID_DV));
 }
 
 /* Of a refusal of many lines, the first says enough. */
@@ -183,6 +189,8 @@ bool good(sp_cudnn *cudnn, fe::error_t e, const char **why)
 
 bool build(sp_cudnn *cudnn, fe::graph::Graph &graph, const char **why)
 {
+    if (cudnn->described)
+        graph.set_device_properties(cudnn->described);
     return good(cudnn, graph.validate(), why) &&
            good(cudnn, graph.build_operation_graph(cudnn->handle), why) &&
            good(cudnn, graph.create_execution_plans({fe::HeurMode_t::A}), why) &&
@@ -226,9 +234,31 @@ struct sp_cudnn *sp_cudnn_open(cudaStream_t stream)
     return nullptr;
 }
 
+struct sp_cudnn *sp_cudnn_open_described(const char *json, const char **why)
+{
+    static std::string reason;
+    auto cudnn = std::make_unique<sp_cudnn>();
+
+    *why = sp_cudnn_about();
+    if (!fe::cudnn_dlhandle)
+        return nullptr;
+    try {
+        cudnn->described = std::make_shared<fe::DeviceProperties>();
+        auto e = cudnn->described->deserialize({json, json + std::strlen(json)});
+
+        if (e.is_good())
+            return cudnn.release();
+        reason = e.get_message();
+    } catch (const std::exception &e) {
+        reason = e.what();
+    }
+    *why = reason.c_str();
+    return nullptr;
+}
+
 void sp_cudnn_close(struct sp_cudnn *cudnn)
 {
-    if (cudnn)
+    if (cudnn && cudnn->handle)
         fe::detail::destroy_handle(cudnn->handle);
     delete cudnn;
 }

@@ -15,16 +15,16 @@ extern "C" {
 
 /*
  * Letters of kernels.h; everything bf16 but lse, f32. Position t of sequence b lies at element
- *   (b q_len + t) q_row    in q, o, dO, dq        (b kv_rows + t) kv_row    in k and v,
- * and with dkv_rows in dk and dv; heads are head_dim apart. lse is a dense (batch, heads, q_len).
- * The queries are the last q_len of kv_len positions; each sees those up to its own.
- * Compared as bytes: set unused members to 0.
+ *   (b q_rows + t) q_row     in q, o, dO, dq
+ *   (b kv_rows + t) kv_row   in k and v,           (b dkv_rows + t) dkv_row   in dk and dv;
+ * heads are head_dim apart. lse is a dense (batch, heads, q_len). The queries are the last q_len of
+ * kv_len positions; each sees those up to its own. Compared as bytes: set unused members to 0.
  */
 struct sp_cudnn_shape {
     int backward, deterministic;
     int batch, heads, kv_heads, head_dim;
-    int q_len, kv_len;
-    int q_row, kv_row, kv_rows, dkv_rows;
+    int q_len, q_rows, q_row;
+    int kv_len, kv_rows, kv_row, dkv_rows, dkv_row;
     float scale;
 };
 
@@ -44,6 +44,9 @@ const char *sp_cudnn_about(void);
 
 /* The library on the current device, queueing on `stream`; NULL: sp_cudnn_about tells why. */
 struct sp_cudnn *sp_cudnn_open(cudaStream_t stream);
+/* The library for a device that is described as cuDNN writes it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION):
+ * it plans, and runs nothing. NULL, and *why. */
+struct sp_cudnn *sp_cudnn_open_described(const char *json, const char **why);
 void sp_cudnn_close(struct sp_cudnn *cudnn);
 
 /* Compiles kernels, half a second. NULL, and *why until the next call, if cuDNN has none. */

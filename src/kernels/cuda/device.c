@@ -13,7 +13,7 @@
 #define SP_CUDA_OLDEST 80
 #endif
 
-enum { MIB = 1 << 20, GRAIN = 2 * MIB, ALIGNMENT = 256 };
+enum { MIB = 1 << 20, GRAIN = 2 * MIB, ALIGNMENT = 256, MOST_MORE = 64 * MIB };
 
 static int64_t held_bytes; /* of all workers */
 
@@ -135,11 +135,11 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Sizes of a model differ by little: with room for an eighth more, few of them grow it again. */
+/* Sizes of a model differ by little: with some room more, few of them grow it again. */
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 {
     struct sp_cuda *cuda = k->cuda;
-    size_t grown = round_up(bytes + bytes / 8, GRAIN);
+    size_t more = bytes / 8 < MOST_MORE ? bytes / 8 : MOST_MORE, grown = round_up(bytes + more, GRAIN);
     cudaError_t err;
 
     if (bytes <= cuda->workspace_bytes)

@@ -81,6 +81,8 @@ void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m,
  * kernels in the bf16 table and returns true. */
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend);
 void sp_cuda_attention_free(struct sp_cuda_attention *attention);
+/* At most this much workspace it takes, backward, on a device with so much memory. */
+int64_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes);
 
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda);
 void sp_cuda_gemm_free(struct sp_cuda_gemm *gemm);

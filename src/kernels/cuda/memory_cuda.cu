@@ -3,7 +3,7 @@
 #include "kernels/cuda/launch.h"
 #include <stdlib.h>
 
-enum { SCAN_BYTES = 4 << 20 };
+enum { SCAN_BYTES = 4 << 20, MOST_PITCH = INT32_MAX /* of a 2D copy, on any device */ };
 
 static void clear(const struct sp_backend *k, size_t bytes, void *y)
 {
@@ -21,10 +21,16 @@ static void copy(const struct sp_backend *k, size_t bytes, const void *x, void *
 static void copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
                       size_t from, void *y, size_t to)
 {
-    if (rows && bytes)
+    const unsigned char *in = (const unsigned char *)x;
+    unsigned char *out = (unsigned char *)y;
+
+    if (rows > 1 && bytes && from <= MOST_PITCH && to <= MOST_PITCH)
         sp_cuda_must(cudaMemcpy2DAsync(y, to, x, from, bytes, rows, cudaMemcpyDeviceToDevice,
                                        k->cuda->stream),
                      "copy_rows");
+    else
+        for (size_t i = 0; i < rows; i++)
+            copy(k, bytes, in + i * from, out + i * to);
 }
 
 /* Exponent bits all set: infinite or no number. */

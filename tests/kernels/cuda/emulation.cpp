@@ -414,7 +414,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 {
     (void)kind;
     (void)stream;
-    if (to_pitch < bytes || from_pitch < bytes)
+    if (to_pitch < bytes || from_pitch < bytes || to_pitch > INT32_MAX || from_pitch > INT32_MAX)
         return cudaErrorInvalidValue;
     sp_emulated_queue([=] {
         for (size_t r = 0; r < rows; r++)

@@ -50,6 +50,7 @@ struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
     assert_int_equal(shape->heads % shape->kv_heads, 0);
     assert_true(shape->q_len <= shape->kv_len && shape->kv_len <= shape->kv_rows);
     assert_true(!shape->backward || shape->kv_len <= shape->dkv_rows);
+    assert_true(shape->q_len <= shape->q_rows);
     plan = new_bytes(sizeof *plan);
     plan->shape = *shape;
     plan->workspace_bytes = 100;
@@ -159,7 +160,7 @@ static void spoil(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors 
     for (int b = 0; b < s->batch; b++)
         for (int g = 0; g < s->kv_heads; g++)
             for (int i = 0; i < s->kv_len * s->head_dim; i++) {
-                size_t row = (size_t)(b * s->dkv_rows + i / s->head_dim) * (size_t)s->kv_row;
+                size_t row = (size_t)(b * s->dkv_rows + i / s->head_dim) * (size_t)s->dkv_row;
                 size_t at = row + (size_t)(g * s->head_dim + i % s->head_dim);
 
                 put(t->dk, at, NAN);
@@ -172,13 +173,13 @@ static void one_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tenso
 {
     size_t n = (size_t)s->kv_len * (size_t)s->head_dim;
     size_t at_k = (size_t)b * (size_t)s->kv_rows * (size_t)s->kv_row + (size_t)(g * s->head_dim);
-    size_t at_dk = (size_t)b * (size_t)s->dkv_rows * (size_t)s->kv_row + (size_t)(g * s->head_dim);
+    size_t at_dk = (size_t)b * (size_t)s->dkv_rows * (size_t)s->dkv_row + (size_t)(g * s->head_dim);
     double *p = new_double((size_t)s->kv_len, NULL);
     double *dk = new_double(n, NULL), *dv = new_double(n, NULL);
     int group = s->heads / s->kv_heads;
 
     for (int h = g * group; h < (g + 1) * group; h++) {
-        size_t at_q = (size_t)b * (size_t)s->q_len * (size_t)s->q_row + (size_t)(h * s->head_dim);
+        size_t at_q = (size_t)b * (size_t)s->q_rows * (size_t)s->q_row + (size_t)(h * s->head_dim);
         float *lse = (float *)t->lse + (b * s->heads + h) * s->q_len;
 
         if (s->backward)
@@ -188,8 +189,8 @@ static void one_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tenso
     }
     for (int j = 0; s->backward && j < s->kv_len; j++)
         for (int e = 0; e < s->head_dim; e++) {
-            put(t->dk, at_dk + (size_t)(j * s->kv_row + e), dk[j * s->head_dim + e]);
-            put(t->dv, at_dk + (size_t)(j * s->kv_row + e), dv[j * s->head_dim + e]);
+            put(t->dk, at_dk + (size_t)(j * s->dkv_row + e), dk[j * s->head_dim + e]);
+            put(t->dv, at_dk + (size_t)(j * s->dkv_row + e), dv[j * s->head_dim + e]);
         }
     free(p), free(dk), free(dv);
 }

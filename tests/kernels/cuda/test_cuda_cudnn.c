@@ -6,6 +6,7 @@
 #include "fake_cudart.h"
 #include "fake_cudnn.h"
 #include "kernels/cuda/state.h"
+#include "kernels/cuda/sums.h"
 #include "said.h"
 #include "sp_error.h"
 
@@ -61,6 +62,20 @@ static void host_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes
         memcpy((char *)y + i * to, (const char *)x + i * from, bytes);
 }
 
+static void host_round(const struct sp_backend *k, size_t n, const float *x, void *y)
+{
+    (void)k;
+    for (size_t i = 0; i < n; i++)
+        ((uint16_t *)y)[i] = sp_bf16(x[i]);
+}
+
+void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
+{
+    (void)k;
+    for (size_t i = 0; i < n; i++)
+        sum[i] += get(x, i);
+}
+
 static struct sp_cuda worker;
 static struct sp_backend table;
 
@@ -72,6 +87,7 @@ static bool start(void)
                                 .attention = tiled_attention,
                                 .attention_bwd = tiled_attention_bwd,
                                 .add = host_add,
+                                .round = host_round,
                                 .clear = host_clear,
                                 .copy_rows = host_copy_rows};
     tiled = 0;
@@ -91,7 +107,7 @@ static int before(void **state)
 {
     (void)state;
     sp_fake_cudart_reset();
-    sp_fake_cudart.total_bytes = (size_t)8 << 30;
+    sp_fake_cudart.total_bytes = (size_t)32 << 30;
     memset(&sp_fake_cudnn, 0, sizeof sp_fake_cudnn);
     sp_fake_cudnn.bytes = 2;
     unsetenv("SP_CUDA_FAST");
@@ -270,56 +286,78 @@ static void test_plans_are_kept(void **state)
     stop();
 }
 
+/* Of one plan, on the device of `before`. */
+static const double limit = 512 << 20;
+
+/* Runs of the backward, if the scores of all take `whole` limits. */
+static void in_parts(const struct problem *p, double whole, int runs)
+{
+    double keys = p->q_pos + p->q_len;
+
+    sp_fake_cudnn.bytes = whole * limit / (p->batch * p->heads * p->q_len * keys);
+    assert_true(start());
+    for (int first = 0; first < 2; first++) {
+        sp_fake_cudnn.runs = 0;
+        one_problem(p, first);
+        assert_int_equal(sp_fake_cudnn.runs, 1 + runs);
+    }
+    assert_int_equal(tiled, 0);
+    stop();
+}
+
 /* Scores that do not fit are done for some sequences, then for some heads, at a time. */
 static void test_parts(void **state)
 {
     const struct problem p = {4, 8, 4, 8, 12, 12, 2, {12, 12}};
     const struct problem longer = {2, 4, 2, 8, 8, 2, 1, {13}};
-    const struct problem odd = {4, 8, 4, 8, 13, 11, 2, {12, 12}};
-    const double scores = 4 * 8 * 12 * 24.0, limit = 512 << 20;
-    const struct {
-        double whole; /* bytes, in limits */
-        int runs;
-    } cases[] = {{0.9, 1}, {1.5, 2}, {3.5, 4}, {5, 8}, {15, 16}, {30, 16}};
+    const struct problem odd = {4, 6, 3, 8, 13, 11, 2, {12, 12}}, alone = {5, 1, 1, 8, 7, 1, 1, {8}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sp_fake_cudnn.bytes = cases[i].whole * limit / scores;
-        assert_true(start());
-        sp_fake_cudnn.runs = 0;
-        one_problem(&p, false);
-        assert_int_equal(sp_fake_cudnn.runs, 1 + cases[i].runs);
-        stop();
-    }
-    /* One slice, longer than what is seen, with gradients apart. */
-    sp_fake_cudnn.bytes = 15 * limit / (2 * 4 * 8 * 10);
-    assert_true(start());
-    sp_fake_cudnn.runs = 0;
-    one_problem(&longer, false);
-    assert_int_equal(sp_fake_cudnn.runs, 1 + 4);
-    stop();
-    /* Not even one head fits; and lse of a part would not be aligned. */
+    in_parts(&p, 0.9, 1);
+    in_parts(&p, 1.05, 1); /* nearly */
+    in_parts(&p, 1.5, 2);
+    in_parts(&p, 3.5, 4);
+    in_parts(&p, 4.2, 4);
+    in_parts(&p, 5, 8);
+    in_parts(&p, 15, 16);
+    in_parts(&longer, 15.0 / 4, 4); /* one slice, longer than what is seen, with gradients apart */
+    in_parts(&odd, 2, 2);           /* lse of a part is not aligned */
+    in_parts(&odd, 5, 12);
+    in_parts(&alone, 3, 5);
+    /* Who takes any order of additions needs no scores. */
+    setenv("SP_CUDA_FAST", "1", 1);
+    in_parts(&p, 100, 1);
+}
+
+/* One head whose scores do not fit: some of its queries at a time, with the keys that they see. */
+static void test_pieces(void **state)
+{
+    const struct problem p = {2, 4, 2, 8, 300, 40, 1, {340}}, tail = {1, 2, 1, 8, 300, 12, 1, {330}};
+    const struct problem odd = {1, 3, 3, 16, 301, 40, 2, {200, 141}};
+    const struct problem few = {1, 1, 1, 8, 64, 0, 1, {64}};
+
+    (void)state;
+    in_parts(&p, 4 * 1.05, 4);
+    in_parts(&p, 4 * 2.2, 4 * 3); /* 44, 128 and 128 queries */
+    in_parts(&p, 4 * 1.2, 4 * 2); /* 44 and 256 */
+    in_parts(&tail, 2.2, 3);
+    in_parts(&odd, 3 * 2.2, 3 * 3);
+    in_parts(&odd, 3 * 1.1, 3 * 2);
+    /* Nothing is small enough. */
     sp_error_hold(1);
     for (int i = 0; i < 2; i++) {
+        const struct problem *none = i ? &few : &p;
         struct data x;
 
-        sp_fake_cudnn.bytes = (i ? 5 : 100) * limit / scores;
-
+        sp_fake_cudnn.bytes = 100 * limit / (none->batch * none->heads * none->q_len * 64.0);
         assert_true(start());
-        make(&x, i ? &odd : &p, true);
+        make(&x, none, true);
         compute(&x, true);
         assert_int_equal(tiled, 10);
         unmake(&x);
         stop();
     }
     sp_error_hold(0);
-    /* Who takes any order of additions needs no scores. */
-    setenv("SP_CUDA_FAST", "1", 1);
-    assert_true(start());
-    sp_fake_cudnn.runs = 0;
-    one_problem(&p, true);
-    assert_int_equal(sp_fake_cudnn.runs, 2);
-    stop();
 }
 
 /* ---- what the tiled kernels do ---- */
@@ -403,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup(test_problems, before),
         cmocka_unit_test_setup(test_plans_are_kept, before),
         cmocka_unit_test_setup(test_parts, before),
+        cmocka_unit_test_setup(test_pieces, before),
         cmocka_unit_test_setup(test_tiled, before),
         cmocka_unit_test_setup(test_absent, before),
     };

@@ -128,6 +128,33 @@ static void test_column_sums(void **state)
     }
 }
 
+static void accumulate(enum sp_dtype t, size_t n, size_t off)
+{
+    const struct sp_backend *k = sp_emulated_backend(t);
+    float *x = new_random(n + off, 1), *sum = new_random(n + 1, 2), *was = new_copy(n + 1, sum);
+    void *tx = new_typed(t, n + off, x); /* which rounds x */
+
+    printf("    %s, %zu elements from %zu on\n", sp_dtype_name(t), n, off);
+    sp_cuda_accumulate(k, n, at(t, tx, off), sum);
+    sp_emulated_wait();
+    for (size_t i = 0; i < n; i++)
+        assert_true(sum[i] == was[i] + x[off + i]);
+    assert_true(sum[n] == was[n]);
+    free(x), free(sum), free(was), free(tx);
+}
+
+static void test_accumulate(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        accumulate(t, 0, 0);
+        accumulate(t, 7, 0);
+        accumulate(t, 4096, 0);
+        accumulate(t, 5003, 0);
+        accumulate(t, 5003, 1);
+    }
+}
+
 static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap, int pos0,
                  float theta)
 {
@@ -178,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_column_sums),
+        cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_rope),
     };
 

@@ -1,5 +1,6 @@
 /* The optimizer, sums over whole arrays and memory on the emulated device, against the CPU's. */
 #include "cuda_test.h"
+#include <sys/mman.h>
 
 static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
 {
@@ -137,6 +138,31 @@ static void test_sumsq(void **state)
     sp_emulated_order(0);
 }
 
+/* Rows further apart than CUDA's 2D copies allow. */
+static void test_far_rows(void **state)
+{
+    const size_t apart = (size_t)INT32_MAX + 1, bytes = 2 * apart + 4096;
+    const struct sp_backend *k = sp_emulated_backend(SP_BF16);
+    unsigned char *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char near[16] = "";
+
+    (void)state;
+    assert_true(x != MAP_FAILED);
+    for (size_t r = 0; r < 3; r++)
+        memcpy(x + r * apart, "abcdefghi" + 2 * r, 4);
+    k->copy_rows(k, 3, 4, x, apart, near, 5);
+    k->copy_rows(k, 2, 5, near + 5, 5, x + 8, apart);
+    sp_emulated_wait();
+    assert_memory_equal(near, "abcd\0cdef\0efgh\0", 15);
+    assert_memory_equal(x + 8, "cdef", 5);
+    assert_memory_equal(x + apart + 8, "efgh", 5);
+    k->copy_rows(k, 1, 4, x + apart, bytes, near, bytes); /* a single row is as far as it likes */
+    sp_emulated_wait();
+    assert_memory_equal(near, "cdef", 4);
+    munmap(x, bytes);
+}
+
 static void test_memory(void **state)
 {
     enum { N = 1300000 }; /* more than one piece of the scan */
@@ -180,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_sumsq),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_far_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
