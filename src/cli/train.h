@@ -68,6 +68,8 @@ int sp_train_choose_device(struct sp_trainer *t);
 int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(struct sp_trainer *t);
+/* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */
+int64_t sp_train_gpu_bytes(const struct sp_trainer *t);
 /* After it started: the kernels, and --transport. 0 or -errno after one line. */
 int sp_train_start_gpus(const struct sp_trainer *t);
 

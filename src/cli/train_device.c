@@ -1,6 +1,7 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
 #include "cli/train.h"
 #include "codelets/cuda.h"
+#include "plan/memory_slices.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ int sp_train_choose_device(struct sp_trainer *t)
     return err;
 }
 
-/* Of what a GPU has free: the rest is for the kernels' workspaces, and what libraries load. */
+/* Of what a GPU has free: the rest is for what libraries load. */
 static int64_t budget(int64_t unused)
 {
     const int64_t GiB = 1 << 30;
@@ -56,11 +57,31 @@ static int64_t budget(int64_t unused)
     return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
 }
 
+/* What the kernels of the k-th GPU of this process take beside tensors. */
+static int64_t kernels_bytes(const struct sp_trainer *t, const struct sp_shape *shape, int k)
+{
+    struct sp_shape slice;
+
+    sp_memory_longest_slice(&t->plan, shape, &slice);
+    return sp_cuda_kernels_bytes(t->place.gpu[k], shape, slice.seq);
+}
+
+int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
+{
+    int64_t sum = sp_train_planned_bytes(t);
+    struct sp_shape shape;
+
+    sp_train_shape(t, &shape);
+    for (int k = 0; k < t->place.gpus; k++)
+        sum += kernels_bytes(t, &shape, k);
+    return sum;
+}
+
 /* The stages of this process that run on its k-th GPU. */
 static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_shape *shape, int k,
                                   int *first, int *last)
 {
-    struct sp_memory sum = {0};
+    struct sp_memory sum = {.workspace = kernels_bytes(t, shape, k)};
 
     *first = *last = -1;
     for (int s = t->place.first_local; s < t->place.first_local + t->place.n_local; s++) {
@@ -108,10 +129,12 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
     const struct sp_placement *pl = &t->place;
     int most = (pl->n_local + pl->gpus - 1) / pl->gpus;
     int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused, room = 0;
+    struct sp_shape shape;
     char text[32];
 
+    sp_train_shape(t, &shape);
     if (!sp_cuda_memory(pl->gpu[0], &total, &unused))
-        room = budget(unused);
+        room = budget(unused) - kernels_bytes(t, &shape, 0);
     /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
     t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < room / 6 * 5;
     if (t->args.transport != MPI)

@@ -101,6 +101,24 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
     return 0;
 }
 
+int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len)
+{
+    const int before_and_slice[2] = {sh->seq - len, len};
+    int slices = len < sh->seq ? 2 : 1;
+    struct sp_attention at = {
+        .batch = sh->batch,
+        .heads = sh->model.heads,
+        .kv_heads = sh->model.kv_heads,
+        .head_dim = sh->model.head_dim,
+        .q_len = len,
+        .q_pos = sh->seq - len,
+        .n_kv = slices,
+        .kv_len = before_and_slice + 2 - slices,
+    };
+
+    return sp_cuda_most_held(device, sh->dtype, sh->model.hidden, &at);
+}
+
 enum { MEASURED_BYTES = 64 << 20, MEASURED_TIMES = 4 };
 
 /* The best of a few copies; a negative number where one fails. */
@@ -196,6 +214,12 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused)
     (void)device;
     *total = *unused = 0;
     return -ENODEV;
+}
+
+int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len)
+{
+    (void)device, (void)sh, (void)len;
+    return 0;
 }
 
 int sp_cuda_measure_copies(int device, double *out, double *back)

@@ -32,6 +32,12 @@ int sp_cuda_usable(int device);
 /* Bytes of a GPU: in all, and free now. 0 or -errno. */
 int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
 
+struct sp_shape;
+
+/* What the kernels of a GPU's worker take beside StarPU's buffers, at most: of micro-batches of shape
+ * `sh`, in slices of at most `len` tokens. */
+int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len);
+
 /* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB. 0 or -errno after
  * one line. */
 int sp_cuda_measure_copies(int device, double *out, double *back);

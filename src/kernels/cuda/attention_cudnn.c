@@ -15,7 +15,7 @@
 #endif
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/cudnn_parts.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/state.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -200,14 +200,16 @@ static bool deterministic(void)
     return !is_set("SP_CUDA_FAST", "1");
 }
 
-int64_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
 {
     struct sp_cudnn_shape shape = shape_of(at);
     size_t slices = at->n_kv > 1 ? 2 * gathered_bytes(at) : 0;
 
+    if (is_set("SP_CUDA_CUDNN", "0") || strncmp(sp_cudnn_about(), "none", 4) == 0)
+        return 0;
     shape.backward = 1;
     shape.deterministic = deterministic();
-    return (int64_t)(slices + sp_cudnn_bound(&shape, sp_cudnn_most_bytes(device_bytes)));
+    return slices + sp_cudnn_bound(&shape, sp_cudnn_most_bytes(device_bytes));
 }
 
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)

@@ -67,7 +67,29 @@ void sp_cuda_destroy(struct sp_cuda *cuda)
     free(cuda);
 }
 
+/* Sums over rows keep up to 512 of a gain and a bias, or 256 of the widest bias, in f32. */
+int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h, const struct sp_attention *at)
+{
+    size_t sums = 8192 * (size_t)(h > 2048 ? h : 2048), unused, all = 0;
+    size_t rows = sizeof(float) * (size_t)at->batch * (size_t)at->heads * (size_t)at->q_len;
+    size_t most = sums > rows ? sums : rows, attention = 0;
+
+    if (cudaSetDevice(device) == cudaSuccess)
+        cudaMemGetInfo(&unused, &all);
+    if (dtype == SP_BF16)
+        attention = sp_cuda_attention_bytes(at, all);
+    if (attention > most)
+        most = attention;
+    return (int64_t)(sp_cuda_gemm_bytes(device) + sp_cuda_roomy(most));
+}
+
 #ifndef HAVE_CUDNN_FRONTEND
+size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+{
+    (void)at, (void)device_bytes;
+    return 0;
+}
+
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
 {
     (void)cuda, (void)backend;

@@ -135,11 +135,17 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Sizes of a model differ by little: with some room more, few of them grow it again. */
+size_t sp_cuda_roomy(size_t bytes)
+{
+    size_t more = bytes / 8 < MOST_MORE ? bytes / 8 : MOST_MORE;
+
+    return round_up(bytes + more, GRAIN);
+}
+
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 {
     struct sp_cuda *cuda = k->cuda;
-    size_t more = bytes / 8 < MOST_MORE ? bytes / 8 : MOST_MORE, grown = round_up(bytes + more, GRAIN);
+    size_t grown = sp_cuda_roomy(bytes);
     cudaError_t err;
 
     if (bytes <= cuda->workspace_bytes)

@@ -52,6 +52,8 @@ void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes);
 
 /* Device bytes that the kernels of all workers hold: workspaces. */
 int64_t sp_cuda_held_bytes(void);
+/* And at most for a worker, on rows of h elements and attention `at`, which has the most keys of a run. */
+int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h, const struct sp_attention *at);
 
 /* Ends the run with one line if err is an error: what failed, the reason, what would do. */
 void sp_cuda_must(cudaError_t err, const char *what);
@@ -81,8 +83,6 @@ void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m,
  * kernels in the bf16 table and returns true. */
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend);
 void sp_cuda_attention_free(struct sp_cuda_attention *attention);
-/* At most this much workspace it takes, backward, on a device with so much memory. */
-int64_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes);
 
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda);
 void sp_cuda_gemm_free(struct sp_cuda_gemm *gemm);

@@ -1,8 +1,8 @@
 /*
  * Which algorithm of cuBLASLt computes a product. Its heuristics name some, the best guess first;
  * when a shape is first met, each is timed on the worker's own stream and the fastest is kept for
- * the run. Algorithms sum in different orders, so results of runs may differ in their last bits;
- * SP_CUDA_TUNE=0 takes the first guess, and the same bits come every time.
+ * this run and later ones (kept.h): algorithms sum in different orders, and runs are to give the same
+ * bits. SP_CUDA_TUNE=0 takes the first guess.
  *
  * To measure must change nothing. A product that only writes D is timed where it will run: what it
  * leaves there is overwritten by the run that follows. One that adds to D in place reads the true C
@@ -10,6 +10,8 @@
  * others will want, it is not timed.
  */
 #include "kernels/cuda/gemm_cuda.h"
+#include "kernels/cuda/kept.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,6 +198,53 @@ static void measure_all(struct sp_cuda_gemm *gemm, struct sp_choice *choice,
         sp_cuda_must(cudaFree(scratch), "after products were measured");
 }
 
+/* ---- decisions that are kept ---- */
+
+enum { NAME_BYTES = 2 * sizeof(struct key) + 2 };
+
+/* name(NAME_BYTES) of a decision about a key. */
+static void name_of(const struct key *key, char decision, char *name)
+{
+    for (size_t i = 0; i < sizeof *key; i++)
+        snprintf(name + 2 * i, 3, "%02x", ((const unsigned char *)key)[i]);
+    name[NAME_BYTES - 2] = decision;
+    name[NAME_BYTES - 1] = '\0';
+}
+
+/* The heuristics name the same candidates every time: which of how many. */
+static bool recall(struct sp_cuda_gemm *gemm, struct sp_choice *choice)
+{
+    char name[NAME_BYTES];
+    const char *value;
+    int n, at;
+    float us;
+
+    name_of(&choice->key, 'a', name);
+    value = sp_kept_find(gemm->kept, name);
+    if (!value || sscanf(value, "%d of %d %f", &at, &n, &us) != 3 || n != choice->n || at < 0 ||
+        at >= n || !(us > 0))
+        return false;
+    choice->at = at;
+    choice->us = us;
+    return true;
+}
+
+/* The fastest, which the first who meets the shape measures for all. */
+static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const struct sp_product *p)
+{
+    char name[NAME_BYTES], value[64];
+
+    sp_kept_lock(gemm->kept);
+    if (!recall(gemm, choice)) {
+        measure_all(gemm, choice, p);
+        name_of(&choice->key, 'a', name);
+        snprintf(value, sizeof value, "%d of %d %.2f", choice->at, choice->n, (double)choice->us);
+        if (choice->us > 0)
+            sp_kept_add(gemm->kept, name, value);
+    }
+    sp_kept_unlock(gemm->kept);
+}
+
 /* ---- choices ---- */
 
 /* NULL if there is none. May overwrite what the product is to write, if C is not D. */
@@ -219,7 +268,7 @@ static struct sp_choice *choose(const struct sp_backend *k, const struct sp_prod
     if (sp_call_create(p, &choice->call))
         ask_heuristics(gemm, choice);
     if (gemm->tune && choice->n > 0)
-        measure_all(gemm, choice, p);
+        decide(gemm, choice, p);
     return choice->n ? choice : NULL;
 }
 
@@ -247,15 +296,27 @@ bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p)
 bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,
                    const struct sp_product *plain, void (*rest)(void *arg), void *arg)
 {
+    struct sp_cuda_gemm *gemm = k->cuda->gemm;
     struct sp_choice *one = choose(k, fused), *two;
+    char name[NAME_BYTES];
+    const char *value;
 
     if (!one)
         return false;
     if (one->fuses == 0) {
         one->fuses = 1;
         two = one->us > 0 ? choose(k, plain) : NULL;
-        if (two && two->us > 0 && two->us + measure(k->cuda->gemm, rest, arg) < one->us)
-            one->fuses = -1;
+        name_of(&one->key, 'f', name);
+        sp_kept_lock(gemm->kept);
+        value = sp_kept_find(gemm->kept, name);
+        if (value)
+            one->fuses = strncmp(value, "no", 2) == 0 ? -1 : 1;
+        else if (two && two->us > 0) {
+            if (two->us + measure(gemm, rest, arg) < one->us)
+                one->fuses = -1;
+            sp_kept_add(gemm->kept, name, one->fuses < 0 ? "no" : "yes");
+        }
+        sp_kept_unlock(gemm->kept);
     }
     return one->fuses > 0;
 }

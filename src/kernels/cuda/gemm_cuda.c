@@ -8,8 +8,10 @@
  * along the rows of its result, it does along our columns: the bias of a layer.
  */
 #include "kernels/cuda/gemm_cuda.h"
+#include "kernels/cuda/kept.h"
 #include "kernels/cuda/state.h"
 #include "sp_error.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +183,26 @@ static size_t workspace_of(int device)
     return (size_t)(major >= 9 ? 64 : 32) * MIB;
 }
 
+size_t sp_cuda_gemm_bytes(int device)
+{
+    return workspace_of(device) + SP_GEMM_VECTOR_BYTES;
+}
+
+/* What is fastest depends on the device, the library and what a key is, 1 so far. */
+static struct sp_kept *open_kept(int device)
+{
+    struct cudaDeviceProp about;
+    char name[sizeof about.name + 64];
+
+    if (cudaGetDeviceProperties(&about, device) != cudaSuccess)
+        return NULL;
+    for (char *c = about.name; *c; c++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", *c))
+            *c = '-';
+    snprintf(name, sizeof name, "products-1-%s-cublasLt-%zu", about.name, cublasLtGetVersion());
+    return sp_kept_open(name);
+}
+
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
 {
     struct sp_cuda_gemm *gemm = calloc(1, sizeof *gemm);
@@ -197,7 +219,7 @@ struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
     gemm->stream = cuda->stream;
     gemm->tune = !tune || strcmp(tune, "0") != 0;
     gemm->workspace_bytes = workspace_of(cuda->device);
-    held = gemm->workspace_bytes + SP_GEMM_VECTOR_BYTES;
+    held = sp_cuda_gemm_bytes(cuda->device);
     status = cublasLtCreate(&gemm->lt);
     if (status != CUBLAS_STATUS_SUCCESS) {
         code =
@@ -217,6 +239,8 @@ struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
         goto err_destroy;
     }
     sp_cuda_hold((int64_t)held);
+    if (gemm->tune)
+        gemm->kept = open_kept(cuda->device);
     return gemm;
 
 err_destroy:
@@ -235,6 +259,7 @@ void sp_cuda_gemm_free(struct sp_cuda_gemm *gemm)
     if (!gemm)
         return;
     sp_gemm_forget(gemm);
+    sp_kept_close(gemm->kept);
     cudaEventDestroy(gemm->start);
     cudaEventDestroy(gemm->end);
     cudaFree(gemm->workspace);

@@ -76,6 +76,7 @@ struct sp_cuda_gemm {
     unsigned char *workspace;
     size_t workspace_bytes;
     bool tune;
+    struct sp_kept *kept; /* what was chosen before, by others too; NULL: nothing is */
     cudaEvent_t start, end;
     struct sp_choice *table[SP_GEMM_SLOTS];
 };

@@ -129,6 +129,7 @@ static int before(void **state)
     sp_fake_cudart_reset();
     sp_fake_lt_reset();
     memset(kernel_us, 0, sizeof kernel_us);
+    setenv("SP_CUDA_CACHE", "0", 1);
     return 0;
 }
 

@@ -252,6 +252,15 @@ static void one_problem(const struct problem *p, bool first)
     unmake(&x);
 }
 
+/* What memory is planned with. */
+static size_t planned(const struct problem *p)
+{
+    struct sp_attention at = {p->batch, p->heads, p->kv_heads, p->d,     1,
+                              p->q_len, p->q_pos, p->n_kv,     p->kv_len};
+
+    return sp_cuda_attention_bytes(&at, sp_fake_cudart.total_bytes);
+}
+
 static void test_problems(void **state)
 {
     (void)state;
@@ -264,6 +273,7 @@ static void test_problems(void **state)
             if (problems[i].kv_len[0] >= problems[i].q_pos + problems[i].q_len)
                 assert_int_equal(copies, 0); /* all that is seen lies in one place */
             assert_int_equal(tiled, 0);
+            assert_true(worker.workspace_bytes <= sp_cuda_roomy(planned(&problems[i])));
             stop();
         }
     printf("    %d problems, largest error %.1e\n", PROBLEMS, worst);
@@ -427,9 +437,12 @@ static void test_absent(void **state)
     assert_int_equal(said_by(start_twice, NULL, text, sizeof text), 0);
     printf("    %s", text);
     assert_true(is_one_line(text));
+    assert_int_equal(planned(&problems[0]), 0);
     sp_fake_cudnn.absent = false;
+    assert_true(planned(&problems[0]) > 0);
     setenv("SP_CUDA_CUDNN", "0", 1);
     assert_false(start());
+    assert_int_equal(planned(&problems[0]), 0);
     assert_ptr_equal(table.attention, tiled_attention);
     assert_ptr_equal(table.attention_bwd, tiled_attention_bwd);
     stop();

@@ -229,7 +229,21 @@ void sp_cuda_gemm_free(struct sp_cuda_gemm *gemm)
     gemms--;
 }
 
+static const size_t gemm_bytes = (size_t)65 << 20;
+
+size_t sp_cuda_gemm_bytes(int device)
+{
+    assert_int_equal(device, 0);
+    return gemm_bytes;
+}
+
 #ifdef HAVE_CUDNN_FRONTEND
+size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+{
+    (void)at, (void)device_bytes;
+    return 0;
+}
+
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *k)
 {
     assert_ptr_equal(k, &cuda->backends[SP_BF16]);
@@ -282,6 +296,26 @@ static void test_create(void **state)
     assert_true(is_one_line(text));
 }
 
+/* Sums over rows, for wide rows and narrow ones; D of attention's rows. */
+static void test_most_held(void **state)
+{
+    const int len = 1 << 20;
+    struct sp_attention few = {.batch = 1, .heads = 2, .q_len = 100, .n_kv = 1, .kv_len = &len};
+    struct sp_attention many = {.batch = 8, .heads = 16, .q_len = len, .n_kv = 1, .kv_len = &len};
+
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        enum sp_dtype type = (enum sp_dtype)t;
+
+        assert_int_equal(sp_cuda_most_held(0, type, 64, &few),
+                         gemm_bytes + sp_cuda_roomy((size_t)16 << 20));
+        assert_int_equal(sp_cuda_most_held(0, type, 4096, &few),
+                         gemm_bytes + sp_cuda_roomy((size_t)32 << 20));
+        assert_int_equal(sp_cuda_most_held(0, type, 64, &many),
+                         gemm_bytes + sp_cuda_roomy((size_t)512 << 20));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +323,7 @@ int main(void)
         cmocka_unit_test_setup(test_must, before),
         cmocka_unit_test_setup(test_workspace, before),
         cmocka_unit_test_setup(test_create, before),
+        cmocka_unit_test_setup(test_most_held, before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
