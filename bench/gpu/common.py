@@ -112,8 +112,9 @@ def execute(command, seconds, env=None):
     return "refused" if run.returncode == 2 else "error", out, lines[-1]
 
 
-def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600):
-    """Trains `steps` steps: status, and where it is ok the medians of the `last` steps of the log."""
+def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, variables=()):
+    """Trains `steps` steps: status, and where it is ok the medians of the `last` steps of the log.
+    `variables` are added to the environment."""
     path = model_directory(args, model, seq)
     log = os.path.join(args.path, "log.jsonl")
     if os.path.exists(log):
@@ -123,7 +124,7 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600):
                "--device", args.device, "--dtype", args.dtype]
     if args.device == "cpu":
         command += ["--threads", str(args.threads)]
-    env = dict(os.environ, STARPU_SILENT="1")
+    env = dict(os.environ, STARPU_SILENT="1", **dict(variables))
     env.setdefault("STARPU_HOME", args.path)
     status, _, why = execute([*command, *map(str, options)], seconds, env)
     if status != "ok":

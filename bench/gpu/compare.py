@@ -24,17 +24,20 @@ ROWS = {  # model, sequence, micro-batch size, micro-batches
     "tiny-gpt2": ("tiny-gpt2", 128, 2, 4),
     "tiny-llama": ("tiny-llama", 128, 2, 4),
 }
-SIDES = ("starpipe", "eager", "compile")
+OURS, PEERS = ("starpipe", "fast"), ("eager", "compile")
+SIDES = OURS + PEERS
+FAST = {"SP_CUDA_FAST": "1"}  # sums of attention's backward in any order, as PyTorch's are
 __doc__ += "".join(f"    {n:16} {m}, s = {s}, {k} micro-batches of {b}\n"
                    for n, (m, s, b, k) in ROWS.items())
 
 
-def ours(args, row, recompute, seconds):
+def ours(args, row, recompute, side, seconds):
     model, seq, batch, micro = ROWS[row]
     return common.starpipe(args, model, seq, "--stages", 1, "--schedule", "1f1b",
                            "--micro-batches", micro, "--micro-batch-size", batch,
                            "--recompute", "full" if recompute else "none",
-                           steps=args.warmup + args.steps, last=args.steps, seconds=seconds)
+                           steps=args.warmup + args.steps, last=args.steps, seconds=seconds,
+                           variables=FAST if side == "fast" else {})
 
 
 def theirs(args, row, recompute, mode, precision, seconds):
@@ -56,9 +59,10 @@ def measure(args, row, recompute):
     """The best result of each side, PyTorch's in its faster precision."""
     best = {}
     for n in range(args.rounds):
-        best["starpipe"] = better(best.get("starpipe"), timed(
-            args.budget, (row, "starpipe"), ours, args, row, recompute))
-        for mode in SIDES[1:] if args.peer else ():
+        for side in OURS if args.device == "cuda" else OURS[:1]:
+            best[side] = better(best.get(side), timed(
+                args.budget, (row, side), ours, args, row, recompute, side))
+        for mode in PEERS if args.peer else ():
             # After the first round only the faster of the two.
             precisions = args.precisions if not n else [best[mode]["precision"]]
             for precision in precisions:
@@ -80,13 +84,13 @@ def figures(row, best, peak):
             r["tokens_per_s"] = 1e3 * tokens / r["step_ms"]
             r["mfu"] = flops / r["step_ms"] / 1e9 / peak if peak else None
         result[side] = r
-    us = best["starpipe"]
-    for side in SIDES[1:]:
-        r = best.get(side, us)
-        if r is not us and us["status"] == r["status"] == "ok":
-            result["ratio_" + side] = r["step_ms"] / us["step_ms"]
-            if us["parameters"] != r["parameters"]:
-                sys.exit(f"{row}: {us['parameters']} parameters here, {r['parameters']} there")
+    for us, prefix in ((best["starpipe"], "ratio_"), (best.get("fast"), "fast_ratio_")):
+        for side in PEERS:
+            r = best.get(side)
+            if us and r and us["status"] == r["status"] == "ok":
+                result[prefix + side] = r["step_ms"] / us["step_ms"]
+                if us["parameters"] != r["parameters"]:
+                    sys.exit(f"{row}: {us['parameters']} parameters here, {r['parameters']} there")
     return result
 
 
@@ -100,9 +104,10 @@ def show(name, result):
             print(f"{line} {r['status']}: {r['why'][:200]}")
             continue
         mfu = f"{100 * r['mfu']:6.1f}" if r.get("mfu") else f"{'-':>6}"
-        ratio = f"{result['ratio_' + side]:6.2f}" if "ratio_" + side in result else f"{'':6}"
+        ratios = " ".join(f"{result[p + side]:6.2f}" if p + side in result else f"{'':6}"
+                          for p in ("ratio_", "fast_ratio_"))
         print(f"{line} {r['step_ms']:9.1f} {r['tokens_per_s']:9.0f} {mfu} "
-              f"{gib(r.get('peak_bytes')):>8} {ratio}  {r.get('precision', '')}")
+              f"{gib(r.get('peak_bytes')):>8} {ratios}  {r.get('precision', '')}".rstrip())
     sys.stdout.flush()
 
 
@@ -131,7 +136,7 @@ def main():
         else:
             print(f"{results['device']}, {args.dtype}; our figures alone: {peak['why'][:200]}")
         print(f"{'row':24} {'':9} {'step ms':>9} {'tokens/s':>9} {'MFU %':>6} {'peak GiB':>8} "
-              f"{'ratio':>6}  precision")
+              f"{'ratio':>6} {'fast':>6}  precision")
         for row in rows:
             for recompute in {"none": [False], "full": [True], "auto": [False, True]}[args.recompute]:
                 best = measure(args, row, recompute)

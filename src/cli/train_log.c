@@ -181,12 +181,12 @@ void sp_train_summary(struct sp_trainer *t)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
                t->rollbacks, t->args.steps - t->first_step);
     if (t->place.gpus)
-        printf(
-            "process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for the "
-            "kernels' workspaces\n",
-            t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
-            (double)sp_train_gpu_bytes(t) / MiB,
-            (double)(sp_train_gpu_bytes(t) - sp_train_planned_bytes(t)) / MiB);
+        printf("process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for "
+               "the "
+               "kernels' workspaces\n",
+               t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
+               (double)sp_train_gpu_bytes(t) / MiB,
+               (double)(sp_train_gpu_bytes(t) - sp_train_planned_bytes(t)) / MiB);
     else if (!t->place.bound)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "

@@ -13,8 +13,9 @@ static void *handle(void)
     return (void *)(++n << 4); /* NOLINT: nobody looks behind it */
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,
-                           unsigned jits, CUlibraryOption *options, void **values, unsigned n)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
+                           void **jit_values, unsigned jits, CUlibraryOption *options,
+                           void **values, unsigned n)
 {
     (void)code, (void)jit, (void)jit_values, (void)jits, (void)options, (void)values, (void)n;
     *library = handle();

@@ -17,13 +17,15 @@ static const double MIB = 1 << 20;
 
 /* An H200, as cuDNN writes devices. */
 static const char hopper[] =
-    "{\"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, \"driverVer\": 13000,"
+    "{\"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, \"driverVer\": "
+    "13000,"
     " \"totalGlobalMem\": 150754820096, \"maxGridSize\": [2147483647, 65535, 65535],"
     " \"maxBlockSize\": [1024, 1024, 64], \"regsPerBlock\": 65536, \"multiProcessorCount\": 132,"
     " \"smCountOrigin\": 0, \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152,"
     " \"maxSharedMemoryPerBlockOptin\": 232448, \"oversizedSharedMemoryPerBlock\": 0,"
     " \"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"maxCtasPerSM\": 32,"
-    " \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, \"isTccDriver\": 0,"
+    " \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, "
+    "\"isTccDriver\": 0,"
     " \"supportCoopLaunch\": 1, \"smClockRateKHz\": 1980000, \"memClockRateKHz\": 3201000,"
     " \"memoryBusWidth\": 6144, \"l2CacheSize\": 62914560}";
 static const size_t memory = 150754820096;
@@ -94,7 +96,8 @@ static void test_whole(void **state)
             assert_non_null(plan);
             assert_true(bytes <= bound);
             /* dQ takes twice as much on an older GPU. */
-            assert_true(kind == 0 || (double)bound <= (kind == 1 ? 2.3 : 1.1) * (double)bytes + 2 * MIB);
+            assert_true(kind == 0 ||
+                        (double)bound <= (kind == 1 ? 2.3 : 1.1) * (double)bytes + 2 * MIB);
             sp_cudnn_plan_destroy(plan);
         }
 }

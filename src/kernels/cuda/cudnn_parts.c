@@ -16,8 +16,9 @@
 #include <string.h>
 
 enum {
-    SHARE = 64, /* of a device's memory that a plan may take: for 16 heads of 8192 x 8192 on an H200 */
-    TILE = 128  /* queries or keys that the kernels take together; pieces are of whole ones */
+    SHARE =
+        64, /* of a device's memory that a plan may take: for 16 heads of 8192 x 8192 on an H200 */
+    TILE = 128 /* queries or keys that the kernels take together; pieces are of whole ones */
 };
 
 /* ---- sizes ---- */
@@ -63,16 +64,21 @@ static size_t gradient_elements(const struct sp_cudnn_shape *part)
     return 2 * (size_t)part->kv_len * (size_t)part->kv_heads * (size_t)part->head_dim;
 }
 
-static size_t workspace_bytes(const struct sp_cudnn_known *known)
-{
-    const struct sp_cudnn_shape *part = &known->part;
-    size_t bytes = sp_cudnn_aligned(known->plan_bytes);
+/* Where things lie in the workspace, behind what a plan takes. */
+struct places {
+    size_t lse, low, sum, end;
+};
 
-    if (copies_lse(known))
-        bytes += sp_cudnn_aligned(lse_bytes(part));
-    if (sums_pieces(known)) /* in bf16 of a piece, in f32 of all */
-        bytes += sp_cudnn_aligned(2 * gradient_elements(part)) + 4 * gradient_elements(part);
-    return bytes;
+static struct places places_of(const struct sp_cudnn_known *known)
+{
+    size_t elements = sums_pieces(known) ? gradient_elements(&known->part) : 0;
+    struct places at;
+
+    at.lse = sp_cudnn_aligned(known->plan_bytes);
+    at.low = at.lse + (copies_lse(known) ? sp_cudnn_aligned(lse_bytes(&known->part)) : 0);
+    at.sum = at.low + sp_cudnn_aligned(2 * elements);
+    at.end = at.sum + sizeof(float) * elements;
+    return at;
 }
 
 /*
@@ -202,7 +208,7 @@ static bool make_plans(struct sp_cudnn_plans *plans, struct sp_cudnn_known *know
     for (int i = 0; i < known->pieces - 1; i++)
         if (!plan_piece(plans, known, i, why))
             return false;
-    known->workspace_bytes = workspace_bytes(known);
+    known->workspace_bytes = places_of(known).end;
     return true;
 }
 
@@ -260,7 +266,7 @@ struct part {
     struct sp_cudnn_tensors at; /* of their first queries */
     void *workspace;
     float *lse; /* copied, or NULL */
-    void *low;  /* dK and dV of a piece, and summed; NULL unless there are several */
+    void *low;  /* dK and dV of a piece, and their sum; NULL unless there are several pieces */
     float *sum;
 };
 
@@ -344,21 +350,24 @@ static struct sp_cudnn_tensors tensors_of(const struct sp_cudnn_shape *s,
     return part;
 }
 
+static void *further(void *at, size_t bytes)
+{
+    return (char *)at + bytes;
+}
+
 void sp_cudnn_run(const struct sp_backend *k, struct sp_cudnn_plans *plans,
                   const struct sp_cudnn_known *known, const struct sp_cudnn_tensors *t,
                   void *workspace)
 {
     const struct sp_cudnn_shape *s = &known->whole, *part = &known->part;
-    unsigned char *next = (unsigned char *)workspace + sp_cudnn_aligned(known->plan_bytes);
     struct part p = {.k = k, .plans = plans, .known = known, .workspace = workspace};
+    struct places at = places_of(known);
 
-    if (copies_lse(known)) {
-        p.lse = (float *)next;
-        next += sp_cudnn_aligned(lse_bytes(part));
-    }
+    if (copies_lse(known))
+        p.lse = further(workspace, at.lse);
     if (sums_pieces(known)) {
-        p.low = next;
-        p.sum = (float *)(next + sp_cudnn_aligned(2 * gradient_elements(part)));
+        p.low = further(workspace, at.low);
+        p.sum = further(workspace, at.sum);
     }
     for (int b = 0; b < s->batch; b += part->batch)
         for (int h = 0, g = 0; h < s->heads; h += part->heads, g += part->kv_heads) {

@@ -127,12 +127,13 @@ void sp_kept_unlock(struct sp_kept *kept)
 const char *sp_kept_find(const struct sp_kept *kept, const char *name)
 {
     char start[LINE_BYTES];
-    const char *line;
+    const char *value = NULL, *line;
 
     if (!kept || snprintf(start, sizeof start, "\n%s ", name) >= (int)sizeof start)
         return NULL;
-    line = strstr(kept->text, start);
-    return line ? line + strlen(start) : NULL;
+    for (line = kept->text; (line = strstr(line, start)); line = value - 1)
+        value = line + strlen(start);
+    return value;
 }
 
 /* In one write, which appends whole; after half a line that somebody left, on a line of its own. */

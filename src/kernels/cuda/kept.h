@@ -1,6 +1,6 @@
 /*
- * Decisions that outlast a run: a file of lines "name value" that processes share. The first value of a
- * name stands, so that whoever asks later, in this run or the next, decides alike.
+ * Decisions that outlast a run: a file of lines "name value" that processes share, so that whoever asks
+ * later, in this run or the next, decides alike.
  */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
@@ -23,9 +23,9 @@ void sp_kept_close(struct sp_kept *kept);
 void sp_kept_lock(struct sp_kept *kept);
 void sp_kept_unlock(struct sp_kept *kept);
 
-/* The value of a name, up to the next sp_kept_lock, or NULL. Ends with a newline. */
+/* The last value of a name, up to the next sp_kept_lock, or NULL. Ends with a newline. */
 const char *sp_kept_find(const struct sp_kept *kept, const char *name);
-/* Adds a name that is not there. Neither has a newline in it, nor the name a space. */
+/* Adds a name that is not there, or has a value that is no good. Neither has a newline in it, nor the name a space. */
 void sp_kept_add(struct sp_kept *kept, const char *name, const char *value);
 
 #ifdef __cplusplus

@@ -111,7 +111,8 @@ extern "C" void sp_cuda_add_doubles(const struct sp_backend *k, int parts, const
               part, sum);
 }
 
-template <typename T, int V> SP_KERNEL void accumulate_kernel(size_t accesses, const T *x, float *sum)
+template <typename T, int V>
+SP_KERNEL void accumulate_kernel(size_t accesses, const T *x, float *sum)
 {
     size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     float a[V], b[V];

@@ -320,7 +320,8 @@ static void test_parts(void **state)
 {
     const struct problem p = {4, 8, 4, 8, 12, 12, 2, {12, 12}};
     const struct problem longer = {2, 4, 2, 8, 8, 2, 1, {13}};
-    const struct problem odd = {4, 6, 3, 8, 13, 11, 2, {12, 12}}, alone = {5, 1, 1, 8, 7, 1, 1, {8}};
+    const struct problem odd = {4, 6, 3, 8, 13, 11, 2, {12, 12}},
+                         alone = {5, 1, 1, 8, 7, 1, 1, {8}};
 
     (void)state;
     in_parts(&p, 0.9, 1);
@@ -342,7 +343,8 @@ static void test_parts(void **state)
 /* One head whose scores do not fit: some of its queries at a time, with the keys that they see. */
 static void test_pieces(void **state)
 {
-    const struct problem p = {2, 4, 2, 8, 300, 40, 1, {340}}, tail = {1, 2, 1, 8, 300, 12, 1, {330}};
+    const struct problem p = {2, 4, 2, 8, 300, 40, 1, {340}},
+                         tail = {1, 2, 1, 8, 300, 12, 1, {330}};
     const struct problem odd = {1, 3, 3, 16, 301, 40, 2, {200, 141}};
     const struct problem few = {1, 1, 1, 8, 64, 0, 1, {64}};
 

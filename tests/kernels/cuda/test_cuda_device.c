@@ -319,10 +319,8 @@ static void test_most_held(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_check, before),
-        cmocka_unit_test_setup(test_must, before),
-        cmocka_unit_test_setup(test_workspace, before),
-        cmocka_unit_test_setup(test_create, before),
+        cmocka_unit_test_setup(test_check, before),     cmocka_unit_test_setup(test_must, before),
+        cmocka_unit_test_setup(test_workspace, before), cmocka_unit_test_setup(test_create, before),
         cmocka_unit_test_setup(test_most_held, before),
     };
 

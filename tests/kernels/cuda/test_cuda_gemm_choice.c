@@ -5,6 +5,8 @@
 #include "gemm_host.h"
 #include "said.h"
 #include "sp_error.h"
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { T = 6, IN = 40, OUT = 24 };
 
@@ -187,6 +189,208 @@ static void test_no_scratch(void **state)
     stop();
 }
 
+/* ---- choices that are kept ---- */
+
+static char directory[] = "/tmp/starpipe-kept-XXXXXX", kept_file[256];
+
+/* An empty cache, and all algorithms but one equally fast. */
+static void empty_cache(int fastest)
+{
+    before(NULL);
+    setenv("SP_CUDA_CACHE", directory, 1);
+    remove(kept_file);
+    for (int i = 0; i < SP_FAKE_ALGOS; i++)
+        sp_fake_lt.us[i] = i == fastest ? 500 : 1000;
+}
+
+static void make_directory(void)
+{
+    assert_non_null(mkdtemp(directory));
+    snprintf(kept_file, sizeof kept_file, "%s/products-1-Fake-0-cublasLt-%zu", directory,
+             cublasLtGetVersion());
+}
+
+/* The text of the file, or what it is to be. */
+static size_t read_file(char *text, size_t size)
+{
+    FILE *f = fopen(kept_file, "r");
+    size_t n;
+
+    assert_non_null(f);
+    n = fread(text, 1, size - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    return n;
+}
+
+static void write_file(const char *text, size_t n)
+{
+    FILE *f = fopen(kept_file, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    fclose(f);
+}
+
+/* What one run measured, the next takes without measuring, and so do others at the same time. */
+static void test_kept(void **state)
+{
+    struct sp_cuda_gemm *first;
+
+    (void)state;
+    empty_cache(5);
+    start(true);
+    first = cuda.gemm;
+    assert_int_equal(run_linear(0), 5);
+    assert_int_equal(call(DW, SP_BF16, 0), 5);
+    start(true); /* another worker, who finds another one faster */
+    sp_fake_lt.us[2] = 100;
+    sp_fake_lt.runs = 0;
+    assert_int_equal(run_linear(0), 5);
+    assert_int_equal(sp_fake_lt.runs, 1);
+    assert_int_equal(run_linear(1), 2); /* a shape of its own */
+    sp_cuda_gemm_free(cuda.gemm);
+    cuda.gemm = first;
+    sp_fake_lt.us[7] = 10;
+    assert_int_equal(run_linear(1), 2);
+    stop();
+    start(true);
+    sp_fake_lt.runs = 0;
+    assert_int_equal(run_linear(0), 5);
+    assert_int_equal(run_linear(1), 2);
+    assert_int_equal(call(DW, SP_BF16, 0), 5);
+    assert_int_equal(sp_fake_lt.runs, 3);
+    stop();
+    /* Who measures nothing takes the first guess. */
+    start(false);
+    assert_int_equal(run_linear(0), 0);
+    stop();
+}
+
+/* Whether to fuse is kept too. */
+static void test_kept_fusing(void **state)
+{
+    (void)state;
+    for (int fuses = 0; fuses < 2; fuses++) {
+        empty_cache(3);
+        for (int again = 0; again < 2; again++) {
+            sp_fake_lt.epilogue_us = 20;
+            kernel_us[GELU_US] =
+                (fuses ^ again) ? 30 : 10; /* the second time it would decide otherwise */
+            start(true);
+            call(LINEAR_GELU, SP_BF16, 0);
+            call(LINEAR_GELU, SP_BF16, 0);
+            assert_int_equal(sp_fake_lt.last_epilogue, fuses ? 32 | 128 | 4 : 4);
+            stop();
+        }
+    }
+}
+
+/* Whatever is in the file or in its place: a choice is made, and the file can be used again. */
+static void test_kept_damage(void **state)
+{
+    char text[4096], damaged[4200], name[256];
+    size_t n;
+
+    (void)state;
+    empty_cache(5);
+    start(true);
+    run_linear(0);
+    stop();
+    n = read_file(text, sizeof text);
+    printf("    %s", text);
+    assert_true(n > 80 && text[n - 1] == '\n');
+    *strchr(strcpy(name, text), ' ') = '\0';
+    for (int kind = 0; kind < 8; kind++) {
+        int length = 0;
+
+        empty_cache(6);
+        switch (kind) {
+        case 0: /* cut off */
+            memcpy(damaged, text, (size_t)(length = (int)n - 3));
+            break;
+        case 1:
+            length = sprintf(damaged, "%s 8 of 8 500\n", name);
+            break;
+        case 2:
+            length = sprintf(damaged, "%s -1 of 8 500\n", name);
+            break;
+        case 3: /* another number of candidates */
+            length = sprintf(damaged, "%s 5 of 9 500\n", name);
+            break;
+        case 4:
+            length = sprintf(damaged, "%s 5 of 8 nan\n%s\n", name, name);
+            break;
+        case 5: /* in the middle of a line, and of another name */
+            length = sprintf(damaged, "x%s 5 of 8 500\n%s0 5 of 8 500\n", name, name);
+            break;
+        case 6:
+            memset(damaged, 0, (size_t)(length = 4000));
+            break;
+        default: /* no newline anywhere */
+            memset(damaged, 'x', (size_t)(length = 4000));
+        }
+        write_file(damaged, (size_t)length);
+        start(true);
+        assert_int_equal(run_linear(0), 6);
+        assert_int_equal(run_linear(1), 6);
+        stop();
+        sp_fake_lt.us[1] = 1;
+        start(true);
+        assert_int_equal(run_linear(0), 6);
+        assert_int_equal(run_linear(1), 6);
+        stop();
+    }
+    /* A directory is where the file should be, or a file where the directory should. */
+    for (int kind = 0; kind < 2; kind++) {
+        empty_cache(4);
+        if (kind)
+            setenv("SP_CUDA_CACHE", "/dev/null", 1);
+        else
+            mkdir(kept_file, 0700);
+        start(true);
+        assert_int_equal(run_linear(0), 4);
+        stop();
+        rmdir(kept_file);
+    }
+}
+
+/* SP_CUDA_CACHE, then XDG_CACHE_HOME, then HOME. */
+static void test_kept_place(void **state)
+{
+    static const char *const variables[] = {"SP_CUDA_CACHE", "XDG_CACHE_HOME", "HOME"};
+    static const char *const under[] = {"", "starpipe", ".cache/starpipe"};
+
+    (void)state;
+    empty_cache(4);
+    for (int i = 0; i < 3; i++)
+        unsetenv(variables[i]);
+    start(true);
+    assert_int_equal(run_linear(0), 4);
+    stop();
+    for (int i = 2; i >= 0; i--) {
+        char path[600], base[300];
+
+        snprintf(base, sizeof base, "%s/%d", directory, i);
+        setenv(variables[i], base, 1);
+        start(true);
+        run_linear(0);
+        stop();
+        snprintf(path, sizeof path, "%s/%s/%s", base, under[i], strrchr(kept_file, '/') + 1);
+        assert_int_equal(access(path, R_OK | W_OK), 0);
+        assert_int_equal(remove(path), 0);
+    }
+}
+
+static int remove_directory(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    return system(command); /* NOLINT: a name of ours */
+}
+
 /* ---- refusals ---- */
 
 static int impossible(void *arg)
@@ -253,9 +457,14 @@ int main(void)
         cmocka_unit_test_setup(test_choice, before),
         cmocka_unit_test_setup(test_fusing, before),
         cmocka_unit_test_setup(test_no_scratch, before),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_fusing),
+        cmocka_unit_test(test_kept_damage),
+        cmocka_unit_test(test_kept_place),
         cmocka_unit_test_setup(test_refusing_algorithms, before),
         cmocka_unit_test_setup(test_create, before),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    make_directory();
+    return cmocka_run_group_tests(tests, NULL, remove_directory);
 }

@@ -202,10 +202,8 @@ static void test_rope(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_column_sums),
-        cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_gelu),        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_column_sums), cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_rope),
     };
 

@@ -202,10 +202,8 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_sumsq),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_adamw),    cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_sumsq),    cmocka_unit_test(test_memory),
         cmocka_unit_test(test_far_rows),
     };
 
