@@ -37,6 +37,7 @@ static void read_settings(void)
 {
     settings.devices = (int)setting("SP_FAKE_GPUS", 1, SP_DEVICES);
     settings.memory = setting("SP_FAKE_GPU_MEM", 1ull << 30, 1ull << 46);
+    settings.capability = (int)setting("SP_FAKE_GPU_CAPABILITY", 90, 999);
     settings.jitter_us = (long)setting("SP_FAKE_GPU_JITTER_US", 0, 1000000);
     settings.seed = setting("SP_FAKE_GPU_SEED", 1, ~0ull);
     settings.check = setting("SP_FAKE_GPU_CHECK", 0, 1);
@@ -127,7 +128,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->maxThreadsPerMultiProcessor = 2048;
     p->totalConstMem = 64 << 10;
     p->textureAlignment = 512;
-    p->major = 9;
+    p->major = sp_settings()->capability / 10;
+    p->minor = sp_settings()->capability % 10;
     p->multiProcessorCount = 4;
     p->l2CacheSize = 4 << 20;
     p->asyncEngineCount = 2;

@@ -12,6 +12,7 @@
  *
  *   SP_FAKE_GPUS=n            devices (1)
  *   SP_FAKE_GPU_MEM=n[k|M|G]  bytes of each (1G)
+ *   SP_FAKE_GPU_CAPABILITY=n  compute capability, times ten (90)
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
@@ -43,7 +44,7 @@ enum {
 /* ---- settings, errors: device.c, error.c ----------------------------------------------------- */
 
 struct sp_settings {
-    int devices;
+    int devices, capability;
     size_t memory;
     long jitter_us;
     uint64_t seed;

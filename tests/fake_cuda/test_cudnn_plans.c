@@ -1,7 +1,7 @@
 /*
- * What the cuDNN of this machine plans for a Hopper GPU that is described to it: it computes every
- * attention of the models, in the workspace that memory is planned with. Nothing runs. Without cuDNN
- * there is nothing to ask, and the test is skipped.
+ * What the cuDNN of this machine plans for GPUs that are described to it: it computes every attention of
+ * the models, in the workspace that memory is planned with. Nothing runs. Without cuDNN there is nothing
+ * to ask, and the test is skipped.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,26 +9,47 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "kernels/cuda/cudnn_parts.h"
 #include "kernels/cuda/sums.h"
 
 static const double MIB = 1 << 20;
 
-/* An H200, as cuDNN writes devices. */
-static const char hopper[] =
-    "{\"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, \"driverVer\": "
-    "13000,"
-    " \"totalGlobalMem\": 150754820096, \"maxGridSize\": [2147483647, 65535, 65535],"
-    " \"maxBlockSize\": [1024, 1024, 64], \"regsPerBlock\": 65536, \"multiProcessorCount\": 132,"
-    " \"smCountOrigin\": 0, \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152,"
-    " \"maxSharedMemoryPerBlockOptin\": 232448, \"oversizedSharedMemoryPerBlock\": 0,"
-    " \"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"maxCtasPerSM\": 32,"
-    " \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, "
-    "\"isTccDriver\": 0,"
-    " \"supportCoopLaunch\": 1, \"smClockRateKHz\": 1980000, \"memClockRateKHz\": 3201000,"
-    " \"memoryBusWidth\": 6144, \"l2CacheSize\": 62914560}";
-static const size_t memory = 150754820096;
+static const struct gpu {
+    const char *name;
+    int capability, shared, multiprocessors;
+    size_t memory;
+} gpus[] = {
+    {"NVIDIA H200", 90, 232448, 132, 150754820096},
+    {"NVIDIA A100", 80, 166912, 108, 85017493504},
+    {"NVIDIA B200", 100, 232448, 148, 191503204352},
+};
+
+static const struct gpu *gpu;
+
+/* As cuDNN writes devices; NULL: it does not know them. */
+static struct sp_cudnn *describe(const char **why)
+{
+    static const char form[] =
+        "{\"deviceName\": \"%s\", \"cudaDeviceId\": 0, \"deviceVer\": %d, \"driverVer\": 13000,"
+        " \"totalGlobalMem\": %zu, \"maxGridSize\": [2147483647, 65535, 65535],"
+        " \"maxBlockSize\": [1024, 1024, 64], \"regsPerBlock\": 65536, \"multiProcessorCount\": %d,"
+        " \"smCountOrigin\": 0, \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152,"
+        " \"maxSharedMemoryPerBlockOptin\": %d, \"oversizedSharedMemoryPerBlock\": 0,"
+        " \"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536,"
+        " \"maxCtasPerSM\": 32, \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048,"
+        " \"pciDeviceId\": 0, \"isTccDriver\": 0, \"supportCoopLaunch\": 1,"
+        " \"smClockRateKHz\": 1980000, \"memClockRateKHz\": 3201000, \"memoryBusWidth\": 6144,"
+        " \"l2CacheSize\": 62914560}";
+    char json[sizeof form + 200];
+
+    snprintf(json, sizeof json, form, gpu->name, 10 * gpu->capability, gpu->memory,
+             gpu->multiprocessors, gpu->shared);
+    return sp_cudnn_open_described(json, why);
+}
 
 static struct sp_cudnn *cudnn;
 
@@ -46,17 +67,17 @@ struct problem {
 
 static const struct problem problems[] = {
     {"gpt2-124m-1k", 16, 12, 12, 64, 1024, 1024},
+    {"grouped heads", 1, 32, 8, 128, 16384, 16384},
+    {"odd lengths", 3, 6, 2, 64, 97, 613},
     {"gpt3-1.3b-2k", 4, 16, 16, 128, 2048, 2048},
     {"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192},
     {"gpt3-1.3b-32k", 1, 16, 16, 128, 32768, 32768},
     {"llama-h4096-16k", 1, 32, 32, 128, 16384, 16384},
-    {"grouped heads", 1, 32, 8, 128, 16384, 16384},
     {"one slice of many", 1, 16, 16, 128, 4096, 65536},
-    {"odd lengths", 3, 6, 2, 64, 97, 613},
     {"small heads", 2, 4, 4, 16, 64, 64},
     {"heads of 96", 1, 12, 12, 96, 512, 512},
 };
-enum { PROBLEMS = sizeof problems / sizeof problems[0] };
+enum { PROBLEMS = sizeof problems / sizeof problems[0], SOME = 3 };
 
 static struct sp_cudnn_shape shape_of(const struct problem *p, bool backward, bool deterministic)
 {
@@ -77,29 +98,33 @@ static struct sp_cudnn_shape shape_of(const struct problem *p, bool backward, bo
     return s;
 }
 
-/* Whole problems: forward in nothing, backward in what the bound says, and not much less. */
+enum { FORWARD, BACKWARD, DETERMINISTIC, KINDS };
+
+/* Forward in nothing, backward in no more than the bound. On Hopper that is close; before, dQ takes twice
+ * as much, and after, a deterministic one keeps no scores. */
+static void whole(const struct problem *p, int kind)
+{
+    static const char *const names[KINDS] = {"forward", "backward", "deterministic"};
+    struct sp_cudnn_shape s = shape_of(p, kind != FORWARD, kind == DETERMINISTIC);
+    size_t bytes = 0, bound = sp_cudnn_bound(&s, gpu->memory);
+    const char *why = "";
+    struct sp_cudnn_plan *plan = sp_cudnn_plan_create(cudnn, &s, &bytes, &why);
+
+    printf("    %-18s %-13s %9.1f of %9.1f MiB%s%s\n", p->name, names[kind], (double)bytes / MIB,
+           (double)bound / MIB, plan ? "" : ": ", why);
+    assert_non_null(plan);
+    assert_true(bytes <= bound);
+    if (kind != FORWARD && gpu == gpus)
+        assert_true((double)bound <= (kind == BACKWARD ? 2.3 : 1.1) * (double)bytes + 2 * MIB);
+    sp_cudnn_plan_destroy(plan);
+}
+
 static void test_whole(void **state)
 {
     (void)state;
-    for (int i = 0; i < PROBLEMS; i++)
-        for (int kind = 0; kind < 3; kind++) { /* forward, backward, deterministic backward */
-            struct sp_cudnn_shape s = shape_of(&problems[i], kind > 0, kind == 2);
-            size_t bytes = 0, bound = sp_cudnn_bound(&s, memory);
-            const char *why = "";
-            struct sp_cudnn_plan *plan = sp_cudnn_plan_create(cudnn, &s, &bytes, &why);
-
-            printf("    %-18s %-13s %9.1f of %9.1f MiB%s%s\n", problems[i].name,
-                   kind == 0   ? "forward"
-                   : kind == 1 ? "backward"
-                               : "deterministic",
-                   (double)bytes / MIB, (double)bound / MIB, plan ? "" : ": ", why);
-            assert_non_null(plan);
-            assert_true(bytes <= bound);
-            /* dQ takes twice as much on an older GPU. */
-            assert_true(kind == 0 ||
-                        (double)bound <= (kind == 1 ? 2.3 : 1.1) * (double)bytes + 2 * MIB);
-            sp_cudnn_plan_destroy(plan);
-        }
+    for (int i = 0; i < (gpu == gpus ? PROBLEMS : SOME); i++)
+        for (int kind = 0; kind < KINDS; kind++)
+            whole(&problems[i], kind);
 }
 
 /* Problems too large for their scores: in parts, within a share of the GPU's memory. */
@@ -119,7 +144,7 @@ static void test_parts(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sp_cudnn_plans plans = {cudnn, sp_cudnn_most_bytes(memory), NULL, false};
+        struct sp_cudnn_plans plans = {cudnn, sp_cudnn_most_bytes(gpu->memory), NULL, false};
         struct sp_cudnn_shape s = shape_of(&cases[i].p, true, true);
         const struct sp_cudnn_known *known = sp_cudnn_find(&plans, &s);
         size_t bound = sp_cudnn_bound(&s, plans.most_bytes);
@@ -151,27 +176,55 @@ static void test_refusals(void **state)
     assert_true(strlen(why) > 10);
 }
 
-int main(void)
+static int on_gpu(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_refusals),
     };
+    const struct CMUnitTest some[] = {cmocka_unit_test(test_whole)};
     const char *why = "";
     int err;
+
+    cudnn = describe(&why);
+    if (!cudnn) {
+        printf("%s\n", why);
+        return 1;
+    }
+    err = gpu == gpus ? cmocka_run_group_tests_name(gpu->name, tests, NULL, NULL)
+                      : cmocka_run_group_tests_name(gpu->name, some, NULL, NULL);
+    sp_cudnn_close(cudnn);
+    return err != 0;
+}
+
+/* The frontend asks the CUDA runtime for the capability, which a process sees once. */
+static int in_process(void)
+{
+    char capability[16];
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (!pid) {
+        snprintf(capability, sizeof capability, "%d", gpu->capability);
+        setenv("SP_FAKE_GPU_CAPABILITY", capability, 1);
+        exit(on_gpu());
+    }
+    return pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+}
+
+int main(void)
+{
+    int failed = 0;
 
     if (strncmp(sp_cudnn_about(), "none", 4) == 0) {
         printf("skipped: %s\n", sp_cudnn_about());
         return 77;
     }
     printf("cuDNN %s\n", sp_cudnn_about());
-    cudnn = sp_cudnn_open_described(hopper, &why);
-    if (!cudnn) {
-        printf("%s\n", why);
-        return 1;
-    }
-    err = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_cudnn_close(cudnn);
-    return err;
+    for (gpu = gpus; gpu < gpus + sizeof gpus / sizeof gpus[0]; gpu++)
+        failed += in_process();
+    return failed;
 }

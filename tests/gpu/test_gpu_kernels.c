@@ -387,6 +387,24 @@ static void test_bf16(void **state)
     all();
 }
 
+/* Scores that are too many: some heads, then some queries at a time. */
+static void test_parts(void **state)
+{
+    const int whole[] = {1024}, slices[] = {300, 99, 625};
+    struct sp_cuda *all_at_once = cuda;
+
+    (void)state;
+    setenv("SP_CUDA_ATTENTION_MIB", "1", 1);
+    assert_int_equal(sp_cuda_create(0, all_at_once->stream, &cuda), 0);
+    unsetenv("SP_CUDA_ATTENTION_MIB");
+    gpu = sp_cuda_backend(cuda, SP_BF16);
+    attend(2, 4, 4, 64, 128, 1, whole);
+    attend(1, 4, 4, 64, 1024, 1, whole);
+    attend(2, 8, 2, 128, 625, 3, slices);
+    sp_cuda_destroy(cuda);
+    cuda = all_at_once;
+}
+
 /* A sum that races shows in its bits. */
 static void test_same_bits(void **state)
 {
@@ -419,6 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_same_bits),
     };
     cudaStream_t stream;

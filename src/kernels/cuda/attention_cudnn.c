@@ -200,6 +200,23 @@ static bool deterministic(void)
     return !is_set("SP_CUDA_FAST", "1");
 }
 
+/* Workspace of a plan above which parts are taken; without a number in the environment a share. */
+static size_t most_bytes(size_t device_bytes)
+{
+    const char *set = getenv("SP_CUDA_ATTENTION_MIB");
+    char *end;
+    long mib;
+
+    if (!set || !*set)
+        return sp_cudnn_most_bytes(device_bytes);
+    mib = strtol(set, &end, 10);
+    if (!*end && mib > 0 && mib < 1 << 20)
+        return (size_t)mib << 20;
+    sp_warn("cuda: SP_CUDA_ATTENTION_MIB=%s is no number of MiB from 1 to %d: ignored", set,
+            (1 << 20) - 1);
+    return sp_cudnn_most_bytes(device_bytes);
+}
+
 size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
 {
     struct sp_cudnn_shape shape = shape_of(at);
@@ -209,7 +226,7 @@ size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_byte
         return 0;
     shape.backward = 1;
     shape.deterministic = deterministic();
-    return slices + sp_cudnn_bound(&shape, sp_cudnn_most_bytes(device_bytes));
+    return slices + sp_cudnn_bound(&shape, most_bytes(device_bytes));
 }
 
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
@@ -234,7 +251,7 @@ bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
     a->plans.cudnn = cudnn;
     a->tiled = *backend;
     cudaMemGetInfo(&unused, &device_bytes);
-    a->plans.most_bytes = sp_cudnn_most_bytes(device_bytes);
+    a->plans.most_bytes = most_bytes(device_bytes);
     a->deterministic = deterministic();
     cuda->attention = a;
     backend->attention = attention;

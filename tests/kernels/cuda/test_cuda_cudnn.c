@@ -112,6 +112,7 @@ static int before(void **state)
     sp_fake_cudnn.bytes = 2;
     unsetenv("SP_CUDA_FAST");
     unsetenv("SP_CUDA_CUDNN");
+    unsetenv("SP_CUDA_ATTENTION_MIB");
     return 0;
 }
 
@@ -335,6 +336,17 @@ static void test_parts(void **state)
     in_parts(&odd, 2, 2);           /* lse of a part is not aligned */
     in_parts(&odd, 5, 12);
     in_parts(&alone, 3, 5);
+    /* Another limit. */
+    setenv("SP_CUDA_ATTENTION_MIB", "256", 1);
+    in_parts(&p, 0.4, 1);
+    in_parts(&p, 0.9, 2);
+    sp_error_hold(1);
+    setenv("SP_CUDA_ATTENTION_MIB", "256M", 1);
+    in_parts(&p, 0.9, 1);
+    setenv("SP_CUDA_ATTENTION_MIB", "-1", 1);
+    in_parts(&p, 0.9, 1);
+    sp_error_hold(0);
+    unsetenv("SP_CUDA_ATTENTION_MIB");
     /* Who takes any order of additions needs no scores. */
     setenv("SP_CUDA_FAST", "1", 1);
     in_parts(&p, 100, 1);
