@@ -45,6 +45,7 @@ struct sp_trainer {
     struct sp_graph graph;
     struct sp_step_report report;
     bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */
+    int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
     int first_step;            /* 0, or where --resume goes on */
     int rollbacks;             /* of --post-validation */
     struct sp_offload offload; /* of --offload, and where activations go */

@@ -22,6 +22,35 @@ static const char *no_nccl(const struct sp_trainer *t, int devices)
     return NULL;
 }
 
+/* Of what a GPU has free: the rest is for what libraries load. */
+static int64_t budget(int64_t unused)
+{
+    const int64_t GiB = 1 << 30;
+
+    return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
+}
+
+/* What the kernels of the k-th GPU of this process take beside tensors. */
+static int64_t kernels_bytes(const struct sp_trainer *t, const struct sp_shape *shape, int k)
+{
+    struct sp_shape slice;
+
+    sp_memory_longest_slice(&t->plan, shape, &slice);
+    return sp_cuda_kernels_bytes(t->place.gpu[k], shape, slice.seq);
+}
+
+/* Bytes of a GPU for tensors. */
+static int64_t room(const struct sp_trainer *t)
+{
+    int64_t total, unused;
+    struct sp_shape shape;
+
+    sp_train_shape(t, &shape);
+    if (sp_cuda_memory(t->place.gpu[0], &total, &unused))
+        return 0;
+    return budget(unused) - kernels_bytes(t, &shape, 0);
+}
+
 int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
@@ -46,24 +75,9 @@ int sp_train_choose_device(struct sp_trainer *t)
         return sp_error(EINVAL, "train: --transport nccl: %s", why);
     if (why)
         t->args.transport = MPI;
+    if (!err && devices)
+        t->gpu_room = room(t);
     return err;
-}
-
-/* Of what a GPU has free: the rest is for what libraries load. */
-static int64_t budget(int64_t unused)
-{
-    const int64_t GiB = 1 << 30;
-
-    return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
-}
-
-/* What the kernels of the k-th GPU of this process take beside tensors. */
-static int64_t kernels_bytes(const struct sp_trainer *t, const struct sp_shape *shape, int k)
-{
-    struct sp_shape slice;
-
-    sp_memory_longest_slice(&t->plan, shape, &slice);
-    return sp_cuda_kernels_bytes(t->place.gpu[k], shape, slice.seq);
 }
 
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
@@ -128,15 +142,11 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
     int most = (pl->n_local + pl->gpus - 1) / pl->gpus;
-    int64_t limit = (int64_t)t->args.layout.memory_limit * most, total, unused, room = 0;
-    struct sp_shape shape;
+    int64_t limit = (int64_t)t->args.layout.memory_limit * most;
     char text[32];
 
-    sp_train_shape(t, &shape);
-    if (!sp_cuda_memory(pl->gpu[0], &total, &unused))
-        room = budget(unused) - kernels_bytes(t, &shape, 0);
     /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
-    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < room / 6 * 5;
+    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < t->gpu_room / 6 * 5;
     if (t->args.transport != MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
@@ -144,8 +154,8 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
     setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
     setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
     /* Buffers that were freed wait for others of their size until so much is taken. */
-    if (!limit || limit > room || !sp_train_offloads(t))
-        limit = room;
+    if (!limit || limit > t->gpu_room || !sp_train_offloads(t))
+        limit = t->gpu_room;
     if (limit > 0) {
         snprintf(text, sizeof text, "%lld", (long long)((limit + (1 << 20) - 1) >> 20));
         setenv("STARPU_LIMIT_CUDA_MEM", text, 0);

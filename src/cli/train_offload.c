@@ -55,10 +55,9 @@ static int64_t machine_share(const struct sp_trainer *t)
 {
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int most = (t->place.n_local + t->place.gpus - 1) / (t->place.gpus ? t->place.gpus : 1);
-    int64_t total, unused;
 
-    if (t->place.gpus && !sp_cuda_memory(t->place.gpu[0], &total, &unused))
-        return (int64_t)(0.9 * (double)unused / most);
+    if (t->place.gpus)
+        return t->gpu_room > most ? t->gpu_room / most : 1; /* 0 is no limit */
     return (int64_t)(0.9 * has / t->world.node_size / t->place.n_local);
 }
 

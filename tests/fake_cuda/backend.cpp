@@ -362,12 +362,14 @@ extern "C" int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **
     return 0;
 }
 
-/* The CPU's kernels take nothing of a GPU. */
+/* The CPU's kernels take nothing of a GPU; what is to be planned for them all the same. */
 extern "C" int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h,
                                      const struct sp_attention *at)
 {
+    const char *mib = getenv("SP_FAKE_KERNELS_MIB");
+
     (void)device, (void)dtype, (void)h, (void)at;
-    return 0;
+    return mib ? atoll(mib) << 20 : 0;
 }
 
 extern "C" const char *sp_cudnn_about(void)

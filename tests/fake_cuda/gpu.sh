@@ -139,6 +139,21 @@ tiny="train --device cuda --model gpt-tiny --data $work/text"
 SP_FAKE_GPUS=0 refused "no device" starpipe $tiny
 SP_FAKE_GPU_MEM=16M refused "need .* GiB of GPU 0" starpipe $tiny --stages 2 --seq 256 \
     --micro-batch-size 8
+# What the kernels take counts: in refusals, in what is printed, in what offload plans with.
+SP_FAKE_GPU_MEM=256M quiet "in 256 MiB" starpipe $tiny --stages 2 --seq 256 --steps 1
+SP_FAKE_GPU_MEM=256M SP_FAKE_KERNELS_MIB=250 refused "need .* GiB of GPU 0 .*workspace 0\.[23]" \
+    starpipe $tiny --stages 2 --seq 256 --steps 1
+SP_FAKE_KERNELS_MIB=100 starpipe $tiny --stages 2 --seq 256 --steps 1 > "$work/output"
+grep -q 'planned, of which 100.0 for the kernels' "$work/output" || fail "planned: $(cat "$work/output")"
+# 180 MiB, of which a tenth is left to libraries: the tensors of either stage have 16 MiB, then 11.
+adaptive="$tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4
+    --steps 2 --offload adaptive --offload-dir $work"
+SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=130 starpipe $adaptive > "$work/output" ||
+    fail "adaptive beside the kernels: $(tail -n 1 "$work/output")"
+sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' \
+    "$work/output" | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
+        END { exit !(n == 1 && $1 <= 32 && $2 <= 162) }' || fail "adaptive took what the kernels need"
+SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=140 refused "has for a stage 11.00 MiB" starpipe $adaptive
 SP_FAKE_GPUS=0 quiet "auto without a GPU" starpipe train --model gpt-tiny --data "$work/text" \
     --seq 24 --steps 1
 finish

@@ -220,13 +220,14 @@ static size_t most_bytes(size_t device_bytes)
 size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
 {
     struct sp_cudnn_shape shape = shape_of(at);
-    size_t slices = at->n_kv > 1 ? 2 * gathered_bytes(at) : 0;
+    size_t gathered = at->n_kv > 1 ? gathered_bytes(at) : 0, bytes;
 
     if (is_set("SP_CUDA_CUDNN", "0") || strncmp(sp_cudnn_about(), "none", 4) == 0)
         return 0;
     shape.backward = 1;
     shape.deterministic = deterministic();
-    return slices + sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    bytes = sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
 }
 
 bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)

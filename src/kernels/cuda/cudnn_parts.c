@@ -1,8 +1,9 @@
 /*
  * Plans of cuDNN by shape. On GPUs before Blackwell a deterministic backward keeps dS, (b, a, q_len,
  * kv_len) in bf16, for the product that gives dQ. Where that is more than a share of the device,
- * sequences and heads are taken in parts, and then queries: piece i of n computes its dQ from the keys
- * that it sees, and what it adds to dK and dV is summed in f32 and rounded once.
+ * sequences and heads of keys are taken in parts; then the query heads of one, and pieces of the queries,
+ * of which each computes its dQ from the keys that it sees. What those add to dK and dV comes rounded, and
+ * is summed in f32.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 
 enum {
+    MARGIN = 1 << 20,
     SHARE =
         64, /* of a device's memory that a plan may take: for 16 heads of 8192 x 8192 on an H200 */
     TILE = 128 /* queries or keys that the kernels take together; pieces are of whole ones */
@@ -39,9 +41,15 @@ static bool fits(size_t bytes, size_t most)
     return bytes <= most + most / 16;
 }
 
-static bool sums_pieces(const struct sp_cudnn_known *known)
+static int group_of(const struct sp_cudnn_shape *s)
 {
-    return known->pieces > 1;
+    return s->heads / s->kv_heads;
+}
+
+/* Whether several runs of a plan add to the same dK and dV. */
+static bool sums(const struct sp_cudnn_known *known)
+{
+    return known->pieces > 1 || group_of(&known->part) < group_of(&known->whole);
 }
 
 /* cuDNN wants it dense, and aligned where a part begins. */
@@ -71,7 +79,7 @@ struct places {
 
 static struct places places_of(const struct sp_cudnn_known *known)
 {
-    size_t elements = sums_pieces(known) ? gradient_elements(&known->part) : 0;
+    size_t elements = sums(known) ? gradient_elements(&known->part) : 0;
     struct places at;
 
     at.lse = sp_cudnn_aligned(known->plan_bytes);
@@ -81,26 +89,7 @@ static struct places places_of(const struct sp_cudnn_known *known)
     return at;
 }
 
-/*
- * As cuDNN 9.19 plans: two numbers a row; dQ in f32, on Ampere twice, or dS; where heads are grouped dK
- * and dV of each query head.
- */
-size_t sp_cudnn_bound(const struct sp_cudnn_shape *s, size_t most_bytes)
-{
-    size_t b = (size_t)s->batch, a = (size_t)s->heads, d = (size_t)s->head_dim;
-    size_t q_len = whole_tiles(s->q_len), kv_len = whole_tiles(s->kv_len);
-    size_t all = 8 * b * a * q_len, pieces = 0;
-
-    if (s->backward)
-        all += s->deterministic ? 2 * b * a * q_len * kv_len : 8 * b * a * q_len * d;
-    if (s->backward && s->heads > s->kv_heads)
-        all += 4 * b * a * kv_len * d;
-    if (!fits(all / (b * (size_t)s->kv_heads), most_bytes)) /* sums_pieces, of one head of keys */
-        pieces = 12 * kv_len * d;
-    return (fits(all, most_bytes) ? all : most_bytes + most_bytes / 16) + pieces + (1 << 20);
-}
-
-/* ---- plans ---- */
+/* ---- parts ---- */
 
 static int largest_divisor(int n, double most)
 {
@@ -117,19 +106,21 @@ static int piece_len(int q_len, int n)
     return (int)whole_tiles((q_len + n - 1) / n);
 }
 
-/* Fewer sequences, then fewer heads, then fewer queries, for a workspace of `most` instead of `bytes`;
- * false if there is no less. */
+/* Less at a time, for a workspace of `most` instead of `bytes`; false if there is no less. */
 static bool take_part(struct sp_cudnn_known *known, size_t bytes, size_t most)
 {
     struct sp_cudnn_shape *part = &known->part;
     double share = ((double)most + (double)most / 16) / (double)bytes;
-    int batch = part->batch, group = part->heads / part->kv_heads, kv_heads = part->kv_heads;
+    int batch = part->batch, group = group_of(part), kv_heads = part->kv_heads;
     int pieces = known->pieces, len;
 
     part->batch = largest_divisor(batch, batch * share);
     part->kv_heads = largest_divisor(kv_heads, kv_heads * batch * share); /* all, if batch > 1 */
     part->heads = part->kv_heads * group;
     if (part->batch < batch || part->kv_heads < kv_heads)
+        return true;
+    part->heads = largest_divisor(group, group * share);
+    if (part->heads < group)
         return true;
     do {
         if (++pieces > SP_CUDNN_PIECES)
@@ -158,12 +149,50 @@ static struct sp_cudnn_shape shape_of(const struct sp_cudnn_known *known, int i)
 
     s.q_len = end - piece_first(known, i);
     s.kv_len = whole->kv_len - (whole->q_len - end);
-    if (sums_pieces(known)) {
+    if (sums(known)) {
         s.dkv_rows = s.kv_len;
         s.dkv_row = 2 * s.kv_heads * s.head_dim;
     }
     return s;
 }
+
+/*
+ * What a plan takes at most, as cuDNN 9.19 makes them: two numbers a row; dQ in f32, on Ampere twice, or
+ * dS; where heads are grouped dK and dV of each query head.
+ */
+static size_t estimate(const struct sp_cudnn_shape *s)
+{
+    size_t b = (size_t)s->batch, a = (size_t)s->heads, d = (size_t)s->head_dim;
+    size_t q_len = whole_tiles(s->q_len), kv_len = whole_tiles(s->kv_len);
+    size_t bytes = 8 * b * a * q_len;
+
+    if (!s->backward)
+        return bytes;
+    if (group_of(s) > 1)
+        bytes += 4 * b * a * kv_len * d;
+    return bytes + b * a * q_len * (s->deterministic ? 2 * kv_len : 8 * d);
+}
+
+/* The parts that plans of the estimated size would make. Real ones are as large or larger. */
+size_t sp_cudnn_bound(const struct sp_cudnn_shape *shape, size_t most_bytes)
+{
+    struct sp_cudnn_known known = {.whole = *shape, .part = *shape, .pieces = 1};
+    size_t whole = estimate(shape), bytes = whole;
+
+    while (shape->backward && !fits(bytes, most_bytes)) {
+        struct sp_cudnn_shape last;
+
+        if (!take_part(&known, bytes, most_bytes))
+            return 0;
+        last = shape_of(&known, known.pieces - 1);
+        bytes = estimate(&last);
+    }
+    known.plan_bytes =
+        !shape->backward || fits(whole, most_bytes) ? whole : most_bytes + most_bytes / 16;
+    return places_of(&known).end + MARGIN;
+}
+
+/* ---- plans ---- */
 
 static void forget_plans(struct sp_cudnn_known *known)
 {
@@ -201,7 +230,9 @@ static bool make_plans(struct sp_cudnn_plans *plans, struct sp_cudnn_known *know
             break;
         forget_plans(known);
         if (!take_part(known, known->plan_bytes, most)) {
-            *why = "its scores take too much memory; SP_CUDA_FAST=1 does without";
+            *why = known->whole.deterministic
+                       ? "its scores take too much memory; SP_CUDA_FAST=1 does without"
+                       : "it takes too much memory";
             return false;
         }
     }
@@ -258,37 +289,40 @@ void sp_cudnn_forget(struct sp_cudnn_plans *plans)
 
 /* ---- running ---- */
 
-/* A run of sp_cudnn_run on some sequences and heads; the workspace behind that of the plans. */
+/* Some sequences and heads of keys; the workspace behind that of the plans. */
 struct part {
     const struct sp_backend *k;
     struct sp_cudnn_plans *plans;
     const struct sp_cudnn_known *known;
-    struct sp_cudnn_tensors at; /* of their first queries */
+    struct sp_cudnn_tensors at; /* of their first query heads and queries */
     void *workspace;
     float *lse; /* copied, or NULL */
-    void *low;  /* dK and dV of a piece, and their sum; NULL unless there are several pieces */
+    void *low;  /* dK and dV of one run, and their sum; NULL if there is but one */
     float *sum;
 };
 
-static void run_piece(const struct part *p, int i)
+/* Piece i of the queries, from query head h on. */
+static void run_piece(const struct part *p, int h, int i)
 {
     const struct sp_cudnn_known *known = p->known;
     struct sp_cudnn_shape s = shape_of(known, i);
-    size_t first = (size_t)piece_first(known, i), q = first * (size_t)s.q_row;
+    size_t first = (size_t)piece_first(known, i), q_len = (size_t)known->whole.q_len;
+    size_t q = first * (size_t)s.q_row + (size_t)h * (size_t)s.head_dim;
     struct sp_cudnn_tensors t = p->at;
     const char *why = "";
 
     t.q = sp_cudnn_offset(t.q, q);
     t.o = sp_cudnn_offset(t.o, q);
-    t.lse = (float *)t.lse + first;
+    t.lse = (float *)t.lse + (size_t)h * q_len + first;
     if (t.dq) {
         t.d_o = sp_cudnn_offset(t.d_o, q);
         t.dq = sp_cudnn_offset(t.dq, q);
     }
     if (p->lse) {
-        p->k->copy_rows(p->k, (size_t)(s.batch * s.heads), sizeof(float) * (size_t)s.q_len, t.lse,
-                        sizeof(float) * (size_t)known->whole.q_len, p->lse,
-                        sizeof(float) * (size_t)s.q_len);
+        size_t row = sizeof(float) * (size_t)s.q_len;
+
+        p->k->copy_rows(p->k, (size_t)(s.batch * s.heads), row, t.lse, sizeof(float) * q_len,
+                        p->lse, row);
         t.lse = p->lse;
     }
     if (p->low) {
@@ -316,20 +350,22 @@ static void round_sums(const struct part *p)
 
 static void run_part(const struct part *p)
 {
+    const struct sp_cudnn_shape *s = &p->known->part;
+
     if (p->sum)
-        p->k->clear(p->k, sizeof(float) * gradient_elements(&p->known->part), p->sum);
-    for (int i = 0; i < p->known->pieces; i++)
-        run_piece(p, i);
+        p->k->clear(p->k, sizeof(float) * gradient_elements(s), p->sum);
+    for (int h = 0; h < s->kv_heads * group_of(&p->known->whole); h += s->heads)
+        for (int i = 0; i < p->known->pieces; i++)
+            run_piece(p, h, i);
     if (p->sum)
         round_sums(p);
 }
 
-/* The addresses from sequence b and heads h of the queries, g of the keys on. */
+/* The addresses from sequence b and head g of the keys on. */
 static struct sp_cudnn_tensors tensors_of(const struct sp_cudnn_shape *s,
-                                          const struct sp_cudnn_tensors *t, size_t b, size_t h,
-                                          size_t g)
+                                          const struct sp_cudnn_tensors *t, size_t b, size_t g)
 {
-    size_t d = (size_t)s->head_dim;
+    size_t d = (size_t)s->head_dim, h = g * (size_t)group_of(s);
     size_t q = b * (size_t)s->q_rows * (size_t)s->q_row + h * d;
     size_t kv = b * (size_t)s->kv_rows * (size_t)s->kv_row + g * d;
     size_t dkv = b * (size_t)s->dkv_rows * (size_t)s->dkv_row + g * d;
@@ -365,13 +401,13 @@ void sp_cudnn_run(const struct sp_backend *k, struct sp_cudnn_plans *plans,
 
     if (copies_lse(known))
         p.lse = further(workspace, at.lse);
-    if (sums_pieces(known)) {
+    if (sums(known)) {
         p.low = further(workspace, at.low);
         p.sum = further(workspace, at.sum);
     }
     for (int b = 0; b < s->batch; b += part->batch)
-        for (int h = 0, g = 0; h < s->heads; h += part->heads, g += part->kv_heads) {
-            p.at = tensors_of(s, t, (size_t)b, (size_t)h, (size_t)g);
+        for (int g = 0; g < s->kv_heads; g += part->kv_heads) {
+            p.at = tensors_of(s, t, (size_t)b, (size_t)g);
             run_part(&p);
         }
 }

@@ -18,7 +18,7 @@ enum { SP_CUDNN_PIECES = 32 /* of queries, at most: each is a shape to plan */ }
 
 /* A shape met before, and what cuDNN does for it. */
 struct sp_cudnn_known {
-    struct sp_cudnn_shape whole, part; /* sequences and heads at a time; of the last queries */
+    struct sp_cudnn_shape whole, part; /* sequences, heads and queries at a time */
     int pieces;                        /* that the queries of a part are cut into; 0: nothing */
     struct sp_cudnn_plan *plan[SP_CUDNN_PIECES]; /* in the order of the queries */
     size_t plan_bytes, workspace_bytes;          /* of a plan, of sp_cudnn_run */
@@ -28,10 +28,11 @@ struct sp_cudnn_known {
 /* Workspace of a plan above which parts are taken, on a device with so much memory. */
 size_t sp_cudnn_most_bytes(size_t device_bytes);
 
-/* At most this much workspace is needed for `shape`, if that is the most for a plan. */
+/* At most this much workspace is needed for `shape`, if `most_bytes` is the most for a plan; 0: it needs
+ * more than SP_CUDNN_PIECES, and is not done. */
 size_t sp_cudnn_bound(const struct sp_cudnn_shape *shape, size_t most_bytes);
 
-/* Plans a shape that is new, in a second or so. NULL, after a warning the first time: cuDNN does
+/* Plans a shape that is new, in a second or so for each piece. NULL, after a warning the first time: cuDNN does
  * not compute it, or only with more memory than it is worth. */
 const struct sp_cudnn_known *sp_cudnn_find(struct sp_cudnn_plans *plans,
                                            const struct sp_cudnn_shape *shape);

@@ -222,14 +222,14 @@ static bool recall(struct sp_cuda_gemm *gemm, struct sp_choice *choice)
     name_of(&choice->key, 'a', name);
     value = sp_kept_find(gemm->kept, name);
     if (!value || sscanf(value, "%d of %d %f", &at, &n, &us) != 3 || n != choice->n || at < 0 ||
-        at >= n || !(us > 0))
+        at >= n || !(us >= 0))
         return false;
     choice->at = at;
     choice->us = us;
     return true;
 }
 
-/* The fastest, which the first who meets the shape measures for all. */
+/* The fastest, which the first who meets the shape measures for all; if it cannot, what it takes. */
 static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const struct sp_product *p)
 {
     char name[NAME_BYTES], value[64];
@@ -239,8 +239,7 @@ static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const st
         measure_all(gemm, choice, p);
         name_of(&choice->key, 'a', name);
         snprintf(value, sizeof value, "%d of %d %.2f", choice->at, choice->n, (double)choice->us);
-        if (choice->us > 0)
-            sp_kept_add(gemm->kept, name, value);
+        sp_kept_add(gemm->kept, name, value);
     }
     sp_kept_unlock(gemm->kept);
 }

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* flock */
 #include "kernels/cuda/kept.h"
+#include "sp_error.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,10 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 16 << 20, LINE_BYTES = 512 };
+enum { MOST_BYTES = 16 << 20, LINE_BYTES = 512, PATIENCE_MS = 20000, LOOK_MS = 20 };
 
 struct sp_kept {
-    int fd;
+    int fd; /* -1: given up */
+    bool locked;
     char *text; /* whole lines, a newline before the first; text[used] is 0 */
     size_t used;
     off_t read; /* of the file */
@@ -109,19 +111,41 @@ static void read_more(struct sp_kept *kept)
     text[kept->used] = '\0';
 }
 
+/* Whoever decides takes a fraction of a second, unless stopped in the middle. */
+static bool try_lock(int fd)
+{
+    for (int waited = 0; waited <= PATIENCE_MS; waited += LOOK_MS) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return false; /* a file system without locks */
+        usleep(1000 * LOOK_MS);
+    }
+    sp_warn(
+        "cuda: a process that is stopped, or hangs, holds the file of choices for this GPU in the "
+        "cache (SP_CUDA_CACHE): this run does without");
+    return false;
+}
+
 void sp_kept_lock(struct sp_kept *kept)
 {
-    if (!kept)
+    if (!kept || kept->fd < 0)
         return;
-    while (flock(kept->fd, LOCK_EX) && errno == EINTR)
-        ;
-    read_more(kept);
+    kept->locked = try_lock(kept->fd);
+    if (kept->locked) {
+        read_more(kept);
+        return;
+    }
+    close(kept->fd);
+    kept->fd = -1;
 }
 
 void sp_kept_unlock(struct sp_kept *kept)
 {
-    if (kept)
+    if (kept && kept->locked)
         flock(kept->fd, LOCK_UN);
+    if (kept)
+        kept->locked = false;
 }
 
 const char *sp_kept_find(const struct sp_kept *kept, const char *name)
@@ -144,7 +168,7 @@ void sp_kept_add(struct sp_kept *kept, const char *name, const char *value)
     bool half;
     int n;
 
-    if (!kept || fstat(kept->fd, &about))
+    if (!kept || !kept->locked || fstat(kept->fd, &about) || about.st_size > MOST_BYTES)
         return;
     half = about.st_size > kept->read;
     n = snprintf(line, sizeof line, "%s%s %s\n", half ? "\n" : "", name, value);

@@ -13,13 +13,14 @@ struct sp_kept;
 
 /*
  * The file `name` in the directory SP_CUDA_CACHE, by default starpipe in XDG_CACHE_HOME or ~/.cache,
- * which is made. NULL, silently: SP_CUDA_CACHE=0, or there is none that can be written; the functions
- * below then do nothing and find nothing.
+ * which is made. NULL, silently: SP_CUDA_CACHE=0, or there is none that can be written and locked; the
+ * functions below then do nothing and find nothing.
  */
 struct sp_kept *sp_kept_open(const char *name);
 void sp_kept_close(struct sp_kept *kept);
 
-/* Between these two nobody else decides; sp_kept_lock waits for who does, and reads what they kept. */
+/* Between these two nobody else decides. sp_kept_lock waits for who does, but not for one that never comes
+ * to an end, and reads what they kept. */
 void sp_kept_lock(struct sp_kept *kept);
 void sp_kept_unlock(struct sp_kept *kept);
 

@@ -54,9 +54,14 @@ struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
     plan = new_bytes(sizeof *plan);
     plan->shape = *shape;
     plan->workspace_bytes = 100;
-    if (shape->backward && shape->deterministic)
-        plan->workspace_bytes = (size_t)(sp_fake_cudnn.bytes * shape->batch * shape->heads *
-                                         shape->q_len * shape->kv_len);
+    if (shape->backward && shape->deterministic) {
+        double rows = shape->batch * shape->heads;
+
+        plan->workspace_bytes +=
+            (size_t)(rows * shape->q_len * (8 + sp_fake_cudnn.bytes * shape->kv_len));
+        if (shape->heads > shape->kv_heads)
+            plan->workspace_bytes += (size_t)(4 * rows * shape->kv_len * shape->head_dim);
+    }
     *workspace_bytes = plan->workspace_bytes;
     sp_fake_cudnn.alive++;
     return plan;

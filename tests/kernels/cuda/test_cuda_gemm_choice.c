@@ -5,7 +5,9 @@
 #include "gemm_host.h"
 #include "said.h"
 #include "sp_error.h"
+#include "kernels/cuda/kept.h"
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { T = 6, IN = 40, OUT = 24 };
@@ -267,6 +269,64 @@ static void test_kept(void **state)
     stop();
 }
 
+/* Also what one takes who cannot measure: the next, who can, gives the same bits. */
+static void test_kept_untimed(void **state)
+{
+    (void)state;
+    empty_cache(3);
+    start(true);
+    sp_fake_cudart.most_allocations = sp_fake_cudart.allocations;
+    assert_int_equal(call(DW, SP_BF16, 0), 0);
+    stop();
+    sp_fake_cudart.most_allocations = 1000;
+    start(true);
+    assert_int_equal(call(DW, SP_BF16, 0), 0);
+    assert_int_equal(call(LINEAR, SP_BF16, 0), 3);
+    stop();
+}
+
+/* Of processes that meet a shape at the same time one decides. */
+static void test_kept_processes(void **state)
+{
+    enum { PROCESSES = 6 };
+    char text[4096];
+    size_t lines = 0;
+    pid_t pid[PROCESSES];
+
+    (void)state;
+    empty_cache(0);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+        if (pid[i])
+            continue;
+        for (int shape = 0; shape < 20; shape++) {
+            struct sp_kept *kept = sp_kept_open(strrchr(kept_file, '/') + 1);
+            char name[8], value[8];
+
+            snprintf(name, sizeof name, "s%d", shape);
+            snprintf(value, sizeof value, "p%d", i);
+            sp_kept_lock(kept);
+            if (!sp_kept_find(kept, name)) {
+                usleep(1000); /* as measuring */
+                sp_kept_add(kept, name, value);
+            }
+            sp_kept_unlock(kept);
+            sp_kept_close(kept);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+
+        assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+        assert_int_equal(status, 0);
+    }
+    read_file(text, sizeof text);
+    for (const char *c = text; *c; c++)
+        lines += *c == '\n';
+    assert_int_equal(lines, 20);
+}
+
 /* Whether to fuse is kept too. */
 static void test_kept_fusing(void **state)
 {
@@ -341,17 +401,27 @@ static void test_kept_damage(void **state)
         assert_int_equal(run_linear(1), 6);
         stop();
     }
-    /* A directory is where the file should be, or a file where the directory should. */
-    for (int kind = 0; kind < 2; kind++) {
+    /* A file where the directory should be; a directory, a FIFO, a huge file where the file should. */
+    for (int kind = 0; kind < 4; kind++) {
+        struct stat about;
+
         empty_cache(4);
-        if (kind)
+        if (kind == 0)
             setenv("SP_CUDA_CACHE", "/dev/null", 1);
-        else
-            mkdir(kept_file, 0700);
+        if (kind == 1)
+            assert_int_equal(mkdir(kept_file, 0700), 0);
+        if (kind == 2)
+            assert_int_equal(mkfifo(kept_file, 0600), 0);
+        if (kind == 3) {
+            write_file("x\n", 2);
+            assert_int_equal(truncate(kept_file, 1 << 25), 0);
+        }
         start(true);
         assert_int_equal(run_linear(0), 4);
         stop();
-        rmdir(kept_file);
+        assert_true(kind != 3 || (stat(kept_file, &about) == 0 && about.st_size == 1 << 25));
+        if (kind)
+            assert_int_equal(remove(kept_file), 0);
     }
 }
 
@@ -458,6 +528,8 @@ int main(void)
         cmocka_unit_test_setup(test_fusing, before),
         cmocka_unit_test_setup(test_no_scratch, before),
         cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_untimed),
+        cmocka_unit_test(test_kept_processes),
         cmocka_unit_test(test_kept_fusing),
         cmocka_unit_test(test_kept_damage),
         cmocka_unit_test(test_kept_place),
