@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "kernels/cuda/cudnn_parts.h"
+#include "kernels/cuda/cudnn_plans.h"
 #include "kernels/cuda/sums.h"
 
 static const double MIB = 1 << 20;
@@ -158,9 +158,10 @@ static void test_parts(void **state)
         assert_non_null(known);
         bytes = (double)known->workspace_bytes;
         printf("    %-18s %2d heads at a time, queries in %d: %7.1f of %7.1f MiB\n",
-               cases[i].p.name, known->part.heads, known->pieces, bytes / MIB, bound / MIB);
-        assert_int_equal(known->part.heads, cases[i].heads);
-        assert_int_equal(known->pieces, cases[i].pieces);
+               cases[i].p.name, known->parts.part.heads, known->parts.pieces, bytes / MIB,
+               bound / MIB);
+        assert_int_equal(known->parts.part.heads, cases[i].heads);
+        assert_int_equal(known->parts.pieces, cases[i].pieces);
         assert_true(bytes <= bound && bound <= 1.4 * bytes + 2 * MIB);
         sp_cudnn_forget(&plans);
     }

@@ -14,7 +14,7 @@
 #include "config.h"
 #endif
 #ifdef HAVE_CUDNN_FRONTEND
-#include "kernels/cuda/cudnn_parts.h"
+#include "kernels/cuda/cudnn_plans.h"
 #include "kernels/cuda/state.h"
 #include "sp_error.h"
 #include <stdlib.h>
