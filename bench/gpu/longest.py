@@ -71,7 +71,7 @@ def main():
     p.add_argument("--row", "--rows", choices=ROWS, help="default gpt3-1.3b, on the CPU tiny")
     p.add_argument("--ways", metavar="NAME,...", help=", ".join([*OURS, *THEIRS]))
     p.add_argument("--limit", type=common.size, metavar="BYTES",
-                   help="--memory-limit of starpipe, as 70GiB (default: 94 %% of the device's)")
+                   help="--memory-limit of starpipe, as 70GiB (default: what it finds free)")
     p.add_argument("--dir", default=os.environ.get("TMPDIR", "/var/tmp"), help="--offload-dir")
     p.add_argument("--steps", type=int, default=1, help="whole steps of a trial (default 1)")
     args = p.parse_args()
@@ -87,10 +87,9 @@ def main():
         unknown = [w for w in ways if w not in OURS and w not in THEIRS]
         if unknown:
             p.error(f"no such way: {', '.join(unknown)}")
-        if args.limit is None and args.device == "cuda":
-            args.limit = int(0.94 * results["memory_bytes"])
         print(f"{results['device']}, {args.dtype}, {args.model}, "
-              f"memory {gib(results['memory_bytes'])} GiB, --memory-limit {gib(args.limit)} GiB")
+              f"memory {gib(results['memory_bytes'])} GiB" +
+              (f", --memory-limit {gib(args.limit)} GiB" if args.limit else ""))
         print(f"{'way':16} {'tokens':>8} {'too long':>9} {'step s':>8} {'peak GiB':>9}")
         results.update(limit_bytes=args.limit, ways={})
         for i, way in enumerate(ways):

@@ -78,11 +78,14 @@ struct sp_layout_args {
  * 0, so that the file has its way. layout.options is "". */
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
-/* --slices auto: as many slices as `plan` would take on so many stages of one device, within
- * --memory-limit. Left alone if it is a number. 0; or -EINVAL after one line that begins with the
- * command. */
 struct sp_model;
-int sp_slices_auto(const char *command, struct sp_layout_args *a, const struct sp_model *model);
+struct sp_cluster;
+
+/* --slices auto: as many slices as `plan` would take with these stages on `on`, NULL: cores of this
+ * machine, within --memory-limit. Left alone if it is a number. 0; or -EINVAL after one line that begins
+ * with the command. */
+int sp_slices_auto(const char *command, struct sp_layout_args *a, const struct sp_model *model,
+                   enum sp_dtype dtype, const struct sp_cluster *on);
 
 #define SP_LAYOUT_ARGS_DEFAULT                                                                     \
     {                                                                                              \

@@ -18,6 +18,7 @@ struct args {
     struct sp_layout_args layout;
     int nodes, per_node, top;
     double tflops, link, network, write, read;
+    int dtype;
     bool json;
 };
 
@@ -25,6 +26,8 @@ static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
+        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "activations, and weights in products", 0, 0,
+         "f32|bf16", 0},
         {"nodes", SP_OPT_INT, &a->nodes, "N", "nodes of the cluster", 1, 4096, 0, 0},
         {"per-node", SP_OPT_INT, &a->per_node, "D", "devices of a node", 1, 64, 0, 0},
         {"tflops", SP_OPT_DOUBLE, &a->tflops, "X",
@@ -95,8 +98,11 @@ static int refuse_parts(const char *command, const struct sp_solver_request *wan
         command, want->seq, SP_TOKENS_OF_PART, SP_MAX_SLICES);
 }
 
-int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model)
+int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model,
+                   enum sp_dtype dtype, const struct sp_cluster *on)
 {
+    /* What counts here is how much a task of the runtime takes of a slice. */
+    const struct sp_cluster cores = {.flops = 2e11, .link = 1e10, .network = 1e10, .task_s = 2e-5};
     struct sp_solver_request want;
     struct sp_solution best;
     int n;
@@ -105,15 +111,12 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
         return 0;
     if (make_request(command, l, model, &want))
         return -EINVAL;
-    /* What counts here is how much a task of the runtime takes of a slice. */
-    want.cluster = (struct sp_cluster){.nodes = 1,
-                                       .per_node = l->stages,
-                                       .flops = 2e11,
-                                       .link = 1e10,
-                                       .network = 1e10,
-                                       .memory = (int64_t)l->memory_limit,
-                                       .task_s = 2e-5};
-    want.stages = l->stages;
+    want.cluster = on ? *on : cores;
+    want.cluster.nodes = 1;
+    want.cluster.per_node = want.stages = l->stages;
+    if (l->memory_limit)
+        want.cluster.memory = (int64_t)l->memory_limit;
+    want.dtype = dtype;
     n = sp_solve(&want, &best, 1);
     if (n < 0)
         return n;
@@ -137,8 +140,9 @@ static int print_json(const struct args *a, const struct sp_solution *s, int n)
                                         s[i].pp, "n", s[i].n, "step_s", s[i].step_s, "bubble_ratio",
                                         s[i].bubble, "stall_s", s[i].stall_s, "memory_bytes",
                                         (json_int_t)s[i].memory, "fits", s[i].fits));
-    root = json_pack("{s:s,s:s,s:i,s:o}", "schedule", a->layout.schedule, "model", a->layout.model,
-                     "seq", a->layout.seq, "layouts", list);
+    root = json_pack("{s:s,s:s,s:s,s:i,s:o}", "schedule", a->layout.schedule, "model",
+                     a->layout.model, "dtype", sp_dtype_name((enum sp_dtype)a->dtype), "seq",
+                     a->layout.seq, "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
         ret = 1;
     if (!root)
@@ -154,10 +158,11 @@ static void print_text(const struct args *a, const struct sp_solution *s, int n)
     double tokens = (double)l->seq * l->micro_batch_size * l->micro_batches;
 
     printf(
-        "%s, %d micro-batches of %d x %d tokens, %s with --offload %s on %d x %d devices of %.4g "
-        "TFLOP/s\n",
-        l->model, l->micro_batches, l->micro_batch_size, l->seq, l->schedule, l->offload, a->nodes,
-        a->per_node, a->tflops);
+        "%s, %d micro-batches of %d x %d tokens in %s, %s with --offload %s on %d x %d devices of "
+        "%.4g TFLOP/s\n",
+        l->model, l->micro_batches, l->micro_batch_size, l->seq,
+        sp_dtype_name((enum sp_dtype)a->dtype), l->schedule, l->offload, a->nodes, a->per_node,
+        a->tflops);
     printf("   SP    PP     N     step s   tokens/s  bubble %%  stall s  GiB a device\n");
     for (int i = 0; i < n; i++)
         printf("%5d %5d %5d %10.4g %10.4g %9.1f %8.3g %13.2f%s\n", s[i].sp, s[i].pp, s[i].n,
@@ -200,6 +205,7 @@ int sp_cmd_plan(int argc, char **argv)
     }
     if (sp_model_load(a.layout.model, &model) || make_request("plan", &a.layout, &model, &want))
         return 2;
+    want.dtype = (enum sp_dtype)a.dtype;
     want.cluster = (struct sp_cluster){.nodes = a.nodes,
                                        .per_node = a.per_node,
                                        .flops = 1e12 * a.tflops,

@@ -82,7 +82,7 @@ static int find_slices(struct args *a, const struct sp_model *model)
     if (!a->layout.slices && !a->layout.model)
         return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
                                 "and --seq");
-    return sp_slices_auto("show", &a->layout, model);
+    return sp_slices_auto("show", &a->layout, model, SP_F32, NULL);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. */

@@ -139,7 +139,9 @@ static int make_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->args.layout;
     struct sp_layout layout;
-    int err = sp_slices_auto("train", l, &t->model);
+    struct sp_cluster gpus;
+    bool on_gpus = !l->slices && sp_train_expect_gpus(t, &gpus);
+    int err = sp_slices_auto("train", l, &t->model, t->args.dtype, on_gpus ? &gpus : NULL);
 
     if (err)
         return err;

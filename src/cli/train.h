@@ -63,6 +63,10 @@ int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout);
 
 /* ---- devices -------------------------------------------------------------------------- */
 
+struct sp_cluster;
+
+/* Before stages are placed: whether they will be on GPUs, and what one has for a stage. */
+bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */

@@ -2,6 +2,7 @@
 #include "cli/train.h"
 #include "codelets/cuda.h"
 #include "plan/memory_slices.h"
+#include "plan/solver.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,35 @@ static int64_t room(const struct sp_trainer *t)
     if (sp_cuda_memory(t->place.gpu[0], &total, &unused))
         return 0;
     return budget(unused) - kernels_bytes(t, &shape, 0);
+}
+
+/*
+ * An eighth of a sequence is the longest slice that many would have. Rates only weigh slices against what
+ * StarPU takes for a task. Processes must come to the same: what their GPUs have, not what is free.
+ */
+bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    int devices = t->args.device == CPU ? 0 : sp_cuda_devices(false);
+    struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
+    int64_t total, unused, kernels, stages;
+    struct sp_shape shape;
+
+    if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
+        return false;
+    sp_placement_use_gpus(&pl, devices);
+    if (sp_cuda_memory(pl.gpu[0], &total, &unused))
+        return false;
+    sp_train_shape(t, &shape);
+    kernels = sp_cuda_kernels_bytes(pl.gpu[0], &shape, (shape.seq + 7) / 8);
+    stages = (pl.n_local + pl.gpus - 1) / pl.gpus;
+    *gpus = (struct sp_cluster){.flops = t->args.dtype == SP_BF16 ? 4e14 : 4e13,
+                                .link = 1e11,
+                                .network = 2.5e10,
+                                .memory = budget(t->world.size > 1 ? total : unused) - kernels,
+                                .task_s = 1e-5};
+    gpus->memory = gpus->memory > stages ? gpus->memory / stages : 1;
+    return true;
 }
 
 int sp_train_choose_device(struct sp_trainer *t)

@@ -151,6 +151,7 @@ static int try_layout(const struct sp_solver_request *want, struct sp_solution *
     if (err)
         return err;
     sp_shape_init(&t.sh, want->model, want->batch, want->seq, want->micro_batches, 0, 0);
+    t.sh.dtype = want->dtype;
     err = s->n > 1 ? sp_plan_cut(&t.plan, &t.sh, want->cut) : 0;
     err = err ? err : sp_memory_apart(&t.plan, &t.sh);
     err = err ? err : simulate(&t);

@@ -30,6 +30,7 @@ struct sp_cluster {
 struct sp_solver_request {
     const char *schedule; /* one that cuts sequences */
     const struct sp_model *model;
+    enum sp_dtype dtype; /* of activations, and of weights in products */
     int seq, batch, micro_batches;
     enum sp_recompute recompute;
     int every;

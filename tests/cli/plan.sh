@@ -24,11 +24,17 @@ said "plan, a limit" 'recommended' $long --memory-limit 80GiB --offload adaptive
 rows | awk '{ fits = !/does not fit/; if (fits != ($8 <= 80.001) || (fits && hidden)) exit 1; hidden = !fits }' ||
     fail "plan, a limit: $(rows)"
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB
+said "plan, in f32" 'in f32' $long --stages 4 --slices 12
+f32=$(rows | awk '{ print $8 }')
+said "plan --dtype" 'in bf16' $long --stages 4 --slices 12 --dtype bf16
+rows | awk -v f32="$f32" '{ n++; r = $8 / f32 } END { exit !(n == 1 && r > 0.5 && r < 0.6) }' ||
+    fail "long sequences take $f32 GiB in f32, in bf16: $(rows)"
+refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
 said "plan --json" '"fits"' $long --json
 python3 - "$work/stdout" << 'END' || fail "plan --json"
 import json, sys
 plan = json.load(open(sys.argv[1]))
-assert plan["seq"] == 131072 and len(plan["layouts"]) == 8
+assert plan["seq"] == 131072 and plan["dtype"] == "f32" and len(plan["layouts"]) == 8
 for l in plan["layouts"]:
     assert set(l) == {"sp", "pp", "n", "step_s", "bubble_ratio", "stall_s", "memory_bytes", "fits"}
     assert l["sp"] * l["pp"] == 8 and l["step_s"] > 0 and 0 <= l["bubble_ratio"] < 1

@@ -154,6 +154,11 @@ sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*
     "$work/output" | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
         END { exit !(n == 1 && $1 <= 32 && $2 <= 162) }' || fail "adaptive took what the kernels need"
 SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=140 refused "has for a stage 11.00 MiB" starpipe $adaptive
+# --slices auto takes as many as that wants: 52 MiB
+long="$tiny --schedule sppo --stages 1 --micro-batches 1 --seq 512 --micro-batch-size 8 --steps 1
+    --offload adaptive --offload-dir $work"
+SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=110 refused "needs 97.39 MiB" starpipe $long --slices 2
+SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=110 quiet "--slices auto in 52 MiB" starpipe $long --slices auto
 SP_FAKE_GPUS=0 quiet "auto without a GPU" starpipe train --model gpt-tiny --data "$work/text" \
     --seq 24 --steps 1
 finish
