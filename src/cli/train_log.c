@@ -165,6 +165,16 @@ static void print_polling(const struct sp_trainer *t)
         sum / 1e3, t->report.step_us > 0 ? 100 * most / t->report.step_us : 0);
 }
 
+static void print_device_bytes(const struct sp_trainer *t)
+{
+    double planned = (double)sp_train_gpu_bytes(t) / MiB;
+
+    printf("process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for the "
+           "kernels' workspaces\n",
+           t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
+           planned, planned - (double)sp_train_planned_bytes(t) / MiB);
+}
+
 void sp_train_summary(struct sp_trainer *t)
 {
     struct sp_times expected;
@@ -181,12 +191,7 @@ void sp_train_summary(struct sp_trainer *t)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
                t->rollbacks, t->args.steps - t->first_step);
     if (t->place.gpus)
-        printf("process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for "
-               "the "
-               "kernels' workspaces\n",
-               t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
-               (double)sp_train_gpu_bytes(t) / MiB,
-               (double)(sp_train_gpu_bytes(t) - sp_train_planned_bytes(t)) / MiB);
+        print_device_bytes(t);
     else if (!t->place.bound)
         printf(
             "(more stages than cores on this machine: the measured bubble includes waiting for a "

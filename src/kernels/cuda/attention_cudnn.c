@@ -204,6 +204,7 @@ static bool deterministic(void)
 static size_t most_bytes(size_t device_bytes)
 {
     const char *set = getenv("SP_CUDA_ATTENTION_MIB");
+    static bool told;
     char *end;
     long mib;
 
@@ -212,8 +213,9 @@ static size_t most_bytes(size_t device_bytes)
     mib = strtol(set, &end, 10);
     if (!*end && mib > 0 && mib < 1 << 20)
         return (size_t)mib << 20;
-    sp_warn("cuda: SP_CUDA_ATTENTION_MIB=%s is no number of MiB from 1 to %d: ignored", set,
-            (1 << 20) - 1);
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        sp_warn("cuda: SP_CUDA_ATTENTION_MIB=%s is no number of MiB from 1 to %d: ignored", set,
+                (1 << 20) - 1);
     return sp_cudnn_most_bytes(device_bytes);
 }
 
