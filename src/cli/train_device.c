@@ -61,7 +61,8 @@ bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
     const struct sp_layout_args *l = &t->args.layout;
     int devices = t->args.device == CPU ? 0 : sp_cuda_devices(false);
     struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
-    int64_t total, unused, kernels, stages;
+    int64_t total, unused, kernels;
+    int stages;
     struct sp_shape shape;
 
     if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
@@ -71,7 +72,7 @@ bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
         return false;
     sp_train_shape(t, &shape);
     kernels = sp_cuda_kernels_bytes(pl.gpu[0], &shape, (shape.seq + 7) / 8);
-    stages = (pl.n_local + pl.gpus - 1) / pl.gpus;
+    stages = sp_stages_of_worker(&pl);
     *gpus = (struct sp_cluster){.flops = t->args.dtype == SP_BF16 ? 4e14 : 4e13,
                                 .link = 1e11,
                                 .network = 2.5e10,
@@ -171,8 +172,7 @@ int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
-    int most = (pl->n_local + pl->gpus - 1) / pl->gpus;
-    int64_t limit = (int64_t)t->args.layout.memory_limit * most;
+    int64_t limit = (int64_t)t->args.layout.memory_limit * sp_stages_of_worker(pl);
     char text[32];
 
     /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */

@@ -54,7 +54,7 @@ static int check(const struct sp_trainer *t)
 static int64_t machine_share(const struct sp_trainer *t)
 {
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    int most = (t->place.n_local + t->place.gpus - 1) / (t->place.gpus ? t->place.gpus : 1);
+    int most = sp_stages_of_worker(&t->place);
 
     if (t->place.gpus)
         return t->gpu_room > most ? t->gpu_room / most : 1; /* 0 is no limit */

@@ -52,6 +52,12 @@ static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
     return (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
 }
 
+/* Local stages that share a worker, at most. */
+static inline int sp_stages_of_worker(const struct sp_placement *pl)
+{
+    return (pl->n_local + pl->workers - 1) / pl->workers;
+}
+
 /* After StarPU started: gives each CPU worker its team of threads, its cores, and the
  * manners of an idle one. */
 void sp_placement_bind(const struct sp_placement *pl);

@@ -224,7 +224,7 @@ size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_byte
     struct sp_cudnn_shape shape = shape_of(at);
     size_t gathered = at->n_kv > 1 ? gathered_bytes(at) : 0, bytes;
 
-    if (is_set("SP_CUDA_CUDNN", "0") || strncmp(sp_cudnn_about(), "none", 4) == 0)
+    if (is_set("SP_CUDA_CUDNN", "0") || !sp_cudnn_there())
         return 0;
     shape.backward = 1;
     shape.deterministic = deterministic();

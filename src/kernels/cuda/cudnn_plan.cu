@@ -207,6 +207,12 @@ void thrown(sp_cudnn *cudnn, const std::exception &e, const char **why)
 
 } // namespace
 
+bool sp_cudnn_there(void)
+{
+    std::call_once(opened, open_library);
+    return fe::cudnn_dlhandle != nullptr;
+}
+
 const char *sp_cudnn_about(void)
 {
     std::call_once(opened, open_library);
@@ -217,8 +223,7 @@ struct sp_cudnn *sp_cudnn_open(cudaStream_t stream)
 {
     sp_cudnn *cudnn;
 
-    std::call_once(opened, open_library);
-    if (!fe::cudnn_dlhandle)
+    if (!sp_cudnn_there())
         return nullptr;
     cudnn = new sp_cudnn();
     try {
@@ -240,7 +245,7 @@ struct sp_cudnn *sp_cudnn_open_described(const char *json, const char **why)
     auto cudnn = std::make_unique<sp_cudnn>();
 
     *why = sp_cudnn_about();
-    if (!fe::cudnn_dlhandle)
+    if (!sp_cudnn_there())
         return nullptr;
     try {
         cudnn->described = std::make_shared<fe::DeviceProperties>();

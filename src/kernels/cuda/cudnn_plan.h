@@ -39,7 +39,8 @@ struct sp_cudnn_tensors {
 struct sp_cudnn;
 struct sp_cudnn_plan;
 
-/* "9.19.0", or why there is none: for `starpipe info`. Needs no device. */
+/* Whether there is one; "9.19.0", or why not: for `starpipe info`. Need no device. */
+bool sp_cudnn_there(void);
 const char *sp_cudnn_about(void);
 
 /* The library on the current device, queueing on `stream`; NULL: sp_cudnn_about tells why. */

@@ -212,15 +212,11 @@ static void name_of(const struct key *key, char decision, char *name)
 }
 
 /* The heuristics name the same candidates every time: which of how many. */
-static bool recall(struct sp_cuda_gemm *gemm, struct sp_choice *choice)
+static bool recall(const char *value, struct sp_choice *choice)
 {
-    char name[NAME_BYTES];
-    const char *value;
     int n, at;
     float us;
 
-    name_of(&choice->key, 'a', name);
-    value = sp_kept_find(gemm->kept, name);
     if (!value || sscanf(value, "%d of %d %f", &at, &n, &us) != 3 || n != choice->n || at < 0 ||
         at >= n || !(us >= 0))
         return false;
@@ -234,10 +230,10 @@ static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const st
 {
     char name[NAME_BYTES], value[64];
 
+    name_of(&choice->key, 'a', name);
     sp_kept_lock(gemm->kept);
-    if (!recall(gemm, choice)) {
+    if (!recall(sp_kept_find(gemm->kept, name), choice)) {
         measure_all(gemm, choice, p);
-        name_of(&choice->key, 'a', name);
         snprintf(value, sizeof value, "%d of %d %.2f", choice->at, choice->n, (double)choice->us);
         sp_kept_add(gemm->kept, name, value);
     }

@@ -175,17 +175,12 @@ void *sp_gemm_vector(const struct sp_backend *k, size_t bytes)
 /* ---- the library of a worker ---- */
 
 /* Hopper's kernels use more: as much as PyTorch gives them. */
-static size_t workspace_of(int device)
+size_t sp_cuda_gemm_bytes(int device)
 {
     int major = 0;
 
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return (size_t)(major >= 9 ? 64 : 32) * MIB;
-}
-
-size_t sp_cuda_gemm_bytes(int device)
-{
-    return workspace_of(device) + SP_GEMM_VECTOR_BYTES;
+    return (size_t)(major >= 9 ? 64 : 32) * MIB + SP_GEMM_VECTOR_BYTES;
 }
 
 /* What is fastest depends on the device, the library and what a key is, 1 so far. */
@@ -218,8 +213,8 @@ struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
     }
     gemm->stream = cuda->stream;
     gemm->tune = !tune || strcmp(tune, "0") != 0;
-    gemm->workspace_bytes = workspace_of(cuda->device);
     held = sp_cuda_gemm_bytes(cuda->device);
+    gemm->workspace_bytes = held - SP_GEMM_VECTOR_BYTES;
     status = cublasLtCreate(&gemm->lt);
     if (status != CUBLAS_STATUS_SUCCESS) {
         code =

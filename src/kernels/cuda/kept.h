@@ -26,7 +26,8 @@ void sp_kept_unlock(struct sp_kept *kept);
 
 /* The last value of a name, up to the next sp_kept_lock, or NULL. Ends with a newline. */
 const char *sp_kept_find(const struct sp_kept *kept, const char *name);
-/* Adds a name that is not there, or has a value that is no good. Neither has a newline in it, nor the name a space. */
+/* Adds a name that is not there, or has a value that is no good. Neither has a newline in it, nor the name
+ * a space. */
 void sp_kept_add(struct sp_kept *kept, const char *name, const char *value);
 
 #ifdef __cplusplus

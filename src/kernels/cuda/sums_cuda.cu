@@ -110,38 +110,3 @@ extern "C" void sp_cuda_add_doubles(const struct sp_backend *k, int parts, const
     sp_launch(k, "add_doubles", add_doubles_kernel, 1, SP_BLOCK, SP_BLOCK * sizeof(double), parts,
               part, sum);
 }
-
-template <typename T, int V>
-SP_KERNEL void accumulate_kernel(size_t accesses, const T *x, float *sum)
-{
-    size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float a[V], b[V];
-
-    if (at >= accesses)
-        return;
-    sp_load<V>(x + at * V, a);
-    sp_load<V>(sum + at * V, b);
-    for (int v = 0; v < V; v++)
-        b[v] += a[v];
-    sp_store<V>(sum + at * V, b);
-}
-
-template <typename T>
-static void accumulate(const struct sp_backend *k, size_t n, const T *x, float *sum)
-{
-    size_t accesses = sp_is_wide(x, 0) && sp_is_wide(sum, 0) ? n / sp_wide<T>::N : 0;
-    size_t done = accesses * sp_wide<T>::N;
-
-    sp_launch(k, "accumulate", accumulate_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
-              SP_BLOCK, 0, accesses, x, sum);
-    sp_launch(k, "accumulate", accumulate_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0,
-              n - done, x + done, sum + done);
-}
-
-extern "C" void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
-{
-    if (k->dtype == SP_BF16)
-        accumulate(k, n, (const bf16 *)x, sum);
-    else
-        accumulate(k, n, (const float *)x, sum);
-}

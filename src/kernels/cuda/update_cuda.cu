@@ -13,8 +13,9 @@ enum {
     SUMSQ_EACH = SP_BLOCK * SUMSQ_STEPS * 4 /* floats a block sums: 16384, whatever the access */
 };
 
-/* y += x; all as f32. */
-template <typename T, int V> SP_KERNEL void add_kernel(size_t accesses, const T *x, T *y)
+/* y += x, computed in f32. */
+template <typename T, typename U, int V>
+SP_KERNEL void add_kernel(size_t accesses, const T *x, U *y)
 {
     size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     float a[V], b[V];
@@ -28,14 +29,15 @@ template <typename T, int V> SP_KERNEL void add_kernel(size_t accesses, const T 
     sp_store<V>(y + at * V, b);
 }
 
-template <typename T> static void add_all(const struct sp_backend *k, size_t n, const T *x, T *y)
+template <typename T, typename U>
+static void add_all(const struct sp_backend *k, size_t n, const T *x, U *y)
 {
     size_t accesses = sp_is_wide(x, 0) && sp_is_wide(y, 0) ? n / sp_wide<T>::N : 0;
     size_t done = accesses * sp_wide<T>::N;
 
-    sp_launch(k, "add", add_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK), SP_BLOCK, 0,
+    sp_launch(k, "add", add_kernel<T, U, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK), SP_BLOCK, 0,
               accesses, x, y);
-    sp_launch(k, "add", add_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0, n - done,
+    sp_launch(k, "add", add_kernel<T, U, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0, n - done,
               x + done, y + done);
 }
 
@@ -47,6 +49,14 @@ static void add_f32(const struct sp_backend *k, size_t n, const float *x, float 
 template <typename T> static void add(const struct sp_backend *k, size_t n, const void *x, void *y)
 {
     add_all(k, n, (const T *)x, (T *)y);
+}
+
+extern "C" void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
+{
+    if (k->dtype == SP_BF16)
+        add_all(k, n, (const bf16 *)x, sum);
+    else
+        add_f32(k, n, (const float *)x, sum);
 }
 
 /* The same elements to the same thread in the same order, however they are read. */

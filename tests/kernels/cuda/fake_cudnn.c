@@ -13,6 +13,11 @@ struct sp_cudnn_plan {
 
 struct sp_fake_cudnn sp_fake_cudnn;
 
+bool sp_cudnn_there(void)
+{
+    return !sp_fake_cudnn.absent;
+}
+
 const char *sp_cudnn_about(void)
 {
     return sp_fake_cudnn.absent ? "none: libcudnn.so.9: no such file" : "9.9.9";
