@@ -28,7 +28,7 @@ static int open_data(struct sp_trainer *t)
 
     if (!path)
         return 0; /* dry run */
-    err = sp_data_open(path, a->tokens ? 2 : 1, t->model.vocab, &t->data);
+    err = sp_data_open(path, a->tokens ? a->token_bytes : 1, t->model.vocab, &t->data);
     if (err)
         return err;
     t->data.shuffled = a->order == 1;
@@ -41,9 +41,14 @@ static void warn(const struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
 
-    if (t->data.bytes && t->data.tokens <= (size_t)a->layout.seq)
+    if (t->data.path && t->data.tokens <= (size_t)a->layout.seq)
         sp_warn("%s has %zu tokens, a sequence %d: it wraps around",
                 a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
+    if (a->data && t->model.vocab > 256)
+        sp_warn(
+            "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
+            "be seen; --tokens takes a tokenized file",
+            t->model.name, t->model.vocab);
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
     if (a->dtype == SP_BF16 && !t->place.gpus)

@@ -14,6 +14,7 @@ struct sp_train_args {
     struct sp_layout_args layout;
     const char *data, *tokens;
     int order, dtype, device, transport, scheduler; /* of their choices; dtype: enum sp_dtype */
+    int token_bytes; /* of --tokens; 0: those of the file's header, or 2 */
     int steps, warmup, threads, window, mlp_chunk, logit_rows, sample;
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
     uint64_t seed;

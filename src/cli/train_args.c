@@ -35,7 +35,9 @@ static int check(struct sp_train_args *a)
         return sp_error(EINVAL, "train: give --data or --tokens, not both");
     if (!a->data && !a->tokens && !a->dry_run)
         return sp_error(EINVAL, "train: what to train on? give --data FILE (bytes) or "
-                                "--tokens FILE.bin (uint16)");
+                                "--tokens FILE.bin (uint16 or uint32)");
+    if (a->token_bytes && !a->tokens)
+        return sp_error(EINVAL, "train: --token-bytes without --tokens");
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");
@@ -53,7 +55,8 @@ static int check(struct sp_train_args *a)
 
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
 {
-    int err;
+    int err, width = 0; /* number of a choice */
+    bool width_given = false;
 
     *a = (struct sp_train_args){
         .layout = SP_LAYOUT_ARGS_DEFAULT,
@@ -75,8 +78,10 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         {"data", SP_OPT_STRING, &a->data, "FILE", "text: tokens are its bytes", 0, 0, 0, 0},
-        {"tokens", SP_OPT_STRING, &a->tokens, "FILE.bin", "little-endian uint16 tokens", 0, 0, 0,
-         0},
+        {"tokens", SP_OPT_STRING, &a->tokens, "FILE.bin",
+         "little-endian tokens, as nanoGPT writes them or, with a header, llm.c", 0, 0, 0, 0},
+        {"token-bytes", SP_OPT_CHOICE, &width, 0,
+         "of a token of a file without a header: uint16 or uint32", 0, 0, "2|4", &width_given},
         {"order", SP_OPT_CHOICE, &a->order, 0, "order of the samples", 0, 0, "sequential|shuffled",
          0},
         {"steps", SP_OPT_INT, &a->steps, "K", "steps in all, resumed ones counted", 0, INT_MAX, 0,
@@ -134,5 +139,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
     if (err)
         return err;
     a->seed = (uint64_t)a->seed_arg;
+    if (width_given)
+        a->token_bytes = width ? 4 : 2;
     return check(a);
 }

@@ -47,7 +47,8 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
         for (int b = 0; b < B; b++) {
             uint64_t n = (k * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
 
-            sp_data_sample(data, n, S, g->row, g->row + S);
+            if (sp_data_sample(data, n, S, g->row, g->row + S))
+                sp_transport_abort(1); /* others wait for what comes of these tokens */
             if (t->ids)
                 scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)

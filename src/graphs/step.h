@@ -41,7 +41,7 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r);
 /*
  * Runs step k of the data: forward and backward of every micro-batch. Afterwards the gradients
  * are whole (replicas summed) and the norm is known; weights are not changed. The report is
- * complete on rank 0.
+ * complete on rank 0. Data that cannot be read ends all processes, after one line on stderr.
  */
 void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t k,
                        struct sp_step_report *report);

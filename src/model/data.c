@@ -1,82 +1,45 @@
+/* Samples out of an open file, and what it holds in a number. data_open.c opens it. */
 #include "model/data.h"
 #include "sp_error.h"
-#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+/* All of it is inlined: there is no library to link with. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-static int32_t token_at(const struct sp_data *d, size_t i)
+/* Nothing is at byte `at`. */
+static int ends_early(const struct sp_data *d, size_t at)
 {
-    if (d->width == 1)
-        return d->bytes[i];
-    return d->bytes[2 * i] | d->bytes[2 * i + 1] << 8;
-}
-
-static int check_tokens(const struct sp_data *d, const char *path, int vocab)
-{
-    if (vocab >= 1 << (8 * d->width))
-        return 0;
-    for (size_t i = 0; i < d->tokens; i++)
-        if (token_at(d, i) >= vocab)
-            return sp_error(EINVAL, "%s: token %zu is %d, the model's vocabulary is %d", path, i,
-                            token_at(d, i), vocab);
-    return 0;
-}
-
-int sp_data_open(const char *path, int width, int vocab, struct sp_data *data)
-{
-    struct sp_data d = {.width = width};
     struct stat st;
-    void *map;
-    /* A pipe that nobody writes to would block the opening. */
-    int err, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-    if (fd < 0 || fstat(fd, &st)) {
-        err = sp_error(errno, "cannot read data %s: %s", path, strerror(errno));
-        goto err_close;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        err = sp_error(EINVAL, "data %s is not a regular file", path);
-        goto err_close;
-    }
-    if (st.st_size == 0) {
-        err = sp_error(EINVAL, "data %s is empty", path);
-        goto err_close;
-    }
-    if (st.st_size % width) {
-        err = sp_error(EINVAL, "data %s has %lld bytes: not a whole number of %d-byte tokens", path,
-                       (long long)st.st_size, width);
-        goto err_close;
-    }
-    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        err = sp_error(errno, "cannot map data %s: %s", path, strerror(errno));
-        goto err_close;
-    }
-    close(fd);
-    d.bytes = map;
-    d.size = (size_t)st.st_size;
-    d.tokens = d.size / (size_t)width;
-    err = check_tokens(&d, path, vocab);
-    if (err) {
-        sp_data_close(&d);
-        return err;
-    }
-    *data = d;
-    return 0;
-
-err_close:
-    if (fd >= 0)
-        close(fd);
-    return err;
+    if (!fstat(d->fd, &st) && (size_t)st.st_size < at)
+        at = (size_t)st.st_size;
+    return sp_error(EIO, "data %s: ends at byte %zu, it had %zu when it was opened", d->path, at,
+                    d->size);
 }
 
-void sp_data_close(struct sp_data *data)
+int sp_data_read(const struct sp_data *data, size_t at, size_t n, void *to)
 {
-    if (data->bytes)
-        munmap((void *)data->bytes, data->size);
-    data->bytes = NULL;
+    size_t got = 0;
+
+    if (data->bytes) {
+        memcpy(to, data->bytes + at, n);
+        return 0;
+    }
+    while (got < n) {
+        ssize_t k = pread(data->fd, (char *)to + got, n - got, (off_t)(at + got));
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return sp_error(errno, "data %s: cannot be read at byte %zu: %s", data->path, at + got,
+                            strerror(errno));
+        if (k == 0)
+            return ends_early(data, at + got);
+        got += (size_t)k;
+    }
+    return 0;
 }
 
 /* SplitMix64: a bijective mix, so that neighbouring samples land far apart. */
@@ -88,20 +51,62 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inputs,
-                    int32_t *targets)
+static size_t least(size_t a, size_t b)
 {
+    return a < b ? a : b;
+}
+
+int sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inputs,
+                   int32_t *targets)
+{
+    enum { PIECE = 4096 }; /* tokens */
+    unsigned char bytes[4 * PIECE];
     uint64_t total = data->tokens;
     uint64_t at = data->shuffled ? mix(mix(data->seed) ^ n) % total
                                  : (n % total) * ((uint64_t)seq % total) % total;
-    int32_t token = token_at(data, at);
+    size_t want = (size_t)seq + 1, width = (size_t)data->width;
 
-    for (int t = 0; t < seq; t++) {
-        if (inputs)
-            inputs[t] = token;
-        at = at + 1 == total ? 0 : at + 1;
-        token = token_at(data, at);
-        if (targets)
-            targets[t] = token;
+    for (size_t done = 0, k; done < want; done += k) {
+        int err;
+
+        k = least(least(PIECE, want - done), total - at);
+        err = sp_data_read(data, data->begin + at * width, k * width, bytes);
+        if (err)
+            return err;
+        for (size_t i = 0; i < k; i++) {
+            uint32_t token = sp_data_token(bytes, data->width, i);
+
+            if (data->vocab && token >= data->vocab)
+                return sp_error(EINVAL,
+                                "data %s: token %llu is %u now, the model's vocabulary is %u: it "
+                                "was changed since it was opened",
+                                data->path, (unsigned long long)at + i, token, data->vocab);
+            if (inputs && done + i + 1 < want)
+                inputs[done + i] = (int32_t)token;
+            if (targets && done + i > 0)
+                targets[done + i - 1] = (int32_t)token;
+        }
+        at = at + k == total ? 0 : at + k;
     }
+    return 0;
+}
+
+int sp_data_digest(const struct sp_data *data, uint64_t *digest)
+{
+    enum { PAGE = 4096, MOST = 256 };
+    unsigned char page[PAGE];
+    size_t pages = (data->size + PAGE - 1) / PAGE, n = least(pages, MOST);
+    uint64_t hash = data->size;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = n > 1 ? (pages - 1) / (n - 1) * i + (pages - 1) % (n - 1) * i / (n - 1) : 0;
+        size_t bytes = least(PAGE, data->size - at * PAGE);
+        int err = sp_data_read(data, at * PAGE, bytes, page);
+
+        if (err)
+            return err;
+        hash = XXH3_64bits_withSeed(page, bytes, hash);
+    }
+    *digest = hash;
+    return 0;
 }

@@ -1,7 +1,9 @@
-/* Samples of a token file: the sequential rule with its wrap, shuffling, files that are refused. */
+/* Samples of a token file: the sequential rule with its wrap, shuffling, headers, files that are refused or
+ * change while they are read, digests. */
 #include "model/support.h"
 #include "model/data.h"
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -31,14 +33,12 @@ static int32_t token(size_t t, int limit)
 
 static const char *token_file(size_t n, int width, int limit)
 {
-    unsigned char *bytes = malloc(n * 2);
+    unsigned char *bytes = malloc(n * (size_t)width);
 
     must(bytes != NULL, "malloc");
-    for (size_t t = 0; t < n; t++) {
-        bytes[(size_t)width * t] = (unsigned char)token(t, limit);
-        if (width == 2)
-            bytes[2 * t + 1] = (unsigned char)(token(t, limit) >> 8);
-    }
+    for (size_t t = 0; t < n; t++)
+        for (int b = 0; b < width; b++)
+            bytes[(size_t)width * t + (size_t)b] = (unsigned char)(token(t, limit) >> 8 * b);
     write_file(scratch_path(dir, "tokens", path), bytes, n * (size_t)width);
     free(bytes);
     return path;
@@ -48,14 +48,15 @@ static const char *token_file(size_t n, int width, int limit)
 static void test_sequential(void **state)
 {
     static const size_t files[] = {1, 2, 5, 16, 17, 100, 257};
+    static const int limits[] = {[1] = 251, [2] = 50021, [4] = 128009};
     static const int seqs[] = {1, 2, 5, 16, 17, 33, 300};
     int checked = 0;
 
     (void)state;
-    for (int width = 1; width <= 2; width++)
+    for (int width = 1; width <= 4; width *= 2)
         for (size_t f = 0; f < 7; f++)
             for (size_t k = 0; k < 7; k++) {
-                int S = seqs[k], limit = width == 1 ? 251 : 50021;
+                int S = seqs[k], limit = limits[width];
                 struct sp_data d;
                 int32_t in[300], out[300];
 
@@ -63,7 +64,7 @@ static void test_sequential(void **state)
                                  0);
                 assert_int_equal(d.tokens, files[f]);
                 for (uint64_t n = 0; n < 40; n++) {
-                    sp_data_sample(&d, n, S, in, out);
+                    assert_int_equal(sp_data_sample(&d, n, S, in, out), 0);
                     for (int t = 0; t < S; t++) {
                         uint64_t at = n * (uint64_t)S + (uint64_t)t;
 
@@ -87,14 +88,14 @@ static void test_late_samples(void **state)
 
     (void)state;
     assert_int_equal(sp_data_open(token_file(103, 1, 251), 1, 256, &d), 0);
-    sp_data_sample(&d, n, 5, in, out);
+    assert_int_equal(sp_data_sample(&d, n, 5, in, out), 0);
     for (int t = 0; t < 5; t++)
         assert_int_equal(in[t], token((size_t)((n % 103 * 5 + (uint64_t)t) % 103), 251));
     /* One of the two alone. */
     memset(in, 0, sizeof in);
-    sp_data_sample(&d, 7, 5, in, NULL);
+    assert_int_equal(sp_data_sample(&d, 7, 5, in, NULL), 0);
     assert_int_equal(in[4], token(39, 251));
-    sp_data_sample(&d, 7, 5, NULL, out);
+    assert_int_equal(sp_data_sample(&d, 7, 5, NULL, out), 0);
     assert_int_equal(out[4], token(40, 251));
     sp_data_close(&d);
     unlink(path);
@@ -116,10 +117,10 @@ static void test_shuffled(void **state)
         int32_t in[9], out[9], again[9], other[9];
         size_t at = 0;
 
-        sp_data_sample(&d, n, 9, in, out);
-        sp_data_sample(&d, n, 9, again, NULL);
+        assert_int_equal(sp_data_sample(&d, n, 9, in, out), 0);
+        assert_int_equal(sp_data_sample(&d, n, 9, again, NULL), 0);
         assert_memory_equal(in, again, sizeof in);
-        sp_data_sample(&e, n, 9, other, NULL);
+        assert_int_equal(sp_data_sample(&e, n, 9, other, NULL), 0);
         differ += memcmp(in, other, sizeof in) != 0;
         while (at < TOKENS && token(at, 60000) != in[0])
             at++;
@@ -157,6 +158,11 @@ static void test_refused(void **state)
          "token 2 is 256, the model's vocabulary is 256"},
         {"last below", "ab\x7e", 3, 1, 127, 0, NULL},
         {"little-endian", "\x00\x01\xff\x00", 4, 2, 257, 0, NULL},
+        {"large token of 4 bytes", "\x01\x00\x00\x00\x01\x00\x00\x80", 8, 4, 2, -EINVAL,
+         "token 1 is 2147483649, the model's vocabulary is 2"},
+        {"6 bytes", "\x01\x00\x00\x00\x01\x00", 6, 4, 9, -EINVAL,
+         "6 bytes: not a whole number of 4-byte tokens"},
+        {"last of 4 bytes", "\x00\x00\x02\x00", 4, 4, 131073, 0, NULL},
     };
     struct capture c;
     struct sp_data d;
@@ -220,12 +226,214 @@ static void test_not_a_file(void **state)
     alarm(0);
 }
 
+/* A file with llm.c's header and `bytes` bytes of tokens t -> t. */
+static const char *headed_file(uint32_t magic, uint32_t version, uint32_t tokens, int width,
+                               size_t bytes)
+{
+    unsigned char file[2048] = {0};
+    const uint32_t word[] = {magic, version, tokens};
+
+    for (int i = 0; i < 12; i++)
+        file[i] = (unsigned char)(word[i / 4] >> 8 * (i % 4));
+    for (size_t t = 0; t < bytes / (size_t)width; t++)
+        file[1024 + t * (size_t)width] = (unsigned char)t;
+    write_file(scratch_path(dir, "headed", path), file, 1024 + bytes);
+    return path;
+}
+
+static void test_headers(void **state)
+{
+    enum { GPT2 = 20240520, LLAMA3 = 20240801 };
+    static const struct {
+        uint32_t magic, version, tokens;
+        int width, bytes, asked;
+        const char *said;
+    } table[] = {
+        {GPT2, 1, 100, 2, 200, 0, NULL},
+        {GPT2, 1, 100, 2, 200, 2, NULL},
+        {LLAMA3, 7, 100, 4, 400, 0, NULL},
+        {LLAMA3, 7, 100, 4, 400, 4, NULL},
+        {GPT2, 1, 100, 2, 200, 4, "(llm.c for GPT-2) a token has 2 bytes, not 4"},
+        {LLAMA3, 7, 100, 4, 400, 2, "(llm.c for Llama 3) a token has 4 bytes, not 2"},
+        {GPT2, 2, 100, 2, 200, 0, "GPT-2, of version 2; 1 is known"},
+        {LLAMA3, 1, 100, 4, 400, 0, "Llama 3, of version 1; 7 is known"},
+        {GPT2, 1, 101, 2, 200, 0,
+         "101 tokens of 2 bytes, which makes 1226 bytes in all; it has 1224"},
+        {GPT2, 1, 99, 2, 200, 0, "which makes 1222 bytes in all; it has 1224"},
+        {GPT2, 1, 100, 2, 201, 0, "which makes 1224 bytes in all; it has 1225"},
+        {LLAMA3, 7, UINT32_MAX, 4, 400, 0, "which makes 17179870204 bytes in all"},
+        {GPT2, 1, 0, 2, 0, 0, "is empty"},
+    };
+    struct capture c;
+    struct sp_data d;
+    int32_t in[3];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *said = table[i].said;
+        int ret;
+
+        headed_file(table[i].magic, table[i].version, table[i].tokens, table[i].width,
+                    (size_t)table[i].bytes);
+        capture_begin(&c);
+        ret = sp_data_open(path, table[i].asked, 100, &d);
+        capture_end(&c);
+        assert_int_equal(ret, said ? -EINVAL : 0);
+        if (said) {
+            assert_said(c.text, said, said);
+            continue;
+        }
+        assert_int_equal(d.tokens, 100);
+        assert_int_equal(d.width, table[i].width);
+        assert_int_equal(sp_data_sample(&d, 33, 3, in, NULL), 0);
+        assert_true(in[0] == 99 && in[1] == 0 && in[2] == 1);
+        sp_data_close(&d);
+    }
+    /* As text a header is text; too short for one, and of another magic, it is tokens. */
+    assert_int_equal(sp_data_open(headed_file(GPT2, 1, 5, 2, 10), 1, 256, &d), 0);
+    assert_int_equal(d.tokens, 1034);
+    sp_data_close(&d);
+    must(!truncate(path, 10), "truncate");
+    assert_int_equal(sp_data_open(path, 0, 65536, &d), 0);
+    assert_int_equal(d.tokens, 5);
+    sp_data_close(&d);
+    assert_int_equal(sp_data_open(headed_file(GPT2 + 1, 1, 5, 2, 10), 0, 65536, &d), 0);
+    assert_int_equal(d.tokens, 517);
+    sp_data_close(&d);
+    must(!truncate(headed_file(GPT2, 1, 5, 2, 10), 1000), "truncate");
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(path, 0, 65536, &d), -EINVAL);
+    assert_said(capture_end(&c), "makes 1034 bytes in all; it has 1000", "cut header");
+    unlink(path);
+}
+
+/* Under a run a file may shrink, or be written anew. */
+static void test_changes(void **state)
+{
+    struct capture c;
+    struct sp_data d;
+    int32_t in[40], out[40];
+    uint64_t digest;
+
+    (void)state;
+    assert_int_equal(sp_data_open(token_file(5000, 2, 50000), 2, 50000, &d), 0);
+    must(!truncate(path, 4001), "truncate");
+    assert_int_equal(sp_data_sample(&d, 48, 40, in, out), 0); /* tokens 1920 to 1960 */
+    capture_begin(&c);
+    assert_int_equal(sp_data_sample(&d, 50, 40, in, out), -EIO);
+    assert_said(capture_end(&c), "tokens: ends at byte 4001, it had 10000 when it was opened",
+                "truncated");
+    capture_begin(&c);
+    assert_int_equal(sp_data_sample(&d, 100, 40, in, out), -EIO);
+    assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "far behind the end");
+    capture_begin(&c);
+    assert_int_equal(sp_data_digest(&d, &digest), -EIO);
+    assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "digest");
+    token_file(5000, 2, 65000);
+    capture_begin(&c);
+    assert_int_equal(sp_data_sample(&d, 0, 40, in, out), 0);
+    assert_int_equal(sp_data_sample(&d, 2, 40, in, out), -EINVAL);
+    assert_said(capture_end(&c), "now, the model's vocabulary is 50000: it was changed", "changed");
+    sp_data_close(&d);
+    unlink(path);
+}
+
+static uint64_t digest_of(const char *bytes, size_t n)
+{
+    struct sp_data d;
+    uint64_t digest;
+
+    write_file(scratch_path(dir, "digest", path), bytes, n);
+    assert_int_equal(sp_data_open(path, 1, 256, &d), 0);
+    assert_int_equal(sp_data_digest(&d, &digest), 0);
+    sp_data_close(&d);
+    unlink(path);
+    return digest;
+}
+
+/* Up to 256 pages of 4 KiB are looked at, whole; of more, the first and the last and some between. */
+static void test_digest(void **state)
+{
+    enum { PAGE = 4096, LARGE = 300 * PAGE + 77 };
+    static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 256 * PAGE, LARGE};
+    char *bytes = malloc(LARGE);
+    struct sp_data there;
+    uint64_t digest;
+    int seen = 0;
+
+    (void)state;
+    must(bytes != NULL, "malloc");
+    for (size_t i = 0; i < LARGE; i++)
+        bytes[i] = (char)token(i, 251);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i];
+
+        digest = digest_of(bytes, n);
+        assert_true(digest == digest_of(bytes, n));
+        assert_true(digest != digest_of(bytes, n - 1 > 0 ? n - 1 : 2));
+        for (int end = 0; end < 2; end++) {
+            bytes[end ? n - 1 : 0] ^= 1;
+            assert_true(digest != digest_of(bytes, n));
+            bytes[end ? n - 1 : 0] ^= 1;
+        }
+    }
+    digest = digest_of(bytes, LARGE);
+    for (int p = 0; p < 301; p++) {
+        bytes[(size_t)p * PAGE + 50] ^= 1;
+        seen += digest != digest_of(bytes, LARGE);
+        bytes[(size_t)p * PAGE + 50] ^= 1;
+    }
+    assert_int_equal(seen, 256);
+    there = (struct sp_data){.bytes = (unsigned char *)bytes, .size = LARGE, .width = 1};
+    digest ^= 1;
+    assert_int_equal(sp_data_digest(&there, &digest), 0); /* of memory, the same */
+    assert_true(digest == digest_of(bytes, LARGE));
+    memset(bytes, 0, LARGE); /* all that is looked at is equal, but for the size */
+    assert_true(digest_of(bytes, 300 * PAGE) != digest_of(bytes, 299 * PAGE));
+    free(bytes);
+}
+
+static void *sample_much(void *arg)
+{
+    const struct sp_data *d = arg;
+    intptr_t wrong = 0;
+    int32_t in[5000];
+
+    for (uint64_t n = 0; n < 300; n++) {
+        wrong += sp_data_sample(d, n, 5000, in, NULL) != 0;
+        for (size_t t = 0; t < 5000; t++)
+            wrong += in[t] != token((n * 5000 + t) % 30011, 50000);
+    }
+    return (void *)wrong;
+}
+
+static void test_threads(void **state)
+{
+    pthread_t thread[4];
+    struct sp_data d;
+
+    (void)state;
+    assert_int_equal(sp_data_open(token_file(30011, 2, 50000), 2, 50000, &d), 0);
+    for (int i = 0; i < 4; i++)
+        must(!pthread_create(&thread[i], NULL, sample_much, &d), "thread");
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+
+        pthread_join(thread[i], &wrong);
+        assert_null(wrong);
+    }
+    sp_data_close(&d);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sequential), cmocka_unit_test(test_late_samples),
         cmocka_unit_test(test_shuffled),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_a_file),
+        cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_changes),    cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
