@@ -395,24 +395,40 @@ static int open_file(struct sp_disk *d, const char *dir)
     return 0;
 }
 
+/* Bytes that a user may still write there; -1: the file system does not say. */
+static double free_bytes(const struct sp_disk *d)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(d->fd, &fs) || !fs.f_blocks)
+        return -1;
+    return (double)fs.f_bavail * (double)fs.f_frsize;
+}
+
+/* Too large a file is refused before it takes what there is from others. */
 static int reserve(struct sp_disk *d, int64_t bytes)
 {
     const double MiB = 1024 * 1024;
-    struct statvfs fs;
-    int err = bytes > 0 ? make_room(d, 0, (off_t)bytes) : 0;
+    double unused = free_bytes(d);
+    int err = 0;
 
+    if (unused >= 0 && (double)bytes > unused)
+        err = ENOSPC;
+    else if (bytes > 0)
+        err = make_room(d, 0, (off_t)bytes);
     if (!err) {
         d->end = (off_t)bytes;
         if (bytes > 0)
             insert_gap(d, 0, 0, (size_t)bytes);
         return 0;
     }
-    if (err == ENOSPC && !fstatvfs(d->fd, &fs))
+    if (ftruncate(d->fd, 0) == 0) /* some file systems keep the part that they could reserve */
+        unused = free_bytes(d);
+    if (err == ENOSPC && unused >= 0)
         return sp_error(ENOSPC,
                         "offload file %s needs %.0f MiB, %.0f are free there; give --offload-dir "
                         "another disk or raise --memory-limit",
-                        d->path, (double)bytes / MiB,
-                        (double)fs.f_bavail * (double)fs.f_frsize / MiB);
+                        d->path, (double)bytes / MiB, unused / MiB);
     return sp_error(err, "offload file %s needs %.0f MiB: %s", d->path, (double)bytes / MiB,
                     strerror(err));
 }

@@ -1,18 +1,55 @@
 /*
  * The disk tier and host memory by themselves: tensors of many sizes out and back in random orders, the
- * space of the file used again, memory that is really given back.
+ * space of the file used again, memory that is really given back, a disk that has no room.
  */
+#define _GNU_SOURCE /* fallocate */
 #include "engine/numbered.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "offload/mover.h"
 #include "offload/pool.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 
 enum { TENSORS = 24, ROUNDS = 40 };
 
 static struct sp_disk *disk;
 static unsigned tier;
+
+/* ---- what stands in the place of the C library's: a disk as full as a test wants it ------------ */
+
+static int64_t wanted_free = -1; /* bytes; -1: what there is */
+static bool fails_half_way;
+static int reservations;
+static int64_t held; /* bytes on the disk of the file that was asked about last */
+
+int fallocate(int fd, int mode, off_t at, off_t n)
+{
+    reservations++;
+    if (fails_half_way && !syscall(SYS_fallocate, fd, mode, at, n / 2)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, at, n);
+}
+
+int fstatvfs(int fd, struct statvfs *fs)
+{
+    struct statfs here;
+    struct stat st;
+
+    if (fstatfs(fd, &here) || fstat(fd, &st))
+        return -1;
+    held = 512 * (int64_t)st.st_blocks;
+    *fs = (struct statvfs){.f_frsize = 4096, .f_blocks = 1 << 20};
+    fs->f_bavail = wanted_free >= 0 ? (fsblkcnt_t)wanted_free / 4096
+                                    : (fsblkcnt_t)here.f_bavail * (fsblkcnt_t)here.f_bsize / 4096;
+    return 0;
+}
 
 static int start(void **state)
 {
@@ -125,12 +162,39 @@ static void test_refusals(void **state)
     assert_null(none);
 }
 
+static void test_no_room(void **state)
+{
+    struct sp_disk *none = NULL;
+    struct catch said;
+
+    (void)state;
+    reservations = 0;
+    wanted_free = 10 << 20;
+    catch_begin(&said);
+    assert_int_equal(sp_disk_create("/var/tmp", 64 << 20, _exit, &none), -ENOSPC);
+    assert_non_null(strstr(catch_end(&said), "needs 64 MiB, 10 are free there"));
+    assert_int_equal(reservations, 0);
+
+    /* There seemed to be room: what was taken of it is given back before the free space is told. */
+    wanted_free = -1;
+    fails_half_way = true;
+    held = -1;
+    catch_begin(&said);
+    assert_int_equal(sp_disk_create("/var/tmp", 8 << 20, _exit, &none), -ENOSPC);
+    assert_non_null(strstr(catch_end(&said), "needs 8 MiB, "));
+    assert_int_equal(reservations, 1);
+    assert_int_equal(held, 0);
+    fails_half_way = false;
+    assert_null(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out_and_back),
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_no_room),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

@@ -1,18 +1,22 @@
 /* Preloaded: after FAIL_WRITES calls of pwrite the disk is full, after FAIL_READS of pread it is broken; with
- * FAIL_RESERVE files cannot be given room ahead of writes. */
+ * FAIL_RESERVE files cannot be given room ahead of writes. Only the file of what is offloaded counts, which
+ * has no name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 static int writes, reads;
 
-static int is_over(const char *name, int *calls)
+static int is_over(const char *name, int *calls, int fd)
 {
     const char *after = getenv(name);
+    struct stat st;
 
-    return after && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) > atoi(after);
+    return after && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
+           __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) > atoi(after);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
@@ -21,7 +25,7 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
 
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
-    if (is_over("FAIL_WRITES", &writes)) {
+    if (is_over("FAIL_WRITES", &writes, fd)) {
         errno = ENOSPC;
         return -1;
     }
@@ -39,7 +43,7 @@ ssize_t pread(int fd, void *data, size_t n, off_t at)
 
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "pread");
-    if (is_over("FAIL_READS", &reads)) {
+    if (is_over("FAIL_READS", &reads, fd)) {
         errno = EIO;
         return -1;
     }
