@@ -53,11 +53,11 @@ void sp_error_hold(int rank)
     held[0] = '\0';
 }
 
-void sp_error_release(bool rank0_failed)
+void sp_error_release(bool speaks)
 {
     int rank = held_rank;
 
     held_rank = 0;
-    if (rank > 0 && held[0] && !rank0_failed)
+    if (rank > 0 && held[0] && speaks)
         sp_error(0, "rank %d: %s", rank, held + strlen("starpipe: "));
 }

@@ -13,9 +13,10 @@ void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * While several ranks prepare, each would print the same refusal. Held, ranks other than 0 keep
- * their first line; sp_error_release prints it, with the rank, if rank 0 did not fail itself.
+ * their first line; sp_error_release prints it, with the rank, where this one `speaks`: the first of
+ * those that failed.
  */
 void sp_error_hold(int rank);
-void sp_error_release(bool rank0_failed);
+void sp_error_release(bool speaks);
 
 #endif

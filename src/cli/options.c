@@ -250,6 +250,42 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
     return load_plugins(options);
 }
 
+void sp_option_text(const struct sp_option *o, char *text, size_t n)
+{
+    const char *word;
+    int length = 0;
+
+    text[0] = '\0';
+    switch (o->kind) {
+    case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
+        if (*(const char **)o->value)
+            snprintf(text, n, "%s", *(const char **)o->value);
+        break;
+    case SP_OPT_INT:
+        snprintf(text, n, "%d", *(int *)o->value);
+        break;
+    case SP_OPT_DOUBLE:
+        /* the fewest digits that give the number back */
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(text, n, "%.*g", digits, *(double *)o->value);
+            if (strtod(text, NULL) == *(double *)o->value)
+                break;
+        }
+        break;
+    case SP_OPT_SIZE:
+        snprintf(text, n, "%llu", (unsigned long long)*(uint64_t *)o->value);
+        break;
+    case SP_OPT_CHOICE:
+        word = sp_choice(o->choices, *(int *)o->value, &length);
+        snprintf(text, n, "%.*s", length, word ? word : "");
+        break;
+    case SP_OPT_FLAG:
+        snprintf(text, n, "%s", *(bool *)o->value ? "on" : "off");
+        break;
+    }
+}
+
 /* "(1 .. 65536; default 4)" */
 static void print_default(const struct sp_option *o)
 {

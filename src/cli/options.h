@@ -40,6 +40,9 @@ struct sp_option {
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
 
+/* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" where there is none. */
+void sp_option_text(const struct sp_option *o, char *text, size_t n);
+
 /* Prints the help. */
 void sp_options_help(const struct sp_option *options, const char *command, const char *summary);
 

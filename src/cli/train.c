@@ -15,6 +15,7 @@
 #include "policies/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "train/interrupt.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static int open_data(struct sp_trainer *t)
 }
 
 /* What is odd but can be done. Said once nothing is refused. */
-static void warn(const struct sp_trainer *t)
+static void warn(const struct sp_trainer *t, const char *resume)
 {
     const struct sp_train_args *a = &t->args;
 
@@ -51,6 +52,7 @@ static void warn(const struct sp_trainer *t)
             t->model.name, t->model.vocab);
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
+    sp_train_warn_of_changes(t, resume);
     if (a->dtype == SP_BF16 && !t->place.gpus)
         sp_warn("--dtype bf16 on CPU workers rounds as a GPU does, and takes longer than f32");
 }
@@ -240,14 +242,14 @@ static int open_weights(const struct sp_trainer *t, const char *model, struct sp
 }
 
 /* Everything that can go wrong before the first task. `weights`: the file to read, opened. */
-static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resume, size_t n)
+static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume[SP_RUN_PATH])
 {
     struct sp_train_args *a = &t->args;
     const char *model = a->layout.model;
     int err;
 
     if (a->resume) {
-        err = sp_train_find_resume(t, resume, n);
+        err = sp_train_find_resume(t, resume);
         if (err)
             return err;
         model = resume;
@@ -264,7 +266,8 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char *resum
     err = err ? err : open_weights(t, model, weights);
     if (!err && a->resume)
         err = sp_train_check_resume(t, resume);
-    return err ? err : sp_train_check_output(t);
+    err = err ? err : sp_train_check_output(t);
+    return err ? err : sp_train_claim(t, resume);
 }
 
 /* Workers of one kind only: their numbers are those of the placement. */
@@ -308,6 +311,7 @@ static int start_starpu(struct sp_trainer *t)
         return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
                         t->place.gpus ? "CUDA" : "CPU", t->place.workers);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    sp_interrupt_install(); /* StarPU takes SIGINT for its traces */
     sp_placement_bind(&t->place);
     return t->place.gpus ? sp_train_start_gpus(t) : 0;
 }
@@ -351,7 +355,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         dog = sp_watchdog_start(&t->graph, a->stall_timeout);
     err = sp_train_loop(t);
     sp_watchdog_stop(dog);
-    if (err && err != -EDOM)
+    if (err && err != -EDOM && err != -EINTR)
         sp_transport_abort(1);
     sp_step_report_destroy(&t->graph, &t->report);
     sp_graph_destroy(&t->graph);
@@ -363,29 +367,46 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     return err ? 1 : 0;
 }
 
+/* 0 where all ranks passed 0; otherwise the first of those that did not says why. */
+static bool all_agree(const struct sp_trainer *t, int err)
+{
+    int first;
+
+    if (!sp_transport_agree(err, &first))
+        return false;
+    sp_error_release(first == t->world.rank);
+    return true;
+}
+
 int sp_cmd_train(int argc, char **argv)
 {
     static struct sp_trainer trainer;
     struct sp_trainer *t = &trainer;
     struct sp_st_file weights = {0};
-    char resume[4096] = "";
+    char resume[SP_RUN_PATH] = "";
     int err, status = 0;
-    bool rank0_failed;
+    bool failed;
 
+    t->saver.dir.lock = -1;
     if (sp_transport_join(&argc, &argv, &t->world))
         return 2;
     sp_error_hold(t->world.rank);
     if (t->world.rank > 0 && !freopen("/dev/null", "w", stdout))
         sp_error(errno, "cannot silence standard output: %s", strerror(errno));
     err = sp_train_parse(argc, argv, &t->args);
-    if (!err)
-        err = prepare(t, &weights, resume, sizeof resume);
-    if (sp_transport_agree(err, &rank0_failed)) {
-        sp_error_release(rank0_failed);
+    failed = all_agree(t, err);
+    if (!failed)
+        failed = all_agree(t, sp_train_agree_settings(t));
+    if (!failed)
+        failed = all_agree(t, prepare(t, &weights, resume));
+    if (!failed)
+        failed = all_agree(t, sp_train_agree_inputs(t, &weights));
+    if (failed) {
         status = err > 0 ? 0 : 2;
         goto out;
     }
-    sp_error_release(true);
+    sp_error_release(false);
+    sp_interrupt_install();
     if (!sp_transport_same(sp_plan_digest(&t->plan))) {
         if (t->world.rank == 0)
             sp_error(
@@ -397,7 +418,7 @@ int sp_cmd_train(int argc, char **argv)
         goto out;
     }
     if (t->world.rank == 0)
-        warn(t);
+        warn(t, resume);
     if (t->args.dry_run) {
         if (t->world.rank == 0)
             status = sp_train_dry_run(t) ? 1 : 0;
@@ -410,6 +431,7 @@ out:
         sp_st_close(&weights);
     if (t->log)
         fclose(t->log);
+    sp_run_dir_release(&t->saver.dir);
     sp_data_close(&t->data);
     sp_disk_destroy(t->disk);
     sp_offload_destroy(&t->offload);

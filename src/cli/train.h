@@ -7,6 +7,8 @@
 #include "graphs/step.h"
 #include "offload/disk.h"
 #include "plan/offload.h"
+#include "train/lr_schedule.h"
+#include "train/run_dir.h"
 #include <stdio.h>
 
 /* The command line. */
@@ -17,12 +19,17 @@ struct sp_train_args {
     int token_bytes; /* of --tokens; 0: those of the file's header, or 2 */
     int steps, warmup, threads, window, mlp_chunk, logit_rows, sample;
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
+    struct sp_lr_schedule lr_schedule; /* but for what other options say: sp_train_lr */
+    int lr_shape;
     uint64_t seed;
     int seed_arg;
+    bool seed_given;
     const char *offload_dir;
     const char *log, *save, *resume, *dump_grads, *trace, *prompt, *partition;
-    int save_every;
-    bool dry_run, post_validation;
+    int save_every, keep;
+    bool dry_run, post_validation, overwrite, save_async;
+    char *
+        settings; /* of all options, as sp_settings_add writes them; lives as long as the process */
 
     /* derived */
     enum sp_recompute recompute;
@@ -32,6 +39,13 @@ struct sp_train_args {
 
 /* Parses and checks what needs no file. 0, 1 (help printed) or -EINVAL. */
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a);
+
+/* What --save has done so far; on ranks other than 0 without the directory. */
+struct sp_saver {
+    struct sp_run_dir dir;
+    long saved;  /* newest step; -1: none yet */
+    bool proven; /* the loss after it was finite */
+};
 
 /* A run: everything that lives from start to end. */
 struct sp_trainer {
@@ -44,10 +58,12 @@ struct sp_trainer {
     struct sp_placement place;
     struct sp_graph graph;
     struct sp_step_report report;
-    bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */
-    int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
-    int first_step;            /* 0, or where --resume goes on */
-    int rollbacks;             /* of --post-validation */
+    bool runs_ahead;  /* tasks on a GPU may end for StarPU once they are queued */
+    int64_t gpu_room; /* bytes of a GPU for the tensors of its stages */
+    int first_step;   /* 0, or where --resume goes on */
+    int rollbacks;    /* of --post-validation */
+    int asked;        /* by signals, of any process: bits of train/interrupt.h */
+    struct sp_saver saver;
     struct sp_offload offload; /* of --offload, and where activations go */
     struct sp_disk *disk;
     unsigned tier;
@@ -144,22 +160,40 @@ int sp_train_dry_run(struct sp_trainer *t);
 
 /* ---- checkpoints ---------------------------------------------------------------------- */
 
+/* Before work starts: can the outputs be written? 0 or -errno. */
+int sp_train_check_output(const struct sp_trainer *t);
+/* Then: --save DIR is this run's from here on, see train/run_dir.h; `resumed`: the step that
+ * --resume goes on from. 0 or -errno. */
+int sp_train_claim(struct sp_trainer *t, const char *resumed);
+
 /*
- * DIR/step-N/ appears when it is complete: config.json, model.safetensors, the optimizer's
- * moments, state.json. DIR/config.json and DIR/model.safetensors are links to the newest, which
- * transformers loads. Older steps are removed. All ranks call it. 0 or -errno on rank 0.
- * Killed at any moment, it leaves a whole checkpoint that --resume finds.
+ * DIR/step-N/: config.json, model.safetensors, the optimizer's moments, state.json, checksums.json.
+ * All ranks call it, after the update of step N-1. 0 or -errno on rank 0. Killed at any moment, it
+ * leaves a whole checkpoint that --resume finds. Older steps stay until sp_train_proven.
  */
 int sp_train_save(struct sp_trainer *t, int steps_done);
-/* Before work starts: makes DIR and a file in it. 0 or -errno. */
-int sp_train_check_output(const struct sp_trainer *t);
-/* Finds the step of --resume that was saved last: sets first_step and args.seed, model directory
- * in dir[n]. 0 or -errno. */
-int sp_train_find_resume(struct sp_trainer *t, char *dir, size_t n);
-/* Are the moments of the step found there, and of this model? Needs t->params. 0 or -errno. */
+/* The step after the last save had a finite loss, or none follows: older checkpoints may go. */
+void sp_train_proven(struct sp_trainer *t);
+/* It had not: the last save goes aside, if there is an older one. */
+void sp_train_step_back(struct sp_trainer *t);
+
+/* Finds the newest step of --resume, its path in dir: sets first_step, and args.seed where none was
+ * given. 0 or -errno. */
+int sp_train_find_resume(struct sp_trainer *t, char dir[SP_RUN_PATH]);
+/* Is that step undamaged, and of this model? All ranks call it, each checks a share. Needs t->params.
+ * 0 or -errno. */
 int sp_train_check_resume(struct sp_trainer *t, const char *dir);
-/* Reads the moments of the step found. 0 or -errno. */
+/* Reads its moments. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t, const char *dir);
+/* Says in one line what this run was told otherwise than the one that saved it. */
+void sp_train_warn_of_changes(const struct sp_trainer *t, const char *dir);
+
+/* ---- processes that disagree ---------------------------------------------------------- */
+
+/* Whether all ranks were given the same options; and read the same model, data and weights. All call
+ * them. 0, or -EINVAL on ranks that differ from rank 0. */
+int sp_train_agree_settings(const struct sp_trainer *t);
+int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *weights);
 
 /* ---- pictures ------------------------------------------------------------------------- */
 

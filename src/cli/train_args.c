@@ -1,5 +1,6 @@
 #include "cli/train.h"
 #include "sp_error.h"
+#include "train/settings.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +42,11 @@ static int check(struct sp_train_args *a)
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");
-    if (a->save_every && !a->save)
-        return sp_error(EINVAL, "train: --save-every %d without --save DIR", a->save_every);
+    if (!a->save && (a->save_every || a->overwrite || a->save_async))
+        return sp_error(EINVAL, "train: --%s without --save DIR",
+                        a->save_every  ? "save-every"
+                        : a->overwrite ? "overwrite"
+                                       : "save-async");
     if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);
@@ -50,7 +54,23 @@ static int check(struct sp_train_args *a)
         return -EINVAL;
     if (sp_parse_offload("train", a->layout.offload, &a->offload))
         return -EINVAL;
-    return 0;
+    a->lr_schedule.shape = (enum sp_lr_shape)a->lr_shape;
+    a->lr_schedule.lr = a->lr;
+    a->lr_schedule.warmup = a->warmup;
+    a->lr_schedule.steps = a->steps;
+    return sp_lr_check(&a->lr_schedule);
+}
+
+static char *settings_of(const struct sp_option *options)
+{
+    char *settings = NULL, name[64], text[4400];
+
+    for (const struct sp_option *o = options; o->name; o++) {
+        snprintf(name, sizeof name, "--%s", o->name);
+        sp_option_text(o, text, sizeof text);
+        settings = sp_settings_add(settings, name, "%s", text);
+    }
+    return settings;
 }
 
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
@@ -68,6 +88,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .eps = 1e-8,
         .clip = 1.0,
         .stall_timeout = 300,
+        .keep = 1,
         .prompt = "\n",
         .partition = "even",
         .offload_dir = default_offload_dir(),
@@ -87,6 +108,13 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"steps", SP_OPT_INT, &a->steps, "K", "steps in all, resumed ones counted", 0, INT_MAX, 0,
          0},
         {"lr", SP_OPT_DOUBLE, &a->lr, "X", "learning rate", 0, 1e6, 0, 0},
+        {"lr-schedule", SP_OPT_CHOICE, &a->lr_shape, 0, "how the learning rate goes on", 0, 0,
+         SP_LR_SHAPES, 0},
+        {"lr-min", SP_OPT_DOUBLE, &a->lr_schedule.min, "X", "learning rate at the end of the fall",
+         0, 1e6, 0, 0},
+        {"decay", SP_OPT_INT, &a->lr_schedule.decay, "K",
+         "steps of the fall (0: cosine and linear from warm-up to end, wsd the last tenth)", 0,
+         INT_MAX, 0, 0},
         {"warmup", SP_OPT_INT, &a->warmup, "K", "steps of linear warm-up", 0, INT_MAX, 0, 0},
         {"weight-decay", SP_OPT_DOUBLE, &a->weight_decay, "X",
          "AdamW weight decay of matrices and tables", 0, 1e6, 0, 0},
@@ -95,7 +123,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"eps", SP_OPT_DOUBLE, &a->eps, "X", "AdamW epsilon", 1e-30, 1, 0, 0},
         {"clip", SP_OPT_DOUBLE, &a->clip, "X", "clip the gradient norm (0: do not)", 0, 1e30, 0, 0},
         {"seed", SP_OPT_INT, &a->seed_arg, "N", "of initial weights and shuffling", 0, INT_MAX, 0,
-         0},
+         &a->seed_given},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "activations, and weights in products", 0, 0,
          "f32|bf16", 0},
         {"device", SP_OPT_CHOICE, &a->device, 0, "where to compute", 0, 0, DEVICES, 0},
@@ -119,6 +147,13 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"save", SP_OPT_STRING, &a->save, "DIR", "checkpoint at the end, in Hugging Face form", 0,
          0, 0, 0},
         {"save-every", SP_OPT_INT, &a->save_every, "K", "and every K steps", 0, INT_MAX, 0, 0},
+        {"keep", SP_OPT_INT, &a->keep, "N", "checkpoints to keep, the newest (0: all)", 0, INT_MAX,
+         0, 0},
+        {"overwrite", SP_OPT_FLAG, &a->overwrite, 0, "replace what another run saved in --save DIR",
+         0, 0, 0, 0},
+        {"save-async", SP_OPT_FLAG, &a->save_async, 0,
+         "write checkpoints while the next steps run (memory of rank 0: 12 bytes a parameter)", 0,
+         0, 0, 0},
         {"resume", SP_OPT_STRING, &a->resume, "DIR", "go on from a checkpoint", 0, 0, 0, 0},
         {"dump-grads", SP_OPT_STRING, &a->dump_grads, "FILE.safetensors",
          "write the gradients of the first step", 0, 0, 0, 0},
@@ -141,5 +176,6 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
     a->seed = (uint64_t)a->seed_arg;
     if (width_given)
         a->token_bytes = width ? 4 : 2;
+    a->settings = settings_of(options);
     return check(a);
 }

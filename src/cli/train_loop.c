@@ -5,17 +5,13 @@
  */
 #include "cli/train.h"
 #include "sp_error.h"
+#include "train/interrupt.h"
 #include <math.h>
-
-static double learning_rate(const struct sp_train_args *a, int step)
-{
-    return step < a->warmup ? a->lr * (step + 1) / a->warmup : a->lr;
-}
 
 static struct sp_update update_of(const struct sp_train_args *a, int step, double grad_norm)
 {
     return (struct sp_update){
-        .lr = (float)learning_rate(a, step),
+        .lr = (float)sp_lr_at(&a->lr_schedule, step),
         .beta1 = (float)a->beta1,
         .beta2 = (float)a->beta2,
         .eps = (float)a->eps,
@@ -32,13 +28,14 @@ static bool is_finite(const struct sp_trainer *t)
 }
 
 /* Every rank knows the loss and the norm, so all of them stop here. */
-static int diverged(const struct sp_trainer *t, int step)
+static int diverged(struct sp_trainer *t, int step)
 {
     if (t->world.rank == 0)
         sp_error(EDOM,
                  "step %d: loss %g, gradient norm %g: the run has diverged; try a lower --lr, or "
                  "SP_CHECK=1 to find the first task that overflows",
                  step, t->report.loss, t->report.grad_norm);
+    sp_train_step_back(t);
     return -EDOM;
 }
 
@@ -47,8 +44,17 @@ static bool pauses_after(const struct sp_trainer *t, int step)
 {
     const struct sp_train_args *a = &t->args;
 
-    return step + 1 == a->steps || (a->dump_grads && step == t->first_step) ||
+    return step + 1 == a->steps || t->asked || (a->dump_grads && step == t->first_step) ||
            (a->save_every && (step + 1) % a->save_every == 0) || sp_train_reorders_after(t, step);
+}
+
+/* The report of a step, with what signals asked any process for. */
+static void close_step(struct sp_trainer *t)
+{
+    t->report.asks = sp_interrupt_asked();
+    sp_step_finish(&t->graph, &t->report);
+    t->asked |= t->report.asked;
+    sp_interrupt_clear(t->report.asks & SP_ASK_SAVE);
 }
 
 /* A step that was begun, to its end. */
@@ -59,7 +65,7 @@ static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
 
     sp_step_rest(&t->graph, NULL, false);
     sp_transport_wait_all();
-    sp_step_finish(&t->graph, &t->report);
+    close_step(t);
     if (!is_finite(t))
         return diverged(t, step);
     if (a->dump_grads && step == t->first_step)
@@ -78,7 +84,7 @@ static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
     sp_step_rest(&t->graph, hp, a->clip > 0);
     sp_step_update_submit(&t->graph, hp, a->clip > 0);
     sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
-    sp_step_finish(&t->graph, &t->report);
+    close_step(t);
     *hp = update_of(a, step, t->report.grad_norm);
     if (is_finite(t) && hp->factor >= 1)
         return 0;
@@ -91,40 +97,87 @@ static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
     return 0;
 }
 
-static int run_steps(struct sp_trainer *t)
+/* --save-every, or a signal. */
+static int save_after(struct sp_trainer *t, int step)
+{
+    const struct sp_train_args *a = &t->args;
+    bool asked = t->asked & SP_ASK_SAVE;
+    int err = 0;
+
+    if (a->save && (asked || (a->save_every && (step + 1) % a->save_every == 0)))
+        err = sp_train_save(t, step + 1);
+    if (!err && asked && t->world.rank == 0) {
+        if (a->save)
+            printf("\n%s: saved step %d to %s\n", sp_interrupt_name(SP_ASK_SAVE), step + 1,
+                   a->save);
+        else
+            sp_warn("%s after step %d: nothing to save to, --save DIR was not given",
+                    sp_interrupt_name(SP_ASK_SAVE), step + 1);
+    }
+    t->asked &= ~SP_ASK_SAVE;
+    return err;
+}
+
+/* Until the last step, or until one is asked to be the last: *done counts them. */
+static int run_steps(struct sp_trainer *t, int *done)
 {
     const struct sp_train_args *a = &t->args;
     bool begun = false;
-    int err = 0;
+    int err = 0, step;
 
-    for (int step = t->first_step; !err && step < a->steps; step++) {
+    for (step = t->first_step; !err && step < a->steps; step++) {
         bool ahead = a->post_validation && !pauses_after(t, step);
         struct sp_update hp;
 
+        if ((t->asked & SP_ASK_END) && !begun)
+            break;
         if (!begun)
             sp_step_begin(&t->graph, &t->data, (uint64_t)step);
         err = ahead ? finish_ahead(t, step, &hp) : finish(t, step, &hp);
         begun = ahead;
+        if (!err)
+            sp_train_proven(t);
         err = err ? err : sp_train_log_step(t, step, hp.lr);
         if (!err && sp_train_reorders_after(t, step))
             err = sp_train_reorder(t, step);
-        if (!err && a->save_every && (step + 1) % a->save_every == 0 && step + 1 < a->steps)
-            err = sp_train_save(t, step + 1);
+        if (!err && !begun && step + 1 < a->steps)
+            err = save_after(t, step);
     }
+    *done = step;
     return err;
+}
+
+/* What a run that was asked to end says. 0, or -EINTR where its work is lost. */
+static int say_end(const struct sp_trainer *t, int done)
+{
+    const struct sp_train_args *a = &t->args;
+    bool quiet = t->asked & (SP_ASK_PIPE | SP_ASK_HUP);
+    const char *by = sp_interrupt_name(t->asked & SP_ASK_END);
+
+    if (t->world.rank == 0 && !quiet && a->save)
+        printf("\nended by %s after step %d of %d, saved to %s; go on with --resume %s\n", by, done,
+               a->steps, a->save, a->save);
+    else if (t->world.rank == 0 && !quiet)
+        sp_error(EINTR,
+                 "ended by %s after step %d of %d: nothing was saved, --save DIR was not given", by,
+                 done, a->steps);
+    return a->save ? 0 : -EINTR;
 }
 
 int sp_train_loop(struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
-    int err = sp_train_log_plan(t);
+    int err = sp_train_log_plan(t), done = t->first_step;
 
     t->started_us = sp_now_us();
-    err = err ? err : run_steps(t);
+    err = err ? err : run_steps(t, &done);
     if (!err && a->save)
-        err = sp_train_save(t, a->steps > t->first_step ? a->steps : t->first_step);
+        err = sp_train_save(t, done);
     if (err)
         return err;
+    sp_train_proven(t);
+    if ((t->asked & SP_ASK_END) && done < a->steps)
+        return say_end(t, done);
     if (t->world.rank == 0 && a->steps > t->first_step)
         sp_train_summary(t);
     if (t->world.rank == 0 && a->trace && a->steps > t->first_step)

@@ -12,11 +12,16 @@
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
         returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker,
-        device_bytes;
+        device_bytes, asks;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
     WIRE_OP = sizeof(struct sp_op_record) / sizeof(double)
+};
+
+/* What every rank is to know, as doubles on the wire. */
+struct shared {
+    double loss, sumsq, asked;
 };
 
 static size_t wire_doubles(const struct sp_graph *g, int stage)
@@ -73,7 +78,7 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
 }
 
 /* What a stage measured in the step that closes. */
-static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, double *out)
+static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int asks, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
     starpu_data_handle_t sums = st->tally[g->closing];
@@ -94,18 +99,20 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, dou
         .polling_us = polling_us,
         .worker = st->worker,
         .device_bytes = (double)sp_cuda_peak_bytes(),
+        .asks = asks,
     };
     pack_moves(g, st, w);
     starpu_data_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
 }
 
-static void unpack(const double *in, struct sp_stage_report *s, double *loss, double *sumsq)
+static void unpack(const double *in, struct sp_stage_report *s, struct shared *all)
 {
     const struct wire *w = (const struct wire *)in;
 
-    *loss += w->loss;
-    *sumsq += w->sumsq;
+    all->loss += w->loss;
+    all->sumsq += w->sumsq;
+    all->asked = (int)all->asked | (int)w->asks;
     s->update_us = w->update_us;
     s->peak_bytes = w->peak_bytes;
     s->live_bytes = w->live_bytes;
@@ -242,7 +249,9 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
 {
     const struct sp_world *world = &g->place.world;
-    double sum[2] = {0, 0}, polling = sp_transport_polling_us();
+    struct shared all = {0};
+    double polling = sp_transport_polling_us();
+    int asks = report->asks;
 
     sp_window_drain(g->window, g->closing); /* its records are complete */
     for (int s = 0; s < g->place.stages; s++) {
@@ -255,17 +264,19 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         wire = calloc(n, sizeof *wire);
         STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
         if (world->rank == owner)
-            pack(g, sp_graph_stage(g, s), polling - g->polled_us, wire);
+            pack(g, sp_graph_stage(g, s), polling - g->polled_us, asks, wire);
         exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s, 0));
-        unpack(wire, &report->stages[s], &sum[0], &sum[1]);
+        unpack(wire, &report->stages[s], &all);
         free(wire);
     }
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
-            exchange(g, sum, 2, 0, r, sp_tag(g, SP_MSG_NORM, r, 0));
+            exchange(g, (double *)&all, sizeof all / sizeof(double), 0, r,
+                     sp_tag(g, SP_MSG_NORM, r, 0));
     g->polled_us = polling;
-    report->loss = sum[0] * (double)g->shape.loss_scale;
-    report->grad_norm = sqrt(sum[1]);
+    report->asked = (int)all.asked;
+    report->loss = all.loss * (double)g->shape.loss_scale;
+    report->grad_norm = sqrt(all.sumsq);
     if (world->rank == 0)
         analyse(g, report);
 }

@@ -28,6 +28,8 @@ struct sp_stage_report {
 };
 
 struct sp_step_report {
+    int asks;                       /* bits that this process asks all of them, set before */
+    int asked;                      /* those of all processes, on every rank */
     double loss;                    /* mean cross-entropy over the tokens of the step, nats */
     double grad_norm;               /* before clipping */
     double step_us;                 /* wall-clock time on this process */

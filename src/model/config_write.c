@@ -50,7 +50,6 @@ static json_t *pack_llama(const struct sp_model *m)
 
 int sp_model_write_config(const struct sp_model *m, const char *path)
 {
-    struct sp_output out;
     json_t *root;
     int rc;
 
@@ -60,18 +59,7 @@ int sp_model_write_config(const struct sp_model *m, const char *path)
     root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
     if (!root)
         return sp_error(ENOMEM, "%s: no memory for the config", path);
-    rc = sp_output_open(path, &out);
-    if (rc)
-        goto out;
-    /* 9 digits give every float back */
-    if (json_dumpf(root, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
-        fputc('\n', out.f) == EOF) {
-        rc = sp_error(EIO, "%s: cannot be written", path);
-        sp_output_discard(&out);
-        goto out;
-    }
-    rc = sp_output_commit(&out);
-out:
+    rc = sp_output_json(path, root);
     json_decref(root);
     return rc;
 }

@@ -51,17 +51,24 @@ err_free:
     return rc;
 }
 
-/* Makes the rename itself durable. Filesystems that cannot fsync a directory are let be. */
-static void sync_directory(const char *path)
+void sp_output_sync(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* Makes the rename itself durable. */
+static void sync_directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
+    if (dir)
+        sp_output_sync(dir);
     free(dir);
 }
 
@@ -79,10 +86,27 @@ int sp_output_commit(struct sp_output *out)
     if (rc)
         unlink(out->temporary);
     else
-        sync_directory(out->path);
+        sync_directory_of(out->path);
     free(out->temporary);
     free(out->path);
     return rc;
+}
+
+int sp_output_json(const char *path, const json_t *value)
+{
+    struct sp_output out;
+    int rc = sp_output_open(path, &out);
+
+    if (rc)
+        return rc;
+    /* 9 digits give every float back */
+    if (json_dumpf(value, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
+        fputc('\n', out.f) == EOF) {
+        rc = sp_error(EIO, "%s: cannot be written", path);
+        sp_output_discard(&out);
+        return rc;
+    }
+    return sp_output_commit(&out);
 }
 
 void sp_output_discard(struct sp_output *out)

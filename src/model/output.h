@@ -2,6 +2,7 @@
 #ifndef SP_OUTPUT_H
 #define SP_OUTPUT_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 struct sp_output {
@@ -19,5 +20,11 @@ int sp_output_commit(struct sp_output *out);
 
 /* Removes the temporary file. */
 void sp_output_discard(struct sp_output *out);
+
+/* Writes a JSON value so, with a newline. 0, or -errno after one line. */
+int sp_output_json(const char *path, const json_t *value);
+
+/* Makes renames and removals in a directory durable, where its file system can. */
+void sp_output_sync(const char *dir);
 
 #endif

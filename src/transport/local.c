@@ -5,6 +5,7 @@
 #include "transport/transport.h"
 #include "transport/launcher.h"
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
@@ -87,10 +88,15 @@ void sp_transport_wait_all(void)
     starpu_task_wait_for_all();
 }
 
-int sp_transport_agree(int status, bool *rank0_failed)
+int sp_transport_agree(int status, int *first)
 {
-    *rank0_failed = status != 0;
+    *first = 0;
     return status;
+}
+
+char *sp_transport_root_text(const char *text)
+{
+    return strdup(text);
 }
 
 bool sp_transport_same(uint64_t value)

@@ -174,14 +174,29 @@ void sp_transport_wait_all(void)
         starpu_task_wait_for_all();
 }
 
-int sp_transport_agree(int status, bool *rank0_failed)
+int sp_transport_agree(int status, int *first)
 {
-    int failed[2] = {status != 0, status != 0 && self.rank == 0}; /* any rank, rank 0 */
-
+    *first = status ? self.rank : self.size;
     if (joined)
-        MPI_Allreduce(MPI_IN_PLACE, failed, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    *rank0_failed = failed[1];
-    return failed[0];
+        MPI_Allreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return *first < self.size;
+}
+
+char *sp_transport_root_text(const char *text)
+{
+    unsigned long n = strlen(text) + 1;
+    char *root;
+
+    if (!joined)
+        return strdup(text);
+    MPI_Bcast(&n, 1, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD);
+    root = malloc(n);
+    if (!root)
+        sp_transport_abort(1);
+    if (self.rank == 0)
+        memcpy(root, text, n);
+    MPI_Bcast(root, (int)n, MPI_CHAR, 0, MPI_COMM_WORLD);
+    return root;
 }
 
 bool sp_transport_same(uint64_t value)

@@ -56,10 +56,15 @@ void sp_transport_share(void *data, size_t bytes);
 void sp_transport_wait_all(void);
 
 /*
- * Before sp_transport_start: 0 if all processes passed 0, otherwise nonzero everywhere;
- * *rank0_failed tells whether rank 0 is among those that did not.
+ * Before sp_transport_start: 0 if all processes passed 0, otherwise nonzero everywhere; *first is
+ * the lowest rank that did not.
  */
-int sp_transport_agree(int status, bool *rank0_failed);
+int sp_transport_agree(int status, int *first);
+
+/*
+ * Before sp_transport_start, called by all: rank 0's text, on every rank. To be freed.
+ */
+char *sp_transport_root_text(const char *text);
 
 /* Before sp_transport_start: whether all processes passed the same value. */
 bool sp_transport_same(uint64_t value);

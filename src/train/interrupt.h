@@ -1,0 +1,37 @@
+/*
+ * Signals that ask a run for something. SIGTERM, SIGINT and SIGHUP ask for an end after the step,
+ * SIGUSR1 for a checkpoint. The trainer brings what every process was asked to all of them with the
+ * step's report, so that all stop after the same step.
+ */
+#ifndef SP_INTERRUPT_H
+#define SP_INTERRUPT_H
+
+/* What was asked, as bits. */
+enum {
+    SP_ASK_TERM = 1,
+    SP_ASK_INT = 2,
+    SP_ASK_HUP = 4,  /* the terminal is gone */
+    SP_ASK_PIPE = 8, /* who read standard output is gone */
+    SP_ASK_SAVE = 16,
+    SP_ASK_END = SP_ASK_TERM | SP_ASK_INT | SP_ASK_HUP | SP_ASK_PIPE
+};
+
+/*
+ * Takes the signals over; may be called again, where a library may have taken them since. A SIGHUP
+ * that is ignored (nohup) stays so. SIGPIPE is ignored: writes fail instead. A second SIGTERM or
+ * SIGINT, a second or more after the first, ends the process at once.
+ */
+void sp_interrupt_install(void);
+
+/* Asks for the same from inside the process. */
+void sp_interrupt_ask(int bits);
+
+/* What was asked so far and not taken back. */
+int sp_interrupt_asked(void);
+/* Has been seen to. */
+void sp_interrupt_clear(int bits);
+
+/* "SIGTERM", or what else the first of the bits stands for. */
+const char *sp_interrupt_name(int bits);
+
+#endif

@@ -1,0 +1,121 @@
+#define _GNU_SOURCE /* asprintf */
+#include "train/settings.h"
+#include "sp_error.h"
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *sp_settings_add(char *text, const char *name, const char *format, ...)
+{
+    char *value = NULL, *longer = NULL;
+    va_list ap;
+    int n;
+
+    va_start(ap, format);
+    n = vasprintf(&value, format, ap);
+    va_end(ap);
+    if (n < 0)
+        return text;
+    for (char *c = value; *c; c++)
+        if (*c == '\n')
+            *c = ' '; /* a line is one setting */
+    if (asprintf(&longer, "%s%s=%s\n", text ? text : "", name, value) < 0)
+        longer = text;
+    else
+        free(text);
+    free(value);
+    return longer;
+}
+
+/* A line: the name from `at`, the value after its '='. */
+struct line {
+    const char *name, *value;
+    int name_length, value_length;
+};
+
+/* The line at *at, which moves on to the next; false at the end. */
+static bool next(const char **at, struct line *l)
+{
+    if (!**at)
+        return false;
+    l->name = *at;
+    l->name_length = (int)strcspn(*at, "=\n");
+    l->value = *at + l->name_length + ((*at)[l->name_length] == '=');
+    l->value_length = (int)strcspn(l->value, "\n");
+    *at = l->value + l->value_length;
+    *at += **at == '\n';
+    return true;
+}
+
+static bool find(const char *text, const char *name, int length, struct line *l)
+{
+    while (next(&text, l))
+        if (l->name_length == length && !strncmp(l->name, name, (size_t)length))
+            return true;
+    return false;
+}
+
+static bool same(const char *a, int n, const char *b, int m)
+{
+    return n == m && !strncmp(a, b, (size_t)n);
+}
+
+int sp_settings_same(const char *mine, const char *root)
+{
+    struct line l, r;
+
+    for (const char *at = mine; next(&at, &l);) {
+        if (!find(root, l.name, l.name_length, &r))
+            return sp_error(EINVAL,
+                            "%.*s: rank 0 has no such setting: start the same program everywhere",
+                            l.name_length, l.name);
+        if (!same(l.value, l.value_length, r.value, r.value_length))
+            return sp_error(
+                EINVAL, "%.*s is %.*s here and %.*s on rank 0: give all processes the same",
+                l.name_length, l.name, l.value_length ? l.value_length : 9,
+                l.value_length ? l.value : "not given", r.value_length ? r.value_length : 9,
+                r.value_length ? r.value : "not given");
+    }
+    return 0;
+}
+
+json_t *sp_settings_json(const char *text)
+{
+    json_t *object = json_object();
+    struct line l;
+
+    while (object && next(&text, &l)) {
+        char *name = strndup(l.name, (size_t)l.name_length);
+        json_t *value = json_stringn(l.value, (size_t)l.value_length);
+
+        if (name && value)
+            json_object_set(object, name, value); /* a value that is no UTF-8 is left out */
+        json_decref(value);
+        free(name);
+    }
+    return object;
+}
+
+int sp_settings_changes(const char *text, const json_t *saved, const char *const *names, char *out,
+                        size_t n)
+{
+    size_t used = 0;
+    int changes = 0;
+    struct line l;
+
+    out[0] = '\0';
+    for (; *names; names++) {
+        const char *was = json_string_value(json_object_get(saved, *names));
+
+        if (!was || !find(text, *names, (int)strlen(*names), &l) ||
+            same(l.value, l.value_length, was, (int)strlen(was)))
+            continue;
+        if (used < n)
+            used += (size_t)snprintf(out + used, n - used, "%s%s %.*s (was %s)",
+                                     changes ? ", " : "", *names, l.value_length, l.value, was);
+        changes++;
+    }
+    return changes;
+}

@@ -1,0 +1,31 @@
+/*
+ * What a run was told, as lines "name=value" in the order of the options. Ranks compare theirs
+ * before anything else, a checkpoint keeps them, and a resumed run says what it was told otherwise.
+ */
+#ifndef SP_SETTINGS_H
+#define SP_SETTINGS_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Adds a line to `text`, which is NULL or what an earlier call returned. */
+char *sp_settings_add(char *text, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/*
+ * Compares this rank's lines with rank 0's. 0, or -EINVAL after a line that names the first setting
+ * that differs, and both values.
+ */
+int sp_settings_same(const char *mine, const char *root);
+
+/* {"name": "value", ...}; NULL without memory. */
+json_t *sp_settings_json(const char *text);
+
+/*
+ * Of the settings in the list `names` (ended by NULL), those that differ from the saved ones, as
+ * "--lr 0.01 (was 0.001), --seq 64 (was 32)" in out[n]. How many.
+ */
+int sp_settings_changes(const char *text, const json_t *saved, const char *const *names, char *out,
+                        size_t n);
+
+#endif
