@@ -61,8 +61,7 @@ void sp_output_sync(const char *dir)
     close(fd);
 }
 
-/* Makes the rename itself durable. */
-static void sync_directory_of(const char *path)
+void sp_output_sync_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
@@ -86,7 +85,7 @@ int sp_output_commit(struct sp_output *out)
     if (rc)
         unlink(out->temporary);
     else
-        sync_directory_of(out->path);
+        sp_output_sync_parent(out->path);
     free(out->temporary);
     free(out->path);
     return rc;

@@ -26,5 +26,7 @@ int sp_output_json(const char *path, const json_t *value);
 
 /* Makes renames and removals in a directory durable, where its file system can. */
 void sp_output_sync(const char *dir);
+/* The same of the directory that `path` is in. */
+void sp_output_sync_parent(const char *path);
 
 #endif

@@ -1,7 +1,9 @@
 #include "train/interrupt.h"
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct {
     int signal, bit;
@@ -33,6 +35,10 @@ void sp_interrupt_ask(int bits)
 
 int sp_interrupt_asked(void)
 {
+    struct pollfd out = {.fd = STDOUT_FILENO};
+
+    if (poll(&out, 1, 0) == 1 && out.revents & (POLLERR | POLLHUP))
+        sp_interrupt_ask(SP_ASK_PIPE);
     return __atomic_load_n(&asked, __ATOMIC_RELAXED);
 }
 
@@ -53,7 +59,7 @@ static void on_signal(int number)
         if (TABLE[i].signal == number)
             bit = TABLE[i].bit;
     if (bit & (SP_ASK_TERM | SP_ASK_INT)) {
-        if (sp_interrupt_asked() & (SP_ASK_TERM | SP_ASK_INT)) {
+        if (__atomic_load_n(&asked, __ATOMIC_RELAXED) & (SP_ASK_TERM | SP_ASK_INT)) {
             if (now_s() - first_end_s >= 2) {
                 signal(number, SIG_DFL);
                 raise(number);

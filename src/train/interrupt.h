@@ -26,7 +26,7 @@ void sp_interrupt_install(void);
 /* Asks for the same from inside the process. */
 void sp_interrupt_ask(int bits);
 
-/* What was asked so far and not taken back. */
+/* What was asked so far and not taken back; looks whether standard output is still read. */
 int sp_interrupt_asked(void);
 /* Has been seen to. */
 void sp_interrupt_clear(int bits);

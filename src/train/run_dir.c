@@ -119,7 +119,9 @@ int sp_run_dir_claim(struct sp_run_dir *d, const char *path, const char *resumed
     if (strlen(path) >= sizeof d->path)
         return sp_error(ENAMETOOLONG, "--save: a path of %zu bytes is too long", strlen(path));
     strcpy(d->path, path);
-    if (mkdir(path, 0777) && errno != EEXIST)
+    if (!mkdir(path, 0777))
+        sp_output_sync_parent(path);
+    else if (errno != EEXIST)
         return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
     err = lock(d);
     if (err)
@@ -264,7 +266,6 @@ int sp_run_dir_commit(struct sp_run_dir *d, long step)
 
     sp_step_path(d->path, step, ".tmp", tmp);
     sp_step_path(d->path, step, "", final);
-    sp_output_sync(tmp);
     if (d->overwrite)
         put_aside(d);
     err = put_in_place(tmp, final);

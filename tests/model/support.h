@@ -2,6 +2,11 @@
 #ifndef TESTS_MODEL_SUPPORT_H
 #define TESTS_MODEL_SUPPORT_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* nftw */
+#endif
+
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,6 +74,20 @@ static inline char *scratch_make(void)
     snprintf(dir, 4096, "%s/starpipe-test-XXXXXX", base && *base ? base : "/tmp");
     must(mkdtemp(dir) != NULL, "mkdtemp");
     return dir;
+}
+
+static inline int scratch_remove_one(const char *path, const struct stat *st, int kind,
+                                     struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+/* With all that is in it. */
+static inline void scratch_remove(char *dir)
+{
+    nftw(dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(dir);
 }
 
 static inline const char *scratch_path(const char *dir, const char *name, char out[4200])

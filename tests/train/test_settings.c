@@ -1,0 +1,65 @@
+/* Settings of ranks that disagree, and of a run that goes on otherwise. */
+#include "model/support.h"
+#include "train/settings.h"
+#include <errno.h>
+
+static char *settings(const char *lr, const char *log)
+{
+    char *s = sp_settings_add(NULL, "--lr", "%s", lr);
+
+    s = sp_settings_add(s, "--log", "%s", log);
+    return sp_settings_add(s, "--prompt", "%s", "two\nlines=one");
+}
+
+static void test_same(void **state)
+{
+    char *a = settings("0.1", ""), *b = settings("0.1", ""), *c = settings("0.2", "");
+    char *d = settings("0.1", "x"), *e = sp_settings_add(settings("0.1", ""), "--new", "%d", 1);
+    struct capture cap;
+
+    (void)state;
+    assert_string_equal(a, "--lr=0.1\n--log=\n--prompt=two lines=one\n");
+    assert_int_equal(sp_settings_same(a, b), 0);
+    capture_begin(&cap);
+    assert_int_equal(sp_settings_same(c, a), -EINVAL);
+    assert_said(capture_end(&cap), "--lr is 0.2 here and 0.1 on rank 0", "another number");
+    capture_begin(&cap);
+    assert_int_equal(sp_settings_same(d, a), -EINVAL);
+    assert_said(capture_end(&cap), "--log is x here and not given on rank 0", "one without");
+    capture_begin(&cap);
+    assert_int_equal(sp_settings_same(a, d), -EINVAL);
+    assert_said(capture_end(&cap), "--log is not given here and x on rank 0", "the other without");
+    capture_begin(&cap);
+    assert_int_equal(sp_settings_same(e, a), -EINVAL);
+    assert_said(capture_end(&cap), "--new: rank 0 has no such setting", "another program");
+    free(a), free(b), free(c), free(d), free(e);
+}
+
+static void test_changes(void **state)
+{
+    const char *const names[] = {"--lr", "--log", "--absent", NULL};
+    char *was = settings("0.1", "a"), *now = settings("0.25", "b"), text[200], cut[12];
+    json_t *saved = sp_settings_json(was);
+
+    (void)state;
+    assert_int_equal(sp_settings_changes(was, saved, names, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    assert_int_equal(sp_settings_changes(now, saved, names, text, sizeof text), 2);
+    assert_string_equal(text, "--lr 0.25 (was 0.1), --log b (was a)");
+    assert_int_equal(sp_settings_changes(now, saved, names + 1, text, sizeof text), 1);
+    assert_int_equal(sp_settings_changes(now, saved, names, cut, sizeof cut), 2);
+    assert_string_equal(cut, "--lr 0.25 (");
+    assert_string_equal(json_string_value(json_object_get(saved, "--prompt")), "two lines=one");
+    json_decref(saved);
+    free(was), free(now);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_changes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
