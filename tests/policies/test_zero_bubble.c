@@ -138,17 +138,109 @@ static void zb2p_formulas(void **state)
                 struct figures f = measure("zb2p", layout(p, m), k, &formula);
 
                 assert_int_equal(f.peak, m < 2 * p - 1 ? m : 2 * p - 1);
-                if (m < 2 * p - 1 || k->w > k->f || k->w > k->b)
+                assert_int_equal(formula<0, k->w> k->f || k->w > k->b);
+                if (formula < 0)
                     continue;
                 assert_true(fabs(f.makespan - formula) < 1e-9 * formula);
+                exact++;
+                if (m < 2 * p - 1)
+                    continue;
                 /* the bubble of ZB-H2: none at f = b = w */
                 assert_true(fabs(f.span - work - (p - 1) * fmax(0, k->f + k->b - 2 * k->w)) <
                             1e-9 * work);
-                exact++;
             }
         }
     }
-    print_message("zb2p: %d makespans and spans equal to the formula\n", exact);
+    print_message("zb2p: %d makespans equal to the formula\n", exact);
+}
+
+/* ZB-H2 as published, for m >= 2p-1: stage r has a W from the 2r-th B on, whatever is left to do. */
+static void published_zb_h2(int p, int m, struct sp_plan *plan)
+{
+    make_plan("zb2p", p, m, plan);
+    for (int r = 0; r < p; r++) {
+        struct sp_program *prog = &plan->programs[r];
+        int f = 0, w = 0;
+
+        sp_program_clear(prog);
+        while (f < m && f < 2 * (p - 1 - r))
+            sp_program_add(prog, SP_F, f++, 0);
+        for (int k = 0; k < m; k++) {
+            if (f < m)
+                sp_program_add(prog, SP_F, f++, 0);
+            sp_program_add(prog, SP_B, k, 0);
+            if (k >= 2 * r)
+                sp_program_add(prog, SP_W, w++, 0);
+        }
+        while (w < m)
+            sp_program_add(prog, SP_W, w++, 0);
+    }
+    assert_int_equal(sp_plan_index(plan), 0);
+}
+
+/* With m < 2p-1: as short as can be at f = b = w, never longer than with the W where they are for
+ * more micro-batches, nor than zb1p, at any costs here. */
+static void zb2p_with_few_micro_batches(void **state)
+{
+    int cases = 0, shorter = 0;
+
+    (void)state;
+    for (int p = 2; p <= 16; p++) {
+        for (int m = 1; m < 2 * p - 1; m++) {
+            int least = 3 * m + p - 1 + (m < p ? p - m : 0);
+            struct sp_plan published;
+
+            published_zb_h2(p, m, &published);
+            for (int c = 0; c < (p < 9 ? GRID_COSTS + 2 : 1); c++) {
+                struct sp_costs k = c < GRID_COSTS ? grid_costs[c] : grid_costs[c - GRID_COSTS];
+                struct figures now, before;
+
+                k.comm = c < GRID_COSTS ? 0 : 0.5;
+                before = simulate(&published, &k);
+                now = measure("zb2p", layout(p, m), &k, NULL);
+                if (c == 0 && now.makespan != least)
+                    fail_msg("p=%d m=%d makespan %g, not %d", p, m, now.makespan, least);
+                assert_true(now.makespan <= before.makespan * (1 + 1e-9));
+                assert_true(now.span <= before.span * (1 + 1e-9));
+                assert_true(now.makespan <=
+                            measure("zb1p", layout(p, m), &k, NULL).makespan * (1 + 1e-9));
+                assert_true(now.peak <= 2 * p - 2);
+                shorter += now.makespan < before.makespan * (1 - 1e-9);
+                cases++;
+            }
+            sp_plan_destroy(&published);
+        }
+    }
+    print_message("%d cases, %d of them shorter than with a W from the 2r-th B on\n", cases,
+                  shorter);
+    assert_true(shorter > cases / 3);
+}
+
+/* With m >= 2p-1: op by op. */
+static void zb2p_is_zb_h2(void **state)
+{
+    int ops = 0;
+
+    (void)state;
+    for (int p = 1; p <= 9; p++) {
+        for (int m = 2 * p - 1; m <= 2 * p + 9; m++) {
+            struct sp_plan published, plan;
+            const struct sp_op *a, *b;
+
+            published_zb_h2(p, m, &published);
+            make_plan("zb2p", p, m, &plan);
+            for (int r = 0; r < p; r++) {
+                assert_int_equal(published.programs[r].n, plan.programs[r].n);
+                a = published.programs[r].ops;
+                b = plan.programs[r].ops;
+                for (int i = 0; i < 3 * m; i++, ops++)
+                    assert_true(a[i].pass == b[i].pass && a[i].mb == b[i].mb);
+            }
+            sp_plan_destroy(&plan);
+            sp_plan_destroy(&published);
+        }
+    }
+    print_message("zb2p: %d ops as published\n", ops);
 }
 
 /* The figures of the papers, p = 4, m = 8, f = b = w. */
@@ -468,6 +560,8 @@ int main(void)
         cmocka_unit_test(zb1p_equals_torch),
         cmocka_unit_test(zb1p_formulas),
         cmocka_unit_test(zb2p_formulas),
+        cmocka_unit_test(zb2p_with_few_micro_batches),
+        cmocka_unit_test(zb2p_is_zb_h2),
         cmocka_unit_test(known_figures),
         cmocka_unit_test(auto_matches_authors),
         cmocka_unit_test(auto_is_never_worse),
