@@ -74,7 +74,7 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
             groups(lay, (int)held, false, &other[s]);
             limit[s] = (int)(held * lay->chunks);
         }
-        ret = sp_squeeze(lay, programs, other, limit);
+        ret = sp_squeeze(lay, programs, other, false, limit);
     }
     for (int s = 0; other && s < p; s++)
         sp_program_clear(&other[s]);

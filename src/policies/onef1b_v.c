@@ -12,7 +12,8 @@
  *   stage 3  ...001122.....aaaa33bbbb44cccc55dddd66eeee77ffffgggg.hhhh......
  *
  * A forward goes down and up in steps of one slot. A backward takes two, and every third one waits
- * three more, so that no two ops fall on one slot. Then it is squeezed: see policies/squeeze.h.
+ * three more, so that no two ops fall on one slot. Then it is squeezed (see policies/squeeze.h), as
+ * it is and moved up slot by slot (see policies/vpack.c), and the better is taken.
  *
  * No makespan was published in closed form; none is below m(f+b+w) + (p-1)(f+b+w)/2, as the last
  * stage begins p-1 forwards of a chunk late and ends p-1 backwards of one early. A stage holds at

@@ -127,8 +127,9 @@ static void trim(struct search *s, const int *least, int stages, int *limit)
     }
 }
 
-/* Tries all chains from an order; the memory of the best is trimmed. */
-static void try_order(struct search *s, const struct sp_program *programs, int stages,
+/* Tries all chains from an order, or, `as_is`, those whose first replay keeps it; the memory of the
+ * best is trimmed. */
+static void try_order(struct search *s, const struct sp_program *programs, int stages, bool as_is,
                       const int *limit)
 {
     int *least = s->scratch, *lowered = least + stages;
@@ -141,8 +142,10 @@ static void try_order(struct search *s, const struct sp_program *programs, int s
         least[i] = sp_squeeze_peak(&programs[i]);
     }
     more = REPLAY_OPS / (2 * ROUNDS - 1) / (ops + 1);
-    for (int c = 0; c < N_CHAINS && c <= more; c++)
-        better |= follow(s, c, limit);
+    for (int c = 0; c < N_CHAINS && c <= more; c++) {
+        if (!as_is || chains[c][0] == STRICT)
+            better |= follow(s, c, limit);
+    }
     if (better && (long long)ops * stages <= TRIM_OPS)
         trim(s, least, stages, lowered);
 }
@@ -173,15 +176,15 @@ static void destroy(struct search *s)
 }
 
 int sp_squeeze(const struct sp_layout *lay, struct sp_program *programs,
-               const struct sp_program *other, const int *limit)
+               const struct sp_program *other, bool as_is, const int *limit)
 {
     struct search s;
     int ret = create(&s, lay, programs);
 
     if (!ret) {
-        try_order(&s, programs, lay->stages, limit);
+        try_order(&s, programs, lay->stages, false, limit);
         if (other)
-            try_order(&s, other, lay->stages, limit);
+            try_order(&s, other, lay->stages, as_is, limit);
         for (int i = 0; i < lay->stages && s.chain >= 0; i++)
             memcpy(programs[i].ops, s.best.ops + sp_replay_first(s.replay, i),
                    (size_t)programs[i].n * sizeof *programs[i].ops);

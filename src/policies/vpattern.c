@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PERIOD 6
-
 static const struct {
     enum sp_pass pass;
     int chunk;
@@ -25,6 +23,11 @@ int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n)
     fit.chunks = 2;
     fit.slices = 1;
     return sp_refuse_chunks(lay, &fit, why, n);
+}
+
+void sp_vpattern_add(struct sp_program *prog, int step, int mb)
+{
+    sp_program_add(prog, steps[step].pass, mb, steps[step].chunk);
 }
 
 /* Appends the W of the first B of the program, from *next on, that has none yet. */
@@ -50,11 +53,11 @@ static void cut(const struct sp_vpattern *pattern, const struct sp_layout *lay, 
     for (int t = 0; left > 0; t++) {
         int k = 0;
 
-        while (k < SP_SLOTS &&
-               (t < slot[k] || (t - slot[k]) % PERIOD || (t - slot[k]) / PERIOD >= m))
+        while (k < SP_SLOTS && (t < slot[k] || (t - slot[k]) % SP_VPATTERN_PERIOD ||
+                                (t - slot[k]) / SP_VPATTERN_PERIOD >= m))
             k++;
         if (k < SP_SLOTS) {
-            sp_program_add(prog, steps[k].pass, (t - slot[k]) / PERIOD, steps[k].chunk);
+            sp_vpattern_add(prog, k, (t - slot[k]) / SP_VPATTERN_PERIOD);
             left--;
         } else if (pattern->split) {
             add_w(prog, &next);
@@ -62,6 +65,24 @@ static void cut(const struct sp_vpattern *pattern, const struct sp_layout *lay, 
     }
     while (pattern->split && add_w(prog, &next))
         ;
+}
+
+/* From the pattern as cut, and from what it is moved up. */
+static int squeeze_both(const struct sp_vpattern *pattern, const struct sp_layout *lay,
+                        struct sp_program *programs, const int *limit)
+{
+    struct sp_program *packed = calloc((size_t)lay->stages, sizeof *packed);
+    int ret;
+
+    if (!packed)
+        return -ENOMEM;
+    ret = sp_vpattern_pack(pattern, lay, limit[0], packed);
+    if (!ret)
+        ret = sp_squeeze(lay, programs, packed, true, limit);
+    for (int s = 0; s < lay->stages; s++)
+        sp_program_clear(&packed[s]);
+    free(packed);
+    return ret;
 }
 
 int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *lay,
@@ -89,8 +110,10 @@ int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *
     }
     for (int s = 0; s < p; s++)
         limit[s] = most;
-    if (!ret)
-        ret = sp_squeeze(lay, programs, NULL, limit);
+    if (!ret && !pattern->split)
+        ret = squeeze_both(pattern, lay, programs, limit);
+    else if (!ret)
+        ret = sp_squeeze(lay, programs, NULL, false, limit);
     free(limit);
     return ret;
 }

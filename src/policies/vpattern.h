@@ -13,6 +13,9 @@
  * chunk 1, of chunk 0. */
 enum { SP_SLOT_F0, SP_SLOT_F1, SP_SLOT_B1, SP_SLOT_B0, SP_SLOTS };
 
+/* Slots from a micro-batch to the next. */
+#define SP_VPATTERN_PERIOD 6
+
 struct sp_vpattern {
     int split; /* W is apart from B, in the slots left free; otherwise B takes two slots */
     /* The slots of micro-batch 0 on a stage; different ones modulo 6. */
@@ -25,6 +28,14 @@ int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n);
 /* As sp_schedule_def.emit_all. A layout's memory is refused if the pattern needs more. */
 int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *lay,
                      struct sp_program *programs, char *why, size_t n);
+
+/* Appends one of the steps above. */
+void sp_vpattern_add(struct sp_program *prog, int step, int mb);
+
+/* Writes to the empty programs[stages] the pattern, of whole backwards, moved up with at most
+ * `limit` activations of a chunk on a stage, no fewer than it holds as it is. 0 or -ENOMEM. */
+int sp_vpattern_pack(const struct sp_vpattern *pattern, const struct sp_layout *lay, int limit,
+                     struct sp_program *programs);
 
 /* A makespan that no order in a V can be below: the last stage begins p-1 forwards of a chunk
  * late, and a micro-batch alone takes its time. */

@@ -92,6 +92,35 @@ static void no_worse_than_reference(void **state)
     }
 }
 
+/* What the authors' v1f1b.py gives at f = b = w, for sizes without a file: makespan with an op of a
+ * chunk at 1, and peak. */
+static void onef1b_v_no_longer_than_its_authors(void **state)
+{
+    static const struct {
+        int p, m, makespan, peak;
+    } table[] = {
+        {2, 7, 46, 4},    {3, 7, 50, 6},    {3, 16, 104, 6},  {4, 7, 57, 6},    {4, 16, 111, 6},
+        {5, 7, 60, 8},    {5, 16, 114, 8},  {6, 5, 56, 10},   {6, 7, 64, 10},   {6, 16, 118, 10},
+        {7, 7, 72, 10},   {7, 16, 126, 10}, {8, 3, 56, 6},    {8, 7, 75, 12},   {8, 9, 87, 12},
+        {8, 11, 99, 12},  {8, 13, 111, 12}, {8, 14, 117, 12}, {8, 16, 129, 12}, {8, 17, 135, 12},
+        {8, 24, 177, 12}, {8, 32, 225, 12},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_plan plan;
+        struct sp_times t;
+
+        plan_and_time("1f1b-v", layout(table[i].p, table[i].m), &plan, &t);
+        if (2 * t.makespan > table[i].makespan || peak(&plan, &t) > table[i].peak)
+            fail_msg("1f1b-v p=%d m=%d makespan %g (theirs %d), peak %d (%d)", table[i].p,
+                     table[i].m, 2 * t.makespan, table[i].makespan, peak(&plan, &t), table[i].peak);
+        done(&plan, &t);
+    }
+    print_message("1f1b-v: %zu sizes no longer than the authors' code\n",
+                  sizeof table / sizeof *table);
+}
+
 static void chimera_is_the_reference(void **state)
 {
     json_t *root = reference_load("chimera_2pipe_p4_m8_v2"),
@@ -360,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_worse_than_reference),
+        cmocka_unit_test(onef1b_v_no_longer_than_its_authors),
         cmocka_unit_test(chimera_is_the_reference),
         cmocka_unit_test(memory_of_the_paper),
         cmocka_unit_test(bubble_is_constant),
