@@ -134,12 +134,12 @@ static int table_2(const struct args *a, const struct sp_part_costs *c)
          "3(p-1)(pre+attn+post)L/p", "16(p-i)L/p", 16 * L},
         {"ZB1P", "zb1p", SP_RECOMPUTE_NONE, (blocks + 3 * c->attn) * L / p,
          "(p-1)(pre+3attn+post)L/p", "16L", 16 * L},
-        {"HelixPipe, naive FILO", "helix:fold=1", SP_RECOMPUTE_NONE, 3 * blocks, "3(p-1)(pre+post)",
-         "16mL/p", 16 * m * L / p},
-        {"HelixPipe, two-fold", "helix", SP_RECOMPUTE_NONE, 6 * blocks, "at most 6(p-1)(pre+post)",
-         "16mL/p", 16 * m * L / p},
-        {"HelixPipe", "helix", SP_RECOMPUTE_NO_ATTENTION, 8 * blocks, "at most 8(p-1)(pre+post)",
-         "4mL/p", 4 * m * L / p},
+        {"HelixPipe, naive FILO", "helix:fold=1,tail=published", SP_RECOMPUTE_NONE, 3 * blocks,
+         "3(p-1)(pre+post)", "16mL/p", 16 * m * L / p},
+        {"HelixPipe, two-fold", "helix:tail=published", SP_RECOMPUTE_NONE, 6 * blocks,
+         "at most 6(p-1)(pre+post)", "16mL/p", 16 * m * L / p},
+        {"HelixPipe", "helix:tail=published", SP_RECOMPUTE_NO_ATTENTION, 8 * blocks,
+         "at most 8(p-1)(pre+post)", "4mL/p", 4 * m * L / p},
     };
     int ret = 0;
 
@@ -159,7 +159,8 @@ static int table_2(const struct args *a, const struct sp_part_costs *c)
 
 static int figure_6(const struct args *a)
 {
-    static const char *const schedules[] = {"helix:fold=1", "helix:fold=2"};
+    static const char *const schedules[] = {"helix:fold=1,tail=published",
+                                            "helix:fold=2,tail=published"};
     static const double comm[] = {0, 0.25, 0.5, 0.75, 1};
     int ret = 0;
 

@@ -13,6 +13,10 @@
  *   stage 2  ...cda0b123456g7hef...........ffeehh77gg665544332211bb00aaddcc..........
  *   stage 3  .....efcda0b123456g7h.....hh77gg665544332211bb00aaddccffee..............
  *
+ * The last `fold` backwards of stage 0 go upwards in the published code. That is kept with one
+ * layer a stage, as in its reference orders and above, and with tail=published; else they are in
+ * reverse as all others, which is no slower and in most cases a little faster.
+ *
  * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
  * a backward, fold times (section 4.5).
  */
@@ -146,11 +150,20 @@ static void forward(struct loop *lo)
         attention(lo, 0, k, j);
 }
 
+/* Whether the last slot of stage 0 goes upwards in the backward. */
+static bool ends_upwards(const struct sp_layout *lay)
+{
+    char tail[16];
+
+    if (sp_layout_option(lay, "tail", tail, sizeof tail))
+        return !strcmp(tail, "published");
+    return lay->layers == lay->stages;
+}
+
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
     struct loop lo = {
         .prog = prog, .p = lay->stages, .L = lay->layers, .fold = fold_of(lay), .stage = stage};
-    char tail[16] = "published";
     int n;
 
     for (lo.first = 0; lo.first < lay->micro_batches; lo.first += lo.p * lo.fold) {
@@ -168,9 +181,7 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         op.pass = SP_B;
         sp_program_add_op(prog, op);
     }
-    /* the published code walks the last slot upwards */
-    sp_layout_option(lay, "tail", tail, sizeof tail);
-    for (int k = 0; stage == 0 && lo.p > 1 && k < lo.fold && strcmp(tail, "reverse"); k++)
+    for (int k = 0; stage == 0 && lo.p > 1 && k < lo.fold && ends_upwards(lay); k++)
         prog->ops[2 * n - lo.fold + k].mb = k;
 }
 

@@ -51,13 +51,13 @@ static inline void helix_plan(const char *schedule, int p, int L, int m, struct 
         fail_msg("%s p=%d L=%d m=%d", schedule, p, L, m);
 }
 
-/* "helix:fold=F", "helix:fold=F,tail=reverse" */
+/* "helix:fold=F,tail=published", "helix:fold=F,tail=reverse" */
 static inline const char *helix_name(int fold, bool reverse)
 {
     static char text[2][32];
 
-    snprintf(text[reverse], sizeof text[0], "helix:fold=%d%s", fold,
-             reverse ? ",tail=reverse" : "");
+    snprintf(text[reverse], sizeof text[0], "helix:fold=%d,tail=%s", fold,
+             reverse ? "reverse" : "published");
     return text[reverse];
 }
 

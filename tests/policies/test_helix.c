@@ -234,6 +234,58 @@ static void figures(void **state)
     }
 }
 
+/* Whether `reverse` ends before `published`; never later, and no stage holds more. */
+static bool is_faster(const struct sp_plan *reverse, const struct sp_plan *published,
+                      const struct sp_costs *c)
+{
+    struct sp_times a, b;
+    char why[256];
+    bool faster;
+
+    assert_int_equal(sp_listsim(reverse, c, SP_FIFO, &a, why, sizeof why), 0);
+    assert_int_equal(sp_listsim(published, c, SP_FIFO, &b, why, sizeof why), 0);
+    if (a.makespan > b.makespan)
+        fail_msg("p=%d L=%d m=%d %s: %g, published %g", reverse->layout.stages,
+                 reverse->layout.layers, reverse->layout.micro_batches, reverse->options,
+                 a.makespan, b.makespan);
+    for (int s = 0; s < reverse->layout.stages; s++)
+        assert_int_equal(a.peak_live[s], b.peak_live[s]);
+    faster = a.makespan < b.makespan;
+    sp_times_destroy(&a);
+    sp_times_destroy(&b);
+    return faster;
+}
+
+static void reverse_is_never_slower(void **state)
+{
+    int cases = 0, faster = 0;
+
+    (void)state;
+    for (int p = 2; p <= 8; p++) {
+        for (int i = 0; i < 2 * 3 * 2; i++) { /* layers, folds, loops */
+            int L = p * (i % 2 + 1), fold = i / 2 % 3 + 1, m = p * fold * (i / 6 + 1);
+            struct sp_plan reverse, published;
+
+            helix_plan(helix_name(fold, true), p, L, m, &reverse);
+            helix_plan(helix_name(fold, false), p, L, m, &published);
+            for (int k = p % 2; k < RATIOS; k += p < 5 ? 1 : 3) {
+                struct sp_costs c = {.parts = ratios[k], .comm = i % 3 ? 0.75 : 0};
+                bool is;
+
+                c.parts.again = k % 2;
+                is = is_faster(&reverse, &published, &c);
+                assert_true(fold > 1 || !is);
+                cases++;
+                faster += is;
+            }
+            sp_plan_destroy(&reverse);
+            sp_plan_destroy(&published);
+        }
+    }
+    print_message("%d cases, reverse faster in %d\n", cases, faster);
+    assert_true(faster > cases / 3);
+}
+
 /* At 1:3:2: below 1F1B's bubble always, below ZB1P's (p-1)(pre+3attn+post)L/p unless a fold of 2
  * meets one layer a stage on 4 stages or more. */
 static void against_others(void **state)
@@ -267,9 +319,8 @@ static void against_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(simulation),
-        cmocka_unit_test(bubbles),
-        cmocka_unit_test(figures),
+        cmocka_unit_test(simulation),     cmocka_unit_test(bubbles),
+        cmocka_unit_test(figures),        cmocka_unit_test(reverse_is_never_slower),
         cmocka_unit_test(against_others),
     };
 

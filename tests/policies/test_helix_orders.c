@@ -120,6 +120,9 @@ static void published(void **state)
         int fold = (int)reference_number(root, "num_fold", -1);
         struct sp_plan plan;
 
+        helix_plan(fold == 1 ? "helix:fold=1" : "helix", p, L, m, &plan); /* by default, too */
+        reference_compare(&plan, root);
+        sp_plan_destroy(&plan);
         helix_plan(helix_name(fold, false), p, L, m, &plan);
         reference_compare(&plan, root);
         compare_makespan(&plan, root);
@@ -252,25 +255,42 @@ static void every_order(void **state)
     print_message("%d plans, %d ops; %d of them follow the closed form\n", plans, ops, even);
 }
 
+static void assert_same_order(const char *a, const char *b, int p, int L, int m)
+{
+    struct sp_plan plan, other;
+
+    helix_plan(a, p, L, m, &plan);
+    helix_plan(b, p, L, m, &other);
+    for (int s = 0; s < p; s++) {
+        assert_int_equal(plan.programs[s].n, other.programs[s].n);
+        for (int k = 0; k < plan.programs[s].n; k++)
+            assert_same_op(&other, s, k, &plan.programs[s].ops[k]);
+    }
+    sp_plan_destroy(&other);
+    sp_plan_destroy(&plan);
+}
+
 /* What is transferred does not change the order, and fold 2 is what "helix" means. */
 static void options(void **state)
 {
     static const char *const names[] = {"helix:fold=2,qkv=weights", "helix:qkv=activations",
-                                        "helix:qkv=auto", "helix:tail=published,fold=2"};
-    struct sp_plan plan, other;
+                                        "helix:qkv=auto", "helix:tail=reverse,fold=2"};
 
     (void)state;
-    helix_plan("helix", 3, 7, 12, &plan);
-    for (int i = 0; i < 4; i++) {
-        helix_plan(names[i], 3, 7, 12, &other);
-        for (int s = 0; s < 3; s++) {
-            assert_int_equal(plan.programs[s].n, other.programs[s].n);
-            for (int k = 0; k < plan.programs[s].n; k++)
-                assert_same_op(&other, s, k, &plan.programs[s].ops[k]);
+    for (int i = 0; i < 4; i++)
+        assert_same_order("helix", names[i], 3, 7, 12);
+}
+
+/* The reverse, but with one layer a stage, as in the published orders, what they have. */
+static void default_tail(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 4; p++) {
+        for (int L = p; L <= 9; L++) {
+            assert_same_order("helix", helix_name(2, L > p), p, L, 4 * p);
+            assert_same_order("helix:fold=3", helix_name(3, L > p), p, L, 3 * p);
         }
-        sp_plan_destroy(&other);
     }
-    sp_plan_destroy(&plan);
 }
 
 int main(void)
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test(published),
         cmocka_unit_test(every_order),
         cmocka_unit_test(options),
+        cmocka_unit_test(default_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
