@@ -87,9 +87,5 @@ int sp_cmd_list(int argc, char **argv)
         print_text();
     else if (print_json())
         return 1;
-    if (fflush(stdout)) {
-        sp_error(errno, "list: cannot write: %s", strerror(errno));
-        return 1;
-    }
     return 0;
 }

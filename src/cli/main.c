@@ -1,9 +1,11 @@
-/* The starpipe command: picks the subcommand. */
+/* The starpipe command: picks the subcommand, and sees that what it printed got there. */
 #include "cli/commands.h"
 #include "config.h"
 #include "sp_error.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -27,7 +29,32 @@ static void usage(void)
     printf("\n'starpipe COMMAND --help' lists the options of a command.\n");
 }
 
-int main(int argc, char **argv)
+/* Started with a standard stream closed, the first file that is opened would take its place, and what is
+ * printed would go into it. Reads and writes of what is put there instead fail as those of a closed one. */
+static int hold_standard_streams(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+            return -1;
+    return 0;
+}
+
+/* The exit status, when what was printed has got where it should. */
+static int check_output(int status)
+{
+    int err = fflush(stdout) ? errno : 0;
+
+    if (status || (!err && !ferror(stdout)))
+        return status;
+    if (!err) /* an earlier write failed: one more tells why */
+        err = putchar('\n') == EOF || fflush(stdout) ? errno : EIO;
+    sp_error(err, "cannot write standard output: %s", strerror(err));
+    return 1;
+}
+
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         sp_error(EINVAL, "no command; 'starpipe --help' lists them");
@@ -46,4 +73,11 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     sp_error(EINVAL, "unknown command '%s'; 'starpipe --help' lists them", argv[1]);
     return 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (hold_standard_streams())
+        return 1;
+    return check_output(run(argc, argv));
 }

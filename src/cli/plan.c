@@ -235,9 +235,5 @@ int sp_cmd_plan(int argc, char **argv)
         ret = print_json(&a, best, n);
     else
         print_text(&a, best, n);
-    if (fflush(stdout) || ferror(stdout)) {
-        sp_error(EIO, "plan: cannot write standard output");
-        ret = 1;
-    }
     return ret;
 }

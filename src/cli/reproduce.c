@@ -18,20 +18,14 @@ static const struct {
 };
 enum { PAPERS = sizeof papers / sizeof *papers };
 
-/* The paper's own command, under its whole name; what it prints must have got there. */
+/* The paper's own command, under its whole name. */
 static int run(int paper, int argc, char **argv)
 {
     static char name[64];
-    int status;
 
     snprintf(name, sizeof name, "reproduce %s", papers[paper].name);
     argv[0] = name;
-    status = papers[paper].run(argc, argv);
-    if (fflush(stdout) || ferror(stdout)) {
-        sp_error(EIO, "%s: cannot write standard output", name);
-        return 1;
-    }
-    return status;
+    return papers[paper].run(argc, argv);
 }
 
 int sp_cmd_reproduce(int argc, char **argv)
