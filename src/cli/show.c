@@ -3,10 +3,12 @@
  */
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/show.h"
 #include "model/model.h"
 #include "plan/slices.h"
 #include "sp_error.h"
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -130,20 +132,53 @@ static int print(const struct sp_show *show, enum format format, FILE *out)
     }
 }
 
-/* Prints to --output, or to standard output. */
+/* --output must be no input. */
+static int check_output(const struct args *a)
+{
+    struct sp_files files = {0};
+    int err;
+
+    if (!a->output)
+        return 0;
+    err = sp_files_add(&files, SP_FILE_WRITTEN, "--output", a->output);
+    err = err ? err : sp_files_add_layout(&files, &a->layout);
+    err = err ? err : sp_files_check(&files, "show");
+    sp_files_free(&files);
+    return err ? err : sp_output_try_file(a->output);
+}
+
+static int write_file(const char *path, const char *text, size_t n)
+{
+    FILE *out = fopen(path, "w");
+    bool bad = !out || fwrite(text, 1, n, out) < n;
+
+    if (out && fclose(out))
+        bad = true;
+    return bad ? sp_error(EIO, "show: cannot write %s: %s", path, strerror(errno)) : 0;
+}
+
+/* Prints to --output, or to standard output. A file that is there already is not touched by what cannot
+ * be printed. */
 static int write_out(const struct args *a, const struct sp_show *show)
 {
-    FILE *out = a->output ? fopen(a->output, "w") : stdout;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *memory;
+    bool bad;
     int ret;
 
-    if (!out)
-        return sp_error(EINVAL, "show: cannot write %s: %s", a->output, strerror(errno));
-    ret = print(show, (enum format)a->format, out);
-    if (fflush(out) || ferror(out))
-        ret = sp_error(EIO, "show: cannot write %s: %s", a->output ? a->output : "standard output",
-                       strerror(errno));
-    if (a->output && fclose(out) && !ret)
-        ret = sp_error(EIO, "show: cannot write %s: %s", a->output, strerror(errno));
+    if (!a->output)
+        return print(show, (enum format)a->format, stdout);
+    memory = open_memstream(&text, &n);
+    if (!memory)
+        return sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
+    ret = print(show, (enum format)a->format, memory);
+    bad = ferror(memory);
+    bad |= fclose(memory) != 0;
+    if (!ret && bad)
+        ret = sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
+    ret = ret ? ret : write_file(a->output, text, n);
+    free(text);
     return ret;
 }
 
@@ -227,7 +262,8 @@ int sp_cmd_show(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || find_layers(&a, &model, &layers) || find_slices(&a, &model))
+    if (check(&a) || check_output(&a) || find_layers(&a, &model, &layers) ||
+        find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &layout, &plan);

@@ -266,6 +266,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume
     err = err ? err : open_weights(t, model, weights);
     if (!err && a->resume)
         err = sp_train_check_resume(t, resume);
+    err = err ? err : sp_train_check_files(t, resume);
     err = err ? err : sp_train_check_output(t);
     return err ? err : sp_train_claim(t, resume);
 }

@@ -195,11 +195,19 @@ void sp_train_warn_of_changes(const struct sp_trainer *t, const char *dir);
 int sp_train_agree_settings(const struct sp_trainer *t);
 int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *weights);
 
+/* Before work starts, on rank 0: does an output destroy an input or another output, or a file that is no
+ * log? `resume`: the directory of the step that --resume found. 0 or -errno. */
+int sp_train_check_files(const struct sp_trainer *t, const char *resume);
+
 /* ---- pictures ------------------------------------------------------------------------- */
 
 /* DIR/measured.svg from the last report, DIR/expected.svg from the list simulation, and both in
  * DIR/trace.html. */
 int sp_train_trace(struct sp_trainer *t);
+/* Their names, up to a NULL. */
+extern const char *const sp_train_pictures[];
+/* Before work starts: makes DIR; can they be written there? 0 or -errno. */
+int sp_train_try_pictures(const char *dir);
 
 /* Text of `n` bytes generated after `prompt` by rank 0's copy of the weights. */
 int sp_train_sample(struct sp_trainer *t, const char *prompt, int n);

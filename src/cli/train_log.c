@@ -1,4 +1,5 @@
 /* What a run says of itself: the JSON lines, the progress line, the summary at the end. */
+#include "cli/log_file.h"
 #include "cli/train.h"
 #include "config.h"
 #include "plan/expected.h"
@@ -51,14 +52,15 @@ int sp_train_log_plan(struct sp_trainer *t)
     const struct sp_layout_args *l = &t->args.layout;
     char starpu[32];
     json_t *line;
+    int err;
 
     if (sp_train_offloads(t) && !t->world.rank)
         sp_train_print_offload(t);
     if (!t->args.log || t->world.rank)
         return 0;
-    t->log = fopen(t->args.log, t->args.resume ? "a" : "w");
-    if (!t->log)
-        return sp_error(errno, "cannot write log %s: %s", t->args.log, strerror(errno));
+    err = sp_log_open(t->args.log, t->args.resume ? t->first_step : SP_LOG_NEW, &t->log);
+    if (err)
+        return err;
     starpu_version(starpu);
     line = json_pack(
         "{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:{s:s,s:s,s:s}}",

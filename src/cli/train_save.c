@@ -1,3 +1,4 @@
+#include "cli/outputs.h"
 #include "cli/train.h"
 #include "sp_error.h"
 #include <dirent.h>
@@ -16,27 +17,6 @@ static int make_dir(const char *path)
     return 0;
 }
 
-/* Can a file be made at `path`, or in it if it is a directory? Nothing that exists is touched. */
-static int try_file(const char *path, bool is_dir)
-{
-    char name[PATH + 32];
-    bool existed;
-    FILE *f;
-    int err = is_dir ? make_dir(path) : 0;
-
-    if (err)
-        return err;
-    snprintf(name, sizeof name, is_dir ? "%s/.starpipe-probe" : "%s", path);
-    existed = !access(name, F_OK);
-    f = fopen(name, "ab");
-    if (!f)
-        return sp_error(errno, "cannot write %s: %s", path, strerror(errno));
-    fclose(f);
-    if (!existed)
-        unlink(name);
-    return 0;
-}
-
 int sp_train_check_output(const struct sp_trainer *t)
 {
     const struct sp_train_args *a = &t->args;
@@ -45,12 +25,12 @@ int sp_train_check_output(const struct sp_trainer *t)
     if (t->world.rank || a->dry_run)
         return 0;
     if (a->log)
-        err = try_file(a->log, false);
+        err = sp_output_try_file(a->log);
     if (!err && a->dump_grads)
-        err = try_file(a->dump_grads, false);
+        err = sp_output_try_file(a->dump_grads);
     if (!err && a->save)
-        err = try_file(a->save, true);
+        err = sp_output_try_dir(a->save);
     if (!err && a->trace)
-        err = try_file(a->trace, true);
+        err = sp_train_try_pictures(a->trace);
     return err;
 }

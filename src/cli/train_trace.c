@@ -4,6 +4,8 @@
 #include "trace/gantt.h"
 #include <string.h>
 
+const char *const sp_train_pictures[] = {"measured.svg", "expected.svg", "trace.html", NULL};
+
 /* A file of the directory, opened; NULL after one line on stderr. */
 static FILE *create(const char *dir, const char *name, char *path, size_t n)
 {

@@ -126,6 +126,18 @@ refused "token 1003 is 61.*vocabulary is 61" train --model "$golden/gpt2" --seq 
     --tokens "$work/large.bin"
 refused "token 0 is .*vocabulary is 61" train --model "$golden/gpt2" --seq 16 --data "$work/text"
 
+refused "2006 bytes: not a whole number of 4-byte tokens" train --model "$golden/gpt2" --seq 16 \
+    --tokens "$golden/tokens.bin" --token-bytes 4
+refused "token-bytes: '3' is none of 2\|4" $tiny --token-bytes 3
+refused "token-bytes without --tokens" $tiny --token-bytes 4
+{ printf '\210\330\064\001\001\000\000\000\003\000\000\000'; head -c 1018 /dev/zero; } > "$work/headed.bin"
+quiet "a header of llm.c" starpipe train --model "$golden/gpt2" --seq 16 --tokens "$work/headed.bin" --steps 0
+refused "by its header .* a token has 2 bytes, not 4" train --model "$golden/gpt2" --seq 16 \
+    --tokens "$work/headed.bin" --token-bytes 4
+printf x >> "$work/headed.bin"
+refused "has 3 tokens of 2 bytes, which makes 1030 bytes in all; it has 1031" train \
+    --model "$golden/gpt2" --seq 16 --tokens "$work/headed.bin"
+
 # ---- models
 
 broken=$work/broken

@@ -58,8 +58,8 @@ for option in schedule stages micro-batches micro-batch-size seq chunks slices m
         says "$command --help" "^  --$option( |\$)" starpipe $command --help
     done
 done
-for option in data tokens token-bytes order steps lr warmup weight-decay beta1 beta2 eps clip seed dtype device \
-    threads scheduler log save save-every resume dump-grads trace dry-run; do
+for option in data tokens token-bytes order steps lr warmup weight-decay beta1 beta2 eps clip seed dtype \
+    device threads scheduler log save save-every resume dump-grads trace dry-run; do
     says "train --help" "^  --$option( |\$)" starpipe train --help
 done
 says "info" '^StarPU: +1\.[0-9]+' starpipe info

@@ -1,0 +1,24 @@
+/* The file of --log: whether it may be overwritten or gone on with, and where. */
+#ifndef SP_LOG_FILE_H
+#define SP_LOG_FILE_H
+
+#include <stdio.h>
+
+enum { SP_LOG_NEW = -1 };
+
+/*
+ * Before work starts. What is there already must be a log of starpipe: it begins with a line that has
+ * "plan". `first_step`: the step that a resumed run begins with, whose log goes on behind the steps before
+ * it; SP_LOG_NEW: it will be overwritten. 0; or -EINVAL, -errno after one line on stderr: no log, or one
+ * whose steps stand in another order, so that cutting would lose steps.
+ */
+int sp_log_check(const char *path, int first_step);
+
+/*
+ * Checks again, and opens. Of a resumed run the log is cut back first to what precedes its first step: at
+ * the first line that is torn or no JSON, or the line of that step or a later one, so that each step
+ * stands there once. What is no regular file is not cut. 0 or -errno likewise.
+ */
+int sp_log_open(const char *path, int first_step, FILE **log);
+
+#endif

@@ -1,0 +1,234 @@
+#include "cli/outputs.h"
+#include "model/model.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- can it be written? --------------------------------------------------------------- */
+
+/* What nobody wants written in the place of a file; NULL: it may be. */
+static const char *bad_kind(mode_t mode)
+{
+    return S_ISFIFO(mode)   ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISBLK(mode)  ? "a block device"
+                            : NULL;
+}
+
+static int try_file(const char *name, const char *shown)
+{
+    char real[PATH_MAX];
+    struct stat st;
+    bool existed = !stat(name, &st);
+    int fd;
+
+    if (existed && bad_kind(st.st_mode))
+        return sp_error(EINVAL, "cannot write %s: it is %s", shown, bad_kind(st.st_mode));
+    /* O_NONBLOCK: should it have become a FIFO meanwhile */
+    fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return sp_error(errno, "cannot write %s: %s", shown, strerror(errno));
+    close(fd);
+    if (!existed && realpath(name, real)) /* not the link that led there */
+        unlink(real);
+    return 0;
+}
+
+int sp_output_try_file(const char *path)
+{
+    return try_file(path, path);
+}
+
+int sp_output_try_dir(const char *path)
+{
+    char probe[PATH_MAX];
+
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
+    if (snprintf(probe, sizeof probe, "%s/.starpipe-probe", path) >= (int)sizeof probe)
+        return sp_error(ENAMETOOLONG, "cannot write %s: %s", path, strerror(ENAMETOOLONG));
+    return try_file(probe, path);
+}
+
+/* ---- which file is it? ---------------------------------------------------------------- */
+
+/* A file that exists, or the directory of one that does not and its name there. */
+struct identity {
+    bool device; /* of characters: may be written by many */
+    dev_t dev;
+    ino_t ino;
+    char name[NAME_MAX + 1];
+};
+
+struct sp_file {
+    enum sp_file_use use;
+    const char *option;
+    char *path;
+    struct identity itself, target; /* a link, and what it leads to */
+};
+
+/* `at` names a link: now what it leads to. False: it is none, or leads nowhere that can be named. */
+static bool follow(char at[PATH_MAX])
+{
+    char to[PATH_MAX];
+    ssize_t len = readlink(at, to, sizeof to - 1);
+    char *slash = strrchr(at, '/');
+    size_t dir = len > 0 && to[0] != '/' && slash ? (size_t)(slash - at) + 1 : 0;
+
+    if (len <= 0 || dir + (size_t)len >= PATH_MAX)
+        return false;
+    memcpy(at + dir, to, (size_t)len);
+    at[dir + (size_t)len] = '\0';
+    return true;
+}
+
+static void identify(const char *path, bool through, struct identity *id)
+{
+    enum { MOST_LINKS = 40 };
+    char at[PATH_MAX], *slash;
+    struct stat st;
+    int hops = 0;
+
+    *id = (struct identity){0};
+    snprintf(at, sizeof at, "%s", path);
+    if (!(through ? stat(at, &st) : lstat(at, &st))) {
+        *id = (struct identity){.device = S_ISCHR(st.st_mode), .dev = st.st_dev, .ino = st.st_ino};
+        return;
+    }
+    while (through && hops++ < MOST_LINKS && follow(at)) /* of links to what is not there yet */
+        continue;
+    slash = strrchr(at, '/');
+    snprintf(id->name, sizeof id->name, "%.*s", NAME_MAX, slash ? slash + 1 : at);
+    if (slash)
+        slash[slash == at] = '\0'; /* of "/name" the slash stays */
+    if (!stat(slash ? at : ".", &st)) {
+        id->dev = st.st_dev;
+        id->ino = st.st_ino;
+    }
+}
+
+static bool same(const struct identity *a, const struct identity *b)
+{
+    return a->ino && !a->device && a->dev == b->dev && a->ino == b->ino &&
+           !strcmp(a->name, b->name);
+}
+
+/* ---- the list ------------------------------------------------------------------------- */
+
+int sp_files_add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
+{
+    struct sp_file *f;
+
+    if (files->n == files->cap) {
+        int cap = files->cap ? 2 * files->cap : 16;
+
+        f = realloc(files->file, (size_t)cap * sizeof *f);
+        if (!f)
+            return sp_error(ENOMEM, "no memory for the names of %d files", cap);
+        files->file = f;
+        files->cap = cap;
+    }
+    f = &files->file[files->n];
+    *f = (struct sp_file){.use = use, .option = option, .path = strdup(path)};
+    if (!f->path)
+        return sp_error(ENOMEM, "no memory for the name of %s", path);
+    identify(path, false, &f->itself);
+    identify(path, true, &f->target);
+    files->n++;
+    return 0;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t len = strlen(name), n = strlen(end);
+
+    return len >= n && !strcmp(name + len - n, end);
+}
+
+/* Shards of weights and their index too. */
+static bool is_of_model(const char *name)
+{
+    if (!strcmp(name, "config.json") || !strcmp(name, "state.json"))
+        return true;
+    return (!strncmp(name, "model", 5) || !strncmp(name, "optimizer-", 10)) &&
+           (ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json"));
+}
+
+int sp_files_add_model(struct sp_files *files, const char *option, const char *dir)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    DIR *d;
+    int err = 0;
+
+    for (const char *const *preset = sp_model_presets(); *preset; preset++)
+        if (!strcmp(dir, *preset))
+            return 0; /* whatever directory of that name there is */
+    d = opendir(dir);
+    if (!d)
+        return 0;
+    while (!err && (entry = readdir(d)))
+        if (is_of_model(entry->d_name) &&
+            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
+            err = sp_files_add(files, SP_FILE_READ, option, path);
+    closedir(d);
+    return err;
+}
+
+int sp_files_add_layout(struct sp_files *files, const struct sp_layout_args *layout)
+{
+    const struct sp_schedule_def *def;
+    int err = layout->model ? sp_files_add_model(files, "--model", layout->model) : 0;
+
+    if (!err && !strncmp(layout->schedule, "csv:", 4))
+        err = sp_files_add(files, SP_FILE_READ, "--schedule", layout->schedule + 4);
+    for (int i = 0; !err && (def = sp_schedule_at(i)); i++)
+        if (sp_schedule_plugin(def))
+            err = sp_files_add(files, SP_FILE_READ, "--plugin", sp_schedule_plugin(def));
+    return err;
+}
+
+/* Does writing `out` change `other`, a file that is read or written? */
+static bool destroys(const struct sp_file *out, const struct sp_file *other)
+{
+    if (out->use == SP_FILE_WRITTEN && other->use != SP_FILE_REPLACED)
+        return same(&out->target, &other->target);
+    /* a name is replaced: what has only this name is lost */
+    if (other->use == SP_FILE_READ)
+        return same(&out->itself, &other->target);
+    return same(&out->itself, &other->itself) || same(&out->itself, &other->target) ||
+           same(&out->target, &other->itself);
+}
+
+int sp_files_check(const struct sp_files *files, const char *command)
+{
+    for (int i = 0; i < files->n; i++)
+        for (int k = 0; k < files->n; k++) {
+            const struct sp_file *a = &files->file[i], *b = &files->file[k];
+            bool alike = !strcmp(a->path, b->path);
+
+            if (a->use == SP_FILE_READ || (b->use != SP_FILE_READ && k <= i) || !destroys(a, b))
+                continue;
+            return sp_error(EINVAL, "%s: %s %s is also %s%s%s: %s", command, a->option, a->path,
+                            b->option, alike ? "" : " ", alike ? "" : b->path,
+                            b->use == SP_FILE_READ ? "it would be overwritten"
+                                                   : "one would overwrite the other");
+        }
+    return 0;
+}
+
+void sp_files_free(struct sp_files *files)
+{
+    for (int i = 0; i < files->n; i++)
+        free(files->file[i].path);
+    free(files->file);
+    *files = (struct sp_files){0};
+}
