@@ -45,21 +45,18 @@ static int check_header(const struct sp_data *d, int format, const uint32_t word
 /* Where the tokens begin, and their width. */
 static int read_header(struct sp_data *d)
 {
-    unsigned char bytes[4 * HEADER_WORDS];
-    uint32_t word[HEADER_WORDS];
+    unsigned char bytes[4 * HEADER_WORDS] = {0}; /* no magic */
+    uint32_t word[HEADER_WORDS] = {0};
     int err = 0, format = 0;
 
     if (d->width == 1)
         return 0;
-    if (d->size >= sizeof bytes) {
+    if (d->size >= sizeof bytes)
         err = sp_data_read(d, 0, sizeof bytes, bytes);
-        for (int i = 0; !err && i < HEADER_WORDS; i++)
-            word[i] = sp_data_token(bytes, 4, (size_t)i);
-        while (!err && format < FORMATS && formats[format].magic != word[0])
-            format++;
-    } else {
-        format = FORMATS;
-    }
+    for (int i = 0; i < HEADER_WORDS; i++)
+        word[i] = sp_data_token(bytes, 4, (size_t)i);
+    while (format < FORMATS && formats[format].magic != word[0])
+        format++;
     if (!err && format < FORMATS) {
         err = check_header(d, format, word);
         d->begin = HEADER_BYTES;

@@ -63,6 +63,10 @@ for file in wide gpt2 llama3; do
     agree "$file" compare_losses "$work/$file.jsonl" "$work/uint16.jsonl" 0
 done
 
+quiet "a text for many tokens" starpipe train --dry-run --model gpt2-124m --data "$work/text"
+grep -q "^starpipe: warning: --data gives byte tokens 0..255, the vocabulary of gpt2-124m is 50257" \
+    "$work/output" || fail "no warning that most tokens are not in a text"
+
 # ---- a log that is gone on with
 
 log=$work/run.jsonl
