@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 /* All of it is inlined: there is no library to link with. */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 /* Nothing is at byte `at`. */
 static int ends_early(const struct sp_data *d, size_t at)
@@ -88,25 +86,5 @@ int sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inp
         }
         at = at + k == total ? 0 : at + k;
     }
-    return 0;
-}
-
-int sp_data_digest(const struct sp_data *data, uint64_t *digest)
-{
-    enum { PAGE = 4096, MOST = 256 };
-    unsigned char page[PAGE];
-    size_t pages = (data->size + PAGE - 1) / PAGE, n = least(pages, MOST);
-    uint64_t hash = data->size;
-
-    for (size_t i = 0; i < n; i++) {
-        size_t at = n > 1 ? (pages - 1) / (n - 1) * i + (pages - 1) % (n - 1) * i / (n - 1) : 0;
-        size_t bytes = least(PAGE, data->size - at * PAGE);
-        int err = sp_data_read(data, at * PAGE, bytes, page);
-
-        if (err)
-            return err;
-        hash = XXH3_64bits_withSeed(page, bytes, hash);
-    }
-    *digest = hash;
     return 0;
 }

@@ -46,12 +46,6 @@ int sp_data_read(const struct sp_data *data, size_t at, size_t n, void *to);
 int sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inputs,
                    int32_t *targets);
 
-/*
- * What the file holds, in a number: its size, and up to 256 pages of 4 KiB spread evenly over it, the
- * first and the last among them. Equal files have equal digests, wherever they lie. 0 or -errno as above.
- */
-int sp_data_digest(const struct sp_data *data, uint64_t *digest);
-
 /* Token i of tokens of `width` bytes. */
 static inline uint32_t sp_data_token(const unsigned char *bytes, int width, size_t i)
 {

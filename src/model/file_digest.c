@@ -11,12 +11,12 @@ enum { PAGE = 4096, PAGES = 256 };
 int sp_file_digest(int fd, const char *path, uint64_t *bytes, uint64_t *digest)
 {
     unsigned char page[PAGE];
-    uint64_t hash = 0, size, pages;
+    uint64_t hash, size, pages;
     struct stat st;
 
     if (fstat(fd, &st))
         return sp_error(errno, "%s: %s", path, strerror(errno));
-    size = (uint64_t)st.st_size;
+    size = hash = (uint64_t)st.st_size;
     pages = (size + PAGE - 1) / PAGE;
     for (uint64_t i = 0, n = pages < PAGES ? pages : PAGES; i < n; i++) {
         uint64_t at = n > 1 ? i * (pages - 1) / (n - 1) : 0;

@@ -1,5 +1,5 @@
 /* Samples of a token file: the sequential rule with its wrap, shuffling, headers, files that are refused or
- * change while they are read, digests. */
+ * change while they are read. */
 #include "model/support.h"
 #include "model/data.h"
 #include <errno.h>
@@ -313,7 +313,6 @@ static void test_changes(void **state)
     struct capture c;
     struct sp_data d;
     int32_t in[40], out[40];
-    uint64_t digest;
 
     (void)state;
     assert_int_equal(sp_data_open(token_file(5000, 2, 50000), 2, 50000, &d), 0);
@@ -326,9 +325,6 @@ static void test_changes(void **state)
     capture_begin(&c);
     assert_int_equal(sp_data_sample(&d, 100, 40, in, out), -EIO);
     assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "far behind the end");
-    capture_begin(&c);
-    assert_int_equal(sp_data_digest(&d, &digest), -EIO);
-    assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "digest");
     token_file(5000, 2, 65000);
     capture_begin(&c);
     assert_int_equal(sp_data_sample(&d, 0, 40, in, out), 0);
@@ -336,61 +332,6 @@ static void test_changes(void **state)
     assert_said(capture_end(&c), "now, the model's vocabulary is 50000: it was changed", "changed");
     sp_data_close(&d);
     unlink(path);
-}
-
-static uint64_t digest_of(const char *bytes, size_t n)
-{
-    struct sp_data d;
-    uint64_t digest;
-
-    write_file(scratch_path(dir, "digest", path), bytes, n);
-    assert_int_equal(sp_data_open(path, 1, 256, &d), 0);
-    assert_int_equal(sp_data_digest(&d, &digest), 0);
-    sp_data_close(&d);
-    unlink(path);
-    return digest;
-}
-
-/* Up to 256 pages of 4 KiB are looked at, whole; of more, the first and the last and some between. */
-static void test_digest(void **state)
-{
-    enum { PAGE = 4096, LARGE = 300 * PAGE + 77 };
-    static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 256 * PAGE, LARGE};
-    char *bytes = malloc(LARGE);
-    struct sp_data there;
-    uint64_t digest;
-    int seen = 0;
-
-    (void)state;
-    must(bytes != NULL, "malloc");
-    for (size_t i = 0; i < LARGE; i++)
-        bytes[i] = (char)token(i, 251);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        size_t n = sizes[i];
-
-        digest = digest_of(bytes, n);
-        assert_true(digest == digest_of(bytes, n));
-        assert_true(digest != digest_of(bytes, n - 1 > 0 ? n - 1 : 2));
-        for (int end = 0; end < 2; end++) {
-            bytes[end ? n - 1 : 0] ^= 1;
-            assert_true(digest != digest_of(bytes, n));
-            bytes[end ? n - 1 : 0] ^= 1;
-        }
-    }
-    digest = digest_of(bytes, LARGE);
-    for (int p = 0; p < 301; p++) {
-        bytes[(size_t)p * PAGE + 50] ^= 1;
-        seen += digest != digest_of(bytes, LARGE);
-        bytes[(size_t)p * PAGE + 50] ^= 1;
-    }
-    assert_int_equal(seen, 256);
-    there = (struct sp_data){.bytes = (unsigned char *)bytes, .size = LARGE, .width = 1};
-    digest ^= 1;
-    assert_int_equal(sp_data_digest(&there, &digest), 0); /* of memory, the same */
-    assert_true(digest == digest_of(bytes, LARGE));
-    memset(bytes, 0, LARGE); /* all that is looked at is equal, but for the size */
-    assert_true(digest_of(bytes, 300 * PAGE) != digest_of(bytes, 299 * PAGE));
-    free(bytes);
 }
 
 static void *sample_much(void *arg)
@@ -432,8 +373,7 @@ int main(void)
         cmocka_unit_test(test_sequential), cmocka_unit_test(test_late_samples),
         cmocka_unit_test(test_shuffled),   cmocka_unit_test(test_refused),
         cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_changes),    cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_changes),    cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
