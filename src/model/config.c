@@ -2,36 +2,11 @@
  * config.json of Hugging Face, read. What would change the numbers of a model and is not
  * implemented is refused, never skipped.
  */
-#include "model/model.h"
+#include "model/config_keys.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>
 #include <string.h>
-
-/* A text of the file as it may stand in a message: short, one line. */
-static const char *show(const json_t *v, char out[64])
-{
-    static const char *const type_names[] = {[JSON_OBJECT] = "an object",
-                                             [JSON_ARRAY] = "a list",
-                                             [JSON_TRUE] = "true",
-                                             [JSON_FALSE] = "false",
-                                             [JSON_NULL] = "null"};
-
-    if (json_is_string(v)) {
-        snprintf(out, 64, "'%.48s'", json_string_value(v));
-        for (char *c = out; *c; c++) {
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?';
-        }
-    } else if (json_is_integer(v)) {
-        snprintf(out, 64, "%lld", (long long)json_integer_value(v));
-    } else if (json_is_real(v)) {
-        snprintf(out, 64, "%g", json_real_value(v));
-    } else {
-        snprintf(out, 64, "%s", type_names[json_typeof(v)]);
-    }
-    return out;
-}
 
 /* ---- typed access: each prints what is wrong and returns -EINVAL ---------------------- */
 
@@ -62,10 +37,10 @@ static int get_size(const struct config *c, const char *key, int fallback, int *
         return sp_error(EINVAL, "%s: %s is missing", c->where, key);
     if (!json_is_integer(v))
         return sp_error(EINVAL, "%s: %s is %s, it must be an integer", c->where, key,
-                        show(v, text));
+                        sp_config_show(v, text));
     if (json_integer_value(v) < 1 || json_integer_value(v) > INT_MAX)
         return sp_error(EINVAL, "%s: %s is %s, it must be between 1 and %d", c->where, key,
-                        show(v, text), INT_MAX);
+                        sp_config_show(v, text), INT_MAX);
     *out = (int)json_integer_value(v);
     return 0;
 }
@@ -77,7 +52,8 @@ static int get_real(const struct config *c, const json_t *obj, const char *key, 
     char text[64];
 
     if (v && !json_is_number(v))
-        return sp_error(EINVAL, "%s: %s is %s, it must be a number", c->where, key, show(v, text));
+        return sp_error(EINVAL, "%s: %s is %s, it must be a number", c->where, key,
+                        sp_config_show(v, text));
     /* sp_model_check judges the value; an overflow to infinity does not pass it */
     *out = (float)(v ? json_number_value(v) : fallback);
     return 0;
@@ -90,7 +66,7 @@ static int get_bool(const struct config *c, const char *key, bool fallback, bool
 
     if (v && !json_is_boolean(v))
         return sp_error(EINVAL, "%s: %s is %s, it must be true or false", c->where, key,
-                        show(v, text));
+                        sp_config_show(v, text));
     *out = v ? json_is_true(v) : fallback;
     return 0;
 }
@@ -120,10 +96,10 @@ static int require_text(const struct config *c, const json_t *obj, const char *k
         (!strcmp(json_string_value(v), one) || !strcmp(json_string_value(v), other)))
         return 0;
     if (strcmp(one, other))
-        return sp_error(EINVAL, "%s: %s is %s, %s or %s would do", c->where, key, show(v, text),
-                        one, other);
-    return sp_error(EINVAL, "%s: %s is %s, only %s is supported", c->where, key, show(v, text),
-                    one);
+        return sp_error(EINVAL, "%s: %s is %s, %s or %s would do", c->where, key,
+                        sp_config_show(v, text), one, other);
+    return sp_error(EINVAL, "%s: %s is %s, only %s is supported", c->where, key,
+                    sp_config_show(v, text), one);
 }
 
 /* There is no dropout here: said, because training with it gives other numbers. */
@@ -181,6 +157,28 @@ static int parse_gpt2(const struct config *c, struct sp_model *m)
     return ignore_dropout(c, "attn_pdrop");
 }
 
+/* A scaling that says no type is one nevertheless: whatever else `rope` has must change nothing. */
+static int check_rope_keys(const struct config *c, const char *name, const json_t *rope)
+{
+    static const char *const known[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+    const char *key;
+    json_t *v;
+    char text[64];
+
+    json_object_foreach((json_t *)rope, key, v)
+    {
+        bool is_known = json_is_null(v) ||
+                        (!strcmp(key, "factor") && json_is_number(v) && json_number_value(v) == 1);
+
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            is_known = is_known || !strcmp(key, known[i]);
+        if (!is_known)
+            return sp_error(EINVAL, "%s: %s.%.40s is %s, scaled rotary positions are not supported",
+                            c->where, name, key, sp_config_show(v, text));
+    }
+    return 0;
+}
+
 /* Rotary positions: rope_theta, or rope_parameters.rope_theta since transformers 5. */
 static int parse_rope(const struct config *c, struct sp_model *m)
 {
@@ -196,13 +194,14 @@ static int parse_rope(const struct config *c, struct sp_model *m)
             continue;
         if (!json_is_object(rope))
             return sp_error(EINVAL, "%s: %s is %s, it must be an object", c->where, keys[i],
-                            show(rope, text));
+                            sp_config_show(rope, text));
         TRY(require_text(c, rope, "rope_type", "default", "default"));
         TRY(require_text(c, rope, "type", "default", "default"));
         TRY(get_real(c, rope, "partial_rotary_factor", 1, &partial));
         if (partial != 1)
             return sp_error(EINVAL, "%s: partial_rotary_factor is %g, only 1 is supported",
                             c->where, partial);
+        TRY(check_rope_keys(c, keys[i], rope));
         TRY(get_real(c, rope, "rope_theta", m->rope_theta, &nested));
         if (member(c->root, "rope_theta") && nested != m->rope_theta)
             return sp_error(EINVAL, "%s: rope_theta is %g, %s.rope_theta %g", c->where,
@@ -265,7 +264,9 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
         rc = parse_llama(&c, &parsed);
     else
         rc = sp_error(EINVAL, "%s: model_type is %s, gpt2 or llama would do", where,
-                      show(type, text));
+                      sp_config_show(type, text));
+    if (!rc)
+        rc = sp_config_check_keys(root, where, &parsed);
     json_decref(root);
     if (!rc)
         rc = sp_model_check(&parsed, where);

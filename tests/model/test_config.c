@@ -211,6 +211,37 @@ static const struct {
     {LLAMA(", \"rope_scaling\": 2"), "rope_scaling is 2"},
     {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\"}"), "rope_type is 'yarn'"},
     {LLAMA(", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}"), "partial_rotary_factor"},
+    {LLAMA(", \"partial_rotary_factor\": 0.25"), "partial_rotary_factor is 0.25, only 1"},
+    {LLAMA(", \"rope_scaling\": {\"factor\": 4.0}"), "rope_scaling.factor is 4"},
+    {LLAMA(", \"rope_scaling\": {\"rope_type\": \"default\", \"beta_fast\": 32}"),
+     "rope_scaling.beta_fast is 32"},
+    {LLAMA(", \"rope_parameters\": {\"full_attention\": {}}"),
+     "rope_parameters.full_attention is an object"},
+    {LLAMA(", \"quantization_config\": {\"bits\": 4}"), "quantization_config is an object"},
+    {GPT2(", \"quantization_config\": {\"bits\": 4}"), "quantization_config is an object"},
+    {LLAMA(", \"sliding_window\": 98"), "sliding_window is 98, only null"},
+    {LLAMA(", \"use_sliding_window\": true"), "use_sliding_window is true"},
+    {LLAMA(", \"layer_types\": [\"full_attention\", \"sliding_attention\"]"),
+     "layer 1 in layer_types is 'sliding_attention'"},
+    {LLAMA(", \"layer_types\": 3"), "layer_types is 3, it must be a list"},
+    {LLAMA(", \"pretraining_tp\": 2"), "pretraining_tp is 2, only 1"},
+    {LLAMA(", \"num_local_experts\": 8"), "num_local_experts is 8"},
+    {LLAMA(", \"mlp_only_layers\": [1]"), "mlp_only_layers is a list"},
+    {LLAMA(", \"attn_logit_softcapping\": 50.0"), "attn_logit_softcapping is 50"},
+    {LLAMA(", \"embedding_multiplier\": 12.0"), "embedding_multiplier is 12, only 1"},
+    {LLAMA(", \"rope_interleaved\": true"), "rope_interleaved is true"},
+    {LLAMA(", \"is_causal\": false"), "is_causal is false, only true"},
+    {LLAMA(", \"auto_map\": {\"AutoModelForCausalLM\": \"a.B\"}"), "code of its own"},
+    {LLAMA(", \"layer_norm_epsilon\": 1e-5"), "layer_norm_epsilon is 1e-05, but rms_norm_eps is"},
+    {LLAMA(", \"rotary_emb_base\": 1000000"), "rotary_emb_base is 1000000, but rope_theta is"},
+    {GPT2(", \"layer_norm_eps\": 1e-6"), "layer_norm_eps is 1e-06, but layer_norm_epsilon is"},
+    {GPT2(", \"n_ctx\": 16"), "n_ctx is 16, but n_positions is 17"},
+    {GPT2(", \"max_position_embeddings\": 18"), "max_position_embeddings is 18, but n_positions"},
+    {GPT2(", \"num_attention_heads\": 4"), "num_attention_heads is 4, but n_head is 5"},
+    {GPT2(", \"hidden_size\": 40"), "hidden_size is 40, but n_embd is 20"},
+    {GPT2(", \"num_hidden_layers\": \"3\""), "num_hidden_layers is '3', but n_layer is 3"},
+    {GPT2(", \"head_dim\": 8"), "head_dim is 8"},
+    {GPT2(", \"pruned_heads\": {\"0\": [1]}"), "pruned_heads is an object"},
     {LLAMA(", \"rope_theta\": 3, \"rope_parameters\": {\"rope_theta\": 4}"), "rope_theta is 3"},
     {LLAMA(", \"hidden_act\": \"gelu\""), "hidden_act is 'gelu', only silu"},
     {LLAMA(", \"attention_bias\": true"), "attention_bias is true"},
@@ -243,6 +274,32 @@ static void bad_configs_are_refused(void **state)
         assert_memory_equal(&m, &untouched, sizeof m);
     }
     printf("%zu bad configs refused\n", sizeof bad / sizeof bad[0]);
+}
+
+/* What keys of relatives say when it is nothing. */
+static void neutral_keys_are_accepted(void **state)
+{
+    static const char *const good[] = {
+        LLAMA(", \"pretraining_tp\": 1, \"rope_scaling\": {\"factor\": 1.0}, "
+              "\"partial_rotary_factor\": 1.0, \"quantization_config\": null"),
+        LLAMA(", \"sliding_window\": 4096"), /* longer than the longest sequence, 99 */
+        LLAMA(", \"sliding_window\": 16, \"use_sliding_window\": false"),
+        LLAMA(", \"sliding_window\": null, \"layer_types\": [\"full_attention\"]"),
+        LLAMA(", \"mlp_only_layers\": [], \"num_local_experts\": 0, \"pruned_heads\": {}"),
+        LLAMA(", \"rope_interleaved\": false, \"attn_logit_softcapping\": null"),
+        LLAMA(", \"rms_norm_eps\": 1e-05, \"layer_norm_eps\": 0.00001"),
+        LLAMA(", \"auto_map\": {\"AutoConfig\": \"a.B\"}, \"pad_token_id\": 0"),
+        GPT2(", \"n_ctx\": 17, \"hidden_size\": 20, \"num_attention_heads\": 5"),
+        GPT2(", \"n_inner\": null, \"intermediate_size\": 80, \"is_causal\": true"),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct sp_model m;
+
+        if (parse(good[i], &m))
+            fail_msg("refused: %s", good[i]);
+    }
 }
 
 static void check_refuses_what_no_config_can_say(void **state)
@@ -340,6 +397,7 @@ int main(void)
         cmocka_unit_test(presets_load_and_round_trip),
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(bad_configs_are_refused),
+        cmocka_unit_test(neutral_keys_are_accepted),
         cmocka_unit_test(check_refuses_what_no_config_can_say),
         cmocka_unit_test(dropout_is_warned_about),
         cmocka_unit_test(long_directory),

@@ -1,0 +1,241 @@
+/*
+ * What a config.json may say beside the keys that config.c reads: keys that relatives of GPT-2 and
+ * Llama have (Mistral, Gemma, Granite, MoE models, ...) and that fine-tuned copies inherit.
+ */
+#include "model/config_keys.h"
+#include "sp_error.h"
+#include <math.h>
+#include <string.h>
+
+const char *sp_config_show(const json_t *v, char out[64])
+{
+    static const char *const type_names[] = {[JSON_OBJECT] = "an object",
+                                             [JSON_ARRAY] = "a list",
+                                             [JSON_TRUE] = "true",
+                                             [JSON_FALSE] = "false",
+                                             [JSON_NULL] = "null"};
+
+    if (json_is_string(v)) {
+        snprintf(out, 64, "'%.48s'", json_string_value(v));
+        for (char *c = out; *c; c++) {
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?';
+        }
+    } else if (json_is_integer(v)) {
+        snprintf(out, 64, "%lld", (long long)json_integer_value(v));
+    } else if (json_is_real(v)) {
+        snprintf(out, 64, "%g", json_real_value(v));
+    } else {
+        snprintf(out, 64, "%s", type_names[json_typeof(v)]);
+    }
+    return out;
+}
+
+/* ---- keys of others ---------------------------------------------------------------------- */
+
+/* Beside null: false, 0, an empty list or object; or 1, true, a text. */
+enum off { OFF, ONE, TRUE };
+
+static const struct {
+    const char *key;
+    enum off off; /* the value that changes nothing */
+} others[] = {
+    {"quantization_config", OFF},
+    {"compression_config", OFF},
+    {"pruned_heads", OFF},
+    {"per_layer_config", OFF},
+    {"is_encoder_decoder", OFF},
+    {"is_causal", TRUE},
+    {"pretraining_tp", ONE},
+    /* attention */
+    {"use_sliding_window", OFF},
+    {"attention_chunk_size", OFF},
+    {"attn_logit_softcapping", OFF},
+    {"final_logit_softcapping", OFF},
+    {"query_pre_attn_scalar", OFF},
+    {"attention_multiplier", OFF},
+    {"clip_qkv", OFF},
+    {"qkv_bias", OFF},
+    {"attention_out_bias", OFF},
+    {"qk_norm", OFF},
+    {"use_qk_norm", OFF},
+    {"qk_layernorm", OFF},
+    {"multi_query", OFF},
+    {"q_lora_rank", OFF},
+    {"kv_lora_rank", OFF},
+    /* positions */
+    {"alibi", OFF},
+    {"use_alibi", OFF},
+    {"rope_interleaved", OFF},
+    {"partial_rotary_factor", ONE},
+    {"rotary_pct", ONE},
+    {"no_rope_layers", OFF},
+    /* layers */
+    {"parallel_attn", OFF},
+    {"use_parallel_residual", OFF},
+    {"num_local_experts", OFF},
+    {"num_experts", OFF},
+    {"n_routed_experts", OFF},
+    {"mlp_only_layers", OFF},
+    {"embedding_multiplier", ONE},
+    {"residual_multiplier", ONE},
+    {"logits_scaling", ONE},
+    {"logit_scale", ONE},
+    {"scale_emb", ONE},
+    {"scale_depth", OFF},
+    {"dim_model_base", OFF},
+};
+
+static bool is_off(const json_t *v, enum off off)
+{
+    switch (off) {
+    case ONE:
+        return json_is_number(v) && json_number_value(v) == 1;
+    case TRUE:
+        return json_is_true(v);
+    case OFF:
+        break;
+    }
+    return json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
+           (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
+}
+
+static int check_others(const json_t *root, const char *where)
+{
+    static const char *const only[] = {[OFF] = "null", [ONE] = "1", [TRUE] = "true"};
+    char text[64];
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const json_t *v = json_object_get(root, others[i].key);
+
+        if (v && !json_is_null(v) && !is_off(v, others[i].off))
+            return sp_error(EINVAL, "%s: %s is %s, only %s is supported", where, others[i].key,
+                            sp_config_show(v, text), only[others[i].off]);
+    }
+    return 0;
+}
+
+/* A window that is not switched off and is shorter than the longest sequence. */
+static int check_window(const json_t *root, const char *where, const struct sp_model *m)
+{
+    const json_t *v = json_object_get(root, "sliding_window");
+    char text[64];
+
+    if (!v || json_is_null(v) || json_is_false(json_object_get(root, "use_sliding_window")) ||
+        (json_is_integer(v) && json_integer_value(v) >= m->positions))
+        return 0;
+    return sp_error(EINVAL, "%s: sliding_window is %s, only null is supported", where,
+                    sp_config_show(v, text));
+}
+
+/* transformers may say of each layer what it is. */
+static int check_layer_types(const json_t *root, const char *where)
+{
+    const json_t *types = json_object_get(root, "layer_types"), *v;
+    char text[64];
+    size_t i;
+
+    if (!types || json_is_null(types))
+        return 0;
+    if (!json_is_array(types))
+        return sp_error(EINVAL, "%s: layer_types is %s, it must be a list", where,
+                        sp_config_show(types, text));
+    json_array_foreach(types, i, v)
+    {
+        if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention"))
+            return sp_error(EINVAL,
+                            "%s: layer %zu in layer_types is %s, only full_attention is "
+                            "supported",
+                            where, i, sp_config_show(v, text));
+    }
+    return 0;
+}
+
+/* Code that comes with the model in the place of transformers' own. */
+static int check_code(const json_t *root, const char *where)
+{
+    const json_t *code = json_object_get(json_object_get(root, "auto_map"), "AutoModelForCausalLM");
+    char text[64];
+
+    if (!code || json_is_null(code))
+        return 0;
+    return sp_error(EINVAL,
+                    "%s: auto_map names code of its own for the model, %s, which is not run", where,
+                    sp_config_show(code, text));
+}
+
+/* ---- a value under another name ----------------------------------------------------------- */
+
+/* One of `keys` that is there must be `value`, to the last digit of a float. */
+static int agree(const json_t *root, const char *where, const char *name, double value,
+                 const char *const *keys)
+{
+    char text[64];
+
+    for (; *keys; keys++) {
+        const json_t *v = json_object_get(root, *keys);
+
+        if (!v || json_is_null(v))
+            continue;
+        if (!json_is_number(v) || (float)json_number_value(v) != (float)value)
+            return sp_error(EINVAL, "%s: %s is %s, but %s is %g", where, *keys,
+                            sp_config_show(v, text), name, value);
+    }
+    return 0;
+}
+
+#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static int check_gpt2_names(const json_t *root, const char *where, const struct sp_model *m)
+{
+    const struct {
+        const char *name;
+        double value;
+        const char *const *keys;
+    } sizes[] = {
+        {"n_embd", m->hidden, KEYS("hidden_size")},
+        {"n_head", m->heads, KEYS("num_attention_heads", "num_key_value_heads")},
+        {"n_layer", m->layers, KEYS("num_hidden_layers")},
+        {"n_positions", m->positions, KEYS("max_position_embeddings", "n_ctx")},
+        {"n_inner", m->mlp, KEYS("intermediate_size")},
+        {"n_embd / n_head", m->head_dim, KEYS("head_dim")},
+        {"layer_norm_epsilon", m->norm_eps,
+         KEYS("layer_norm_eps", "layernorm_epsilon", "norm_epsilon", "norm_eps", "rms_norm_eps")},
+    };
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int rc = agree(root, where, sizes[i].name, sizes[i].value, sizes[i].keys);
+
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int check_llama_names(const json_t *root, const char *where, const struct sp_model *m)
+{
+    int rc = agree(root, where, "rms_norm_eps", m->norm_eps,
+                   KEYS("rms_norm_epsilon", "layer_norm_epsilon", "layer_norm_eps",
+                        "layernorm_epsilon", "norm_epsilon", "norm_eps"));
+
+    if (rc)
+        return rc;
+    return agree(root, where, "rope_theta", m->rope_theta,
+                 KEYS("rotary_emb_base", "rope_base", "rotary_base"));
+}
+
+int sp_config_check_keys(const json_t *root, const char *where, const struct sp_model *m)
+{
+    int rc = check_others(root, where);
+
+    if (!rc)
+        rc = check_window(root, where, m);
+    if (!rc)
+        rc = check_layer_types(root, where);
+    if (!rc)
+        rc = check_code(root, where);
+    if (rc)
+        return rc;
+    return m->arch == SP_ARCH_GPT2 ? check_gpt2_names(root, where, m)
+                                   : check_llama_names(root, where, m);
+}
