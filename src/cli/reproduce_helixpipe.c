@@ -90,7 +90,7 @@ static int memory_of(const struct sp_plan *plan, enum sp_recompute recompute, do
 
     *least = INFINITY;
     *most = 0;
-    if (sp_model_load("gpt3-7b", &m))
+    if (sp_model_load("preset:gpt3-7b", &m))
         return -EINVAL;
     m.layers = plan->layout.layers;
     sp_shape_init(&sh, &m, 1, 16384, plan->layout.micro_batches, 0, 0);

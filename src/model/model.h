@@ -48,10 +48,14 @@ static inline int sp_model_up_width(const struct sp_model *m)
 }
 
 /*
- * Fills *m from a preset name (see sp_model_presets) or, if `what` is a directory, from
- * `what`/config.json in Hugging Face form. -ENOENT: neither; -EINVAL: malformed or impossible.
+ * Fills *m from a preset name (see sp_model_presets; "preset:" may stand before it) or, if `what`
+ * is a directory, from `what`/config.json in Hugging Face form. -ENOENT: neither; -EEXIST: a preset
+ * and a directory with a config.json; -EINVAL: malformed or impossible.
  */
 int sp_model_load(const char *what, struct sp_model *m);
+
+/* Whether `what` names a preset, "preset:" before it or not. */
+bool sp_model_is_preset(const char *what);
 
 /* Parses a Hugging Face config.json held in memory; `where` names it in errors. */
 int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m);

@@ -6,6 +6,7 @@
  * Where a paper gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's; the
  * position tables reach the longest sequence of the paper.
  */
+#include "model/input.h"
 #include "model/model.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -51,6 +52,9 @@ static const struct sp_model presets[] = {
 /* More than any real config.json; keeps a wrong path from filling the memory. */
 #define CONFIG_MAX_BYTES (16 << 20)
 
+/* Before the name of a preset where a directory has the same name. */
+#define PREFIX "preset:"
+
 static const char *names[PRESETS + 1];
 
 /* Runs before main, so that sp_model_presets is a plain read from any thread. */
@@ -78,60 +82,53 @@ static int no_such_model(const char *what)
                     what, list);
 }
 
-/* Reads a whole file of at most CONFIG_MAX_BYTES into *text, which the caller frees. */
-static int read_text(const char *path, char **text, size_t *len)
+/* The preset that `what` names, "preset:" before it or not; NULL: none. */
+static const struct sp_model *find_preset(const char *what)
 {
-    FILE *f = fopen(path, "rb");
-    struct stat st;
-    char *buf;
-    int rc;
+    size_t prefix = strncmp(what, PREFIX, strlen(PREFIX)) ? 0 : strlen(PREFIX);
 
-    if (!f)
-        return sp_error(errno, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st)) {
-        rc = sp_error(errno, "%s: %s", path, strerror(errno));
-        goto err_close;
+    for (size_t i = 0; i < PRESETS; i++) {
+        if (!strcmp(what + prefix, presets[i].name))
+            return &presets[i];
     }
-    if (!S_ISREG(st.st_mode)) {
-        rc = sp_error(EINVAL, "%s: not a regular file", path);
-        goto err_close;
-    }
-    if (st.st_size > CONFIG_MAX_BYTES) {
-        rc = sp_error(EINVAL, "%s: %lld bytes, a config has at most %d", path,
-                      (long long)st.st_size, CONFIG_MAX_BYTES);
-        goto err_close;
-    }
-    buf = malloc((size_t)st.st_size + 1);
-    if (!buf) {
-        rc = sp_error(ENOMEM, "%s: no memory for %lld bytes", path, (long long)st.st_size);
-        goto err_close;
-    }
-    *len = fread(buf, 1, (size_t)st.st_size, f);
-    if (ferror(f)) {
-        rc = sp_error(EIO, "%s: cannot be read", path);
-        free(buf);
-        goto err_close;
-    }
-    *text = buf;
-    rc = 0;
-err_close:
-    fclose(f);
-    return rc;
+    return NULL;
+}
+
+bool sp_model_is_preset(const char *what)
+{
+    return find_preset(what) != NULL;
+}
+
+/* A directory with a configuration, named like a preset: one of the two would be ignored. */
+static int check_preset_alone(const char *what)
+{
+    char path[80];
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/config.json", what); /* names of presets are short */
+    if (lstat(path, &st))
+        return 0;
+    return sp_error(
+        EEXIST,
+        "model '%s' is a preset and a directory here: say ./%s for the directory, " PREFIX
+        "%s for the preset",
+        what, what, what);
 }
 
 int sp_model_load(const char *what, struct sp_model *m)
 {
+    const struct sp_model *preset = find_preset(what);
     struct sp_model loaded;
     struct stat st;
     char *path, *text = NULL;
     size_t len = 0, n = strlen(what);
     int rc;
 
-    for (size_t i = 0; i < PRESETS; i++) {
-        if (!strcmp(what, presets[i].name)) {
-            *m = presets[i];
-            return 0;
-        }
+    if (preset) {
+        rc = strcmp(what, preset->name) ? 0 : check_preset_alone(what);
+        if (!rc)
+            *m = *preset;
+        return rc;
     }
     if (stat(what, &st) || !S_ISDIR(st.st_mode))
         return no_such_model(what);
@@ -139,7 +136,7 @@ int sp_model_load(const char *what, struct sp_model *m)
     if (!path)
         return sp_error(ENOMEM, "model: no memory for a path of %zu bytes", n);
     sprintf(path, "%s/config.json", what);
-    rc = read_text(path, &text, &len);
+    rc = sp_input_read(path, CONFIG_MAX_BYTES, "a config", &text, &len);
     if (!rc) {
         rc = sp_model_parse_config(text, len, path, &loaded);
         free(text);

@@ -382,11 +382,47 @@ static void load_says_what_is_there(void **state)
     assert_said(capture_end(&c), "not a regular file", "directory");
     rmdir(path);
 
+    mkfifo(path, 0644); /* nobody writes to it: it must not be waited for */
+    capture_begin(&c);
+    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
+    assert_said(capture_end(&c), "not a regular file", "pipe");
+    unlink(path);
+
     write_file(path, "{\"model_type\"", 13);
     capture_begin(&c);
     assert_int_equal(sp_model_load(dir, &m), -EINVAL);
     assert_said(capture_end(&c), path, "cut short");
     unlink(path);
+    rmdir(dir);
+    free(dir);
+}
+
+/* A preset and a directory of one name: which is meant must be said. */
+static void directory_named_like_a_preset(void **state)
+{
+    char *dir = scratch_make(), cwd[4096];
+    struct sp_model tiny, m;
+    struct capture c;
+
+    (void)state;
+    assert_int_equal(sp_model_load("preset:llama-tiny", &tiny), 0);
+    assert_string_equal(tiny.name, "llama-tiny");
+    assert_true(sp_model_is_preset("llama-tiny") && sp_model_is_preset("preset:llama-tiny"));
+    assert_false(sp_model_is_preset("./llama-tiny") || sp_model_is_preset("preset:"));
+    must(getcwd(cwd, sizeof cwd) && !chdir(dir) && !mkdir("gpt-tiny", 0755), "chdir");
+    assert_int_equal(sp_model_load("gpt-tiny", &m), 0); /* nothing in it: no model */
+    assert_int_equal(m.arch, SP_ARCH_GPT2);
+    assert_int_equal(sp_model_write_config(&tiny, "gpt-tiny/config.json"), 0);
+    capture_begin(&c);
+    assert_int_equal(sp_model_load("gpt-tiny", &m), -EEXIST);
+    assert_said(capture_end(&c), "say ./gpt-tiny for the directory, preset:gpt-tiny for", "both");
+    assert_int_equal(sp_model_load("preset:gpt-tiny", &m), 0);
+    assert_int_equal(m.arch, SP_ARCH_GPT2);
+    assert_int_equal(sp_model_load("./gpt-tiny", &m), 0);
+    assert_int_equal(m.arch, SP_ARCH_LLAMA);
+    unlink("gpt-tiny/config.json");
+    rmdir("gpt-tiny");
+    must(!chdir(cwd), "chdir");
     rmdir(dir);
     free(dir);
 }
@@ -402,6 +438,7 @@ int main(void)
         cmocka_unit_test(dropout_is_warned_about),
         cmocka_unit_test(long_directory),
         cmocka_unit_test(load_says_what_is_there),
+        cmocka_unit_test(directory_named_like_a_preset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
