@@ -345,7 +345,7 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     cfg.disk = t->disk;
     cfg.in_stream = t->runs_ahead;
     err = err ? err : sp_graph_create(&cfg, &t->place, &t->graph);
-    err = err ? err : sp_checkpoint_init(&t->graph, weights->f ? weights : NULL);
+    err = err ? err : sp_checkpoint_init(&t->graph, weights->n_shards ? weights : NULL);
     if (!err && a->resume)
         err = sp_train_load_resume(t, resume);
     err = err ? err : sp_step_report_create(&t->graph, &t->report);
@@ -428,7 +428,7 @@ int sp_cmd_train(int argc, char **argv)
     status = run(t, &weights, resume);
 
 out:
-    if (weights.f)
+    if (weights.n_shards)
         sp_st_close(&weights);
     if (t->log)
         fclose(t->log);

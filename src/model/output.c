@@ -71,7 +71,7 @@ void sp_output_sync_parent(const char *path)
     free(dir);
 }
 
-int sp_output_commit(struct sp_output *out)
+int sp_output_close(struct sp_output *out)
 {
     int rc = 0;
 
@@ -80,6 +80,14 @@ int sp_output_commit(struct sp_output *out)
         rc = sp_error(errno ? errno : EIO, "%s: cannot be written: %s", out->path, strerror(errno));
     if (fclose(out->f) && !rc)
         rc = sp_error(errno, "%s: cannot be written: %s", out->path, strerror(errno));
+    out->f = NULL;
+    return rc;
+}
+
+int sp_output_commit(struct sp_output *out)
+{
+    int rc = out->f ? sp_output_close(out) : 0;
+
     if (!rc && rename(out->temporary, out->path))
         rc = sp_error(errno, "%s: cannot be replaced: %s", out->path, strerror(errno));
     if (rc)
@@ -110,7 +118,8 @@ int sp_output_json(const char *path, const json_t *value)
 
 void sp_output_discard(struct sp_output *out)
 {
-    fclose(out->f);
+    if (out->f)
+        fclose(out->f);
     unlink(out->temporary);
     free(out->temporary);
     free(out->path);

@@ -6,13 +6,17 @@
 #include <stdio.h>
 
 struct sp_output {
-    FILE *f;         /* of the temporary file, beside `path` */
+    FILE *f;         /* of the temporary file, beside `path`; NULL: written and closed */
     char *path;      /* the name it will have */
     char *temporary; /* the name it has */
 };
 
 /* Creates the temporary file. 0, or -errno with one line on stderr. */
 int sp_output_open(const char *path, struct sp_output *out);
+
+/* Flushes, fsyncs and closes the temporary file, where sp_output_commit would come much later.
+ * 0, or -errno with one line on stderr; *out is still to be committed or discarded. */
+int sp_output_close(struct sp_output *out);
 
 /* Flushes, fsyncs, renames, fsyncs the directory. On -errno the old file is untouched and the
  * temporary one gone. *out is spent either way. */

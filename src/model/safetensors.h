@@ -1,10 +1,12 @@
 /*
- * The safetensors format: 8 bytes of little-endian header length, a JSON header, raw data.
+ * The safetensors format: 8 bytes of little-endian header length, a JSON header, raw data. A large
+ * model is in several such files, shards, and an index that says which tensor is in which.
  * Readers trust nothing: sizes, offsets, overlaps, dtypes and the JSON are checked before use.
  */
 #ifndef SP_SAFETENSORS_H
 #define SP_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,20 +17,43 @@ struct sp_st_entry {
     int ndim;
     int64_t shape[8];
     uint64_t begin, end; /* bytes in the data section */
+    int shard;           /* the file it is in */
 };
 
-struct sp_st_file {
+/* One file on the disk. */
+struct sp_st_shard {
     char *path;
     FILE *f;
     uint64_t data_start; /* file offset of the data section */
+};
+
+/* A set of tensors, in one file or in the shards that an index names. Zero: not open. */
+struct sp_st_file {
+    char *path;   /* of the file, or of the index */
+    int n_shards; /* 1 without an index */
+    struct sp_st_shard *shards;
     int n;
     struct sp_st_entry *entries;
 };
 
+/* The most files that an index may name; a larger index is refused unread. */
+#define SP_ST_MAX_SHARDS 4096
+#define SP_ST_MAX_INDEX_BYTES (16 << 20)
+
 /* Opens and checks a file; one line on stderr and -errno (-EINVAL: malformed) otherwise. */
 int sp_st_open(const char *path, struct sp_st_file *st);
+
+/*
+ * Opens `path`, a JSON index as transformers writes it beside shards, and all shards that its
+ * "weight_map" (tensor name: file name) names, in the same directory. Refused unless every tensor
+ * is in the shard that the map says, and in the map.
+ */
+int sp_st_open_index(const char *path, struct sp_st_file *st);
+
 void sp_st_close(struct sp_st_file *st);
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name);
+/* The path of the file that an entry is in. */
+const char *sp_st_path(const struct sp_st_file *st, const struct sp_st_entry *e);
 
 /* Reads one whole tensor, converted to float; `out` has the product of its shape elements. */
 int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *out);
@@ -37,9 +62,16 @@ int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *
 int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
                     size_t count, float *out);
 
+/* Have two tensors the same shape and, as floats, the same bits? 0, or -errno: one is unreadable. */
+int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
+               const struct sp_st_entry *b, bool *same);
+
 /* Parses a header held in memory (the fuzzer's entry); data_bytes: size of the data section. */
 int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
                        struct sp_st_entry **entries, int *n);
+
+/* May it stand in a message? Refuses an empty name and control characters; -EINVAL. */
+int sp_st_check_name(const char *name, const char *where);
 
 /*
  * Streaming writer, F32: declare every tensor, then write the data in the same order in any
@@ -52,5 +84,20 @@ int sp_st_writer_declare(struct sp_st_writer *w, const char *name, int ndim, con
 int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements);
 int sp_st_writer_finish(struct sp_st_writer *w); /* frees w; -errno if short or on I/O error */
 void sp_st_writer_abort(struct sp_st_writer *w); /* frees w and removes the temporary file */
+
+/*
+ * A writer that, when the tensors declared take more than shard_bytes (0: no limit), writes shards
+ * of at most so many bytes and an index in place of `path`, "X.safetensors":
+ * X-00001-of-0000N.safetensors, ... and X.safetensors.index.json. A tensor is never divided: a
+ * larger one has a shard of its own. The shards get their names at sp_st_writer_finish, the index
+ * comes last; a directory that has `path` or the index already is refused, -EEXIST.
+ */
+int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w);
+
+/*
+ * Whether a tensor of `bytes` begins another shard after *filled bytes of one; *filled becomes
+ * what is then in the shard that the tensor is in.
+ */
+bool sp_st_shard_begins(uint64_t *filled, uint64_t bytes, uint64_t shard_bytes);
 
 #endif

@@ -27,7 +27,7 @@ static unsigned dtype_bits(const char *dtype)
 }
 
 /* A name goes into messages and is compared as text. */
-static int check_name(const char *name, const char *where)
+int sp_st_check_name(const char *name, const char *where)
 {
     if (!*name)
         return sp_error(EINVAL, "%s: a tensor without a name", where);
@@ -87,7 +87,7 @@ static int parse_entry(const char *name, const json_t *v, uint64_t data_bytes, c
     const char *dtype = json_string_value(json_object_get(v, "dtype"));
     uint64_t elements = 0, bits;
     unsigned width;
-    int rc = check_name(name, where);
+    int rc = sp_st_check_name(name, where);
 
     if (rc)
         return rc;
@@ -95,7 +95,7 @@ static int parse_entry(const char *name, const json_t *v, uint64_t data_bytes, c
         return sp_error(EINVAL, "%s: tensor %.80s is not described by an object", where, name);
     if (!dtype)
         return sp_error(EINVAL, "%s: tensor %.80s: dtype is missing", where, name);
-    if (check_name(dtype, where))
+    if (sp_st_check_name(dtype, where))
         return -EINVAL;
     rc = parse_shape(json_object_get(v, "shape"), name, where, e, &elements);
     if (rc)

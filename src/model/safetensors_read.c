@@ -1,11 +1,10 @@
 /* Reading safetensors: the file, and its data as floats. The header is in safetensors_header.c. */
+#include "model/input.h"
 #include "model/safetensors.h"
 #include "sp_error.h"
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
@@ -16,93 +15,72 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-
 #define PIECE_BYTES (256 << 10)
 
 /* Reads exactly n bytes; pread, so that threads may share the file. */
-static int read_at(const struct sp_st_file *st, uint64_t offset, void *buf, size_t n)
+static int read_at(const struct sp_st_shard *from, uint64_t offset, void *buf, size_t n)
 {
     size_t done = 0;
 
     while (done < n) {
-        ssize_t k = pread(fileno(st->f), (char *)buf + done, n - done, (off_t)(offset + done));
+        ssize_t k = pread(fileno(from->f), (char *)buf + done, n - done, (off_t)(offset + done));
 
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return sp_error(errno, "%s: cannot be read: %s", st->path, strerror(errno));
+            return sp_error(errno, "%s: cannot be read: %s", from->path, strerror(errno));
         if (k == 0)
             return sp_error(EIO, "%s: ends at byte %llu, it was longer when it was opened",
-                            st->path, (unsigned long long)(offset + done));
+                            from->path, (unsigned long long)(offset + done));
         done += (size_t)k;
     }
     return 0;
 }
 
-/* Opens a regular file; a pipe or a device must neither block nor be read. */
-static int open_file(const char *path, FILE **f, uint64_t *size)
+/* The header of a file of `size` bytes. */
+static int read_header(struct sp_st_shard *from, uint64_t size, struct sp_st_entry **entries,
+                       int *n)
 {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), rc;
-    struct stat info;
+    uint64_t header;
+    char *json;
+    int rc;
 
-    if (fd < 0)
-        return sp_error(errno, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fd, &info))
-        rc = sp_error(errno, "%s: %s", path, strerror(errno));
-    else if (!S_ISREG(info.st_mode))
-        rc = sp_error(EINVAL, "%s: not a regular file", path);
-    else if (!(*f = fdopen(fd, "rb")))
-        rc = sp_error(errno, "%s: %s", path, strerror(errno));
-    else
-        rc = 0;
+    if (size < sizeof header)
+        return sp_error(EINVAL, "%s: %llu bytes are too short for a safetensors file", from->path,
+                        (unsigned long long)size);
+    rc = read_at(from, 0, &header, sizeof header);
     if (rc)
-        close(fd);
-    else
-        *size = (uint64_t)info.st_size;
+        return rc;
+    if (header > HEADER_MAX_BYTES)
+        return sp_error(EINVAL, "%s: a header of %llu bytes, at most %d are allowed", from->path,
+                        (unsigned long long)header, HEADER_MAX_BYTES);
+    if (header > size - sizeof header)
+        return sp_error(EINVAL, "%s: a header of %llu bytes in a file of %llu", from->path,
+                        (unsigned long long)header, (unsigned long long)size);
+    from->data_start = sizeof header + header;
+    json = malloc(header + 1);
+    if (!json)
+        return sp_error(ENOMEM, "%s: no memory for a header of %llu bytes", from->path,
+                        (unsigned long long)header);
+    rc = read_at(from, sizeof header, json, header);
+    if (!rc)
+        rc = sp_st_parse_header(json, header, size - from->data_start, from->path, entries, n);
+    free(json);
     return rc;
 }
 
 int sp_st_open(const char *path, struct sp_st_file *st)
 {
-    struct sp_st_file opened = {0};
-    uint64_t size = 0, header;
-    char *json = NULL;
-    int rc = open_file(path, &opened.f, &size);
+    struct sp_st_file opened = {.path = strdup(path), .n_shards = 1};
+    uint64_t size = 0;
+    int rc;
 
-    if (rc)
-        return rc;
-    opened.path = strdup(path);
-    if (!opened.path) {
+    opened.shards = calloc(1, sizeof *opened.shards);
+    if (!opened.path || !opened.shards || !(opened.shards[0].path = strdup(path))) {
         rc = sp_error(ENOMEM, "%s: no memory for its path", path);
         goto out;
     }
-    if (size < sizeof header) {
-        rc = sp_error(EINVAL, "%s: %llu bytes are too short for a safetensors file", path,
-                      (unsigned long long)size);
-        goto out;
-    }
-    rc = read_at(&opened, 0, &header, sizeof header);
-    if (rc)
-        goto out;
-    if (header > HEADER_MAX_BYTES) {
-        rc = sp_error(EINVAL, "%s: a header of %llu bytes, at most %d are allowed", path,
-                      (unsigned long long)header, HEADER_MAX_BYTES);
-        goto out;
-    }
-    if (header > size - sizeof header) {
-        rc = sp_error(EINVAL, "%s: a header of %llu bytes in a file of %llu", path,
-                      (unsigned long long)header, (unsigned long long)size);
-        goto out;
-    }
-    opened.data_start = sizeof header + header;
-    json = malloc(header + 1);
-    if (!json) {
-        rc = sp_error(ENOMEM, "%s: no memory for a header of %llu bytes", path,
-                      (unsigned long long)header);
-        goto out;
-    }
-    rc = read_at(&opened, sizeof header, json, header);
+    rc = sp_input_open(path, &opened.shards[0].f, &size);
     if (!rc)
-        rc = sp_st_parse_header(json, header, size - opened.data_start, path, &opened.entries,
-                                &opened.n);
+        rc = read_header(&opened.shards[0], size, &opened.entries, &opened.n);
 out:
-    free(json);
     if (rc)
         sp_st_close(&opened);
     else
@@ -115,9 +93,13 @@ void sp_st_close(struct sp_st_file *st)
     for (int i = 0; i < st->n; i++)
         free(st->entries[i].name);
     free(st->entries);
+    for (int i = 0; i < st->n_shards && st->shards; i++) {
+        free(st->shards[i].path);
+        if (st->shards[i].f)
+            fclose(st->shards[i].f);
+    }
+    free(st->shards);
     free(st->path);
-    if (st->f)
-        fclose(st->f);
     *st = (struct sp_st_file){0};
 }
 
@@ -128,6 +110,11 @@ const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *na
             return &st->entries[i];
     }
     return NULL;
+}
+
+const char *sp_st_path(const struct sp_st_file *st, const struct sp_st_entry *e)
+{
+    return st->shards[e->shard].path;
 }
 
 /* ---- conversions ------------------------------------------------------------------------ */
@@ -167,7 +154,8 @@ static void convert(const char *dtype, const uint16_t *half, size_t n, float *ou
 int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
                     size_t count, float *out)
 {
-    uint64_t start = st->data_start + e->begin;
+    const struct sp_st_shard *from = &st->shards[e->shard];
+    uint64_t start = from->data_start + e->begin;
     bool single = !strcmp(e->dtype, "F32");
     uint64_t width = single ? 4 : 2, elements = (e->end - e->begin) / width;
     uint16_t *half;
@@ -175,20 +163,20 @@ int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, ui
 
     if (!single && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16"))
         return sp_error(EINVAL, "%s: tensor %.80s is %s, only F32, F16 and BF16 can be read",
-                        st->path, e->name, e->dtype);
+                        from->path, e->name, e->dtype);
     if (first > elements || count > elements - first)
         return sp_error(EINVAL, "%s: elements %llu .. %llu of tensor %.80s, which has %llu",
-                        st->path, (unsigned long long)first, (unsigned long long)(first + count),
+                        from->path, (unsigned long long)first, (unsigned long long)(first + count),
                         e->name, (unsigned long long)elements);
     if (single)
-        return read_at(st, start + 4 * first, out, 4 * count);
+        return read_at(from, start + 4 * first, out, 4 * count);
     half = malloc(PIECE_BYTES);
     if (!half)
-        return sp_error(ENOMEM, "%s: no memory for a buffer of %d bytes", st->path, PIECE_BYTES);
+        return sp_error(ENOMEM, "%s: no memory for a buffer of %d bytes", from->path, PIECE_BYTES);
     while (count && !rc) {
         size_t n = count < PIECE_BYTES / 2 ? count : PIECE_BYTES / 2;
 
-        rc = read_at(st, start + 2 * first, half, 2 * n);
+        rc = read_at(from, start + 2 * first, half, 2 * n);
         if (!rc)
             convert(e->dtype, half, n, out);
         first += n;
@@ -206,4 +194,34 @@ int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *
     for (int i = 0; i < e->ndim; i++) /* 0 and no overflow: checked with the header */
         count *= (uint64_t)e->shape[i];
     return sp_st_read_part(st, e, 0, count, out);
+}
+
+int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
+               const struct sp_st_entry *b, bool *same)
+{
+    const size_t piece = PIECE_BYTES / sizeof(float);
+    float *x, *y;
+    uint64_t count = 1;
+    int rc = 0;
+
+    *same = a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape);
+    if (!*same)
+        return 0;
+    for (int i = 0; i < a->ndim; i++)
+        count *= (uint64_t)a->shape[i];
+    x = malloc(piece * sizeof *x);
+    y = malloc(piece * sizeof *y);
+    if (!x || !y)
+        rc = sp_error(ENOMEM, "%s: no memory for two buffers of %d bytes", st->path, PIECE_BYTES);
+    for (uint64_t at = 0; at < count && !rc && *same; at += piece) {
+        size_t n = count - at < piece ? (size_t)(count - at) : piece;
+
+        rc = sp_st_read_part(st, a, at, n, x);
+        if (!rc)
+            rc = sp_st_read_part(st, b, at, n, y);
+        *same = !rc && !memcmp(x, y, n * sizeof *x);
+    }
+    free(x);
+    free(y);
+    return rc;
 }

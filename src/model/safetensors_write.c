@@ -1,107 +1,148 @@
 /* Writing safetensors: declare, then stream. The file is complete or is not there. */
-#include "model/safetensors.h"
-#include "model/output.h"
+#include "model/safetensors_writer.h"
 #include "sp_error.h"
-#include <jansson.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct sp_st_writer {
-    struct sp_output out;
-    json_t *header;
-    uint64_t declared, written; /* bytes of data */
-    bool streaming;             /* the header is out */
-    int err;                    /* first failure, already reported */
-};
+bool sp_st_shard_begins(uint64_t *filled, uint64_t bytes, uint64_t shard_bytes)
+{
+    bool begins =
+        shard_bytes && bytes && *filled && (*filled > shard_bytes || bytes > shard_bytes - *filled);
 
-int sp_st_writer_create(const char *path, struct sp_st_writer **w)
+    *filled = begins ? bytes : *filled + bytes;
+    return begins;
+}
+
+/* ---- declaring --------------------------------------------------------------------------- */
+
+static int add_shard(struct sp_st_writer *w)
+{
+    struct sp_st_writer_shard *shards = realloc(w->shards, ((size_t)w->n + 1) * sizeof *shards);
+    json_t *header;
+
+    if (shards)
+        w->shards = shards;
+    /* transformers refuses files that do not say which framework wrote them */
+    header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    if (!shards || !header) {
+        json_decref(header);
+        return sp_error(ENOMEM, "%s: no memory for a header", w->path);
+    }
+    w->shards[w->n++] = (struct sp_st_writer_shard){.header = header};
+    return 0;
+}
+
+static int open_shard(struct sp_st_writer_shard *s, const char *path)
+{
+    int rc = sp_output_open(path, &s->out);
+
+    s->open = !rc;
+    return rc;
+}
+
+int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w)
 {
     struct sp_st_writer *made = calloc(1, sizeof *made);
     int rc;
 
     if (!made)
         return sp_error(ENOMEM, "%s: no memory for a writer", path);
-    /* transformers refuses files that do not say which framework wrote them */
-    made->header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
-    if (!made->header) {
-        rc = sp_error(ENOMEM, "%s: no memory for a header", path);
-        goto err_free;
-    }
-    rc = sp_output_open(path, &made->out);
+    made->limit = shard_bytes;
+    made->path = strdup(path);
+    made->map = json_object();
+    if (!made->path || !made->map)
+        rc = sp_error(ENOMEM, "%s: no memory for a writer", path);
+    else
+        rc = add_shard(made);
+    if (!rc)
+        rc = open_shard(&made->shards[0], path); /* whether it can be written is said early */
     if (rc)
-        goto err_header;
-    *w = made;
-    return 0;
-
-err_header:
-    json_decref(made->header);
-err_free:
-    free(made);
+        sp_st_writer_abort(made);
+    else
+        *w = made;
     return rc;
 }
 
-/* Reports nothing: the caller did. */
-static int fail(struct sp_st_writer *w, int rc)
+int sp_st_writer_create(const char *path, struct sp_st_writer **w)
 {
-    if (!w->err)
-        w->err = rc;
-    return rc;
+    return sp_st_writer_create_sharded(path, 0, w);
+}
+
+/* The entry in the header of the last shard. */
+static int add_entry(struct sp_st_writer *w, const char *name, json_t *dims, uint64_t bytes)
+{
+    struct sp_st_writer_shard *s;
+    json_t *entry;
+
+    if (sp_st_shard_begins(&w->filled, bytes, w->limit) && add_shard(w)) {
+        json_decref(dims);
+        return sp_st_writer_fail(w, -ENOMEM);
+    }
+    s = &w->shards[w->n - 1];
+    entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", dims, "data_offsets",
+                      (json_int_t)s->bytes, (json_int_t)(s->bytes + bytes));
+    if (!entry || json_object_set_new(s->header, name, entry) ||
+        json_object_set_new(w->map, name, json_integer(w->n - 1)))
+        return sp_st_writer_fail(
+            w, sp_error(EINVAL,
+                        "%s: tensor %.80s cannot be declared: no memory, or a name "
+                        "that is not UTF-8",
+                        w->path, name));
+    s->bytes += bytes;
+    w->declared += bytes;
+    return 0;
 }
 
 int sp_st_writer_declare(struct sp_st_writer *w, const char *name, int ndim, const int64_t *shape)
 {
     uint64_t bytes = sizeof(float), end;
-    json_t *dims, *entry;
+    json_t *dims;
 
-    if (w->streaming || json_object_get(w->header, name))
-        return fail(w, sp_error(EINVAL, "%s: tensor %.80s is declared %s", w->out.path, name,
-                                w->streaming ? "after the data began" : "twice"));
+    if (w->streaming || json_object_get(w->map, name) || !strcmp(name, "__metadata__"))
+        return sp_st_writer_fail(w,
+                                 sp_error(EINVAL, "%s: tensor %.80s is declared %s", w->path, name,
+                                          w->streaming ? "after the data began" : "twice"));
     dims = json_array();
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0 || __builtin_mul_overflow(bytes, (uint64_t)shape[i], &bytes)) {
             json_decref(dims);
-            return fail(w, sp_error(EINVAL, "%s: dimension %d of tensor %.80s is %lld", w->out.path,
-                                    i, name, (long long)shape[i]));
+            return sp_st_writer_fail(w, sp_error(EINVAL, "%s: dimension %d of tensor %.80s is %lld",
+                                                 w->path, i, name, (long long)shape[i]));
         }
         json_array_append_new(dims, json_integer(shape[i]));
     }
     if (__builtin_add_overflow(w->declared, bytes, &end) || end > INT64_MAX) {
         json_decref(dims);
-        return fail(w, sp_error(EINVAL, "%s: tensor %.80s of %llu bytes is too large", w->out.path,
-                                name, (unsigned long long)bytes));
+        return sp_st_writer_fail(w, sp_error(EINVAL, "%s: tensor %.80s of %llu bytes is too large",
+                                             w->path, name, (unsigned long long)bytes));
     }
-    entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", dims, "data_offsets",
-                      (json_int_t)w->declared, (json_int_t)end);
-    if (!entry || json_object_set_new(w->header, name, entry))
-        return fail(w, sp_error(EINVAL,
-                                "%s: tensor %.80s cannot be declared: no memory, or a name "
-                                "that is not UTF-8",
-                                w->out.path, name));
-    w->declared = end;
-    return 0;
+    return add_entry(w, name, dims, bytes);
 }
+
+/* ---- streaming --------------------------------------------------------------------------- */
 
 static int put(struct sp_st_writer *w, const void *data, size_t size, size_t n)
 {
+    struct sp_output *out = &w->shards[w->current].out;
+
     errno = 0;
-    if (fwrite(data, size, n, w->out.f) == n)
+    if (fwrite(data, size, n, out->f) == n)
         return 0;
-    return fail(w, sp_error(errno ? errno : EIO, "%s: cannot be written: %s", w->out.path,
-                            strerror(errno)));
+    return sp_st_writer_fail(
+        w, sp_error(errno ? errno : EIO, "%s: cannot be written: %s", out->path, strerror(errno)));
 }
 
+/* Of the current shard. */
 static int put_header(struct sp_st_writer *w)
 {
     static const char padding[8] = "        ";
-    char *json = json_dumps(w->header, JSON_COMPACT);
+    char *json = json_dumps(w->shards[w->current].header, JSON_COMPACT);
     size_t len, pad;
     uint64_t total;
     int rc;
 
     if (!json)
-        return fail(w, sp_error(ENOMEM, "%s: no memory for the header", w->out.path));
-    w->streaming = true;
+        return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for the header", w->path));
     len = strlen(json);
     pad = (8 - len % 8) % 8; /* readers map the file: keep the data aligned */
     total = len + pad;
@@ -114,21 +155,61 @@ static int put_header(struct sp_st_writer *w)
     return rc;
 }
 
+static int begin_shard(struct sp_st_writer *w, int i)
+{
+    char *path = sp_st_shard_path(w, i);
+    int rc = path ? open_shard(&w->shards[i], path) : -ENOMEM;
+
+    free(path);
+    w->current = i;
+    w->in_shard = 0;
+    return rc ? sp_st_writer_fail(w, rc) : put_header(w);
+}
+
+/* The end of the declarations. */
+static int start(struct sp_st_writer *w)
+{
+    w->streaming = true;
+    if (w->n == 1)
+        return put_header(w);
+    sp_output_discard(&w->shards[0].out); /* its name is another */
+    w->shards[0].open = false;
+    return sp_st_refuse_other(w) ? w->err : begin_shard(w, 0);
+}
+
 int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements)
 {
     uint64_t bytes = (uint64_t)elements * sizeof *data;
+    int rc;
 
     if (w->err)
         return w->err;
-    if (!w->streaming && put_header(w))
+    if (!w->streaming && start(w))
         return w->err;
     if (bytes > w->declared - w->written)
-        return fail(w, sp_error(EINVAL, "%s: %llu bytes of data after %llu of %llu declared",
-                                w->out.path, (unsigned long long)bytes,
-                                (unsigned long long)w->written, (unsigned long long)w->declared));
-    if (elements && put(w, data, sizeof *data, elements))
-        return w->err;
-    w->written += bytes;
+        return sp_st_writer_fail(
+            w, sp_error(EINVAL, "%s: %llu bytes of data after %llu of %llu declared", w->path,
+                        (unsigned long long)bytes, (unsigned long long)w->written,
+                        (unsigned long long)w->declared));
+    while (elements) {
+        struct sp_st_writer_shard *s = &w->shards[w->current];
+        uint64_t room = (s->bytes - w->in_shard) / sizeof *data;
+        size_t n = elements < room ? elements : (size_t)room;
+
+        if (n && put(w, data, sizeof *data, n))
+            return w->err;
+        w->in_shard += n * sizeof *data;
+        w->written += n * sizeof *data;
+        data += n;
+        elements -= n;
+        if (!elements)
+            break;
+        rc = sp_output_close(&s->out);
+        if (rc)
+            return sp_st_writer_fail(w, rc);
+        if (begin_shard(w, w->current + 1))
+            return w->err;
+    }
     return 0;
 }
 
@@ -137,24 +218,25 @@ int sp_st_writer_finish(struct sp_st_writer *w)
     int rc;
 
     if (!w->err && !w->streaming)
-        put_header(w);
+        start(w);
     if (!w->err && w->written != w->declared)
-        fail(w, sp_error(EINVAL, "%s: %llu bytes of data written, %llu declared", w->out.path,
-                         (unsigned long long)w->written, (unsigned long long)w->declared));
-    rc = w->err;
-    if (rc) {
-        sp_st_writer_abort(w);
-        return rc;
-    }
-    rc = sp_output_commit(&w->out);
-    json_decref(w->header);
-    free(w);
+        sp_st_writer_fail(w, sp_error(EINVAL, "%s: %llu bytes of data written, %llu declared",
+                                      w->path, (unsigned long long)w->written,
+                                      (unsigned long long)w->declared));
+    rc = w->err ? w->err : sp_st_writer_commit(w);
+    sp_st_writer_abort(w); /* what is left of it */
     return rc;
 }
 
 void sp_st_writer_abort(struct sp_st_writer *w)
 {
-    sp_output_discard(&w->out);
-    json_decref(w->header);
+    for (int i = 0; i < w->n; i++) {
+        if (w->shards[i].open)
+            sp_output_discard(&w->shards[i].out);
+        json_decref(w->shards[i].header);
+    }
+    free(w->shards);
+    json_decref(w->map);
+    free(w->path);
     free(w);
 }

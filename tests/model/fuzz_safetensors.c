@@ -29,7 +29,7 @@ static void check_entry(const struct sp_st_file *st, int i, uint64_t size)
     uint64_t count = 1, width = !strcmp(e->dtype, "F32") ? 4 : 2;
     float *x;
 
-    if (e->begin > e->end || e->end > size - st->data_start || e->ndim < 0 || e->ndim > 8)
+    if (e->begin > e->end || e->end > size - st->shards[0].data_start || e->ndim < 0 || e->ndim > 8)
         abort();
     if (e->begin != (i ? st->entries[i - 1].end : 0))
         abort();
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_accepted++;
     for (int i = 0; i < st.n; i++)
         check_entry(&st, i, size);
-    if (st.data_start + (st.n ? st.entries[st.n - 1].end : 0) != size)
+    if (st.shards[0].data_start + (st.n ? st.entries[st.n - 1].end : 0) != size)
         abort();
     sp_st_close(&st);
     return 0;

@@ -1,0 +1,203 @@
+/*
+ * The index of shards: {"metadata": {...}, "weight_map": {"tensor": "file", ...}}. The map and the
+ * shards must say the same of every tensor.
+ */
+#include "model/input.h"
+#include "model/safetensors.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef NAME_MAX
+#define NAME_MAX 255
+#endif
+
+/* An index while its shards are opened. */
+struct index {
+    const char *path;
+    json_t *root, *map; /* map: borrowed from root */
+    json_t *shards;     /* file name: the first tensor said to be in it, in the order of the map */
+    json_t *missing;    /* of the map, what no shard opened so far holds */
+};
+
+static int parse(struct index *x, const char *json, size_t len)
+{
+    json_error_t err;
+
+    x->root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
+    if (!x->root) {
+        for (char *c = err.text; *c; c++) {
+            if ((unsigned char)*c < 0x20)
+                *c = '?';
+        }
+        return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", x->path, err.line, err.text);
+    }
+    x->map = json_object_get(x->root, "weight_map");
+    if (!json_is_object(x->map))
+        return sp_error(EINVAL, "%s: no weight_map that says where each tensor is", x->path);
+    if (!json_object_size(x->map))
+        return sp_error(EINVAL, "%s: weight_map names no tensor", x->path);
+    return 0;
+}
+
+/* The name of a file beside the index, and of nothing else. */
+static int check_file_name(const char *file, const char *tensor, const char *where)
+{
+    bool plain = *file && strcmp(file, ".") && strcmp(file, "..") && strlen(file) <= NAME_MAX;
+    char shown[81];
+
+    snprintf(shown, sizeof shown, "%s", file);
+    for (const char *c = file; *c; c++)
+        plain = plain && (unsigned char)*c >= 0x20 && *c != 0x7f && *c != '/';
+    for (char *c = shown; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+    return plain
+               ? 0
+               : sp_error(EINVAL, "%s: tensor %.80s is said to be in '%s', no name of a file here",
+                          where, tensor, shown);
+}
+
+/* Fills x->shards from the map. */
+static int list_shards(struct index *x)
+{
+    const char *name;
+    json_t *v;
+
+    json_object_foreach(x->map, name, v)
+    {
+        const char *file = json_string_value(v);
+        int rc = sp_st_check_name(name, x->path);
+
+        if (!rc && !file)
+            rc = sp_error(EINVAL, "%s: tensor %.80s: its file is no text", x->path, name);
+        if (!rc)
+            rc = check_file_name(file, name, x->path);
+        if (rc)
+            return rc;
+        if (json_object_get(x->shards, file))
+            continue;
+        if (json_object_size(x->shards) == SP_ST_MAX_SHARDS)
+            return sp_error(EINVAL, "%s: more than %d shards", x->path, SP_ST_MAX_SHARDS);
+        if (json_object_set_new(x->shards, file, json_string(name)))
+            return sp_error(ENOMEM, "%s: no memory for its shards", x->path);
+    }
+    return 0;
+}
+
+/* Every tensor of a shard is in the map, and there it is of this shard. */
+static int check_shard(struct index *x, const char *file, const struct sp_st_file *one)
+{
+    for (int i = 0; i < one->n; i++) {
+        const char *name = one->entries[i].name;
+        const char *said = json_string_value(json_object_get(x->map, name));
+
+        if (!said)
+            return sp_error(EINVAL, "%s: tensor %.80s of %s is not in the index", x->path, name,
+                            file);
+        if (strcmp(said, file))
+            return sp_error(EINVAL, "%s: tensor %.80s is in %s, the index says in %s", x->path,
+                            name, file, said);
+        json_object_del(x->missing, name);
+    }
+    return 0;
+}
+
+/* Moves the one shard of `one` with its tensors into the set. */
+static int absorb(struct sp_st_file *set, struct sp_st_file *one)
+{
+    size_t n = (size_t)set->n + (size_t)one->n; /* at most as many as names in the index */
+    struct sp_st_entry *entries = realloc(set->entries, (n + 1) * sizeof *entries);
+
+    if (!entries)
+        return sp_error(ENOMEM, "%s: no memory for %zu tensors", set->path, n);
+    set->entries = entries;
+    for (int i = 0; i < one->n; i++) {
+        one->entries[i].shard = set->n_shards;
+        entries[set->n++] = one->entries[i];
+    }
+    set->shards[set->n_shards++] = one->shards[0];
+    one->n = one->n_shards = 0;
+    return 0;
+}
+
+static int open_shard(struct index *x, const char *file, const char *tensor, struct sp_st_file *set)
+{
+    const char *slash = strrchr(x->path, '/');
+    int dir = slash ? (int)(slash + 1 - x->path) : 0;
+    struct sp_st_file one = {0};
+    char *path = malloc((size_t)dir + strlen(file) + 1);
+    int rc;
+
+    if (!path)
+        return sp_error(ENOMEM, "%s: no memory for a path", x->path);
+    sprintf(path, "%.*s%s", dir, x->path, file);
+    if (access(path, F_OK))
+        rc = sp_error(errno, "%s: tensor %.80s is said to be in %s: %s", x->path, tensor, file,
+                      strerror(errno));
+    else
+        rc = sp_st_open(path, &one);
+    free(path);
+    if (rc)
+        return rc;
+    rc = check_shard(x, file, &one);
+    if (!rc)
+        rc = absorb(set, &one);
+    sp_st_close(&one);
+    return rc;
+}
+
+static int open_shards(struct index *x, struct sp_st_file *set)
+{
+    const char *file, *name;
+    json_t *v;
+    int rc;
+
+    json_object_foreach(x->shards, file, v)
+    {
+        rc = open_shard(x, file, json_string_value(v), set);
+        if (rc)
+            return rc;
+    }
+    json_object_foreach(x->missing, name, v) return sp_error(
+        EINVAL, "%s: tensor %.80s is not in %s, where the index says", x->path, name,
+        json_string_value(v));
+    return 0;
+}
+
+int sp_st_open_index(const char *path, struct sp_st_file *st)
+{
+    struct sp_st_file set = {.path = strdup(path)};
+    struct index x = {.path = path, .shards = json_object()};
+    char *text = NULL;
+    size_t len = 0;
+    int rc = sp_input_read(path, SP_ST_MAX_INDEX_BYTES, "an index", &text, &len);
+
+    if (rc)
+        goto out;
+    rc = parse(&x, text, len);
+    if (!rc)
+        rc = list_shards(&x);
+    if (rc)
+        goto out;
+    x.missing = json_copy(x.map);
+    set.shards = calloc(json_object_size(x.shards), sizeof *set.shards);
+    if (!set.path || !set.shards || !x.missing)
+        rc = sp_error(ENOMEM, "%s: no memory for its shards", path);
+    else
+        rc = open_shards(&x, &set);
+out:
+    free(text);
+    json_decref(x.shards);
+    json_decref(x.missing);
+    json_decref(x.root);
+    if (rc)
+        sp_st_close(&set);
+    else
+        *st = set;
+    return rc;
+}

@@ -1,0 +1,42 @@
+/* What the two files of the safetensors writer share: the stream, and the names with the index. */
+#ifndef SP_SAFETENSORS_WRITER_H
+#define SP_SAFETENSORS_WRITER_H
+
+#include "model/output.h"
+#include "model/safetensors.h"
+#include <jansson.h>
+
+struct sp_st_writer_shard {
+    json_t *header;
+    uint64_t bytes; /* of data */
+    struct sp_output out;
+    bool open; /* `out` is there, to be committed or discarded */
+};
+
+struct sp_st_writer {
+    char *path;
+    uint64_t limit; /* bytes of a shard, 0: none */
+    int n, current; /* shards; the one that the data have reached */
+    struct sp_st_writer_shard *shards;
+    uint64_t filled;            /* of the last shard declared, for sp_st_shard_begins */
+    uint64_t declared, written; /* bytes of data in all shards */
+    uint64_t in_shard;          /* bytes written of the current one */
+    json_t *map;                /* tensor: number of its shard */
+    bool streaming;             /* a header is out */
+    int err;                    /* first failure, already reported */
+};
+
+/* Keeps the first failure, which the caller has reported; returns rc. */
+int sp_st_writer_fail(struct sp_st_writer *w, int rc);
+
+/* X-00001-of-0000N.safetensors of the path X.safetensors, i from 0. The caller frees it; NULL: no
+ * memory, said. */
+char *sp_st_shard_path(struct sp_st_writer *w, int i);
+
+/* Before shards are written: nothing of another model is there. 0 or -errno, said. */
+int sp_st_refuse_other(struct sp_st_writer *w);
+
+/* Gives the files their names, then writes the index if there are shards. 0 or -errno, said. */
+int sp_st_writer_commit(struct sp_st_writer *w);
+
+#endif

@@ -1,0 +1,351 @@
+/*
+ * Tensors in shards with an index: what is written is read; an index and shards that do not say the
+ * same of every tensor are refused, and nothing outside the directory is opened.
+ */
+#include "support.h"
+#include "model/safetensors.h"
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static int files_in(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    must(d != NULL, "opendir");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+static void empty(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    must(d != NULL, "opendir");
+    while ((e = readdir(d))) {
+        char path[4500];
+
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+/* Elements of tensors t0, t1, ...; element i of all of them is i. */
+static const int64_t sizes[] = {3, 5, 0, 40, 1, 1, 1, 8, 0};
+enum { TENSORS = sizeof sizes / sizeof sizes[0], ELEMENTS = 59 };
+
+static struct sp_st_writer *declared(const char *path, uint64_t limit)
+{
+    struct sp_st_writer *w;
+
+    assert_int_equal(sp_st_writer_create_sharded(path, limit, &w), 0);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[8];
+
+        snprintf(name, sizeof name, "t%d", i);
+        assert_int_equal(sp_st_writer_declare(w, name, 1, &sizes[i]), 0);
+    }
+    return w;
+}
+
+static void stream(struct sp_st_writer *w, size_t elements, size_t piece)
+{
+    float x[ELEMENTS];
+
+    for (size_t i = 0; i < ELEMENTS; i++)
+        x[i] = (float)i;
+    for (size_t at = 0; at < elements; at += piece) {
+        size_t n = elements - at < piece ? elements - at : piece;
+
+        assert_int_equal(sp_st_writer_data(w, x + at, n), 0);
+    }
+}
+
+/* The shard of each tensor, and its values. */
+static void check_set(const struct sp_st_file *st, const char *shards)
+{
+    float x[ELEMENTS];
+    int at = 0;
+
+    assert_int_equal(st->n, TENSORS);
+    for (int i = 0; i < TENSORS; i++) {
+        const struct sp_st_entry *e;
+        char name[8], file[64];
+
+        snprintf(name, sizeof name, "t%d", i);
+        e = sp_st_find(st, name);
+        assert_non_null(e);
+        snprintf(file, sizeof file, "/model-%05d-of-%05d.safetensors", shards[i] - '0',
+                 st->n_shards);
+        assert_non_null(strstr(sp_st_path(st, e), file));
+        assert_int_equal(sp_st_read(st, e, x), 0);
+        for (int k = 0; k < sizes[i]; k++)
+            assert_true(x[k] == (float)(at + k));
+        at += (int)sizes[i];
+    }
+}
+
+/* A tensor is never divided, the limit is kept where no tensor is larger, and no shard is empty. */
+static void round_trip(void **state)
+{
+    static const struct {
+        uint64_t limit;
+        const char *shards; /* of each tensor */
+        int n;
+    } cases[] = {{4, "122345677", 7},
+                 {32, "111233344", 4},
+                 {160, "111233333", 3},
+                 {192, "111122222", 2},
+                 {235, "111111122", 2}};
+    char *dir = scratch_make(), path[4200], index[4300];
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    snprintf(index, sizeof index, "%s.index.json", path);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t piece = 1; piece <= ELEMENTS; piece = piece * 3 + 1) {
+            struct sp_st_writer *w = declared(path, cases[i].limit);
+            struct sp_st_file st;
+            json_t *root;
+
+            stream(w, ELEMENTS, piece);
+            assert_true(access(index, F_OK)); /* not before it is finished */
+            assert_int_equal(sp_st_writer_finish(w), 0);
+            assert_int_equal(files_in(dir), cases[i].n + 1);
+            root = json_load_file(index, 0, NULL);
+            assert_int_equal(json_integer_value(
+                                 json_object_get(json_object_get(root, "metadata"), "total_size")),
+                             ELEMENTS * 4);
+            json_decref(root);
+            assert_int_equal(sp_st_open_index(index, &st), 0);
+            assert_int_equal(st.n_shards, cases[i].n);
+            check_set(&st, cases[i].shards);
+            sp_st_close(&st);
+            empty(dir);
+        }
+        printf("at most %llu bytes: shards %s\n", (unsigned long long)cases[i].limit,
+               cases[i].shards);
+    }
+    for (uint64_t limit = 0; limit <= ELEMENTS * 4; limit += ELEMENTS * 4) { /* one file */
+        struct sp_st_writer *w = declared(path, limit);
+
+        stream(w, ELEMENTS, 7);
+        assert_int_equal(sp_st_writer_finish(w), 0);
+        assert_int_equal(files_in(dir), 1);
+        empty(dir);
+    }
+    rmdir(dir);
+    free(dir);
+}
+
+static void interrupted_writing_leaves_no_model(void **state)
+{
+    char *dir = scratch_make(), path[4200], index[4300];
+    struct rlimit old_limit, limit;
+    struct sp_st_writer *w;
+    struct capture c;
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    snprintf(index, sizeof index, "%s.index.json", path);
+    w = declared(path, 32);
+    stream(w, 50, 50); /* into the third shard */
+    sp_st_writer_abort(w);
+    assert_int_equal(files_in(dir), 0);
+
+    w = declared(path, 32);
+    stream(w, 50, 50);
+    capture_begin(&c);
+    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
+    assert_said(capture_end(&c), "200 bytes of data written, 236 declared", "short");
+    assert_int_equal(files_in(dir), 0);
+
+    /* the index is larger than any shard, and the disk full */
+    w = declared(path, 32);
+    stream(w, ELEMENTS, 9);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    limit = old_limit;
+    limit.rlim_cur = 400;
+    capture_begin(&c);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(sp_st_writer_finish(w), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    assert_said(capture_end(&c), "index.json: cannot be written: File too large", "full disk");
+    assert_int_equal(files_in(dir), 0);
+
+    /* a model that is there is not replaced file by file */
+    for (int i = 0; i < 2; i++) {
+        const char *there = i ? index : path;
+
+        write_file(there, "old", 3);
+        w = declared(path, 32);
+        capture_begin(&c);
+        assert_int_equal(sp_st_writer_finish(w), -EEXIST);
+        assert_said(capture_end(&c), there, "a model there");
+        assert_int_equal(files_in(dir), 1);
+        unlink(there);
+    }
+    rmdir(dir);
+    free(dir);
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+/* A file of one or two scalars. */
+static void craft(const char *dir, const char *name, const char *a, const char *b)
+{
+    char path[4200];
+    const float x[2] = {1, 2};
+    struct sp_st_writer *w;
+
+    scratch_path(dir, name, path);
+    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, a, 0, NULL), 0);
+    if (b)
+        assert_int_equal(sp_st_writer_declare(w, b, 0, NULL), 0);
+    assert_int_equal(sp_st_writer_data(w, x, b ? 2 : 1), 0);
+    assert_int_equal(sp_st_writer_finish(w), 0);
+}
+
+#define MAP(TEXT) "{\"metadata\": {}, \"weight_map\": {" TEXT "}}"
+
+/* "one" holds a and b, "two" holds c, "again" holds c too; "pipe", "dir", "gone", "cut". */
+static const struct {
+    const char *json, *word; /* NULL: accepted */
+} indexes[] = {
+    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"two\""), NULL},
+    {MAP("\"c\":\"two\",\"b\":\"one\",\"a\":\"one\""), NULL},
+    {"{\"weight_map\": {\"c\":\"link\"}}", NULL},
+    {"", "JSON"},
+    {"[]", "no weight_map"},
+    {"{}", "no weight_map"},
+    {"{\"weight_map\": []}", "no weight_map"},
+    {"{\"weight_map\": {}}", "names no tensor"},
+    {"{\"weight_map\": {\"a\":\"one\"}, \"weight_map\": {}}", "JSON"},
+    {MAP("\"c\":\"two\",\"c\":\"two\""), "JSON"},
+    {MAP("\"c\":3"), "tensor c: its file is no text"},
+    {MAP("\"c\":null"), "tensor c: its file is no text"},
+    {MAP("\"\":\"two\""), "without a name"},
+    {MAP("\"c\\n\":\"two\""), "control character"},
+    {MAP("\"c\\u0000\":\"two\""), "JSON"},
+    {MAP("\"c\":\"\""), "tensor c is said to be in '', no name"},
+    {MAP("\"c\":\".\""), "in '.', no name of a file here"},
+    {MAP("\"c\":\"..\""), "in '..', no name of a file here"},
+    {MAP("\"c\":\"./two\""), "in './two', no name of a file here"},
+    {MAP("\"c\":\"../x/two\""), "in '../x/two', no name of a file here"},
+    {MAP("\"c\":\"/etc/passwd\""), "in '/etc/passwd', no name of a file here"},
+    {MAP("\"c\":\"two\\n\""), "in 'two?', no name of a file here"},
+    {MAP("\"a\":\"one\",\"b\":\"one\""), NULL}, /* two is not named: not read */
+    {MAP("\"a\":\"one\",\"c\":\"two\""), "tensor b of one is not in the index"},
+    {MAP("\"a\":\"one\",\"b\":\"two\",\"c\":\"two\""), "tensor b is in one, the index says in two"},
+    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"one\""), "tensor c is not in one, where the index"},
+    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"two\",\"d\":\"two\""), "tensor d is not in two"},
+    {MAP("\"c\":\"two\",\"d\":\"again\""), "tensor c is in again, the index says in two"},
+    {MAP("\"c\":\"gone\""), "tensor c is said to be in gone: No such file"},
+    {MAP("\"c\":\"dangling\""), "tensor c is said to be in dangling: No such file"},
+    {MAP("\"c\":\"pipe\""), "pipe: not a regular file"},
+    {MAP("\"c\":\"dir\""), "dir: not a regular file"},
+    {MAP("\"c\":\"cut\""), "cut: "},
+    {MAP("\"c\":\"index\""), "index: "},
+};
+
+static void indexes_are_checked(void **state)
+{
+    char *dir = scratch_make(), path[4200], other[4200];
+    int accepted = 0, refused = 0;
+
+    (void)state;
+    craft(dir, "one", "a", "b");
+    craft(dir, "two", "c", NULL);
+    craft(dir, "again", "c", NULL);
+    write_file(scratch_path(dir, "cut", other), "12345678{", 9);
+    must(!symlink("two", scratch_path(dir, "link", other)), "symlink");
+    must(!symlink("gone", scratch_path(dir, "dangling", other)), "symlink");
+    must(!mkfifo(scratch_path(dir, "pipe", other), 0644), "mkfifo");
+    must(!mkdir(scratch_path(dir, "dir", other), 0755), "mkdir");
+    scratch_path(dir, "index", path);
+    for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
+        struct sp_st_file st = {0};
+        struct capture c;
+        int rc;
+
+        write_file(path, indexes[i].json, strlen(indexes[i].json));
+        capture_begin(&c);
+        rc = sp_st_open_index(path, &st);
+        capture_end(&c);
+        if (!indexes[i].word) {
+            if (rc)
+                fail_msg("%s: %s", indexes[i].json, c.text);
+            sp_st_close(&st);
+            accepted++;
+            continue;
+        }
+        assert_true(rc < 0 && !st.n_shards && !st.path);
+        assert_said(c.text, indexes[i].word, indexes[i].json);
+        assert_non_null(strstr(c.text, dir));
+        refused++;
+    }
+    printf("%d indexes accepted, %d refused\n", accepted, refused);
+    rmdir(scratch_path(dir, "dir", other));
+    empty(dir);
+    rmdir(dir);
+    free(dir);
+}
+
+/* An index that is a pipe, one of 17 MiB, and one of 4097 shards that are not even looked for. */
+static void no_index(void **state)
+{
+    char *dir = scratch_make(), path[4200], *json = malloc(200000);
+    struct sp_st_file st;
+    struct capture c;
+    size_t n;
+
+    (void)state;
+    must(json != NULL, "malloc");
+    scratch_path(dir, "index", path);
+    must(!mkfifo(path, 0644), "mkfifo");
+    capture_begin(&c);
+    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
+    assert_said(capture_end(&c), "index: not a regular file", "pipe");
+    unlink(path);
+    write_file(path, "{", 1);
+    must(!truncate(path, 17 << 20), "truncate");
+    capture_begin(&c);
+    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
+    assert_said(capture_end(&c), "an index has at most 16777216", "huge");
+    n = (size_t)sprintf(json, "{\"weight_map\":{");
+    for (int i = 0; i < 4097; i++)
+        n += (size_t)sprintf(json + n, "%s\"t%d\":\"s%d\"", i ? "," : "", i, i);
+    n += (size_t)sprintf(json + n, "}}");
+    write_file(path, json, n);
+    capture_begin(&c);
+    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
+    assert_said(capture_end(&c), "index: more than 4096 shards", "many");
+    unlink(path);
+    rmdir(dir);
+    free(dir);
+    free(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(interrupted_writing_leaves_no_model),
+        cmocka_unit_test(indexes_are_checked),
+        cmocka_unit_test(no_index),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
