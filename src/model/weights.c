@@ -26,11 +26,21 @@ static const char *bare(const char *name)
     return name;
 }
 
-static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_tensor *t)
+/* By its name or its bare name. NULL: absent, or, with *rc < 0, refused: both, one being ignored. */
+static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_tensor *t,
+                                      int *rc)
 {
-    const struct sp_st_entry *e = sp_st_find(st, t->name);
+    const struct sp_st_entry *e = sp_st_find(st, t->name), *other = NULL;
 
-    return e ? e : sp_st_find(st, bare(t->name));
+    *rc = 0;
+    if (bare(t->name) != t->name)
+        other = sp_st_find(st, bare(t->name));
+    if (e && other) {
+        *rc = sp_error(EINVAL, "%s: has both %s and %s, which are one tensor of the model",
+                       st->path, t->name, bare(t->name));
+        return NULL;
+    }
+    return e ? e : other;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -75,23 +85,24 @@ static const char *print_shape(int ndim, const int64_t *shape, char out[200])
 static const struct sp_st_entry *find_checked(const struct sp_st_file *st,
                                               const struct sp_tensor *t)
 {
-    const struct sp_st_entry *e = find(st, t);
     char has[200], needs[200];
     int64_t shape[2];
-    int ndim = file_shape(t, shape);
+    int ndim = file_shape(t, shape), rc;
+    const struct sp_st_entry *e = find(st, t, &rc);
 
     if (!e) {
-        sp_error(EINVAL, "%s: tensor %s is missing", st->path, t->name);
+        if (!rc)
+            sp_error(EINVAL, "%s: tensor %s is missing", st->path, t->name);
         return NULL;
     }
     if (e->ndim != ndim || memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)) {
-        sp_error(EINVAL, "%s: tensor %s has shape %s, the model needs %s", st->path, e->name,
-                 print_shape(e->ndim, e->shape, has), print_shape(ndim, shape, needs));
+        sp_error(EINVAL, "%s: tensor %s has shape %s, the model needs %s", sp_st_path(st, e),
+                 e->name, print_shape(e->ndim, e->shape, has), print_shape(ndim, shape, needs));
         return NULL;
     }
     if (strcmp(e->dtype, "F32") && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16")) {
-        sp_error(EINVAL, "%s: tensor %s is %s, F32, F16 or BF16 would do", st->path, e->name,
-                 e->dtype);
+        sp_error(EINVAL, "%s: tensor %s is %s, F32, F16 or BF16 would do", sp_st_path(st, e),
+                 e->name, e->dtype);
         return NULL;
     }
     return e;
@@ -106,6 +117,26 @@ static bool belongs(const char *name, const struct sp_params *p)
     return false;
 }
 
+/* A tied model has one table: a head in the file that differs from it would be ignored. */
+static int check_tied(const struct sp_st_file *st, const struct sp_params *p)
+{
+    const struct sp_st_entry *head = sp_st_find(st, "lm_head.weight"), *table;
+    bool same = true;
+    int rc;
+
+    if (!p->model.tied || !head)
+        return 0;
+    table = find_checked(st, &p->tensors[0]);
+    rc = table ? sp_st_same(st, table, head, &same) : -EINVAL;
+    if (!rc && !same)
+        rc = sp_error(
+            EINVAL,
+            "%s: lm_head.weight differs from %s, which tie_word_embeddings makes the head; "
+            "set that to false in config.json, or remove lm_head.weight",
+            sp_st_path(st, head), table->name);
+    return rc;
+}
+
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -117,9 +148,10 @@ int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
 
         if (!is_buffer(name, &p->model) && !belongs(name, p))
             return sp_error(EINVAL, "%s: tensor %.80s has no place in the model (%d layers%s)",
-                            st->path, name, p->model.layers, p->model.tied ? ", tied head" : "");
+                            sp_st_path(st, &st->entries[i]), name, p->model.layers,
+                            p->model.tied ? ", tied head" : "");
     }
-    return 0;
+    return check_tied(st, p);
 }
 
 /* ---- bands of a transposed tensor ------------------------------------------------------- */
@@ -226,6 +258,20 @@ int sp_weights_read_block(const struct sp_st_file *st, const struct sp_params *p
         memset(w, 0, n * sizeof *w); /* what lies between tensors */
     sp_block_each(p, kind, layer, read_tensor, &x);
     return x.rc;
+}
+
+int sp_weights_shards(const struct sp_params *p, uint64_t shard_bytes)
+{
+    uint64_t filled = 0;
+    int n = 1;
+
+    for (int i = 0; i < p->n; i++) {
+        const struct sp_tensor *t = &p->tensors[i];
+
+        n += sp_st_shard_begins(&filled, (uint64_t)t->rows * (uint64_t)t->cols * sizeof(float),
+                                shard_bytes);
+    }
+    return n;
 }
 
 int sp_weights_declare(struct sp_st_writer *out, const struct sp_params *p)

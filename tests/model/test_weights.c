@@ -172,6 +172,9 @@ struct departure {
     const char *reshape; /* a tensor that loses its last row */
     const char *add;     /* a tensor of another place */
     const char *dtype;   /* of every tensor; NULL: F32. F16 and BF16 hold the value 1 */
+    const char *again;   /* a tensor that is there once more, under the name `as`, at the end */
+    const char *as;
+    bool differs; /* its last element is not 1 */
 };
 
 static const char *bare_name(const char *name, bool bare)
@@ -179,6 +182,22 @@ static const char *bare_name(const char *name, bool bare)
     const char *dot = strchr(name, '.');
 
     return bare && strncmp(name, "lm_head", 7) ? dot + 1 : name;
+}
+
+/* A tensor of the header; `end` grows by its bytes. */
+static uint64_t describe(char *to, const struct sp_tensor *t, const char *name, int rows,
+                         const struct departure *d, uint64_t *end)
+{
+    int cols = t->transposed ? t->rows : t->cols;
+    uint64_t begin = *end, n;
+
+    *end += (uint64_t)rows * (uint64_t)cols * (d->dtype ? 2 : 4);
+    n = (uint64_t)sprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
+                          d->dtype ? d->dtype : "F32");
+    n += (uint64_t)(t->is_vector ? sprintf(to + n, "%d", cols)
+                                 : sprintf(to + n, "%d,%d", rows, cols));
+    return n + (uint64_t)sprintf(to + n, "],\"data_offsets\":[%llu,%llu]}",
+                                 (unsigned long long)begin, (unsigned long long)*end);
 }
 
 static void write_foreign(const struct sp_params *p, const struct departure *d, const char *path)
@@ -192,20 +211,17 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
     len = (uint64_t)sprintf(header, "{\"__metadata__\":{}");
     for (int k = 0; k < p->n; k++) {
         const struct sp_tensor *t = &p->tensors[k];
-        int rows = t->transposed ? t->cols : t->rows, cols = t->transposed ? t->rows : t->cols;
-        uint64_t begin = end;
+        int rows = t->transposed ? t->cols : t->rows;
 
         if (d->leave && !strcmp(t->name, d->leave))
             continue;
         if (d->reshape && !strcmp(t->name, d->reshape))
             rows--;
-        end += (uint64_t)rows * (uint64_t)cols * (uint64_t)width;
-        len += (uint64_t)sprintf(header + len, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[",
-                                 bare_name(t->name, d->bare), d->dtype ? d->dtype : "F32");
-        len += (uint64_t)(t->is_vector ? sprintf(header + len, "%d", cols)
-                                       : sprintf(header + len, "%d,%d", rows, cols));
-        len += (uint64_t)sprintf(header + len, "],\"data_offsets\":[%llu,%llu]}",
-                                 (unsigned long long)begin, (unsigned long long)end);
+        len += describe(header + len, t, bare_name(t->name, d->bare), rows, d, &end);
+    }
+    for (int k = 0; k < p->n && d->again; k++) {
+        if (!strcmp(p->tensors[k].name, d->again))
+            len += describe(header + len, &p->tensors[k], d->as, p->tensors[k].rows, d, &end);
     }
     if (d->add) {
         len += (uint64_t)sprintf(header + len,
@@ -222,6 +238,8 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
 
         must(fwrite(&one, i + (uint64_t)width > end ? 1 : (size_t)width, 1, f) == 1, "fwrite");
     }
+    if (d->differs)
+        must(!fseek(f, -width, SEEK_CUR) && fputc(1, f) == 1 && !fseek(f, 0, SEEK_END), "fseek");
     must(!fclose(f), "fclose");
     free(header);
     must(truncate(path, (long)(8 + len + end)) == 0, "truncate");
@@ -260,7 +278,32 @@ static const struct {
     {3, {.dtype = "BF16"}, NULL},
     {0, {.add = "transformer.h.1.attn.bias"}, NULL},
     {0, {.add = "h.1.attn.masked_bias", .bare = true}, NULL},
-    {0, {.add = "lm_head.weight"}, NULL}, /* tied: redundant */
+    /* tied: the head is redundant, or another */
+    {0, {.again = "transformer.wte.weight", .as = "lm_head.weight"}, NULL},
+    {4, {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .dtype = "BF16"}, NULL},
+    {0,
+     {.again = "transformer.wte.weight", .as = "lm_head.weight", .differs = true},
+     "lm_head.weight differs from transformer.wte.weight"},
+    {4,
+     {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .bare = true, .differs = true},
+     "lm_head.weight differs from embed_tokens.weight"},
+    {4,
+     {.again = "model.embed_tokens.weight",
+      .as = "lm_head.weight",
+      .dtype = "F16",
+      .differs = true},
+     "lm_head.weight differs"},
+    {0, {.add = "lm_head.weight"}, "lm_head.weight differs"}, /* of another shape */
+    /* one tensor under two names */
+    {0,
+     {.again = "transformer.wte.weight", .as = "wte.weight"},
+     "has both transformer.wte.weight and wte.weight"},
+    {0,
+     {.again = "transformer.h.2.ln_1.bias", .as = "transformer.h.2.ln_1.bias", .bare = true},
+     "has both transformer.h.2.ln_1.bias and h.2.ln_1.bias"},
+    {3,
+     {.again = "model.layers.1.mlp.up_proj.weight", .as = "layers.1.mlp.up_proj.weight"},
+     "has both model.layers.1.mlp.up_proj.weight and layers.1.mlp.up_proj.weight"},
     {3, {.add = "model.layers.0.self_attn.rotary_emb.inv_freq"}, NULL},
     {0, {.add = "transformer.h.3.ln_1.weight"}, "h.3.ln_1.weight has no place"},
     {3, {.add = "model.layers.0.self_attn.q_proj.bias"}, "q_proj.bias has no place"},
@@ -318,6 +361,46 @@ static void files_of_others(void **state)
     free(dir);
 }
 
+/* ---- shards ------------------------------------------------------------------------------ */
+
+/* The same tensors in any number of files; one that every tensor has by itself among them. */
+static void in_shards(void **state)
+{
+    static const uint64_t limits[] = {1, 100, 1000, 5000, 1000000};
+    char *dir = scratch_make(), path[4200], index[4300];
+    struct sp_params p;
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    snprintf(index, sizeof index, "%s.index.json", path);
+    assert_int_equal(sp_params_create(&models[0], &p), 0);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        int shards = sp_weights_shards(&p, limits[i]);
+        struct sp_st_writer *out;
+        struct sp_st_file st;
+
+        assert_int_equal(sp_st_writer_create_sharded(path, limits[i], &out), 0);
+        assert_int_equal(sp_weights_declare(out, &p), 0);
+        each_block(&p, write_one, out);
+        assert_int_equal(sp_st_writer_finish(out), 0);
+        assert_int_equal(shards > 1 ? sp_st_open_index(index, &st) : sp_st_open(path, &st), 0);
+        assert_int_equal(st.n_shards, shards);
+        assert_int_equal(sp_weights_check(&st, &p), 0);
+        check_file(&p, &st);
+        each_block(&p, read_one, &st);
+        printf("at most %llu bytes: %d shards\n", (unsigned long long)limits[i], shards);
+        for (int k = 0; k < st.n_shards; k++)
+            unlink(st.shards[k].path);
+        unlink(index);
+        sp_st_close(&st);
+    }
+    assert_int_equal(sp_weights_shards(&p, 1), p.n);
+    assert_int_equal(sp_weights_shards(&p, 0), 1);
+    sp_params_destroy(&p);
+    assert_int_equal(rmdir(dir), 0);
+    free(dir);
+}
+
 /* A transposed element follows the definition literally: file[in][out] == block[out][in]. */
 static void transposition_literally(void **state)
 {
@@ -363,6 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
         cmocka_unit_test(files_of_others),
+        cmocka_unit_test(in_shards),
         cmocka_unit_test(transposition_literally),
     };
 
