@@ -1,0 +1,28 @@
+/* The weights of a model directory as Hugging Face lays it out: which files they are in. */
+#ifndef SP_WEIGHTS_DIR_H
+#define SP_WEIGHTS_DIR_H
+
+#include "model/safetensors.h"
+
+#define SP_WEIGHTS_FILE "model.safetensors"
+#define SP_WEIGHTS_INDEX SP_WEIGHTS_FILE ".index.json"
+
+/*
+ * Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json. 0 with *st zero:
+ * DIR has no weights in any form known. Refused with one line on stderr, -errno: both (which are
+ * they?), one that cannot be read, weights in another form, an adapter.
+ */
+int sp_weights_open(const char *dir, struct sp_st_file *st);
+
+/* Is it the name of a file that holds weights which are written here: model.safetensors, its
+ * index, or model-NNNNN-of-NNNNN.safetensors? */
+bool sp_weights_is_file(const char *name);
+
+/*
+ * The files of that kind in DIR, sorted so that an index comes last. 0 or -errno with one line on
+ * stderr; sp_weights_free_list frees them.
+ */
+int sp_weights_list(const char *dir, char ***names, int *n);
+void sp_weights_free_list(char **names, int n);
+
+#endif
