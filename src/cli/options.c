@@ -35,7 +35,8 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+    } units[] = {{"", 1},     {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824},
+                 {"KB", 1e3}, {"MB", 1e6},   {"GB", 1e9}};
     char *end;
     double v;
 
@@ -180,7 +181,8 @@ static int set(const struct sp_option *o, const char *command, const char *text)
         return parse_int(o, command, text);
     case SP_OPT_SIZE:
         if (sp_parse_size(text, o->value))
-            return sp_error(EINVAL, "%s: --%s: '%s' is not a size in bytes, KiB, MiB or GiB",
+            return sp_error(EINVAL,
+                            "%s: --%s: '%s' is not a size in bytes, KiB, MiB, GiB, KB, MB or GB",
                             command, o->name, text);
         return 0;
     case SP_OPT_DOUBLE:
@@ -318,6 +320,8 @@ static void print_default(const struct sp_option *o)
         bytes = *(uint64_t *)o->value;
         if (bytes && bytes % (1 << 20) == 0)
             printf(" (default %llu MiB)", (unsigned long long)bytes >> 20);
+        else if (bytes && bytes % 1000000000 == 0)
+            printf(" (default %llu GB)", (unsigned long long)bytes / 1000000000);
         else
             printf(" (default %llu)", (unsigned long long)bytes);
         break;

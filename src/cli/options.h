@@ -15,7 +15,7 @@
 enum sp_option_kind {
     SP_OPT_STRING, /* const char ** */
     SP_OPT_INT,    /* int *, in min .. max */
-    SP_OPT_SIZE,   /* uint64_t *, bytes, or with the suffix KiB, MiB or GiB */
+    SP_OPT_SIZE,   /* uint64_t *, bytes, or with a suffix: KiB, MB, ... */
     SP_OPT_DOUBLE, /* double *, in min .. max */
     SP_OPT_CHOICE, /* int *, index in `choices` */
     SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
@@ -46,7 +46,7 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n);
 /* Prints the help. */
 void sp_options_help(const struct sp_option *options, const char *command, const char *summary);
 
-/* Bytes of "512", "64KiB", "1.5GiB"; 0 or -EINVAL. */
+/* Bytes of "512", "64KiB", "1.5GiB", "5GB"; 0 or -EINVAL. */
 int sp_parse_size(const char *text, uint64_t *bytes);
 
 /* The i-th word of "a|b|c" and its length; NULL past the end. */

@@ -99,7 +99,7 @@ refused "need .* GiB" train --model gpt-65b --data "$work/text" --seq 4194304 --
 
 # ---- memory limits: what the message asks for is enough, a little less is not
 
-for limit in -1 1KB 1.5 x 12MB inf 1e99 MiB 1MiBs; do
+for limit in -1 1kB 1.5 x 12Mb inf 1e99 MiB 1MiBs; do
     refused "memory-limit" $tiny --memory-limit=$limit
 done
 limited="$tiny --stages 3 --seq 64 --steps 1"

@@ -89,7 +89,7 @@ static void refuses(void **state)
         {"--rate 1.6", "test: --rate: 1.6 is not in 0 .. 1.5"},
         {"--rate fast", "test: --rate: 'fast' is not a number"},
         {"--rate nan", "test: --rate: 'nan' is not a number"},
-        {"--limit 3GB", "test: --limit: '3GB' is not a size in bytes, KiB, MiB or GiB"},
+        {"--limit 3TB", "test: --limit: '3TB' is not a size in bytes, KiB, MiB, GiB, KB, MB or GB"},
         {"--limit -1", "'-1' is not a size"},
         {"--format jso", "test: --format: 'jso' is none of text|json|csv"},
         {"--format text|json", "'text|json' is none of"},
@@ -124,9 +124,12 @@ static void sizes(void **state)
                 {"1KiB", 1024},
                 {"1.5GiB", 1610612736},
                 {"80GiB", 85899345920},
-                {"0.5KiB", 512}};
+                {"0.5KiB", 512},
+                {"1KB", 1000},
+                {"0.5MB", 500000},
+                {"5GB", 5000000000}};
     static const char *const bad[] = {
-        "",    "KiB", "1.5", "-1",   "+1",    "1 KiB", "1kib", "1MB",           "0x10",
+        "",    "KiB", "1.5", "-1",   "+1",    "1 KiB", "1kib", "1mb",           "0x10",
         "1e3", "inf", "nan", "1..5", "1KiBx", " 1",    "1K",   "99999999999GiB"};
     uint64_t v = 7;
 
