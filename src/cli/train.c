@@ -222,25 +222,6 @@ static int check_memory(struct sp_trainer *t)
     return t->place.gpus ? sp_train_check_gpus(t, &shape) : check_machine(t, &shape);
 }
 
-/*
- * Presets and directories with a configuration only have no weights: `weights` stays closed. A
- * checkpoint must have them.
- */
-static int open_weights(const struct sp_trainer *t, const char *model, struct sp_st_file *weights)
-{
-    char path[4096];
-    int err;
-
-    for (const char *const *preset = sp_model_presets(); *preset; preset++)
-        if (!strcmp(model, *preset))
-            return 0; /* whatever directory of that name there is */
-    snprintf(path, sizeof path, "%s/model.safetensors", model);
-    if (!t->args.resume && access(path, F_OK))
-        return 0;
-    err = sp_st_open(path, weights);
-    return err ? err : sp_weights_check(weights, &t->params);
-}
-
 /* Everything that can go wrong before the first task. `weights`: the file to read, opened. */
 static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume[SP_RUN_PATH])
 {
@@ -256,6 +237,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume
     }
     err = sp_model_load(model, &t->model);
     err = err ? err : sp_params_create(&t->model, &t->params);
+    err = err ? err : sp_train_check_shards(t);
     err = err ? err : open_data(t);
     err = err ? err : make_plan(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
@@ -263,7 +245,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
-    err = err ? err : open_weights(t, model, weights);
+    err = err ? err : sp_train_open_weights(t, model, weights);
     if (!err && a->resume)
         err = sp_train_check_resume(t, resume);
     err = err ? err : sp_train_check_files(t, resume);
@@ -425,6 +407,7 @@ int sp_cmd_train(int argc, char **argv)
             status = sp_train_dry_run(t) ? 1 : 0;
         goto out;
     }
+    sp_train_announce_weights(t, &weights);
     status = run(t, &weights, resume);
 
 out:

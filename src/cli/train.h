@@ -27,9 +27,10 @@ struct sp_train_args {
     const char *offload_dir;
     const char *log, *save, *resume, *dump_grads, *trace, *prompt, *partition;
     int save_every, keep;
+    uint64_t shard_size; /* bytes of a file of weights, 0: any */
+    bool shard_size_set;
     bool dry_run, post_validation, overwrite, save_async;
-    char *
-        settings; /* of all options, as sp_settings_add writes them; lives as long as the process */
+    char *settings; /* of all options: sp_settings_add; lives as long as the process */
 
     /* derived */
     enum sp_recompute recompute;
@@ -158,6 +159,19 @@ void sp_train_summary(struct sp_trainer *t);
 /* --dry-run: what would run, in words. 0 or -errno. */
 int sp_train_dry_run(struct sp_trainer *t);
 
+/* ---- weights -------------------------------------------------------------------------- */
+
+/*
+ * Opens and checks the weights of --model or of the step to resume. Presets and directories with a
+ * configuration only have none: *weights stays zero. A step must have them. 0 or -errno.
+ */
+int sp_train_open_weights(const struct sp_trainer *t, const char *model,
+                          struct sp_st_file *weights);
+/* Says on stdout what they are: nobody should train from random ones without knowing it. */
+void sp_train_announce_weights(const struct sp_trainer *t, const struct sp_st_file *weights);
+/* Whether --shard-size makes no more files than a reader takes. 0 or -errno. */
+int sp_train_check_shards(const struct sp_trainer *t);
+
 /* ---- checkpoints ---------------------------------------------------------------------- */
 
 /* Before work starts: can the outputs be written? 0 or -errno. */
@@ -167,7 +181,7 @@ int sp_train_check_output(const struct sp_trainer *t);
 int sp_train_claim(struct sp_trainer *t, const char *resumed);
 
 /*
- * DIR/step-N/: config.json, model.safetensors, the optimizer's moments, state.json, checksums.json.
+ * DIR/step-N/: config.json, model.safetensors or, above --shard-size, shards, the optimizer's moments, state.json, checksums.json.
  * All ranks call it, after the update of step N-1. 0 or -errno on rank 0. Killed at any moment, it
  * leaves a whole checkpoint that --resume finds. Older steps stay until sp_train_proven.
  */

@@ -88,7 +88,13 @@ int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *w
                         t->data.fd);
     if (a->resume)
         mine = sp_settings_add(mine, "the step that --resume goes on from", "%d", t->first_step);
-    if (weights->f)
-        mine = add_file(mine, "model.safetensors", weights->path, fileno(weights->f));
+    mine =
+        sp_settings_add(mine, "the number of files with initial weights", "%d", weights->n_shards);
+    for (int i = 0; i < weights->n_shards; i++) {
+        const char *name = strrchr(weights->shards[i].path, '/');
+
+        mine = add_file(mine, name ? name + 1 : weights->shards[i].path, weights->shards[i].path,
+                        fileno(weights->shards[i].f));
+    }
     return compare(mine);
 }

@@ -42,11 +42,12 @@ static int check(struct sp_train_args *a)
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");
-    if (!a->save && (a->save_every || a->overwrite || a->save_async))
+    if (!a->save && (a->save_every || a->overwrite || a->save_async || a->shard_size_set))
         return sp_error(EINVAL, "train: --%s without --save DIR",
-                        a->save_every  ? "save-every"
-                        : a->overwrite ? "overwrite"
-                                       : "save-async");
+                        a->save_every   ? "save-every"
+                        : a->overwrite  ? "overwrite"
+                        : a->save_async ? "save-async"
+                                        : "shard-size");
     if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);
@@ -89,6 +90,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         .clip = 1.0,
         .stall_timeout = 300,
         .keep = 1,
+        .shard_size = 5000000000, /* of transformers */
         .prompt = "\n",
         .partition = "even",
         .offload_dir = default_offload_dir(),
@@ -154,6 +156,9 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"save-async", SP_OPT_FLAG, &a->save_async, 0,
          "write checkpoints while the next steps run (memory of rank 0: 12 bytes a parameter)", 0,
          0, 0, 0},
+        {"shard-size", SP_OPT_SIZE, &a->shard_size, "BYTES",
+         "weights above it are saved in several files, KiB, MB, ... (0: in one)", 0, 0, 0,
+         &a->shard_size_set},
         {"resume", SP_OPT_STRING, &a->resume, "DIR", "go on from a checkpoint", 0, 0, 0, 0},
         {"dump-grads", SP_OPT_STRING, &a->dump_grads, "FILE.safetensors",
          "write the gradients of the first step", 0, 0, 0, 0},

@@ -93,7 +93,8 @@ int sp_train_save(struct sp_trainer *t, int steps_done)
     }
     for (int i = 0; !err && i < N_FIELDS; i++) {
         snprintf(path, sizeof path, "%s/%s", tmp, FIELD_FILES[FIELDS[i]]);
-        err = sp_checkpoint_write(&t->graph, FIELDS[i], path);
+        err = sp_checkpoint_write_sharded(&t->graph, FIELDS[i], path,
+                                          FIELDS[i] == SP_FIELD_W ? t->args.shard_size : 0);
     }
     if (writes && !err) {
         err = write_rest(t, steps_done, tmp);

@@ -241,10 +241,16 @@ static int write_block(void *arg, enum sp_block_kind kind, int layer, const floa
 
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path)
 {
+    return sp_checkpoint_write_sharded(g, field, path, 0);
+}
+
+int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const char *path,
+                                uint64_t shard_bytes)
+{
     struct writing wr = {.params = g->cfg.params};
 
     if (g->place.world.rank == 0) {
-        wr.err = sp_st_writer_create(path, &wr.out);
+        wr.err = sp_st_writer_create_sharded(path, shard_bytes, &wr.out);
         if (!wr.err)
             wr.err = sp_weights_declare(wr.out, g->cfg.params);
     }

@@ -20,6 +20,10 @@ enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
  */
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
 
+/* The same, in shards with an index if the file would have more than shard_bytes (0: one file). */
+int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const char *path,
+                                uint64_t shard_bytes);
+
 /* Reads one field of every local block from such a file. */
 int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_st_file *st);
 

@@ -2,7 +2,7 @@
 #include "train/run_dir.h"
 #include "model/output.h"
 #include "sp_error.h"
-#include <dirent.h>
+#include "train/step_links.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,55 +175,14 @@ void sp_run_dir_abandon(const struct sp_run_dir *d, long step)
     sp_step_remove_files(path);
 }
 
-/* Points DIR/name at DIR/step/name: a new link under another name, renamed over the old one. */
-static int point(const char *dir, const char *step, const char *name)
-{
-    char target[SP_RUN_PATH], from[SP_RUN_PATH], to[SP_RUN_PATH];
-
-    snprintf(target, sizeof target, "%s/%s", step, name);
-    snprintf(from, sizeof from, "%s/.%s.new", dir, name);
-    snprintf(to, sizeof to, "%s/%s", dir, name);
-    unlink(from);
-    if (symlink(target, from) || rename(from, to))
-        return sp_error(errno, "cannot replace %s: %s", to, strerror(errno));
-    return 0;
-}
-
-/* Of the files in a step, those that make it a model. */
-static bool is_model_file(const char *name)
-{
-    return sp_step_file(name) && !strstr(name, ".tmp-") &&
-           (!strcmp(name, "config.json") || !strncmp(name, "model", 5));
-}
-
-/* DIR's links: to every model file of the step, and to nothing else. */
+/* They are on the disk before an older step goes. */
 static int link_step(const struct sp_run_dir *d, long step)
 {
-    char name[64], path[SP_RUN_PATH], file[SP_RUN_PATH + 256];
-    struct dirent *e;
-    struct stat st;
-    int err = 0;
-    DIR *dir;
+    char name[64];
+    int err;
 
     snprintf(name, sizeof name, "step-%06ld", step);
-    sp_step_path(d->path, step, "", path);
-    dir = opendir(path);
-    while (dir && !err && (e = readdir(dir)))
-        if (is_model_file(e->d_name))
-            err = point(d->path, name, e->d_name);
-    if (dir)
-        closedir(dir);
-    dir = err ? NULL : opendir(d->path);
-    while (dir && (e = readdir(dir))) {
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if (!is_model_file(e->d_name) || !lstat(file, &st))
-            continue;
-        snprintf(file, sizeof file, "%s/%s", d->path, e->d_name);
-        if (!lstat(file, &st) && S_ISLNK(st.st_mode))
-            unlink(file);
-    }
-    if (dir)
-        closedir(dir);
+    err = sp_step_link(d->path, name);
     sp_output_sync(d->path);
     return err;
 }

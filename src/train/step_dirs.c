@@ -1,4 +1,5 @@
 #include "train/step_dirs.h"
+#include "model/weights_dir.h"
 #include "sp_error.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -91,25 +92,16 @@ int sp_step_find(const char *dir, char path[SP_RUN_PATH], long *step)
 /* Is it a file of a checkpoint, or what a killed process left of one ("NAME.tmp-...")? */
 bool sp_step_file(const char *name)
 {
-    static const char *const names[] = {"config.json",
-                                        "state.json",
-                                        "checksums.json",
-                                        "model.safetensors",
-                                        "optimizer-m.safetensors",
-                                        "optimizer-v.safetensors",
-                                        "model.safetensors.index.json"};
-    int part, parts, end = 0;
+    static const char *const names[] = {"config.json", "state.json", "checksums.json",
+                                        "optimizer-m.safetensors", "optimizer-v.safetensors"};
+    const char *tmp = strstr(name, ".tmp-");
+    char whole[256];
 
-    if (sscanf(name, "model-%5d-of-%5d.safetensors%n", &part, &parts, &end) == 2 && end > 0 &&
-        (!name[end] || !strncmp(name + end, ".tmp-", 5)))
-        return true;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t len = strlen(names[i]);
-
-        if (!strncmp(name, names[i], len) && (!name[len] || !strncmp(name + len, ".tmp-", 5)))
+    snprintf(whole, sizeof whole, "%.*s", (int)(tmp ? tmp - name : (long)strlen(name)), name);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(whole, names[i]))
             return true;
-    }
-    return false;
+    return sp_weights_is_file(whole);
 }
 
 /* Removes a checkpoint: only the files that one holds. */

@@ -1,0 +1,146 @@
+#!/bin/bash
+# The weights of a model directory: read from one file or from shards, refused in another form, and
+# said to be random where there are none. Saved in shards they give the same numbers.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+golden=$SP_TESTDATA/golden
+on="--tokens $golden/tokens.bin --seq 16 --micro-batches 4"
+dir=$work/model
+announced='^initial weights: '
+
+# ---- announced
+
+make_text 5003 > "$work/text"
+tiny="train --data $work/text --seq 16 --steps 1"
+said "a preset" "${announced}random, seed 0 \(gpt-tiny is a preset\)$" $tiny --model gpt-tiny
+said "another seed" "${announced}random, seed 7 \(preset:gpt-tiny is a preset\)$" $tiny \
+    --model preset:gpt-tiny --seed 7
+said "one file" "$announced$golden/llama/model.safetensors$" train $on --steps 1 \
+    --model "$golden/llama"
+mkdir "$dir"
+cp "$golden/llama/config.json" "$dir"
+said "no weights" "${announced}random, seed 0 \($dir has a config.json and no weights\)$" \
+    train $on --steps 1 --model "$dir"
+
+# ---- refused before work
+
+on_dir="train $on --steps 1 --model $dir"
+touch "$dir/pytorch_model.bin"
+refused "$dir holds no model.safetensors, but pytorch_model.bin, .*safe_serialization" $on_dir
+refused "pytorch_model.bin" $on_dir --dry-run
+rm "$dir/pytorch_model.bin"
+cp "$golden/llama/model.safetensors" "$dir/weights.safetensors"
+refused "weights.safetensors, .*must be called model.safetensors" $on_dir
+ln -s nowhere "$dir/model.safetensors"
+refused "model.safetensors: cannot be opened: No such file" $on_dir
+rm "$dir/model.safetensors"
+echo '{"weight_map": {"lm_head.weight": "../model.safetensors"}}' \
+    > "$dir/model.safetensors.index.json"
+refused "index.json: tensor lm_head.weight .*no name of a file here" $on_dir
+rm "$dir"/*.json
+mkfifo "$dir/config.json"
+refused "config.json: not a regular file" $on_dir
+refused "shard-size without --save" $tiny --model gpt-tiny --shard-size 1GB
+refused "'5 GB' is not a size" $tiny --model gpt-tiny --save "$work/none" --shard-size "5 GB"
+mkdir "$work/deep"
+sed 's/"n_layer": *[0-9]*/"n_layer": 400/' "$golden/gpt2/config.json" > "$work/deep/config.json"
+refused "--shard-size 1 makes 480[0-9] files, at most 4096" train $on --model "$work/deep" \
+    --save "$work/none" --shard-size 1
+[ ! -e "$work/none" ] || fail "a refused run made its output directory"
+mkdir "$work/gpt-tiny"
+cp "$golden/gpt2/config.json" "$work/gpt-tiny"
+(cd "$work" && refused "say ./gpt-tiny for the directory" $tiny --model gpt-tiny; exit $failures) ||
+    fail "a directory named like a preset"
+
+# Two nodes, and only one of them has the weights.
+if have_mpi; then
+    mkdir -p "$work/node0/m" "$work/node1/m"
+    cp "$golden/llama/config.json" "$golden/llama/model.safetensors" "$work/node0/m"
+    cp "$golden/llama/config.json" "$work/node1/m"
+    one="$STARPIPE train $on --model m --steps 1 --stages 2"
+    timeout -k 5 60 $MPIRUN -np 1 -wdir "$work/node0" $one : -np 1 -wdir "$work/node1" $one \
+        > "$work/output" 2>&1
+    status=$?
+    [ $status -eq 2 ] && [ "$(grep -c 'starpipe: ' "$work/output")" -eq 1 ] &&
+        grep -q "m has weights for some processes and not for others" "$work/output" ||
+        fail "weights on one node: status $status, $(grep starpipe: "$work/output" | head -n 2)"
+fi
+
+# ---- shards
+
+links()
+{
+    (cd "$1" && for name in *.json *.safetensors; do
+        [ "${name#\*}" = "$name" ] && echo "$name=$(readlink "$name")"
+    done | sort | sed 's/step-0*//' | tr '\n' ' ')
+}
+
+run="train $on --model $golden/gpt2"
+quiet "whole run" starpipe $run --steps 4 --stages 2 --log "$work/whole.jsonl" --save "$work/whole"
+quiet "first part" starpipe $run --steps 2 --stages 2 --save "$work/part" --shard-size 6KB
+n=$(find "$work/part" -maxdepth 1 -name 'model-*.safetensors' | wc -l)
+[ "$n" -gt 2 ] || fail "$n shards of at most 6 KB"
+[ -z "$(find "$work/part/" -name 'model-*' -size +13 -o -name model.safetensors)" ] ||
+    fail "larger shards, or the whole: $(ls -l "$work/part")"
+cp -a "$work/part" "$work/more"
+said "shards" "$announced$work/part/model.safetensors.index.json, $n shards$" train $on \
+    --model "$work/part" --steps 1 --lr 0 --log "$work/links.jsonl"
+quiet "the step itself" starpipe train $on --model "$work/part/step-000002" --steps 1 --lr 0 \
+    --log "$work/step.jsonl"
+quiet "unsharded" starpipe $run --steps 2 --stages 2 --save "$work/one"
+quiet "unsharded, read" starpipe train $on --model "$work/one" --steps 1 --lr 0 \
+    --log "$work/one.jsonl"
+agree "shards or one file" compare_losses "$work/links.jsonl" "$work/one.jsonl" 0
+agree "links or step" compare_losses "$work/links.jsonl" "$work/step.jsonl" 0
+
+# Resumed, with other shards, fewer, and then one file: links of the earlier form go.
+quiet "resumed" starpipe train $on --resume "$work/more" --steps 3 --stages 2 --save "$work/more" \
+    --shard-size 20KB
+grep -q "$announced" "$work/output" && fail "a resumed run speaks of initial weights"
+k=$(find "$work/more" -maxdepth 1 -name 'model-*.safetensors' | wc -l)
+[ "$k" -gt 1 ] && [ "$k" -lt "$n" ] || fail "$k shards of 20 KB after $n of 6"
+said "other shards" "$announced.*index.json, $k shards$" train $on --model "$work/more" --steps 0
+quiet "resumed again" starpipe train $on --resume "$work/more" --steps 4 --stages 2 \
+    --save "$work/more" --log "$work/last.jsonl"
+agree "resumed from shards" compare_losses --part "$work/last.jsonl" "$work/whole.jsonl" 0
+cmp "$work/more/model.safetensors" "$work/whole/model.safetensors" ||
+    fail "resumed from shards: other weights"
+[ "$(links "$work/more")" = "config.json=4/config.json model.safetensors=4/model.safetensors " ] ||
+    fail "other links are left: $(links "$work/more")"
+
+# Links that cannot all be replaced: what is there is no model, rather than one of two steps.
+cp -a "$work/part" "$work/half"
+rm "$work/half/model-00002-of-"*
+mkdir "$work/half/$(cd "$work/part" && echo model-00002-of-*)"
+starpipe train $on --resume "$work/half" --steps 3 --save "$work/half" --shard-size 6KB \
+    > "$work/output" 2>&1
+[ $? -eq 1 ] && grep -q "^starpipe: cannot replace .*model-00002-of-" "$work/output" ||
+    fail "a link that cannot be replaced: $(tail -n 1 "$work/output")"
+refused "its index, .* is missing" train $on --steps 1 --model "$work/half"
+quiet "resumed nevertheless" starpipe train $on --resume "$work/half" --steps 3
+
+# Killed in a save of shards: the step before is whole, and the links are no model of two steps.
+small="--model gpt-tiny --data $work/text --seq 8 --stages 2 --shard-size 600KB"
+saved=$work/killed
+quiet "start" starpipe train $small --steps 1 --save "$saved"
+has_temporary()
+{
+    [ -n "$(find "$1" -name '*.tmp*' 2> /dev/null | head -n 1)" ]
+}
+for i in 1 2 3; do
+    "$STARPIPE" train $small --resume "$saved" --steps 100000 --save "$saved" --save-every 1 \
+        > "$work/output" 2>&1 &
+    children=$!
+    wait_for 20 has_temporary "$saved" || fail "kill $i: no save began"
+    sleep 0.0$((i * 37 % 100))
+    kill -9 $children
+    wait $children 2> /dev/null
+    quiet "resumed after kill $i" starpipe train --resume "$saved" --data "$work/text" --seq 8 --steps 0
+    starpipe train $small --model "$saved" --steps 0 --save "$work/again" > "$work/output" 2>&1 ||
+        grep -Eq "which are its weights|its index, .* is missing" "$work/output" ||
+        fail "kill $i: $(head -n 2 "$work/output")"
+    [ ! -e "$saved/model.safetensors.index.json" ] ||
+        [ "$(cd "$saved" && readlink model* | cut -d / -f 1 | sort -u | wc -l)" -eq 1 ] ||
+        fail "kill $i: links to several steps: $(links "$saved")"
+done
+finish
