@@ -164,6 +164,26 @@ void sp_transport_share(void *data, size_t bytes)
     starpu_data_unregister(handle);
 }
 
+void sp_transport_barrier(void)
+{
+    const int64_t tag = ((int64_t)1 << 60) + 1;
+    starpu_data_handle_t handle;
+    char here = 0;
+
+    if (self.size == 1)
+        return;
+    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)&here, 1, 1);
+    starpu_data_set_name(handle, "barrier");
+    for (int r = 1; r < self.size; r++) {
+        if (self.rank == 0)
+            sp_transport_recv_wait(handle, r, tag);
+        else if (self.rank == r)
+            sp_transport_send_wait(handle, 0, tag);
+    }
+    starpu_data_unregister(handle);
+    sp_transport_share(&here, 1);
+}
+
 void sp_transport_wait_all(void)
 {
     if (nccl && sp_nccl_wait_all(nccl))

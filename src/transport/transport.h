@@ -51,6 +51,8 @@ void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag);
 
 /* After sp_transport_start: `bytes` of rank 0's data overwrite those of every rank; all call it. */
 void sp_transport_share(void *data, size_t bytes);
+/* Likewise: no process goes on before all of them are here. They rest while they wait. */
+void sp_transport_barrier(void);
 
 /* Waits until every submitted task ended and every message went. */
 void sp_transport_wait_all(void);
