@@ -5,7 +5,6 @@
 #include "cli/train.h"
 #include "codelets/cuda.h"
 #include "cli/commands.h"
-#include "cli/watchdog.h"
 #include "offload/host.h"
 #include "config.h"
 #include "plan/memory_help.h"
@@ -16,6 +15,7 @@
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/interrupt.h"
+#include "train/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,7 +317,6 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
         .window = a->window,
         .seed = a->seed,
     };
-    struct sp_watchdog *dog = NULL;
     int err = start_starpu(t);
 
     err = err ? err : sp_train_partition_measured(t);
@@ -334,10 +333,11 @@ static int run(struct sp_trainer *t, const struct sp_st_file *weights, const cha
     /* From here on other ranks may wait for this one: an error ends them all. */
     if (err)
         sp_transport_abort(1);
+    sp_transport_barrier(); /* nothing moves before the last one is ready */
     if (a->stall_timeout > 0)
-        dog = sp_watchdog_start(&t->graph, a->stall_timeout);
+        t->watchdog = sp_watchdog_start(&t->graph, a->stall_timeout);
     err = sp_train_loop(t);
-    sp_watchdog_stop(dog);
+    sp_watchdog_stop(t->watchdog);
     if (err && err != -EDOM && err != -EINTR)
         sp_transport_abort(1);
     sp_step_report_destroy(&t->graph, &t->report);

@@ -47,6 +47,7 @@ struct sp_saver {
     long saved;  /* newest step; -1: none yet */
     bool proven; /* the loss after it was finite */
 };
+struct sp_watchdog; /* train/watchdog.h */
 
 /* A run: everything that lives from start to end. */
 struct sp_trainer {
@@ -69,7 +70,8 @@ struct sp_trainer {
     struct sp_disk *disk;
     unsigned tier;
     struct sp_tier_rates rates;
-    int64_t resident_before; /* bytes, before the model was there */
+    int64_t resident_before;      /* bytes, before the model was there */
+    struct sp_watchdog *watchdog; /* NULL: none */
     FILE *log;
     double started_us;
 };
@@ -190,6 +192,8 @@ int sp_train_save(struct sp_trainer *t, int steps_done);
 void sp_train_proven(struct sp_trainer *t);
 /* It had not: the last save goes aside, if there is an older one. */
 void sp_train_step_back(struct sp_trainer *t);
+/* --dump-grads. All ranks call it. 0 or -errno on rank 0. */
+int sp_train_dump_grads(struct sp_trainer *t);
 
 /* Finds the newest step of --resume, its path in dir: sets first_step, and args.seed where none was
  * given. 0 or -errno. */

@@ -168,7 +168,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
          0},
         {"prompt", SP_OPT_STRING, &a->prompt, "TEXT", "start of the generated text", 0, 0, 0, 0},
         {"stall-timeout", SP_OPT_DOUBLE, &a->stall_timeout, "SECONDS",
-         "end the run when no task ended for so long (0: never)", 0, 1e9, 0, 0},
+         "end the run when no task ended for so long, pauses apart (0: never)", 0, 1e9, 0, 0},
         {"post-validation", SP_OPT_FLAG, &a->post_validation, 0,
          "begin the next step without a barrier, undo it where clipping proves needed", 0, 0, 0, 0},
         {"dry-run", SP_OPT_FLAG, &a->dry_run, 0, "plan and verify, submit nothing", 0, 0, 0, 0},

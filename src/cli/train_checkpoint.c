@@ -3,6 +3,7 @@
 #include "model/checksums.h"
 #include "sp_error.h"
 #include "train/run_state.h"
+#include "train/watchdog.h"
 #include <string.h>
 
 static const char *const FIELD_FILES[] = {
@@ -78,7 +79,7 @@ static int write_rest(const struct sp_trainer *t, int steps_done, const char *tm
     return err ? err : sp_checksums_write(tmp, files);
 }
 
-int sp_train_save(struct sp_trainer *t, int steps_done)
+static int save(struct sp_trainer *t, int steps_done)
 {
     char tmp[SP_RUN_PATH] = "", path[SP_RUN_PATH + 64];
     struct sp_saver *s = &t->saver;
@@ -107,6 +108,30 @@ int sp_train_save(struct sp_trainer *t, int steps_done)
     s->saved = steps_done;
     s->proven = false;
     return 0;
+}
+
+int sp_train_save(struct sp_trainer *t, int steps_done)
+{
+    int err;
+
+    sp_watchdog_pause(t->watchdog);
+    err = save(t, steps_done);
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_resume(t->watchdog);
+    return err;
+}
+
+int sp_train_dump_grads(struct sp_trainer *t)
+{
+    int err;
+
+    sp_watchdog_pause(t->watchdog);
+    err = sp_checkpoint_write(&t->graph, SP_FIELD_G, t->args.dump_grads);
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_resume(t->watchdog);
+    return err;
 }
 
 void sp_train_proven(struct sp_trainer *t)

@@ -69,7 +69,7 @@ static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
     if (!is_finite(t))
         return diverged(t, step);
     if (a->dump_grads && step == t->first_step)
-        err = sp_checkpoint_write(&t->graph, SP_FIELD_G, a->dump_grads);
+        err = sp_train_dump_grads(t);
     *hp = update_of(a, step, t->report.grad_norm);
     sp_step_update(&t->graph, hp, &t->report);
     return err;

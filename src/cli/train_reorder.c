@@ -8,6 +8,7 @@
 #include "plan/profile.h"
 #include "policies/transit.h"
 #include "sp_error.h"
+#include "train/watchdog.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,9 +103,13 @@ int sp_train_reorder(struct sp_trainer *t, int step)
 {
     const struct sp_shape *sh = &t->graph.shape;
     size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
-    double comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
-    int *row = NULL, err = t->world.rank == 0 ? search(t, step, comm_ms, &row, &n) : 0;
+    double comm_ms;
+    int *row = NULL, err = 0;
 
+    sp_watchdog_pause(t->watchdog);
+    comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
+    if (t->world.rank == 0)
+        err = search(t, step, comm_ms, &row, &n);
     if (err)
         return err; /* ends all processes */
     sp_transport_share(&n, sizeof n);
@@ -113,6 +118,7 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     if (!row)
         return sp_error(ENOMEM, "no memory for an order of %zu integers", n);
     sp_transport_share(row, n * sizeof *row);
+    sp_watchdog_resume(t->watchdog);
     unpack(row, &t->plan);
     free(row);
     err = sp_plan_index(&t->plan);

@@ -1,5 +1,6 @@
-#include "cli/watchdog.h"
+#include "train/watchdog.h"
 #include "sp_error.h"
+#include "train/stall.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,6 +12,8 @@ struct sp_watchdog {
     pthread_mutex_t mutex;
     pthread_cond_t stop;
     bool stopping;
+    int pauses;            /* begun and not ended */
+    struct sp_stall stall; /* started by the thread */
 };
 
 /* The first op of a stage's program that has not run in the step of a turn, -1 if all have. */
@@ -38,30 +41,47 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
     sp_error(ETIMEDOUT, "stage %d has run all ops of the step", st->index);
 }
 
+/* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* Waits for a tick or the end. */
+static void wait_tick(struct sp_watchdog *dog, double tick_us)
+{
+    double end_us = now_us() + tick_us;
+    struct timespec until = {.tv_sec = (time_t)(end_us / 1e6)};
+
+    until.tv_nsec = (long)(1e3 * (end_us - 1e6 * (double)until.tv_sec));
+    while (!dog->stopping && !pthread_cond_timedwait(&dog->stop, &dog->mutex, &until))
+        continue;
+}
+
+static void give_up(const struct sp_watchdog *dog)
+{
+    sp_error(ETIMEDOUT, "rank %d: nothing moved for %g s, giving up", dog->graph->place.world.rank,
+             dog->seconds);
+    for (int k = 0; k < dog->graph->place.n_local; k++)
+        report(dog->graph, &dog->graph->stages[k]);
+    sp_transport_abort(1);
+}
+
 static void *watch(void *arg)
 {
     struct sp_watchdog *dog = arg;
-    unsigned long seen = sp_window_touches(dog->graph->window);
-    struct timespec until;
+    const struct sp_window *window = dog->graph->window;
 
-    clock_gettime(CLOCK_REALTIME, &until);
     pthread_mutex_lock(&dog->mutex);
+    sp_stall_start(&dog->stall, 1e6 * dog->seconds, now_us(), sp_window_touches(window));
     while (!dog->stopping) {
-        unsigned long now;
-
-        until.tv_sec += (time_t)dog->seconds + 1;
-        while (!dog->stopping && !pthread_cond_timedwait(&dog->stop, &dog->mutex, &until))
-            continue;
-        now = sp_window_touches(dog->graph->window);
-        if (dog->stopping || now != seen) {
-            seen = now;
-            continue;
-        }
-        sp_error(ETIMEDOUT, "rank %d: nothing moved for %.0f s, giving up",
-                 dog->graph->place.world.rank, dog->seconds);
-        for (int k = 0; k < dog->graph->place.n_local; k++)
-            report(dog->graph, &dog->graph->stages[k]);
-        sp_transport_abort(1);
+        wait_tick(dog, dog->stall.tick_us);
+        if (sp_stall_tick(&dog->stall, now_us(), sp_window_touches(window), dog->pauses > 0) &&
+            !dog->stopping)
+            give_up(dog);
     }
     pthread_mutex_unlock(&dog->mutex);
     return NULL;
@@ -70,18 +90,44 @@ static void *watch(void *arg)
 struct sp_watchdog *sp_watchdog_start(const struct sp_graph *g, double seconds)
 {
     struct sp_watchdog *dog = calloc(1, sizeof *dog);
+    pthread_condattr_t attr;
 
     if (!dog)
         return NULL;
     dog->graph = g;
     dog->seconds = seconds;
     pthread_mutex_init(&dog->mutex, NULL);
-    pthread_cond_init(&dog->stop, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&dog->stop, &attr);
+    pthread_condattr_destroy(&attr);
     if (pthread_create(&dog->thread, NULL, watch, dog)) {
+        pthread_cond_destroy(&dog->stop);
+        pthread_mutex_destroy(&dog->mutex);
         free(dog);
         return NULL;
     }
     return dog;
+}
+
+static void add_pauses(struct sp_watchdog *dog, int n)
+{
+    if (!dog)
+        return;
+    pthread_mutex_lock(&dog->mutex);
+    dog->pauses += n;
+    dog->stall.still_us = 0; /* what was still before or in the pause is forgotten */
+    pthread_mutex_unlock(&dog->mutex);
+}
+
+void sp_watchdog_pause(struct sp_watchdog *dog)
+{
+    add_pauses(dog, 1);
+}
+
+void sp_watchdog_resume(struct sp_watchdog *dog)
+{
+    add_pauses(dog, -1);
 }
 
 void sp_watchdog_stop(struct sp_watchdog *dog)

@@ -1,0 +1,83 @@
+#!/bin/bash
+# A healthy run is not taken for a stalled one: when its processes are stopped for a while, and
+# while rank 0 saves on a slow disk. That a stalled one is: see robust.sh.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+base="--model gpt-tiny --data $work/text --seq 32 --micro-batches 4"
+
+started()
+{
+    has_lines "$1" 4 || gone $2
+}
+
+# The processes of the program that launcher $1 started, or itself.
+ranks()
+{
+    local pids
+
+    pids=$(ps -o pid=,ppid=,comm= | awk -v parent="$1" '$2 == parent { print $1 }')
+    echo ${pids:-$1}
+}
+
+# ---- stopped for 3 s, with a timeout of 1 s
+
+# start NAME COMMAND...: an endless run with its log in NAME.
+runs=
+start()
+{
+    local name=$1 run
+
+    shift
+    "$@" $base --steps 1000000 --stall-timeout 1 --log "$work/$name" > "$work/$name.out" 2>&1 \
+        < /dev/null &
+    run=$!
+    children="$children $run"
+    runs="$runs $name:$run"
+    wait_for 60 started "$work/$name" $run
+}
+
+start one "$STARPIPE" train
+have_mpi && start two $MPIRUN -np 2 "$STARPIPE" train --stages 2
+pids=
+for run in $runs; do
+    pids="$pids $(ranks ${run#*:})"
+done
+children="$children $pids"
+kill -STOP $pids
+for run in $runs; do
+    eval "before_${run%:*}=$(wc -l < "$work/${run%:*}")"
+done
+sleep 3
+kill -CONT $pids
+for run in $runs; do
+    name=${run%:*} before=before_${run%:*}
+    wait_for 10 has_lines "$work/$name" $((${!before} + 20)) ||
+        fail "$name: no 20 more steps after a pause: $(grep starpipe: "$work/$name.out")"
+    echo "$name: stopped at step ${!before}, later at step $(wc -l < "$work/$name")"
+done
+kill -9 $pids
+wait 2> /dev/null
+
+# ---- phases in which only rank 0 has something to do
+
+# patient WHAT ARGUMENTS...: in two processes, or one without MPI.
+patient()
+{
+    local what=$1
+
+    shift
+    if have_mpi > /dev/null; then
+        quiet "$what, 2 processes" mpi 2 train $base --stages 2 --stall-timeout 2 "$@"
+    else
+        quiet "$what" starpipe train $base --stall-timeout 2 "$@"
+    fi
+}
+
+if $CC -shared -fPIC -o "$work/slow_disk.so" "$here/slow_disk.c" -ldl 2> /dev/null; then
+    SLOW_MS=3500 LD_PRELOAD=$work/slow_disk.so \
+        patient "a slow disk" --steps 4 --save-every 2 --save "$work/saved"
+else
+    echo "no shared library could be made: no slow disk"
+fi
+finish
