@@ -485,6 +485,7 @@ static int two_of(void *arg)
 static void test_tiled(void **state)
 {
     struct problem odd = {1, 2, 2, 12, 4, 0, 1, {4}}, p = problems[0];
+    const struct problem lone = {1, 2, 2, 8, 1, 7, 1, {12}};
     char text[1024];
     struct data x;
 
@@ -512,6 +513,13 @@ static void test_tiled(void **state)
     table.attention_bwd(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse, x.d_o.low, x.dq.low + 4,
                         x.dkv_low, true);
     assert_int_equal(tiled, 11);
+    assert_int_equal(sp_fake_cudnn.created, 0);
+    unmake(&x);
+
+    /* One query behind other tokens, as sampling has with more keys each time. */
+    make(&x, &lone, true);
+    table.attention(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse);
+    assert_int_equal(tiled, 12);
     assert_int_equal(sp_fake_cudnn.created, 0);
     unmake(&x);
     stop();
