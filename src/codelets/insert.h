@@ -132,6 +132,12 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
                     starpu_data_handle_t g_table, starpu_data_handle_t dx,
                     starpu_data_handle_t tally, int64_t released);
 
+/* logits(n,ld) = norm(x) E^T of rows first .. first+n-1 of x(T,h); ld is sp_logits_ld(V), and what
+ * lies beyond V in a row is not written. */
+void sp_logits_insert(const struct sp_lane *lane, const struct sp_shape *sh, int first, int n,
+                      starpu_data_handle_t x, starpu_data_handle_t w_norm,
+                      starpu_data_handle_t w_table, starpu_data_handle_t logits);
+
 /* Rows of tokens in tensors (b,len,width) that are cut differently. */
 struct sp_rows {
     int batch, width, n;

@@ -539,6 +539,37 @@ static void check_head(const struct sp_shape *sh)
     free(n), free(stats), free(dn), free(rn), free(rg), free(logits), free(rdx);
 }
 
+/* Rows 5 to 10, which are not the first and not all; what lies between V and ld stays. */
+static void check_logits(const struct sp_shape *sh)
+{
+    enum { FIRST = 5, ROWS = 6 };
+    int h = sh->model.hidden, V = sh->model.vocab, ld = sp_logits_ld(V);
+    enum sp_block_kind table = sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    struct tensor wn = block(sh, SP_BLOCK_NORM, 57), w = block(sh, table, 58);
+    struct tensor x = random_tensor((size_t)(T * h), 59), z = tensor((size_t)(ROWS * ld));
+    float *n = floats((size_t)(ROWS * h)), *rz = floats((size_t)(ROWS * ld));
+    struct sp_lane lane = test_lane();
+
+    sp_logits_insert(&lane, sh, FIRST, ROWS, x.handle, wn.handle, w.handle, z.handle);
+    starpu_task_wait_for_all();
+    sp_norm(sh->rms, ROWS, h, sh->model.norm_eps, x.at + FIRST * h, wn.at,
+            sp_at(wn.at, sh->norm_bias), n, NULL);
+    sp_linear(ROWS, h, V, n, w.at, NULL, rz, ld);
+    for (int r = 0; r < ROWS; r++) {
+        assert_same_bits(z.at + r * ld, rz + r * ld, (size_t)V, "logits");
+        for (int i = V; i < ld; i++)
+            assert_true(isnan(z.at[r * ld + i]));
+    }
+    drop_tensor(&wn), drop_tensor(&w), drop_tensor(&x), drop_tensor(&z);
+    free(n), free(rz);
+}
+
+static void test_logits(void **state)
+{
+    (void)state;
+    for_each_shape(check_logits);
+}
+
 static void test_embed(void **state)
 {
     (void)state;
@@ -706,10 +737,11 @@ static void test_update(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pre),   cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_post),  cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_embed), cmocka_unit_test(test_head),
-        cmocka_unit_test(test_sums),  cmocka_unit_test(test_update),
+        cmocka_unit_test(test_pre),    cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_post),   cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_embed),  cmocka_unit_test(test_head),
+        cmocka_unit_test(test_logits), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_update),
     };
 
     return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
