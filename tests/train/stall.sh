@@ -1,6 +1,6 @@
 #!/bin/bash
-# A healthy run is not taken for a stalled one: when its processes are stopped for a while, and
-# while rank 0 saves on a slow disk. That a stalled one is: see robust.sh.
+# A healthy run is not taken for a stalled one: when its processes are stopped for a while, while
+# rank 0 saves on a slow disk, and while it samples. That a stalled one is: see robust.sh.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 make_text 20011 > "$work/text"
@@ -80,4 +80,5 @@ if $CC -shared -fPIC -o "$work/slow_disk.so" "$here/slow_disk.c" -ldl 2> /dev/nu
 else
     echo "no shared library could be made: no slow disk"
 fi
+patient "sampling" --steps 2 --sample 8000
 finish
