@@ -41,12 +41,16 @@ struct sp_train_args {
 /* Parses and checks what needs no file. 0, 1 (help printed) or -EINVAL. */
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a);
 
-/* What --save has done so far; on ranks other than 0 without the directory. */
+/* What --save has done so far. */
 struct sp_saver {
-    struct sp_run_dir dir;
-    long saved;  /* newest step; -1: none yet */
-    bool proven; /* the loss after it was finite */
+    struct sp_run_dir dir;  /* rank 0's */
+    struct sp_writing *now; /* --save-async: what a thread is writing; NULL: nothing */
+    long begun;             /* the step that was to be saved last, on every rank; -1: none yet */
+    long saved;             /* the newest that is on the disk; -1: none yet */
+    bool proven;            /* the loss after it was finite */
+    int finite;             /* steps so far, the last of them with a finite loss */
 };
+
 struct sp_watchdog; /* train/watchdog.h */
 
 /* A run: everything that lives from start to end. */
@@ -188,8 +192,11 @@ int sp_train_claim(struct sp_trainer *t, const char *resumed);
  * leaves a whole checkpoint that --resume finds. Older steps stay until sp_train_proven.
  */
 int sp_train_save(struct sp_trainer *t, int steps_done);
-/* The step after the last save had a finite loss, or none follows: older checkpoints may go. */
-void sp_train_proven(struct sp_trainer *t);
+/* Step `step` had a finite loss: what was saved before it proves good, and older checkpoints may go.
+ * 0, or -errno of a save that a thread made. */
+int sp_train_proven(struct sp_trainer *t, int step);
+/* After the last save: all is on the disk, older checkpoints are gone. All ranks call it. 0 or -errno. */
+int sp_train_saved_all(struct sp_trainer *t);
 /* It had not: the last save goes aside, if there is an older one. */
 void sp_train_step_back(struct sp_trainer *t);
 /* --dump-grads. All ranks call it. 0 or -errno on rank 0. */

@@ -4,6 +4,8 @@
 #include "sp_error.h"
 #include "train/run_state.h"
 #include "train/watchdog.h"
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const FIELD_FILES[] = {
@@ -28,7 +30,7 @@ int sp_train_claim(struct sp_trainer *t, const char *resumed)
     struct sp_saver *s = &t->saver;
     int err;
 
-    s->saved = -1;
+    s->saved = s->begun = -1;
     s->dir.lock = -1;
     if (t->world.rank || a->dry_run || !a->save)
         return 0;
@@ -53,73 +55,225 @@ static struct sp_run_config run_config(const struct sp_trainer *t, int steps_don
                                   .loss = t->report.loss};
 }
 
-/* The small files, and what all of them add up to. */
-static int write_rest(const struct sp_trainer *t, int steps_done, const char *tmp)
+/* A checkpoint on its way to the disk, on rank 0. */
+struct sp_writing {
+    struct sp_run_dir *dir;
+    const struct sp_model *model;
+    struct sp_run_config now;
+    char path[SP_RUN_PATH]; /* of step-N.tmp */
+    uint64_t shard_bytes;
+    json_t *sums;
+    struct sp_snapshot *copies[N_FIELDS]; /* --save-async */
+    pthread_t thread;
+    bool done; /* set by the thread */
+    int err;
+};
+
+static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing *w)
+{
+    int err = sp_run_dir_room(&t->saver.dir, checkpoint_bytes(t));
+
+    *w = (struct sp_writing){.dir = &t->saver.dir,
+                             .model = &t->model,
+                             .now = run_config(t, steps_done),
+                             .shard_bytes = t->args.shard_size,
+                             .sums = json_object()};
+    return err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, w->path);
+}
+
+static void field_path(const struct sp_writing *w, enum sp_field field, char path[SP_RUN_PATH + 64])
+{
+    snprintf(path, SP_RUN_PATH + 64, "%s/%s", w->path, FIELD_FILES[field]);
+}
+
+/* The small files, and what all of them add up to; then it is a step. */
+static int complete(struct sp_writing *w)
 {
     static const char *const names[] = {"config.json", "state.json"};
-    struct sp_run_config now = run_config(t, steps_done);
-    json_t *files = json_object();
-    char path[SP_RUN_PATH];
+    char path[SP_RUN_PATH + 64];
     int err;
 
-    snprintf(path, sizeof path, "%s/config.json", tmp);
-    err = sp_model_write_config(&t->model, path);
-    err = err ? err : sp_run_state_write(tmp, &now);
-    for (int i = 0; !err && i < 2 + N_FIELDS; i++) {
-        const char *name = i < 2 ? names[i] : FIELD_FILES[FIELDS[i - 2]];
+    snprintf(path, sizeof path, "%s/config.json", w->path);
+    err = sp_model_write_config(w->model, path);
+    err = err ? err : sp_run_state_write(w->path, &w->now);
+    for (int i = 0; !err && i < 2; i++) {
         json_t *sums;
 
-        snprintf(path, sizeof path, "%s/%s", tmp, name);
+        snprintf(path, sizeof path, "%s/%s", w->path, names[i]);
         sums = sp_file_sum_of(path);
-        if (!sums || json_object_set_new(files, name, sums))
+        if (!sums || json_object_set_new(w->sums, names[i], sums))
             err = -EIO;
     }
-    if (err)
-        json_decref(files);
-    return err ? err : sp_checksums_write(tmp, files);
+    err = err ? err : sp_checksums_write(w->path, json_incref(w->sums));
+    return err ? err : sp_run_dir_commit(w->dir, w->now.step);
 }
 
-static int save(struct sp_trainer *t, int steps_done)
+static int end_writing(struct sp_writing *w, int err)
 {
-    char tmp[SP_RUN_PATH] = "", path[SP_RUN_PATH + 64];
-    struct sp_saver *s = &t->saver;
+    if (err)
+        sp_run_dir_abandon(w->dir, w->now.step);
+    json_decref(w->sums);
+    for (int i = 0; i < N_FIELDS; i++)
+        sp_snapshot_free(w->copies[i]);
+    return err;
+}
+
+static void saved(struct sp_saver *s, int step)
+{
+    s->saved = step;
+    s->proven = false;
+}
+
+/* While nothing is written: what is not proven does not count. */
+static void prune_proven(struct sp_saver *s)
+{
+    if (s->now || s->saved < 0 || s->proven || s->finite <= s->saved)
+        return;
+    s->proven = true;
+    sp_run_dir_prune(&s->dir);
+}
+
+/* Straight from the stages. */
+static int save_now(struct sp_trainer *t, int steps_done)
+{
+    struct sp_writing w = {0};
+    char path[SP_RUN_PATH + 64];
     bool writes = t->world.rank == 0;
+    int err = writes ? begin_writing(t, steps_done, &w) : 0;
+
+    for (int i = 0; !err && i < N_FIELDS; i++) {
+        field_path(&w, FIELDS[i], path);
+        err = sp_checkpoint_write_sharded(&t->graph, FIELDS[i], path,
+                                          FIELDS[i] == SP_FIELD_W ? w.shard_bytes : 0, w.sums);
+    }
+    if (!writes)
+        return err;
+    err = end_writing(&w, err ? err : complete(&w));
+    if (!err)
+        saved(&t->saver, steps_done);
+    return err;
+}
+
+/* ---- --save-async ----------------------------------------------------------------------- */
+
+static void *write_copies(void *arg)
+{
+    struct sp_writing *w = arg;
+    char path[SP_RUN_PATH + 64];
     int err = 0;
 
-    if (s->saved == steps_done)
-        return 0;
-    if (writes) {
-        err = sp_run_dir_room(&s->dir, checkpoint_bytes(t));
-        err = err ? err : sp_run_dir_begin(&s->dir, steps_done, tmp);
-    }
     for (int i = 0; !err && i < N_FIELDS; i++) {
-        snprintf(path, sizeof path, "%s/%s", tmp, FIELD_FILES[FIELDS[i]]);
-        err = sp_checkpoint_write_sharded(&t->graph, FIELDS[i], path,
-                                          FIELDS[i] == SP_FIELD_W ? t->args.shard_size : 0);
+        field_path(w, FIELDS[i], path);
+        err = sp_snapshot_write(w->copies[i], path, FIELDS[i] == SP_FIELD_W ? w->shard_bytes : 0,
+                                w->sums);
     }
+    w->err = err ? err : complete(w);
+    __atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Waits for the thread, if there is one. */
+static int join(struct sp_saver *s)
+{
+    struct sp_writing *w = s->now;
+    int err;
+
+    if (!w)
+        return 0;
+    s->now = NULL;
+    pthread_join(w->thread, NULL);
+    err = end_writing(w, w->err);
+    if (!err)
+        saved(s, w->now.step);
+    free(w);
+    return err;
+}
+
+static int save_copies(struct sp_trainer *t, int steps_done)
+{
+    struct sp_snapshot *other[N_FIELDS] = {NULL};
+    bool writes = t->world.rank == 0;
+    struct sp_writing *w = writes ? malloc(sizeof *w) : NULL;
+    int err = join(&t->saver);
+
+    if (writes && !w)
+        return sp_error(ENOMEM, "no memory to save step %d", steps_done);
     if (writes && !err) {
-        err = write_rest(t, steps_done, tmp);
-        err = err ? err : sp_run_dir_commit(&s->dir, steps_done);
+        prune_proven(&t->saver);
+        err = begin_writing(t, steps_done, w);
     }
-    if (writes && err)
-        sp_run_dir_abandon(&s->dir, steps_done);
-    if (err)
-        return err; /* the run ends: the other ranks are told by the abort */
-    s->saved = steps_done;
-    s->proven = false;
+    for (int i = 0; !err && i < N_FIELDS; i++)
+        err = sp_snapshot_take(&t->graph, FIELDS[i], writes ? &w->copies[i] : &other[i]);
+    if (!writes)
+        return err;
+    if (!err)
+        err = -pthread_create(&w->thread, NULL, write_copies, w);
+    if (err) {
+        end_writing(w, err);
+        free(w);
+        return err;
+    }
+    t->saver.now = w;
     return 0;
 }
+
+/* ---- what the loop calls ---------------------------------------------------------------- */
 
 int sp_train_save(struct sp_trainer *t, int steps_done)
 {
     int err;
 
+    if (t->saver.begun == steps_done)
+        return 0;
+    t->saver.begun = steps_done;
     sp_watchdog_pause(t->watchdog);
-    err = save(t, steps_done);
+    err = t->args.save_async ? save_copies(t, steps_done) : save_now(t, steps_done);
+    /* on an error the run ends: the other ranks are told by the abort */
     if (!err)
         sp_transport_barrier();
     sp_watchdog_resume(t->watchdog);
     return err;
+}
+
+int sp_train_proven(struct sp_trainer *t, int step)
+{
+    struct sp_saver *s = &t->saver;
+    int err = 0;
+
+    s->finite = step + 1;
+    if (s->now && __atomic_load_n(&s->now->done, __ATOMIC_ACQUIRE))
+        err = join(s);
+    if (!err)
+        prune_proven(s);
+    return err;
+}
+
+int sp_train_saved_all(struct sp_trainer *t)
+{
+    int err;
+
+    sp_watchdog_pause(t->watchdog);
+    err = join(&t->saver);
+    if (!err && t->world.rank == 0 && t->saver.saved >= 0)
+        sp_run_dir_prune(&t->saver.dir);
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_resume(t->watchdog);
+    return err;
+}
+
+void sp_train_step_back(struct sp_trainer *t)
+{
+    struct sp_saver *s = &t->saver;
+    long older;
+
+    if (t->world.rank || join(s) || s->saved < 0 || s->finite > s->saved)
+        return;
+    older = sp_run_dir_step_back(&s->dir, s->saved);
+    if (older >= 0)
+        sp_warn("%s: step %ld was saved after the update that diverged: put aside as "
+                "step-%06ld.diverged, the newest is step %ld",
+                t->args.save, s->saved, s->saved, older);
 }
 
 int sp_train_dump_grads(struct sp_trainer *t)
@@ -132,31 +286,6 @@ int sp_train_dump_grads(struct sp_trainer *t)
         sp_transport_barrier();
     sp_watchdog_resume(t->watchdog);
     return err;
-}
-
-void sp_train_proven(struct sp_trainer *t)
-{
-    struct sp_saver *s = &t->saver;
-
-    if (s->saved < 0 || s->proven)
-        return;
-    s->proven = true;
-    if (t->world.rank == 0)
-        sp_run_dir_prune(&s->dir);
-}
-
-void sp_train_step_back(struct sp_trainer *t)
-{
-    struct sp_saver *s = &t->saver;
-    long older;
-
-    if (t->world.rank || s->saved < 0 || s->proven)
-        return;
-    older = sp_run_dir_step_back(&s->dir, s->saved);
-    if (older >= 0)
-        sp_warn("%s: step %ld was saved after the update that diverged: put aside as "
-                "step-%06ld.diverged, the newest is step %ld",
-                t->args.save, s->saved, s->saved, older);
 }
 
 /* ---- going on --------------------------------------------------------------------------- */

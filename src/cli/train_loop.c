@@ -135,8 +135,7 @@ static int run_steps(struct sp_trainer *t, int *done)
             sp_step_begin(&t->graph, &t->data, (uint64_t)step);
         err = ahead ? finish_ahead(t, step, &hp) : finish(t, step, &hp);
         begun = ahead;
-        if (!err)
-            sp_train_proven(t);
+        err = err ? err : sp_train_proven(t, step);
         err = err ? err : sp_train_log_step(t, step, hp.lr);
         if (!err && sp_train_reorders_after(t, step))
             err = sp_train_reorder(t, step);
@@ -173,9 +172,10 @@ int sp_train_loop(struct sp_trainer *t)
     err = err ? err : run_steps(t, &done);
     if (!err && a->save)
         err = sp_train_save(t, done);
+    if (!err && a->save)
+        err = sp_train_saved_all(t);
     if (err)
         return err;
-    sp_train_proven(t);
     if ((t->asked & SP_ASK_END) && done < a->steps)
         return say_end(t, done);
     if (t->world.rank == 0 && a->steps > t->first_step)

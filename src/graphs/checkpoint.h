@@ -20,9 +20,20 @@ enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
  */
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
 
-/* The same, in shards with an index if the file would have more than shard_bytes (0: one file). */
+/* The same, in shards with an index if the file would have more than shard_bytes (0: one file); on
+ * rank 0 the checksums of what was written go into `sums`, see sp_st_writer_sum. */
 int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const char *path,
-                                uint64_t shard_bytes);
+                                uint64_t shard_bytes, json_t *sums);
+
+/*
+ * A copy of one field of every block in the memory of rank 0 (4 bytes a parameter), to be written while
+ * the next steps run, by any thread. All ranks take it; elsewhere *snapshot is NULL. 0 or -errno.
+ */
+struct sp_snapshot;
+int sp_snapshot_take(struct sp_graph *g, enum sp_field field, struct sp_snapshot **snapshot);
+int sp_snapshot_write(const struct sp_snapshot *s, const char *path, uint64_t shard_bytes,
+                      json_t *sums);
+void sp_snapshot_free(struct sp_snapshot *s);
 
 /* Reads one field of every local block from such a file. */
 int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_st_file *st);

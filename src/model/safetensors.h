@@ -6,6 +6,7 @@
 #ifndef SP_SAFETENSORS_H
 #define SP_SAFETENSORS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -93,6 +94,12 @@ void sp_st_writer_abort(struct sp_st_writer *w); /* frees w and removes the temp
  * comes last; a directory that has `path` or the index already is refused, -EEXIST.
  */
 int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w);
+
+/*
+ * Before the data: the checksums of every file written and of its tensors will be in `files` when
+ * sp_st_writer_finish returns 0, under the file's name, as sp_checksums_write takes them.
+ */
+void sp_st_writer_sum(struct sp_st_writer *w, json_t *files);
 
 /*
  * Whether a tensor of `bytes` begins another shard after *filled bytes of one; *filled becomes

@@ -13,6 +13,14 @@ int sp_st_writer_fail(struct sp_st_writer *w, int rc)
     return rc;
 }
 
+/* The name of a path in its directory. */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 /* Length of X of the path "X.safetensors". */
 static int stem(const struct sp_st_writer *w)
 {
@@ -63,6 +71,13 @@ int sp_st_refuse_other(struct sp_st_writer *w)
     return w->err;
 }
 
+static int add_sums(struct sp_st_writer *w, const char *path, json_t *sums)
+{
+    if (sums && !json_object_set_new(w->sums, name_of(path), sums))
+        return 0;
+    return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for checksums", path));
+}
+
 /* {"metadata": {"total_size": BYTES}, "weight_map": {"tensor": "file"}}, as transformers has it. */
 static json_t *pack_index(struct sp_st_writer *w)
 {
@@ -72,9 +87,8 @@ static json_t *pack_index(struct sp_st_writer *w)
     json_object_foreach(w->map, name, shard)
     {
         char *path = sp_st_shard_path(w, (int)json_integer_value(shard));
-        const char *slash = path ? strrchr(path, '/') : NULL;
 
-        if (!path || json_object_set_new(map, name, json_string(slash ? slash + 1 : path))) {
+        if (!path || json_object_set_new(map, name, json_string(name_of(path)))) {
             free(path);
             json_decref(map);
             return NULL;
@@ -105,6 +119,8 @@ static int write_index(struct sp_st_writer *w)
         goto out;
     }
     rc = sp_output_commit(&out);
+    if (!rc && w->sums)
+        rc = add_sums(w, path, sp_file_sum_of(path));
 out:
     free(path);
     json_decref(root);
@@ -117,8 +133,15 @@ int sp_st_writer_commit(struct sp_st_writer *w)
     int rc = 0, named = 0;
 
     for (; named < w->n && !rc; named++) {
-        w->shards[named].open = false;
-        rc = sp_output_commit(&w->shards[named].out);
+        struct sp_st_writer_shard *s = &w->shards[named];
+
+        if (s->sum)
+            rc = add_sums(w, s->out.path, sp_file_sum_end(s->sum));
+        s->sum = NULL;
+        if (rc)
+            break;
+        s->open = false;
+        rc = sp_output_commit(&s->out);
     }
     if (!rc && w->n > 1)
         rc = write_index(w);

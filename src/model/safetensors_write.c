@@ -32,12 +32,18 @@ static int add_shard(struct sp_st_writer *w)
     return 0;
 }
 
-static int open_shard(struct sp_st_writer_shard *s, const char *path)
+static int open_shard(struct sp_st_writer *w, int i, const char *path)
 {
+    struct sp_st_writer_shard *s = &w->shards[i];
     int rc = sp_output_open(path, &s->out);
 
     s->open = !rc;
     return rc;
+}
+
+void sp_st_writer_sum(struct sp_st_writer *w, json_t *files)
+{
+    w->sums = json_incref(files);
 }
 
 int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w)
@@ -55,7 +61,7 @@ int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct s
     else
         rc = add_shard(made);
     if (!rc)
-        rc = open_shard(&made->shards[0], path); /* whether it can be written is said early */
+        rc = open_shard(made, 0, path); /* whether it can be written is said early */
     if (rc)
         sp_st_writer_abort(made);
     else
@@ -126,16 +132,52 @@ static int put(struct sp_st_writer *w, const void *data, size_t size, size_t n)
     struct sp_output *out = &w->shards[w->current].out;
 
     errno = 0;
-    if (fwrite(data, size, n, out->f) == n)
+    if (fwrite(data, size, n, out->f) == n) {
+        if (w->shards[w->current].sum)
+            sp_file_sum_add(w->shards[w->current].sum, data, size * n);
         return 0;
+    }
     return sp_st_writer_fail(
         w, sp_error(errno ? errno : EIO, "%s: cannot be written: %s", out->path, strerror(errno)));
+}
+
+/* The next tensor in the header of the current shard. */
+static void next_tensor(struct sp_st_writer *w, void *tensor)
+{
+    json_int_t begin = 0, end = 0;
+
+    w->tensor = tensor;
+    if (tensor)
+        json_unpack(json_object_iter_value(tensor), "{s:[I,I]}", "data_offsets", &begin, &end);
+    w->tensor_left = (uint64_t)(end - begin);
+}
+
+/* Data with their sums: of each tensor by itself. */
+static int put_data(struct sp_st_writer *w, const float *data, size_t n)
+{
+    struct sp_st_writer_shard *s = &w->shards[w->current];
+
+    while (s->sum && w->tensor && n * sizeof *data >= w->tensor_left) {
+        size_t k = (size_t)(w->tensor_left / sizeof *data);
+
+        if (k && put(w, data, sizeof *data, k))
+            return w->err;
+        sp_file_sum_part(s->sum, json_object_iter_key(w->tensor));
+        next_tensor(w, json_object_iter_next(s->header, w->tensor));
+        data += k;
+        n -= k;
+    }
+    if (n && put(w, data, sizeof *data, n))
+        return w->err;
+    w->tensor_left -= s->sum && w->tensor ? n * sizeof *data : 0;
+    return 0;
 }
 
 /* Of the current shard. */
 static int put_header(struct sp_st_writer *w)
 {
     static const char padding[8] = "        ";
+    struct sp_st_writer_shard *s = &w->shards[w->current];
     char *json = json_dumps(w->shards[w->current].header, JSON_COMPACT);
     size_t len, pad;
     uint64_t total;
@@ -143,6 +185,11 @@ static int put_header(struct sp_st_writer *w)
 
     if (!json)
         return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for the header", w->path));
+    s->sum = w->sums ? sp_file_sum_create() : NULL;
+    if (w->sums && !s->sum) {
+        free(json);
+        return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for checksums", w->path));
+    }
     len = strlen(json);
     pad = (8 - len % 8) % 8; /* readers map the file: keep the data aligned */
     total = len + pad;
@@ -152,13 +199,19 @@ static int put_header(struct sp_st_writer *w)
     if (!rc && pad)
         rc = put(w, padding, 1, pad);
     free(json);
+    if (s->sum) {
+        void *metadata = json_object_iter(s->header);
+
+        sp_file_sum_part(s->sum, "header");
+        next_tensor(w, json_object_iter_next(s->header, metadata));
+    }
     return rc;
 }
 
 static int begin_shard(struct sp_st_writer *w, int i)
 {
     char *path = sp_st_shard_path(w, i);
-    int rc = path ? open_shard(&w->shards[i], path) : -ENOMEM;
+    int rc = path ? open_shard(w, i, path) : -ENOMEM;
 
     free(path);
     w->current = i;
@@ -196,7 +249,7 @@ int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements
         uint64_t room = (s->bytes - w->in_shard) / sizeof *data;
         size_t n = elements < room ? elements : (size_t)room;
 
-        if (n && put(w, data, sizeof *data, n))
+        if (n && put_data(w, data, n))
             return w->err;
         w->in_shard += n * sizeof *data;
         w->written += n * sizeof *data;
@@ -234,9 +287,12 @@ void sp_st_writer_abort(struct sp_st_writer *w)
         if (w->shards[i].open)
             sp_output_discard(&w->shards[i].out);
         json_decref(w->shards[i].header);
+        if (w->shards[i].sum)
+            json_decref(sp_file_sum_end(w->shards[i].sum));
     }
     free(w->shards);
     json_decref(w->map);
+    json_decref(w->sums);
     free(w->path);
     free(w);
 }

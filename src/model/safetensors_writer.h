@@ -2,6 +2,7 @@
 #ifndef SP_SAFETENSORS_WRITER_H
 #define SP_SAFETENSORS_WRITER_H
 
+#include "model/checksums.h"
 #include "model/output.h"
 #include "model/safetensors.h"
 #include <jansson.h>
@@ -10,7 +11,8 @@ struct sp_st_writer_shard {
     json_t *header;
     uint64_t bytes; /* of data */
     struct sp_output out;
-    bool open; /* `out` is there, to be committed or discarded */
+    bool open;               /* `out` is there, to be committed or discarded */
+    struct sp_file_sum *sum; /* of what was written to it; NULL: not wanted */
 };
 
 struct sp_st_writer {
@@ -23,7 +25,10 @@ struct sp_st_writer {
     uint64_t in_shard;          /* bytes written of the current one */
     json_t *map;                /* tensor: number of its shard */
     bool streaming;             /* a header is out */
-    int err;                    /* first failure, already reported */
+    json_t *sums;               /* where the sums of the files go; NULL: not wanted */
+    void *tensor;         /* of the current shard's header: the one that the data have reached */
+    uint64_t tensor_left; /* bytes of it to come */
+    int err;              /* first failure, already reported */
 };
 
 /* Keeps the first failure, which the caller has reported; returns rc. */

@@ -127,11 +127,13 @@ int sp_run_dir_claim(struct sp_run_dir *d, const char *path, const char *resumed
     if (err)
         return err;
     err = check_holds(d, resumed);
-    if (err)
+    if (err) {
         sp_run_dir_release(d);
-    else
-        sp_step_remove_remains(path, false);
-    return err;
+        return err;
+    }
+    sp_step_remove_all(path, ".tmp"); /* what a killed process left */
+    sp_step_remove_all(path, ".removed");
+    return 0;
 }
 
 void sp_run_dir_release(struct sp_run_dir *d)
@@ -248,7 +250,9 @@ void sp_run_dir_prune(const struct sp_run_dir *d)
         n = sp_step_highest(d->path, "", n);
     while (d->keep && n >= 0 && (n = sp_step_highest(d->path, "", n)) >= 0)
         sp_step_remove(d->path, n);
-    sp_step_remove_remains(d->path, true);
+    sp_step_remove_all(d->path, ".removed");
+    sp_step_remove_all(d->path, ".replaced");
+    sp_step_remove_all(d->path, ".diverged");
 }
 
 long sp_run_dir_step_back(const struct sp_run_dir *d, long step)

@@ -133,16 +133,13 @@ void sp_step_remove(const char *dir, long step)
         sp_step_remove_files(to);
 }
 
-/* What no run needs any more: of steps being written, being removed, replaced or diverged. */
-void sp_step_remove_remains(const char *dir, bool all)
+void sp_step_remove_all(const char *dir, const char *suffix)
 {
-    static const char *const suffixes[] = {".tmp", ".removed", ".replaced", ".diverged"};
     char path[SP_RUN_PATH];
 
-    for (int i = 0; i < (all ? 4 : 2); i++)
-        for (long n = sp_step_highest(dir, suffixes[i], SP_ANY_STEP); n >= 0;
-             n = sp_step_highest(dir, suffixes[i], n)) {
-            sp_step_path(dir, n, suffixes[i], path);
-            sp_step_remove_files(path);
-        }
+    for (long n = sp_step_highest(dir, suffix, SP_ANY_STEP); n >= 0;
+         n = sp_step_highest(dir, suffix, n)) {
+        sp_step_path(dir, n, suffix, path);
+        sp_step_remove_files(path);
+    }
 }

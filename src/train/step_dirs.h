@@ -36,8 +36,7 @@ bool sp_step_file(const char *name);
 void sp_step_remove_files(const char *path);
 /* Removes step N. */
 void sp_step_remove(const char *dir, long step);
-/* Removes what no run needs any more: of steps being written and removed, and if `all` of those
- * replaced and diverged. */
-void sp_step_remove_remains(const char *dir, bool all);
+/* Removes every step-N<suffix>; not for steps themselves. */
+void sp_step_remove_all(const char *dir, const char *suffix);
 
 #endif
