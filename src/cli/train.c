@@ -229,6 +229,9 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume
     const char *model = a->layout.model;
     int err;
 
+    err = sp_train_lock(t);
+    if (err)
+        return err;
     if (a->resume) {
         err = sp_train_find_resume(t, resume);
         if (err)

@@ -182,7 +182,9 @@ int sp_train_check_shards(const struct sp_trainer *t);
 
 /* Before work starts: can the outputs be written? 0 or -errno. */
 int sp_train_check_output(const struct sp_trainer *t);
-/* Then: --save DIR is this run's from here on, see train/run_dir.h; `resumed`: the step that
+/* Before anything is read: nobody else writes --save DIR from here on. 0 or -errno. */
+int sp_train_lock(struct sp_trainer *t);
+/* When all else was checked: --save DIR is this run's from here on, see train/run_dir.h; `resumed`: the step that
  * --resume goes on from. 0 or -errno. */
 int sp_train_claim(struct sp_trainer *t, const char *resumed);
 

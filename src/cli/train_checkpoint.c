@@ -24,17 +24,23 @@ static uint64_t checkpoint_bytes(const struct sp_trainer *t)
     return 12 * sp_model_parameters(&t->model) + (1 << 20);
 }
 
+int sp_train_lock(struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+
+    t->saver.saved = t->saver.begun = -1;
+    return t->world.rank || a->dry_run || !a->save ? 0 : sp_run_dir_lock(&t->saver.dir, a->save);
+}
+
 int sp_train_claim(struct sp_trainer *t, const char *resumed)
 {
     const struct sp_train_args *a = &t->args;
     struct sp_saver *s = &t->saver;
     int err;
 
-    s->saved = s->begun = -1;
-    s->dir.lock = -1;
     if (t->world.rank || a->dry_run || !a->save)
         return 0;
-    err = sp_run_dir_claim(&s->dir, a->save, a->resume ? resumed : NULL, a->keep, a->overwrite);
+    err = sp_run_dir_claim(&s->dir, a->resume ? resumed : NULL, a->keep, a->overwrite);
     if (err)
         return err;
     return sp_run_dir_room(&s->dir, checkpoint_bytes(t));

@@ -281,5 +281,5 @@ int sp_checksums_verify(const char *dir, const char *const *names, int share, in
             err = err ? err : check_file(&c, name, sums);
         }
     json_decref(root);
-    return err;
+    return err == -ENOENT ? -EINVAL : err; /* of a file that checksums.json names */
 }

@@ -110,23 +110,29 @@ static int check_holds(struct sp_run_dir *d, const char *resumed)
     return 0;
 }
 
-int sp_run_dir_claim(struct sp_run_dir *d, const char *path, const char *resumed, int keep,
-                     bool overwrite)
+int sp_run_dir_lock(struct sp_run_dir *d, const char *path)
 {
-    int err;
-
-    *d = (struct sp_run_dir){.lock = -1, .keep = keep, .overwrite = overwrite};
+    *d = (struct sp_run_dir){.lock = -1};
     if (strlen(path) >= sizeof d->path)
         return sp_error(ENAMETOOLONG, "--save: a path of %zu bytes is too long", strlen(path));
     strcpy(d->path, path);
+    return access(path, F_OK) ? 0 : lock(d);
+}
+
+int sp_run_dir_claim(struct sp_run_dir *d, const char *resumed, int keep, bool overwrite)
+{
+    const char *path = d->path;
+    int err = 0;
+
+    d->keep = keep;
+    d->overwrite = overwrite;
     if (!mkdir(path, 0777))
         sp_output_sync_parent(path);
     else if (errno != EEXIST)
         return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
-    err = lock(d);
-    if (err)
-        return err;
-    err = check_holds(d, resumed);
+    if (d->lock < 0)
+        err = lock(d);
+    err = err ? err : check_holds(d, resumed);
     if (err) {
         sp_run_dir_release(d);
         return err;
@@ -195,6 +201,8 @@ static void put_aside(const struct sp_run_dir *d)
     char from[SP_RUN_PATH], to[SP_RUN_PATH];
     long n;
 
+    sp_step_unlink(d->path);
+    sp_output_sync(d->path);
     while ((n = sp_step_highest(d->path, "", SP_ANY_STEP)) >= 0) {
         sp_step_path(d->path, n, "", from);
         sp_step_path(d->path, n, ".replaced", to);

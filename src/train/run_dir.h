@@ -20,13 +20,15 @@ struct sp_run_dir {
     bool overwrite; /* steps of another run are there, to be replaced by the first of this one */
 };
 
+/* The directory at `path`: locked, if it is there already. 0, or -errno after one line: another run is
+ * writing it. */
+int sp_run_dir_lock(struct sp_run_dir *d, const char *path);
 /*
- * Makes `path` if it is not there, locks it, and sees that it holds no other run: `resumed` is the
- * path of the step that this run goes on from, NULL: none. Clears what a killed process left. 0, or
- * -errno after one line; release it in the end.
+ * Then, before work starts: makes it if it is not there, and sees that it holds no other run:
+ * `resumed` is the path of the step that this run goes on from, NULL: none. Clears what a killed
+ * process left. 0, or -errno after one line; to be released in the end.
  */
-int sp_run_dir_claim(struct sp_run_dir *d, const char *path, const char *resumed, int keep,
-                     bool overwrite);
+int sp_run_dir_claim(struct sp_run_dir *d, const char *resumed, int keep, bool overwrite);
 void sp_run_dir_release(struct sp_run_dir *d);
 
 /* Whether the file system has room for `bytes` more: 0, or -ENOSPC after one line. */

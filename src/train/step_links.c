@@ -74,3 +74,10 @@ int sp_step_link(const char *dir, const char *step)
     sp_weights_free_list(names, n);
     return err;
 }
+
+void sp_step_unlink(const char *dir)
+{
+    remove_link(dir, SP_WEIGHTS_INDEX);
+    remove_link(dir, "config.json");
+    remove_stale(dir, NULL, 0);
+}

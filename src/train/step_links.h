@@ -7,4 +7,7 @@
  * -errno after one line. */
 int sp_step_link(const char *dir, const char *step);
 
+/* Removes them, before what they lead to goes. */
+void sp_step_unlink(const char *dir);
+
 #endif

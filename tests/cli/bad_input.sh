@@ -42,7 +42,7 @@ refused "which model" train --data "$work/text"
 refused "what to train on" train --model gpt-tiny
 refused "not both" $tiny --tokens "$golden/tokens.bin"
 refused "not both" $tiny --tokens "$golden/tokens.bin" --dry-run
-refused "save-every 3 without --save" $tiny --save-every 3
+refused "save-every without --save" $tiny --save-every 3
 refused "neither a preset nor a directory" train --model gpt-tinny --data "$work/text"
 refused "no-such-schedule|unknown schedule" $tiny --schedule no-such-schedule
 refused "schedule" $tiny --schedule 1f1b:nonsense=1

@@ -2,11 +2,7 @@
 #ifndef TESTS_MODEL_SUPPORT_H
 #define TESTS_MODEL_SUPPORT_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* nftw */
-#endif
-
-#include <ftw.h>
+#include <fts.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,17 +72,18 @@ static inline char *scratch_make(void)
     return dir;
 }
 
-static inline int scratch_remove_one(const char *path, const struct stat *st, int kind,
-                                     struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
 /* With all that is in it. */
 static inline void scratch_remove(char *dir)
 {
-    nftw(dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    char *const paths[] = {dir, NULL};
+    FTS *tree = fts_open(paths, FTS_PHYSICAL, NULL);
+    FTSENT *e;
+
+    must(tree != NULL, "fts_open");
+    while ((e = fts_read(tree)))
+        if (e->fts_info != FTS_D)
+            remove(e->fts_accpath);
+    fts_close(tree);
     free(dir);
 }
 

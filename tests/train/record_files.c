@@ -67,7 +67,9 @@ static int copy(const char *path)
     FILE *from = fopen(path, "rb"), *f;
     size_t n;
 
-    snprintf(to, sizeof to, "%s/data-%d", getenv("RECORD_TO"), contents);
+    do /* beside those of an earlier run */
+        snprintf(to, sizeof to, "%s/data-%d", getenv("RECORD_TO"), ++contents);
+    while (!access(to, F_OK));
     f = fopen(to, "wb");
     while (from && f && (n = fread(piece, 1, sizeof piece, from)) > 0)
         fwrite(piece, 1, n, f);
@@ -75,7 +77,7 @@ static int copy(const char *path)
         fclose(from);
     if (f)
         fclose(f);
-    return contents++;
+    return contents;
 }
 
 /* Contents that were written since, and are not synced. */

@@ -62,9 +62,9 @@ agree "--model DIR" compare_losses "$work/part.jsonl" "$work/step-000005.jsonl" 
 awk -v a="$(steps_of "$work/part.jsonl" loss)" -v b="$(steps_of "$work/whole.jsonl" loss | head -n 1)" \
     'BEGIN { exit !(a < b - 0.1) }' || fail "--model DIR did not take the trained weights"
 
-# A new run in the directory of an older, longer one: --resume goes on with the new run.
+# A new run in the directory of an older, longer one takes --overwrite; --resume goes on with the new run.
 cp -a "$work/whole" "$work/reused"
-quiet "reused directory" starpipe train $base --stages 2 --steps 3 --save "$work/reused"
+quiet "reused directory" starpipe train $base --stages 2 --steps 3 --save "$work/reused" --overwrite
 quiet "reused directory, resumed" starpipe train $base --stages 2 --steps 5 \
     --resume "$work/reused" --log "$work/reused.jsonl"
 [ "$(steps_of "$work/reused.jsonl" step | tr '\n' ' ')" = "3 4 " ] ||

@@ -71,6 +71,13 @@ static void assert_link(const char *path, const char *target)
     assert_string_equal(text, target);
 }
 
+static void claim(struct sp_run_dir *d, const char *path, const char *resumed, int keep,
+                  bool overwrite)
+{
+    assert_int_equal(sp_run_dir_lock(d, path), 0);
+    assert_int_equal(sp_run_dir_claim(d, resumed, keep, overwrite), 0);
+}
+
 static void refused(const char *path, const char *resumed, const char *word)
 {
     struct sp_run_dir d;
@@ -78,7 +85,8 @@ static void refused(const char *path, const char *resumed, const char *word)
     int err;
 
     capture_begin(&c);
-    err = sp_run_dir_claim(&d, path, resumed, 1, false);
+    err = sp_run_dir_lock(&d, path);
+    err = err ? err : sp_run_dir_claim(&d, resumed, 1, false);
     assert_said(capture_end(&c), word, path);
     assert_true(err < 0);
 }
@@ -90,7 +98,7 @@ static void test_keeps_the_newest(void **state)
     long step;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("keep"), NULL, 2, false), 0);
+    claim(&d, at("keep"), NULL, 2, false);
     for (int n = 1; n <= 5; n++)
         save(&d, n);
     assert_string_equal(holds(at("keep")), "000001 000002 000003 000004 000005");
@@ -115,7 +123,7 @@ static void test_belongs_to_one_run(void **state)
     struct sp_run_dir d;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("mine"), NULL, 1, false), 0);
+    claim(&d, at("mine"), NULL, 1, false);
     refused(at("mine"), NULL, "another run is writing it (process ");
     save(&d, 7);
     save(&d, 9);
@@ -123,7 +131,7 @@ static void test_belongs_to_one_run(void **state)
     refused(at("mine"), NULL, "holds step 9 of another run");
     refused(at("mine"), at("other/step-000009"), "holds step 9 of another run");
     refused(at("mine"), at("mine/step-000007"), "later than the resumed step 7");
-    assert_int_equal(sp_run_dir_claim(&d, at("mine"), at("mine/step-000009"), 1, false), 0);
+    claim(&d, at("mine"), at("mine/step-000009"), 1, false);
     sp_run_dir_release(&d);
     mkdir(at("model"), 0777);
     write_file(at("model/model.safetensors"), "x", 1);
@@ -139,10 +147,10 @@ static void test_overwrites(void **state)
     long step;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("over"), NULL, 1, false), 0);
+    claim(&d, at("over"), NULL, 1, false);
     save(&d, 40);
     sp_run_dir_release(&d);
-    assert_int_equal(sp_run_dir_claim(&d, at("over"), NULL, 1, true), 0);
+    claim(&d, at("over"), NULL, 1, true);
     assert_int_equal(sp_run_dir_begin(&d, 3, path), 0);
     assert_int_equal(sp_step_find(at("over"), path, &step), 0);
     assert_int_equal(step, 40);
@@ -163,7 +171,7 @@ static void test_finds_what_was_to_be_replaced(void **state)
     long step;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("half"), NULL, 1, false), 0);
+    claim(&d, at("half"), NULL, 1, false);
     save(&d, 5);
     save(&d, 6);
     rename(at("half/step-000005"), at("half/step-000005.replaced"));
@@ -172,7 +180,7 @@ static void test_finds_what_was_to_be_replaced(void **state)
     assert_int_equal(step, 6);
     sp_run_dir_release(&d);
     refused(at("half"), NULL, "holds step 6");
-    assert_int_equal(sp_run_dir_claim(&d, at("half"), path, 1, false), 0);
+    claim(&d, at("half"), path, 1, false);
     save(&d, 7);
     sp_run_dir_prune(&d);
     assert_string_equal(holds(at("half")), "000007");
@@ -186,7 +194,7 @@ static void test_steps_back(void **state)
     long step;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("back"), NULL, 1, false), 0);
+    claim(&d, at("back"), NULL, 1, false);
     save(&d, 1);
     assert_int_equal(sp_run_dir_step_back(&d, 1), -1); /* better than nothing */
     save(&d, 2);
@@ -205,7 +213,7 @@ static void test_links(void **state)
     char path[SP_RUN_PATH], file[SP_RUN_PATH + 64];
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("links"), NULL, 1, false), 0);
+    claim(&d, at("links"), NULL, 1, false);
     save(&d, 1);
     assert_int_equal(sp_run_dir_begin(&d, 2, path), 0);
     snprintf(file, sizeof file, "%s/model-00001-of-00002.safetensors", path);
@@ -231,7 +239,7 @@ static void test_room(void **state)
     struct capture c;
 
     (void)state;
-    assert_int_equal(sp_run_dir_claim(&d, at("room"), NULL, 1, false), 0);
+    claim(&d, at("room"), NULL, 1, false);
     assert_int_equal(sp_run_dir_room(&d, 1000), 0);
     capture_begin(&c);
     assert_int_equal(sp_run_dir_room(&d, (uint64_t)1 << 60), -ENOSPC);

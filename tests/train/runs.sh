@@ -1,0 +1,117 @@
+#!/bin/bash
+# What a run saved is never lost or taken for another's: directories belong to one run, damaged
+# checkpoints are refused, older ones stay until a newer has proven good, and whatever moment the machine
+# stops at, the newest whole step is found. SP_LONG=1 takes more flips and kills.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+mkdir "$work/model"
+echo '{"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 1, "n_positions": 16, "vocab_size": 256}' \
+    > "$work/model/config.json"
+base="train --model $work/model --data $work/text --seq 8 --micro-batches 2 --stages 2 --eps 1e-3"
+
+holds()
+{
+    (cd "$1" && echo step-*)
+}
+
+# ---- a directory belongs to one run
+
+quiet "a run" starpipe $base --steps 4 --save "$work/a" --save-every 1 --keep 2
+[ "$(holds "$work/a")" = "step-000003 step-000004" ] || fail "--keep 2 left $(holds "$work/a")"
+refused "holds step 4 of another run; go on from it with --resume" $base --steps 9 --save "$work/a"
+refused "holds step 4, later than the resumed step 3" $base --steps 9 --save "$work/a" \
+    --resume "$work/a/step-000003"
+[ "$(holds "$work/a")" = "step-000003 step-000004" ] || fail "a refused run left $(holds "$work/a")"
+quiet "an older step, elsewhere" starpipe $base --steps 4 --resume "$work/a/step-000003" --save "$work/b"
+cmp "$work/a/step-000004/model.safetensors" "$work/b/step-000004/model.safetensors" ||
+    fail "another step 4 from step 3"
+rm "$work/a/model.safetensors" "$work/a/config.json"
+quiet "without the links" starpipe $base --steps 5 --resume "$work/a" --log "$work/log"
+[ "$(steps_of "$work/log" step)" = 4 ] || fail "without the links: $(steps_of "$work/log" step)"
+quiet "overwritten" starpipe $base --steps 1 --save "$work/a" --overwrite
+[ "$(holds "$work/a")" = step-000001 ] || fail "--overwrite left $(holds "$work/a")"
+cp -R "$work/model" "$work/mine"
+refused "holds a model \(config.json\) that no run saved" $base --steps 1 --save "$work/mine"
+
+"$STARPIPE" $base --steps 1000000 --save "$work/c" --save-every 1 > "$work/output" 2>&1 &
+children=$!
+wait_for 20 test -e "$work/c/config.json" || fail "no first step: $(tail -n 1 "$work/output")"
+refused "another run is writing it \(process $children on " $base --steps 1 --resume "$work/c" --save "$work/c"
+kill -9 $children
+wait $children 2> /dev/null
+quiet "after its end" starpipe $base --steps 1 --save "$work/c" --overwrite
+
+# ---- beside the next steps
+
+for async in "" --save-async; do
+    quiet "saved $async" starpipe $base --steps 12 --save "$work/d$async" --save-every 1 $async
+done
+for file in model optimizer-m optimizer-v; do
+    cmp "$work/d/step-000012/$file.safetensors" "$work/d--save-async/step-000012/$file.safetensors" ||
+        fail "--save-async: another $file"
+done
+[ "$(holds "$work/d--save-async")" = step-000012 ] || fail "--save-async left $(holds "$work/d--save-async")"
+
+# ---- a run that is told otherwise, or that diverges
+
+starpipe $base --steps 13 --resume "$work/d" --lr 0.5 --seq 16 --order shuffled > "$work/stdout" 2> "$work/stderr"
+grep -q "told otherwise: now --seq 16 (was 8), --order shuffled (was sequential), --lr 0.5 (was 0.001)$" \
+    "$work/stderr" || fail "told otherwise: $(cat "$work/stderr")"
+head -c 9000 "$work/text" > "$work/short"
+starpipe $base --steps 13 --resume "$work/d" --data "$work/short" > "$work/stdout" 2> "$work/stderr"
+grep -q "now other data$" "$work/stderr" || fail "other data: $(cat "$work/stderr")"
+for async in "" --save-async; do
+    cp -a "$work/d" "$work/e$async"
+    starpipe $base --steps 100 --resume "$work/e$async" --save "$work/e$async" --save-every 1 --lr 1e6 \
+        --clip 0 $async > "$work/stdout" 2> "$work/stderr"
+    [ $? -eq 1 ] && grep -q "the run has diverged" "$work/stderr" || fail "no divergence: $(tail -n 1 "$work/stderr")"
+    set -- "$work/e$async"/step-*
+    [ $# -eq 2 ] && [ "$2" != "${2%.diverged}" ] || fail "diverged $async: $(holds "$work/e$async")"
+    quiet "after divergence" starpipe $base --steps 1 --resume "$work/e$async"
+done
+
+# ---- damaged: every flipped bit is refused, or changes no value
+
+flips=${SP_LONG:+1000}
+flips=${flips:-60}
+"$builddir/tests/train/flip_bits" "$work/d/step-000012" "$flips" 7 || fail "flipped bits"
+cp -a "$work/d" "$work/f"
+printf '\377' | dd of="$work/f/step-000012/optimizer-v.safetensors" bs=1 seek=9000 conv=notrunc 2> /dev/null
+refused "optimizer-v.safetensors: damaged: tensor transformer.* has checksum .* take another checkpoint" \
+    $base --steps 13 --resume "$work/f"
+rm "$work/f/step-000012/checksums.json"
+refused "checksums.json is missing" $base --steps 13 --resume "$work/f"
+
+# ---- the machine stops at any moment
+
+if $CC -shared -fPIC -o "$work/record_files.so" "$here/record_files.c" -ldl 2> /dev/null; then
+    # recorded WHAT OPTIONS...: a run into root; one after the other are one record
+    recorded()
+    {
+        local what=$1
+
+        shift
+        RECORD_ROOT=$work/root RECORD_TO=$work/record LD_PRELOAD=$work/record_files.so \
+            quiet "recorded, $what" starpipe $base --stages 1 --save "$work/root" "$@"
+    }
+    stopped()
+    {
+        "$builddir/tests/train/crash_states" "$work/record" "$work/root" "$state" > "$work/output" ||
+            fail "stopped, $1: $(head -n 1 "$work/output" | cut -c 1-300)"
+        echo "stopped at every moment, $1: $(tail -n 1 "$work/output")"
+        rm -rf "$work/record" "$work/root"
+        mkdir "$work/record"
+    }
+    mkdir "$work/record"
+    state=$work/state
+    [ ! -w /dev/shm ] || state=$(mktemp -d /dev/shm/starpipe-state-XXXXXX)
+    recorded "two steps" --steps 2 --save-every 1
+    recorded "replaced" --steps 1 --overwrite
+    stopped "with --overwrite"
+    recorded "shards" --steps 2 --save-every 1 --shard-size 2KB
+    recorded "the same step again" --steps 2 --resume "$work/root"
+    stopped "in shards, and one step twice"
+    rm -rf "$state"
+fi
+finish
