@@ -5,7 +5,8 @@
  *                           attention(q, rows 0 .. first+T-1 of cache[l]) -> o    post(x, o) -> x
  *   logits of the last row of x
  *
- * The layers lie on the workers of this process in order, as stages do.
+ * On cores the first worker does it all, with the threads of all workers. On GPUs the layers lie on
+ * them in order, as stages do.
  */
 #include "graphs/generate.h"
 #include "graphs/checkpoint.h"
@@ -28,7 +29,8 @@ struct sp_generator {
 /* Where the tasks of a layer run; -1: those of the embedding. */
 static struct sp_lane lane_of(const struct sp_generator *gen, int layer)
 {
-    int on = (layer > 0 ? layer : 0) * gen->g->place.n_local / gen->whole.model.layers;
+    int part = (layer > 0 ? layer : 0) * gen->g->place.n_local / gen->whole.model.layers;
+    int on = gen->g->place.gpus ? part : 0;
     struct sp_lane lane = sp_stage_lane(gen->g, &gen->g->stages[on], 'G');
 
     lane.layer = layer;
@@ -185,6 +187,7 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
         sp_generator_destroy(gen);
         return NULL;
     }
+    sp_placement_gather(&g->place, true);
     sp_vector_register(&gen->ids, (size_t)window, sizeof(int32_t), "ids");
     sp_vector_register(&gen->logits, (size_t)sp_logits_ld(m->vocab), elem, "logits");
     for (int l = 0; l < m->layers; l++)
@@ -229,6 +232,7 @@ void sp_generator_destroy(struct sp_generator *gen)
     drop(gen->logits);
     if (gen->pool)
         sp_pool_destroy(gen->pool);
+    sp_placement_gather(&gen->g->place, false);
     free(gen->text);
     free(gen->layers);
     free(gen->cache);

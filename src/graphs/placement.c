@@ -134,3 +134,16 @@ void sp_placement_bind(const struct sp_placement *pl)
     sp_order_rest(pl->crowded ? IDLE_REST_NS : 0);
     starpu_execute_on_each_worker(bind_worker, (void *)pl, STARPU_CPU);
 }
+
+void sp_placement_gather(const struct sp_placement *pl, bool gathered)
+{
+    struct sp_placement first = *pl;
+    unsigned worker = 0;
+
+    if (pl->gpus || pl->workers == 1)
+        return;
+    if (gathered)
+        first.threads *= pl->workers;
+    starpu_execute_on_specific_workers(bind_worker, &first, 1, &worker, "gather");
+    sp_order_rest(gathered || pl->crowded ? IDLE_REST_NS : 0);
+}

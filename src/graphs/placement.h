@@ -62,4 +62,8 @@ static inline int sp_stages_of_worker(const struct sp_placement *pl)
  * manners of an idle one. */
 void sp_placement_bind(const struct sp_placement *pl);
 
+/* Where one CPU worker has all the work: the first takes the threads and cores of all of them if
+ * `gathered`, its own again if not. Only while no task is in flight. */
+void sp_placement_gather(const struct sp_placement *pl, bool gathered);
+
 #endif

@@ -1,6 +1,7 @@
 /* Stages to processes to workers: floor(s R / p), contiguous, every worker used, cores shared. */
-#include "policies/common.h"
+#include "engine/support.h"
 #include "graphs/placement.h"
+#include <omp.h>
 
 /* hwloc describes a machine of so many cores instead of this one. */
 static void machine(int cores)
@@ -114,12 +115,45 @@ static void test_too_many_processes(void **state)
     }
 }
 
+static int threads[STARPU_NMAXWORKERS];
+
+static void count_threads(void *arg)
+{
+    (void)arg;
+    threads[starpu_worker_get_id_check()] = omp_get_max_threads();
+}
+
+static void assert_threads(int first, int rest)
+{
+    starpu_execute_on_each_worker(count_threads, NULL, STARPU_CPU);
+    for (int w = 0; w < 3; w++)
+        assert_int_equal(threads[w], w ? rest : first);
+}
+
+/* The first worker takes the threads of all, and gives them back. */
+static void test_gather(void **state)
+{
+    struct sp_placement pl = {
+        .stages = 3, .n_local = 3, .workers = 3, .threads = 2, .cores = 6, .crowded = true};
+
+    (void)state;
+    start_starpu(3, &sp_order_strict);
+    sp_placement_bind(&pl);
+    assert_threads(2, 2);
+    sp_placement_gather(&pl, true);
+    assert_threads(6, 2);
+    sp_placement_gather(&pl, false);
+    assert_threads(2, 2);
+    starpu_shutdown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_maps),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_too_many_processes),
+        cmocka_unit_test(test_gather),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,24 +61,15 @@ wait 2> /dev/null
 
 # ---- phases in which only rank 0 has something to do
 
-# patient WHAT ARGUMENTS...: in two processes, or one without MPI.
-patient()
-{
-    local what=$1
-
-    shift
-    if have_mpi > /dev/null; then
-        quiet "$what, 2 processes" mpi 2 train $base --stages 2 --stall-timeout 2 "$@"
-    else
-        quiet "$what" starpipe train $base --stall-timeout 2 "$@"
-    fi
-}
-
 if $CC -shared -fPIC -o "$work/slow_disk.so" "$here/slow_disk.c" -ldl 2> /dev/null; then
-    SLOW_MS=3500 LD_PRELOAD=$work/slow_disk.so \
-        patient "a slow disk" --steps 4 --save-every 2 --save "$work/saved"
+    export SLOW_MS=3500 LD_PRELOAD=$work/slow_disk.so
 else
     echo "no shared library could be made: no slow disk"
 fi
-patient "sampling" --steps 2 --sample 8000
+long="--steps 3 --save-every 2 --save $work/saved --sample 6000 --stall-timeout 2"
+if have_mpi; then
+    quiet "a slow disk and a long sample, 2 processes" mpi 2 train $base --stages 2 $long
+else
+    quiet "a slow disk and a long sample" starpipe train $base $long
+fi
 finish
