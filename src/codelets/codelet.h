@@ -51,6 +51,7 @@
 struct sp_op_record {
     double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
     double busy_us;          /* sum of task durations */
+    double core_wait_us;     /* part of it in which the worker of a CPU had no core to run on */
     double held_us;          /* and of what the runtime took to start them, once they were ready and
                               * the worker free */
     double out_us;     /* when the task ended that wrote what other ops wait for; 0: the last */
@@ -99,6 +100,8 @@ struct sp_task_args {
     int64_t acquire_bytes, release_bytes;
     struct sp_move *returning; /* as in struct sp_lane */
     const struct sp_shape *shape;
+    double began_us,
+        began_cpu_us; /* when its worker took it: by the clock, of the worker's CPU time */
 };
 
 /*

@@ -26,12 +26,22 @@ double sp_now_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
+static double thread_cpu_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
 /* A worker is about to run the task: its activations come alive. */
 static void starts(void *arg)
 {
     struct sp_task_args *a = arg;
     int64_t live = __atomic_add_fetch(&a->meter->live_bytes, a->acquire_bytes, __ATOMIC_RELAXED);
 
+    a->began_us = sp_now_us();
+    a->began_cpu_us = thread_cpu_us();
     sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
         next = m->next; /* once it is back it may be used again */
@@ -92,13 +102,27 @@ static double duration_us(const struct sp_task_args *a, const struct starpu_task
     return took;
 }
 
+/*
+ * How much of a task its worker spent without a core, others having them all: time in which its
+ * thread neither ran nor fetched data. Of a team, its first thread tells. A GPU's worker only watches.
+ */
+static double core_wait_us(const struct sp_task_args *a, double fetched, double took, double end)
+{
+    int worker = starpu_worker_get_id();
+
+    if (worker < 0 || starpu_worker_get_type(worker) != STARPU_CPU_WORKER)
+        return 0;
+    return fmin(took, fmax(0, end - a->began_us - (thread_cpu_us() - a->began_cpu_us) - fetched));
+}
+
 static void ends(void *arg)
 {
     struct sp_task_args *a = arg;
     struct sp_meter *m = a->meter;
     double end = sp_now_us(), held, took = duration_us(a, starpu_task_get_current(), &held);
+    double fetched = fetched_us(starpu_task_get_current());
 
-    m->fetch_us += fetched_us(starpu_task_get_current());
+    m->fetch_us += fetched;
     __atomic_sub_fetch(&m->live_bytes, a->release_bytes, __ATOMIC_RELAXED);
     if (a->in_stream) {
         /* counted with the end of its op */
@@ -109,6 +133,7 @@ static void ends(void *arg)
             r->start_us = end - took;
         r->end_us = end;
         r->busy_us += took;
+        r->core_wait_us += core_wait_us(a, fetched, took, end);
         r->held_us += held;
         if (a->output)
             r->out_us = end;

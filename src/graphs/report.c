@@ -54,6 +54,22 @@ void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
     r->stages = NULL;
 }
 
+void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *from,
+                         struct sp_step_report *to)
+{
+    struct sp_stage_report *stages = to->stages;
+
+    *to = *from;
+    to->stages = stages;
+    for (int s = 0; s < g->place.stages; s++) {
+        struct sp_op_record *ops = stages[s].ops;
+
+        stages[s] = from->stages[s];
+        stages[s].ops = ops;
+        memcpy(ops, from->stages[s].ops, sizeof *ops * (size_t)stages[s].n_ops);
+    }
+}
+
 /* What moved out of memory and back, and what it cost. */
 static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
 {
@@ -191,9 +207,10 @@ static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first,
         struct sp_stage_report *st = &r->stages[s];
         double from = g->begun_ahead ? g->ended[s] : first, own = 0;
 
-        st->busy_us = 0;
+        st->busy_us = st->core_wait_us = 0;
         for (int i = 0; i < st->n_ops; i++) {
             st->busy_us += st->ops[i].busy_us;
+            st->core_wait_us += st->ops[i].core_wait_us;
             own = fmax(own, st->ops[i].end_us);
         }
         st->idle_us = fmax(0, (next_begun ? own : last) - from - st->busy_us);

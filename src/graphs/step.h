@@ -8,6 +8,7 @@
 struct sp_stage_report {
     double busy_us;      /* sum of task times of the ops */
     double idle_us;      /* between the first op and the last of all stages, not busy */
+    double core_wait_us; /* part of busy_us in which its worker had no core to run on */
     double comm_wait_us; /* ready to run but for a message that was on its way */
     double bubble_ratio; /* idle / (busy + idle) */
     double update_us;    /* norm and optimizer of the step before */
@@ -39,6 +40,9 @@ struct sp_step_report {
 
 int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r);
 void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r);
+/* to = from, both created of the same graph. */
+void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *from,
+                         struct sp_step_report *to);
 
 /*
  * Runs step k of the data: forward and backward of every micro-batch. Afterwards the gradients

@@ -1,8 +1,12 @@
 /*
  * What a step reports of its time: waiting for messages is no time in which the worker ran another
- * stage, and the times of steps that overlap add up to that of the run.
+ * stage, the times of steps that overlap add up to that of the run, and waiting for a core is told from
+ * work.
  */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "engine/graph_run.h"
+#include <pthread.h>
+#include <sched.h>
 
 struct timed {
     struct sp_plan plan;
@@ -114,11 +118,59 @@ static void steps_that_overlap(void **state)
     tear_down(&t);
 }
 
+static bool stop_spinning;
+
+static void *spin(void *arg)
+{
+    while (!__atomic_load_n(&stop_spinning, __ATOMIC_RELAXED))
+        continue;
+    return arg;
+}
+
+/* The worker shares one core with a thread that never rests: sooner or later it loses it in a task. */
+static void without_a_core(void **state)
+{
+    enum { STEPS_MOST = 5000 };
+    double busy = 0, waited = 0;
+    cpu_set_t all, one;
+    pthread_t spinner;
+    struct timed t;
+    int cpu = 0, k;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(cpu, &all))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(pthread_create(&spinner, NULL, spin, NULL), 0);
+    set_up("1f1b", 2, 8, 1, &t);
+    for (k = 2; k < STEPS_MOST && waited < 2000; k++) {
+        sp_step_gradients(&t.g, &data, (uint64_t)k, &t.report);
+        for (int s = 0; s < 2; s++) {
+            const struct sp_stage_report *r = &t.report.stages[s];
+
+            assert_true(r->core_wait_us >= 0 && r->core_wait_us <= r->busy_us);
+            busy += r->busy_us;
+            waited += r->core_wait_us;
+        }
+    }
+    printf("[          ] %d steps: %.0f us in tasks, %.0f of them without a core\n", k - 2, busy,
+           waited);
+    assert_true(waited >= 2000);
+    tear_down(&t);
+    __atomic_store_n(&stop_spinning, true, __ATOMIC_RELAXED);
+    pthread_join(spinner, NULL);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_worker),
         cmocka_unit_test(steps_that_overlap),
+        cmocka_unit_test(without_a_core),
     };
 
     return cmocka_run_group_tests(tests, make_data, close_data);
