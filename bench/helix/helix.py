@@ -6,7 +6,7 @@ round the median step after the first counts. For each recomputation and schedul
 
   step       median over the rounds, and the ratio to helix of the same rounds
   bubble     measured: what stages are idle of the time from the first op to the last
-  expected   bubble of a list simulation with the op times of the last step
+  expected   bubble of a list simulation with the usual op times of a typical step
   floor      step over what all ops together take, divided by the stages: 1 is no bubble at all
   peak       most activations of the fullest stage, MiB
 

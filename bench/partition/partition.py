@@ -6,7 +6,7 @@ number of stages:
 
   step       median of the step times, and the ratio balanced / even
   bubble     measured: what stages are idle of the time from the first op to the last
-  expected   bubble of a list simulation with the op times of the last step, one core a stage
+  expected   bubble of a list simulation with the usual op times of a typical step, one core a stage
 
 With more stages than cores the measured figures include waiting for a core: look at the line with
 as many stages as cores, and at `expected`.

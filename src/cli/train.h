@@ -3,6 +3,7 @@
 #define SP_TRAIN_H
 
 #include "cli/options.h"
+#include "cli/typical_step.h"
 #include "graphs/checkpoint.h"
 #include "graphs/step.h"
 #include "offload/disk.h"
@@ -31,6 +32,7 @@ struct sp_train_args {
     bool shard_size_set;
     bool dry_run, post_validation, overwrite, save_async;
     char *settings; /* of all options: sp_settings_add; lives as long as the process */
+    int progress;   /* enum sp_progress */
 
     /* derived */
     enum sp_recompute recompute;
@@ -78,6 +80,8 @@ struct sp_trainer {
     struct sp_watchdog *watchdog; /* NULL: none */
     FILE *log;
     double started_us;
+    struct sp_typical typical;                   /* of the steps so far; on rank 0 */
+    struct sp_step_report kept[SP_TYPICAL_KEPT]; /* of those that it keeps */
 };
 
 /* Searches the order again for as many micro-batches as --memory-limit leaves room for, where it
@@ -159,8 +163,19 @@ int sp_train_reorder(struct sp_trainer *t, int step);
 int sp_train_log_plan(struct sp_trainer *t);
 /* A step's line in the log, and the progress on the terminal. */
 int sp_train_log_step(struct sp_trainer *t, int step, double lr);
-/* After the last step: bubble measured beside bubble expected, memory. */
+/* Of t->report: idle / (idle + busy), the mean of the stages. */
+double sp_train_bubble(const struct sp_trainer *t);
+
+/* From t->report, that of a typical step: bubble measured beside bubble expected and what makes the
+ * difference, memory. */
 void sp_train_summary(struct sp_trainer *t);
+
+/* Remembers the report of a step, if it may prove to be that of a typical one. 0 or -ENOMEM. */
+int sp_train_note_step(struct sp_trainer *t, int step);
+/* Begins anew: steps are different from here on. */
+void sp_train_forget_steps(struct sp_trainer *t);
+/* After the last step: t->report is that of the typical one. */
+void sp_train_take_typical(struct sp_trainer *t);
 
 /* --dry-run: what would run, in words. 0 or -errno. */
 int sp_train_dry_run(struct sp_trainer *t);
@@ -228,13 +243,16 @@ int sp_train_check_files(const struct sp_trainer *t, const char *resume);
 
 /* ---- pictures ------------------------------------------------------------------------- */
 
-/* DIR/measured.svg from the last report, DIR/expected.svg from the list simulation, and both in
+/* DIR/measured.svg from t->report, DIR/expected.svg as the schedule would have it, and both in
  * DIR/trace.html. */
 int sp_train_trace(struct sp_trainer *t);
 /* Their names, up to a NULL. */
 extern const char *const sp_train_pictures[];
 /* Before work starts: makes DIR; can they be written there? 0 or -errno. */
 int sp_train_try_pictures(const char *dir);
+/* The ops of t->report as they ran. 0 or -ENOMEM. */
+struct sp_gantt;
+int sp_train_gantt(const struct sp_trainer *t, struct sp_gantt *g);
 
 /* Text of `n` bytes generated after `prompt` by rank 0's copy of the weights. */
 int sp_train_sample(struct sp_trainer *t, const char *prompt, int n);

@@ -1,8 +1,8 @@
-/* What a run says of itself: the JSON lines, the progress line, the summary at the end. */
+/* What a run says of itself while it goes on, and --dry-run instead: the JSON lines, the progress. */
 #include "cli/log_file.h"
 #include "cli/train.h"
+#include "cli/progress.h"
 #include "config.h"
-#include "plan/expected.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
 #include "sp_error.h"
@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const double MiB = 1024 * 1024;
 
@@ -87,7 +86,7 @@ static double step_tokens(const struct sp_trainer *t)
 static json_t *stage_json(const struct sp_stage_report *s)
 {
     return json_pack(
-        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I}", "busy_ms",
+        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:f}", "busy_ms",
         s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
         "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
         (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
@@ -96,10 +95,10 @@ static json_t *stage_json(const struct sp_stage_report *s)
         (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3, "disk_ms",
         s->transfer_us / 1e3, "most_buffer_bytes", (json_int_t)s->buffers_bytes,
         "most_resident_bytes", (json_int_t)s->resident_bytes, "peak_device_bytes",
-        (json_int_t)s->device_bytes);
+        (json_int_t)s->device_bytes, "core_wait_ms", s->core_wait_us / 1e3);
 }
 
-static double mean_bubble(const struct sp_trainer *t)
+double sp_train_bubble(const struct sp_trainer *t)
 {
     double sum = 0;
 
@@ -108,25 +107,21 @@ static double mean_bubble(const struct sp_trainer *t)
     return sum / t->place.stages;
 }
 
-/* One line rewritten on a terminal; elsewhere a line now and then. */
 static void progress(const struct sp_trainer *t, int step)
 {
-    static double last_us;
-    double now = sp_now_us(), done = step + 1 - t->first_step;
-    double left_s = (now - t->started_us) / 1e6 / done * (t->args.steps - step - 1);
-    bool terminal = isatty(STDOUT_FILENO), end = step + 1 == t->args.steps;
+    const struct sp_train_args *a = &t->args;
+    double done = step + 1 - t->first_step;
+    struct sp_progress_step now = {
+        .done = step + 1,
+        .steps = a->steps,
+        .loss = t->report.loss,
+        .eval_loss = NAN,
+        .tokens_per_s = step_tokens(t) / t->report.step_us * 1e6,
+        .bubble = sp_train_bubble(t),
+        .left_s = (sp_now_us() - t->started_us) / 1e6 / done * (a->steps - step - 1),
+    };
 
-    if (!end && step > t->first_step && now - last_us < (terminal ? 1e5 : 5e6))
-        return;
-    last_us = now;
-    printf("%sstep %d/%d  loss %.4f  %.0f tokens/s  bubble %.1f %%  %d:%02d left%s",
-           terminal ? "\r" : "", step + 1, t->args.steps, t->report.loss,
-           step_tokens(t) / t->report.step_us * 1e6, 100 * mean_bubble(t), (int)(left_s / 60),
-           (int)left_s % 60,
-           terminal && !end ? "\033[K"
-           : terminal       ? "\033[K\n"
-                            : "\n");
-    fflush(stdout);
+    sp_progress_show((enum sp_progress)a->progress, &now, step == t->first_step);
 }
 
 int sp_train_log_step(struct sp_trainer *t, int step, double lr)
@@ -148,72 +143,6 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
                                    (json_int_t)tokens, "tokens_per_s", tokens / r->step_us * 1e6,
                                    "step_ms", r->step_us / 1e3, "span_ms", r->span_us / 1e3,
                                    "stages", stages));
-}
-
-/* What the threads for messages took from the cores, which no stage's figures contain. */
-static void print_polling(const struct sp_trainer *t)
-{
-    double sum = 0, most = 0;
-
-    for (int s = 0; s < t->place.stages; s++) {
-        if (s > 0 && sp_stage_rank(&t->place, s) == sp_stage_rank(&t->place, s - 1))
-            continue;
-        sum += t->report.stages[s].polling_us;
-        most = fmax(most, t->report.stages[s].polling_us);
-    }
-    printf(
-        "threads polling for messages: %.1f ms of CPU in all, at most %.0f %% of a core each; not "
-        "part of the figures of the stages\n",
-        sum / 1e3, t->report.step_us > 0 ? 100 * most / t->report.step_us : 0);
-}
-
-static void print_device_bytes(const struct sp_trainer *t)
-{
-    double planned = (double)sp_train_gpu_bytes(t) / MiB;
-
-    printf("process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for the "
-           "kernels' workspaces\n",
-           t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
-           planned, planned - (double)sp_train_planned_bytes(t) / MiB);
-}
-
-void sp_train_summary(struct sp_trainer *t)
-{
-    struct sp_times expected;
-
-    printf("last step: %.1f ms, bubble %.1f %% measured", t->report.step_us / 1e3,
-           100 * mean_bubble(t));
-    if (!sp_expected_times(&t->plan, &t->report, &expected)) {
-        printf(", %.1f %% expected of %s with these op times and a core for each stage",
-               100 * expected.bubble_ratio, t->plan.def->name);
-        sp_times_destroy(&expected);
-    }
-    printf("\n");
-    if (t->args.post_validation)
-        printf("post-validation: %d of %d steps were undone to clip their gradients\n",
-               t->rollbacks, t->args.steps - t->first_step);
-    if (t->place.gpus)
-        print_device_bytes(t);
-    else if (!t->place.bound)
-        printf(
-            "(more stages than cores on this machine: the measured bubble includes waiting for a "
-            "core)\n");
-    if (t->world.size > 1)
-        print_polling(t);
-    printf(
-        "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
-    for (int s = 0; s < t->place.stages; s++) {
-        const struct sp_stage_report *r = &t->report.stages[s];
-        int64_t planned = sp_train_offloads(t) ? t->offload.away[s].peak_kept
-                                               : sp_stash_peak(&t->plan, &t->graph.shape,
-                                                               t->args.recompute, t->args.every, s);
-
-        printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,
-               100 * r->bubble_ratio, r->comm_wait_us / 1e3, r->peak_bytes / MiB,
-               (double)planned / MiB);
-    }
-    if (sp_train_offloads(t))
-        sp_train_offload_summary(t);
 }
 
 /* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */

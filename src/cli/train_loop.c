@@ -137,6 +137,7 @@ static int run_steps(struct sp_trainer *t, int *done)
         begun = ahead;
         err = err ? err : sp_train_proven(t, step);
         err = err ? err : sp_train_log_step(t, step, hp.lr);
+        err = err ? err : sp_train_note_step(t, step);
         if (!err && sp_train_reorders_after(t, step))
             err = sp_train_reorder(t, step);
         if (!err && !begun && step + 1 < a->steps)
@@ -178,6 +179,7 @@ int sp_train_loop(struct sp_trainer *t)
         return err;
     if ((t->asked & SP_ASK_END) && done < a->steps)
         return say_end(t, done);
+    sp_train_take_typical(t);
     if (t->world.rank == 0 && a->steps > t->first_step)
         sp_train_summary(t);
     if (t->world.rank == 0 && a->trace && a->steps > t->first_step)

@@ -4,6 +4,7 @@
  * it found. Where chunks live does not change.
  */
 #include "cli/train.h"
+#include "cli/progress.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
 #include "policies/transit.h"
@@ -11,7 +12,6 @@
 #include "train/watchdog.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Steps that warm up caches and buffers before costs are measured. */
 enum { WARM_UP = 3 };
@@ -84,9 +84,9 @@ static int search(struct sp_trainer *t, int step, double comm_ms, int **row, siz
     err = sp_listsim(&plan, &costs, SP_UNBOUNDED, &after, why, sizeof why);
     if (err)
         goto out_before;
-    /* over the line of progress */
-    printf("%sstep %d: %s searched at the costs measured: %.2f ms expected, %.2f before\n",
-           isatty(STDOUT_FILENO) ? "\r\033[K" : "", step, name, after.makespan, before.makespan);
+    sp_progress_say((enum sp_progress)t->args.progress,
+                    "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
+                    step, name, after.makespan, before.makespan);
     *row = pack(after.makespan < before.makespan ? &plan : &t->plan, n);
     err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
     sp_times_destroy(&after);
@@ -121,6 +121,7 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     sp_watchdog_resume(t->watchdog);
     unpack(row, &t->plan);
     free(row);
+    sp_train_forget_steps(t);
     err = sp_plan_index(&t->plan);
     err = err ? err : sp_plan_count_transit(&t->plan);
     return err ? err : sp_graph_reorder(&t->graph);

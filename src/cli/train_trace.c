@@ -58,8 +58,7 @@ static int write_page(const struct sp_trainer *t, const struct sp_gantt g[2])
     return finish(f, path, "page");
 }
 
-/* The ops of the last step as they ran, in milliseconds from the first. */
-static int measured(const struct sp_trainer *t, struct sp_gantt *g)
+int sp_train_gantt(const struct sp_trainer *t, struct sp_gantt *g)
 {
     static const enum sp_bar_kind kinds[] = {
         [SP_F] = SP_BAR_F, [SP_B] = SP_BAR_B, [SP_W] = SP_BAR_W, [SP_R] = SP_BAR_R};
@@ -132,7 +131,7 @@ int sp_train_trace(struct sp_trainer *t)
 {
     struct sp_gantt g[2] = {0};
     struct sp_times times = {0};
-    int err = measured(t, &g[0]);
+    int err = sp_train_gantt(t, &g[0]);
 
     err = err ? err : add_messages(t, &g[0]);
     err = err ? err : write_svg(&g[0], t->args.trace, "measured.svg");
@@ -141,7 +140,8 @@ int sp_train_trace(struct sp_trainer *t)
     if (!err) {
         g[1].unit = "ms";
         snprintf(g[1].title, sizeof g[1].title,
-                 "%s expected: list simulation with the measured op times", t->plan.def->name);
+                 "%s expected: list simulation with the median time of each kind of op",
+                 t->plan.def->name);
         err = write_svg(&g[1], t->args.trace, "expected.svg");
     }
     err = err ? err : write_page(t, g);

@@ -45,9 +45,10 @@ struct sp_gantt {
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
     double end;       /* of the time axis, which begins at 0 */
     int stages, n, cap;
-    int chunks;           /* of a stage; layers, where bars are parts of them */
-    bool parts;           /* bars are parts of layers: odd ones are attention */
-    double share;         /* of a micro-batch on a whole stage that one activation is */
+    int chunks;   /* of a stage; layers, where bars are parts of them */
+    bool parts;   /* bars are parts of layers: odd ones are attention */
+    bool uneven;  /* bars are of any length: text fills its width, each tells what fits in it */
+    double share; /* of a micro-batch on a whole stage that one activation is */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */

@@ -43,6 +43,12 @@ static void set_scale(const struct sp_gantt *g, int columns, struct canvas *c)
         return;
     }
     wide = floor(columns * shortest / g->end * (1 + 1e-12));
+    if (g->uneven) {
+        c->scale = columns / g->end;
+        c->detail = NUMBERS;
+        c->columns = columns;
+        return;
+    }
     c->scale = wide >= 1 ? wide / shortest : columns / g->end;
     c->detail = wide >= 2 ? NUMBERS : wide >= 1 ? SIGNS : FILLS;
     c->columns = (int)lround(g->end * c->scale);
@@ -58,7 +64,7 @@ static char sign(const struct sp_bar *bar)
     return (char)(bar->kind == SP_BAR_F ? '0' + bar->mb % 10 : 'a' + bar->mb % 26);
 }
 
-static void draw_bar(const struct canvas *c, const struct sp_bar *bar)
+static void draw_bar(const struct canvas *c, const struct sp_bar *bar, bool uneven)
 {
     int from = (int)lround(bar->start * c->scale), to = (int)lround(bar->end * c->scale);
     int length = (int)strlen(bar->label), digits = (int)strcspn(bar->label, ".");
@@ -73,7 +79,10 @@ static void draw_bar(const struct canvas *c, const struct sp_bar *bar)
     if (c->detail != NUMBERS || bar->mb < 0)
         return;
     /* "3.1", "3", or the last figure if not all fit: a wrong-looking number would mislead more than
-     * a short one. One column stays for the fill, which tells the pass. */
+     * a short one. One column stays for the fill, which tells the pass;
+     * bars of any length need it always. */
+    if (uneven && digits >= to - from)
+        return;
     if (length < to - from || (length == digits && length == to - from))
         memcpy(c->text + from, bar->label, (size_t)length);
     else if (digits < length && digits <= to - from)
@@ -180,7 +189,7 @@ void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
         memset(c.kind, -1, (size_t)c.columns);
         memset(c.odd, 0, (size_t)c.columns);
         for (; bar < g->n && g->bars[bar].stage == s; bar++)
-            draw_bar(&c, &g->bars[bar]);
+            draw_bar(&c, &g->bars[bar], g->uneven);
         snprintf(name, sizeof name, "stage %d", s);
         fprintf(out, "%-*s", margin, name);
         print_row(&c, color, out);

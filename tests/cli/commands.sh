@@ -59,7 +59,8 @@ for option in schedule stages micro-batches micro-batch-size seq chunks slices m
     done
 done
 for option in data tokens token-bytes order steps lr warmup weight-decay beta1 beta2 eps clip seed dtype \
-    device threads scheduler log save save-every resume dump-grads trace dry-run; do
+    device threads scheduler log save save-every resume dump-grads trace dry-run progress lr-schedule lr-min \
+    decay keep overwrite shard-size; do
     says "train --help" "^  --$option( |\$)" starpipe train --help
 done
 says "info" '^StarPU: +1\.[0-9]+' starpipe info
@@ -143,7 +144,7 @@ log()
     tail -n +2 "$work/log.jsonl" | while read -r line; do
         echo "$line" > "$work/line"
         has "$what: step" "$work/line" step loss grad_norm lr tokens tokens_per_s step_ms stages \
-            busy_ms idle_ms comm_wait_ms polling_ms bubble_ratio peak_activation_bytes bytes_sent \
+            busy_ms idle_ms core_wait_ms comm_wait_ms polling_ms bubble_ratio peak_activation_bytes bytes_sent \
             bytes_offloaded > "$work/missing"
         cat "$work/missing"
         [ ! -s "$work/missing" ]
