@@ -50,6 +50,9 @@ static void warn(const struct sp_trainer *t, const char *resume)
             "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
             "be seen; --tokens takes a tokenized file",
             t->model.name, t->model.vocab);
+    if (a->eval && t->eval_data.tokens <= (size_t)sp_train_eval_tokens(t))
+        sp_warn("%s has %zu tokens, an evaluation takes %.0f: it wraps around", a->eval,
+                t->eval_data.tokens, (double)sp_train_eval_tokens(t));
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
     sp_train_warn_of_changes(t, resume);
@@ -243,6 +246,7 @@ static int prepare(struct sp_trainer *t, struct sp_st_file *weights, char resume
     err = err ? err : sp_train_check_shards(t);
     err = err ? err : open_data(t);
     err = err ? err : make_plan(t);
+    err = err ? err : sp_train_open_eval(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
     err = err ? err : sp_train_partition_early(t);
@@ -420,6 +424,7 @@ out:
         fclose(t->log);
     sp_run_dir_release(&t->saver.dir);
     sp_data_close(&t->data);
+    sp_data_close(&t->eval_data);
     sp_disk_destroy(t->disk);
     sp_offload_destroy(&t->offload);
     if (t->plan.def)

@@ -33,6 +33,8 @@ struct sp_train_args {
     bool dry_run, post_validation, overwrite, save_async;
     char *settings; /* of all options: sp_settings_add; lives as long as the process */
     int progress;   /* enum sp_progress */
+    const char *eval;
+    int eval_every, eval_tokens;
 
     /* derived */
     enum sp_recompute recompute;
@@ -82,6 +84,9 @@ struct sp_trainer {
     double started_us;
     struct sp_typical typical;                   /* of the steps so far; on rank 0 */
     struct sp_step_report kept[SP_TYPICAL_KEPT]; /* of those that it keeps */
+    struct sp_data eval_data;
+    int eval_steps;   /* that an evaluation takes */
+    double eval_loss; /* the last one; NaN: none yet */
 };
 
 /* Searches the order again for as many micro-batches as --memory-limit leaves room for, where it
@@ -163,6 +168,8 @@ int sp_train_reorder(struct sp_trainer *t, int step);
 int sp_train_log_plan(struct sp_trainer *t);
 /* A step's line in the log, and the progress on the terminal. */
 int sp_train_log_step(struct sp_trainer *t, int step, double lr);
+/* The line of an evaluation after a step; no "step" in it, which would make it one. */
+int sp_train_log_eval(struct sp_trainer *t, int step, double ms);
 /* Of t->report: idle / (idle + busy), the mean of the stages. */
 double sp_train_bubble(const struct sp_trainer *t);
 
@@ -176,6 +183,16 @@ int sp_train_note_step(struct sp_trainer *t, int step);
 void sp_train_forget_steps(struct sp_trainer *t);
 /* After the last step: t->report is that of the typical one. */
 void sp_train_take_typical(struct sp_trainer *t);
+
+/* ---- evaluation ----------------------------------------------------------------------- */
+
+/* Before the start, after the plan was made: opens --eval. 0 or -errno. */
+int sp_train_open_eval(struct sp_trainer *t);
+/* Tokens that an evaluation takes. */
+int64_t sp_train_eval_tokens(const struct sp_trainer *t);
+bool sp_train_evaluates_after(const struct sp_trainer *t, int step);
+/* 0 or -errno, -EDOM where the loss is not finite. All ranks call it. */
+int sp_train_evaluate(struct sp_trainer *t, int step);
 
 /* --dry-run: what would run, in words. 0 or -errno. */
 int sp_train_dry_run(struct sp_trainer *t);

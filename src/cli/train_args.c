@@ -49,6 +49,9 @@ static int check(struct sp_train_args *a)
                         : a->overwrite  ? "overwrite"
                         : a->save_async ? "save-async"
                                         : "shard-size");
+    if ((a->eval_every || a->eval_tokens) && !a->eval)
+        return sp_error(EINVAL, "train: --eval-%s without --eval FILE",
+                        a->eval_every ? "every" : "tokens");
     if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);
@@ -160,6 +163,15 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         {"shard-size", SP_OPT_SIZE, &a->shard_size, "BYTES",
          "weights above it are saved in several files, KiB, MB, ... (0: in one)", 0, 0, 0,
          &a->shard_size_set},
+        {"eval", SP_OPT_STRING, &a->eval, "FILE",
+         "tokens held out: their loss at the end, with the pipeline and the memory of training", 0,
+         0, 0, 0},
+        {"eval-every", SP_OPT_INT, &a->eval_every, "K",
+         "and every K steps (an evaluation takes as long as training on as many tokens)", 0,
+         INT_MAX, 0, 0},
+        {"eval-tokens", SP_OPT_INT, &a->eval_tokens, "N",
+         "from its beginning, rounded up to whole steps (0: 10 steps', or all if there are fewer)",
+         0, INT_MAX, 0, 0},
         {"progress", SP_OPT_CHOICE, &a->progress, 0,
          "a line rewritten in place, on terminals or always, or plain lines", 0, 0,
          SP_PROGRESS_CHOICES, 0},

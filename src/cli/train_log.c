@@ -8,7 +8,6 @@
 #include "sp_error.h"
 #include "transport/transport.h"
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +114,7 @@ static void progress(const struct sp_trainer *t, int step)
         .done = step + 1,
         .steps = a->steps,
         .loss = t->report.loss,
-        .eval_loss = NAN,
+        .eval_loss = t->eval_loss,
         .tokens_per_s = step_tokens(t) / t->report.step_us * 1e6,
         .bubble = sp_train_bubble(t),
         .left_s = (sp_now_us() - t->started_us) / 1e6 / done * (a->steps - step - 1),
@@ -143,6 +142,14 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
                                    (json_int_t)tokens, "tokens_per_s", tokens / r->step_us * 1e6,
                                    "step_ms", r->step_us / 1e3, "span_ms", r->span_us / 1e3,
                                    "stages", stages));
+}
+
+int sp_train_log_eval(struct sp_trainer *t, int step, double ms)
+{
+    return !t->log ? 0
+                   : write_line(t, json_pack("{s:i,s:f,s:I,s:f}", "eval_step", step, "eval_loss",
+                                             t->eval_loss, "eval_tokens",
+                                             (json_int_t)sp_train_eval_tokens(t), "eval_ms", ms));
 }
 
 /* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */

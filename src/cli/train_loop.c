@@ -45,7 +45,8 @@ static bool pauses_after(const struct sp_trainer *t, int step)
     const struct sp_train_args *a = &t->args;
 
     return step + 1 == a->steps || t->asked || (a->dump_grads && step == t->first_step) ||
-           (a->save_every && (step + 1) % a->save_every == 0) || sp_train_reorders_after(t, step);
+           (a->save_every && (step + 1) % a->save_every == 0) || sp_train_reorders_after(t, step) ||
+           sp_train_evaluates_after(t, step);
 }
 
 /* The report of a step, with what signals asked any process for. */
@@ -140,6 +141,8 @@ static int run_steps(struct sp_trainer *t, int *done)
         err = err ? err : sp_train_note_step(t, step);
         if (!err && sp_train_reorders_after(t, step))
             err = sp_train_reorder(t, step);
+        if (!err && sp_train_evaluates_after(t, step))
+            err = sp_train_evaluate(t, step);
         if (!err && !begun && step + 1 < a->steps)
             err = save_after(t, step);
     }
@@ -171,6 +174,8 @@ int sp_train_loop(struct sp_trainer *t)
 
     t->started_us = sp_now_us();
     err = err ? err : run_steps(t, &done);
+    if (!err && a->eval && a->steps <= t->first_step) /* nothing to train: as the weights are */
+        err = sp_train_evaluate(t, t->first_step - 1);
     if (!err && a->save)
         err = sp_train_save(t, done);
     if (!err && a->save)

@@ -152,6 +152,13 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
     return 0;
 }
 
+void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++)
+            clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
+}
+
 /* What a stage has of a block, to rank 0, which puts it at `to`. */
 static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                   int stage, float *to)

@@ -38,6 +38,9 @@ void sp_snapshot_free(struct sp_snapshot *s);
 /* Reads one field of every local block from such a file. */
 int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_st_file *st);
 
+/* Zeroes one field of every local block, between steps. */
+void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field);
+
 /* Calls fn on rank 0 with every block's values in the order of the model; all ranks call it. */
 typedef int (*sp_block_fn)(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n);
 int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg);

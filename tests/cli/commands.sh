@@ -60,7 +60,7 @@ for option in schedule stages micro-batches micro-batch-size seq chunks slices m
 done
 for option in data tokens token-bytes order steps lr warmup weight-decay beta1 beta2 eps clip seed dtype \
     device threads scheduler log save save-every resume dump-grads trace dry-run progress lr-schedule lr-min \
-    decay keep overwrite shard-size; do
+    decay keep overwrite shard-size eval eval-every eval-tokens; do
     says "train --help" "^  --$option( |\$)" starpipe train --help
 done
 says "info" '^StarPU: +1\.[0-9]+' starpipe info

@@ -5,7 +5,7 @@
 
 make_text 5003 > "$work/text"
 train="train --model gpt-tiny --data $work/text --seq 16 --micro-batches 4 --stages 2 --steps 8"
-
+train="$train --eval $work/text --eval-tokens 64 --eval-every 4"
 
 # plain WHAT FILE: without escape sequences and carriage returns, and with something in it.
 plain()

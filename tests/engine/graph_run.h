@@ -88,6 +88,7 @@ struct setting {
     const char *cut; /* --partition-slices; NULL: equal lengths */
     enum sp_offload_mode offload;
     double room; /* of a stage, between everything away (0) and nothing away (1); adaptive */
+    void (*before)(struct sp_graph *g, int k); /* step k; NULL: nothing more */
 };
 
 /* What leaves, and the tier it goes to; StarPU is running. */
@@ -188,6 +189,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         double bytes = 0;
 
         run->left = run->returned = 0;
+        if (set->before)
+            set->before(&g, k);
 
         sp_step_gradients(&g, &data, (uint64_t)k, &report);
         run->loss[k] = report.loss;

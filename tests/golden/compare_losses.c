@@ -82,7 +82,7 @@ static int run_from_line(const char *path, long line, const char *text, struct r
         if (run->n > 0 && s.number != run->steps[run->n - 1].number + 1)
             result = complain(path, line, "its step does not follow the one before");
         run_add(run, s);
-    } else if (step || line != 1) {
+    } else if (step || (line != 1 && !json_object_get(root, "eval_step"))) {
         result = complain(path, line, "needs an integer step and numbers loss and grad_norm");
     }
     json_decref(root);
