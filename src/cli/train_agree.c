@@ -86,6 +86,8 @@ int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *w
     if (t->data.tokens)
         mine = add_file(mine, a->tokens ? "--tokens" : "--data", a->tokens ? a->tokens : a->data,
                         t->data.fd);
+    if (t->eval_data.tokens)
+        mine = add_file(mine, "--eval", a->eval, t->eval_data.fd);
     if (a->resume)
         mine = sp_settings_add(mine, "the step that --resume goes on from", "%d", t->first_step);
     mine =

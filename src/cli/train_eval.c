@@ -40,7 +40,7 @@ int sp_train_open_eval(struct sp_trainer *t)
     t->eval_loss = NAN;
     if (!a->eval)
         return 0;
-    err = sp_data_open(a->eval, a->tokens ? 2 : 1, t->model.vocab, &t->eval_data);
+    err = sp_data_open(a->eval, a->tokens ? a->token_bytes : 1, t->model.vocab, &t->eval_data);
     if (err)
         return err;
     t->eval_steps = (int)steps_of_file(t);

@@ -27,6 +27,7 @@ static int add_inputs(const struct sp_train_args *a, const char *resume, struct 
     int err = add(files, SP_FILE_READ, "--data", a->data);
 
     err = err ? err : add(files, SP_FILE_READ, "--tokens", a->tokens);
+    err = err ? err : add(files, SP_FILE_READ, "--eval", a->eval);
     if (!err && a->resume)
         err = sp_files_add_model(files, "--resume", resume);
     return err ? err : sp_files_add_layout(files, &a->layout);
