@@ -244,6 +244,31 @@ static void chunks_and_pairs(void **state)
     sp_plan_destroy(&plan);
 }
 
+/* Measured bars: all of the width is used however short the shortest is, and a bar without room for a
+ * number beside its fill shows its fill. */
+static void uneven_bars(void **state)
+{
+    static const struct sp_bar bars[] = {
+        {.start = 0, .end = 0.5, .kind = SP_BAR_F, .mb = 3, .label = "3"},
+        {.start = 1, .end = 4, .kind = SP_BAR_F, .mb = 4, .label = "4"},
+        {.start = 4, .end = 4.01, .kind = SP_BAR_B, .mb = 3, .label = "3"},
+        {.start = 6, .end = 10, .kind = SP_BAR_B, .mb = 4, .label = "4"}};
+    struct sp_gantt g;
+    char *text;
+
+    (void)state;
+    assert_int_equal(sp_gantt_create(1, &g), 0);
+    for (size_t i = 0; i < sizeof bars / sizeof *bars; i++)
+        assert_int_equal(sp_gantt_add(&g, &bars[i]), 0);
+    g.end = 10;
+    g.unit = "ms";
+    g.uneven = true;
+    text = drawn(&g, 9 + 24 + 20, false);
+    assert_non_null(strstr(text, "\nstage 0  -.4-----....4=======\n"));
+    free(text);
+    sp_gantt_destroy(&g);
+}
+
 static void ticks(void **state)
 {
     static const int lead[] = {1, 2, 5};
@@ -272,9 +297,13 @@ static void ticks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(svg_holds_every_op), cmocka_unit_test(svg_escapes),
-        cmocka_unit_test(empty_pictures),     cmocka_unit_test(text_is_to_scale),
-        cmocka_unit_test(chunks_and_pairs),   cmocka_unit_test(ticks),
+        cmocka_unit_test(svg_holds_every_op),
+        cmocka_unit_test(svg_escapes),
+        cmocka_unit_test(empty_pictures),
+        cmocka_unit_test(text_is_to_scale),
+        cmocka_unit_test(chunks_and_pairs),
+        cmocka_unit_test(uneven_bars),
+        cmocka_unit_test(ticks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
