@@ -1,0 +1,84 @@
+#!/bin/bash
+# Runs that are killed at any moment, one rank or all, most of them during a save, go on from a whole step
+# with the losses of a run that was never killed. SP_LONG=1: 200 kills.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+# Steps are short and saves are not, so that most kills fall into a save.
+small="train --model gpt-tiny --data $work/text --seq 8 --micro-batches 2 --stages 2"
+kills=${SP_LONG:+200}
+kills=${kills:-10}
+saved=$work/saved
+RANDOM=20011
+
+begun()
+{
+    grep -aq "^step\|step [0-9]" "$work/output"
+}
+
+has_temporary()
+{
+    [ -n "$(find "$saved" -name '*.tmp*' 2> /dev/null | head -n 1)" ]
+}
+
+# Waits for a moment in a save; one that was killed before may have left its files.
+catch()
+{
+    { wait_for 30 begun && wait_for 30 has_temporary; } ||
+        fail "kill $i: no save began: $(tail -n 1 "$work/output")"
+}
+
+# The processes of the run, not its launcher.
+ranks()
+{
+    pgrep -f "^$STARPIPE train .*--save $saved" | grep -vx "$1"
+}
+
+quiet "never killed" starpipe $small --steps $((4 * kills)) --log "$work/whole.jsonl"
+steps_of "$work/whole.jsonl" loss > "$work/whole"
+quiet "start" starpipe $small --steps 1 --save "$saved"
+in_save=0 one_rank=0 step=1
+for i in $(seq "$kills"); do
+    if [ $((i % 2)) -eq 0 ] && have_mpi > /dev/null; then
+        $MPIRUN -np 2 "$STARPIPE" $small --resume "$saved" --steps 1000000 --save "$saved" --save-every 1 \
+            > "$work/output" 2>&1 &
+        run=$!
+        catch
+        sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
+        # one of them, and the launcher ends the other; or all
+        if [ $((i % 4)) -eq 0 ]; then
+            kill -9 $(ranks $run | sed -n "$((1 + RANDOM % 2))p") 2> /dev/null
+            one_rank=$((one_rank + 1))
+        else
+            kill -9 $(ranks $run) 2> /dev/null
+        fi
+    else
+        "$STARPIPE" $small --resume "$saved" --steps 1000000 --save "$saved" --save-every 1 \
+            $([ $((i % 3)) -eq 0 ] && echo --save-async) > "$work/output" 2>&1 &
+        run=$!
+        catch
+        sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
+        kill -9 $run
+    fi
+    children=$run
+    wait_for 20 gone $run || { fail "kill $i: the run goes on"; break; }
+    wait $run 2> /dev/null
+    has_temporary && in_save=$((in_save + 1))
+    before=$step
+    rm -f "$work/more.jsonl"
+    quiet "resumed after kill $i" starpipe $small --resume "$saved" --steps $((4 * kills)) \
+        --log "$work/more.jsonl" || break
+    step=$(steps_of "$work/more.jsonl" step | head -n 1)
+    [ "${step:-0}" -ge "$before" ] || fail "kill $i: went on at step $step, $before was saved"
+    steps_of "$work/more.jsonl" loss | cmp - <(tail -n "+$((step + 1))" "$work/whole") ||
+        fail "kill $i: other losses from step $step on"
+    # As the steps run out, the kills begin anew.
+    if [ "$step" -gt $((3 * kills)) ]; then
+        rm -rf "$saved"
+        quiet "start" starpipe $small --steps 1 --save "$saved"
+        step=1
+    fi
+done
+echo "$kills kills, $one_rank of one rank, $in_save in a save: resumed with the same losses"
+[ $in_save -gt 0 ] || fail "no kill fell into a save"
+finish
