@@ -74,6 +74,7 @@ struct sp_snapshot {
 static int copy_block(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n)
 {
     struct sp_snapshot *s = arg;
+    struct block *b;
     float *values = malloc(n * sizeof *values);
 
     if (s->n == s->room) {
@@ -91,7 +92,11 @@ static int copy_block(void *arg, enum sp_block_kind kind, int layer, const float
                         n);
     }
     memcpy(values, w, n * sizeof *values);
-    s->blocks[s->n++] = (struct block){kind, layer, n, values};
+    b = &s->blocks[s->n++];
+    b->kind = kind;
+    b->layer = layer;
+    b->n = n;
+    b->values = values;
     return 0;
 }
 
