@@ -13,14 +13,16 @@
 
 /* ---- claiming --------------------------------------------------------------------------- */
 
-/* One writer a directory. Where the file system has no locks nothing can be done. */
-static int lock(struct sp_run_dir *d)
+/* One writer a directory; without `create` only where there was one before. Where the file system has no locks nothing can be done. */
+static int lock(struct sp_run_dir *d, bool create)
 {
     char path[SP_RUN_PATH], holder[128] = "";
     int fd, err;
 
     snprintf(path, sizeof path, "%s/.lock", d->path);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    fd = open(path, O_RDWR | (create ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 && !create)
+        return 0; /* said when it is to be made */
     if (fd < 0)
         return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB)) {
@@ -81,15 +83,15 @@ static const char *foreign_model(const struct sp_run_dir *d)
 }
 
 /* Sees that nobody's steps would be lost. */
-static int check_holds(struct sp_run_dir *d, const char *resumed)
+static int check_holds(struct sp_run_dir *d, const char *resumed, bool overwrite)
 {
     long newest = sp_step_highest(d->path, "", SP_ANY_STEP),
          here = resumed ? resumed_here(d, resumed) : -1;
     const char *foreign = foreign_model(d);
 
     newest = newest < 0 ? sp_step_highest(d->path, ".replaced", SP_ANY_STEP) : newest;
-    if (d->overwrite) {
-        d->overwrite = here < 0 && newest >= 0;
+    if (overwrite) {
+        d->overwrite = newest >= 0 && newest != here;
         return 0;
     }
     if (foreign)
@@ -116,30 +118,35 @@ int sp_run_dir_lock(struct sp_run_dir *d, const char *path)
     if (strlen(path) >= sizeof d->path)
         return sp_error(ENAMETOOLONG, "--save: a path of %zu bytes is too long", strlen(path));
     strcpy(d->path, path);
-    return access(path, F_OK) ? 0 : lock(d);
+    return lock(d, false);
 }
 
 int sp_run_dir_claim(struct sp_run_dir *d, const char *resumed, int keep, bool overwrite)
 {
     const char *path = d->path;
-    int err = 0;
+    int err;
 
     d->keep = keep;
-    d->overwrite = overwrite;
+    err = check_holds(d, resumed, overwrite); /* what is refused is left as it is */
+    if (err)
+        goto err_release;
     if (!mkdir(path, 0777))
         sp_output_sync_parent(path);
     else if (errno != EEXIST)
         return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
-    if (d->lock < 0)
-        err = lock(d);
-    err = err ? err : check_holds(d, resumed);
-    if (err) {
-        sp_run_dir_release(d);
-        return err;
+    if (d->lock < 0) {
+        err = lock(d, true);
+        err = err ? err : check_holds(d, resumed, overwrite); /* who may have come before */
     }
+    if (err)
+        goto err_release;
     sp_step_remove_all(path, ".tmp"); /* what a killed process left */
     sp_step_remove_all(path, ".removed");
     return 0;
+
+err_release:
+    sp_run_dir_release(d);
+    return err;
 }
 
 void sp_run_dir_release(struct sp_run_dir *d)

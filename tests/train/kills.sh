@@ -8,6 +8,7 @@ make_text 20011 > "$work/text"
 small="train --model gpt-tiny --data $work/text --seq 8 --micro-batches 2 --stages 2"
 kills=${SP_LONG:+200}
 kills=${kills:-10}
+steps=60
 saved=$work/saved
 RANDOM=20011
 
@@ -34,7 +35,7 @@ ranks()
     pgrep -f "^$STARPIPE train .*--save $saved" | grep -vx "$1"
 }
 
-quiet "never killed" starpipe $small --steps $((4 * kills)) --log "$work/whole.jsonl"
+quiet "never killed" starpipe $small --steps $steps --log "$work/whole.jsonl"
 steps_of "$work/whole.jsonl" loss > "$work/whole"
 quiet "start" starpipe $small --steps 1 --save "$saved"
 in_save=0 one_rank=0 step=1
@@ -66,14 +67,14 @@ for i in $(seq "$kills"); do
     has_temporary && in_save=$((in_save + 1))
     before=$step
     rm -f "$work/more.jsonl"
-    quiet "resumed after kill $i" starpipe $small --resume "$saved" --steps $((4 * kills)) \
+    quiet "resumed after kill $i" starpipe $small --resume "$saved" --steps $steps \
         --log "$work/more.jsonl" || break
     step=$(steps_of "$work/more.jsonl" step | head -n 1)
     [ "${step:-0}" -ge "$before" ] || fail "kill $i: went on at step $step, $before was saved"
     steps_of "$work/more.jsonl" loss | cmp - <(tail -n "+$((step + 1))" "$work/whole") ||
         fail "kill $i: other losses from step $step on"
     # As the steps run out, the kills begin anew.
-    if [ "$step" -gt $((3 * kills)) ]; then
+    if [ "$step" -gt $((steps * 2 / 3)) ]; then
         rm -rf "$saved"
         quiet "start" starpipe $small --steps 1 --save "$saved"
         step=1

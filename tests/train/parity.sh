@@ -17,7 +17,7 @@ train()
 
     shift 2
     quiet "$*" "$@" --data "$work/text" --seq 32 --micro-batches 8 --steps "$steps" --eps 1e-3 \
-        --log "$out.jsonl" --dump-grads "$out.safetensors" --save "$out"
+        --log "$out.jsonl" --dump-grads "$out.safetensors" --save "$out" --overwrite
 }
 
 # check WHAT OUT REFERENCE

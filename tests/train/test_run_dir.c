@@ -136,6 +136,7 @@ static void test_belongs_to_one_run(void **state)
     mkdir(at("model"), 0777);
     write_file(at("model/model.safetensors"), "x", 1);
     refused(at("model"), NULL, "holds a model (model.safetensors)");
+    assert_int_not_equal(access(at("model/.lock"), F_OK), 0); /* left as it was */
     refused(at("mine/step-000009/state.json"), NULL, "Not a directory");
 }
 
@@ -160,6 +161,20 @@ static void test_overwrites(void **state)
     assert_string_equal(holds(at("over")), "000003 000040.replaced");
     sp_run_dir_prune(&d);
     assert_string_equal(holds(at("over")), "000003");
+    save(&d, 4);
+    save(&d, 5);
+    sp_run_dir_release(&d);
+    /* Gone on from an older step: the later ones make way. */
+    claim(&d, at("over"), at("over/step-000004"), 1, true);
+    save(&d, 5);
+    sp_run_dir_prune(&d);
+    assert_string_equal(holds(at("over")), "000005");
+    sp_run_dir_release(&d);
+    mkdir(at("files"), 0777);
+    write_file(at("files/config.json"), "x", 1);
+    claim(&d, at("files"), NULL, 1, true);
+    save(&d, 1);
+    assert_link(at("files/config.json"), "step-000001/config.json");
     sp_run_dir_release(&d);
 }
 
