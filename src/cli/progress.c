@@ -2,6 +2,7 @@
 #include "codelets/codelet.h"
 #include "transport/launcher.h"
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,14 @@ static bool rewrites(enum sp_progress how)
     return known;
 }
 
+/* False where standard output is full: a launcher reads nothing more once it was told to end. */
+static bool stdout_takes_more(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    return poll(&out, 1, 0) != 0;
+}
+
 void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bool first)
 {
     static double last_us;
@@ -99,6 +108,8 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
 
     if (!end && !first && now - last_us < (line ? 1e5 : 5e6))
         return;
+    if (!end && !stdout_takes_more())
+        return; /* a step must not wait for a reader */
     last_us = now;
     printf("%sstep %d/%d  loss %.4f", line ? "\r" : "", s->done, s->steps, s->loss);
     if (!isnan(s->eval_loss))

@@ -378,6 +378,7 @@ int sp_cmd_train(int argc, char **argv)
     bool failed;
 
     t->saver.dir.lock = -1;
+    sp_interrupt_install_early();
     if (sp_transport_join(&argc, &argv, &t->world))
         return 2;
     sp_error_hold(t->world.rank);
@@ -396,7 +397,6 @@ int sp_cmd_train(int argc, char **argv)
         goto out;
     }
     sp_error_release(false);
-    sp_interrupt_install();
     if (!sp_transport_same(sp_plan_digest(&t->plan))) {
         if (t->world.rank == 0)
             sp_error(
@@ -414,8 +414,11 @@ int sp_cmd_train(int argc, char **argv)
             status = sp_train_dry_run(t) ? 1 : 0;
         goto out;
     }
+    sp_interrupt_install();
     sp_train_announce_weights(t, &weights);
     status = run(t, &weights, resume);
+    if (sp_interrupt_reader_gone() && !freopen("/dev/null", "w", stdout)) /* nobody misses it */
+        status = 1;
 
 out:
     if (weights.n_shards)

@@ -4,6 +4,7 @@
  * clipped; when the norm is known and says otherwise, both are undone and done again.
  */
 #include "cli/train.h"
+#include "cli/progress.h"
 #include "sp_error.h"
 #include "train/interrupt.h"
 #include <math.h>
@@ -108,12 +109,13 @@ static int save_after(struct sp_trainer *t, int step)
     if (a->save && (asked || (a->save_every && (step + 1) % a->save_every == 0)))
         err = sp_train_save(t, step + 1);
     if (!err && asked && t->world.rank == 0) {
-        if (a->save)
-            printf("\n%s: saved step %d to %s\n", sp_interrupt_name(SP_ASK_SAVE), step + 1,
-                   a->save);
-        else
+        if (a->save) {
+            sp_progress_say((enum sp_progress)a->progress, "%s: saved step %d to %s",
+                            sp_interrupt_name(SP_ASK_SAVE), step + 1, a->save);
+        } else {
             sp_warn("%s after step %d: nothing to save to, --save DIR was not given",
                     sp_interrupt_name(SP_ASK_SAVE), step + 1);
+        }
     }
     t->asked &= ~SP_ASK_SAVE;
     return err;
@@ -158,8 +160,9 @@ static int say_end(const struct sp_trainer *t, int done)
     const char *by = sp_interrupt_name(t->asked & SP_ASK_END);
 
     if (t->world.rank == 0 && !quiet && a->save)
-        printf("\nended by %s after step %d of %d, saved to %s; go on with --resume %s\n", by, done,
-               a->steps, a->save, a->save);
+        sp_progress_say((enum sp_progress)a->progress,
+                        "ended by %s after step %d of %d, saved to %s; go on with --resume %s", by,
+                        done, a->steps, a->save, a->save);
     else if (t->world.rank == 0 && !quiet)
         sp_error(EINTR,
                  "ended by %s after step %d of %d: nothing was saved, --save DIR was not given", by,

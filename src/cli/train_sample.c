@@ -2,6 +2,7 @@
 #include "cli/train.h"
 #include "graphs/generate.h"
 #include "sp_error.h"
+#include "train/interrupt.h"
 #include "train/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static int print_text(struct sp_generator *gen, const char *prompt, int n, int v
         printf("sample:\n%s", prompt);
         sp_generator_feed(gen, text, (int)len, logits);
     }
-    for (int i = 0; !err && i < n; i++) {
+    for (int i = 0; !err && i < n && !(sp_interrupt_asked() & SP_ASK_END); i++) {
         token = draw(logits, vocab, &seed);
         print_token(token);
         if (i < n - 1)

@@ -19,6 +19,7 @@ enum { ENTRIES = sizeof TABLE / sizeof *TABLE };
 
 static int asked;
 static long first_end_s; /* when an end was asked for first */
+static bool stays;       /* the terminal may be closed */
 
 static long now_s(void)
 {
@@ -33,11 +34,16 @@ void sp_interrupt_ask(int bits)
     __atomic_fetch_or(&asked, bits, __ATOMIC_RELAXED);
 }
 
-int sp_interrupt_asked(void)
+bool sp_interrupt_reader_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
 
-    if (poll(&out, 1, 0) == 1 && out.revents & (POLLERR | POLLHUP))
+    return poll(&out, 1, 0) == 1 && out.revents & (POLLERR | POLLHUP);
+}
+
+int sp_interrupt_asked(void)
+{
+    if (!stays && sp_interrupt_reader_gone())
         sp_interrupt_ask(SP_ASK_PIPE);
     return __atomic_load_n(&asked, __ATOMIC_RELAXED);
 }
@@ -71,18 +77,31 @@ static void on_signal(int number)
     sp_interrupt_ask(bit);
 }
 
-void sp_interrupt_install(void)
+static void take(int number)
 {
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old;
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
     sigemptyset(&act.sa_mask);
+    sigaction(number, &act, NULL);
+}
+
+void sp_interrupt_install_early(void)
+{
+    take(SIGUSR1);
+}
+
+void sp_interrupt_install(void)
+{
+    struct sigaction old;
+
     for (int i = 0; i < ENTRIES; i++) {
         if (!TABLE[i].signal)
             continue;
         if (TABLE[i].signal == SIGHUP && !sigaction(SIGHUP, NULL, &old) &&
             old.sa_handler == SIG_IGN)
-            continue;
-        sigaction(TABLE[i].signal, &act, NULL);
+            stays = stays || isatty(STDOUT_FILENO);
+        else
+            take(TABLE[i].signal);
     }
     signal(SIGPIPE, SIG_IGN);
 }

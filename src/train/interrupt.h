@@ -6,6 +6,8 @@
 #ifndef SP_INTERRUPT_H
 #define SP_INTERRUPT_H
 
+#include <stdbool.h>
+
 /* What was asked, as bits. */
 enum {
     SP_ASK_TERM = 1,
@@ -17,9 +19,16 @@ enum {
 };
 
 /*
+ * Takes over SIGUSR1 alone, from the start of the program on: it asks for a checkpoint before there
+ * is anything to save, and must not end the process.
+ */
+void sp_interrupt_install_early(void);
+
+/*
  * Takes the signals over; may be called again, where a library may have taken them since. A SIGHUP
- * that is ignored (nohup) stays so. SIGPIPE is ignored: writes fail instead. A second SIGTERM or
- * SIGINT, a second or more after the first, ends the process at once.
+ * that is ignored (nohup) stays so, and a terminal that is closed then ends nothing. SIGPIPE is
+ * ignored: writes fail instead. A second SIGTERM or SIGINT, a second or more after the first, ends
+ * the process at once.
  */
 void sp_interrupt_install(void);
 
@@ -30,6 +39,9 @@ void sp_interrupt_ask(int bits);
 int sp_interrupt_asked(void);
 /* Has been seen to. */
 void sp_interrupt_clear(int bits);
+
+/* Standard output is a pipe without a reader, or a terminal that was closed. */
+bool sp_interrupt_reader_gone(void);
 
 /* "SIGTERM", or what else the first of the bits stands for. */
 const char *sp_interrupt_name(int bits);

@@ -62,7 +62,11 @@ for i in $(seq "$kills"); do
         kill -9 $run
     fi
     children=$run
-    wait_for 20 gone $run || { fail "kill $i: the run goes on"; break; }
+    if ! wait_for 20 gone $run; then
+        fail "kill $i: the run goes on: $(pgrep -af "save $saved" | cut -c 1-60 | tr '\n' ';')"
+        kill -9 $(ranks $run) $run 2> /dev/null
+        break
+    fi
     wait $run 2> /dev/null
     has_temporary && in_save=$((in_save + 1))
     before=$step
