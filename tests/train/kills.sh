@@ -14,7 +14,7 @@ RANDOM=20011
 
 begun()
 {
-    grep -aq "^step\|step [0-9]" "$work/output"
+    grep -aqs "step [0-9]" "$work/run"
 }
 
 has_temporary()
@@ -26,7 +26,7 @@ has_temporary()
 catch()
 {
     { wait_for 30 begun && wait_for 30 has_temporary; } ||
-        fail "kill $i: no save began: $(tail -n 1 "$work/output")"
+        fail "kill $i: no save began: $(tail -n 1 "$work/run")"
 }
 
 # The processes of the run, not its launcher.
@@ -40,9 +40,10 @@ steps_of "$work/whole.jsonl" loss > "$work/whole"
 quiet "start" starpipe $small --steps 1 --save "$saved"
 in_save=0 one_rank=0 step=1
 for i in $(seq "$kills"); do
+    rm -f "$work/run"
     if [ $((i % 2)) -eq 0 ] && have_mpi > /dev/null; then
         $MPIRUN -np 2 "$STARPIPE" $small --resume "$saved" --steps 1000000 --save "$saved" --save-every 1 \
-            > "$work/output" 2>&1 &
+            > "$work/run" 2>&1 &
         run=$!
         catch
         sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
@@ -55,7 +56,7 @@ for i in $(seq "$kills"); do
         fi
     else
         "$STARPIPE" $small --resume "$saved" --steps 1000000 --save "$saved" --save-every 1 \
-            $([ $((i % 3)) -eq 0 ] && echo --save-async) > "$work/output" 2>&1 &
+            $([ $((i % 3)) -eq 0 ] && echo --save-async) > "$work/run" 2>&1 &
         run=$!
         catch
         sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
