@@ -20,7 +20,7 @@ struct sp_train_args {
     int token_bytes; /* of --tokens; 0: those of the file's header, or 2 */
     int steps, warmup, threads, window, mlp_chunk, logit_rows, sample;
     double lr, weight_decay, beta1, beta2, eps, clip, stall_timeout;
-    struct sp_lr_schedule lr_schedule; /* but for what other options say: sp_train_lr */
+    struct sp_lr_schedule lr_schedule; /* complete once the options were checked */
     int lr_shape;
     uint64_t seed;
     int seed_arg;
