@@ -33,7 +33,7 @@ struct sp_costs {
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
 };
 
-struct sp_map; /* where global stages live; see src/policies/map.h */
+struct sp_map; /* where global stages live; see src/policies/families/map.h */
 
 /* What a schedule may depend on. */
 struct sp_layout {

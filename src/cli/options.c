@@ -1,6 +1,6 @@
 #include "cli/options.h"
-#include "policies/nearest.h"
-#include "policies/plugin.h"
+#include "policies/suggest.h"
+#include "policies/load/plugin.h"
 #include "sp_error.h"
 #include <errno.h>
 #include <math.h>

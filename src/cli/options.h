@@ -6,7 +6,7 @@
 #define SP_OPTIONS_H
 
 #include "codelets/shape.h"
-#include "offload/away.h"
+#include "offload/eviction.h"
 #include "starpipe/schedule.h"
 #include <limits.h>
 #include <stdbool.h>

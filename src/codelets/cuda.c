@@ -4,8 +4,8 @@
 #include <math.h>
 
 #ifdef HAVE_CUDA
-#include "kernels/cuda/cudnn_plan.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/attention/cudnn_plan.h"
+#include "kernels/cuda/device/device.h"
 #include "sp_atomic.h"
 
 static struct worker {

@@ -1,6 +1,6 @@
 /*
  * A graph family as the engine sees it: how an op of a stage becomes tasks. The other half,
- * src/policies/family.h, says which ops there are.
+ * src/policies/families/family.h, says which ops there are.
  */
 #ifndef SP_GRAPH_FAMILY_H
 #define SP_GRAPH_FAMILY_H

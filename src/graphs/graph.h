@@ -11,7 +11,7 @@
 #include "graphs/stash.h"
 #include "model/data.h"
 #include "offload/mover.h"
-#include "policies/index.h"
+#include "policies/simulation/index.h"
 #include "policies/plan.h"
 
 struct sp_disk;
@@ -119,7 +119,7 @@ struct sp_tokens {
 };
 
 /* How a global stage cuts sequences: into the slices of the plan, or parts of them (see
- * policies/multiplex.h). */
+ * policies/families/multiplex.h). */
 struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] */

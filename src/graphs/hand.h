@@ -6,7 +6,7 @@
 #define SP_HAND_H
 
 #include "graphs/graph.h"
-#include "policies/ring.h"
+#include "policies/families/ring.h"
 
 struct sp_hand {
     int n;                       /* blocks, three a layer; 0: empty */

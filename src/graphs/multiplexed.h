@@ -11,7 +11,7 @@
 #define SP_GRAPH_MULTIPLEXED_H
 
 #include "graphs/layer.h"
-#include "policies/multiplex.h"
+#include "policies/families/multiplex.h"
 
 /* What a stage adds up for another one, and where it reads the weights. */
 struct sp_help {

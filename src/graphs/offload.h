@@ -1,5 +1,5 @@
 /*
- * What leaves memory of a layerwise stage and returns, by the plan of offload/away.h. All of it does
+ * What leaves memory of a layerwise stage and returns, by the plan of offload/eviction.h. All of it does
  * nothing in a run without offloading.
  */
 #ifndef SP_GRAPH_OFFLOAD_H

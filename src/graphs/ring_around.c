@@ -1,5 +1,5 @@
 /*
- * Weights and gradients around the ring, as src/policies/ring.h says which worker has what in which
+ * Weights and gradients around the ring, as src/policies/families/ring.h says which worker has what in which
  * turn. Weights go on to the next worker as soon as a turn begins, gradients when its ops were
  * submitted; inside a process they are handed over as they are. A chunk's gradient sets out as the
  * gradient of its owner's blocks, zero, and comes home there.

@@ -6,7 +6,7 @@
 #define SP_STASH_H
 
 #include "codelets/shape.h"
-#include "graphs/holders.h"
+#include "policies/families/ownership.h"
 
 /*
  * Attention-parallel: whether the QKV weights go to attention with the product's input (2bsh + 3h^2

@@ -1,6 +1,6 @@
 /*
  * The weight-ring family (WeiPipe): a worker keeps its micro-batches, and the chunks of the model
- * come by with the gradients of their weights; src/policies/ring.h says which when, ring_around.c and
+ * come by with the gradients of their weights; src/policies/families/ring.h says which when, ring_around.c and
  * ring_line.c how.
  *
  *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with weights that came by

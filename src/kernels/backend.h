@@ -17,7 +17,7 @@
 #include "kernels/dtype.h"
 #include "kernels/kernels.h"
 
-struct sp_cuda; /* kernels/cuda/device.h */
+struct sp_cuda; /* kernels/cuda/device/device.h */
 
 struct sp_backend {
     const char *name; /* "cpu", "cuda" */

@@ -6,7 +6,7 @@
 #ifndef SP_DISK_H
 #define SP_DISK_H
 
-#include "offload/away.h"
+#include "offload/eviction.h"
 #include <stddef.h>
 #include <stdint.h>
 

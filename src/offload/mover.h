@@ -6,7 +6,7 @@
 #ifndef SP_MOVER_H
 #define SP_MOVER_H
 
-#include "offload/away.h"
+#include "offload/eviction.h"
 #include <pthread.h>
 #include <starpu.h>
 

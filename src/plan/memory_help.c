@@ -1,6 +1,6 @@
 #include "plan/memory_help.h"
-#include "graphs/holders.h"
-#include "policies/multiplex.h"
+#include "policies/families/ownership.h"
+#include "policies/families/multiplex.h"
 #include "sp_error.h"
 #include <errno.h>
 #include <stdlib.h>

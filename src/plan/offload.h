@@ -1,12 +1,12 @@
 /*
  * Offloading the activations of a plan (SPPO section 5): what a stage does as slots and units (see
- * offload/away.h), for plans whose stages hold consecutive layers. Pure.
+ * offload/eviction.h), for plans whose stages hold consecutive layers. Pure.
  */
 #ifndef SP_PLAN_OFFLOAD_H
 #define SP_PLAN_OFFLOAD_H
 
 #include "graphs/stash.h"
-#include "offload/away.h"
+#include "offload/eviction.h"
 #include "plan/memory.h"
 
 /* Seconds of a floating-point operation of a layer, forward and backward. */

@@ -8,7 +8,7 @@
 #include "graphs/checkpoint.h"
 #include "graphs/step.h"
 #include "plan/memory.h"
-#include "policies/map.h"
+#include "policies/families/map.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <math.h>

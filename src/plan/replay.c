@@ -1,6 +1,6 @@
 #include "plan/replay.h"
-#include "policies/index.h"
-#include "policies/times.h"
+#include "policies/simulation/index.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "plan/slices.h"
-#include "policies/multiplex.h"
+#include "policies/families/multiplex.h"
 #include "plan/counts.h"
 #include "sp_error.h"
 #include <math.h>

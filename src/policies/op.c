@@ -1,5 +1,5 @@
 #include "starpipe/op.h"
-#include "policies/limit.h"
+#include "policies/load/limit.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 #include "policies/plan.h"
-#include "policies/csv.h"
-#include "policies/call.h"
-#include "policies/map.h"
-#include "policies/multiplex.h"
-#include "policies/nearest.h"
+#include "policies/load/csv.h"
+#include "policies/load/guarded_call.h"
+#include "policies/families/map.h"
+#include "policies/families/multiplex.h"
+#include "policies/suggest.h"
 #include "policies/registry.h"
-#include "policies/transit.h"
+#include "policies/simulation/transit.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #ifndef SP_PLAN_H
 #define SP_PLAN_H
 
-#include "policies/family.h"
+#include "policies/families/family.h"
 #include <stdint.h>
 
 struct sp_plan {
@@ -36,7 +36,7 @@ struct sp_plan {
 #define SP_MAX_OPS (16 * 1000000) /* of a plan, all stages together */
 
 /*
- * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/csv.h; sizes of `lay`
+ * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/load/csv.h; sizes of `lay`
  * that are 0 are then the file's): finds the schedule, fills in defaults
  * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
  * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy

@@ -1,5 +1,5 @@
 /* The messages of list-simulated times, for pictures. */
-#include "policies/index.h"
+#include "policies/simulation/index.h"
 #include "trace/gantt.h"
 #include <errno.h>
 

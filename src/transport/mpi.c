@@ -5,7 +5,7 @@
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/launcher.h"
-#include "transport/nccl.h"
+#include "transport/nccl/nccl.h"
 #include "transport/poll.h"
 #include "transport/transport.h"
 #include "sp_error.h"

@@ -1,6 +1,6 @@
 /* The log of a resumed run goes on behind the steps before it; what is no log is left alone. */
 #include "model/support.h"
-#include "cli/log_file.h"
+#include "cli/train/log_file.h"
 #include <errno.h>
 #include <sys/stat.h>
 

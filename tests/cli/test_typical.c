@@ -1,5 +1,5 @@
 /* Which step of a run stands for it. */
-#include "cli/typical_step.h"
+#include "cli/train/typical_step.h"
 #include "policies/common.h"
 #include <math.h>
 

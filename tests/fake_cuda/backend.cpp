@@ -5,7 +5,7 @@
  * memory nodes, transfers, streams and our graphs are the real ones.
  */
 #include "fake_cuda.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 #include <cstdlib>
 #include <functional>
 #include <utility>

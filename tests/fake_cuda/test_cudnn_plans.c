@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "kernels/cuda/cudnn_plans.h"
-#include "kernels/cuda/sums.h"
+#include "kernels/cuda/attention/cudnn_plans.h"
+#include "kernels/cuda/pointwise/sums.h"
 
 static const double MIB = 1 << 20;
 

@@ -5,7 +5,7 @@
  */
 #include "../kernels/reference.h"
 #include "kernels/backend.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 
 static struct sp_cuda *cuda;
 static const struct sp_backend *gpu, *cpu; /* of the type being tested; f32 */

@@ -1,6 +1,6 @@
 /* Linear layers, GELU, SwiGLU, the exponential behind them, and the counting of operations. */
 #include "reference.h"
-#include "kernels/vec.h"
+#include "kernels/cpu/vec.h"
 
 /* Sizes below and above where a team shares the work; 700 columns make two strips of dbias for each of two threads. */
 static const int shapes[][3] = {{7, 24, 10}, {67, 29, 700}};

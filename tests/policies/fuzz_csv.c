@@ -3,7 +3,7 @@
  * the verifier and the list simulation get through it, whatever its order.
  */
 #include "../model/fuzz.h"
-#include "policies/csv.h"
+#include "policies/load/csv.h"
 
 static int parse(const void *data, size_t size, struct sp_plan *plan)
 {

@@ -1,7 +1,7 @@
 /* The CSV of torch.distributed.pipelining: what is written is read back, what torch writes is read,
  * and what is no order is refused with its line and cell. */
 #include "common.h"
-#include "policies/csv.h"
+#include "policies/load/csv.h"
 #include "policies/registry.h"
 
 static char *written(const struct sp_plan *plan)

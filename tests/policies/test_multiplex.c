@@ -3,8 +3,8 @@
  * grid, times against a simulation that knows no family, what is refused.
  */
 #include "policies/common.h"
-#include "policies/index.h"
-#include "policies/multiplex.h"
+#include "policies/simulation/index.h"
+#include "policies/families/multiplex.h"
 #include <math.h>
 
 static struct sp_layout multiplexed(int p, int n)

@@ -1,6 +1,6 @@
 /* Plans: defaults, and every refusal with its line. */
 #include "common.h"
-#include "policies/nearest.h"
+#include "policies/suggest.h"
 #include "policies/registry.h"
 
 static void fills_in_defaults(void **state)

@@ -3,7 +3,7 @@
  * a size that does; and their makespans are what is claimed of them.
  */
 #include "common.h"
-#include "policies/interleave.h"
+#include "policies/orders/interleave.h"
 #include "policies/registry.h"
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* The verifier on programs written down: what it says, word by word. Broken programs of all
  * schedules: test_mutations.c. */
 #include "common.h"
-#include "policies/channels.h"
+#include "policies/simulation/channels.h"
 
 static void expect(const struct sp_plan *plan, const char *want)
 {

@@ -1,7 +1,7 @@
 /* zb1p and zb2p: equal to published orders, exact formulas; and the searched orders. */
 #include "config.h"
 #include "reference.h"
-#include "policies/zbauto.h"
+#include "policies/search/zbauto.h"
 #include <math.h>
 
 static int integer(json_t *root, const char *key)

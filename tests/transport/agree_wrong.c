@@ -1,5 +1,5 @@
 #include "transport/agree_wrong.h"
-#include "transport/nccl_agree.h"
+#include "transport/nccl/nccl_agree.h"
 
 static int right_ready(struct sp_agree *end, struct sp_agree_message *m,
                        struct sp_agree_step *step);
@@ -9,7 +9,7 @@ static void right_done(struct sp_agree *end, struct sp_agree_step *step);
 #define sp_agree_ready right_ready
 #define sp_agree_hear right_hear
 #define sp_agree_done right_done
-#include "../../src/transport/nccl_agree.c"
+#include "../../src/transport/nccl/nccl_agree.c"
 #undef sp_agree_ready
 #undef sp_agree_hear
 #undef sp_agree_done

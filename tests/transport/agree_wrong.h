@@ -1,5 +1,5 @@
 /*
- * The rules of src/transport/nccl_agree.c, right or with a mistake planted: for tests that must see them.
+ * The rules of src/transport/nccl/nccl_agree.c, right or with a mistake planted: for tests that must see them.
  * A program that is to have mistakes is linked with agree_wrong.c, which has the right rules in it too.
  */
 #ifndef SP_TESTS_AGREE_WRONG_H

@@ -1,6 +1,6 @@
 /*
  * What stands for a GPU in tests: memory of the process, streams as queues that threads run in order, and
- * events. Enough of CUDA's runtime for src/transport/nccl_device.c; fake_nccl.c puts its transfers into
+ * events. Enough of CUDA's runtime for src/transport/nccl/nccl_device.c; fake_nccl.c puts its transfers into
  * the streams.
  *
  * FAKE_CUDA_QUEUES=K: all streams share K queues, as on a GPU. A queue takes what was put into it in

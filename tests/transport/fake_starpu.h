@@ -1,7 +1,7 @@
 /*
  * What stands for StarPU's handles in tests of threads: a buffer, and whoever acquired it, in the order
  * of submission; readers together, writers alone. Callbacks come from a few threads, late, or at once from
- * the caller. Only what src/transport/nccl.c calls.
+ * the caller. Only what src/transport/nccl/nccl.c calls.
  */
 #ifndef SP_TESTS_FAKE_STARPU_H
 #define SP_TESTS_FAKE_STARPU_H

@@ -5,7 +5,7 @@
 #ifndef SP_TESTS_FAKE_WIRE_H
 #define SP_TESTS_FAKE_WIRE_H
 
-#include "transport/nccl_wire.h"
+#include "transport/nccl/nccl_wire.h"
 
 /* The wires of `size` ranks, to be freed after all were closed. */
 struct sp_wire *fake_wires(int size, uint64_t seed);

@@ -1,5 +1,5 @@
 /*
- * Messages over src/transport/nccl.c between processes, with StarPU and MPI as they are: tasks write and
+ * Messages over src/transport/nccl/nccl.c between processes, with StarPU and MPI as they are: tasks write and
  * read vectors in orders that cross, every value is checked. Linked with what stands for CUDA and NCCL
  * (fake_cuda.c, fake_nccl.c) the vectors are in main memory; linked with CUDA's runtime, in that of the
  * GPU, where StarPU has one.
@@ -7,7 +7,7 @@
  *   mpirun -np N nccl_ranks [SEEDS [MESSAGES]]     random programs; the last line has their figures
  *   mpirun -np 2 nccl_ranks latency                a small message to and fro
  */
-#include "transport/nccl.h"
+#include "transport/nccl/nccl.h"
 #include <mpi.h>
 #include <starpu_mpi.h>
 #include <stdio.h>

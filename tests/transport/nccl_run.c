@@ -1,7 +1,7 @@
 #include "transport/nccl_run.h"
 #include "transport/fake_starpu.h"
 #include "transport/fake_wire.h"
-#include "transport/nccl.h"
+#include "transport/nccl/nccl.h"
 #include "transport/poll.h"
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  */
 #include "policies/common.h"
 #include "transport/agree_wrong.h"
-#include "transport/nccl_agree.h"
+#include "transport/nccl/nccl_agree.h"
 
 enum { MOST = 4, ENDS = 3 }; /* messages; the leader is end 0 */
 

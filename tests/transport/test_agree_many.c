@@ -6,7 +6,7 @@
  */
 #include "policies/common.h"
 #include "transport/agree_wrong.h"
-#include "transport/nccl_agree.h"
+#include "transport/nccl/nccl_agree.h"
 
 enum { PROCESSES = 4, STAGES = 8, MESSAGES = 48, MEMBERS = 3, LINKS = PROCESSES * PROCESSES + 2 };
 

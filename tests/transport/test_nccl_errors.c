@@ -5,7 +5,7 @@
 #include "policies/common.h"
 #include "transport/fake_starpu.h"
 #include "transport/fake_wire.h"
-#include "transport/nccl.h"
+#include "transport/nccl/nccl.h"
 #include "transport/poll.h"
 #include <pthread.h>
 #include <sys/wait.h>

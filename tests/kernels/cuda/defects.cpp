@@ -1,7 +1,7 @@
 /* The kernels of defects.h. */
 #include "defects.h"
 #include "emulated.h"
-#include "kernels/cuda/mma.h"
+#include "kernels/cuda/attention/mma.h"
 
 static __global__ void defective(enum defect defect, float *out)
 {

@@ -1,2 +1,2 @@
 /* As emulated.cpp: what only the products call. */
-#include "kernels/cuda/bias_cuda.cu"
+#include "kernels/cuda/pointwise/bias_cuda.cu"

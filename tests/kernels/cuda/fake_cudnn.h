@@ -5,7 +5,7 @@
 #ifndef SP_TESTS_FAKE_CUDNN_H
 #define SP_TESTS_FAKE_CUDNN_H
 
-#include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/attention/cudnn_plan.h"
 
 struct sp_fake_cudnn {
     bool absent, refuse_shapes, refuse_runs;

@@ -8,9 +8,9 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_lt.h"
-#include "kernels/cuda/bias_cuda.h"
-#include "kernels/cuda/gemm_cuda.h"
-#include "kernels/cuda/mlp_cuda.h"
+#include "kernels/cuda/pointwise/bias_cuda.h"
+#include "kernels/cuda/gemm/gemm_cuda.h"
+#include "kernels/cuda/pointwise/mlp_cuda.h"
 
 /* ---- the kernels around products, on the host ---- */
 

@@ -3,7 +3,7 @@
  * its last owner and ends where it was asked to, products by plain loops.
  */
 #include "emulated.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_cudnn.h"
-#include "kernels/cuda/state.h"
-#include "kernels/cuda/sums.h"
+#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/pointwise/sums.h"
 #include "said.h"
 #include "sp_error.h"
 #include <stdarg.h>

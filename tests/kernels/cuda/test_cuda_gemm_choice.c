@@ -5,7 +5,7 @@
 #include "gemm_host.h"
 #include "said.h"
 #include "sp_error.h"
-#include "kernels/cuda/kept.h"
+#include "kernels/cuda/gemm/tuning_cache.h"
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

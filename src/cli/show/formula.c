@@ -1,0 +1,60 @@
+/* The costs of the list simulation, and the published makespan beside the simulated one. */
+#include "cli/show/show.h"
+#include <math.h>
+
+/* Negative: there is none. */
+static double published_makespan(const struct sp_show *show)
+{
+    const struct sp_schedule_def *def = show->plan->def;
+    const struct sp_costs *c = show->costs;
+
+    if (def->makespan_of_parts && show->plan->family->parts)
+        return def->makespan_of_parts(&show->plan->layout, &c->parts);
+    return def->makespan ? def->makespan(&show->plan->layout, c->f, c->b, c->w) : -1;
+}
+
+bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
+{
+    static const char *const claims[] = {[SP_EXACT] = "exact",
+                                         [SP_LOWER_BOUND] = "lower bound",
+                                         [SP_UPPER_BOUND] = "upper bound",
+                                         [SP_APPROXIMATE] = "approximate"};
+    const struct sp_schedule_def *def = show->plan->def;
+    const struct sp_costs *c = show->costs;
+    double published = published_makespan(show);
+    double simulated = show->times->makespan, difference = simulated - published;
+
+    if (!(published >= 0))
+        return false;
+    *f = (struct sp_show_formula){.makespan = published,
+                                  .source = def->makespan_source ? def->makespan_source : "",
+                                  .claim = def->makespan_is <= SP_APPROXIMATE
+                                               ? claims[def->makespan_is]
+                                               : claims[SP_APPROXIMATE]};
+    if (show->plan->slice_share)
+        f->claim = "for equal slices";
+    if (c->comm > 0)
+        snprintf(f->verdict, sizeof f->verdict, "without communication");
+    else if (fabs(difference) <= 1e-9 * fmax(published, 1))
+        snprintf(f->verdict, sizeof f->verdict, "simulated the same");
+    else if (published > 0)
+        snprintf(f->verdict, sizeof f->verdict, "simulated %.2g %% %s",
+                 100 * fabs(difference) / published, difference > 0 ? "above" : "below");
+    return true;
+}
+
+void sp_show_costs(const struct sp_show *show, char *text, size_t n)
+{
+    const struct sp_costs *c = show->costs;
+    const struct sp_part_costs *p = &c->parts;
+
+    if (show->plan->family->parts)
+        snprintf(text, n,
+                 "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "
+                 "that%s, comm=%.6g",
+                 p->pre, p->attn, p->post, p->backward,
+                 p->again > 0 ? " and pre and post once more" : "", c->comm);
+    else
+        snprintf(text, n, "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g", c->f, c->b,
+                 c->w, c->comm);
+}

@@ -1,0 +1,208 @@
+/*
+ * The JSON form, one object:
+ *   schedule, stages, micro_batches, chunks, slices, layers (0: unknown)
+ *   stage_map[rank][chunk]   global stage; of parts of layers, the blocks of a rank; where
+ *                            weights travel, the chunk that is its own; sharded, all
+ *   ranks[rank][k]           ops in issue order, "F3.0"
+ *   times[rank][k]           [start, end] of ranks[rank][k]
+ *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
+ *   span[rank], idle[rank]   last end - first start; makespan - busy
+ *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them}; only
+ *                            with the flag multiplex, where an op names the global stage as its chunk,
+ *                            and a part of its slices, counted over all of them, as its slice
+ *   slice_tokens[slice]      tokens of each; only with --partition-slices
+ *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
+ *   buffers                  messages that may wait on a channel at once; 0: sends may block
+ *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
+ *                            "approximate"): the published one, without communication; only where
+ *                            there is one for the layout
+ *   messages                 [from, to, op, sent, arrives] of every tensor that crosses between
+ *                            stages, in the order of the receivers' programs; op is the producer
+ */
+#include "cli/show/show.h"
+#include "policies/simulation/index.h"
+#include "policies/families/ring.h"
+#include "sp_error.h"
+#include <jansson.h>
+
+static json_t *stage_map(const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+    json_t *map = json_array();
+
+    for (int s = 0; s < lay->stages; s++) {
+        json_t *chunks = json_array();
+
+        switch (plan->family->kind) {
+        case SP_LAYERWISE:
+            for (int c = 0; c < lay->chunks; c++)
+                json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
+            break;
+        case SP_MULTIPLEXED:
+            json_array_append_new(chunks, json_integer(s));
+            break;
+        case SP_ATTENTION_PARALLEL:
+            for (int j = 0; j <= lay->layers; j++)
+                if (sp_block_stage(lay, j) == s)
+                    json_array_append_new(chunks, json_integer(j));
+            break;
+        case SP_WEIGHT_RING:
+            for (int c = 0; c < lay->stages; c++)
+                if (sp_ring_owner(lay->map->ring, c) == s)
+                    json_array_append_new(chunks, json_integer(c));
+            break;
+        case SP_SHARDED:
+            for (int c = 0; c < lay->chunks; c++)
+                json_array_append_new(chunks, json_integer(c));
+            break;
+        }
+        json_array_append_new(map, chunks);
+    }
+    return map;
+}
+
+static json_t *op_name(const struct sp_plan *plan, const struct sp_op *op)
+{
+    char text[SP_OP_TEXT];
+
+    return json_string(sp_op_print(op, plan->layout.slices > 1, text));
+}
+
+static void add_programs(const struct sp_show *show, json_t *root)
+{
+    const struct sp_plan *plan = show->plan;
+    json_t *ranks = json_array(), *times = json_array();
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *ops = json_array(), *when = json_array();
+
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            json_array_append_new(ops, op_name(plan, &plan->programs[s].ops[k]));
+            json_array_append_new(
+                when, json_pack("[f,f]", show->times->start[s][k], show->times->end[s][k]));
+        }
+        json_array_append_new(ranks, ops);
+        json_array_append_new(times, when);
+    }
+    json_object_set_new(root, "ranks", ranks);
+    json_object_set_new(root, "times", times);
+}
+
+static json_t *overlap(const struct sp_plan *plan)
+{
+    json_t *all = json_array();
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *pairs = json_array();
+
+        for (int k = 0; k + 1 < plan->programs[s].n; k++) {
+            if (plan->programs[s].ops[k].overlap)
+                json_array_append_new(pairs, json_pack("[i,i]", k, k + 1));
+        }
+        json_array_append_new(all, pairs);
+    }
+    return all;
+}
+
+static void add_formula(const struct sp_show *show, json_t *root)
+{
+    struct sp_show_formula f;
+
+    if (sp_show_formula(show, &f))
+        json_object_set_new(root, "formula",
+                            json_pack("{s:f,s:s,s:s}", "makespan", f.makespan, "source", f.source,
+                                      "claim", f.claim));
+}
+
+static json_t *messages(const struct sp_show *show)
+{
+    const struct sp_plan *plan = show->plan;
+    json_t *list = json_array();
+    struct sp_index ix;
+    int stage, index;
+
+    if (!list || sp_index_create(plan, &ix, &stage, &index)) {
+        json_decref(list);
+        return NULL;
+    }
+    for (int s = 0; s < plan->layout.stages; s++) {
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            struct sp_dep deps[SP_MAX_DEPS];
+            int n = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[k], deps);
+
+            for (int i = 0; i < n; i++) {
+                int place = sp_index_place(&ix, plan, &deps[i]);
+                double sent;
+
+                if (deps[i].stage == s || place < 0)
+                    continue;
+                sent = sp_message_sent(&deps[i], show->times->start, show->times->end, place);
+                json_array_append_new(
+                    list, json_pack("[i,i,o,f,f]", deps[i].stage, s, op_name(plan, &deps[i].op),
+                                    sent, sent + sp_message_cost(plan, show->costs, &deps[i])));
+            }
+        }
+    }
+    sp_index_destroy(&ix);
+    return list;
+}
+
+static json_t *reals(const double *v, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_real(v[i]));
+    return list;
+}
+
+static json_t *integers(const int *v, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(v[i]));
+    return list;
+}
+
+int sp_show_json(const struct sp_show *show, FILE *out)
+{
+    const struct sp_layout *lay = &show->plan->layout;
+    const struct sp_times *t = show->times;
+    json_t *root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "schedule", show->schedule, "stages",
+                             lay->stages, "micro_batches", lay->micro_batches, "chunks",
+                             lay->chunks, "slices", lay->slices, "layers", lay->layers);
+    json_t *tokens = NULL;
+    int ret = 0;
+
+    if (!root)
+        return sp_error(EINVAL, "show: '%s' is not valid UTF-8", show->schedule);
+    json_object_set_new(root, "stage_map", stage_map(show->plan));
+    add_programs(show, root);
+    json_object_set_new(root, "makespan", json_real(t->makespan));
+    json_object_set_new(root, "span", reals(t->span, lay->stages));
+    json_object_set_new(root, "idle", reals(t->idle, lay->stages));
+    json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
+    json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
+    if (show->plan->first_token)
+        json_object_set_new(root, "slice_tokens", tokens = json_array());
+    for (int k = 0; tokens && k < lay->slices; k++) {
+        int first, len;
+
+        sp_plan_slice_tokens(show->plan, 0, k, &first, &len);
+        json_array_append_new(tokens, json_integer(len));
+    }
+    if (show->plan->family->kind == SP_MULTIPLEXED)
+        json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
+    if (show->plan->paired)
+        json_object_set_new(root, "overlap", overlap(show->plan));
+    json_object_set_new(root, "buffers", json_integer(show->plan->buffers));
+    add_formula(show, root);
+    if (json_object_set_new(root, "messages", messages(show)))
+        ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
+    if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
+        putc('\n', out);
+    json_decref(root);
+    return ret;
+}

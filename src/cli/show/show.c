@@ -1,0 +1,276 @@
+/*
+ * starpipe show: the programs of one schedule with list-simulated times, without running it.
+ */
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/outputs.h"
+#include "cli/show/show.h"
+#include "model/model.h"
+#include "plan/slices.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum format { TEXT, JSON, CSV, SVG, HTML };
+
+struct args {
+    struct sp_layout_args layout;
+    int layers, format, width;
+    bool color;
+    const char *cost, *output;
+};
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        SP_LAYOUT_OPTIONS(a->layout),
+        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
+         0},
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..",
+         "costs of a stage (default all 1, comm 0), or pre=,attn=,post=,backward=,comm= of a layer "
+         "(1, 3, 2, 2, 0 where ops are parts of layers)",
+         0, 0, 0, 0},
+        {"format", SP_OPT_CHOICE, &a->format, 0, "what to print", 0, 0, "text|json|csv|svg|html",
+         0},
+        {"output", SP_OPT_STRING, &a->output, "FILE", "where to (default: standard output)", 0, 0,
+         0, 0},
+        {"width", SP_OPT_INT, &a->width, "N", "columns of the text (0: those of the terminal)", 0,
+         10000, 0, 0},
+        {"color", SP_OPT_FLAG, &a->color, 0, "colours in the text", 0, 0, 0, 0},
+        {0},
+    };
+
+    return sp_options_parse(options, "Shows the order of a schedule, its bubble and its memory.",
+                            argc, argv);
+}
+
+/* Layout options that the list simulation could not honour. */
+static int check(const struct args *a)
+{
+    const struct sp_layout_args *l = &a->layout;
+
+    if (strcmp(l->offload, "none"))
+        return sp_error(
+            EINVAL,
+            "show: --offload %s: show knows no memory; train --dry-run plans what leaves it",
+            l->offload);
+    if (l->memory_limit)
+        return sp_error(EINVAL,
+                        "show: --memory-limit: an order has micro-batches, not bytes; leave it "
+                        "out, 'train --dry-run' takes it");
+    return 0;
+}
+
+/* Layers of --layers or of --model, 0: unknown. */
+static int find_layers(const struct args *a, struct sp_model *model, int *layers)
+{
+    *layers = a->layers;
+    if (!a->layout.model)
+        return 0;
+    if (sp_model_load(a->layout.model, model))
+        return -EINVAL;
+    if (a->layers && a->layers != model->layers)
+        return sp_error(EINVAL, "show: --layers %d, but %s has %d; leave --layers out", a->layers,
+                        model->name, model->layers);
+    *layers = model->layers;
+    return 0;
+}
+
+/* --slices auto. */
+static int find_slices(struct args *a, const struct sp_model *model)
+{
+    if (!a->layout.slices && !a->layout.model)
+        return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
+                                "and --seq");
+    return sp_slices_auto("show", &a->layout, model, SP_F32, NULL);
+}
+
+/* --partition-slices: what slices take depends on the model, and on --seq. */
+static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
+{
+    const struct sp_layout_args *l = &a->layout;
+    struct sp_shape shape;
+
+    if (!l->partition_slices)
+        return 0;
+    if (plan->layout.slices == 1)
+        return sp_error(EINVAL, "show: --partition-slices %s without --slices N",
+                        l->partition_slices);
+    if (!l->model)
+        return sp_error(EINVAL,
+                        "show: --partition-slices %s: what a slice takes depends on the model; "
+                        "give --model and --seq",
+                        l->partition_slices);
+    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
+    return sp_plan_cut(plan, &shape, l->partition_slices);
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+
+    if (isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)
+        return size.ws_col;
+    return 120;
+}
+
+static int print(const struct sp_show *show, enum format format, FILE *out)
+{
+    switch (format) {
+    case JSON:
+        return sp_show_json(show, out);
+    case CSV:
+        return sp_show_csv(show, out);
+    case SVG:
+        return sp_show_svg(show, out);
+    case HTML:
+        return sp_show_html(show, out);
+    default:
+        return sp_show_text(show, out);
+    }
+}
+
+/* --output must be no input. */
+static int check_output(const struct args *a)
+{
+    struct sp_files files = {0};
+    int err;
+
+    if (!a->output)
+        return 0;
+    err = sp_files_add(&files, SP_FILE_WRITTEN, "--output", a->output);
+    err = err ? err : sp_files_add_layout(&files, &a->layout);
+    err = err ? err : sp_files_check(&files, "show");
+    sp_files_free(&files);
+    return err ? err : sp_output_try_file(a->output);
+}
+
+static int write_file(const char *path, const char *text, size_t n)
+{
+    FILE *out = fopen(path, "w");
+    bool bad = !out || fwrite(text, 1, n, out) < n;
+
+    if (out && fclose(out))
+        bad = true;
+    return bad ? sp_error(EIO, "show: cannot write %s: %s", path, strerror(errno)) : 0;
+}
+
+/* Prints to --output, or to standard output. A file that is there already is not touched by what cannot
+ * be printed. */
+static int write_out(const struct args *a, const struct sp_show *show)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *memory;
+    bool bad;
+    int ret;
+
+    if (!a->output)
+        return print(show, (enum format)a->format, stdout);
+    memory = open_memstream(&text, &n);
+    if (!memory)
+        return sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
+    ret = print(show, (enum format)a->format, memory);
+    bad = ferror(memory);
+    bad |= fclose(memory) != 0;
+    if (!ret && bad)
+        ret = sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
+    ret = ret ? ret : write_file(a->output, text, n);
+    free(text);
+    return ret;
+}
+
+/* --cost, with what --recompute adds to backwards: selective recomputation costs next to nothing. */
+static int find_costs(const struct args *a, const struct sp_plan *plan, struct sp_costs *costs)
+{
+    struct sp_recompute_option recompute;
+    int ret = sp_costs_parse(a->cost ? a->cost : "", plan, costs);
+
+    if (ret || !a->layout.recompute)
+        return ret;
+    ret = sp_parse_recompute("show", a->layout.recompute, &recompute);
+    if (ret || recompute.mode == SP_RECOMPUTE_NONE || recompute.mode == SP_RECOMPUTE_SELECTIVE)
+        return ret;
+    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
+        return sp_error(EINVAL,
+                        "show: --recompute %s: %s keeps what attention wrote; use no-attention",
+                        a->layout.recompute, plan->def->name);
+    if (recompute.mode == SP_RECOMPUTE_NO_ATTENTION && !sp_costs_know_parts(costs))
+        return sp_error(EINVAL,
+                        "show: --recompute no-attention needs the costs of the parts of a layer: "
+                        "--cost pre=..,attn=..,post=.. and --layers");
+    sp_costs_add_recompute(plan, recompute.mode == SP_RECOMPUTE_FULL, costs);
+    return 0;
+}
+
+static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
+{
+    struct sp_costs costs;
+    struct sp_times times;
+    struct sp_show show = {.schedule = a->layout.schedule,
+                           .plan = plan,
+                           .costs = &costs,
+                           .times = &times,
+                           .columns = a->width ? a->width : terminal_columns(),
+                           .color = a->color};
+    char why[256] = "no memory";
+    int ret = find_costs(a, plan, &costs);
+
+    if (ret)
+        return ret;
+    ret = sp_listsim(plan, &costs, SP_PAIRED, &times, why, sizeof why);
+    if (ret)
+        return sp_error(-ret, "show: %s", why);
+    ret = write_out(a, &show);
+    sp_times_destroy(&times);
+    return ret;
+}
+
+/* The plan; an order that is searched, at the costs given: created twice, as costs are read with
+ * the sizes of a plan, unless they are those that it is searched at anyway. */
+static int create(const struct args *a, struct sp_layout *layout, struct sp_plan *plan)
+{
+    struct sp_costs costs;
+    int ret = sp_plan_create(a->layout.schedule, layout, plan);
+
+    if (ret || !plan->def->emit_all)
+        return ret;
+    ret = find_costs(a, plan, &costs);
+    if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
+        costs.comm == 0)
+        return 0;
+    sp_plan_destroy(plan);
+    if (ret)
+        return ret;
+    layout->costs = &costs;
+    ret = sp_plan_create(a->layout.schedule, layout, plan);
+    layout->costs = NULL;
+    return ret;
+}
+
+int sp_cmd_show(int argc, char **argv)
+{
+    struct args a = {
+        .layout = SP_LAYOUT_ARGS_DEFAULT,
+    };
+    struct sp_layout layout;
+    struct sp_model model;
+    struct sp_plan plan;
+    int ret = parse(argc, argv, &a), layers;
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (check(&a) || check_output(&a) || find_layers(&a, &model, &layers) ||
+        find_slices(&a, &model))
+        return 2;
+    layout = sp_layout_of_args(&a.layout, layers);
+    ret = create(&a, &layout, &plan);
+    if (!ret) {
+        ret = cut_sequences(&a, &model, &plan);
+        ret = ret ? ret : simulate_and_print(&a, &plan);
+        sp_plan_destroy(&plan);
+    }
+    return ret == 0 ? 0 : ret == -EINVAL ? 2 : 1;
+}

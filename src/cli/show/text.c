@@ -1,0 +1,64 @@
+#include "cli/show/show.h"
+#include "plan/slices.h"
+#include "sp_error.h"
+#include "trace/gantt.h"
+
+static void print_published(const struct sp_show *show, FILE *out)
+{
+    struct sp_show_formula f;
+
+    if (sp_show_formula(show, &f))
+        fprintf(out, "published  %.6g = %s (%s; %s)\n", f.makespan, f.source, f.claim, f.verdict);
+    else
+        fprintf(out, "published  none for this layout\n");
+}
+
+int sp_show_text(const struct sp_show *show, FILE *out)
+{
+    const struct sp_plan *plan = show->plan;
+    const struct sp_times *t = show->times;
+    char costs[192], slices[160];
+    struct sp_gantt g;
+    double share;
+
+    if (sp_gantt_from_times(plan, t, &g))
+        return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(plan));
+    sp_gantt_text(&g, show->columns, show->color, out);
+    share = g.share;
+    sp_gantt_destroy(&g);
+
+    fprintf(out, "\nschedule   %s: %s\n", plan->def->name, plan->def->summary);
+    fprintf(out, "source     %s\n", plan->def->source);
+    sp_show_costs(show, costs, sizeof costs);
+    fprintf(out, "costs      %s\n", costs);
+    if (plan->first_token) {
+        sp_slices_text(plan, 0, slices, sizeof slices);
+        fprintf(out, "slices     of %s tokens\n", slices);
+    }
+    fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
+            100 * t->bubble_ratio, t->messages);
+    print_published(show, out);
+    if (plan->buffers)
+        fprintf(
+            out,
+            "sends      buffered: blocking ones would deadlock with less than %d on a channel\n",
+            plan->buffers);
+    else
+        fprintf(out, "sends      may block until the one before was received\n");
+
+    fprintf(out, "\nstage %10s %10s %10s %8s %6s%s\n", "busy", "span", "idle", "bubble", "peak",
+            share < 1 ? "  of micro-batches" : "");
+    for (int s = 0; s < plan->layout.stages; s++) {
+        fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %6d", s, t->busy[s], t->span[s], t->idle[s],
+                t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0, t->peak_live[s]);
+        if (share < 1)
+            fprintf(out, " %17.6g", t->peak_live[s] * share);
+        putc('\n', out);
+    }
+    if (share < 1)
+        fprintf(out,
+                "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
+    if (plan->family->kind == SP_MULTIPLEXED)
+        sp_show_multiplex_text(show, out);
+    return 0;
+}

@@ -1,0 +1,102 @@
+/*
+ * Processes that were told different things, or that read different files, would train on without a
+ * word, or wait for each other for ever. So they compare both before anything else is done.
+ */
+#include "cli/train/train.h"
+#include "config.h"
+#include "model/file_digest.h"
+#include "sp_error.h"
+#include "train/settings.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Compares with rank 0's, and frees `mine`. 0, or -EINVAL on ranks that differ. */
+static int compare(char *mine)
+{
+    char *root = sp_transport_root_text(mine ? mine : "");
+    int err = !mine || !root ? sp_error(ENOMEM, "out of memory for settings")
+                             : sp_settings_same(mine, root);
+
+    free(root);
+    free(mine);
+    return err;
+}
+
+/* Paths may differ from machine to machine: what is there is compared later. */
+static bool is_local_path(const char *name, size_t n)
+{
+    static const char *const names[] = {"--data",   "--tokens", "--eval",       "--model",
+                                        "--resume", "--plugin", "--offload-dir"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && !strncmp(name, names[i], n))
+            return true;
+    return false;
+}
+
+int sp_train_agree_settings(const struct sp_trainer *t)
+{
+    char *mine = sp_settings_add(NULL, "the program", "%s", PACKAGE_STRING);
+    const char *at = t->args.settings;
+
+    while (at && *at) {
+        size_t n = strcspn(at, "=");
+        int length = (int)strcspn(at + n + 1, "\n");
+        const char *value = at + n + 1;
+        char name[64];
+
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        if (is_local_path(at, n) && length)
+            mine = sp_settings_add(mine, name, "given");
+        else if (!strncmp(value, "csv:", 4))
+            mine = sp_settings_add(mine, name, "csv:FILE");
+        else
+            mine = sp_settings_add(mine, name, "%.*s", length, value);
+        at = value + length + (value[length] == '\n');
+    }
+    return compare(mine);
+}
+
+static char *add_model(char *text, const struct sp_model *m)
+{
+    return sp_settings_add(
+        text, "--model",
+        "%s of %d layers, hidden size %d, %d heads of %d (%d of keys), MLP width %d, "
+        "%d tokens, %d positions, %s head, epsilon %g, theta %g",
+        m->arch == SP_ARCH_LLAMA ? "llama" : "gpt2", m->layers, m->hidden, m->heads, m->head_dim,
+        m->kv_heads, m->mlp, m->vocab, m->positions, m->tied ? "tied" : "own", m->norm_eps,
+        m->rope_theta);
+}
+
+static char *add_file(char *text, const char *name, const char *path, int fd)
+{
+    uint64_t bytes, digest;
+
+    if (sp_file_digest(fd, path, &bytes, &digest))
+        return text;
+    return sp_settings_add(text, name, "%llu bytes (digest %016llx)", (unsigned long long)bytes,
+                           (unsigned long long)digest);
+}
+
+int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *weights)
+{
+    const struct sp_train_args *a = &t->args;
+    char *mine = add_model(NULL, &t->model);
+
+    if (t->data.tokens)
+        mine = add_file(mine, a->tokens ? "--tokens" : "--data", a->tokens ? a->tokens : a->data,
+                        t->data.fd);
+    if (t->eval_data.tokens)
+        mine = add_file(mine, "--eval", a->eval, t->eval_data.fd);
+    if (a->resume)
+        mine = sp_settings_add(mine, "the step that --resume goes on from", "%d", t->first_step);
+    mine =
+        sp_settings_add(mine, "the number of files with initial weights", "%d", weights->n_shards);
+    for (int i = 0; i < weights->n_shards; i++) {
+        const char *name = strrchr(weights->shards[i].path, '/');
+
+        mine = add_file(mine, name ? name + 1 : weights->shards[i].path, weights->shards[i].path,
+                        fileno(weights->shards[i].f));
+    }
+    return compare(mine);
+}

@@ -1,0 +1,203 @@
+/* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
+#include "cli/train/train.h"
+#include "codelets/cuda.h"
+#include "plan/memory_slices.h"
+#include "plan/solver.h"
+#include "sp_error.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { AUTO, CPU, CUDA }; /* the choices of --device */
+enum { MPI = 1, NCCL };   /* and of --transport, after AUTO */
+enum { MOST_HEAD_DIM = 256 };
+
+/* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
+static const char *no_nccl(const struct sp_trainer *t, int devices)
+{
+    if (!t->place.gpus)
+        return "stages on cores send over MPI; use --device cuda";
+    if (t->place.gpus > 1)
+        return "it wants one GPU a process: start as many processes as GPUs";
+    if (t->place.world.node_size > devices && devices > 1)
+        return "processes share a GPU: start as many processes as GPUs";
+    return NULL;
+}
+
+/* Of what a GPU has free: the rest is for what libraries load. */
+static int64_t budget(int64_t unused)
+{
+    const int64_t GiB = 1 << 30;
+
+    return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
+}
+
+/* What the kernels of the k-th GPU of this process take beside tensors. */
+static int64_t kernels_bytes(const struct sp_trainer *t, const struct sp_shape *shape, int k)
+{
+    struct sp_shape slice;
+
+    sp_memory_longest_slice(&t->plan, shape, &slice);
+    return sp_cuda_kernels_bytes(t->place.gpu[k], shape, slice.seq);
+}
+
+/* Bytes of a GPU for tensors. */
+static int64_t room(const struct sp_trainer *t)
+{
+    int64_t total, unused;
+    struct sp_shape shape;
+
+    sp_train_shape(t, &shape);
+    if (sp_cuda_memory(t->place.gpu[0], &total, &unused))
+        return 0;
+    return budget(unused) - kernels_bytes(t, &shape, 0);
+}
+
+/*
+ * An eighth of a sequence is the longest slice that many would have. Rates only weigh slices against what
+ * StarPU takes for a task. Processes must come to the same: what their GPUs have, not what is free.
+ */
+bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
+{
+    const struct sp_layout_args *l = &t->args.layout;
+    int devices = t->args.device == CPU ? 0 : sp_cuda_devices(false);
+    struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
+    int64_t total, unused, kernels;
+    int stages;
+    struct sp_shape shape;
+
+    if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
+        return false;
+    sp_placement_use_gpus(&pl, devices);
+    if (sp_cuda_memory(pl.gpu[0], &total, &unused))
+        return false;
+    sp_train_shape(t, &shape);
+    kernels = sp_cuda_kernels_bytes(pl.gpu[0], &shape, (shape.seq + 7) / 8);
+    stages = sp_stages_of_worker(&pl);
+    *gpus = (struct sp_cluster){.flops = t->args.dtype == SP_BF16 ? 4e14 : 4e13,
+                                .link = 1e11,
+                                .network = 2.5e10,
+                                .memory = budget(t->world.size > 1 ? total : unused) - kernels,
+                                .task_s = 1e-5};
+    gpus->memory = gpus->memory > stages ? gpus->memory / stages : 1;
+    return true;
+}
+
+int sp_train_choose_device(struct sp_trainer *t)
+{
+    struct sp_placement *pl = &t->place;
+    const char *why;
+    int devices = 0, err = 0;
+
+    if (t->args.device != CPU)
+        devices = sp_cuda_devices(t->args.device == CUDA);
+    if (!devices && t->args.device == CUDA)
+        return -ENODEV;
+    if (devices)
+        sp_placement_use_gpus(pl, devices);
+    for (int i = 0; !err && i < pl->gpus; i++)
+        err = sp_cuda_usable(pl->gpu[i]);
+    if (!err && devices && t->model.head_dim > MOST_HEAD_DIM)
+        err = sp_error(EINVAL,
+                       "%s has heads of %d elements, the kernels of a GPU take at most %d; use "
+                       "--device cpu",
+                       t->model.name, t->model.head_dim, MOST_HEAD_DIM);
+    why = no_nccl(t, devices);
+    if (why && t->args.transport == NCCL && pl->world.size > 1)
+        return sp_error(EINVAL, "train: --transport nccl: %s", why);
+    if (why)
+        t->args.transport = MPI;
+    if (!err && devices)
+        t->gpu_room = room(t);
+    return err;
+}
+
+int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
+{
+    int64_t sum = sp_train_planned_bytes(t);
+    struct sp_shape shape;
+
+    sp_train_shape(t, &shape);
+    for (int k = 0; k < t->place.gpus; k++)
+        sum += kernels_bytes(t, &shape, k);
+    return sum;
+}
+
+/* The stages of this process that run on its k-th GPU. */
+static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_shape *shape, int k,
+                                  int *first, int *last)
+{
+    struct sp_memory sum = {.workspace = kernels_bytes(t, shape, k)};
+
+    *first = *last = -1;
+    for (int s = t->place.first_local; s < t->place.first_local + t->place.n_local; s++) {
+        struct sp_memory m;
+
+        if (sp_stage_worker(&t->place, s) != k)
+            continue;
+        m = sp_train_memory(t, shape, s);
+        sum.states += m.states;
+        sum.activations += m.activations;
+        sum.workspace += m.workspace;
+        *first = *first < 0 ? s : *first;
+        *last = s;
+    }
+    return sum;
+}
+
+int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+
+    for (int k = 0; k < t->place.gpus; k++) {
+        int64_t total, unused;
+        int first, last, err = sp_cuda_memory(t->place.gpu[k], &total, &unused);
+        struct sp_memory m = memory_of(t, shape, k, &first, &last);
+
+        if (err)
+            return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
+        if (sp_memory_sum(&m) <= budget(unused))
+            continue;
+        return sp_error(ENOMEM,
+                        "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
+                        "activations %.1f, workspace %.1f), which has room for %.1f of %.1f; try "
+                        "--recompute, --offload, shorter sequences, or more GPUs",
+                        first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
+                        (double)m.states / GiB, (double)m.activations / GiB,
+                        (double)m.workspace / GiB, (double)budget(unused) / GiB,
+                        (double)total / GiB);
+    }
+    return 0;
+}
+
+void sp_train_prepare_gpus(struct sp_trainer *t)
+{
+    const struct sp_placement *pl = &t->place;
+    int64_t limit = (int64_t)t->args.layout.memory_limit * sp_stages_of_worker(pl);
+    char text[32];
+
+    /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
+    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < t->gpu_room / 6 * 5;
+    if (t->args.transport != MPI)
+        sp_transport_prepare_nccl();
+    setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
+    setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
+    setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
+    setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
+    /* Buffers that were freed wait for others of their size until so much is taken. */
+    if (!limit || limit > t->gpu_room || !sp_train_offloads(t))
+        limit = t->gpu_room;
+    if (limit > 0) {
+        snprintf(text, sizeof text, "%lld", (long long)((limit + (1 << 20) - 1) >> 20));
+        setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
+    }
+}
+
+int sp_train_start_gpus(const struct sp_trainer *t)
+{
+    int err = sp_cuda_start();
+
+    if (!err && t->args.transport != MPI)
+        err = sp_transport_use_nccl(starpu_worker_get_memory_node(0), t->place.gpu[0],
+                                    t->args.transport == NCCL);
+    return err;
+}

@@ -1,0 +1,91 @@
+/* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
+#include "cli/train/log_file.h"
+#include "cli/outputs.h"
+#include "cli/train/train.h"
+
+static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
+{
+    return path ? sp_files_add(files, use, option, path) : 0;
+}
+
+/* Files of a directory by their names. */
+static int add_names(struct sp_files *files, enum sp_file_use use, const char *option,
+                     const char *dir, const char *const *names)
+{
+    char path[4400];
+    int err = 0;
+
+    for (; dir && !err && *names; names++) {
+        snprintf(path, sizeof path, "%s/%s", dir, *names);
+        err = sp_files_add(files, use, option, path);
+    }
+    return err;
+}
+
+static int add_inputs(const struct sp_train_args *a, const char *resume, struct sp_files *files)
+{
+    int err = add(files, SP_FILE_READ, "--data", a->data);
+
+    err = err ? err : add(files, SP_FILE_READ, "--tokens", a->tokens);
+    err = err ? err : add(files, SP_FILE_READ, "--eval", a->eval);
+    if (!err && a->resume)
+        err = sp_files_add_model(files, "--resume", resume);
+    return err ? err : sp_files_add_layout(files, &a->layout);
+}
+
+static int add_outputs(const struct sp_train_args *a, struct sp_files *files)
+{
+    static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
+    int err = add(files, SP_FILE_WRITTEN, "--log", a->log);
+
+    err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
+    err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
+    return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
+}
+
+int sp_train_check_files(const struct sp_trainer *t, const char *resume)
+{
+    const struct sp_train_args *a = &t->args;
+    struct sp_files files = {0};
+    int err;
+
+    if (t->world.rank || a->dry_run)
+        return 0;
+    err = add_inputs(a, resume, &files);
+    err = err ? err : add_outputs(a, &files);
+    err = err ? err : sp_files_check(&files, "train");
+    sp_files_free(&files);
+    if (!err && a->log)
+        err = sp_log_check(a->log, a->resume ? t->first_step : SP_LOG_NEW);
+    return err;
+}
+
+int sp_train_try_pictures(const char *dir)
+{
+    char path[4400];
+    int err = sp_output_try_dir(dir);
+
+    for (int i = 0; !err && sp_train_pictures[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, sp_train_pictures[i]);
+        err = sp_output_try_file(path);
+    }
+    return err;
+}
+
+int sp_train_check_output(const struct sp_trainer *t)
+{
+    const struct sp_train_args *a = &t->args;
+    int err = 0;
+
+    if (t->world.rank || a->dry_run)
+        return 0;
+    if (a->log)
+        err = sp_output_try_file(a->log);
+    if (!err && a->dump_grads)
+        err = sp_output_try_file(a->dump_grads);
+    if (!err && a->save)
+        err = sp_output_try_dir(a->save);
+    if (!err && a->trace)
+        err = sp_train_try_pictures(a->trace);
+    return err;
+}

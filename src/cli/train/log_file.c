@@ -1,0 +1,158 @@
+#include "cli/train/log_file.h"
+#include "sp_error.h"
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Does it begin with a plan? Also if a run was killed while it wrote that line. */
+static bool begins_log(FILE *f)
+{
+    enum { MOST = 1 << 20 };
+    static const char start[] = "{\"plan\":";
+    char *head = malloc(MOST), *end;
+    bool ours = false;
+
+    if (head) {
+        size_t n = fread(head, 1, MOST, f);
+        json_t *line = NULL;
+
+        end = memchr(head, '\n', n);
+        if (end)
+            line = json_loadb(head, (size_t)(end - head), 0, NULL);
+        ours = end ? json_object_get(line, "plan") != NULL
+                   : n >= strlen(start) && !memcmp(head, start, strlen(start));
+        json_decref(line);
+    }
+    free(head);
+    rewind(f);
+    return ours;
+}
+
+/* The number of the step that a line is about, -1: of none. */
+static json_int_t step_of(const json_t *line)
+{
+    const json_t *step = json_object_get(line, "step");
+
+    return json_is_integer(step) ? json_integer_value(step) : -1;
+}
+
+/* Where in the log a line is that ends what is kept, or the last step that is kept. */
+struct mark {
+    int line;
+    json_int_t step; /* -1: torn */
+};
+
+static int out_of_order(const char *path, int line, json_int_t step, const struct mark *m,
+                        int first_step)
+{
+    char what[64] = "which is torn";
+
+    if (m->step >= 0)
+        snprintf(what, sizeof what, "step %lld", (long long)m->step);
+    return sp_error(EINVAL,
+                    "log %s is out of order: line %d, step %lld, comes after line %d, %s; to go on "
+                    "at step %d give --log another file",
+                    path, line, (long long)step, m->line, what, first_step);
+}
+
+/* Bytes that precede `first_step`. */
+static int scan(FILE *f, const char *path, int first_step, off_t *keep)
+{
+    struct mark last = {0}, cut = {0};
+    int number = 0, err = 0;
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len;
+
+    *keep = 0;
+    while (!err && (len = getline(&line, &cap, f)) >= 0) {
+        json_t *json = json_loadb(line, (size_t)len, 0, NULL);
+        bool torn = !json_is_object(json) || line[len - 1] != '\n';
+        json_int_t step = torn ? -1 : step_of(json);
+
+        json_decref(json);
+        number++;
+        if (step >= 0 && step < first_step && (cut.line || step < last.step))
+            err = out_of_order(path, number, step, cut.line ? &cut : &last, first_step);
+        if (!cut.line && (torn || step >= first_step))
+            cut = (struct mark){number, step};
+        if (!cut.line)
+            *keep += len;
+        if (step >= 0)
+            last = (struct mark){number, step};
+    }
+    if (!err && ferror(f))
+        err = sp_error(errno, "cannot read log %s: %s", path, strerror(errno));
+    free(line);
+    return err;
+}
+
+/* Of a regular file: may it be a log of this run, and how much of it stays? */
+static int examine(const char *path, int first_step, off_t *keep)
+{
+    FILE *f = fopen(path, "r");
+    int err = 0;
+
+    *keep = 0;
+    if (!f)
+        return sp_error(errno, "cannot read log %s: %s", path, strerror(errno));
+    if (!begins_log(f))
+        err = sp_error(EINVAL, "--log %s exists and is no log of starpipe; remove it first", path);
+    else if (first_step != SP_LOG_NEW)
+        err = scan(f, path, first_step, keep);
+    fclose(f);
+    return err;
+}
+
+int sp_log_check(const char *path, int first_step)
+{
+    struct stat st;
+    off_t keep;
+
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return 0;
+    return examine(path, first_step, &keep);
+}
+
+/* Of a regular file that is open for writing. */
+static int cut(int fd, const char *path, int first_step)
+{
+    struct stat st;
+    off_t keep;
+    int err;
+
+    if (fstat(fd, &st))
+        return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+    if (S_ISFIFO(st.st_mode))
+        return sp_error(EINVAL, "cannot write log %s: it is a FIFO", path);
+    if (!S_ISREG(st.st_mode) || st.st_size == 0)
+        return 0;
+    err = examine(path, first_step, &keep);
+    if (!err && ftruncate(fd, keep))
+        err = sp_error(errno, "cannot cut log %s: %s", path, strerror(errno));
+    return err;
+}
+
+int sp_log_open(const char *path, int first_step, FILE **log)
+{
+    /* O_NONBLOCK: should it have become a FIFO since it was checked */
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    int err;
+
+    if (fd < 0)
+        return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+    err = cut(fd, path, first_step);
+    if (!err) {
+        fcntl(fd, F_SETFL, O_APPEND);
+        *log = fdopen(fd, "a");
+        if (*log)
+            return 0;
+        err = sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+    }
+    close(fd);
+    return err;
+}

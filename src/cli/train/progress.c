@@ -1,0 +1,136 @@
+#include "cli/train/progress.h"
+#include "codelets/codelet.h"
+#include "transport/launcher.h"
+#include <math.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static bool unfinished; /* the line on the terminal */
+
+/* The parent of a process, and its command's name; 0: not known. */
+static pid_t parent_of(pid_t pid, char name[64])
+{
+    char path[64], line[512], *end;
+    FILE *f;
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    f = fopen(path, "r");
+    if (!f)
+        return 0;
+    /* pid (name) state parent; the name may hold anything, the last bracket ends it */
+    if (fgets(line, sizeof line, f) && (end = strrchr(line, ')')) && strchr(line, '(')) {
+        snprintf(name, 64, "%.*s", (int)(end - strchr(line, '(') - 1), strchr(line, '(') + 1);
+        if (sscanf(end + 1, " %*c %d", &parent) != 1)
+            parent = 0;
+    }
+    fclose(f);
+    return parent;
+}
+
+static bool is_launcher(const char *name)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "prun"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+/* Where there is a launcher on this machine: whether its output is a terminal. */
+static bool launcher_on_terminal(void)
+{
+    char name[64] = "", path[64], target[256];
+    pid_t pid = getppid();
+
+    for (pid_t up; pid > 1; pid = up) {
+        ssize_t n;
+
+        up = parent_of(pid, name);
+        if (!is_launcher(name))
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
+        n = readlink(path, target, sizeof target - 1);
+        if (n < 0)
+            return false;
+        target[n] = 0;
+        return !strncmp(target, "/dev/pts/", 9) || !strncmp(target, "/dev/tty", 8) ||
+               !strcmp(target, "/dev/console");
+    }
+    return false;
+}
+
+bool sp_progress_on_terminal(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(STDOUT_FILENO) && (!term || strcmp(term, "dumb")) &&
+           (sp_launcher_size() == 0 || launcher_on_terminal());
+}
+
+int sp_progress_columns(int most)
+{
+    struct winsize size = {0};
+
+    if (!sp_progress_on_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 40)
+        return most;
+    return size.ws_col < most ? size.ws_col : most;
+}
+
+static bool rewrites(enum sp_progress how)
+{
+    static int known = -1;
+
+    if (known < 0)
+        known = how == SP_PROGRESS_LINE || (how == SP_PROGRESS_AUTO && sp_progress_on_terminal());
+    return known;
+}
+
+/* False where standard output is full: a launcher reads nothing more once it was told to end. */
+static bool stdout_takes_more(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    return poll(&out, 1, 0) != 0;
+}
+
+void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bool first)
+{
+    static double last_us;
+    bool line = rewrites(how), end = s->done == s->steps;
+    double now = sp_now_us();
+
+    if (!end && !first && now - last_us < (line ? 1e5 : 5e6))
+        return;
+    if (!end && !stdout_takes_more())
+        return; /* a step must not wait for a reader */
+    last_us = now;
+    printf("%sstep %d/%d  loss %.4f", line ? "\r" : "", s->done, s->steps, s->loss);
+    if (!isnan(s->eval_loss))
+        printf("  eval %.4f", s->eval_loss);
+    printf("  %.0f tokens/s  bubble %.1f %%  %d:%02d left", s->tokens_per_s, 100 * s->bubble,
+           (int)(s->left_s / 60), (int)s->left_s % 60);
+    unfinished = line && !end;
+    printf("%s%s", line ? "\033[K" : "", unfinished ? "" : "\n");
+    fflush(stdout);
+}
+
+void sp_progress_say(enum sp_progress how, const char *format, ...)
+{
+    va_list ap;
+
+    if (unfinished)
+        fputs(rewrites(how) ? "\r\033[K" : "\n", stdout);
+    unfinished = false;
+    va_start(ap, format);
+    vprintf(format, ap);
+    va_end(ap);
+    putchar('\n');
+    fflush(stdout);
+}

@@ -1,0 +1,128 @@
+/*
+ * Orders that are searched (zb1p:auto): the first ones are made for costs of 1; after a few steps
+ * rank 0 searches again at the costs that the run measured, and all processes go on in the order
+ * it found. Where chunks live does not change.
+ */
+#include "cli/train/train.h"
+#include "cli/train/progress.h"
+#include "plan/expected.h"
+#include "plan/profile.h"
+#include "policies/simulation/transit.h"
+#include "sp_error.h"
+#include "train/watchdog.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps that warm up caches and buffers before costs are measured. */
+enum { WARM_UP = 3 };
+
+bool sp_train_reorders_after(const struct sp_trainer *t, int step)
+{
+    return step == t->first_step + WARM_UP - 1 && step + 1 < t->args.steps &&
+           sp_layout_flag(&t->plan.layout, "auto");
+}
+
+/* The programs of a plan in a row of integers: the ops of every stage, then the ops. */
+static int *pack(const struct sp_plan *plan, size_t *n)
+{
+    int *out, *at;
+
+    *n = (size_t)plan->layout.stages + 4 * (size_t)sp_plan_ops(plan);
+    out = calloc(*n, sizeof *out);
+    at = out;
+    for (int s = 0; out && s < plan->layout.stages; s++) {
+        *at++ = plan->programs[s].n;
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+
+            *at++ = op->pass << 8 | op->overlap;
+            *at++ = op->mb;
+            *at++ = op->chunk;
+            *at++ = op->slice;
+        }
+    }
+    return out;
+}
+
+static void unpack(const int *in, struct sp_plan *plan)
+{
+    for (int s = 0; s < plan->layout.stages; s++) {
+        int n = *in++;
+
+        plan->programs[s].n = 0;
+        for (int k = 0; k < n; k++, in += 4)
+            sp_program_add_op(&plan->programs[s],
+                              (struct sp_op){.pass = (unsigned char)(in[0] >> 8),
+                                             .overlap = (unsigned char)(in[0] & 1),
+                                             .mb = in[1],
+                                             .chunk = in[2],
+                                             .slice = (unsigned short)in[3]});
+    }
+}
+
+/* On rank 0: the order searched at the measured costs, in *row; unchanged if it is not better. */
+static int search(struct sp_trainer *t, int step, double comm_ms, int **row, size_t *n)
+{
+    struct sp_layout lay = t->plan.layout;
+    struct sp_costs costs;
+    struct sp_times before, after;
+    struct sp_plan plan;
+    char name[256], why[256];
+    int err = sp_expected_costs(&t->plan, &t->report, &costs);
+
+    if (err)
+        return err;
+    snprintf(name, sizeof name, "%s:%s", t->plan.def->name, t->plan.options);
+    costs.comm = comm_ms;
+    lay.costs = &costs;
+    err = sp_plan_create(name, &lay, &plan);
+    if (err)
+        goto out;
+    err = sp_listsim(&t->plan, &costs, SP_UNBOUNDED, &before, why, sizeof why);
+    if (err)
+        goto out_plan;
+    err = sp_listsim(&plan, &costs, SP_UNBOUNDED, &after, why, sizeof why);
+    if (err)
+        goto out_before;
+    sp_progress_say((enum sp_progress)t->args.progress,
+                    "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
+                    step, name, after.makespan, before.makespan);
+    *row = pack(after.makespan < before.makespan ? &plan : &t->plan, n);
+    err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
+    sp_times_destroy(&after);
+out_before:
+    sp_times_destroy(&before);
+out_plan:
+    sp_plan_destroy(&plan);
+out:
+    sp_expected_costs_free(&costs);
+    return err;
+}
+
+int sp_train_reorder(struct sp_trainer *t, int step)
+{
+    const struct sp_shape *sh = &t->graph.shape;
+    size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
+    double comm_ms;
+    int *row = NULL, err = 0;
+
+    sp_watchdog_pause(t->watchdog);
+    comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
+    if (t->world.rank == 0)
+        err = search(t, step, comm_ms, &row, &n);
+    if (err)
+        return err; /* ends all processes */
+    sp_transport_share(&n, sizeof n);
+    if (t->world.rank != 0)
+        row = malloc(n * sizeof *row);
+    if (!row)
+        return sp_error(ENOMEM, "no memory for an order of %zu integers", n);
+    sp_transport_share(row, n * sizeof *row);
+    sp_watchdog_resume(t->watchdog);
+    unpack(row, &t->plan);
+    free(row);
+    sp_train_forget_steps(t);
+    err = sp_plan_index(&t->plan);
+    err = err ? err : sp_plan_count_transit(&t->plan);
+    return err ? err : sp_graph_reorder(&t->graph);
+}

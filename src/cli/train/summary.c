@@ -1,0 +1,146 @@
+/* What a run says of itself at its end, all of one typical step: where its time went, and its memory. */
+#include "cli/train/train.h"
+#include "cli/train/progress.h"
+#include "plan/expected.h"
+#include "plan/memory.h"
+#include "trace/gantt.h"
+#include <math.h>
+#include <stdlib.h>
+
+static const double MiB = 1024 * 1024;
+
+enum { COLUMNS = 100 };
+
+static void print_headline(const struct sp_trainer *t, const struct sp_causes *causes)
+{
+    double least, median, most;
+
+    sp_typical_range(&t->typical, &least, &median, &most);
+    printf("step %d, typical of the last %d (%.1f ms; %.1f to %.1f): bubble %.1f %% measured",
+           t->typical.kept[sp_typical_best(&t->typical)].step + 1, t->typical.n,
+           t->report.step_us / 1e3, least / 1e3, most / 1e3, 100 * sp_train_bubble(t));
+    if (causes)
+        printf(", %.1f %% expected of %s", 100 * causes->bubble[SP_CAUSE_SCHEDULE],
+               t->plan.def->name);
+    printf("\n");
+}
+
+/* The schedule's own time, what is added to it, and what is measured. */
+static void print_causes(const struct sp_trainer *t, const struct sp_causes *c)
+{
+    const char *const names[SP_CAUSES] = {
+        [SP_CAUSE_SCHEDULE] = "the order itself, its ops at their usual times",
+        [SP_CAUSE_OPS] = "ops that took more or less than usual",
+        [SP_CAUSE_CORES] = t->place.workers < t->place.n_local && !t->place.gpus
+                               ? "waiting for a core, stages that share one"
+                               : "waiting for a core",
+        [SP_CAUSE_RUNTIME] = "the runtime, before tasks that could start",
+        [SP_CAUSE_MESSAGES] = "messages between processes",
+        [SP_CAUSE_REST] = t->args.post_validation ? "rest; steps that overlap" : "rest",
+    };
+
+    printf("where it went %45s %12s\n", "ms", "bubble points");
+    for (int k = 0; k < SP_CAUSES; k++) {
+        if (k == SP_CAUSE_MESSAGES && t->world.size == 1)
+            continue;
+        printf(k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k], c->ms[k],
+               100 * c->bubble[k]);
+    }
+    printf("= %-46s %10.2f %13.1f\n", "measured, from the first op to the last", c->measured_ms,
+           100 * c->measured_bubble);
+    if (!t->args.post_validation)
+        printf("+ %-46s %+10.2f\n", "norm, update, tokens of the next step, report",
+               t->report.step_us / 1e3 - c->measured_ms);
+}
+
+static void print_time(const struct sp_trainer *t)
+{
+    int *process = calloc((size_t)t->place.stages, sizeof *process);
+    struct sp_causes causes;
+    int err;
+
+    for (int s = 0; process && s < t->place.stages; s++)
+        process[s] = sp_stage_rank(&t->place, s);
+    err = process ? sp_expected_causes(&t->plan, &t->report, process, &causes) : -ENOMEM;
+    print_headline(t, err ? NULL : &causes);
+    if (!err)
+        print_causes(t, &causes);
+    free(process);
+}
+
+/* What the threads for messages took from the cores, which no stage's figures contain. */
+static void print_polling(const struct sp_trainer *t)
+{
+    double sum = 0, most = 0;
+
+    for (int s = 0; s < t->place.stages; s++) {
+        if (s > 0 && sp_stage_rank(&t->place, s) == sp_stage_rank(&t->place, s - 1))
+            continue;
+        sum += t->report.stages[s].polling_us;
+        most = fmax(most, t->report.stages[s].polling_us);
+    }
+    printf(
+        "threads polling for messages: %.1f ms of CPU in all, at most %.0f %% of a core each; not "
+        "part of the figures of the stages\n",
+        sum / 1e3, t->report.step_us > 0 ? 100 * most / t->report.step_us : 0);
+}
+
+static void print_device_bytes(const struct sp_trainer *t)
+{
+    double planned = (double)sp_train_gpu_bytes(t) / MiB;
+
+    printf("process of stage 0: %.1f MiB on %s at the highest, %.1f planned, of which %.1f for the "
+           "kernels' workspaces\n",
+           t->report.stages[0].device_bytes / MiB, t->place.gpus > 1 ? "its GPUs" : "its GPU",
+           planned, planned - (double)sp_train_planned_bytes(t) / MiB);
+}
+
+static void print_stages(const struct sp_trainer *t)
+{
+    printf(
+        "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
+    for (int s = 0; s < t->place.stages; s++) {
+        const struct sp_stage_report *r = &t->report.stages[s];
+        int64_t planned = sp_train_offloads(t) ? t->offload.away[s].peak_kept
+                                               : sp_stash_peak(&t->plan, &t->graph.shape,
+                                                               t->args.recompute, t->args.every, s);
+
+        printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,
+               100 * r->bubble_ratio, r->comm_wait_us / 1e3, r->peak_bytes / MiB,
+               (double)planned / MiB);
+    }
+}
+
+/* The picture, where somebody looks or has asked for pictures. */
+static void draw(const struct sp_trainer *t)
+{
+    bool terminal = sp_progress_on_terminal();
+    struct sp_gantt g = {0};
+
+    if (!terminal && !t->args.trace)
+        return;
+    if (!sp_train_gantt(t, &g)) {
+        g.uneven = true;
+        sp_gantt_text(&g, sp_progress_columns(COLUMNS), terminal && !getenv("NO_COLOR"), stdout);
+    }
+    sp_gantt_destroy(&g);
+}
+
+void sp_train_summary(struct sp_trainer *t)
+{
+    print_time(t);
+    if (t->args.post_validation)
+        printf("post-validation: %d of %d steps were undone to clip their gradients\n",
+               t->rollbacks, t->args.steps - t->first_step);
+    if (t->place.gpus)
+        print_device_bytes(t);
+    else if (!t->place.bound)
+        printf("(more stages than cores on this machine: what the runtime and messages take is "
+               "waiting for a core, too)\n");
+    if (t->world.size > 1)
+        print_polling(t);
+    print_stages(t);
+    if (sp_train_offloads(t))
+        sp_train_offload_summary(t);
+    draw(t);
+}

@@ -1,0 +1,73 @@
+/*
+ * The head: logits, cross-entropy and both gradients, a few rows of logits at a time.
+ *
+ *   Z(rows,V) = x w^T,  loss = sum of log(sum e^z) - z[target]
+ *
+ * Backward, in place of the logits: dZ = scale (softmax(Z) - onehot), dx = dZ w, dw += dZ^T x.
+ */
+#include "kernels/kernels.h"
+#include "kernels/cpu/team.h"
+#include "kernels/cpu/vec.h"
+#include <math.h>
+
+/* z := scale (softmax(z) - onehot) if `gradient`; returns the loss of the row. */
+SP_CLONES static double row_loss(int V, int target, bool gradient, float scale, float *z)
+{
+    enum { BLOCK = 1024 };
+    float max = z[0], at_target = z[target], factor;
+    double sum = 0;
+
+#pragma omp simd reduction(max : max)
+    for (int j = 0; j < V; j++)
+        max = z[j] > max ? z[j] : max;
+    for (int j0 = 0; j0 < V; j0 += BLOCK) {
+        int j1 = V - j0 < BLOCK ? V : j0 + BLOCK;
+        float part = 0;
+
+        if (gradient) {
+#pragma omp simd reduction(+ : part)
+            for (int j = j0; j < j1; j++) {
+                z[j] = sp_exp_softmax(z[j] - max);
+                part += z[j];
+            }
+        } else {
+#pragma omp simd reduction(+ : part)
+            for (int j = j0; j < j1; j++)
+                part += sp_exp_softmax(z[j] - max);
+        }
+        sum += (double)part;
+    }
+    if (gradient) {
+        factor = (float)((double)scale / sum);
+#pragma omp simd
+        for (int j = 0; j < V; j++)
+            z[j] *= factor;
+        z[target] -= scale;
+    }
+    return log(sum) + (double)max - (double)at_target;
+}
+
+void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float *w,
+                      const int32_t *targets, float scale, double *loss, float *dx, float *dw,
+                      float *scratch)
+{
+    double *row = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * sizeof *row);
+    double sum = 0;
+
+    for (int t = 0; t < T; t += rows) {
+        int n = T - t < rows ? T - t : rows;
+        const float *xt = x + (size_t)t * (size_t)h;
+
+        sp_gemm(false, true, n, V, h, 1, xt, h, w, h, 0, scratch, V);
+#pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
+        for (int r = 0; r < n; r++)
+            row[r] = row_loss(V, targets[t + r], dx || dw, scale, scratch + (size_t)r * (size_t)V);
+        for (int r = 0; r < n; r++)
+            sum += row[r];
+        if (dx)
+            sp_gemm(false, false, n, h, V, 1, scratch, V, w, h, 0, dx + (size_t)t * (size_t)h, h);
+        if (dw)
+            sp_gemm(true, false, V, h, n, 1, scratch, V, xt, h, 1, dw, h);
+    }
+    *loss += sum;
+}

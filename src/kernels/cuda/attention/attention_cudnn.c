@@ -1,0 +1,275 @@
+/*
+ * Attention by cuDNN on slices of keys and values:
+ *
+ *   one slice:  K and V are strided views of kv[0], dK and dV of dkv[0] where that is to be written
+ *   several:    the rows that queries see are gathered in the workspace, dK and dV come from there
+ *
+ * A shape that cuDNN does not compute goes to the tiled kernels that the table had before.
+ *
+ * The backward is deterministic: dQ is a product with the gradient of the scores, which on Hopper and
+ * before costs its memory and a pass over it, instead of a sum in the order of arrival. SP_CUDA_FAST=1
+ * allows that.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDNN_FRONTEND
+#include "kernels/cuda/attention/cudnn_plans.h"
+#include "kernels/cuda/device/state.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct sp_cuda_attention {
+    struct sp_cudnn_plans plans;
+    struct sp_backend tiled; /* the table without us */
+    bool deterministic;
+};
+
+/* ---- slices ---- */
+
+/* The positions that some query sees. */
+static int visible(const struct sp_attention *at)
+{
+    return at->q_pos + at->q_len;
+}
+
+/* Of slice j, which begins at `start`. */
+static int visible_in(const struct sp_attention *at, int j, int start)
+{
+    int n = visible(at) - start;
+
+    return n < 0 ? 0 : n < at->kv_len[j] ? n : at->kv_len[j];
+}
+
+/* Whether slice 0 has them all. */
+static bool one_slice(const struct sp_attention *at)
+{
+    return at->kv_len[0] >= visible(at);
+}
+
+static size_t kv_row(const struct sp_attention *at)
+{
+    return 2 * (size_t)at->kv_heads * (size_t)at->head_dim;
+}
+
+/* Of the visible rows of all sequences, as a part of the workspace. */
+static size_t gathered_bytes(const struct sp_attention *at)
+{
+    return sp_cudnn_aligned(2 * (size_t)at->batch * (size_t)visible(at) * kv_row(at));
+}
+
+static struct sp_cudnn_shape shape_of(const struct sp_attention *at)
+{
+    struct sp_cudnn_shape s;
+
+    memset(&s, 0, sizeof s);
+    s.batch = at->batch;
+    s.heads = at->heads;
+    s.kv_heads = at->kv_heads;
+    s.head_dim = at->head_dim;
+    s.q_len = s.q_rows = at->q_len;
+    s.q_row = at->heads * at->head_dim;
+    s.kv_len = visible(at);
+    s.kv_rows = one_slice(at) ? at->kv_len[0] : s.kv_len;
+    s.kv_row = s.dkv_row = (int)kv_row(at);
+    s.scale = at->scale;
+    return s;
+}
+
+static bool aligned(const void *const *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if ((uintptr_t)x[i] % 16)
+            return false;
+    return true;
+}
+
+/* all(batch,visible,2gd) = the visible rows of the slices, in order */
+static void gather(const struct sp_backend *k, const struct sp_attention *at, const void *const *kv,
+                   void *all)
+{
+    size_t row = 2 * kv_row(at);
+
+    for (int j = 0, start = 0; j < at->n_kv; start += at->kv_len[j++])
+        k->copy_rows(k, (size_t)at->batch, (size_t)visible_in(at, j, start) * row, kv[j],
+                     (size_t)at->kv_len[j] * row, (char *)all + (size_t)start * row,
+                     (size_t)visible(at) * row);
+}
+
+/* dkv[j] = or += its rows of all; = makes the rows that no query sees 0. */
+static void scatter(const struct sp_backend *k, const struct sp_attention *at, const void *all,
+                    void *const *dkv, bool first)
+{
+    size_t row = kv_row(at), batch = (size_t)at->batch, total = (size_t)visible(at) * row;
+
+    for (int j = 0, start = 0; j < at->n_kv; start += at->kv_len[j++]) {
+        size_t n = (size_t)visible_in(at, j, start) * row, len = (size_t)at->kv_len[j] * row;
+        const void *from = sp_cudnn_offset(all, (size_t)start * row);
+
+        if (first && n < len)
+            k->clear(k, 2 * batch * len, dkv[j]);
+        if (first)
+            k->copy_rows(k, batch, 2 * n, from, 2 * total, dkv[j], 2 * len);
+        else if (n == len && n == total)
+            k->add(k, batch * n, from, dkv[j]);
+        else
+            for (size_t b = 0; n && b < batch; b++)
+                k->add(k, n, sp_cudnn_offset(from, b * total), sp_cudnn_offset(dkv[j], b * len));
+    }
+}
+
+/* ---- the functions of the table ---- */
+
+static void attention(const struct sp_backend *k, const struct sp_attention *at, const void *q,
+                      const void *const *kv, void *o, float *lse)
+{
+    struct sp_cuda_attention *a = k->cuda->attention;
+    const void *addresses[] = {q, kv[0], o, lse};
+    struct sp_cudnn_shape shape = shape_of(at);
+    struct sp_cudnn_tensors t = {.q = q, .k = kv[0], .o = o, .lse = lse};
+    size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
+    /* Sampling comes with one more key every time: a plan for each would take longer. */
+    bool samples = at->q_len == 1 && at->q_pos > 0;
+    const struct sp_cudnn_known *known =
+        !samples && aligned(addresses, 4) ? sp_cudnn_find(&a->plans, &shape) : NULL;
+    unsigned char *workspace;
+
+    if (!known) {
+        a->tiled.attention(k, at, q, kv, o, lse);
+        return;
+    }
+    workspace = sp_cuda_workspace(k, gathered + known->workspace_bytes);
+    if (gathered) {
+        gather(k, at, kv, workspace);
+        t.k = workspace;
+    }
+    t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
+    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered);
+}
+
+static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
+                          const void *const *kv, const void *o, const float *lse, const void *d_o,
+                          void *dq, void *const *dkv, bool first)
+{
+    struct sp_cuda_attention *a = k->cuda->attention;
+    const void *addresses[] = {q, kv[0], o, lse, d_o, dq, dkv[0]};
+    struct sp_cudnn_shape shape = shape_of(at);
+    struct sp_cudnn_tensors t = {
+        .q = q, .k = kv[0], .o = (void *)o, .lse = (void *)lse, .d_o = d_o, .dq = dq, .dk = dkv[0]};
+    bool direct = first && one_slice(at);
+    size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
+    size_t apart = direct ? 0 : gathered_bytes(at);
+    const struct sp_cudnn_known *known;
+    unsigned char *workspace;
+
+    shape.backward = 1;
+    shape.deterministic = a->deterministic;
+    shape.dkv_rows = direct ? at->kv_len[0] : visible(at);
+    known = aligned(addresses, 7) ? sp_cudnn_find(&a->plans, &shape) : NULL;
+    if (!known) {
+        a->tiled.attention_bwd(k, at, q, kv, o, lse, d_o, dq, dkv, first);
+        return;
+    }
+    workspace = sp_cuda_workspace(k, gathered + apart + known->workspace_bytes);
+    if (gathered) {
+        gather(k, at, kv, workspace);
+        t.k = workspace;
+    }
+    if (apart)
+        t.dk = workspace + gathered;
+    for (int j = 0; direct && j < at->n_kv; j++)
+        if (j > 0 || at->kv_len[0] > visible(at))
+            k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), dkv[j]);
+    t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
+    t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
+    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered + apart);
+    if (apart)
+        scatter(k, at, t.dk, dkv, first);
+}
+
+/* ---- the table ---- */
+
+static bool is_set(const char *name, const char *value)
+{
+    const char *set = getenv(name);
+
+    return set && strcmp(set, value) == 0;
+}
+
+static bool deterministic(void)
+{
+    return !is_set("SP_CUDA_FAST", "1");
+}
+
+/* Workspace of a plan above which parts are taken; without a number in the environment a share. */
+static size_t most_bytes(size_t device_bytes)
+{
+    const char *set = getenv("SP_CUDA_ATTENTION_MIB");
+    static bool told;
+    char *end;
+    long mib;
+
+    if (!set || !*set)
+        return sp_cudnn_most_bytes(device_bytes);
+    mib = strtol(set, &end, 10);
+    if (!*end && mib > 0 && mib < 1 << 20)
+        return (size_t)mib << 20;
+    if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        sp_warn("cuda: SP_CUDA_ATTENTION_MIB=%s is no number of MiB from 1 to %d: ignored", set,
+                (1 << 20) - 1);
+    return sp_cudnn_most_bytes(device_bytes);
+}
+
+size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+{
+    struct sp_cudnn_shape shape = shape_of(at);
+    size_t gathered = at->n_kv > 1 ? gathered_bytes(at) : 0, bytes;
+
+    if (is_set("SP_CUDA_CUDNN", "0") || !sp_cudnn_there())
+        return 0;
+    shape.backward = 1;
+    shape.deterministic = deterministic();
+    bytes = sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
+}
+
+bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
+{
+    size_t unused, device_bytes = 0;
+    static bool told;
+    struct sp_cudnn *cudnn;
+    struct sp_cuda_attention *a;
+
+    if (is_set("SP_CUDA_CUDNN", "0"))
+        return false;
+    cudnn = sp_cudnn_open(cuda->stream);
+    if (!cudnn) {
+        if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+            sp_warn("cuda: without cuDNN attention is computed by slower kernels (%s)",
+                    sp_cudnn_about());
+        return false;
+    }
+    a = calloc(1, sizeof *a);
+    if (!a)
+        sp_cuda_fatal("cuda: no memory for the plans of attention");
+    a->plans.cudnn = cudnn;
+    a->tiled = *backend;
+    cudaMemGetInfo(&unused, &device_bytes);
+    a->plans.most_bytes = most_bytes(device_bytes);
+    a->deterministic = deterministic();
+    cuda->attention = a;
+    backend->attention = attention;
+    backend->attention_bwd = attention_bwd;
+    return true;
+}
+
+void sp_cuda_attention_free(struct sp_cuda_attention *a)
+{
+    if (!a)
+        return;
+    sp_cudnn_forget(&a->plans);
+    sp_cudnn_close(a->plans.cudnn);
+    free(a);
+}
+#endif

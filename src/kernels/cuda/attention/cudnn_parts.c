@@ -1,0 +1,168 @@
+/*
+ * On GPUs before Blackwell a deterministic backward keeps dS, (b, a, q_len, kv_len) in bf16, for the
+ * product that gives dQ. Where that is more than a share of the device, sequences and heads of keys are
+ * taken in parts; then the query heads of one, and pieces of the queries, of which each computes its dQ
+ * from the keys that it sees. What those add to dK and dV comes rounded, and is summed in f32.
+ */
+#include "kernels/cuda/attention/cudnn_parts.h"
+
+enum {
+    MARGIN = 1 << 20,
+    SHARE = 64, /* of a device's memory that a plan may take: 16 heads of 8192 x 8192 on an H200 */
+    TILE = 128  /* queries or keys that the kernels take together; pieces are of whole ones */
+};
+
+/* ---- sizes ---- */
+
+size_t sp_cudnn_most_bytes(size_t device_bytes)
+{
+    return device_bytes / SHARE;
+}
+
+static size_t whole_tiles(int len)
+{
+    return ((size_t)len + TILE - 1) / TILE * TILE;
+}
+
+/* A little more is as good: scores fill a power of two, and something comes on top of them. */
+bool sp_cudnn_fits(size_t bytes, size_t most)
+{
+    return bytes <= most + most / 16;
+}
+
+bool sp_cudnn_sums(const struct sp_cudnn_parts *parts)
+{
+    return parts->pieces > 1 || sp_cudnn_group(&parts->part) < sp_cudnn_group(&parts->whole);
+}
+
+/* cuDNN wants it dense, and aligned where a part begins. */
+bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts)
+{
+    const struct sp_cudnn_shape *whole = &parts->whole, *part = &parts->part;
+
+    return part->q_len < whole->q_len ||
+           (whole->q_len % 4 && (part->batch < whole->batch || part->heads < whole->heads));
+}
+
+static size_t lse_bytes(const struct sp_cudnn_shape *part)
+{
+    return sizeof(float) * (size_t)part->batch * (size_t)part->heads * (size_t)part->q_len;
+}
+
+size_t sp_cudnn_gradient_elements(const struct sp_cudnn_shape *part)
+{
+    return 2 * (size_t)part->kv_len * (size_t)part->kv_heads * (size_t)part->head_dim;
+}
+
+struct sp_cudnn_places sp_cudnn_places(const struct sp_cudnn_parts *parts, size_t plan_bytes)
+{
+    size_t elements = sp_cudnn_sums(parts) ? sp_cudnn_gradient_elements(&parts->part) : 0;
+    struct sp_cudnn_places at;
+
+    at.lse = sp_cudnn_aligned(plan_bytes);
+    at.low = at.lse + (sp_cudnn_copies_lse(parts) ? sp_cudnn_aligned(lse_bytes(&parts->part)) : 0);
+    at.sum = at.low + sp_cudnn_aligned(2 * elements);
+    at.end = at.sum + sizeof(float) * elements;
+    return at;
+}
+
+/* ---- parts ---- */
+
+static int largest_divisor(int n, double most)
+{
+    int d = n;
+
+    while (d > 1 && (n % d || d > most))
+        d--;
+    return d;
+}
+
+/* Queries at a time such that n pieces do. */
+static int piece_len(int q_len, int n)
+{
+    return (int)whole_tiles((q_len + n - 1) / n);
+}
+
+bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most)
+{
+    struct sp_cudnn_shape *part = &parts->part;
+    double share = ((double)most + (double)most / 16) / (double)bytes;
+    int batch = part->batch, group = sp_cudnn_group(part), kv_heads = part->kv_heads;
+    int pieces = parts->pieces, len;
+
+    part->batch = largest_divisor(batch, batch * share);
+    part->kv_heads = largest_divisor(kv_heads, kv_heads * batch * share); /* all, if batch > 1 */
+    part->heads = part->kv_heads * group;
+    if (part->batch < batch || part->kv_heads < kv_heads)
+        return true;
+    part->heads = largest_divisor(group, group * share);
+    if (part->heads < group)
+        return true;
+    do {
+        if (++pieces > SP_CUDNN_PIECES)
+            return false;
+        len = piece_len(parts->whole.q_len, pieces);
+    } while (len > part->q_len * share);
+    part->q_len = len;
+    parts->pieces = (parts->whole.q_len + len - 1) / len;
+    return true;
+}
+
+/* Shorter by the remainder, the first piece: the last sees the most. */
+int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i)
+{
+    int first = parts->whole.q_len - (parts->pieces - i) * parts->part.q_len;
+
+    return first > 0 ? first : 0;
+}
+
+struct sp_cudnn_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
+{
+    const struct sp_cudnn_shape *whole = &parts->whole;
+    struct sp_cudnn_shape s = parts->part;
+    int end = i + 1 < parts->pieces ? sp_cudnn_piece_first(parts, i + 1) : whole->q_len;
+
+    s.q_len = end - sp_cudnn_piece_first(parts, i);
+    s.kv_len = whole->kv_len - (whole->q_len - end);
+    if (sp_cudnn_sums(parts)) {
+        s.dkv_rows = s.kv_len;
+        s.dkv_row = 2 * s.kv_heads * s.head_dim;
+    }
+    return s;
+}
+
+/*
+ * What a plan takes at most, as cuDNN 9.19 makes them: two numbers a row; dQ in f32, on Ampere twice, or
+ * dS; where heads are grouped dK and dV of each query head.
+ */
+static size_t estimate(const struct sp_cudnn_shape *s)
+{
+    size_t b = (size_t)s->batch, a = (size_t)s->heads, d = (size_t)s->head_dim;
+    size_t q_len = whole_tiles(s->q_len), kv_len = whole_tiles(s->kv_len);
+    size_t bytes = 8 * b * a * q_len;
+
+    if (!s->backward)
+        return bytes;
+    if (sp_cudnn_group(s) > 1)
+        bytes += 4 * b * a * kv_len * d;
+    return bytes + b * a * q_len * (s->deterministic ? 2 * kv_len : 8 * d);
+}
+
+/* The parts that plans of the estimated size would make. Real ones are as large or larger. */
+size_t sp_cudnn_bound(const struct sp_cudnn_shape *shape, size_t most_bytes)
+{
+    struct sp_cudnn_parts parts = sp_cudnn_whole(shape);
+    size_t whole = estimate(shape), bytes = whole;
+
+    while (shape->backward && !sp_cudnn_fits(bytes, most_bytes)) {
+        struct sp_cudnn_shape last;
+
+        if (!sp_cudnn_take_less(&parts, bytes, most_bytes))
+            return 0;
+        last = sp_cudnn_piece(&parts, parts.pieces - 1);
+        bytes = estimate(&last);
+    }
+    if (shape->backward && !sp_cudnn_fits(whole, most_bytes))
+        whole = most_bytes + most_bytes / 16;
+    return sp_cudnn_places(&parts, whole).end + MARGIN;
+}

@@ -1,0 +1,100 @@
+/*
+ * One product as the functions of a backend want it, between linear_cuda.c, which knows what a
+ * layer needs, gemm_cuda.c, which knows how cuBLASLt is told, and gemm_choice_cuda.c, which chooses
+ * its algorithm.
+ */
+#ifndef SP_GEMM_CUDA_H
+#define SP_GEMM_CUDA_H
+
+#include "kernels/cuda/device/device.h"
+
+/* What is done to a sum x before it is rounded and stored in D. */
+enum sp_epilogue {
+    SP_EPI_NONE,
+    SP_EPI_BIAS,      /* x + vector(n) */
+    SP_EPI_GELU,      /* aux = x, gelu(x) */
+    SP_EPI_GELU_BIAS, /* aux = x + vector(n), gelu(x + vector(n)) */
+    SP_EPI_DGELU,     /* gelu'(aux) x */
+    SP_EPI_SUMS       /* x; and vector(m) = row sums of op(A) */
+};
+
+/*
+ * Row-major D(m,n) = epilogue(alpha op(A) op(B) + beta C), op(A) m x k, op(B) k x n, all three > 0.
+ * C has the layout of D and may be D; beta 0 never reads it. D overlaps nothing else, but for C.
+ * Gelu is its tanh form. vector and aux, a dense (m,n), are of type `out`.
+ */
+struct sp_product {
+    bool trans_a, trans_b;
+    int m, n, k;
+    float alpha, beta;
+    enum sp_dtype in, out; /* of A and B, of C and D */
+    const void *A, *B, *C;
+    void *D;
+    int lda, ldb, ldd;
+    enum sp_epilogue epilogue;
+    void *vector, *aux;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Queues it; false, D undefined, if the device has no algorithm. One is chosen when shape, types and
+ * alignments are first met. */
+bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p);
+
+/*
+ * Whether `fused` is to be preferred to `plain` with `rest` after it: it exists and was measured to
+ * be no slower. `rest` queues its kernels; its outputs must be free to be overwritten.
+ */
+bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,
+                   const struct sp_product *plain, void (*rest)(void *arg), void *arg);
+
+/* Ends the run: no algorithm for a product that has no other way. */
+void sp_gemm_refused(const struct sp_product *p) __attribute__((noreturn));
+
+/* Room for one vector, aligned, until the next product that wants one; NULL if it is too long. */
+void *sp_gemm_vector(const struct sp_backend *k, size_t bytes);
+
+/* ---- between gemm_cuda.c and gemm_choice_cuda.c ---- */
+
+struct sp_choice;
+
+enum { SP_GEMM_CANDIDATES = 8, SP_GEMM_VECTOR_BYTES = 1 << 20, SP_GEMM_SLOTS = 256 };
+
+/* A product in cuBLASLt's words, without its addresses. */
+struct sp_call {
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t first, second, result;
+};
+
+struct sp_cuda_gemm {
+    cublasLtHandle_t lt;
+    cudaStream_t stream;
+    /* Of products alone, so that who queues one may hold sp_cuda_workspace meanwhile: the library's
+     * own, and behind it SP_GEMM_VECTOR_BYTES for a bias or its gradient. */
+    unsigned char *workspace;
+    size_t workspace_bytes;
+    bool tune;
+    struct sp_kept *kept; /* what was chosen before, by others too; NULL: nothing is */
+    cudaEvent_t start, end;
+    struct sp_choice *table[SP_GEMM_SLOTS];
+};
+
+/* Whether cuBLASLt's rules allow the epilogue for these addresses and sizes. */
+bool sp_call_allowed(const struct sp_product *p);
+/* False if cuBLASLt does not know one of its attributes. */
+bool sp_call_create(const struct sp_product *p, struct sp_call *call);
+void sp_call_destroy(struct sp_call *call);
+cublasStatus_t sp_call_run(struct sp_cuda_gemm *gemm, const struct sp_call *call,
+                           const struct sp_product *p, const cublasLtMatmulAlgo_t *algo);
+/* Frees all choices. */
+void sp_gemm_forget(struct sp_cuda_gemm *gemm);
+/* The largest power of two, at most 256, that divides an address. */
+uint32_t sp_call_alignment(const void *address);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

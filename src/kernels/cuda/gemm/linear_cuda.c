@@ -1,0 +1,238 @@
+/*
+ * Linear layers on a GPU, weights [out, in], with what follows a product done in its epilogue:
+ *
+ *   y(T,out) = x w^T + bias (+ residual)       u = x w^T + bias, g = gelu(u)
+ *
+ * Backward: dx = dy w, du = gelu'(u) o (dy w), dw += dy^T x, dbias += column sums of dy.
+ *
+ * Where cuBLASLt has no such epilogue, or is slower with it, the same in two steps.
+ */
+#include "kernels/cuda/pointwise/bias_cuda.h"
+#include "kernels/cuda/gemm/gemm_cuda.h"
+#include "kernels/cuda/pointwise/mlp_cuda.h"
+
+static struct sp_product product(const struct sp_backend *k, int m, int n, int kk)
+{
+    return (struct sp_product){
+        .m = m, .n = n, .k = kk, .alpha = 1, .in = k->dtype, .out = k->dtype};
+}
+
+/* ---- forward ---- */
+
+/* y(T,out) = x w^T, bias to come */
+static struct sp_product forward(const struct sp_backend *k, int T, int in, int out, const void *x,
+                                 const void *w, void *y, int ldy)
+{
+    struct sp_product p = product(k, T, out, in);
+
+    p.trans_b = true;
+    p.A = x;
+    p.lda = in;
+    p.B = w;
+    p.ldb = in;
+    p.D = y;
+    p.ldd = ldy;
+    return p;
+}
+
+/* A bias that fast kernels can read: in a model of odd sizes it may lie anywhere in its weights. */
+static void *aligned(const struct sp_backend *k, int n, const void *bias)
+{
+    size_t bytes = (size_t)n * sp_dtype_bytes(k->dtype);
+    void *copy;
+
+    if (!bias || sp_call_alignment(bias) >= 16)
+        return (void *)bias;
+    copy = sp_gemm_vector(k, bytes);
+    if (!copy)
+        return (void *)bias;
+    k->copy(k, bytes, bias, copy);
+    return copy;
+}
+
+/* p.vector: the bias, or NULL */
+static void add_up(const struct sp_backend *k, struct sp_product *p)
+{
+    void *bias = p->vector;
+
+    if (bias) {
+        p->epilogue = SP_EPI_BIAS;
+        if (sp_gemm_product(k, p))
+            return;
+    }
+    p->epilogue = SP_EPI_NONE;
+    p->vector = NULL;
+    if (!sp_gemm_product(k, p))
+        sp_gemm_refused(p);
+    if (bias)
+        sp_cuda_add_bias(k, p->m, p->n, bias, p->D, p->ldd);
+}
+
+static void linear(const struct sp_backend *k, int T, int in, int out, const void *x, const void *w,
+                   const void *bias, void *y, int ldy)
+{
+    struct sp_product p = forward(k, T, in, out, x, w, y, ldy);
+
+    p.vector = aligned(k, out, bias);
+    add_up(k, &p);
+}
+
+static void linear_add(const struct sp_backend *k, int T, int in, int out, const void *x,
+                       const void *w, const void *bias, const void *residual, void *y)
+{
+    struct sp_product p = forward(k, T, in, out, x, w, y, out);
+
+    p.beta = 1;
+    p.C = residual;
+    p.vector = aligned(k, out, bias);
+    add_up(k, &p);
+}
+
+struct gelu_call {
+    const struct sp_backend *k;
+    size_t n;
+    const void *u;
+    void *y;
+};
+
+static void gelu(void *arg)
+{
+    const struct gelu_call *c = arg;
+
+    c->k->gelu(c->k, c->n, c->u, c->y);
+}
+
+/* In f32 the epilogue would save a pass over memory that an f32 product hides anyway. */
+static void linear_gelu(const struct sp_backend *k, int T, int in, int out, const void *x,
+                        const void *w, const void *bias, void *u, void *g)
+{
+    struct sp_product plain = forward(k, T, in, out, x, w, u, out), fused = plain;
+    struct gelu_call rest = {k, (size_t)T * (size_t)out, u, g};
+
+    plain.vector = fused.vector = aligned(k, out, bias);
+    plain.epilogue = bias ? SP_EPI_BIAS : SP_EPI_NONE;
+    fused.epilogue = bias ? SP_EPI_GELU_BIAS : SP_EPI_GELU;
+    fused.D = g;
+    fused.aux = u;
+    if (k->dtype == SP_BF16 && sp_gemm_fuses(k, &fused, &plain, gelu, &rest) &&
+        sp_gemm_product(k, &fused))
+        return;
+    add_up(k, &plain);
+    gelu(&rest);
+}
+
+/* ---- backward ---- */
+
+/* dx(T,in) = dy(T,out) w */
+static struct sp_product backward(const struct sp_backend *k, int T, int in, int out,
+                                  const void *dy, int lddy, const void *w, void *dx)
+{
+    struct sp_product p = product(k, T, in, out);
+
+    p.A = dy;
+    p.lda = lddy;
+    p.B = w;
+    p.ldb = in;
+    p.C = p.D = dx;
+    p.ldd = in;
+    return p;
+}
+
+static void linear_dx(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
+                      const void *w, void *dx, bool accumulate)
+{
+    struct sp_product p = backward(k, T, in, out, dy, lddy, w, dx);
+
+    p.beta = accumulate ? 1 : 0;
+    if (!sp_gemm_product(k, &p))
+        sp_gemm_refused(&p);
+}
+
+static void gelu_bwd(void *arg)
+{
+    const struct gelu_call *c = arg;
+
+    sp_cuda_gelu_bwd(c->k, c->n, c->u, c->y, c->y);
+}
+
+static void linear_dx_gelu(const struct sp_backend *k, int T, int in, int out, const void *dy,
+                           const void *w, const void *u, void *du)
+{
+    struct sp_product plain = backward(k, T, in, out, dy, out, w, du), fused = plain;
+    struct gelu_call rest = {k, (size_t)T * (size_t)in, u, du};
+
+    fused.epilogue = SP_EPI_DGELU;
+    fused.aux = (void *)u;
+    if (k->dtype == SP_BF16 && sp_gemm_fuses(k, &fused, &plain, gelu_bwd, &rest) &&
+        sp_gemm_product(k, &fused))
+        return;
+    if (!sp_gemm_product(k, &plain))
+        sp_gemm_refused(&plain);
+    gelu_bwd(&rest);
+}
+
+/* ---- gradients of parameters ---- */
+
+struct sums_call {
+    const struct sp_backend *k;
+    int T, n;
+    const void *x;
+    int ldx;
+    float *sum;
+};
+
+static void sums(void *arg)
+{
+    const struct sums_call *c = arg;
+
+    sp_cuda_column_sums(c->k, c->T, c->n, c->x, c->ldx, c->sum);
+}
+
+/* The epilogue overwrites its sums, so they are taken apart and added. */
+static bool dw_with_sums(const struct sp_backend *k, const struct sp_product *plain,
+                         struct sums_call call)
+{
+    struct sp_product fused = *plain;
+    float *dbias = call.sum;
+
+    fused.epilogue = SP_EPI_SUMS;
+    fused.vector = call.sum = sp_gemm_vector(k, (size_t)call.n * sizeof *dbias);
+    if (!fused.vector || !sp_gemm_fuses(k, &fused, plain, sums, &call) ||
+        !sp_gemm_product(k, &fused))
+        return false;
+    k->add_f32(k, (size_t)call.n, fused.vector, dbias);
+    return true;
+}
+
+static void linear_dw(const struct sp_backend *k, int T, int in, int out, const void *x,
+                      const void *dy, int lddy, float *dw, float *dbias)
+{
+    struct sums_call call = {k, T, out, dy, lddy, dbias};
+    struct sp_product p = product(k, out, in, T);
+
+    p.trans_a = true;
+    p.A = dy;
+    p.lda = lddy;
+    p.B = x;
+    p.ldb = in;
+    p.beta = 1;
+    p.C = p.D = dw;
+    p.ldd = in;
+    p.out = SP_F32;
+    if (dbias && dw_with_sums(k, &p, call))
+        return;
+    if (!sp_gemm_product(k, &p))
+        sp_gemm_refused(&p);
+    if (dbias)
+        sums(&call);
+}
+
+void sp_cuda_gemm_fill(struct sp_backend *backend)
+{
+    backend->linear = linear;
+    backend->linear_add = linear_add;
+    backend->linear_gelu = linear_gelu;
+    backend->linear_dx = linear_dx;
+    backend->linear_dx_gelu = linear_dx_gelu;
+    backend->linear_dw = linear_dw;
+}

@@ -1,0 +1,271 @@
+/*
+ * Embedding and loss, equations in embed.c and cross_entropy.c.
+ *
+ * Gradient of the table, in one order whatever the scheduling: the tokens are sorted by id, those
+ * of one id stay in order, and one block adds up the rows of one id in that order, the order of the
+ * CPU.
+ *
+ * Loss: a block has a row of logits; it reads them once for the maximum and the sum of e^z, and
+ * once for the gradient, which it writes in their place. Floor of a row, between its products: V
+ * elements read and written.
+ */
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/pointwise/sums.h"
+#include <float.h>
+
+/* ---- embedding ---------------------------------------------------------------------------- */
+
+template <typename T, int V>
+SP_KERNEL void embed_kernel(int rows, int len, int h, int pos0, const int32_t *ids, const T *table,
+                            const T *positions, T *x)
+{
+    int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
+
+    if (row >= rows)
+        return;
+    table += (size_t)ids[row] * (size_t)h;
+    positions += positions ? (size_t)(pos0 + row % len) * (size_t)h : 0;
+    x += (size_t)row * (size_t)h;
+    for (int c = (int)threadIdx.x * V; c < h; c += (int)blockDim.x * V) {
+        float a[V], b[V] = {0};
+
+        sp_load<V>(table + c, a);
+        if (positions)
+            sp_load<V>(positions + c, b);
+        for (int v = 0; v < V; v++)
+            a[v] = positions ? a[v] + b[v] : a[v];
+        sp_store<V>(x + c, a);
+    }
+}
+
+template <typename T>
+static void embed(const struct sp_backend *k, int batch, int len, int h, int pos0,
+                  const int32_t *ids, const void *table, const void *positions, void *x)
+{
+    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+    bool wide = sp_is_wide((const T *)table, width) && sp_is_wide((const T *)positions, width) &&
+                sp_is_wide((const T *)x, width);
+    struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
+
+    sp_launch(k, "embed", wide ? embed_kernel<T, sp_wide<T>::N> : embed_kernel<T, 1>,
+              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, len, h, pos0, ids,
+              (const T *)table, (const T *)positions, (T *)x);
+}
+
+enum { SORT_TOKENS = SP_WARP, SORT_LANES = 8, SORT_TILE = 1024 };
+
+/*
+ * order(rows) = the tokens sorted by id, those of one id in order; sorted(rows) = their ids. A
+ * token comes after those with a smaller id, and the earlier ones with its own. That is rows^2
+ * comparisons of a few instructions: for 2^14 rows about the time it takes to read their gradients,
+ * for 2^20 a tenth of a second. A block has 32 tokens, eight threads each.
+ */
+SP_KERNEL void sort_tokens_kernel(int rows, const int32_t *ids, int32_t *order, int32_t *sorted)
+{
+    int32_t *tile = sp_shared<int32_t>(), *counts = tile + SORT_TILE;
+    int x = (int)threadIdx.x, y = (int)threadIdx.y, token = (int)blockIdx.x * SORT_TOKENS + x;
+    int32_t id = token < rows ? ids[token] : 0;
+    int count = 0;
+
+    for (int at = 0; at < rows; at += SORT_TILE) {
+        int n = rows - at < SORT_TILE ? rows - at : SORT_TILE;
+
+        __syncthreads();
+        for (int i = y * SORT_TOKENS + x; i < n; i += SORT_TOKENS * SORT_LANES)
+            tile[i] = ids[at + i];
+        __syncthreads();
+#pragma unroll 8
+        for (int i = y; i < n; i += SORT_LANES)
+            count += tile[i] < id || (tile[i] == id && at + i < token);
+    }
+    counts[y * SORT_TOKENS + x] = count;
+    __syncthreads();
+    if (y || token >= rows)
+        return;
+    for (int l = 1; l < SORT_LANES; l++)
+        count += counts[l * SORT_TOKENS + x];
+    order[count] = token;
+    sorted[count] = id;
+}
+
+/* A block has one place in the order, and does nothing unless an id begins there; `pieces` blocks
+ * share the columns. Several rows are read at a time, and added one by one. */
+template <typename T, int V>
+SP_KERNEL void embed_bwd_kernel(int rows, int h, unsigned pieces, const int32_t *order,
+                                const int32_t *sorted, const T *dx, float *dtable)
+{
+    enum { AHEAD = 4 };
+    int at = (int)(blockIdx.x / pieces);
+    int c = (int)((blockIdx.x % pieces) * blockDim.x + threadIdx.x) * V;
+    int32_t id = sorted[at];
+    float sum[V], d[AHEAD][V];
+    bool same[AHEAD];
+
+    if ((at > 0 && sorted[at - 1] == id) || c >= h)
+        return;
+    dtable += (size_t)id * (size_t)h + c;
+    sp_load<V>(dtable, sum);
+    do {
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            same[j] = at + j < rows && sorted[at + j] == id;
+            if (same[j])
+                sp_load<V>(dx + (size_t)order[at + j] * (size_t)h + c, d[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            for (int v = 0; v < V; v++)
+                sum[v] += same[j] ? d[j][v] : 0;
+        at += AHEAD;
+    } while (same[AHEAD - 1]);
+    sp_store<V>(dtable, sum);
+}
+
+/* One position, the sequences in order. */
+template <typename T, int V>
+SP_KERNEL void embed_positions_kernel(int batch, int len, int h, unsigned pieces, const T *dx,
+                                      float *dpositions)
+{
+    size_t t = blockIdx.x / pieces;
+    int c = (int)((blockIdx.x % pieces) * blockDim.x + threadIdx.x) * V;
+    float sum[V], d[V];
+
+    if (c >= h)
+        return;
+    sp_load<V>(dpositions + t * (size_t)h + c, sum);
+#pragma unroll 4
+    for (int b = 0; b < batch; b++) {
+        sp_load<V>(dx + ((size_t)b * (size_t)len + t) * (size_t)h + c, d);
+        for (int v = 0; v < V; v++)
+            sum[v] += d[v];
+    }
+    sp_store<V>(dpositions + t * (size_t)h + c, sum);
+}
+
+template <typename T>
+static void embed_bwd(const struct sp_backend *k, int batch, int len, int h, int pos0,
+                      const int32_t *ids, const void *dx, float *dtable, float *dpositions)
+{
+    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+    const T *d = (const T *)dx;
+    bool wide = sp_is_wide(d, width) && sp_is_wide(dtable, width) && sp_is_wide(dpositions, width);
+    struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
+    int32_t *order = (int32_t *)sp_cuda_workspace(k, 2 * rows * sizeof *order);
+
+    sp_launch(k, "sort_tokens", sort_tokens_kernel, sp_blocks(rows, SORT_TOKENS),
+              dim3(SORT_TOKENS, SORT_LANES),
+              (SORT_TILE + SORT_TOKENS * SORT_LANES) * sizeof(int32_t), (int)rows, ids, order,
+              order + rows);
+    sp_launch(k, "embed_bwd", wide ? embed_bwd_kernel<T, sp_wide<T>::N> : embed_bwd_kernel<T, 1>,
+              (unsigned)rows * s.pieces, s.threads, 0, (int)rows, h, s.pieces, order, order + rows,
+              d, dtable);
+    if (dpositions)
+        sp_launch(k, "embed_positions",
+                  wide ? embed_positions_kernel<T, sp_wide<T>::N> : embed_positions_kernel<T, 1>,
+                  (unsigned)len * s.pieces, s.threads, 0, batch, len, h, s.pieces, d,
+                  dpositions + (size_t)pos0 * width);
+}
+
+/* ---- loss ----------------------------------------------------------------------------------- */
+
+enum { LOSS_THREADS = 512 };
+
+/*
+ * A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if
+ * `gradient`. What lies between V and the end of the row is not read as logits, and becomes 0.
+ * Maximum and sum are taken together: the sum so far is scaled when the maximum grows.
+ */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
+                         float scale, T *z, double *loss)
+{
+    float *shared = sp_shared<float>(), *maxima = shared + 2 * SP_WARP;
+    float max = -FLT_MAX, most, sum = 0, none = 0, at_target, factor;
+    int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    at_target = sp_value(z[target]);
+#pragma unroll 2
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V], now = max;
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? a[v] : -INFINITY;
+            now = fmaxf(now, a[v]);
+        }
+        sum *= sp_exp<T>(max - now);
+        for (int v = 0; v < V; v++)
+            sum += sp_exp<T>(a[v] - now);
+        max = now;
+    }
+    most = sp_lanes_max(max, SP_WARP);
+    if (threadIdx.x % SP_WARP == 0)
+        maxima[threadIdx.x / SP_WARP] = most;
+    __syncthreads(); /* all have read at_target, too */
+    for (int w = 0; w < LOSS_THREADS / SP_WARP; w++)
+        most = fmaxf(most, maxima[w]);
+    sum *= sp_exp<T>(max - most);
+    sp_row_sums(&sum, &none, shared);
+    if (threadIdx.x == 0)
+        loss[blockIdx.x] = log((double)sum) + (double)most - (double)at_target;
+    if (!gradient)
+        return;
+    factor = scale / sum;
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V];
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - most) * factor : 0;
+            a[v] -= c + v == target ? scale : 0;
+        }
+        sp_store<V>(z + c, a);
+    }
+}
+
+template <typename T>
+static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                          const void *x, const void *w, const int32_t *targets, float scale,
+                          double *loss, void *dx, float *dw, void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+        double *part;
+
+        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        /* The products may use the workspace too, so a chunk's losses are added before the next. */
+        part = (double *)sp_cuda_workspace(k, (size_t)n * sizeof *part);
+        sp_launch(k, "cross_entropy",
+                  wide ? cross_entropy_kernel<T, sp_wide<T>::N> : cross_entropy_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
+                  targets + t, dx || dw, scale, z, part);
+        sp_cuda_add_doubles(k, n, part, loss);
+        if (dx)
+            sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
+                         (T *)dx + (size_t)t * (size_t)h, h, false);
+        if (dw)
+            sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+    }
+}
+
+template <typename T> static void token_fill(struct sp_backend *backend)
+{
+    backend->embed = embed<T>;
+    backend->embed_bwd = embed_bwd<T>;
+    backend->cross_entropy = cross_entropy<T>;
+}
+
+extern "C" void sp_cuda_token_fill(struct sp_backend *backend)
+{
+    if (backend->dtype == SP_BF16)
+        token_fill<bf16>(backend);
+    else
+        token_fill<float>(backend);
+}

@@ -1,0 +1,332 @@
+#include "offload/eviction.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t sum_of(const struct sp_unit *u, unsigned tensors)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < SP_UNIT_TENSORS; k++)
+        if (tensors >> k & 1)
+            sum += u->bytes[k];
+    return sum;
+}
+
+int64_t sp_unit_leaving(const struct sp_unit *u)
+{
+    return sum_of(u, u->out);
+}
+
+static unsigned all_of(const struct sp_unit *u)
+{
+    unsigned all = 0;
+
+    for (int k = 0; k < SP_UNIT_TENSORS; k++)
+        if (u->bytes[k] > 0)
+            all |= 1u << k;
+    return u->gone < 0 || u->gone >= u->used ? 0 : all;
+}
+
+/* ---- memory --------------------------------------------------------------------------- */
+
+/* most[s] += bytes for s in first .. last. The sums are taken at the end, see add_up. */
+static void over(int64_t *most, int n, int first, int last, int64_t bytes)
+{
+    most[first] += bytes;
+    if (last + 1 < n)
+        most[last + 1] -= bytes;
+}
+
+static void add_up(const struct sp_away *a, int64_t *most)
+{
+    for (int s = 1; s < a->n_slots; s++)
+        most[s] += most[s - 1];
+    for (int s = 0; s < a->n_slots; s++)
+        most[s] += a->also[s];
+}
+
+void sp_away_memory(const struct sp_away *a, int64_t *most)
+{
+    for (int s = 0; s < a->n_slots; s++)
+        most[s] = 0;
+    for (int i = 0; i < a->n_units; i++) {
+        const struct sp_unit *u = &a->units[i];
+        int64_t late = sum_of(u, u->late);
+
+        over(most, a->n_slots, u->made, u->freed, u->stays + sum_of(u, ~0u) - late);
+        over(most, a->n_slots, u->made + 1, u->freed, late);
+        over(most, a->n_slots, u->made + 1, u->used, u->head);
+        if (u->out && u->back > u->gone)
+            over(most, a->n_slots, u->gone, u->back - 1, -sp_unit_leaving(u));
+    }
+    add_up(a, most);
+}
+
+static int64_t highest(const struct sp_away *a, const int64_t *most)
+{
+    int64_t peak = 0;
+
+    for (int s = 0; s < a->n_slots; s++)
+        peak = most[s] > peak ? most[s] : peak;
+    return peak;
+}
+
+/* ---- what leaves ---------------------------------------------------------------------- */
+
+/* The tensors of a unit, out of `all`, that come closest to `want` bytes without exceeding it. */
+static unsigned closest(const struct sp_unit *u, unsigned all, double want)
+{
+    unsigned best = 0;
+    int64_t most = 0;
+
+    for (unsigned set = all; set; set = (set - 1) & all) {
+        int64_t bytes = sum_of(u, set);
+
+        if (bytes > most && (double)bytes <= want) {
+            best = set;
+            most = bytes;
+        }
+    }
+    return best;
+}
+
+/* What leaves if every op may write `rate` bytes for each second that it hides under, the same part
+ * of each layer as far as whole tensors allow. */
+static void select_at(struct sp_away *a, double rate)
+{
+    for (int g = 0; g < a->n_groups; g++) {
+        struct sp_unit_group *group = &a->groups[g];
+        double part = group->bytes ? rate * group->hides_s / (double)group->bytes : 0;
+        double want = 0;
+
+        part = part < 1 ? part : 1;
+        group->leaving = 0;
+        for (int i = group->first; i < group->first + group->n; i++) {
+            struct sp_unit *u = &a->units[i];
+            unsigned all = all_of(u);
+
+            want += part * (double)sum_of(u, all);
+            u->out = part >= 1 ? all : closest(u, all, want - (double)group->leaving);
+            u->back = u->used;
+            group->leaving += sp_unit_leaving(u);
+        }
+    }
+}
+
+/* Units come back as early as they may where there is room, those that are used first, first. `most`:
+ * with all of them coming back at their use. */
+static void bring_forward(struct sp_away *a, int64_t limit, int64_t *most)
+{
+    for (int slot = 0; slot < a->n_slots; slot++)
+        for (int i = a->uses[slot]; i >= 0; i = a->next_use[i]) {
+            struct sp_unit *u = &a->units[i];
+            int64_t bytes = sp_unit_leaving(u);
+            int first = u->ahead > u->gone ? u->ahead : u->gone + 1;
+
+            for (int s = slot - 1; bytes && s >= first && most[s] + bytes <= limit; s--)
+                if (a->returns_allowed[s])
+                    u->back = s;
+            for (int s = u->back; s < slot; s++)
+                most[s] += bytes;
+        }
+}
+
+/* ---- how long it takes ---------------------------------------------------------------- */
+
+static void link_slots(struct sp_away *a)
+{
+    for (int s = 0; s < a->n_slots; s++)
+        a->gates[s] = a->returns[s] = -1;
+    for (int i = a->n_units - 1; i >= 0; i--) {
+        const struct sp_unit *u = &a->units[i];
+
+        if (!u->out)
+            continue;
+        a->next_gate[i] = a->gates[u->gone];
+        a->gates[u->gone] = i;
+        a->next_return[i] = a->returns[u->back];
+        a->returns[u->back] = i;
+    }
+}
+
+/* What follows from what is given. */
+static void take_in(struct sp_away *a)
+{
+    for (int g = 0; g < a->n_groups; g++) {
+        struct sp_unit_group *group = &a->groups[g];
+
+        group->bytes = 0;
+        for (int i = group->first; i < group->first + group->n; i++)
+            group->bytes += sum_of(&a->units[i], all_of(&a->units[i]));
+    }
+    for (int s = 0; s < a->n_slots; s++)
+        a->uses[s] = a->frees[s] = -1;
+    for (int i = a->n_units - 1; i >= 0; i--) {
+        a->next_use[i] = a->uses[a->units[i].used];
+        a->uses[a->units[i].used] = i;
+        a->next_free[i] = a->frees[a->units[i].freed];
+        a->frees[a->units[i].freed] = i;
+    }
+}
+
+/* What the tier adds to the program, if it writes one tensor after the other, and reads likewise
+ * beside. */
+static double stall(const struct sp_away *a, struct sp_tier_rates rates, double *written,
+                    double *fetched)
+{
+    double now = 0, busy = 0, writer = 0, reader = 0;
+    int next = 0;
+
+    for (int s = 0; s < a->n_slots; s++) {
+        for (int i = a->gates[s]; i >= 0; i = a->next_gate[i])
+            now = fmax(now, written[i]);
+        for (int i = a->returns[s]; i >= 0; i = a->next_return[i]) {
+            reader = fmax(fmax(now, reader), written[i]);
+            reader += (double)sp_unit_leaving(&a->units[i]) / rates.read;
+            fetched[i] = reader;
+        }
+        for (int i = a->uses[s]; i >= 0; i = a->next_use[i])
+            now = fmax(now, a->units[i].out ? fetched[i] : 0);
+        now += a->seconds[s];
+        busy += a->seconds[s];
+        for (; next < a->n_units && a->units[next].made + 1 <= s; next++) {
+            writer = fmax(now, writer);
+            writer += (double)sp_unit_leaving(&a->units[next]) / rates.write;
+            written[next] = writer;
+        }
+    }
+    return now - busy;
+}
+
+/* The most bytes that are away at once: what the tier must hold. */
+static int64_t most_away(const struct sp_away *a)
+{
+    int64_t now = 0, most = 0;
+
+    for (int s = 0, next = 0; s < a->n_slots; s++) {
+        for (; next < a->n_units && a->units[next].made <= s; next++)
+            now += sp_unit_leaving(&a->units[next]);
+        most = now > most ? now : most;
+        /* a copy stays where it was written until the tensor dies */
+        for (int i = a->frees[s]; i >= 0; i = a->next_free[i])
+            now -= sp_unit_leaving(&a->units[i]);
+    }
+    return most;
+}
+
+/* ---- the choice ----------------------------------------------------------------------- */
+
+/* Whether everything fits at a rate; sets out and back, and *peak of the slots when all come back at
+ * their use. */
+static bool fits(struct sp_away *a, double rate, int64_t limit, int64_t *most, int64_t *peak)
+{
+    select_at(a, rate);
+    sp_away_memory(a, most);
+    *peak = highest(a, most);
+    return *peak <= limit;
+}
+
+/* The rate at which everything that may leave does. */
+static double full_rate(const struct sp_away *a)
+{
+    double rate = 0;
+
+    for (int g = 0; g < a->n_groups; g++)
+        if (a->groups[g].bytes && a->groups[g].hides_s > 0)
+            rate = fmax(rate, (double)a->groups[g].bytes / a->groups[g].hides_s);
+    return 2 * rate;
+}
+
+/* The lowest rate that fits, when that of `full` does: by halving, so that it need not be monotone. */
+static double least_rate(struct sp_away *a, int64_t limit, int64_t *most)
+{
+    double low = 0, high = full_rate(a);
+    int64_t peak;
+
+    if (fits(a, 0, limit, most, &peak))
+        return 0;
+    for (int i = 0; i < 40 && high - low > 1e-6 * high; i++) {
+        double middle = (low + high) / 2;
+
+        if (fits(a, middle, limit, most, &peak))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
+                    struct sp_tier_rates rates, int64_t *least)
+{
+    int64_t *most = a->most, bound = limit ? limit : INT64_MAX, peak;
+    bool enough;
+
+    take_in(a);
+    a->rate = mode == SP_OFFLOAD_NONE ? 0 : full_rate(a);
+    enough = fits(a, a->rate, bound, most, least);
+    if (enough && mode == SP_OFFLOAD_ADAPTIVE)
+        /* twice as long backwards read what forwards write */
+        a->rate =
+            limit ? least_rate(a, bound, most) : fmin(a->rate, fmin(rates.write, 2 * rates.read));
+    fits(a, a->rate, bound, most, &peak);
+    bring_forward(a, bound, most);
+    link_slots(a);
+    a->peak = highest(a, most);
+    for (int s = 0; s < a->n_slots; s++)
+        most[s] -= a->also[s];
+    a->peak_kept = highest(a, most);
+    a->bytes = 0;
+    for (int g = 0; g < a->n_groups; g++)
+        a->bytes += a->groups[g].leaving;
+    a->most_away = most_away(a);
+    a->stall_s = rates.write > 0 && rates.read > 0 ? stall(a, rates, a->written, a->fetched) : 0;
+    return enough;
+}
+
+/* ---- room ----------------------------------------------------------------------------- */
+
+int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, int op_slots,
+                  int flights)
+{
+    size_t s = (size_t)slots + 1, u = (size_t)units + 1;
+
+    *a = (struct sp_away){.n_slots = slots, .n_units = units, .n_groups = groups};
+    a->units = calloc(u, sizeof *a->units);
+    a->groups = calloc((size_t)groups + 1, sizeof *a->groups);
+    a->seconds = calloc(s + 2 * u, sizeof *a->seconds);
+    a->also = calloc(2 * s, sizeof *a->also);
+    a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
+    a->gates = calloc(4 * (s + u) + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
+                      sizeof *a->gates);
+    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates) {
+        sp_away_free(a);
+        return -ENOMEM;
+    }
+    a->written = a->seconds + s;
+    a->fetched = a->written + u;
+    a->most = a->also + s;
+    a->returns = a->gates + s;
+    a->uses = a->returns + s;
+    a->frees = a->uses + s;
+    a->next_gate = a->frees + s;
+    a->next_return = a->next_gate + u;
+    a->next_use = a->next_return + u;
+    a->next_free = a->next_use + u;
+    a->op_slots = a->next_free + u;
+    a->slot = a->op_slots + ops + 1;
+    a->flight_unit = a->slot + op_slots;
+    return 0;
+}
+
+void sp_away_free(struct sp_away *a)
+{
+    free(a->units);
+    free(a->groups);
+    free(a->seconds);
+    free(a->also);
+    free(a->returns_allowed);
+    free(a->gates);
+    *a = (struct sp_away){0};
+}

@@ -1,0 +1,143 @@
+/*
+ * The attention-parallel family (HelixPipe, sections 4.2 and 4.3): a layer is cut at its attention,
+ * which has no parameters, and attention of different micro-batches runs on different stages. For
+ * micro-batch i, block j of 0..L (post of layer j-1 and pre of layer j; embedding, head at the
+ * ends) and layer l:
+ *
+ *   P(i,j) on stage j mod p, P(i,L) on stage 0      A(i,l) on stage (l + i/fold + 1) mod p
+ *
+ *   P(i,j) waits for A(i,j-1)                       A(i,l) waits for P(i,l)
+ *   bP(i,j) for bA(i,j), on the last j for P(i,L)   bA(i,l) for bP(i,l+1)
+ *
+ * and every backward for its forward.
+ */
+#include "policies/families/families.h"
+#include "policies/plan.h"
+#include <errno.h>
+#include <stdio.h>
+
+/* P.0 A.0 P.1 A.1 ... P.L */
+static int places(const struct sp_layout *lay)
+{
+    return 2 * lay->layers + 1;
+}
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    if (lay->layers < 1)
+        snprintf(why, n,
+                 "runs parts of layers, and the layers are unknown; use --layers or "
+                 "--model");
+    else if (lay->chunks != 1)
+        snprintf(why, n, "has parts of layers, not %d chunks per stage; use --chunks 1",
+                 lay->chunks);
+    else if (lay->slices != 1)
+        snprintf(why, n, "runs whole sequences, not %d slices; use --slices 1", lay->slices);
+    else if (2LL * lay->micro_batches * (2LL * lay->layers + 1) > SP_MAX_OPS)
+        snprintf(why, n,
+                 "has two ops for each of %lld parts of %d micro-batches, more than %d ops; make "
+                 "one of them smaller",
+                 2LL * lay->layers + 1, lay->micro_batches, SP_MAX_OPS);
+    else
+        return 0;
+    return -EINVAL;
+}
+
+static int ids(const struct sp_layout *lay)
+{
+    return 2 * lay->micro_batches * places(lay);
+}
+
+static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int L = lay->layers;
+
+    if ((op->pass != SP_F && op->pass != SP_B) || op->slice != 0 || op->mb < 0 ||
+        op->mb >= lay->micro_batches || op->chunk < 0)
+        return -1;
+    if (op->part == SP_BLOCK ? op->chunk > L || stage != sp_block_stage(lay, op->chunk)
+                             : op->part != SP_ATTN || op->chunk >= L ||
+                                   stage != sp_attention_stage(lay, op->mb, op->chunk))
+        return -1;
+    return ((op->pass == SP_B) * lay->micro_batches + op->mb) * places(lay) + 2 * op->chunk +
+           (op->part == SP_ATTN);
+}
+
+static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
+                        int k)
+{
+    int stage = part == SP_BLOCK ? sp_block_stage(lay, k) : sp_attention_stage(lay, mb, k);
+
+    return (struct sp_dep){
+        .stage = stage,
+        .op = {.pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = k}};
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    int i = op->mb, k = op->chunk, n = 0;
+    bool block = op->part == SP_BLOCK;
+
+    (void)stage;
+    if (op->pass == SP_F) {
+        if (!block)
+            out[n++] = at(lay, SP_F, SP_BLOCK, i, k);
+        else if (k > 0)
+            out[n++] = at(lay, SP_F, SP_ATTN, i, k - 1);
+        return n;
+    }
+    out[n++] = at(lay, SP_F, (enum sp_part)op->part, i, k);
+    if (!block)
+        out[n++] = at(lay, SP_B, SP_BLOCK, i, k + 1);
+    else if (k < lay->layers)
+        out[n++] = at(lay, SP_B, SP_ATTN, i, k);
+    return n;
+}
+
+static void required(const struct sp_layout *lay,
+                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+{
+    for (int i = 0; i < lay->micro_batches; i++)
+        for (int k = 0; k <= 2 * lay->layers; k++)
+            for (int pass = SP_F; pass <= SP_B; pass++) {
+                struct sp_dep d = at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK, i, k / 2);
+
+                need(arg, d.stage, &d.op);
+            }
+}
+
+/* Embedding and head cost nothing of their own, as in the paper. */
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    const struct sp_part_costs *c = &costs->parts;
+    double forward;
+
+    (void)stage;
+    if (op->part == SP_ATTN)
+        return op->pass == SP_F ? c->attn : c->backward * c->attn;
+    forward = (op->chunk > 0 ? c->post : 0) + (op->chunk < plan->layout.layers ? c->pre : 0);
+    return op->pass == SP_F ? forward : (c->backward + c->again) * forward;
+}
+
+/* The micro-batches of a slot take turns on the way: each has its own messages. */
+static int stream(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return op->mb % sp_fold(lay);
+}
+
+const struct sp_family sp_family_attention_parallel = {
+    .name = "attention-parallel",
+    .kind = SP_ATTENTION_PARALLEL,
+    .pipes = 1,
+    .parts = true,
+    .check = check,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = places,
+    .stream = stream,
+};

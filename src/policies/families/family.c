@@ -1,0 +1,36 @@
+#include "policies/families/family.h"
+#include "policies/families/families.h"
+#include "policies/plan.h"
+#include <string.h>
+
+static const struct sp_family *const families[] = {
+    &sp_family_layerwise,          &sp_family_bidirectional, &sp_family_subsequence,
+    &sp_family_attention_parallel, &sp_family_weight_ring,   &sp_family_sharded};
+
+const struct sp_family *sp_family_at(int i)
+{
+    return i >= 0 && (size_t)i < sizeof families / sizeof *families ? families[i] : NULL;
+}
+
+const struct sp_family *sp_family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (!strcmp(families[i]->name, name))
+            return families[i];
+    }
+    return NULL;
+}
+
+double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay)
+{
+    return (double)lay->stages / family->activations(lay);
+}
+
+int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    const struct sp_family *family = plan->family;
+
+    return family->run_deps ? family->run_deps(&plan->layout, stage, op, out)
+                            : family->deps(&plan->layout, stage, op, out);
+}

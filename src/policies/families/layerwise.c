@@ -1,0 +1,157 @@
+/*
+ * The layerwise family: the layers are cut into consecutive global stages, each of which is a
+ * chunk of one stage (policies/families/map.h says which). For micro-batch i, slice k of n:
+ *
+ *   F(i,g,k) waits for F(i,g-1,k) and F(i,g,k-1): activations, and keys and values before it
+ *   B(i,g,k) waits for B(i,g+1,k), on the last g for F(i,g,n-1), the loss of the whole sequence;
+ *            for F(i,g,k), and for B(i,g,k+1): gradients of its keys and values
+ *   W(i,g,k) waits for B(i,g,k);  R(i,g,k) for F(i,g,k)
+ *
+ * The bidirectional family is the same twice: two pipes of p global stages over the same p stages,
+ * and each micro-batch goes through one of them.
+ */
+#include "policies/families/families.h"
+#include "policies/plan.h"
+
+/* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
+static int ids(const struct sp_layout *lay)
+{
+    return SP_PASSES * lay->stages * lay->micro_batches * lay->chunks * lay->slices;
+}
+
+static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int at = op->pass;
+
+    if (op->pass >= SP_PASSES || op->part != SP_CHUNK || stage < 0 || stage >= lay->stages ||
+        op->mb < 0 || op->mb >= lay->micro_batches || op->chunk < 0 || op->chunk >= lay->chunks ||
+        op->slice >= lay->slices || sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
+        return -1;
+    at = at * lay->stages + stage;
+    at = at * lay->micro_batches + op->mb;
+    at = at * lay->chunks + op->chunk;
+    return at * lay->slices + op->slice;
+}
+
+/* The op of a pass on global stage g, and where it runs. */
+static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int slice)
+{
+    struct sp_home home = sp_home(lay, sp_pipe_of_mb(lay, mb), g);
+
+    return (struct sp_dep){.stage = home.stage,
+                           .op = {.pass = (unsigned char)pass,
+                                  .mb = mb,
+                                  .chunk = home.chunk,
+                                  .slice = (unsigned short)slice}};
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    int g = sp_global_stage(lay, stage, op->chunk), last = sp_globals(lay) - 1;
+    int i = op->mb, k = op->slice, n = 0;
+
+    switch (op->pass) {
+    case SP_F:
+        if (g > 0)
+            out[n++] = at(lay, SP_F, i, g - 1, k);
+        if (k > 0)
+            out[n++] = at(lay, SP_F, i, g, k - 1);
+        break;
+    case SP_B:
+        out[n++] = at(lay, SP_F, i, g, k);
+        if (g < last)
+            out[n++] = at(lay, SP_B, i, g + 1, k);
+        else if (k < lay->slices - 1)
+            out[n++] = at(lay, SP_F, i, g, lay->slices - 1);
+        if (k < lay->slices - 1)
+            out[n++] = at(lay, SP_B, i, g, k + 1);
+        break;
+    case SP_W:
+        out[n++] = at(lay, SP_B, i, g, k);
+        break;
+    case SP_R:
+        out[n++] = at(lay, SP_F, i, g, k);
+        break;
+    }
+    return n;
+}
+
+static void required(const struct sp_layout *lay,
+                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+{
+    for (int i = 0; i < lay->micro_batches; i++) {
+        for (int g = 0; g < sp_globals(lay); g++) {
+            for (int k = 0; k < lay->slices; k++) {
+                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
+
+                need(arg, f.stage, &f.op);
+                need(arg, b.stage, &b.op);
+            }
+        }
+    }
+}
+
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int g = sp_global_stage(lay, stage, op->chunk);
+    double sf = costs->scale_f ? costs->scale_f[g] : 1;
+    double sb = costs->scale_b ? costs->scale_b[g] : 1;
+    double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
+    double slice = plan->slice_share ? plan->slice_share[op->slice] : 1.0 / lay->slices;
+    /* A global stage is its share of a whole stage. */
+    double part = slice * lay->stages / sp_globals(lay);
+
+    switch (op->pass) {
+    case SP_F:
+    case SP_R:
+        return costs->f * sf * part;
+    case SP_W:
+        return w * part;
+    default:
+        return (costs->b * sb + (plan->deferred && plan->deferred[id(lay, stage, op)] ? 0 : w)) *
+               part;
+    }
+}
+
+static int activations(const struct sp_layout *lay)
+{
+    return sp_globals(lay) * lay->slices;
+}
+
+const struct sp_family sp_family_layerwise = {
+    .name = "layerwise",
+    .pipes = 1,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+};
+
+const struct sp_family sp_family_bidirectional = {
+    .name = "bidirectional",
+    .pipes = 2,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+};
+
+/* Slices of sequences through the same stages; those at the ends of the pipeline may be shared out. */
+const struct sp_family sp_family_subsequence = {
+    .name = "subsequence",
+    .multiplexed = &sp_family_multiplexed,
+    .pipes = 1,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+};

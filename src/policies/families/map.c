@@ -1,0 +1,172 @@
+#include "policies/families/map.h"
+#include "policies/families/ring.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int sp_place_wave(const struct sp_layout *lay, int stage, int chunk)
+{
+    int p = lay->stages;
+
+    return chunk * p + (chunk % 2 ? p - 1 - stage : stage);
+}
+
+int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk)
+{
+    return chunk ? lay->stages - 1 - stage : stage;
+}
+
+int sp_pipes(const struct sp_layout *lay)
+{
+    return lay->map ? lay->map->pipes : 1;
+}
+
+int sp_globals(const struct sp_layout *lay)
+{
+    return lay->map ? lay->map->globals : lay->stages * lay->chunks;
+}
+
+int sp_global_stage(const struct sp_layout *lay, int stage, int chunk)
+{
+    return lay->map ? lay->map->global[(size_t)stage * (size_t)lay->chunks + (size_t)chunk]
+                    : stage + chunk * lay->stages;
+}
+
+int sp_pipe_of_mb(const struct sp_layout *lay, int mb)
+{
+    return lay->map && lay->map->pipe ? lay->map->pipe[mb] : 0;
+}
+
+int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk)
+{
+    return sp_pipes(lay) > 1 ? chunk : 0;
+}
+
+struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g)
+{
+    if (!lay->map)
+        return (struct sp_home){g % lay->stages, g / lay->stages};
+    return lay->map->home[(size_t)pipe * (size_t)lay->map->globals + (size_t)g];
+}
+
+int sp_fold(const struct sp_layout *lay)
+{
+    return lay->map && lay->map->fold > 0 ? lay->map->fold : 1;
+}
+
+int sp_block_stage(const struct sp_layout *lay, int j)
+{
+    return j < lay->layers ? j % lay->stages : 0;
+}
+
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
+{
+    return (layer + mb / sp_fold(lay) + 1) % lay->stages;
+}
+
+/* Tabulates where each chunk is; every global stage of every pipe must come once. */
+static int fill(const struct sp_layout *lay,
+                int (*global)(const struct sp_layout *lay, int stage, int chunk),
+                struct sp_map *map, char *why, size_t n)
+{
+    for (int i = 0; i < map->pipes * map->globals; i++)
+        map->home[i].stage = -1;
+    for (int s = 0; s < lay->stages; s++) {
+        for (int c = 0; c < lay->chunks; c++) {
+            int g = global ? global(lay, s, c) : s + c * lay->stages;
+            int pipe = map->pipes > 1 ? c : 0;
+            struct sp_home *home;
+
+            if (g < 0 || g >= map->globals) {
+                snprintf(why, n, "places chunk %d of stage %d at global stage %d, not in 0 .. %d",
+                         c, s, g, map->globals - 1);
+                return -EINVAL;
+            }
+            home = &map->home[(size_t)pipe * (size_t)map->globals + (size_t)g];
+            if (home->stage >= 0) {
+                snprintf(why, n, "places global stage %d twice, on stages %d and %d", g,
+                         home->stage, s);
+                return -EINVAL;
+            }
+            *home = (struct sp_home){s, c};
+            map->global[(size_t)s * (size_t)lay->chunks + (size_t)c] = g;
+        }
+    }
+    return 0;
+}
+
+int sp_map_create(const struct sp_layout *lay, int pipes,
+                  int (*global)(const struct sp_layout *lay, int stage, int chunk),
+                  int (*pipe)(const struct sp_layout *lay, int mb), struct sp_map **out, char *why,
+                  size_t n)
+{
+    size_t chunks = (size_t)lay->stages * (size_t)lay->chunks;
+    struct sp_map *map;
+    int err;
+
+    if (pipes > 1 && lay->chunks != pipes) {
+        snprintf(why, n, "has %d chunks per stage, one a direction, not %d; use --chunks %d", pipes,
+                 lay->chunks, pipes);
+        return -EINVAL;
+    }
+    map = calloc(1, sizeof *map);
+    if (!map)
+        return -ENOMEM;
+    map->pipes = pipes;
+    map->globals = (int)chunks / pipes;
+    map->global = calloc(chunks, sizeof *map->global);
+    map->home = calloc(chunks, sizeof *map->home);
+    if (pipes > 1)
+        map->pipe = calloc((size_t)lay->micro_batches, 1);
+    err = map->global && map->home && (pipes == 1 || map->pipe) ? 0 : -ENOMEM;
+    err = err ? err : fill(lay, global, map, why, n);
+    for (int i = 0; !err && pipes > 1 && i < lay->micro_batches; i++) {
+        int at = pipe ? pipe(lay, i) : i >= (lay->micro_batches + 1) / 2;
+
+        if (at < 0 || at >= pipes) {
+            snprintf(why, n, "sends micro-batch %d through pipe %d of %d", i, at, pipes);
+            err = -EINVAL;
+        }
+        map->pipe[i] = (unsigned char)at;
+    }
+    if (err) {
+        sp_map_destroy(map);
+        return err;
+    }
+    *out = map;
+    return 0;
+}
+
+int sp_map_create_all(const struct sp_layout *lay, struct sp_map **out)
+{
+    size_t chunks = (size_t)lay->chunks;
+    struct sp_map *map = calloc(1, sizeof *map);
+
+    if (!map)
+        return -ENOMEM;
+    map->pipes = 1;
+    map->globals = lay->chunks;
+    map->global = calloc((size_t)lay->stages * chunks, sizeof *map->global);
+    map->home = calloc(chunks, sizeof *map->home);
+    if (!map->global || !map->home) {
+        sp_map_destroy(map);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < (size_t)lay->stages * chunks; i++)
+        map->global[i] = (int)(i % chunks);
+    for (int c = 0; c < lay->chunks; c++)
+        map->home[c].chunk = c;
+    *out = map;
+    return 0;
+}
+
+void sp_map_destroy(struct sp_map *map)
+{
+    if (!map)
+        return;
+    free(map->global);
+    free(map->home);
+    free(map->pipe);
+    sp_ring_destroy(map->ring);
+    free(map);
+}

@@ -1,0 +1,53 @@
+/*
+ * Where global stages live. A layerwise model is cut into consecutive global stages; a placement
+ * puts each as one chunk of one stage. In a bidirectional placement there are two pipes, each of
+ * which holds the whole model: a micro-batch takes one of them.
+ */
+#ifndef SP_MAP_H
+#define SP_MAP_H
+
+#include "starpipe/schedule.h"
+
+#define SP_MAX_PIPES 2
+
+struct sp_home {
+    int stage, chunk;
+};
+
+struct sp_map {
+    int pipes, globals;
+    int *global;          /* [stages][chunks] global stage */
+    struct sp_home *home; /* [pipes][globals] */
+    unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
+    int fold;             /* attention-parallel: micro-batches of a slot */
+    struct sp_ring *ring; /* weight-ring: see policies/families/ring.h */
+};
+
+/* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the
+ * micro-batches takes pipe 0. 0; -ENOMEM; -EINVAL with the reason in why[n]: a global stage is
+ * nowhere, or twice. */
+int sp_map_create(const struct sp_layout *lay, int pipes,
+                  int (*global)(const struct sp_layout *lay, int stage, int chunk),
+                  int (*pipe)(const struct sp_layout *lay, int mb), struct sp_map **map, char *why,
+                  size_t n);
+/* The placement in which every stage has every chunk, global stage by global stage. 0 or -ENOMEM. */
+int sp_map_create_all(const struct sp_layout *lay, struct sp_map **map);
+void sp_map_destroy(struct sp_map *map);
+
+/* Global stages of a pipe. */
+int sp_globals(const struct sp_layout *lay);
+int sp_pipes(const struct sp_layout *lay);
+int sp_global_stage(const struct sp_layout *lay, int stage, int chunk);
+/* The pipe of a micro-batch, and of a chunk. */
+int sp_pipe_of_mb(const struct sp_layout *lay, int mb);
+int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
+/* Stage and chunk of global stage g of a pipe. */
+struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
+
+/* Attention-parallel: micro-batches of a slot, the stage of parameter block j of 0 .. layers, that
+ * of attention of a layer. */
+int sp_fold(const struct sp_layout *lay);
+int sp_block_stage(const struct sp_layout *lay, int j);
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
+
+#endif

@@ -1,0 +1,71 @@
+#include "policies/families/multiplex.h"
+
+int sp_is_multiplexed(const struct sp_layout *lay)
+{
+    return sp_layout_flag(lay, "multiplex");
+}
+
+enum sp_phase sp_slice_phase(const struct sp_layout *lay, int global, int slice)
+{
+    if (slice < lay->stages - 1 - global)
+        return SP_LEFT;
+    return slice < lay->slices - global ? SP_STEADY : SP_RIGHT;
+}
+
+void sp_slice_stages(const struct sp_layout *lay, int global, int slice, int *first, int *last)
+{
+    enum sp_phase phase = sp_slice_phase(lay, global, slice);
+
+    *first = phase == SP_RIGHT ? 0 : global;
+    *last = phase == SP_LEFT ? lay->stages - 1 : global;
+}
+
+/* Left slices come first and right ones last, in p-g and g+1 parts. */
+int sp_first_part(const struct sp_layout *lay, int global, int slice)
+{
+    int left = lay->stages - 1 - global, right = lay->slices - global;
+    int l = slice < left ? slice : left, r = slice > right ? slice - right : 0;
+
+    return l * (lay->stages - global) + (slice - l - r) + r * (global + 1);
+}
+
+int sp_parts_of(const struct sp_layout *lay, int global)
+{
+    return sp_first_part(lay, global, lay->slices);
+}
+
+struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number)
+{
+    struct sp_slice_part at = {0};
+    int low = 0, high = lay->slices - 1, first, last;
+
+    while (low < high) { /* the last slice that begins at the number or before it */
+        int middle = (low + high + 1) / 2;
+
+        if (sp_first_part(lay, global, middle) <= number)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    sp_slice_stages(lay, global, low, &first, &last);
+    at.slice = low;
+    at.of = last - first + 1;
+    at.part = number - sp_first_part(lay, global, low);
+    at.stage = first + at.part;
+    return at;
+}
+
+int sp_last_part(const struct sp_layout *lay, int global, int stage)
+{
+    /* of the last slice, or, by a later stage, of the last one on the left */
+    int slice = stage > global ? lay->stages - 2 - global : lay->slices - 1, first, last;
+
+    sp_slice_stages(lay, global, slice, &first, &last);
+    return sp_first_part(lay, global, slice) + stage - first;
+}
+
+void sp_parts_overlapping(int part, int in, int of, int *first, int *last)
+{
+    *first = part * of / in;
+    *last = ((part + 1) * of + in - 1) / in - 1;
+}

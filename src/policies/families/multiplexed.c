@@ -1,0 +1,160 @@
+/*
+ * The subsequence family with multiplexed slices (policies/families/multiplex.h): ops name the global stage whose
+ * layers they are, and a part of a slice of it, wherever they run. For micro-batch i, stage g, part k:
+ *
+ *   F(i,g,k) waits for those F(i,g-1,.) whose tokens it has, and for all parts of the slice before:
+ *            keys and values
+ *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after: gradients of its
+ *            keys and values
+ *
+ * Parts of one slice are computed at the same time. Each needs the keys and values of the parts before it
+ * layer by layer, so it begins with the one before it and not after it (backwards: after it).
+ */
+#include "policies/families/families.h"
+#include "policies/families/multiplex.h"
+#include "policies/plan.h"
+#include "policies/refuse.h"
+#include <errno.h>
+#include <inttypes.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+    int64_t ops = 0;
+    int parts = 0;
+
+    if (lay->stages > SP_MULTIPLEX_STAGES) {
+        fit.stages = SP_MULTIPLEX_STAGES;
+        return sp_refuse(lay, &fit, why, n, "with multiplex has at most %d stages, not %d",
+                         SP_MULTIPLEX_STAGES, lay->stages);
+    }
+    if (lay->slices < lay->stages - 1 || lay->slices < 2) {
+        fit.slices = lay->stages > 3 ? lay->stages - 1 : 2;
+        return sp_refuse(lay, &fit, why, n,
+                         "with multiplex wants at least %d slices on %d stages, not %d", fit.slices,
+                         lay->stages, lay->slices);
+    }
+    for (int g = 0; g < lay->stages; g++) {
+        ops += 2 * (int64_t)sp_parts_of(lay, g) * lay->micro_batches;
+        parts = sp_parts_of(lay, g) > parts ? sp_parts_of(lay, g) : parts;
+    }
+    if (parts > UINT16_MAX || ops > SP_MAX_OPS)
+        return sp_refuse(lay, lay, why, n,
+                         "with multiplex makes %d parts of a stage and %" PRId64
+                         " ops, at most %d and %d are possible; take fewer slices or micro-batches",
+                         parts, ops, UINT16_MAX, SP_MAX_OPS);
+    return 0;
+}
+
+/* More than any stage has parts. */
+static int stride(const struct sp_layout *lay)
+{
+    return lay->slices + lay->stages * (lay->stages - 1);
+}
+
+static int ids(const struct sp_layout *lay)
+{
+    return 2 * lay->micro_batches * lay->stages * stride(lay);
+}
+
+static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    if ((op->pass != SP_F && op->pass != SP_B) || op->part != SP_CHUNK || op->mb < 0 ||
+        op->mb >= lay->micro_batches || op->chunk < 0 || op->chunk >= lay->stages ||
+        op->slice >= sp_parts_of(lay, op->chunk) ||
+        sp_part_at(lay, op->chunk, op->slice).stage != stage)
+        return -1;
+    return (((op->pass == SP_B) * lay->micro_batches + op->mb) * lay->stages + op->chunk) *
+               stride(lay) +
+           op->slice;
+}
+
+static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int number)
+{
+    return (struct sp_dep){
+        .stage = sp_part_at(lay, g, number).stage,
+        .op = {.pass = (unsigned char)pass, .mb = mb, .chunk = g, .slice = (unsigned short)number}};
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    enum sp_pass pass = op->pass == SP_F ? SP_F : SP_B;
+    int g = op->chunk, before = pass == SP_F ? g - 1 : g + 1, way = pass == SP_F ? -1 : 1, n = 0;
+    struct sp_slice_part p = sp_part_at(lay, g, op->slice);
+    int other = p.slice + way, beside = p.part + way;
+
+    (void)stage;
+    if (pass == SP_B)
+        out[n++] = at(lay, SP_F, op->mb, g, op->slice);
+    if (before >= 0 && before < lay->stages) {
+        int begin = sp_first_part(lay, before, p.slice), first, last;
+
+        sp_parts_overlapping(p.part, p.of, sp_part_at(lay, before, begin).of, &first, &last);
+        for (int k = first; k <= last; k++)
+            out[n++] = at(lay, pass, op->mb, before, begin + k);
+    }
+    if (other >= 0 && other < lay->slices)
+        for (int k = sp_first_part(lay, g, other); k < sp_first_part(lay, g, other + 1); k++)
+            out[n++] = at(lay, pass, op->mb, g, k);
+    if (beside >= 0 && beside < p.of) {
+        out[n] = at(lay, pass, op->mb, g, op->slice + way);
+        out[n++].beside = true;
+    }
+    return n;
+}
+
+static void required(const struct sp_layout *lay,
+                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+{
+    for (int i = 0; i < lay->micro_batches; i++)
+        for (int g = 0; g < lay->stages; g++)
+            for (int k = 0; k < sp_parts_of(lay, g); k++) {
+                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
+
+                need(arg, f.stage, &f.op);
+                need(arg, b.stage, &b.op);
+            }
+}
+
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    struct sp_slice_part p = sp_part_at(&plan->layout, op->chunk, op->slice);
+    double share = plan->slice_share ? plan->slice_share[p.slice] : 1.0 / plan->layout.slices;
+
+    (void)stage;
+    return share / p.of * (op->pass == SP_F ? costs->f : costs->b + costs->w);
+}
+
+static int activations(const struct sp_layout *lay)
+{
+    return lay->stages * lay->slices;
+}
+
+/* Of a slice. */
+static double size(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return 1.0 / sp_part_at(lay, op->chunk, op->slice).of;
+}
+
+/* Messages of one op do not wait for those of another. */
+static int stream(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return id(lay, sp_part_at(lay, op->chunk, op->slice).stage, op);
+}
+
+const struct sp_family sp_family_multiplexed = {
+    .name = "subsequence",
+    .kind = SP_MULTIPLEXED,
+    .pipes = 1,
+    .check = check,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+    .size = size,
+    .stream = stream,
+};

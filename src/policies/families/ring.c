@@ -1,0 +1,251 @@
+#include "policies/families/ring.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* F, B, W of (round, chunk), then the head of a round. */
+static int slot_of(const struct sp_ring *ring, const struct sp_op *op, int round)
+{
+    int each = ring->rounds * ring->chunks, pass = op->pass == SP_F ? 0 : op->pass == SP_B ? 1 : 2;
+
+    if (round < 0 || round >= ring->rounds || op->slice != 0 || op->pass == SP_R)
+        return -1;
+    if (op->part == SP_HEAD)
+        return op->pass == SP_F && op->chunk == 0 ? 3 * each + round : -1;
+    if (op->part != SP_CHUNK || op->chunk < 0 || op->chunk >= ring->chunks)
+        return -1;
+    return (pass * ring->rounds + round) * ring->chunks + op->chunk;
+}
+
+int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round)
+{
+    int slot = slot_of(ring, op, round);
+
+    return slot < 0 ? -1 : ring->turn_of[slot];
+}
+
+int sp_ring_forward(int workers, int r, int t)
+{
+    return ((t - r) % workers + workers) % workers;
+}
+
+struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item)
+{
+    int P = ring->chunks, at = sp_ring_forward(P, r, t);
+
+    if (item == 0)
+        return (struct sp_ring_item){SP_RING_FORWARD, at};
+    if (ring->layout != SP_RING_PAIRS)
+        return (struct sp_ring_item){(enum sp_ring_payload)item, P - 1 - at};
+    return (struct sp_ring_item){at % 2 ? SP_RING_GRADIENT : SP_RING_BACKWARD,
+                                 (item == 1 ? P : P / 2) - 1 - at / 2};
+}
+
+int sp_ring_owner(const struct sp_ring *ring, int chunk)
+{
+    return ring->owner[chunk];
+}
+
+bool sp_ring_comes_home(const struct sp_ring *ring)
+{
+    return ring->layout == SP_RING_REVERSED;
+}
+
+int sp_ring_last_forward(const struct sp_ring *ring)
+{
+    return ring->forward_turns + ring->chunks - 2;
+}
+
+int sp_ring_last_backward(const struct sp_ring *ring)
+{
+    return ring->turns + ring->chunks - (sp_ring_comes_home(ring) ? 1 : 3);
+}
+
+/* The weights of an op of turn k must be at worker 0 then; the head has its own. */
+static bool has_weights(const struct sp_ring *ring, const struct sp_op *op, int k)
+{
+    if (op->part == SP_HEAD || ring->layout == SP_RING_LINE)
+        return true;
+    if (op->pass == SP_F)
+        return op->chunk == sp_ring_forward(ring->chunks, 0, k);
+    for (int i = 1; i < SP_RING_ITEMS && k >= ring->chunks; i++) {
+        struct sp_ring_item item = sp_ring_item(ring, 0, k, i);
+        enum sp_ring_payload want = op->pass == SP_W ? SP_RING_GRADIENT : SP_RING_BACKWARD;
+
+        if (item.chunk == op->chunk && item.payload == want)
+            return true;
+    }
+    return false;
+}
+
+static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *why, size_t size)
+{
+    int k = ring->turns++;
+
+    if (n > SP_TURN_OPS) {
+        snprintf(why, size, "has %d ops in turn %d, at most %d", n, k, SP_TURN_OPS);
+        return -EINVAL;
+    }
+    for (int i = 0; i < n; i++) {
+        int slot = slot_of(ring, &ops[i], ops[i].mb);
+        char text[SP_OP_TEXT];
+
+        sp_op_print(&ops[i], 0, text);
+        if (slot < 0 || ring->turn_of[slot] >= 0 || !has_weights(ring, &ops[i], k)) {
+            snprintf(why, size, "has %s of worker 0 in turn %d: %s", text, k,
+                     slot < 0                   ? "there is no such op"
+                     : ring->turn_of[slot] >= 0 ? "it comes twice"
+                                                : "its weights are elsewhere");
+            return -EINVAL;
+        }
+        ring->turn_of[slot] = k;
+        ring->ops[ring->first[k] + i] = ops[i];
+        if (ops[i].pass == SP_F && ops[i].part == SP_CHUNK)
+            ring->forward_turns = k + 1;
+    }
+    ring->first[k + 1] = ring->first[k] + n;
+    return 0;
+}
+
+/* Who keeps which chunk. */
+static int own(struct sp_ring *ring, const struct sp_layout *lay, const struct sp_schedule_def *def,
+               char *why, size_t n)
+{
+    for (int c = 0; c < ring->chunks; c++) {
+        ring->owner[c] = def->owner ? def->owner(lay, c) : (c + 1) % ring->chunks;
+        if (ring->owner[c] >= 0 && ring->owner[c] < ring->chunks)
+            continue;
+        snprintf(why, n, "gives chunk %d to worker %d, not in 0 .. %d", c, ring->owner[c],
+                 ring->chunks - 1);
+        return -EINVAL;
+    }
+    if (def->owner && def->ring == SP_RING_REVERSED) {
+        snprintf(why, n, "says who owns a chunk, but in its layout chunks come home by themselves");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Whole rounds of the ring, or gradients do not come home. */
+static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_t n)
+{
+    if (ring->turns == 0)
+        snprintf(why, n, "has no turns of a ring");
+    else if ((size_t)ring->turns == most)
+        snprintf(why, n, "has no end of turns");
+    else if (ring->turns % ring->chunks && ring->layout != SP_RING_LINE)
+        snprintf(why, n,
+                 "has turns that are no whole number of rounds of the ring: gradients do "
+                 "not come home");
+    else
+        return 0;
+    return -EINVAL;
+}
+
+int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                   struct sp_ring **out, char *why, size_t n)
+{
+    int rounds = lay->micro_batches / lay->stages;
+    size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
+    struct sp_ring *ring = calloc(1, sizeof *ring);
+    struct sp_op ops[SP_TURN_OPS];
+    int ret = -ENOMEM, count;
+
+    if (!ring)
+        return ret;
+    ring->rounds = rounds;
+    ring->chunks = lay->stages;
+    ring->layout = def->ring;
+    ring->first = calloc(most + 1, sizeof *ring->first);
+    ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
+    ring->turn_of = malloc(slots * sizeof *ring->turn_of);
+    ring->owner = calloc((size_t)ring->chunks, sizeof *ring->owner);
+    if (!ring->first || !ring->ops || !ring->turn_of || !ring->owner)
+        goto err_ring;
+    memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
+    ret = own(ring, lay, def, why, n);
+    while (!ret && def->turn && (size_t)ring->turns < most &&
+           (count = def->turn(lay, ring->turns, ops)) >= 0)
+        ret = add_turn(ring, ops, count, why, n);
+    ret = ret ? ret : check_turns(ring, most, why, n);
+    if (ret)
+        goto err_ring;
+    *out = ring;
+    return 0;
+
+err_ring:
+    sp_ring_destroy(ring);
+    return ret;
+}
+
+void sp_ring_destroy(struct sp_ring *ring)
+{
+    if (!ring)
+        return;
+    free(ring->first);
+    free(ring->ops);
+    free(ring->turn_of);
+    free(ring->owner);
+    free(ring);
+}
+
+void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    const struct sp_ring *ring = lay->map->ring;
+
+    for (int i = 0; i < ring->first[ring->turns]; i++) {
+        struct sp_op op = ring->ops[i];
+
+        op.mb = op.mb * lay->stages + stage;
+        sp_program_add_op(prog, op);
+    }
+}
+
+/* Ops of worker 0 in turn k: up to the last backward, and the forward, of it. */
+static void count_ops(const struct sp_ring *ring, int k, int *backwards, int *forwards, int *all)
+{
+    *backwards = *forwards = *all = 0;
+    if (k < 0 || k >= ring->turns)
+        return;
+    *all = ring->first[k + 1] - ring->first[k];
+    for (int i = 0; i < *all; i++) {
+        const struct sp_op *op = &ring->ops[ring->first[k] + i];
+
+        if (op->pass == SP_F && op->part == SP_CHUNK)
+            *forwards = i + 1;
+        else if (op->pass != SP_F)
+            *backwards = i + 1;
+    }
+}
+
+struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n)
+{
+    const struct sp_ring *ring = lay->map->ring;
+    int P = lay->stages, next = (worker + 1) % P, swap = ((1 - worker) % P + P) % P, done = 0;
+    int last_f = sp_ring_last_forward(ring), last_b = sp_ring_last_backward(ring);
+    struct sp_ring_message *out = malloc((size_t)(3 * (last_b + 2)) * sizeof *out);
+
+    *n = 0;
+    if (!out || P == 1)
+        return out;
+    if (swap != worker)
+        out[(*n)++] = (struct sp_ring_message){0, swap, (worker + P - 1) % P, SP_RING_FORWARD};
+    for (int t = 0; t <= last_b; t++) {
+        int backwards, forwards, all;
+
+        count_ops(ring, t - worker, &backwards, &forwards, &all);
+        for (int i = 1; i < SP_RING_ITEMS && t >= P; i++) {
+            struct sp_ring_item item = sp_ring_item(ring, worker, t, i);
+
+            out[(*n)++] =
+                (struct sp_ring_message){done + backwards, next, item.chunk, item.payload};
+        }
+        if (t <= last_f)
+            out[(*n)++] = (struct sp_ring_message){done + (forwards ? forwards : backwards), next,
+                                                   sp_ring_forward(P, worker, t), SP_RING_FORWARD};
+        done += all;
+    }
+    return out;
+}

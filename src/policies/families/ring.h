@@ -1,0 +1,77 @@
+/*
+ * Rings of weights (WeiPipe, Lin et al. 2025, section 3): every worker keeps whole micro-batches,
+ * round g of worker r being micro-batch gP + r, and the P chunks of the model come by, a chunk a
+ * turn. Worker r does in turn k + r what worker 0 does in turn k, on a micro-batch of its own.
+ *
+ * Three rings, all from worker r to worker r + 1:
+ *   forward weights    in turn t worker r has chunk (t - r) mod P
+ *   backward weights   from turn P on it has chunk (P - 1 - (t - r)) mod P, in turn P its own
+ *   gradients D        with the backward weights; every worker adds its part before it passes D on
+ * Other layouts of what comes by for backwards: enum sp_ring_layout.
+ * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
+ * worker r with worker (1 - r) mod P; after its last turn D goes home.
+ *
+ * In the layout SP_RING_LINE nothing goes around: worker 0 has what it wants from its owner, every
+ * other one what the worker before had for the same op, and the last one gives gradients to their owner.
+ */
+#ifndef SP_RING_H
+#define SP_RING_H
+
+#include "policies/families/map.h"
+#include <stdbool.h>
+
+/* The turns of worker 0. */
+struct sp_ring {
+    int turns;          /* until its last backward */
+    int forward_turns;  /* until its last forward */
+    int *first;         /* [turns+1] first op of a turn */
+    struct sp_op *ops;  /* [first[turns]] mb is the round */
+    int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
+    int rounds, chunks; /* G, P */
+    int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
+    enum sp_ring_layout layout;
+};
+
+enum sp_ring_payload { SP_RING_FORWARD, SP_RING_BACKWARD, SP_RING_GRADIENT };
+enum { SP_RING_ITEMS = 3 }; /* that a worker has in a turn */
+struct sp_ring_item {
+    enum sp_ring_payload payload;
+    int chunk;
+};
+
+/* Tabulates the turns of a schedule. 0; -ENOMEM; -EINVAL with the reason in why[n]: an op that the
+ * family does not have, twice, in a turn in which its weights are elsewhere, no turn at all, or an
+ * owner that is no worker. */
+int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                   struct sp_ring **ring, char *why, size_t n);
+void sp_ring_destroy(struct sp_ring *ring);
+
+/* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
+int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
+
+/* The chunk of which worker r has the forward weights in turn t, and the worker a chunk belongs to. */
+int sp_ring_forward(int workers, int r, int t);
+int sp_ring_owner(const struct sp_ring *ring, int chunk);
+
+/* Turns after which forward weights are passed on: 0 .. last; backward weights and gradients:
+ * P .. last. */
+int sp_ring_last_forward(const struct sp_ring *ring);
+int sp_ring_last_backward(const struct sp_ring *ring);
+/* Whether the last of those turns brings every gradient home; otherwise their last workers send them
+ * there. */
+bool sp_ring_comes_home(const struct sp_ring *ring);
+
+/* What worker r has in turn t: the forward weights, then what there is for backwards (from turn P
+ * on). */
+struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item);
+
+/* A message of a worker, as published: after `position` ops of its program. */
+struct sp_ring_message {
+    int position, to, chunk;
+    enum sp_ring_payload payload;
+};
+
+/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no memory. */
+struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * The weight-ring family (WeiPipe): worker i mod P keeps micro-batch i from its first forward to its
+ * last backward, and the P chunks of the model come by; see policies/families/ring.h.
+ *
+ *   F(i,c) waits for F(i,c-1)        L(i), head and loss, for F(i,P-1)
+ *   B(i,c) waits for B(i,c+1), on the last chunk for L(i), and for F(i,c)
+ *   W(i,c) waits for B(i,c)
+ *
+ * and the first op of a turn for the turn before of the worker before, which then passes its weights
+ * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
+ * around, worker 0 waits for nobody.
+ */
+#include "policies/families/families.h"
+#include "policies/plan.h"
+#include "policies/refuse.h"
+#include "policies/families/ring.h"
+#include <errno.h>
+#include <stdbool.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+
+    fit.chunks = 1;
+    fit.slices = 1;
+    if (sp_refuse_chunks(lay, &fit, why, n))
+        return -EINVAL;
+    return sp_refuse_rounds(lay, why, n);
+}
+
+static int ids(const struct sp_layout *lay)
+{
+    return lay->micro_batches * (3 * lay->stages + 1);
+}
+
+static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int P = lay->stages, m = lay->micro_batches;
+    int pass = op->pass == SP_F ? 0 : op->pass == SP_B ? 1 : 2;
+
+    if (op->mb < 0 || op->mb >= m || op->mb % P != stage || op->slice != 0 || op->chunk < 0)
+        return -1;
+    if (op->part == SP_HEAD)
+        return op->pass == SP_F && op->chunk == 0 ? 3 * m * P + op->mb : -1;
+    if (op->part != SP_CHUNK || op->pass == SP_R || op->pass >= SP_PASSES || op->chunk >= P)
+        return -1;
+    return (pass * m + op->mb) * P + op->chunk;
+}
+
+static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
+                        int c)
+{
+    return (struct sp_dep){
+        .stage = mb % lay->stages,
+        .op = {.pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = c}};
+}
+
+/* The last op of worker 0 in turn k or before; NULL: there is none. */
+static const struct sp_op *last_op(const struct sp_ring *ring, int k)
+{
+    int i = k < 0 ? 0 : ring->first[(k < ring->turns ? k : ring->turns - 1) + 1];
+
+    return i > 0 ? &ring->ops[i - 1] : NULL;
+}
+
+/* What the first op of a turn waits for. */
+static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep *out)
+{
+    const struct sp_ring *ring = lay->map->ring;
+    int P = lay->stages, k = sp_ring_turn(ring, op, op->mb / P),
+        before = stage > 0 ? stage - 1 : P - 1;
+    const struct sp_op *first, *last;
+
+    if (k < 0 || P == 1)
+        return 0;
+    first = &ring->ops[ring->first[k]];
+    if (first->pass != op->pass || first->part != op->part || first->chunk != op->chunk ||
+        first->mb != op->mb / P)
+        return 0;
+    if (stage == 0 && ring->layout == SP_RING_LINE)
+        return 0;
+    last = last_op(ring, stage > 0 ? k : k - P);
+    if (!last)
+        return 0;
+    *out = at(lay, (enum sp_pass)last->pass, (enum sp_part)last->part, last->mb * P + before,
+              last->chunk);
+    return 1;
+}
+
+/* What an op waits for of its own micro-batch. */
+static int own_deps(const struct sp_layout *lay, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
+{
+    int i = op->mb, c = op->chunk, last = lay->stages - 1, n = 0;
+
+    if (op->part == SP_HEAD) {
+        out[n++] = at(lay, SP_F, SP_CHUNK, i, last);
+    } else if (op->pass == SP_F && c > 0) {
+        out[n++] = at(lay, SP_F, SP_CHUNK, i, c - 1);
+    } else if (op->pass == SP_B) {
+        out[n++] = at(lay, SP_F, SP_CHUNK, i, c);
+        out[n++] = c < last ? at(lay, SP_B, SP_CHUNK, i, c + 1) : at(lay, SP_F, SP_HEAD, i, 0);
+    } else if (op->pass == SP_W) {
+        out[n++] = at(lay, SP_B, SP_CHUNK, i, c);
+    }
+    return n;
+}
+
+static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    int n = own_deps(lay, op, out);
+
+    return n + ring_dep(lay, stage, op, &out[n]);
+}
+
+/* Weights are sent on before they are used; gradients want those of the micro-batch before. */
+static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
+{
+    struct sp_op w = {.pass = SP_W, .mb = op->mb, .chunk = op->chunk};
+    bool apart = sp_ring_turn(lay->map->ring, &w, op->mb / lay->stages) >= 0;
+    int n = own_deps(lay, op, out);
+
+    if (stage == 0 && lay->map->ring->layout == SP_RING_LINE)
+        return n; /* gradients begin here */
+    if (op->part == SP_CHUNK && op->mb > 0 && (op->pass == SP_W || (op->pass == SP_B && !apart)))
+        out[n++] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - 1, op->chunk);
+    return n;
+}
+
+static void required(const struct sp_layout *lay,
+                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+{
+    for (int i = 0; i < lay->micro_batches; i++) {
+        struct sp_dep head = at(lay, SP_F, SP_HEAD, i, 0);
+
+        need(arg, head.stage, &head.op);
+        for (int c = 0; c < lay->stages; c++) {
+            struct sp_dep f = at(lay, SP_F, SP_CHUNK, i, c), b = at(lay, SP_B, SP_CHUNK, i, c);
+
+            need(arg, f.stage, &f.op);
+            need(arg, b.stage, &b.op);
+        }
+    }
+}
+
+/* A chunk is what a stage is elsewhere; the head costs nothing of its own, as there. */
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    if (op->part == SP_HEAD)
+        return 0;
+    switch (op->pass) {
+    case SP_F:
+        return costs->f;
+    case SP_W:
+        return costs->w;
+    default:
+        return costs->b +
+               (plan->deferred && plan->deferred[id(&plan->layout, stage, op)] ? 0 : costs->w);
+    }
+}
+
+/* Turn by turn, so that no worker is ahead of the next one with what it passes on. */
+static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    return sp_ring_turn(lay->map->ring, op, op->mb / lay->stages) + stage;
+}
+
+static int activations(const struct sp_layout *lay)
+{
+    return lay->stages;
+}
+
+const struct sp_family sp_family_weight_ring = {
+    .name = "weight-ring",
+    .kind = SP_WEIGHT_RING,
+    .pipes = 1,
+    .check = check,
+    .id = id,
+    .ids = ids,
+    .deps = deps,
+    .run_deps = run_deps,
+    .required = required,
+    .cost = cost,
+    .activations = activations,
+    .turn = turn,
+};

@@ -1,0 +1,242 @@
+#include "policies/load/plugin.h"
+#include "policies/families/family.h"
+#include "policies/load/guard.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <dirent.h>
+#include <dlfcn.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ENTRY "sp_plugin_schedules"
+
+enum { MAX_SCHEDULES = 64, MAX_NAME = 40, MAX_LINE = 200 };
+
+/* Reading a plugin runs its code, and follows its pointers: this is what the guarded part sets. */
+struct reading {
+    const char *file;
+    const struct sp_schedule_def *const *defs;
+    int n;
+    char why[512]; /* empty: in order */
+};
+
+static bool is_name(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 0 && len <= MAX_NAME && strchr("-_", *name) == NULL &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == len;
+}
+
+/* One line of UTF-8 that is not too long. */
+static bool is_line(const char *text)
+{
+    json_t *string = strlen(text) <= MAX_LINE ? json_string(text) : NULL;
+    bool ok = string && *text;
+
+    json_decref(string);
+    for (; *text; text++)
+        ok &= (unsigned char)*text >= ' ' && *text != 127;
+    return ok;
+}
+
+/* What is wrong with a definition, in why[n]; the fields after `abi` only mean something if it is
+ * ours. */
+static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
+{
+    const struct {
+        const char *field, *text;
+        bool required;
+    } lines[] = {
+        {"summary", def->summary, true},
+        {"source", def->source, true},
+        {"options", def->options, false},
+        {"flags", def->flags, false},
+        {"recompute", def->recompute, false},
+        {"makespan_source", def->makespan_source, def->makespan || def->makespan_of_parts}};
+
+    if (!def->name) {
+        snprintf(why, n, "a schedule has no name");
+        return;
+    }
+    if (!is_name(def->name)) {
+        snprintf(why, n, "the name '%.60s' is not of 1 to %d characters a-z 0-9 - _", def->name,
+                 MAX_NAME);
+        return;
+    }
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (!lines[i].text && !lines[i].required)
+            continue;
+        if (!lines[i].text || !is_line(lines[i].text)) {
+            snprintf(why, n, "schedule %s: its %s is %s", def->name, lines[i].field,
+                     lines[i].text ? "not one line of 1 to 200 bytes" : "missing");
+            return;
+        }
+    }
+    if (!def->family || !sp_family_find(def->family)) {
+        int used = snprintf(why, n, "schedule %s: no graph family '%.40s'; there are:", def->name,
+                            def->family ? def->family : "");
+
+        for (int i = 0; sp_family_at(i) && used < (int)n; i++)
+            used += snprintf(why + used, n - (size_t)used, " %s", sp_family_at(i)->name);
+    } else if (!def->emit == !def->emit_all) {
+        snprintf(why, n, "schedule %s: it has %s", def->name,
+                 def->emit ? "both emit and emit_all" : "no emit");
+    } else if (def->default_chunks < (strcmp(def->family, "sharded") ? 1 : 0)) {
+        snprintf(why, n, "schedule %s: default_chunks is %d, must be at least %d", def->name,
+                 def->default_chunks, strcmp(def->family, "sharded") ? 1 : 0);
+    }
+}
+
+static void read_plugin(void *arg)
+{
+    struct reading *r = arg;
+    void *library = dlopen(r->file, RTLD_NOW | RTLD_LOCAL);
+
+    if (!library) {
+        const char *error = dlerror();
+        size_t len = strlen(r->file);
+
+        if (!strncmp(error, r->file, len) && !strncmp(error + len, ": ", 2))
+            error += len + 2;
+        snprintf(r->why, sizeof r->why, "cannot be loaded: %s", error);
+        return;
+    }
+    r->defs = dlsym(library, ENTRY);
+    if (!r->defs) {
+        snprintf(r->why, sizeof r->why,
+                 "it has no " ENTRY ": end the C file with SP_PLUGIN(&your_schedule);");
+        return;
+    }
+    for (; r->n < MAX_SCHEDULES && r->defs[r->n] && !*r->why; r->n++) {
+        if (r->defs[r->n]->abi != SP_SCHEDULE_ABI)
+            snprintf(r->why, sizeof r->why,
+                     "it has schedule ABI %d, this starpipe has %d: build it against the headers "
+                     "installed with it",
+                     r->defs[r->n]->abi, SP_SCHEDULE_ABI);
+        else
+            check_def(r->defs[r->n], r->why, sizeof r->why);
+    }
+    if (r->n == 0)
+        snprintf(r->why, sizeof r->why, "it has no schedule");
+    else if (r->n == MAX_SCHEDULES)
+        snprintf(r->why, sizeof r->why, "its " ENTRY " does not end in NULL within %d schedules",
+                 MAX_SCHEDULES);
+}
+
+static int add(const struct sp_schedule_def *def, const char *file)
+{
+    const struct sp_schedule_def *other = sp_schedule_find(def->name);
+    const char *from;
+
+    if (!strcmp(def->name, "csv"))
+        return sp_error(EINVAL, "plugin %s: the name csv stands for files (csv:FILE); rename it",
+                        file);
+    if (!other)
+        return sp_schedule_add(def, file);
+    from = sp_schedule_plugin(other);
+    return sp_error(EINVAL, "plugin %s: there is a schedule %s already, %s%s; rename this one",
+                    file, def->name, from ? "of plugin " : "built in", from ? from : "");
+}
+
+static bool is_loaded(const char *file)
+{
+    const struct sp_schedule_def *def;
+
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        if (sp_schedule_plugin(def) && !strcmp(sp_schedule_plugin(def), file))
+            return true;
+    }
+    return false;
+}
+
+/* `file` is a whole path, so that dlopen searches nowhere else. */
+static int load_file(const char *file)
+{
+    struct reading r = {0};
+    int ret;
+
+    if (is_loaded(file))
+        return 0;
+    r.file = strdup(file); /* for the registry, as long as the process lives */
+    if (!r.file)
+        return sp_error(ENOMEM, "no memory for the name of plugin %s", file);
+    ret = sp_guard_call(r.file, "loading it", read_plugin, &r);
+    if (!ret && *r.why)
+        ret = sp_error(EINVAL, "plugin %s: %s", r.file, r.why);
+    for (int i = 0; i < r.n && !ret; i++)
+        ret = add(r.defs[i], r.file);
+    return ret;
+}
+
+static int is_library(const struct dirent *entry)
+{
+    size_t len = strlen(entry->d_name);
+
+    return len > 3 && !strcmp(entry->d_name + len - 3, ".so");
+}
+
+/* By bytes, whatever the locale: every process takes them in the same order. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int load_path(const char *name, bool may_be_directory);
+
+static int load_directory(const char *path)
+{
+    struct dirent **entries;
+    char file[PATH_MAX + NAME_MAX + 2];
+    int n = scandir(path, &entries, is_library, by_name), ret = 0;
+
+    if (n < 0)
+        return sp_error(EINVAL, "plugin directory %s: %s", path, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        if (!ret)
+            ret = load_path(file, false);
+        free(entries[i]);
+    }
+    free(entries);
+    return ret;
+}
+
+static int load_path(const char *name, bool may_be_directory)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (!realpath(name, path) || stat(path, &st))
+        return sp_error(EINVAL, "plugin %s: %s", name, strerror(errno));
+    if (may_be_directory && S_ISDIR(st.st_mode))
+        return load_directory(path);
+    if (!S_ISREG(st.st_mode))
+        return sp_error(EINVAL, "plugin %s: not a regular file", name);
+    return load_file(path);
+}
+
+static int load_list(const char *list, const char *separators)
+{
+    char *copy = list ? strdup(list) : NULL, *rest;
+    int ret = 0;
+
+    if (list && !copy)
+        return sp_error(ENOMEM, "no memory for the names of plugins");
+    for (char *name = copy ? strtok_r(copy, separators, &rest) : NULL; name && !ret;
+         name = strtok_r(NULL, separators, &rest))
+        ret = load_path(name, true);
+    free(copy);
+    return ret;
+}
+
+int sp_plugins_load(const char *files)
+{
+    int ret = load_list(files, ":,");
+
+    return ret ? ret : load_list(getenv("STARPIPE_PLUGIN_PATH"), ":");
+}

@@ -1,0 +1,42 @@
+#include "policies/orders/interleave.h"
+
+/*
+ * As many groups as leave the last one at least p: p where p divides m, and what
+ * torch.distributed.pipelining takes where it agrees to m, m / (m / p rounds). None costs time.
+ */
+static int default_group(int p, int m)
+{
+    for (int rounds = m / p; rounds > 1; rounds--) {
+        int group = (m + rounds - 1) / rounds;
+
+        if (m - (rounds - 1) * group >= p)
+            return group;
+    }
+    return m;
+}
+
+int sp_interleave_group(const struct sp_layout *lay, int *ok)
+{
+    return sp_layout_option_int(lay, "group", default_group(lay->stages, lay->micro_batches), ok);
+}
+
+struct sp_slot sp_interleave_forward(const struct sp_layout *lay, int group, int k)
+{
+    int first, size, at;
+
+    if (group > lay->micro_batches)
+        group = lay->micro_batches;
+    /* micro-batches before the group: all groups before it are whole */
+    first = k / (group * lay->chunks) * group;
+    size = lay->micro_batches - first < group ? lay->micro_batches - first : group;
+    at = k - first * lay->chunks;
+    return (struct sp_slot){.mb = first + at % size, .chunk = at / size};
+}
+
+struct sp_slot sp_interleave_backward(const struct sp_layout *lay, int group, int k)
+{
+    struct sp_slot slot = sp_interleave_forward(lay, group, k);
+
+    slot.chunk = lay->chunks - 1 - slot.chunk;
+    return slot;
+}

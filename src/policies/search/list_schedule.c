@@ -1,0 +1,384 @@
+#include "policies/search/list_schedule.h"
+#include "policies/families/map.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An op not yet run, in the list of its stage. */
+struct item {
+    struct sp_op op;
+    int next;            /* of the list, -1: last */
+    int missing;         /* ops it waits for that have not begun */
+    double ready;        /* when the others have ended and their results have come */
+    double due;          /* when it began in the order given */
+    int channel, number; /* the way its message takes, and its turn there; -1: it waits for none */
+};
+
+struct sp_replay {
+    const struct sp_layout *lay;
+    const struct sp_costs *costs;
+    int p, m, globals;
+    bool split;
+    double epsilon;
+    int *first; /* [p+1] first op of a stage */
+    int *at;    /* [SP_R][m][globals] item of an op */
+
+    /* Of one replay; in reverse, an activation is taken where it is released otherwise. */
+    bool reverse;
+    int take, release; /* passes */
+    const int *limit;
+    struct item *items;  /* stage after stage */
+    int *head, *live;    /* [p] */
+    int *ran;            /* [p] ops run */
+    int *sent, *taken;   /* [4p] messages of a channel */
+    double *idle, *from; /* [p] when a stage is free, when it began */
+    double *wake;        /* [p] before this time a stage need not look again */
+    double *heap;        /* when something may begin */
+    int n_heap;
+};
+
+struct sp_replay *sp_replay_create(const struct sp_layout *lay, const struct sp_program *programs)
+{
+    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+    struct sp_replay *r = calloc(1, sizeof *r);
+    size_t p = (size_t)lay->stages, ops = 0;
+
+    if (!r)
+        return NULL;
+    r->lay = lay;
+    r->costs = lay->costs ? lay->costs : &unit;
+    r->p = lay->stages;
+    r->m = lay->micro_batches;
+    r->globals = sp_globals(lay);
+    r->epsilon = 1e-9 * (r->costs->f + r->costs->b + r->costs->w);
+    for (size_t s = 0; s < p; s++)
+        ops += (size_t)programs[s].n;
+    r->first = calloc(p + 1, sizeof *r->first);
+    r->at = calloc((size_t)SP_R * (size_t)r->m * (size_t)r->globals, sizeof *r->at);
+    r->items = calloc(ops + 1, sizeof *r->items);
+    r->head = calloc(11 * p, sizeof *r->head);
+    r->idle = calloc(3 * p, sizeof *r->idle);
+    r->heap = calloc(2 * ops + 1, sizeof *r->heap); /* an op pushes its end, and its arrival */
+    if (!r->first || !r->at || !r->items || !r->head || !r->idle || !r->heap) {
+        sp_replay_destroy(r);
+        return NULL;
+    }
+    r->live = r->head + p;
+    r->ran = r->live + p;
+    r->sent = r->ran + p;
+    r->taken = r->sent + 4 * p;
+    r->from = r->idle + p;
+    r->wake = r->from + p;
+    for (size_t s = 0; s < p; s++) {
+        r->first[s + 1] = r->first[s] + programs[s].n;
+        for (int k = 0; k < programs[s].n; k++)
+            r->split |= programs[s].ops[k].pass == SP_W;
+    }
+    return r;
+}
+
+void sp_replay_destroy(struct sp_replay *r)
+{
+    if (!r)
+        return;
+    free(r->first);
+    free(r->at);
+    free(r->items);
+    free(r->head);
+    free(r->idle);
+    free(r->heap);
+    free(r);
+}
+
+int sp_replay_result_create(const struct sp_replay *r, struct sp_replay_result *result)
+{
+    *result = (struct sp_replay_result){
+        .peak = calloc((size_t)r->p, sizeof *result->peak),
+        .ops = calloc((size_t)r->first[r->p] + 1, sizeof *result->ops),
+        .start = calloc((size_t)r->first[r->p] + 1, sizeof *result->start),
+    };
+    if (result->peak && result->ops && result->start)
+        return 0;
+    sp_replay_result_destroy(result);
+    return -ENOMEM;
+}
+
+void sp_replay_result_destroy(struct sp_replay_result *result)
+{
+    free(result->peak);
+    free(result->ops);
+    free(result->start);
+    *result = (struct sp_replay_result){0};
+}
+
+void sp_replay_result_copy(const struct sp_replay *r, const struct sp_replay_result *from,
+                           struct sp_replay_result *to)
+{
+    struct sp_replay_result kept = *to;
+
+    *to = *from;
+    to->peak = kept.peak;
+    to->ops = kept.ops;
+    to->start = kept.start;
+    memcpy(to->peak, from->peak, (size_t)r->p * sizeof *to->peak);
+    memcpy(to->ops, from->ops, (size_t)r->first[r->p] * sizeof *to->ops);
+    memcpy(to->start, from->start, (size_t)r->first[r->p] * sizeof *to->start);
+}
+
+int sp_replay_first(const struct sp_replay *r, int stage)
+{
+    return r->first[stage];
+}
+
+double sp_replay_epsilon(const struct sp_replay *r)
+{
+    return r->epsilon;
+}
+
+static int *place(const struct sp_replay *r, int pass, int mb, int g)
+{
+    return &r->at[((size_t)pass * (size_t)r->m + (size_t)mb) * (size_t)r->globals + (size_t)g];
+}
+
+/* As sp_op_cost, before there is a plan. */
+static double cost_of(const struct sp_replay *r, int stage, const struct sp_op *op)
+{
+    const struct sp_costs *c = r->costs;
+    int g = sp_global_stage(r->lay, stage, op->chunk);
+    double b = c->b * (c->scale_b ? c->scale_b[g] : 1);
+    double w = c->w * (c->scale_w ? c->scale_w[g] : c->scale_b ? c->scale_b[g] : 1);
+    double part = (double)r->p / r->globals;
+
+    if (op->pass == SP_F)
+        return c->f * (c->scale_f ? c->scale_f[g] : 1) * part;
+    return (op->pass == SP_W ? w : r->split ? b : b + w) * part;
+}
+
+static void push(struct sp_replay *r, double time)
+{
+    int i = r->n_heap++;
+
+    for (; i > 0 && r->heap[(i - 1) / 2] > time; i = (i - 1) / 2)
+        r->heap[i] = r->heap[(i - 1) / 2];
+    r->heap[i] = time;
+}
+
+static double pop(struct sp_replay *r)
+{
+    double top = r->heap[0], last = r->heap[--r->n_heap];
+    int i = 0;
+
+    for (int child = 1; child < r->n_heap; i = child, child = 2 * i + 1) {
+        if (child + 1 < r->n_heap && r->heap[child + 1] < r->heap[child])
+            child++;
+        if (r->heap[child] >= last)
+            break;
+        r->heap[i] = r->heap[child];
+    }
+    r->heap[i] = last;
+    return top;
+}
+
+/* How many ops one on global stage g waits for. */
+static int waits_for(const struct sp_replay *r, int pass, int g)
+{
+    int last = r->globals - 1;
+
+    if (pass == SP_F)
+        return r->reverse ? 1 + (g < last) : g > 0;
+    if (pass == SP_B)
+        return r->reverse ? r->split + (g > 0) : 1 + (g < last);
+    return !r->reverse;
+}
+
+/* Fills in the lists, of which nothing has run. */
+static void reset(struct sp_replay *r, const struct sp_replay_result *from)
+{
+    for (int s = 0; s < r->p; s++) {
+        int first = r->first[s], end = r->first[s + 1];
+
+        for (int i = first; i < end; i++) {
+            int k = r->reverse ? first + end - 1 - i : i;
+            struct sp_op op = from->ops[k];
+            double begun = from->start[k], ended = begun + cost_of(r, s, &op);
+            int g = sp_global_stage(r->lay, s, op.chunk);
+
+            r->items[i] = (struct item){.op = op,
+                                        .next = i + 1 < end ? i + 1 : -1,
+                                        .missing = waits_for(r, op.pass, g),
+                                        .due = r->reverse ? from->makespan - ended : begun,
+                                        .channel = -1};
+            *place(r, op.pass, op.mb, g) = i;
+        }
+        r->head[s] = first < end ? first : -1;
+        r->live[s] = r->ran[s] = 0;
+        r->idle[s] = r->from[s] = r->wake[s] = 0;
+    }
+    memset(r->sent, 0, 8 * (size_t)r->p * sizeof *r->sent); /* and taken */
+    r->n_heap = 0;
+    push(r, 0);
+}
+
+/* The op of a pass on global stage h learns when the result of one on g will be there. */
+static void deliver(struct sp_replay *r, int g, int pass, int mb, int h, double end)
+{
+    int src, dst;
+    struct item *it;
+
+    if (h < 0 || h >= r->globals || (pass == SP_W && !r->split))
+        return;
+    it = &r->items[*place(r, pass, mb, h)];
+    src = sp_home(r->lay, 0, g).stage;
+    dst = sp_home(r->lay, 0, h).stage;
+    if (src != dst) {
+        it->channel = ((pass == SP_F) * 2 + (src < dst)) * r->p + dst;
+        it->number = r->sent[it->channel]++;
+        end += r->costs->comm;
+    }
+    it->missing--;
+    if (end > it->ready)
+        it->ready = end;
+    if (it->missing == 0 && it->ready < r->wake[dst])
+        r->wake[dst] = it->ready;
+}
+
+/* Runs an op at `time`. */
+static void begin(struct sp_replay *r, int stage, const struct item *it, double time)
+{
+    const struct sp_op *op = &it->op;
+    int g = sp_global_stage(r->lay, stage, op->chunk), mb = op->mb;
+    int ahead = (op->pass == SP_F) != r->reverse ? g + 1 : g - 1; /* the next on its way */
+    double end = time + cost_of(r, stage, op);
+
+    r->idle[stage] = end;
+    push(r, end);
+    if (r->costs->comm > 0 && op->pass != SP_W)
+        push(r, end + r->costs->comm);
+    if (it->channel >= 0)
+        r->taken[it->channel]++;
+    if (op->pass != SP_W)
+        deliver(r, g, op->pass, mb, ahead, end);
+    if (r->reverse && op->pass != SP_F)
+        deliver(r, g, op->pass == SP_W ? SP_B : SP_F, mb, g, end);
+    else if (!r->reverse && op->pass != SP_W)
+        deliver(r, g, op->pass == SP_F ? SP_B : SP_W, mb, g, end);
+    r->live[stage] += op->pass == r->take;
+    r->live[stage] -= op->pass == r->release;
+    r->wake[stage] = end;
+}
+
+/* Whether all that an op waits for has come by `time`, its message in turn. */
+static bool is_ready(const struct sp_replay *r, const struct item *it, double time)
+{
+    return it->missing == 0 && it->ready <= time + r->epsilon &&
+           (it->channel < 0 || it->number == r->taken[it->channel]);
+}
+
+/*
+ * The item, and the one before it in the list, that a stage runs at `time`; false: none. An op
+ * that takes an activation before its place in the list adds one to all that the ops in between
+ * hold: it may where none of those exceeds the limit then. Others may always come earlier. The
+ * micro-batches of a pass and chunk keep their turns. If there is none, wake[stage] is set to when
+ * there may be one.
+ */
+static bool choose(struct sp_replay *r, const struct sp_replay_rule *rule, int stage, double time,
+                   int *item, int *before)
+{
+    int live = r->live[stage], peak = live, best = SP_R, prev = -1;
+    int left = 8 * r->p * r->lay->chunks + 32; /* how far it looks, for the sake of time */
+    unsigned long long passed[SP_R] = {0};     /* chunks, modulo 64, of the ops looked at */
+    const struct item *first = &r->items[r->head[stage]];
+    double awaited = -1, next = HUGE_VAL; /* first F or B of the list to come, first of any */
+
+    for (int i = r->head[stage]; i >= 0 && best > 0 && left > 0; i = r->items[i].next, left--) {
+        const struct item *it = &r->items[i];
+        int pass = it->op.pass;
+        unsigned long long chunk = 1ULL << (it->op.chunk & 63);
+
+        if (prev >= 0 && rule->reach == SP_REPLAY_STRICT)
+            break;
+        if (!(passed[pass] & chunk) && rule->rank[pass] < best && is_ready(r, it, time) &&
+            (prev < 0 || rule->reach == SP_REPLAY_ANY ||
+             time + cost_of(r, stage, &it->op) <= first->due + r->epsilon) &&
+            (pass != r->take || peak < r->limit[stage])) {
+            *item = i;
+            *before = prev;
+            best = rule->rank[pass];
+        }
+        if (it->missing == 0 && it->ready > time + r->epsilon) {
+            if (awaited < 0 && pass != SP_W)
+                awaited = it->ready;
+            if (it->ready < next)
+                next = it->ready;
+        }
+        passed[pass] |= chunk;
+        live += pass == r->take;
+        live -= pass == r->release;
+        if (live > peak)
+            peak = live;
+        prev = i;
+    }
+    if (best < SP_R && (!rule->wait || awaited < 0 || r->items[*item].op.pass != SP_W ||
+                        awaited >= time + cost_of(r, stage, &r->items[*item].op) - r->epsilon))
+        return true;
+    r->wake[stage] = next;
+    return false;
+}
+
+/* Lets a stage run what it can at `time`; whether it ran something. */
+static bool step(struct sp_replay *r, const struct sp_replay_rule *rule, int stage, double time,
+                 struct sp_replay_result *out)
+{
+    int item, before, nth = r->ran[stage];
+
+    if (r->head[stage] < 0 || r->idle[stage] > time + r->epsilon ||
+        r->wake[stage] > time + r->epsilon || !choose(r, rule, stage, time, &item, &before))
+        return false;
+    if (before < 0)
+        r->head[stage] = r->items[item].next;
+    else
+        r->items[before].next = r->items[item].next;
+    if (r->ran[stage]++ == 0)
+        r->from[stage] = time;
+    begin(r, stage, &r->items[item], time);
+    nth = r->reverse ? r->first[stage + 1] - 1 - nth : r->first[stage] + nth;
+    out->ops[nth] = r->items[item].op;
+    out->start[nth] = r->reverse ? -r->idle[stage] : time;
+    if (r->live[stage] > out->peak[stage])
+        out->peak[stage] = r->live[stage];
+    return true;
+}
+
+bool sp_replay_run(struct sp_replay *r, const struct sp_replay_rule *rule, bool reverse,
+                   const int *limit, const struct sp_replay_result *from,
+                   struct sp_replay_result *out)
+{
+    int done = 0;
+
+    r->reverse = reverse;
+    r->limit = limit;
+    r->take = !reverse ? SP_F : r->split ? SP_W : SP_B;
+    r->release = reverse ? SP_F : r->split ? SP_W : SP_B;
+    reset(r, from);
+    out->makespan = out->spans = 0;
+    out->peaks = 0;
+    memset(out->peak, 0, (size_t)r->p * sizeof *out->peak);
+    while (r->n_heap > 0) {
+        double time = pop(r);
+
+        while (r->n_heap > 0 && r->heap[0] <= time + r->epsilon)
+            pop(r);
+        for (int s = 0; s < r->p; s++)
+            done += step(r, rule, s, time, out);
+    }
+    for (int s = 0; s < r->p; s++) {
+        out->spans += r->idle[s] - r->from[s];
+        out->peaks += out->peak[s];
+        if (r->idle[s] > out->makespan)
+            out->makespan = r->idle[s];
+    }
+    for (int i = 0; reverse && i < r->first[r->p]; i++)
+        out->start[i] += out->makespan;
+    return done == r->first[r->p];
+}

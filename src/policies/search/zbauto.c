@@ -1,0 +1,203 @@
+/*
+ * Zero-bubble search, the whole of it: the hand-made orders that fit the memory and the list
+ * schedules are candidates, the best of them are annealed, and integer programs polish the result.
+ * What is found is never worse than a candidate.
+ */
+#include "policies/search/zbauto.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_PER_MS 150000 /* ops played in a millisecond, about */
+#define LIST_STEPS 20000000 /* for the list schedules, whatever the budget */
+#define KEPT 4              /* candidates that are annealed */
+#define MOVES_PER_MS 50     /* at most, for each of them */
+#define MOST_MS 600000      /* of a budget: nobody waits longer by intent */
+
+struct search {
+    struct sp_zb zb;
+    size_t size;          /* of the words of all stages */
+    unsigned char *words; /* [KEPT + 1][size]: the best, best first, and one to write to */
+    struct sp_zb_score score[KEPT + 1];
+    int kept;
+};
+
+/* Takes the candidate in the last place, if it is good and new. */
+static void offer(struct search *q)
+{
+    unsigned char *words = q->words + KEPT * q->size;
+    struct sp_zb_score score;
+    int at;
+
+    for (int s = 0; s < q->zb.p; s++) {
+        if (!sp_zb_legal(&q->zb, words + s * q->zb.n))
+            return;
+    }
+    score = sp_zb_play(&q->zb, words);
+    if (score.first < 0)
+        return;
+    for (int i = 0; i < q->kept; i++) {
+        if (!memcmp(q->words + (size_t)i * q->size, words, q->size))
+            return;
+    }
+    for (at = q->kept; at > 0 && sp_zb_better(&score, &q->score[at - 1]); at--)
+        ;
+    if (at == KEPT)
+        return;
+    if (q->kept < KEPT)
+        q->kept++;
+    for (int i = q->kept - 1; i > at; i--) {
+        q->score[i] = q->score[i - 1];
+        memcpy(q->words + (size_t)i * q->size, q->words + (size_t)(i - 1) * q->size, q->size);
+    }
+    q->score[at] = score;
+    memcpy(q->words + (size_t)at * q->size, words, q->size);
+}
+
+static void offer_made(struct search *q, const struct sp_layout *lay,
+                       void (*emit)(const struct sp_layout *lay, int stage,
+                                    struct sp_program *prog))
+{
+    for (int s = 0; s < q->zb.p; s++) {
+        struct sp_program prog = {0};
+
+        emit(lay, s, &prog);
+        for (int i = 0; i < prog.n; i++)
+            q->words[KEPT * q->size + (size_t)s * (size_t)q->zb.n + (size_t)i] = prog.ops[i].pass;
+        sp_program_clear(&prog);
+    }
+    offer(q);
+}
+
+/* One micro-batch after the other: fits any memory. */
+static void offer_naive(struct search *q)
+{
+    for (size_t i = 0; i < q->size; i += 3) {
+        q->words[KEPT * q->size + i] = SP_F;
+        q->words[KEPT * q->size + i + 1] = SP_B;
+        q->words[KEPT * q->size + i + 2] = SP_W;
+    }
+    offer(q);
+}
+
+/* Both figures are as small as can be. */
+static bool perfect(const struct sp_zb *zb, const struct sp_zb_score *score)
+{
+    double most = 0;
+
+    for (int s = 0; s < zb->p; s++) {
+        double end = zb->m * (zb->cost[s * SP_PASSES + SP_F] + zb->cost[s * SP_PASSES + SP_B] +
+                              zb->cost[s * SP_PASSES + SP_W]) +
+                     (zb->span ? zb->first[s] : 0);
+
+        most = end > most ? end : most;
+    }
+    return score->first <= zb->least * (1 + 1e-9) && score->second <= most * (1 + 1e-9);
+}
+
+static int improve(struct search *q)
+{
+    long long steps = q->zb.budget, each;
+    int ret = 0, best = 0;
+
+    if (steps <= 0 || perfect(&q->zb, &q->score[0]))
+        return 0;
+    each = steps / (2 * q->kept);
+    if (each > steps / STEPS_PER_MS * MOVES_PER_MS * (long long)q->size)
+        each = steps / STEPS_PER_MS * MOVES_PER_MS * (long long)q->size;
+    for (int i = 0; i < q->kept && !ret; i++)
+        ret = sp_zb_anneal(&q->zb, each, q->words + (size_t)i * q->size, &q->score[i]);
+    for (int i = 1; i < q->kept; i++) {
+        if (sp_zb_better(&q->score[i], &q->score[best]))
+            best = i;
+    }
+    if (best > 0) {
+        q->score[0] = q->score[best];
+        memcpy(q->words, q->words + (size_t)best * q->size, q->size);
+    }
+    if (ret || perfect(&q->zb, &q->score[0]))
+        return ret;
+    return sp_zb_ilp(&q->zb, steps / 2, q->words, &q->score[0]);
+}
+
+static void write_program(const unsigned char *word, int n, struct sp_program *prog)
+{
+    int k[SP_PASSES] = {0};
+
+    for (int i = 0; i < n; i++)
+        sp_program_add(prog, word[i], k[word[i]]++, 0);
+}
+
+/* The limit in whole micro-batches: what the options say, or the layout, or what is known. */
+static int limit_of(const struct sp_layout *lay, int known)
+{
+    int ok = 1, limit = sp_layout_option_int(lay, "limit", 0, &ok);
+
+    if (limit == 0)
+        limit = lay->memory > 0 && lay->memory < lay->micro_batches ? (int)lay->memory
+                : lay->memory > 0                                   ? lay->micro_batches
+                                                                    : known;
+    return limit < lay->micro_batches ? limit : lay->micro_batches;
+}
+
+int sp_zb_search(const struct sp_layout *lay, int known, bool span, struct sp_program *programs)
+{
+    int ok = 1, budget = sp_layout_option_int(lay, "budget", 1000, &ok), ret;
+    struct search q = {0};
+
+    ret = sp_zb_create(lay, limit_of(lay, known), span, &q.zb);
+    if (ret)
+        return ret;
+    q.size = (size_t)q.zb.p * (size_t)q.zb.n;
+    q.zb.budget = LIST_STEPS;
+    q.words = malloc((KEPT + 1) * q.size);
+    if (!q.words) {
+        sp_zb_destroy(&q.zb);
+        return -ENOMEM;
+    }
+    offer_naive(&q);
+    offer_made(&q, lay, sp_zb1p_emit);
+    offer_made(&q, lay, sp_zb2p_emit);
+    for (int i = 0; q.zb.budget > 0 && sp_zb_greedy(&q.zb, i, q.words + KEPT * q.size); i++)
+        offer(&q);
+    q.zb.budget = (long long)budget * STEPS_PER_MS;
+    ret = improve(&q);
+    for (int s = 0; s < q.zb.p && !ret; s++)
+        write_program(q.words + (size_t)s * (size_t)q.zb.n, q.zb.n, &programs[s]);
+    free(q.words);
+    sp_zb_destroy(&q.zb);
+    return ret;
+}
+
+int sp_zb_check(const struct sp_layout *lay, char *why, size_t n)
+{
+    int ok = 1, limit = sp_layout_option_int(lay, "limit", 1, &ok);
+    int budget = sp_layout_option_int(lay, "budget", 0, &ok);
+    char text[32];
+
+    if (!sp_layout_flag(lay, "auto")) {
+        if (!sp_layout_option(lay, "limit", text, sizeof text) &&
+            !sp_layout_option(lay, "budget", text, sizeof text))
+            return 0;
+        snprintf(why, n, "takes limit and budget only when its order is searched: add auto");
+    } else if (!ok) {
+        snprintf(why, n, "takes whole numbers for limit (micro-batches) and budget (milliseconds)");
+    } else if (limit < 1) {
+        snprintf(why, n, "needs room for 1 micro-batch, not limit=%d", limit);
+    } else if (budget < 0) {
+        snprintf(why, n, "cannot search for budget=%d milliseconds; 0 takes the best heuristic",
+                 budget);
+    } else if (budget > MOST_MS) {
+        snprintf(why, n, "searches for at most budget=%d milliseconds, not %d", MOST_MS, budget);
+    } else if (lay->memory > 0 && lay->memory < 1 &&
+               !sp_layout_option(lay, "limit", text, sizeof text)) {
+        snprintf(why, n, "needs room for the activations of 1 micro-batch, there is for %g",
+                 lay->memory);
+    } else if (lay->chunks != 1) {
+        snprintf(why, n, "is searched with 1 chunk per stage, not %d; use --chunks 1", lay->chunks);
+    } else {
+        return 0;
+    }
+    return -EINVAL;
+}

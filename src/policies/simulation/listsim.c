@@ -1,0 +1,352 @@
+/*
+ * List simulation: every stage runs its program in order, as early as what its ops wait for
+ * allows. A queue holds the stages that may be able to go on; a stage that cannot waits for one
+ * op, or for one of its messages to be taken, and is woken by that event: O(ops + messages).
+ */
+#include "policies/simulation/channels.h"
+#include "policies/simulation/index.h"
+#include "policies/simulation/times.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sim {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs;
+    enum sp_channel kind;
+    struct sp_index ix;
+    struct sp_waiters waiters;
+    struct sp_channels ch; /* empty when unbounded */
+    bool paired;           /* overlapped ops are one unit */
+    int capacity;          /* messages not yet taken that a channel holds; 0: any number */
+    struct sp_times t;
+    int *pc;          /* [stages] next op */
+    double *free_at;  /* [stages] when the last op ended */
+    int *queue;       /* [stages] ring of stages to try */
+    bool *queued;     /* [stages] */
+    int head, length; /* of the ring */
+};
+
+static void enqueue(struct sim *sim, int stage)
+{
+    int p = sim->plan->layout.stages;
+
+    if (sim->queued[stage])
+        return;
+    sim->queue[(sim->head + sim->length++) % p] = stage;
+    sim->queued[stage] = true;
+}
+
+/* Whether a producer ran; *end is then when what is wanted of it is there. */
+static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
+{
+    int k = sp_index_place(&sim->ix, sim->plan, dep);
+
+    if (k < 0 || k >= sim->pc[dep->stage])
+        return false;
+    *end = sp_message_sent(dep, sim->t.start, sim->t.end, k);
+    return true;
+}
+
+static int deps_of(const struct sim *sim, int stage, const struct sp_op *op, struct sp_dep *deps)
+{
+    if (sim->kind == SP_RUN)
+        return sp_run_deps(sim->plan, stage, op, deps);
+    return sim->plan->family->deps(&sim->plan->layout, stage, op, deps);
+}
+
+/* How many ops begin together at index k. */
+static int unit(const struct sim *sim, int stage, int k)
+{
+    const struct sp_program *prog = &sim->plan->programs[stage];
+
+    return sim->paired && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
+}
+
+/* Runs the `ops` ops from index k on, together. */
+static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
+{
+    double end = start;
+
+    for (int i = 0; i < ops; i++)
+        end += sp_op_cost(sim->plan, sim->costs, stage, &sim->plan->programs[stage].ops[k + i]);
+    for (int i = 0; i < ops; i++) {
+        const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
+        double part =
+            !sim->costs->part_by_op
+                ? 1
+                : sim->costs->part_by_op[sim->plan->family->id(&sim->plan->layout, stage, op)];
+
+        sim->t.start[stage][k + i] = start;
+        sim->t.end[stage][k + i] = part < 1 ? start + part * (end - start) : end;
+    }
+    sim->pc[stage] += ops;
+    sim->free_at[stage] = end;
+}
+
+/* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
+ * room was made. */
+static int full(const struct sim *sim, int stage, int k, int ops, double *start)
+{
+    int c = -1;
+
+    for (int i = 0; sim->capacity > 0 && i < ops && c < 0; i++) {
+        const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
+
+        c = sp_channels_full(&sim->ch, sim->plan->family->id(&sim->plan->layout, stage, op),
+                             sim->capacity, start);
+    }
+    return c;
+}
+
+/* Runs the next op of a stage if it can; otherwise the stage waits for what will wake it. */
+static bool step(struct sim *sim, int stage)
+{
+    const struct sp_family *family = sim->plan->family;
+    const struct sp_layout *lay = &sim->plan->layout;
+    const struct sp_program *prog = &sim->plan->programs[stage];
+    int k = sim->pc[stage], ops = unit(sim, stage, k), id, cross = 0, next;
+    struct sp_dep deps[2 * SP_MAX_DEPS];
+    double start = sim->free_at[stage];
+    int n;
+
+    if (k == prog->n)
+        return false;
+    n = deps_of(sim, stage, &prog->ops[k], deps);
+    if (ops == 2)
+        n += deps_of(sim, stage, &prog->ops[k + 1], deps + n);
+    for (int i = 0; i < n; i++) {
+        double end;
+
+        if (!done(sim, &deps[i], &end)) {
+            id = family->id(lay, deps[i].stage, &deps[i].op);
+            if (id >= 0)
+                sp_waiters_add(&sim->waiters, id, stage);
+            return false;
+        }
+        if (deps[i].stage != stage) {
+            end += sp_message_cost(sim->plan, sim->costs, &deps[i]);
+            cross++;
+        }
+        if (end > start)
+            start = end;
+    }
+    if (sim->kind == SP_FIFO && sp_channels_out_of_turn(&sim->ch, stage, cross) >= 0)
+        return false; /* what was sent first is for a later op of this very stage: nothing wakes it */
+    if (full(sim, stage, k, ops, &start) >= 0)
+        return false; /* woken when the receiver takes a message */
+
+    run_ops(sim, stage, k, ops, start);
+    sim->t.messages += cross;
+    for (int i = 0; sim->ch.n > 0 && i < cross; i++)
+        enqueue(sim, sp_channels_take(&sim->ch, stage, start));
+    for (int i = 0; i < ops; i++) {
+        id = family->id(lay, stage, &prog->ops[k + i]);
+        while ((next = sp_waiters_take(&sim->waiters, id)) >= 0)
+            enqueue(sim, next);
+    }
+    return true;
+}
+
+static void append(char *why, size_t n, const char *fmt, ...)
+{
+    size_t used = strnlen(why, n);
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (used < n)
+        vsnprintf(why + used, n - used, fmt, ap);
+    va_end(ap);
+}
+
+/* What the next op of a blocked stage waits for. */
+static void explain(const struct sim *sim, int stage, char *why, size_t n)
+{
+    const struct sp_plan *plan = sim->plan;
+    const struct sp_op *op = &plan->programs[stage].ops[sim->pc[stage]];
+    int sliced = plan->layout.slices > 1, c = -1, cross = 0, k = sim->pc[stage];
+    int ops = unit(sim, stage, k);
+    char text[SP_OP_TEXT], other[SP_OP_TEXT];
+    struct sp_dep deps[2 * SP_MAX_DEPS];
+    double end, at = 0;
+    int n_deps = deps_of(sim, stage, op, deps);
+
+    append(why, n, "stage %d at %s", stage, sp_op_print(op, sliced, text));
+    if (ops == 2) {
+        n_deps += deps_of(sim, stage, op + 1, deps + n_deps);
+        append(why, n, "&%s", sp_op_print(op + 1, sliced, text));
+    }
+    append(why, n, " waits for ");
+    for (int i = 0; i < n_deps; i++) {
+        if (!done(sim, &deps[i], &end)) {
+            append(why, n, "%s of stage %d", sp_op_print(&deps[i].op, sliced, other),
+                   deps[i].stage);
+            return;
+        }
+        cross += deps[i].stage != stage;
+    }
+    if (sim->kind == SP_FIFO)
+        c = sp_channels_out_of_turn(&sim->ch, stage, cross);
+    else
+        c = full(sim, stage, k, ops, &at);
+    if (c >= 0) {
+        const struct sp_channel_state *ch = &sim->ch.channels[c];
+        int next = sp_channels_next(&sim->ch, c);
+
+        append(why, n, "the message of %s from stage %d to stage %d to be taken first",
+               next >= 0 ? sp_op_print(&plan->programs[ch->src].ops[next], sliced, other) : "?",
+               ch->src, ch->dst);
+    }
+}
+
+static int deadlock(const struct sim *sim, char *why, size_t n)
+{
+    static const char *const kinds[] = {[SP_UNBOUNDED] = "with unbounded channels",
+                                        [SP_FIFO] = "with first-in-first-out channels",
+                                        [SP_RENDEZVOUS] = "with rendezvous channels",
+                                        [SP_PAIRED] = "of overlapped pairs",
+                                        [SP_RUN] = "of a run"};
+    int p = sim->plan->layout.stages, said = 0;
+
+    if (n == 0)
+        return -EDEADLK;
+    snprintf(why, n, "deadlock %s: ", kinds[sim->kind]);
+    for (int s = 0; s < p && strlen(why) < n - 1; s++) {
+        if (sim->pc[s] == sim->plan->programs[s].n)
+            continue;
+        if (said++)
+            append(why, n, "; ");
+        explain(sim, s, why, n);
+    }
+    return -EDEADLK;
+}
+
+/* Lets every stage go as far as it can. */
+static void play(struct sim *sim)
+{
+    int p = sim->plan->layout.stages;
+
+    for (int s = 0; s < p; s++)
+        enqueue(sim, s);
+    while (sim->length > 0) {
+        int stage = sim->queue[sim->head];
+
+        sim->head = (sim->head + 1) % p;
+        sim->length--;
+        sim->queued[stage] = false;
+        while (step(sim, stage))
+            ;
+    }
+}
+
+static bool finished(const struct sim *sim)
+{
+    for (int s = 0; s < sim->plan->layout.stages; s++) {
+        if (sim->pc[s] < sim->plan->programs[s].n)
+            return false;
+    }
+    return true;
+}
+
+static void destroy(struct sim *sim)
+{
+    free(sim->pc);
+    free(sim->free_at);
+    free(sim->queue);
+    free(sim->queued);
+    sp_channels_destroy(&sim->ch);
+    sp_times_destroy(&sim->t);
+    sp_waiters_destroy(&sim->waiters);
+    sp_index_destroy(&sim->ix);
+}
+
+/* The state before the first op. On failure nothing is left to free. */
+static int create(struct sim *sim, char *why, size_t n)
+{
+    const struct sp_plan *plan = sim->plan;
+    size_t p = (size_t)plan->layout.stages;
+    int stage = 0, index = 0, ret;
+    char text[SP_OP_TEXT];
+
+    ret = sp_index_create(plan, &sim->ix, &stage, &index);
+    if (ret == -EINVAL)
+        snprintf(why, n, "stage %d: %s is not an op of the family", stage,
+                 sp_op_print(&plan->programs[stage].ops[index], plan->layout.slices > 1, text));
+    if (!ret)
+        ret = sp_waiters_create(sim->ix.ids, plan->layout.stages, &sim->waiters);
+    if (!ret)
+        ret = sp_times_create(plan, &sim->t);
+    if (!ret && (sim->kind == SP_FIFO || sim->capacity > 0))
+        ret = sp_channels_create(plan, sim->ix.ids, &sim->ch);
+    if (!ret) {
+        sim->pc = calloc(p, sizeof *sim->pc);
+        sim->queue = calloc(p, sizeof *sim->queue);
+        sim->queued = calloc(p, sizeof *sim->queued);
+        sim->free_at = calloc(p, sizeof *sim->free_at);
+        ret = sim->pc && sim->queue && sim->queued && sim->free_at ? 0 : -ENOMEM;
+    }
+    if (ret)
+        destroy(sim);
+    return ret;
+}
+
+int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp_channel channel,
+               struct sp_times *times, char *why, size_t n)
+{
+    struct sim sim = {.plan = plan,
+                      .costs = costs,
+                      .kind = channel,
+                      .paired = channel == SP_PAIRED || channel == SP_RUN,
+                      .capacity = channel == SP_RENDEZVOUS};
+    int ret = create(&sim, why, n), c;
+
+    if (ret)
+        return ret;
+    play(&sim);
+    c = sp_channels_left(&sim.ch);
+    if (!finished(&sim)) {
+        ret = deadlock(&sim, why, n);
+    } else if (c >= 0) {
+        const struct sp_channel_state *left = &sim.ch.channels[c];
+
+        snprintf(why, n, "stage %d sends %d messages to stage %d, which takes %d", left->src,
+                 left->sent, left->dst, left->taken);
+        ret = -EINVAL;
+    } else {
+        sp_times_summarize(plan, costs, &sim.t);
+        *times = sim.t;
+        sim.t = (struct sp_times){0};
+    }
+    destroy(&sim);
+    return ret;
+}
+
+int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
+{
+    struct sim sim = {.plan = plan,
+                      .costs = &sp_costs_unit,
+                      .kind = SP_RENDEZVOUS,
+                      .paired = plan->paired,
+                      .capacity = 1};
+    char why[128];
+    int ret = create(&sim, why, sizeof why), most;
+
+    if (ret)
+        return ret;
+    /* What ran with little room can run with more: when all are stuck, a little more does for what
+     * is left, and the last number is the smallest that does for everything. */
+    most = sp_channels_most(&sim.ch);
+    play(&sim);
+    while (!finished(&sim) && sim.capacity < most) {
+        sim.capacity++;
+        play(&sim);
+    }
+    if (finished(&sim))
+        *buffers = sim.capacity > 1 ? sim.capacity : 0;
+    else
+        ret = -EDEADLK;
+    destroy(&sim);
+    return ret;
+}

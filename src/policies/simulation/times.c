@@ -1,0 +1,97 @@
+#include "policies/simulation/times.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+int sp_times_create(const struct sp_plan *plan, struct sp_times *t)
+{
+    size_t p = (size_t)plan->layout.stages, ops = (size_t)sp_plan_ops(plan), at = 0;
+    double *block = calloc(2 * ops + 3 * p, sizeof *block);
+
+    *t = (struct sp_times){.start = calloc(2 * p, sizeof *t->start),
+                           .peak_live = calloc(p, sizeof *t->peak_live)};
+    if (!block || !t->start || !t->peak_live) {
+        free(block);
+        free(t->start);
+        free(t->peak_live);
+        *t = (struct sp_times){0};
+        return -ENOMEM;
+    }
+    /* one block: starts, ends, then the figures of the stages */
+    t->end = t->start + p;
+    for (size_t s = 0; s < p; s++) {
+        t->start[s] = block + at;
+        t->end[s] = block + ops + at;
+        at += (size_t)plan->programs[s].n;
+    }
+    t->span = block + 2 * ops;
+    t->idle = t->span + p;
+    t->busy = t->idle + p;
+    return 0;
+}
+
+void sp_times_destroy(struct sp_times *t)
+{
+    if (t->start)
+        free(t->start[0]);
+    free(t->start);
+    free(t->peak_live);
+    *t = (struct sp_times){0};
+}
+
+/* The largest number of activations alive at once on a stage. */
+static int peak_live(const struct sp_plan *plan, int stage)
+{
+    const struct sp_program *prog = &plan->programs[stage];
+    double live = 0, peak = 0, size = 1;
+
+    for (int k = 0; k < prog->n; k++) {
+        int id;
+
+        if (prog->ops[k].part == SP_HEAD)
+            continue;
+        id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
+
+        if (plan->family->size)
+            size = plan->family->size(&plan->layout, &prog->ops[k]);
+        switch (prog->ops[k].pass) {
+        case SP_F:
+            live += size;
+            break;
+        case SP_B:
+            live -= id >= 0 && plan->deferred[id] ? 0 : size;
+            break;
+        case SP_W:
+            live -= size;
+            break;
+        }
+        peak = fmax(peak, live);
+    }
+    return (int)ceil(peak - 1e-6);
+}
+
+void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,
+                        struct sp_times *t)
+{
+    int p = plan->layout.stages;
+    double idle = 0;
+
+    for (int s = 0; s < p; s++) {
+        int n = plan->programs[s].n;
+
+        for (int k = 0; k < n; k++)
+            t->busy[s] += sp_op_cost(plan, costs, s, &plan->programs[s].ops[k]);
+        if (n > 0) {
+            double end = n > 1 ? fmax(t->end[s][n - 1], t->end[s][n - 2]) : t->end[s][0];
+
+            t->span[s] = end - t->start[s][0];
+            t->makespan = fmax(t->makespan, end);
+        }
+        t->peak_live[s] = peak_live(plan, s);
+    }
+    for (int s = 0; s < p; s++) {
+        t->idle[s] = t->makespan - t->busy[s];
+        idle += t->idle[s];
+    }
+    t->bubble_ratio = t->makespan > 0 ? idle / (t->makespan * p) : 0;
+}

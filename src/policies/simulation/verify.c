@@ -1,0 +1,253 @@
+/*
+ * The verifier: what makes a set of programs a schedule of its family.
+ *
+ * Channels with room for one message are no part of it: the engine submits all tasks in one
+ * topological order and its sends are detached, so that none blocks a worker, and published orders
+ * (breadth-first, interleaved) cannot come to their end with a sender that blocks until its last
+ * message was taken. sp_listsim_buffers says how much room they want. The order of messages does
+ * matter, on every channel: what is sent first is taken first.
+ */
+#include "policies/simulation/index.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct check {
+    const struct sp_plan *plan;
+    struct sp_index ix;
+    char *why;
+    size_t n;
+    int ret;
+};
+
+static char *print(const struct check *c, const struct sp_op *op, char *text)
+{
+    return sp_op_print(op, c->plan->layout.slices > 1, text);
+}
+
+/* Why the family has no such op on the stage. */
+static int foreign(struct check *c, int stage, int index)
+{
+    const struct sp_layout *lay = &c->plan->layout;
+    const struct sp_op *op = &c->plan->programs[stage].ops[index];
+    char text[SP_OP_TEXT], reason[96];
+
+    if (op->mb < 0 || op->mb >= lay->micro_batches)
+        snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
+    else if ((c->plan->family->kind == SP_WEIGHT_RING || c->plan->family->kind == SP_SHARDED) &&
+             op->mb % lay->stages != stage)
+        snprintf(reason, sizeof reason, "micro-batch %d is on stage %d", op->mb,
+                 op->mb % lay->stages);
+    else if (op->part == SP_CHUNK &&
+             (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
+             (op->chunk < 0 || op->chunk >= lay->chunks))
+        snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
+    else if (op->slice >= lay->slices && c->plan->family->kind != SP_MULTIPLEXED)
+        snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
+    else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
+             sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
+        snprintf(reason, sizeof reason, "micro-batch %d goes through chunk %d", op->mb,
+                 sp_pipe_of_mb(lay, op->mb));
+    else
+        snprintf(reason, sizeof reason, "no op of the family %s there", c->plan->family->name);
+    snprintf(c->why, c->n, "order: stage %d: %s does not exist (%s)", stage, print(c, op, text),
+             reason);
+    return -EINVAL;
+}
+
+/* Twice, or before something of the same stage that it waits for. */
+static int check_op(struct check *c, int stage, int index)
+{
+    const struct sp_plan *plan = c->plan;
+    const struct sp_op *op = &plan->programs[stage].ops[index];
+    char text[SP_OP_TEXT], other[SP_OP_TEXT];
+    struct sp_dep deps[SP_MAX_DEPS];
+    struct sp_dep self = {.stage = stage, .op = *op};
+    int first = sp_index_place(&c->ix, plan, &self), n;
+
+    if (first != index) {
+        snprintf(c->why, c->n, "order: stage %d: %s appears twice (positions %d and %d)", stage,
+                 print(c, op, text), first, index);
+        return -EINVAL;
+    }
+    n = plan->family->deps(&plan->layout, stage, op, deps);
+    for (int i = 0; i < n; i++) {
+        int place = sp_index_place(&c->ix, plan, &deps[i]);
+
+        if (place < 0) {
+            snprintf(c->why, c->n, "order: stage %d: %s is missing (%s of stage %d waits for it)",
+                     deps[i].stage, print(c, &deps[i].op, other), print(c, op, text), stage);
+            return -EINVAL;
+        }
+        if (deps[i].stage == stage && place > index) {
+            snprintf(c->why, c->n, "order: stage %d: %s at position %d comes before its %s", stage,
+                     print(c, op, text), index, print(c, &deps[i].op, other));
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* A recompute is of use only before the backward of its chunk. */
+static int check_recompute(struct check *c, int stage, int index)
+{
+    const struct sp_op *op = &c->plan->programs[stage].ops[index];
+    struct sp_dep backward = {.stage = stage, .op = *op};
+    char text[SP_OP_TEXT], other[SP_OP_TEXT];
+
+    if (op->pass != SP_R)
+        return 0;
+    backward.op.pass = SP_B;
+    if (sp_index_place(&c->ix, c->plan, &backward) > index)
+        return 0;
+    snprintf(c->why, c->n, "order: stage %d: %s at position %d comes after its %s", stage,
+             print(c, op, text), index, print(c, &backward.op, other));
+    return -EINVAL;
+}
+
+static void need(void *arg, int stage, const struct sp_op *op)
+{
+    struct check *c = arg;
+    struct sp_dep dep = {.stage = stage, .op = *op};
+    char text[SP_OP_TEXT];
+
+    if (c->ret || sp_index_place(&c->ix, c->plan, &dep) >= 0)
+        return;
+    snprintf(c->why, c->n, "order: stage %d: %s is missing", stage, print(c, op, text));
+    c->ret = -EINVAL;
+}
+
+static int check_ops(struct check *c)
+{
+    const struct sp_plan *plan = c->plan;
+
+    plan->family->required(&plan->layout, need, c);
+    for (int s = 0; s < plan->layout.stages && !c->ret; s++) {
+        for (int k = 0; k < plan->programs[s].n && !c->ret; k++) {
+            c->ret = check_op(c, s, k);
+            if (!c->ret)
+                c->ret = check_recompute(c, s, k);
+        }
+    }
+    return c->ret;
+}
+
+/* Two ops that overlap are a forward, then a backward that does not need it, and no third. With
+ * the forward first, the activations of both count as alive, as they are. */
+static int check_pair(struct check *c, int stage, int index)
+{
+    const struct sp_plan *plan = c->plan;
+    const struct sp_program *prog = &plan->programs[stage];
+    const struct sp_op *op = &prog->ops[index];
+    char text[SP_OP_TEXT], other[SP_OP_TEXT], reason[96] = "";
+    struct sp_dep deps[SP_MAX_DEPS];
+    int n;
+
+    if (!op->overlap)
+        return 0;
+    print(c, op, text);
+    if (index + 1 == prog->n) {
+        snprintf(c->why, c->n,
+                 "order: stage %d: %s at position %d overlaps with the next op, but is the last",
+                 stage, text, index);
+        return -EINVAL;
+    }
+    if (plan->family->kind != SP_LAYERWISE)
+        snprintf(reason, sizeof reason, "but the family %s has no overlapped ops",
+                 plan->family->name);
+    else if (op[1].overlap)
+        snprintf(reason, sizeof reason, "which overlaps too: only two can");
+    else if (op->pass != SP_F || op[1].pass != SP_B)
+        snprintf(reason, sizeof reason, "not a forward and then a backward");
+    n = plan->family->deps(&plan->layout, stage, &op[1], deps);
+    for (int i = 0; i < n && !*reason; i++) {
+        if (deps[i].stage == stage && sp_index_place(&c->ix, plan, &deps[i]) == index)
+            snprintf(reason, sizeof reason, "which waits for it");
+    }
+    if (!*reason)
+        return 0;
+    snprintf(c->why, c->n, "order: stage %d: %s at position %d overlaps with %s, %s", stage, text,
+             index, print(c, &op[1], other), reason);
+    return -EINVAL;
+}
+
+static int check_pairs(struct check *c)
+{
+    const struct sp_plan *plan = c->plan;
+    int ret = 0;
+
+    for (int s = 0; plan->paired && s < plan->layout.stages && !ret; s++) {
+        for (int k = 0; k < plan->programs[s].n && !ret; k++)
+            ret = check_pair(c, s, k);
+    }
+    return ret;
+}
+
+/* Plays the programs; a deadlock is what is wrong with the order. */
+static int simulate(const struct check *c, enum sp_channel kind, struct sp_times *t)
+{
+    char reason[448] = "";
+    int ret = sp_listsim(c->plan, &sp_costs_unit, kind, t, reason, sizeof reason);
+
+    if (ret == -EDEADLK || ret == -EINVAL) {
+        snprintf(c->why, c->n, "order: %s", reason);
+        ret = -EINVAL;
+    }
+    return ret;
+}
+
+/* The layout's memory is in micro-batches of a whole stage, of which an activation is a part. */
+static int check_memory(const struct check *c, const int *peak_live)
+{
+    const struct sp_layout *lay = &c->plan->layout;
+    double part = sp_activation_share(c->plan->family, lay);
+
+    for (int s = 0; lay->memory > 0 && s < lay->stages; s++) {
+        double most = peak_live[s] * part;
+
+        if (most > lay->memory * (1 + 1e-9)) {
+            snprintf(c->why, c->n,
+                     "order: stage %d holds activations of %.6g micro-batches at once, more than "
+                     "the %.6g allowed",
+                     s, most, lay->memory);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* First-in-first-out asks for all that unbounded channels do: those are tried after it, to say
+ * when it is not the order of messages that is wrong. */
+static int check_progress(const struct check *c)
+{
+    struct sp_times t;
+    int ret = simulate(c, SP_FIFO, &t);
+
+    if (ret == -EINVAL && !simulate(c, SP_UNBOUNDED, &t))
+        sp_times_destroy(&t);
+    if (ret)
+        return ret;
+    ret = check_memory(c, t.peak_live);
+    sp_times_destroy(&t);
+    if (!ret && c->plan->paired) {
+        ret = simulate(c, SP_PAIRED, &t);
+        if (!ret)
+            sp_times_destroy(&t);
+    }
+    return ret;
+}
+
+int sp_verify(const struct sp_plan *plan, char *why, size_t n)
+{
+    struct check c = {.plan = plan, .why = why, .n = n};
+    int stage, index, ret;
+
+    ret = sp_index_create(plan, &c.ix, &stage, &index);
+    if (ret)
+        return ret == -EINVAL ? foreign(&c, stage, index) : ret;
+    ret = check_ops(&c);
+    if (!ret)
+        ret = check_pairs(&c);
+    sp_index_destroy(&c.ix);
+    return ret ? ret : check_progress(&c);
+}
