@@ -8,7 +8,7 @@
 #include "codelets/insert.h"
 #include "codelets/window.h"
 #include "graphs/placement.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "model/data.h"
 #include "offload/mover.h"
 #include "policies/simulation/index.h"

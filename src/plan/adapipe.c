@@ -1,5 +1,5 @@
 #include "plan/adapipe.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* AdaPipe inside a stage: what it holds, and the cheapest mix of recomputations that fits. */
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "plan/memory.h"
-#include "graphs/stash.h"
-#include "graphs/stash_parts.h"
+#include "policies/families/activations.h"
+#include "policies/families/activations_of_parts.h"
 #include "kernels/backend.h"
 #include "plan/memory_help.h"
 #include "plan/memory_slices.h"

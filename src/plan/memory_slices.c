@@ -1,5 +1,5 @@
 #include "plan/memory_slices.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include <stdlib.h>
 
 static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op)

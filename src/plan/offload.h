@@ -5,7 +5,7 @@
 #ifndef SP_PLAN_OFFLOAD_H
 #define SP_PLAN_OFFLOAD_H
 
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "offload/eviction.h"
 #include "plan/memory.h"
 

@@ -5,7 +5,7 @@
 #ifndef SP_OFFLOAD_PAGES_H
 #define SP_OFFLOAD_PAGES_H
 
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "offload/host.h"
 #include "plan/memory.h"
 

@@ -1,6 +1,6 @@
 #include "plan/partition.h"
 #include "plan/counts.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>

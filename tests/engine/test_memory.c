@@ -1,6 +1,6 @@
 /* Bytes of a stage computed without running: stash by recompute mode, peaks, partition, limits. */
 #include "policies/common.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "plan/memory.h"
 
 static struct sp_shape shape_of(enum sp_arch arch, int layers, int hidden, int heads, int kv_heads,

@@ -1,6 +1,6 @@
 /* AdaPipe over random and real models: the limit, what is promised, the bytes that a run counts. */
 #include "adapipe.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "plan/memory.h"
 
 /* ---- random models ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Dealing out layers: lists, and the balanced partition against every partition there is. */
 #include "policies/common.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "plan/layer_costs.h"
 #include "plan/partition.h"
 #include <math.h>

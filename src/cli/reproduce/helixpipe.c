@@ -5,7 +5,7 @@
  */
 #include "cli/options.h"
 #include "cli/reproduce/reproduce.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "model/model.h"
 #include "policies/plan.h"
 #include "sp_error.h"

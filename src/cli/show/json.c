@@ -19,6 +19,11 @@
  *                            there is one for the layout
  *   messages                 [from, to, op, sent, arrives] of every tensor that crosses between
  *                            stages, in the order of the receivers' programs; op is the producer
+ *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the order of
+ *                            submission, with a process a stage; only with --actions
+ *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
+ *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
+ *                            workspace, total}; only with --model
  */
 #include "cli/show/show.h"
 #include "policies/simulation/index.h"
@@ -201,6 +206,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     add_formula(show, root);
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
+    ret = ret || !show->shape ? ret : sp_show_bytes_json(show, root);
+    ret = ret || !show->actions ? ret : sp_show_actions_json(show, root);
     if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
         putc('\n', out);
     json_decref(root);

@@ -6,6 +6,7 @@
 #include "cli/outputs.h"
 #include "cli/show/show.h"
 #include "model/model.h"
+#include "plan/memory_help.h"
 #include "plan/slices.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -17,8 +18,8 @@ enum format { TEXT, JSON, CSV, SVG, HTML };
 
 struct args {
     struct sp_layout_args layout;
-    int layers, format, width;
-    bool color;
+    int layers, format, width, dtype;
+    bool color, actions, dtype_set;
     const char *cost, *output;
 };
 
@@ -32,6 +33,10 @@ static int parse(int argc, char **argv, struct args *a)
          "costs of a stage (default all 1, comm 0), or pre=,attn=,post=,backward=,comm= of a layer "
          "(1, 3, 2, 2, 0 where ops are parts of layers)",
          0, 0, 0, 0},
+        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
+         "f32|bf16", &a->dtype_set},
+        {"actions", SP_OPT_FLAG, &a->actions, 0,
+         "also the lowered program: what each stage runs, sends, receives and frees", 0, 0, 0, 0},
         {"format", SP_OPT_CHOICE, &a->format, 0, "what to print", 0, 0, "text|json|csv|svg|html",
          0},
         {"output", SP_OPT_STRING, &a->output, "FILE", "where to (default: standard output)", 0, 0,
@@ -60,6 +65,10 @@ static int check(const struct args *a)
         return sp_error(EINVAL,
                         "show: --memory-limit: an order has micro-batches, not bytes; leave it "
                         "out, 'train --dry-run' takes it");
+    if (a->actions && a->format != TEXT && a->format != JSON)
+        return sp_error(EINVAL, "show: --actions is for --format text and json");
+    if (a->dtype_set && !l->model)
+        return sp_error(EINVAL, "show: --dtype says how large tensors are; give --model too");
     return 0;
 }
 
@@ -205,8 +214,31 @@ static int find_costs(const struct args *a, const struct sp_plan *plan, struct s
     return 0;
 }
 
-static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
+/* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */
+static int find_shape(const struct args *a, const struct sp_model *model, struct sp_plan *plan,
+                      struct sp_shape *shape, struct sp_show *show)
 {
+    const struct sp_layout_args *l = &a->layout;
+    const char *recompute = l->recompute ? l->recompute : plan->def->recompute;
+
+    if (!l->model)
+        return 0;
+    if (l->seq > model->positions)
+        return sp_error(EINVAL, "show: sequences of %d tokens, but %s has %d positions", l->seq,
+                        model->name, model->positions);
+    sp_shape_init(shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
+    shape->dtype = (enum sp_dtype)a->dtype;
+    show->shape = shape;
+    show->recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
+    if (recompute && sp_parse_recompute("show", recompute, &show->recompute))
+        return -EINVAL;
+    return sp_memory_apart(plan, shape);
+}
+
+static int simulate_and_print(const struct args *a, const struct sp_model *model,
+                              struct sp_plan *plan)
+{
+    struct sp_shape shape;
     struct sp_costs costs;
     struct sp_times times;
     struct sp_show show = {.schedule = a->layout.schedule,
@@ -214,10 +246,12 @@ static int simulate_and_print(const struct args *a, const struct sp_plan *plan)
                            .costs = &costs,
                            .times = &times,
                            .columns = a->width ? a->width : terminal_columns(),
-                           .color = a->color};
+                           .color = a->color,
+                           .actions = a->actions};
     char why[256] = "no memory";
     int ret = find_costs(a, plan, &costs);
 
+    ret = ret ? ret : find_shape(a, model, plan, &shape, &show);
     if (ret)
         return ret;
     ret = sp_listsim(plan, &costs, SP_PAIRED, &times, why, sizeof why);
@@ -269,7 +303,7 @@ int sp_cmd_show(int argc, char **argv)
     ret = create(&a, &layout, &plan);
     if (!ret) {
         ret = cut_sequences(&a, &model, &plan);
-        ret = ret ? ret : simulate_and_print(&a, &plan);
+        ret = ret ? ret : simulate_and_print(&a, &model, &plan);
         sp_plan_destroy(&plan);
     }
     return ret == 0 ? 0 : ret == -EINVAL ? 2 : 1;

@@ -2,6 +2,7 @@
 #ifndef SP_SHOW_H
 #define SP_SHOW_H
 
+#include "cli/options.h"
 #include "policies/plan.h"
 #include <jansson.h>
 #include <stdio.h>
@@ -11,8 +12,10 @@ struct sp_show {
     const struct sp_plan *plan;
     const struct sp_costs *costs;
     const struct sp_times *times;
+    const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
+    struct sp_recompute_option recompute;
     int columns; /* of the text form */
-    bool color;
+    bool color, actions;
 };
 
 /* The published closed form of the makespan at the costs of the list simulation. */
@@ -36,6 +39,15 @@ void sp_show_costs(const struct sp_show *show, char *text, size_t n);
 /* Where slices are shared out: who computes which, and what it gains. */
 void sp_show_multiplex_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_multiplex_json(const struct sp_show *show);
+
+/*
+ * The lowered program with a process a stage (policies/lowering): a line or an entry [kind, op or tensor,
+ * peer or group or null, bytes or null] for each action of a stage. And what follows from it and the model:
+ * bytes_sent and memory_bytes. 0, or -errno after one line on stderr.
+ */
+int sp_show_actions_text(const struct sp_show *show, FILE *out);
+int sp_show_actions_json(const struct sp_show *show, json_t *root);
+int sp_show_bytes_json(const struct sp_show *show, json_t *root);
 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);

@@ -60,5 +60,5 @@ int sp_show_text(const struct sp_show *show, FILE *out)
                 "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
     if (plan->family->kind == SP_MULTIPLEXED)
         sp_show_multiplex_text(show, out);
-    return 0;
+    return show->actions ? sp_show_actions_text(show, out) : 0;
 }

@@ -1,6 +1,6 @@
 /* --partition: how many layers each global stage takes, by list or by measured times. */
 #include "cli/train/train.h"
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 #include "plan/memory.h"
 #include "plan/partition.h"
 #include "plan/profile.h"

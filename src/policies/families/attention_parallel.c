@@ -140,4 +140,6 @@ const struct sp_family sp_family_attention_parallel = {
     .cost = cost,
     .activations = places,
     .stream = stream,
+    .lower_begin = sp_attention_parallel_lower_begin,
+    .lower = sp_attention_parallel_lower,
 };

@@ -18,6 +18,7 @@ struct sp_dep {
 };
 
 struct sp_plan;
+struct sp_lowering;
 
 /* What travels, which decides who holds which parameters and activations. */
 enum sp_family_kind {
@@ -71,6 +72,14 @@ struct sp_family {
     /* Messages between two stages are taken in the order sent, those of each stream by themselves:
      * the stream of what an op receives. NULL: there is one. */
     int (*stream)(const struct sp_layout *lay, const struct sp_op *op);
+
+    /*
+     * Lowering (policies/lowering): the actions before the first op of a step (NULL: none; 0 or -ENOMEM),
+     * those of the unit of ops at place i of the order of submission, those after the last op.
+     */
+    int (*lower_begin)(struct sp_lowering *l);
+    void (*lower)(struct sp_lowering *l, int i);
+    void (*lower_end)(struct sp_lowering *l);
 };
 
 /* What an op waits for in a run. */

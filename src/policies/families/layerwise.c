@@ -11,6 +11,7 @@
  * and each micro-batch goes through one of them.
  */
 #include "policies/families/families.h"
+#include "policies/families/replicas.h"
 #include "policies/plan.h"
 
 /* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
@@ -130,6 +131,8 @@ const struct sp_family sp_family_layerwise = {
     .required = required,
     .cost = cost,
     .activations = activations,
+    .lower = sp_layerwise_lower,
+    .lower_end = sp_replicas_lower,
 };
 
 const struct sp_family sp_family_bidirectional = {
@@ -141,6 +144,8 @@ const struct sp_family sp_family_bidirectional = {
     .required = required,
     .cost = cost,
     .activations = activations,
+    .lower = sp_layerwise_lower,
+    .lower_end = sp_replicas_lower,
 };
 
 /* Slices of sequences through the same stages; those at the ends of the pipeline may be shared out. */
@@ -154,4 +159,6 @@ const struct sp_family sp_family_subsequence = {
     .required = required,
     .cost = cost,
     .activations = activations,
+    .lower = sp_layerwise_lower,
+    .lower_end = sp_replicas_lower,
 };

@@ -157,4 +157,7 @@ const struct sp_family sp_family_multiplexed = {
     .activations = activations,
     .size = size,
     .stream = stream,
+    .lower_begin = sp_multiplexed_lower_begin,
+    .lower = sp_multiplexed_lower,
+    .lower_end = sp_multiplexed_lower_end,
 };

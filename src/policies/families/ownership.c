@@ -1,5 +1,5 @@
 #include "policies/families/ownership.h"
-#include "graphs/stash_parts.h"
+#include "policies/families/activations_of_parts.h"
 #include "policies/families/multiplex.h"
 #include "policies/families/ring.h"
 

@@ -130,4 +130,6 @@ const struct sp_family sp_family_sharded = {
     .cost = cost,
     .activations = activations,
     .stream = stream,
+    .lower = sp_sharded_lower,
+    .lower_end = sp_sharded_lower_end,
 };

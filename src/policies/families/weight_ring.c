@@ -187,4 +187,7 @@ const struct sp_family sp_family_weight_ring = {
     .cost = cost,
     .activations = activations,
     .turn = turn,
+    .lower_begin = sp_weight_ring_lower_begin,
+    .lower = sp_weight_ring_lower,
+    .lower_end = sp_weight_ring_lower_end,
 };

@@ -16,7 +16,7 @@
 #ifndef SP_STASH_PARTS_H
 #define SP_STASH_PARTS_H
 
-#include "graphs/stash.h"
+#include "policies/families/activations.h"
 
 int sp_parts_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg);

@@ -1,0 +1,167 @@
+/* The lowered program of `show --actions`, and what of `show --model` follows from it: bytes. */
+#include "cli/show/show.h"
+#include "plan/memory.h"
+#include "policies/lowering/lowering.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+/* What an action is about: an op, "U..." of the family's own ones included, or a tensor. */
+static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
+                          char text[SP_TENSOR_TEXT])
+{
+    if (a->kind == SP_ACTION_RUN && a->index < 0)
+        snprintf(text, SP_TENSOR_TEXT, a->op.chunk < 0 ? "U.ends" : "U.%d", a->op.chunk);
+    else if (a->kind == SP_ACTION_RUN)
+        sp_op_print(&a->op, plan->layout.slices > 1, text);
+    else
+        sp_tensor_print(plan, &a->tensor, text);
+}
+
+static bool is_message(const struct sp_action *a)
+{
+    return a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV;
+}
+
+/* One step with a process a stage. */
+static int lower(const struct sp_show *show,
+                 void (*emit)(void *arg, const struct sp_action *action), void *arg)
+{
+    struct sp_lowering l;
+    int err = sp_lowering_create(show->plan, show->shape, show->plan->layout.stages, &l);
+
+    if (!err) {
+        err = sp_lower_step(&l, emit, arg);
+        sp_lowering_destroy(&l);
+    }
+    return err ? sp_error(ENOMEM, "show: no memory for the actions of %d stages",
+                          show->plan->layout.stages)
+               : 0;
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+struct text {
+    const struct sp_show *show;
+    FILE *out;
+    int stage;
+};
+
+static void print_action(void *arg, const struct sp_action *a)
+{
+    struct text *t = arg;
+    char subject[SP_TENSOR_TEXT];
+
+    if (a->stage != t->stage)
+        return;
+    print_subject(t->show->plan, a, subject);
+    fprintf(t->out, "%-8s %-14s", sp_action_name(a->kind), subject);
+    if (is_message(a))
+        fprintf(t->out, " %s %-5d", a->kind == SP_ACTION_SEND ? "to  " : "from", a->peer);
+    else if (a->members == t->show->plan->layout.stages)
+        fprintf(t->out, " with all  ");
+    else if (a->members)
+        fprintf(t->out, " with");
+    for (int k = 0; a->members < t->show->plan->layout.stages && k < a->members; k++)
+        fprintf(t->out, " %d", a->member[k]);
+    if (t->show->shape && (is_message(a) || a->members))
+        fprintf(t->out, " %14lld bytes", (long long)a->bytes);
+    putc('\n', t->out);
+}
+
+int sp_show_actions_text(const struct sp_show *show, FILE *out)
+{
+    struct text t = {.show = show, .out = out};
+    int err = 0;
+
+    for (; !err && t.stage < show->plan->layout.stages; t.stage++) {
+        fprintf(out, "\nactions of stage %d\n", t.stage);
+        err = lower(show, print_action, &t);
+    }
+    return err;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+struct lists {
+    const struct sp_show *show;
+    json_t *stages;
+};
+
+static json_t *partner(const struct sp_action *a)
+{
+    json_t *group;
+
+    if (is_message(a))
+        return json_integer(a->peer);
+    if (!a->members)
+        return json_null();
+    group = json_array();
+    for (int k = 0; k < a->members; k++)
+        json_array_append_new(group, json_integer(a->member[k]));
+    return group;
+}
+
+static void add_action(void *arg, const struct sp_action *a)
+{
+    struct lists *lists = arg;
+    bool sized = lists->show->shape && (is_message(a) || a->members);
+    char subject[SP_TENSOR_TEXT];
+
+    print_subject(lists->show->plan, a, subject);
+    json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),
+                          json_pack("[s,s,o,o]", sp_action_name(a->kind), subject, partner(a),
+                                    sized ? json_integer(a->bytes) : json_null()));
+}
+
+static json_t *array_of_stages(const struct sp_show *show)
+{
+    json_t *stages = json_array();
+
+    for (int s = 0; s < show->plan->layout.stages; s++)
+        json_array_append_new(stages, json_array());
+    return stages;
+}
+
+int sp_show_actions_json(const struct sp_show *show, json_t *root)
+{
+    struct lists lists = {.show = show, .stages = array_of_stages(show)};
+
+    json_object_set_new(root, "actions", lists.stages);
+    return lower(show, add_action, &lists);
+}
+
+static void count_bytes(void *arg, const struct sp_action *a)
+{
+    if (a->kind != SP_ACTION_RECV)
+        ((int64_t *)arg)[a->stage] += a->bytes;
+}
+
+static json_t *memory_of(const struct sp_show *show, int stage)
+{
+    struct sp_memory m = sp_memory_of_stage(show->plan, show->shape, show->recompute.mode,
+                                            show->recompute.every, stage);
+    /* two moments of the four arrays that are 16 bytes a parameter */
+    int64_t state = 16 + (show->shape->dtype == SP_F32 ? 0 : (int64_t)sp_shape_elem(show->shape));
+    int64_t optimizer = m.states / state * 8;
+
+    return json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters", (json_int_t)(m.states - optimizer),
+                     "optimizer", (json_int_t)optimizer, "activations", (json_int_t)m.activations,
+                     "workspace", (json_int_t)m.workspace, "total", (json_int_t)sp_memory_sum(&m));
+}
+
+int sp_show_bytes_json(const struct sp_show *show, json_t *root)
+{
+    int stages = show->plan->layout.stages, err;
+    json_t *sent = json_array(), *memory = json_array();
+    int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
+
+    err = bytes ? lower(show, count_bytes, bytes) : sp_error(ENOMEM, "show: no memory");
+    for (int s = 0; !err && s < stages; s++) {
+        json_array_append_new(sent, json_integer(bytes[s]));
+        json_array_append_new(memory, memory_of(show, s));
+    }
+    json_object_set_new(root, "bytes_sent", sent);
+    json_object_set_new(root, "memory_bytes", memory);
+    free(bytes);
+    return err;
+}

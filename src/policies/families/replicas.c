@@ -1,0 +1,84 @@
+#include "policies/families/replicas.h"
+#include "policies/families/ownership.h"
+
+static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
+{
+    struct sp_tensor_id t = {
+        .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = layer};
+    int stages[SP_MAX_HOLDERS];
+    int n = sp_block_holders(l->plan, &l->shape->model, kind, layer, stages);
+
+    for (int k = 0; n > 1 && k < n; k++)
+        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], t, n, stages,
+                            sp_tensor_bytes(l->plan, l->shape, &t));
+}
+
+void sp_replicas_lower(struct sp_lowering *l)
+{
+    const struct sp_model *m = l->shape ? &l->shape->model : NULL;
+
+    for (int layer = -1; m && layer < m->layers; layer++)
+        for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+            bool of_layer = kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+
+            if (of_layer == (layer >= 0) && sp_block_elements(m, (enum sp_block_kind)kind))
+                reduce(l, (enum sp_block_kind)kind, layer);
+        }
+}
+
+/* ---- on all stages -------------------------------------------------------------------------- */
+
+/* Calls fn for the gradient of every block outside the layers that the model has. */
+static void each_end(struct sp_lowering *l, int stage,
+                     void (*fn)(struct sp_lowering *l, int stage, struct sp_tensor_id t))
+{
+    for (int kind = 0; l->shape && kind < SP_BLOCK_KINDS; kind++)
+        if ((kind < SP_BLOCK_NORM1 || kind > SP_BLOCK_POST) &&
+            sp_block_elements(&l->shape->model, (enum sp_block_kind)kind))
+            fn(l, stage,
+               (struct sp_tensor_id){
+                   .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1});
+}
+
+static void receive_partial(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+{
+    sp_lower_recv(l, stage - 1, stage, t, -1);
+}
+
+static void free_partial(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+{
+    sp_lower_free(l, stage, t);
+}
+
+/* To the next stage; what the last one sends to the first is the sum of all. */
+static void send_on(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+{
+    sp_lower_send(l, stage, (stage + 1) % l->plan->layout.stages, t);
+}
+
+void sp_replicated_lower_add(struct sp_lowering *l, int stage)
+{
+    if (!l->shape || l->plan->layout.stages == 1)
+        return;
+    if (stage > 0) {
+        each_end(l, stage, receive_partial);
+        sp_lower_add(l, stage, -1, 0);
+        each_end(l, stage, free_partial);
+    }
+    each_end(l, stage, send_on);
+}
+
+static void receive_total(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+{
+    int stages = l->plan->layout.stages;
+
+    sp_lower_recv_home(l, (stage + stages - 1) % stages, stage, t);
+    if (stage < stages - 2)
+        send_on(l, stage, t);
+}
+
+void sp_replicated_lower_total(struct sp_lowering *l)
+{
+    for (int stage = 0; stage + 1 < l->plan->layout.stages; stage++)
+        each_end(l, stage, receive_total);
+}

@@ -1,0 +1,65 @@
+/*
+ * Sharded programs as actions: a unit of weights is gathered one unit ahead of the ops that use it
+ * (shards.h), its gradient is scattered after the last of the backwards in a row that add to it. Embedding
+ * and head are gathered before the first op and scattered at the end of the step: they are small beside the
+ * layers, or used by every micro-batch twice.
+ */
+#include "policies/families/families.h"
+#include "policies/families/ownership.h"
+#include "policies/families/shards.h"
+#include "policies/lowering/lowering.h"
+
+enum { ENDS = -1 };
+
+/* Bytes that a stage sends of a unit: its own shard, or what is no shard of its own, all of one size. */
+static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
+{
+    const struct sp_shape *sh = l->shape;
+    int first, count;
+    int64_t sum = 0;
+
+    if (!sh)
+        return 0;
+    sp_chunk_layers(l->plan, sh->model.layers, 0, t->at < 0 ? 0 : t->at, &first, &count);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        bool of_layer = kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+
+        if (of_layer == (t->at >= 0))
+            sum += (of_layer ? count : 1) *
+                   (int64_t)sp_block_held(l->plan, &sh->model, (enum sp_block_kind)kind);
+    }
+    return sum * (l->plan->layout.stages - 1) *
+           (t->kind == SP_TENSOR_D ? (int64_t)sizeof(float) : (int64_t)sp_shape_elem(sh));
+}
+
+static void collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int chunk)
+{
+    struct sp_tensor_id t = {
+        .kind = kind == SP_ACTION_GATHER ? SP_TENSOR_W : SP_TENSOR_D, .mb = -1, .at = chunk};
+
+    sp_lower_collective(l, kind, stage, t, l->plan->layout.stages, l->all, bytes_of(l, &t));
+}
+
+void sp_sharded_lower(struct sp_lowering *l, int i)
+{
+    int stage = l->order[i].stage, index = l->order[i].index;
+    const struct sp_program *prog = &l->plan->programs[stage];
+    int next = sp_shards_prefetch(prog, index);
+    bool alone = l->plan->layout.stages == 1;
+
+    if (!alone && index == 0) {
+        collective(l, SP_ACTION_GATHER, stage, ENDS);
+        collective(l, SP_ACTION_GATHER, stage, prog->ops[0].chunk);
+    }
+    if (!alone && next >= 0)
+        collective(l, SP_ACTION_GATHER, stage, prog->ops[next].chunk);
+    sp_lower_run(l, stage, index);
+    if (!alone && prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
+        collective(l, SP_ACTION_SCATTER, stage, prog->ops[index].chunk);
+}
+
+void sp_sharded_lower_end(struct sp_lowering *l)
+{
+    for (int r = 0; r < l->plan->layout.stages && l->plan->layout.stages > 1; r++)
+        collective(l, SP_ACTION_SCATTER, r, ENDS);
+}

@@ -1,0 +1,51 @@
+/*
+ * Actions: what a stage does in one training step, communication included, in the order of submission.
+ *
+ * A program of ops says what a stage computes. Lowering it (lowering.h) says what is sent, received and
+ * freed besides, from the same plan. Pure: everything that must know about a message or a lifetime reads
+ * actions.
+ */
+#ifndef SP_ACTION_H
+#define SP_ACTION_H
+
+#include "policies/lowering/tensor.h"
+
+enum sp_action_kind {
+    SP_ACTION_RUN,    /* the tasks of an op, and of the one it overlaps with */
+    SP_ACTION_SEND,   /* a tensor to another stage */
+    SP_ACTION_RECV,   /* a tensor from another stage */
+    SP_ACTION_GATHER, /* all-gather: the shards of a unit of all stages, whole on this one */
+    SP_ACTION_SCATTER, /* reduce-scatter: this stage's gradient of a unit, to the owners of its shards */
+    SP_ACTION_REDUCE,   /* all-reduce: the gradients of the replicas of a block */
+    SP_ACTION_EXCHANGE, /* all-to-all */
+    SP_ACTION_EVICT,    /* a tensor leaves for a slower tier */
+    SP_ACTION_FETCH,    /* and comes back */
+    SP_ACTION_FREE,     /* the last reader of a tensor was submitted */
+    SP_ACTION_KINDS
+};
+
+struct sp_action {
+    enum sp_action_kind kind;
+    int stage;       /* in whose program it is */
+    struct sp_op op; /* RUN */
+    int index;       /* RUN: in the program of the stage; -1: the family's own, see below */
+    struct sp_tensor_id tensor; /* all but RUN */
+    int peer;                   /* SEND, RECV: the other stage */
+    int members;                /* GATHER, SCATTER, REDUCE, EXCHANGE: of the group ... */
+    const int *member;          /* ... [members] its stages, ascending; valid while it is emitted */
+    bool home;                  /* RECV: a gradient, into that of the blocks of the stage itself */
+    int64_t
+        bytes; /* SEND, RECV: of the message; collectives: what this stage sends of it; 0: unknown */
+    int64_t
+        number; /* SEND, RECV: the same for both, different for all messages of a step, counted in
+                     * pieces of tensors */
+};
+
+/*
+ * A RUN that is not in the program has part SP_UPDATE: gradients that came by or came home are added to, or
+ * become, those of the blocks of chunk op.chunk (-1: embedding and head) on their owner.
+ */
+
+const char *sp_action_name(enum sp_action_kind kind);
+
+#endif

@@ -1,0 +1,246 @@
+#include "policies/lowering/lowering.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages on their way ---------------------------------------------------------------- */
+
+struct message {
+    struct sp_tensor_id tensor;
+    int from, to;
+    int64_t number;
+    struct message *next; /* of the same list, sent later */
+};
+
+enum { LISTS = 1 << 12 };
+
+struct sp_messages {
+    struct message *list[LISTS]; /* by a hash of tensor and stages, each oldest first */
+    struct message *unused;
+    int64_t sent; /* pieces, in this step */
+    bool lost;    /* there was no memory for one */
+};
+
+static unsigned list_of(const struct sp_tensor_id *t, int from, int to)
+{
+    return (sp_tensor_hash(t, LISTS) + 31 * (unsigned)from + (unsigned)to) % LISTS;
+}
+
+static bool is_same(const struct message *m, const struct sp_tensor_id *t, int from, int to)
+{
+    return m->from == from && m->to == to && sp_tensor_is_same(&m->tensor, t);
+}
+
+static void post(struct sp_messages *messages, struct message sent)
+{
+    struct message **at = &messages->list[list_of(&sent.tensor, sent.from, sent.to)];
+    struct message *m = messages->unused;
+
+    if (m)
+        messages->unused = m->next;
+    else
+        m = malloc(sizeof *m);
+    if (!m) {
+        messages->lost = true;
+        return;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *m = sent;
+    *at = m;
+}
+
+/* The number of a message that was sent, -1: none was. */
+static int64_t take(struct sp_messages *messages, const struct sp_tensor_id *t, int from, int to)
+{
+    struct message **at = &messages->list[list_of(t, from, to)], *m;
+
+    while (*at && !is_same(*at, t, from, to))
+        at = &(*at)->next;
+    m = *at;
+    if (!m)
+        return -1;
+    *at = m->next;
+    m->next = messages->unused;
+    messages->unused = m;
+    return m->number;
+}
+
+static void clear(struct sp_messages *messages)
+{
+    for (int i = 0; i < LISTS; i++)
+        while (messages->list[i]) {
+            struct message *m = messages->list[i];
+
+            messages->list[i] = m->next;
+            m->next = messages->unused;
+            messages->unused = m;
+        }
+    messages->sent = 0;
+}
+
+static void destroy_messages(struct sp_messages *messages)
+{
+    if (!messages)
+        return;
+    clear(messages);
+    while (messages->unused) {
+        struct message *m = messages->unused;
+
+        messages->unused = m->next;
+        free(m);
+    }
+    free(messages);
+}
+
+/* ---- the walk ------------------------------------------------------------------------------ */
+
+int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape, int processes,
+                       struct sp_lowering *l)
+{
+    const struct sp_layout *lay = &plan->layout;
+
+    *l = (struct sp_lowering){.plan = plan, .shape = shape, .processes = processes};
+    l->order = sp_plan_order(plan, &l->n);
+    l->position = calloc((size_t)plan->family->ids(lay), sizeof *l->position);
+    l->all = calloc((size_t)lay->stages, sizeof *l->all);
+    l->messages = calloc(1, sizeof *l->messages);
+    if (!l->order || !l->position || !l->all || !l->messages) {
+        sp_lowering_destroy(l);
+        return -ENOMEM;
+    }
+    for (int s = 0; s < lay->stages; s++)
+        l->all[s] = s;
+    for (int i = 0; i < l->n; i++)
+        l->position[plan->family->id(lay, l->order[i].stage, sp_lowering_op(l, i))] = i;
+    return 0;
+}
+
+void sp_lowering_destroy(struct sp_lowering *l)
+{
+    free(l->order);
+    free(l->position);
+    free(l->all);
+    free(l->state);
+    destroy_messages(l->messages);
+    *l = (struct sp_lowering){0};
+}
+
+int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op)
+{
+    return l->position[l->plan->family->id(&l->plan->layout, stage, op)];
+}
+
+int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
+                   void *arg)
+{
+    l->emit = emit;
+    l->arg = arg;
+    clear(l->messages);
+    return l->plan->family->lower_begin ? l->plan->family->lower_begin(l) : 0;
+}
+
+int sp_lower_ops(struct sp_lowering *l, int i)
+{
+    l->plan->family->lower(l, i);
+    return sp_lowering_op(l, i)->overlap ? 2 : 1;
+}
+
+void sp_lower_end(struct sp_lowering *l)
+{
+    if (l->plan->family->lower_end)
+        l->plan->family->lower_end(l);
+}
+
+int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
+                  void *arg)
+{
+    int err = sp_lower_begin(l, emit, arg);
+
+    for (int i = 0; !err && i < l->n;)
+        i += sp_lower_ops(l, i);
+    if (!err)
+        sp_lower_end(l);
+    return err ? err : l->messages->lost ? -ENOMEM : 0;
+}
+
+/* ---- for families -------------------------------------------------------------------------- */
+
+void sp_lower_run(struct sp_lowering *l, int stage, int index)
+{
+    struct sp_action a = {.kind = SP_ACTION_RUN,
+                          .stage = stage,
+                          .op = l->plan->programs[stage].ops[index],
+                          .index = index};
+
+    l->emit(l->arg, &a);
+}
+
+void sp_lower_add(struct sp_lowering *l, int stage, int chunk, int mb)
+{
+    struct sp_action a = {.kind = SP_ACTION_RUN,
+                          .stage = stage,
+                          .op = {.pass = SP_F, .part = SP_UPDATE, .mb = mb, .chunk = chunk},
+                          .index = -1};
+
+    l->emit(l->arg, &a);
+}
+
+void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+{
+    struct sp_action a = {.kind = SP_ACTION_SEND,
+                          .stage = from,
+                          .tensor = t,
+                          .peer = to,
+                          .bytes = sp_tensor_bytes(l->plan, l->shape, &t),
+                          .number = l->messages->sent};
+
+    l->messages->sent += sp_tensor_pieces(l->plan, l->shape, &t);
+    post(l->messages, (struct message){.tensor = t, .from = from, .to = to, .number = a.number});
+    l->emit(l->arg, &a);
+}
+
+static void receive(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index,
+                    bool home)
+{
+    struct sp_action a = {.kind = SP_ACTION_RECV,
+                          .stage = to,
+                          .tensor = t,
+                          .index = index,
+                          .peer = from,
+                          .home = home,
+                          .bytes = sp_tensor_bytes(l->plan, l->shape, &t),
+                          .number = take(l->messages, &t, from, to)};
+
+    l->emit(l->arg, &a);
+}
+
+void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
+{
+    receive(l, from, to, t, index, false);
+}
+
+void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+{
+    receive(l, from, to, t, -1, true);
+}
+
+void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+{
+    struct sp_action a = {.kind = SP_ACTION_FREE, .stage = stage, .tensor = t};
+
+    l->emit(l->arg, &a);
+}
+
+void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage,
+                         struct sp_tensor_id t, int members, const int *member, int64_t bytes)
+{
+    struct sp_action a = {.kind = kind,
+                          .stage = stage,
+                          .tensor = t,
+                          .members = members,
+                          .member = member,
+                          .bytes = bytes};
+
+    l->emit(l->arg, &a);
+}

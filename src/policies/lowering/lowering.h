@@ -1,0 +1,75 @@
+/*
+ * Lowering: from the programs of a plan to actions (action.h), in the order of submission of all stages.
+ *
+ * A family says what comes before and after each op (struct sp_family: lower_begin, lower, lower_end); here
+ * are the walk over the order and the messages' numbers. A receive is matched with the send of the same
+ * tensor between the same stages, in the order of their sending; whatever walks all of a step sees every
+ * send taken, or the family is wrong.
+ */
+#ifndef SP_LOWERING_H
+#define SP_LOWERING_H
+
+#include "policies/lowering/action.h"
+
+struct sp_messages; /* sent and not yet received */
+
+struct sp_lowering {
+    const struct sp_plan *plan;
+    const struct sp_shape *shape; /* NULL: sizes are unknown */
+    int processes;                /* stage s is in process floor(s * processes / stages) */
+    struct sp_placed *order;      /* [n] all ops in the order of submission */
+    int n;
+    int *position; /* by the number that the family gives an op: in `order` */
+    int *all;      /* [stages] 0, 1, ...: the group of all stages */
+    void *state;   /* the family's, of one step */
+    struct sp_messages *messages;
+    void (*emit)(void *arg, const struct sp_action *action);
+    void *arg;
+};
+
+/* 0 or -ENOMEM. The plan is a verified one and outlives the lowering. */
+int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape, int processes,
+                       struct sp_lowering *l);
+void sp_lowering_destroy(struct sp_lowering *l);
+
+/*
+ * Emits the actions of one step: those before its first op; of the ops from place i of the order on that
+ * are one unit (returns how many); those after the last one. 0, or -ENOMEM from the first.
+ */
+int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
+                   void *arg);
+int sp_lower_ops(struct sp_lowering *l, int i);
+void sp_lower_end(struct sp_lowering *l);
+
+/* All three; 0 or -ENOMEM. */
+int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
+                  void *arg);
+
+/* ---- for families ------------------------------------------------------------------------- */
+
+static inline const struct sp_op *sp_lowering_op(const struct sp_lowering *l, int i)
+{
+    return &l->plan->programs[l->order[i].stage].ops[l->order[i].index];
+}
+
+static inline int sp_lowering_process(const struct sp_lowering *l, int stage)
+{
+    return (int)((int64_t)stage * l->processes / l->plan->layout.stages);
+}
+
+/* The place of an op of a stage in the order. */
+int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op);
+
+void sp_lower_run(struct sp_lowering *l, int stage, int index);
+/* A RUN of the family's own: gradients of a chunk (-1: the ends) that came with micro-batch mb. */
+void sp_lower_add(struct sp_lowering *l, int stage, int chunk, int mb);
+void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+/* `index`: of the op in the receiver's program that reads it first, -1: none or unknown; home: into the
+ * gradients of the receiver's own blocks. */
+void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
+void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
+void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage,
+                         struct sp_tensor_id t, int members, const int *member, int64_t bytes);
+
+#endif

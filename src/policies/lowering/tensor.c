@@ -1,0 +1,149 @@
+#include "policies/lowering/tensor.h"
+#include "policies/families/ownership.h"
+#include <stdio.h>
+
+/* What a tensor of a kind is made of. */
+enum extent { ROWS_H, ROWS_Q, ROWS_KV, QKV_BLOCK, CHUNK, ONE_BLOCK };
+
+static const struct {
+    const char *name;
+    enum extent extent;
+    bool f32; /* gradients of parameters, whatever the type of the run */
+} kinds[SP_TENSOR_KINDS] = {
+    [SP_TENSOR_X] = {"x", ROWS_H, false},
+    [SP_TENSOR_DX] = {"dx", ROWS_H, false},
+    [SP_TENSOR_N1] = {"n", ROWS_H, false},
+    [SP_TENSOR_DN1] = {"dn", ROWS_H, false},
+    [SP_TENSOR_Q] = {"q", ROWS_Q, false},
+    [SP_TENSOR_DQ] = {"dq", ROWS_Q, false},
+    [SP_TENSOR_KV] = {"kv", ROWS_KV, false},
+    [SP_TENSOR_DKV] = {"dkv", ROWS_KV, false},
+    [SP_TENSOR_O] = {"o", ROWS_Q, false},
+    [SP_TENSOR_DO] = {"do", ROWS_Q, false},
+    [SP_TENSOR_WQKV] = {"w.qkv", QKV_BLOCK, false},
+    [SP_TENSOR_DWQKV] = {"dw.qkv", QKV_BLOCK, true},
+    [SP_TENSOR_W] = {"w", CHUNK, false},
+    [SP_TENSOR_WB] = {"wb", CHUNK, false},
+    [SP_TENSOR_D] = {"dw", CHUNK, true},
+    [SP_TENSOR_BLOCK] = {"w", ONE_BLOCK, false},
+    [SP_TENSOR_GRADIENT] = {"dw", ONE_BLOCK, true},
+};
+
+static const char *const block_names[SP_BLOCK_KINDS] = {
+    [SP_BLOCK_TOKENS] = "tokens", [SP_BLOCK_POSITIONS] = "positions", [SP_BLOCK_NORM1] = "norm1",
+    [SP_BLOCK_QKV] = "qkv",       [SP_BLOCK_POST] = "post",           [SP_BLOCK_NORM] = "norm",
+    [SP_BLOCK_HEAD] = "head",
+};
+
+char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text)
+{
+    char mb[16] = "", block[16] = "", at[16] = "", slice[16] = "";
+
+    if (t->mb >= 0)
+        snprintf(mb, sizeof mb, "%d", t->mb);
+    if (kinds[t->kind].extent == ONE_BLOCK)
+        snprintf(block, sizeof block, ".%s", block_names[t->block]);
+    if (t->at >= 0)
+        snprintf(at, sizeof at, ".%d", t->at);
+    else if (kinds[t->kind].extent == CHUNK)
+        snprintf(at, sizeof at, ".ends");
+    if (kinds[t->kind].extent <= ROWS_KV && plan->layout.slices > 1)
+        snprintf(slice, sizeof slice, "s%d", t->slice);
+    snprintf(text, SP_TENSOR_TEXT, "%s%s%s%s%s", kinds[t->kind].name, mb, block, at, slice);
+    return text;
+}
+
+/* Layers of a chunk or global stage, as weights travel in them or ops are named by them. */
+static int layers_of(const struct sp_plan *plan, const struct sp_shape *shape, int at)
+{
+    int first, count;
+
+    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), at, &first, &count);
+    return count;
+}
+
+static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *t)
+{
+    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts;
+}
+
+int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
+                     const struct sp_tensor_id *t)
+{
+    if (!shape)
+        return 1;
+    if (kinds[t->kind].extent == CHUNK)
+        return t->at < 0 ? SP_BLOCK_KINDS : 3 * layers_of(plan, shape, t->at);
+    return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
+}
+
+static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t)
+{
+    struct sp_op op = {.slice = t->slice, .mb = t->mb, .chunk = t->at};
+    int first, len;
+
+    sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
+    return (int64_t)len * shape->batch;
+}
+
+/* Block i of a chunk, three a layer, or of the ends of the model, by kind. */
+static size_t block_elements(const struct sp_model *m, int at, int i)
+{
+    enum sp_block_kind kind = (enum sp_block_kind)(at < 0 ? i : SP_BLOCK_NORM1 + i % 3);
+
+    if (at < 0 && kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
+        return 0;
+    return sp_block_elements(m, kind);
+}
+
+size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t, int i, size_t *elem_bytes)
+{
+    *elem_bytes = kinds[t->kind].f32 ? sizeof(float) : sp_shape_elem(shape);
+    if (kinds[t->kind].extent == CHUNK)
+        return block_elements(&shape->model, t->at, i);
+    return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
+}
+
+static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape *shape, int at)
+{
+    int blocks = at < 0 ? SP_BLOCK_KINDS : 3 * layers_of(plan, shape, at);
+    int64_t sum = 0;
+
+    for (int i = 0; i < blocks; i++)
+        sum += (int64_t)block_elements(&shape->model, at, i);
+    return sum;
+}
+
+int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
+                           const struct sp_tensor_id *t)
+{
+    if (!shape)
+        return 0;
+    switch (kinds[t->kind].extent) {
+    case ROWS_H:
+        return rows_of(plan, shape, t) * shape->model.hidden;
+    case ROWS_Q:
+        return rows_of(plan, shape, t) * shape->q_width;
+    case ROWS_KV:
+        return rows_of(plan, shape, t) * shape->kv_width *
+               (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
+    case QKV_BLOCK:
+        return (int64_t)sp_block_elements(&shape->model, SP_BLOCK_QKV);
+    case CHUNK:
+        return chunk_elements(plan, shape, t->at);
+    default:
+        return (int64_t)sp_block_elements(&shape->model, (enum sp_block_kind)t->block);
+    }
+}
+
+int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_tensor_id *t)
+{
+    int64_t elem = !shape               ? 0
+                   : kinds[t->kind].f32 ? (int64_t)sizeof(float)
+                                        : (int64_t)sp_shape_elem(shape);
+
+    return elem * sp_tensor_elements(plan, shape, t);
+}

@@ -1,0 +1,81 @@
+/*
+ * The tensors that stages send, receive and free: what each is, how it is written, and how large it is.
+ */
+#ifndef SP_TENSOR_H
+#define SP_TENSOR_H
+
+#include "codelets/shape.h"
+#include "policies/plan.h"
+
+/*
+ * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage where chunks are
+ * the ops, otherwise a layer.
+ */
+enum sp_tensor_kind {
+    SP_TENSOR_X,     /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
+    SP_TENSOR_DX,    /* [rows, h] gradient of the input of `at`; attention-parallel: residual's */
+    SP_TENSOR_N1,    /* [rows, h] attention-parallel: input of the QKV product */
+    SP_TENSOR_DN1,   /* its gradient */
+    SP_TENSOR_Q,     /* [rows, q width] */
+    SP_TENSOR_DQ,    /* its gradient */
+    SP_TENSOR_KV,    /* [rows, kv width], of every layer of `at` where that is a global stage */
+    SP_TENSOR_DKV,   /* its gradient */
+    SP_TENSOR_O,     /* [rows, q width] output of attention */
+    SP_TENSOR_DO,    /* its gradient */
+    SP_TENSOR_WQKV,  /* QKV weights of layer `at` */
+    SP_TENSOR_DWQKV, /* their gradient, of one micro-batch */
+    SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */
+    SP_TENSOR_WB,    /* the same for backwards, where they travel beside those for forwards */
+    SP_TENSOR_D,     /* gradients of these weights */
+    SP_TENSOR_BLOCK, /* weights of block `block` of layer `at` */
+    SP_TENSOR_GRADIENT, /* its gradient */
+    SP_TENSOR_KINDS
+};
+
+/* Slice and block are 0, the micro-batch is -1, where a tensor has none. */
+struct sp_tensor_id {
+    unsigned char kind;   /* enum sp_tensor_kind */
+    unsigned char block;  /* enum sp_block_kind */
+    unsigned short slice; /* slice, or part of one, as ops count them */
+    int mb;
+    int at;
+};
+
+static inline bool sp_tensor_is_same(const struct sp_tensor_id *a, const struct sp_tensor_id *b)
+{
+    return a->kind == b->kind && a->block == b->block && a->slice == b->slice && a->mb == b->mb &&
+           a->at == b->at;
+}
+
+/* A number below `lists`, a power of two, that different tensors seldom share. */
+static inline unsigned sp_tensor_hash(const struct sp_tensor_id *t, unsigned lists)
+{
+    uint64_t hash = (uint64_t)t->kind << 24 | (uint64_t)t->block << 16 | t->slice;
+
+    hash = hash * 0x9e3779b97f4a7c15 + (uint32_t)t->mb;
+    hash = hash * 0x9e3779b97f4a7c15 + (uint32_t)t->at;
+    return (unsigned)(hash * 0x9e3779b97f4a7c15 >> 40) % lists;
+}
+
+#define SP_TENSOR_TEXT 40
+
+/* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind, the
+ * micro-batch if it has one (down a line of workers, the round of weights), `at`, the slice if sequences
+ * are cut. */
+char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text);
+
+/* Messages that a tensor is sent in: one for each block or layer of its kind. shape NULL: 1. */
+int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
+                     const struct sp_tensor_id *t);
+
+/* Elements of piece i (0: the model has no such block), and bytes of each. */
+size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t, int i, size_t *elem_bytes);
+
+/* Elements and bytes of all of it; shape NULL: 0. Gradients of parameters are f32. */
+int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
+                           const struct sp_tensor_id *t);
+int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_tensor_id *t);
+
+#endif
