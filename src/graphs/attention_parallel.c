@@ -11,7 +11,6 @@
  * stash_parts.h has what is kept between forward and backward.
  */
 #include "graphs/family.h"
-#include "graphs/message.h"
 #include "graphs/part.h"
 #include <stdlib.h>
 
@@ -29,14 +28,11 @@ static starpu_data_handle_t embed(struct sp_part_op *c, starpu_data_handle_t x)
 /* Post of layer k-1: the input of layer k, or of the head. */
 static starpu_data_handle_t post_forward(struct sp_part_op *c)
 {
-    struct sp_part_flight *before = sp_part_flight_of(c, c->k - 1), *t = sp_part_flight_of(c, c->k);
-    struct sp_receiver self = {SP_F, SP_BLOCK, c->k};
-    int from = sp_part_attention_stage(c, c->k - 1), layers = c->sh->model.layers;
-    starpu_data_handle_t x, o, y;
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int layers = c->sh->model.layers;
+    starpu_data_handle_t x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), y;
+    starpu_data_handle_t o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
 
-    x = sp_part_take_over(c, &before->from_attn.x, from, self, SP_PART_RESIDUAL, sp_part_hidden(c),
-                          "x");
-    o = sp_part_take_over(c, &before->from_attn.o, from, self, SP_PART_FIRST, sp_part_q(c), "o");
     y = sp_part_take_for(c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index,
                          sp_part_hidden(c), "x");
     if (c->keeps)
@@ -46,10 +42,8 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
                        &(struct sp_post){.x = x, .o = o, .saved = t->block.post, .cheap = c->cheap},
                        sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, c->stash);
     t->block.o = o;
-    if (c->keeps)
-        sp_drop(&x);
-    else
-        t->block.residual = x;
+    if (!c->keeps)
+        t->block.residual = sp_part_hold(x);
     return y;
 }
 
@@ -57,8 +51,7 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
 static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_receiver to = {SP_F, SP_ATTN, c->k};
-    int stage = sp_part_receiver_stage(c, to);
+    int stage = sp_part_attention_stage(c, c->k);
     struct sp_pre pre = {.x = x, .cheap = c->cheap && !c->ships};
     int64_t stash = c->k == 0 ? c->stash : 0;
 
@@ -69,21 +62,20 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
     if (c->ships) {
         starpu_data_handle_t n1 = sp_part_take_for(c, stage, sp_part_hidden(c), "n1");
 
-        sp_part_send_weights(c);
         sp_norm_fwd_insert(&c->lane, c->sh, &pre, n1, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                            stash);
-        sp_part_hand_over(c, n1, to, SP_PART_FIRST, &t->to_attn.a);
+        sp_part_leave(c, SP_TENSOR_N1, c->k, n1);
     } else {
         pre.q = sp_part_take_for(c, stage, sp_part_q(c), "q");
         pre.kv = sp_part_take_for(c, stage, sp_part_kv(c), "kv");
         sp_pre_fwd_insert(&c->lane, c->sh, &pre, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                           sp_part_weight(c, SP_BLOCK_QKV, c->k), stash);
-        sp_part_hand_over(c, pre.q, to, SP_PART_FIRST, &t->to_attn.a);
-        sp_part_hand_over(c, pre.kv, to, SP_PART_SECOND, &t->to_attn.b);
+        sp_part_leave(c, SP_TENSOR_Q, c->k, pre.q);
+        sp_part_leave(c, SP_TENSOR_KV, c->k, pre.kv);
     }
     if (c->keeps)
         t->block.x = sp_part_hold(x);
-    sp_part_hand_over(c, x, to, SP_PART_RESIDUAL, &t->to_attn.x);
+    sp_part_leave(c, SP_TENSOR_X, c->k, x);
 }
 
 static void block_forward(struct sp_part_op *c)
@@ -115,32 +107,28 @@ static struct sp_attn attention(const struct sp_part_op *c, const struct sp_part
     };
 }
 
+/* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
+static starpu_data_handle_t weights_here(const struct sp_part_op *c)
+{
+    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_QKV, c->k);
+
+    return w ? w : sp_part_stored(c, SP_TENSOR_WQKV, c->k);
+}
+
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_receiver self = {SP_F, SP_ATTN, c->k}, to = {SP_F, SP_BLOCK, c->k + 1};
-    int from = sp_part_block_stage(c, c->k);
-    starpu_data_handle_t x =
-        sp_part_take_over(c, &t->to_attn.x, from, self, SP_PART_RESIDUAL, sp_part_hidden(c), "x");
     struct sp_attn at;
 
-    sp_part_hand_over(c, x, to, SP_PART_RESIDUAL, &t->from_attn.x);
     c->lane.layer = c->k;
     if (c->ships) {
-        starpu_data_handle_t w;
-
-        t->attn.n1 =
-            sp_part_take_over(c, &t->to_attn.a, from, self, SP_PART_FIRST, sp_part_hidden(c), "n1");
-        w = sp_part_receive_weights(c);
+        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->lane, c->sh, t->attn.n1, w, t->attn.q, t->attn.kv, 0);
-        sp_part_release_weights(c, w);
+        sp_qkv_fwd_insert(&c->lane, c->sh, t->attn.n1, weights_here(c), t->attn.q, t->attn.kv, 0);
     } else {
-        t->attn.q =
-            sp_part_take_over(c, &t->to_attn.a, from, self, SP_PART_FIRST, sp_part_q(c), "q");
-        t->attn.kv =
-            sp_part_take_over(c, &t->to_attn.b, from, self, SP_PART_SECOND, sp_part_kv(c), "kv");
+        t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
+        t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
     }
     t->attn.o = sp_part_take_for(c, c->st->index, sp_part_q(c), "o");
     t->attn.lse = sp_part_take(c, sp_part_lse(c), "lse");
@@ -150,27 +138,43 @@ static void attention_forward(struct sp_part_op *c)
         sp_drop(&t->attn.q);
         sp_drop(&t->attn.kv);
     }
-    sp_part_hand_over(c, sp_part_hold(t->attn.o), to, SP_PART_FIRST, &t->from_attn.o);
+    sp_part_leave(c, SP_TENSOR_O, c->k, sp_part_hold(t->attn.o));
 }
 
 /* ---- backward --------------------------------------------------------------------------- */
 
+/* The input's gradient of the product, and that of its weights. */
+static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_data_handle_t dq,
+                         starpu_data_handle_t dkv)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int owner = sp_part_block_stage(c, c->k);
+    bool own = owner == c->st->index; /* the weights' gradient is added where it belongs */
+    starpu_data_handle_t dn1 = sp_part_take_for(c, owner, sp_part_hidden(c), "dn1");
+    starpu_data_handle_t dw =
+        own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
+            : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
+
+    sp_qkv_bwd_insert(&c->lane, c->sh, w, dq, dkv, dn1);
+    sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
+    sp_qkv_wgrad_insert(&c->lane, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
+    if (!own)
+        sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
+    sp_drop(&t->attn.n1);
+    sp_drop(&dq);
+    sp_drop(&dkv);
+}
+
 static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_receiver self = {SP_B, SP_ATTN, c->k}, to = {SP_B, SP_BLOCK, c->k};
-    int from = sp_part_block_stage(c, c->k + 1), owner = sp_part_block_stage(c, c->k);
-    bool own = owner == c->st->index; /* the weights' gradient is added where it belongs */
-    starpu_data_handle_t dr, d_o, dq, dkv, w = NULL;
+    int owner = sp_part_block_stage(c, c->k);
+    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k), dq, dkv, w = NULL;
     struct sp_attn at;
 
-    dr = sp_part_take_over(c, &t->back_to_attn.dr, from, self, SP_PART_RESIDUAL, sp_part_hidden(c),
-                           "dr");
-    sp_part_hand_over(c, dr, to, SP_PART_RESIDUAL, &t->back_from_attn.dr);
-    d_o = sp_part_take_over(c, &t->back_to_attn.d_o, from, self, SP_PART_FIRST, sp_part_q(c), "do");
     c->lane.layer = c->k;
     if (c->ships)
-        w = sp_part_kept_weights(c);
+        w = weights_here(c);
     if (!t->attn.q) {
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -182,29 +186,15 @@ static void attention_backward(struct sp_part_op *c)
                    : sp_part_take_for(c, owner, sp_part_kv(c), "dkv");
     at = attention(c, t);
     sp_attn_bwd_insert(&c->lane, c->sh, &at, true, d_o, dq, &dkv, c->ships ? 0 : c->stash);
-    sp_drop(&d_o);
     sp_drop(&t->attn.q);
     sp_drop(&t->attn.kv);
     sp_drop(&t->attn.lse);
     sp_drop(&t->attn.o);
     if (c->ships) {
-        starpu_data_handle_t dn1 = sp_part_take_for(c, owner, sp_part_hidden(c), "dn1");
-        starpu_data_handle_t dw =
-            own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
-                : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
-
-        sp_qkv_bwd_insert(&c->lane, c->sh, w, dq, dkv, dn1);
-        sp_part_hand_over(c, dn1, to, SP_PART_FIRST, &t->back_from_attn.a);
-        sp_qkv_wgrad_insert(&c->lane, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
-        if (!own)
-            sp_part_hand_over(c, dw, to, SP_PART_SECOND, &t->back_from_attn.b);
-        sp_drop(&t->attn.n1);
-        sp_drop(&dq);
-        sp_drop(&dkv);
-        sp_part_drop_weights(c);
+        qkv_backward(c, w, dq, dkv);
     } else {
-        sp_part_hand_over(c, dq, to, SP_PART_FIRST, &t->back_from_attn.a);
-        sp_part_hand_over(c, dkv, to, SP_PART_SECOND, &t->back_from_attn.b);
+        sp_part_leave(c, SP_TENSOR_DQ, c->k, dq);
+        sp_part_leave(c, SP_TENSOR_DKV, c->k, dkv);
     }
 }
 
@@ -258,24 +248,16 @@ static starpu_data_handle_t head(struct sp_part_op *c)
 static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_receiver self = {SP_B, SP_BLOCK, c->k};
-    int from = sp_part_attention_stage(c, c->k);
-    size_t a_size = c->ships ? sp_part_hidden(c) : sp_part_q(c);
-    size_t b_size = c->ships ? sp_part_weights_gradient(c) : sp_part_kv(c);
+    starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
+    starpu_data_handle_t a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
+    starpu_data_handle_t b = sp_part_stored(c, c->ships ? SP_TENSOR_DWQKV : SP_TENSOR_DKV, c->k);
     struct sp_pre pre = {.x = t->block.x, .saved = t->block.pre, .cheap = c->cheap && !c->ships};
     starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
     starpu_data_handle_t g_norm = sp_part_gradient(c, SP_BLOCK_NORM1, c->k);
-    starpu_data_handle_t g_qkv = sp_part_gradient(c, SP_BLOCK_QKV, c->k), dr, a, b = NULL;
+    starpu_data_handle_t g_qkv = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
     starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
 
-    dr = sp_part_take_over(c, &t->back_from_attn.dr, from, self, SP_PART_RESIDUAL,
-                           sp_part_hidden(c), "dr");
-    a = sp_part_take_over(c, &t->back_from_attn.a, from, self, SP_PART_FIRST, a_size,
-                          c->ships ? "dn1" : "dq");
-    if (!c->ships || from != c->st->index)
-        b = sp_part_take_over(c, &t->back_from_attn.b, from, self, SP_PART_SECOND, b_size,
-                              c->ships ? "qkv gradient" : "dkv");
     c->lane.layer = c->k;
     if (c->ships) {
         sp_norm_bwd_insert(&c->lane, c->sh, &pre, w_norm, g_norm, a, dr, dx, stash);
@@ -286,9 +268,6 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
                           g_norm, a, b, dr, dx);
         sp_pre_wgrad_insert(&c->lane, c->sh, &pre, w_norm, a, b, g_qkv, stash);
     }
-    sp_drop(&dr);
-    sp_drop(&a);
-    sp_drop(&b);
     sp_drop(&t->block.x);
     sp_drop(&t->block.pre);
     return dx;
@@ -297,9 +276,8 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 /* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
 static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k), *before = sp_part_flight_of(c, c->k - 1);
-    struct sp_receiver to = {SP_B, SP_ATTN, c->k - 1};
-    int stage = sp_part_receiver_stage(c, to);
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int stage = sp_part_attention_stage(c, c->k - 1);
     starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
     starpu_data_handle_t du = sp_part_take(c, (size_t)c->sh->rows * (size_t)c->sh->up_width, "du");
@@ -309,8 +287,8 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 
     c->lane.layer = c->k - 1;
     sp_post_bwd_insert(&c->lane, c->sh, &post, w, g, false, dy, du, dr, d_o);
-    sp_part_hand_over(c, d_o, to, SP_PART_FIRST, &before->back_to_attn.d_o);
-    sp_part_hand_over(c, sp_part_hold(dr), to, SP_PART_RESIDUAL, &before->back_to_attn.dr);
+    sp_part_leave(c, SP_TENSOR_DO, c->k - 1, d_o);
+    sp_part_leave(c, SP_TENSOR_DX, c->k - 1, sp_part_hold(dr));
     sp_post_wgrad_insert(&c->lane, c->sh, &post, w, g, dy, du, dr, c->stash);
     sp_drop(&dr);
     sp_drop(&du);
@@ -338,10 +316,10 @@ static void block_backward(struct sp_part_op *c)
 
 /* ---- the family ------------------------------------------------------------------------- */
 
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_plan *plan = g->cfg.plan;
-    const struct sp_op *op = &plan->programs[st->index].ops[index];
+    const struct sp_op *op = &a->op;
     struct sp_part_op c = {
         .g = g,
         .st = st,
@@ -355,8 +333,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };
 
-    sp_message_release(g, sp_op_position(g, st->index, op));
-    c.lane.op_index = index;
+    c.lane.op_index = a->index;
     c.lane.mb = op->mb;
     c.lane.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_ATTN && op->pass == SP_F)
@@ -373,28 +350,18 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 static int create(struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
-    size_t layers = (size_t)lay->layers;
 
-    g->parts = calloc((size_t)lay->micro_batches * (layers + 1), sizeof *g->parts);
-    if (!g->parts)
-        return -ENOMEM;
-    for (int k = 0; k < g->place.n_local; k++) {
-        g->stages[k].shipped = calloc(layers, sizeof *g->stages[k].shipped);
-        if (!g->stages[k].shipped)
-            return -ENOMEM;
-    }
-    return 0;
+    g->parts = calloc((size_t)lay->micro_batches * (size_t)(lay->layers + 1), sizeof *g->parts);
+    return g->parts ? 0 : -ENOMEM;
 }
 
 static void destroy(struct sp_graph *g)
 {
-    for (int k = 0; k < g->place.n_local; k++)
-        free(g->stages[k].shipped);
     free(g->parts);
 }
 
 const struct sp_graph_family sp_graph_attention_parallel = {
     .create = create,
     .destroy = destroy,
-    .submit = submit,
+    .run = run,
 };

@@ -144,9 +144,6 @@ void sp_flights_destroy(struct sp_stage *st)
 /* Everything that the forward of a chunk left. */
 static void drop_flight(struct sp_chunk_flight *fl, int layers)
 {
-    starpu_data_handle_t input = fl->layers[0].x ? fl->layers[0].x : fl->in;
-
-    sp_drop(&input);
     sp_drop(&fl->out);
     sp_drop(&fl->grad);
     for (int i = 0; i < layers; i++) {
@@ -154,7 +151,7 @@ static void drop_flight(struct sp_chunk_flight *fl, int layers)
         starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
                                               &t->o, &t->lse, &t->post};
 
-        for (size_t k = i == 0; k < sizeof left / sizeof *left; k++)
+        for (size_t k = 0; k < sizeof left / sizeof *left; k++)
             sp_drop(left[k]);
         *t = (struct sp_layer_flight){0};
     }

@@ -20,7 +20,7 @@ static int64_t tag_of(const struct sum *s, int from, bool total)
 static void send_on(struct sum *s, struct sp_stage *st, int to, bool total)
 {
     if (!sp_graph_stage(s->g, to))
-        sp_message_send_block(s->g, st, gradient_of(s, st), to, tag_of(s, st->index, total));
+        sp_message_post_block(s->g, st, gradient_of(s, st), to, tag_of(s, st->index, total));
 }
 
 /* g += the sum of the stages before. */
@@ -37,7 +37,7 @@ static void add_partial(struct sum *s, struct sp_stage *st)
         return;
     }
     theirs = sp_pool_get(st->local, n, sizeof(float), "partial gradient");
-    sp_message_receive(s->g, &lane, theirs, st->index - 1, tag_of(s, st->index - 1, false));
+    sp_message_expect(s->g, &lane, theirs, st->index - 1, tag_of(s, st->index - 1, false));
     sp_sum_insert(&lane, SP_F32, gradient_of(s, st), theirs, false);
     sp_pool_put(theirs);
 }
@@ -53,7 +53,7 @@ static void take_total(struct sum *s, struct sp_stage *st)
     if (before)
         sp_copy_insert(&lane, gradient_of(s, before), gradient_of(s, st));
     else
-        sp_message_receive(s->g, &lane, gradient_of(s, st), from, tag_of(s, from, true));
+        sp_message_expect(s->g, &lane, gradient_of(s, st), from, tag_of(s, from, true));
 }
 
 static bool is_everywhere(struct sp_graph *g, int kind)

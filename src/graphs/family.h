@@ -6,6 +6,7 @@
 #define SP_GRAPH_FAMILY_H
 
 #include "graphs/graph.h"
+#include "policies/lowering/action.h"
 
 struct sp_graph_family {
     /* Room for what is in flight, on all local stages: 0 or -ENOMEM. */
@@ -20,11 +21,19 @@ struct sp_graph_family {
      * nothing to do. */
     void (*pass_by)(struct sp_graph *g, int i);
 
+    /* Submits the tasks of an op of a local stage, and of the one it overlaps with: reads what the stage has
+     * in its store, puts there what others read. NULL: `submit` posts messages by itself. */
+    void (*run)(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
+
+    /* Makes a tensor that a stage is to send and does not have yet; NULL: there is none such. */
+    void (*make)(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+
     /* Submits the tasks of the op at `index` of a local stage, and of the one it overlaps with. */
     void (*submit)(struct sp_graph *g, struct sp_stage *st, int index);
 
-    /* Undoes the first n ops of the order, forwards only: waits for them and frees what they left.
-     * All processes call it. NULL: not available. */
+    /* Undoes the first n ops of the order, forwards only: frees what they left (with `run`: their tasks
+     * have ended and the stores are empty; otherwise it waits for them). All processes call it. NULL: not
+     * available. */
     void (*discard)(struct sp_graph *g, int n);
 };
 

@@ -180,30 +180,14 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     return 0;
 }
 
-/* Where every op is, for the reports of each step. The plan is verified: only memory can lack. */
-static int add_places(struct sp_graph *g)
+/* Where every op is, and the order of submission. The plan is verified: only memory can lack. */
+static int add_order(struct sp_graph *g)
 {
     int stage, index;
 
-    free(g->position);
-    g->position =
-        calloc((size_t)g->cfg.plan->family->ids(&g->cfg.plan->layout), sizeof *g->position);
-    return g->position ? sp_index_create(g->cfg.plan, &g->places, &stage, &index) : -ENOMEM;
-}
-
-/* The order of submission, and every op's place in it. The plan is verified: only memory can lack. */
-static int add_order(struct sp_graph *g)
-{
-    g->order = sp_plan_order(g->cfg.plan, &g->n_order);
-    if (!g->order)
+    if (sp_lowering_create(g->cfg.plan, &g->shape, g->place.world.size, &g->lowering))
         return -ENOMEM;
-    for (int i = 0; i < g->n_order; i++) {
-        int stage = g->order[i].stage;
-        const struct sp_op *op = &g->cfg.plan->programs[stage].ops[g->order[i].index];
-
-        g->position[g->cfg.plan->family->id(&g->cfg.plan->layout, stage, op)] = i;
-    }
-    return 0;
+    return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
 }
 
 /* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
@@ -211,9 +195,9 @@ static void bound_memory(struct sp_graph *g)
 {
     int64_t live[STARPU_NMAXWORKERS] = {0}, peak[STARPU_NMAXWORKERS] = {0};
 
-    for (int k = 0; k < g->n_order; k++) {
-        int s = g->order[k].stage, w;
-        const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->order[k].index];
+    for (int k = 0; k < g->lowering.n; k++) {
+        int s = g->lowering.order[k].stage, w;
+        const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->lowering.order[k].index];
         int64_t bytes;
 
         if (!sp_stage_is_local(&g->place, s))
@@ -304,7 +288,6 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         err = add_tokens(g, false, &t->ids_memory, &t->ids, "ids");
         err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
     }
-    err = err ? err : add_places(g);
     err = err ? err : add_order(g);
     err = err ? err : g->family->create(g);
     if (err == -ENOMEM)
@@ -316,10 +299,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
 
 int sp_graph_reorder(struct sp_graph *g)
 {
-    free(g->order);
-    g->order = NULL;
+    sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
-    if (add_places(g) || add_order(g))
+    if (add_order(g))
         return sp_error(ENOMEM, "out of memory for an order");
     bound_memory(g);
     return 0;
@@ -363,6 +345,7 @@ void sp_graph_destroy(struct sp_graph *g)
             free(st->meter[turn].ops);
         }
         sp_offload_stage_destroy(g, st);
+        sp_store_clear(&st->store);
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
         free(st->sent);
@@ -380,17 +363,14 @@ void sp_graph_destroy(struct sp_graph *g)
     free(g->stages);
     free(g->free_at);
     free(g->ended);
-    free(g->order);
-    free(g->position);
+    sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
     sp_window_destroy(g->window);
 }
 
 int sp_op_position(const struct sp_graph *g, int stage, const struct sp_op *op)
 {
-    const struct sp_plan *plan = g->cfg.plan;
-
-    return g->position[plan->family->id(&plan->layout, stage, op)];
+    return sp_lowering_position(&g->lowering, stage, op);
 }
 
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)

@@ -8,11 +8,12 @@
 #include "codelets/insert.h"
 #include "codelets/window.h"
 #include "graphs/placement.h"
+#include "graphs/store.h"
 #include "policies/families/activations.h"
 #include "model/data.h"
 #include "offload/mover.h"
+#include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
-#include "policies/plan.h"
 
 struct sp_disk;
 
@@ -62,8 +63,7 @@ struct sp_layer_flight {
 
 /* A micro-batch, or a slice of it, inside a chunk. */
 struct sp_chunk_flight {
-    starpu_data_handle_t in;        /* chunk input, handed over by the stage before */
-    starpu_data_handle_t grad;      /* gradient of the chunk output, from the stage after */
+    starpu_data_handle_t grad;      /* of the chunk's output, or input, between ops of one stage */
     starpu_data_handle_t out;       /* last chunk: input of the head */
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
@@ -75,13 +75,6 @@ struct sp_sent {
     int until; /* position of the receiving op in the order */
 };
 
-/* QKV weights of a layer of another process, as this stage computes with them. */
-struct sp_shipped {
-    starpu_data_handle_t w; /* of the first micro-batch; NULL: none yet, or none any more */
-    int users;              /* micro-batches between their forward and their backward */
-};
-
-struct sp_hands;  /* the weights and gradients that a worker of a ring has, see ring_flow.h */
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -93,16 +86,15 @@ struct sp_stage {
     struct sp_pool *boundary;      /* tensors that other stages write or free */
     starpu_data_handle_t tally[2]; /* SP_TALLIES doubles, by turn */
     struct sp_meter meter[2];      /* by turn */
+    struct sp_store store;         /* what is on its way to other stages, or came from them */
     struct sp_sent *sent;          /* [n_sent] */
     int n_sent, cap_sent;
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
     bool ends_added;                 /* see sp_everywhere_add */
-    struct sp_hands *hands;          /* weight-ring */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][2], see sp_op_ctx */
     struct sp_shards *shards;        /* sharded */
     size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
-    struct sp_shipped *shipped;      /* [layers]; attention-parallel */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move *returning;       /* those that the next task submitted brings back */
@@ -137,11 +129,9 @@ struct sp_graph {
     int n_cuts;
     struct sp_placement place;
     bool in_stream;
-    struct sp_stage *stages; /* [n_local], stages[k] is stage place.first_local + k */
-    struct sp_placed *order; /* all ops of all stages in order of submission */
-    int n_order;
-    int *position;          /* in `order`, by the number that the family gives an op */
-    struct sp_index places; /* of every op in the program of its stage */
+    struct sp_stage *stages;     /* [n_local], stages[k] is stage place.first_local + k */
+    struct sp_lowering lowering; /* of the plan, for the processes that there are */
+    struct sp_index places;      /* of every op in the program of its stage */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
     int64_t step;       /* steps submitted so far */
@@ -152,7 +142,7 @@ struct sp_graph {
     double *free_at;    /* [stages] last end of an op on a worker, by its first stage */
     double *ended;      /* [stages] last end of an op of a stage */
     bool begun_ahead;   /* the step after the last report was begun before that */
-    int submitted;      /* of `order`, in the step being submitted */
+    int submitted;      /* ops of the order, in the step being submitted */
     const struct sp_update *ahead; /* the update that blocks get as soon as they can; NULL: none */
     bool beside;                   /* and their state before it is kept */
     struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
@@ -199,12 +189,12 @@ enum sp_message {
     SP_MSG_FORWARD,
     SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
     SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
-    SP_MSG_RING,     /* (turn from -2 on, or op; sending stage and tensor) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */
     SP_MSG_HELP_WEIGHT,
     SP_MSG_HELP_SUM, /* (block kind and layer, stages that compute and own) */
+    SP_MSG_ACTION,   /* (number of the message in the step, in two parts) */
     SP_MSG_KINDS
 };
 

@@ -7,76 +7,54 @@
  *
  * Each is expanded layer by layer, so that two ops that overlap take turns: the messages of one
  * travel while the other computes. What a layer keeps from F to B is set by --recompute;
- * everything else is freed at its last use.
+ * everything else is freed at its last use. What crosses between global stages is in the stores of
+ * stages, where the actions of the plan send, receive and free it (policies/families/layerwise_actions.c).
  */
 #include "graphs/family.h"
 #include "graphs/chunk.h"
-#include "graphs/message.h"
 #include "graphs/offload.h"
-
-/* Where global stage g of this micro-batch's pipe lives. */
-static struct sp_home home_of(const struct sp_op_ctx *c, int global)
-{
-    return sp_home(&c->g->cfg.plan->layout, c->pipe, global);
-}
-
-/* A neighbouring stage, NULL if it is in another process. */
-static struct sp_stage *neighbour(const struct sp_op_ctx *c, int global)
-{
-    return sp_graph_stage(c->g, home_of(c, global).stage);
-}
-
-static int64_t tag_of(const struct sp_op_ctx *c, enum sp_message kind, int global)
-{
-    int64_t part = (int64_t)c->mb * c->g->cfg.plan->layout.slices + c->slice;
-
-    return sp_tag(c->g, kind, part, global);
-}
-
-/* Sends c->flow to the op of a pass on a neighbouring global stage. */
-static void send(struct sp_op_ctx *c, enum sp_pass pass, int global)
-{
-    struct sp_home home = home_of(c, global);
-    struct sp_op receiver = {.pass = (unsigned char)pass,
-                             .slice = (unsigned short)c->slice,
-                             .mb = c->mb,
-                             .chunk = home.chunk};
-    enum sp_message kind = pass == SP_F ? SP_MSG_FORWARD : SP_MSG_BACKWARD;
-
-    sp_message_send(c->g, c->st, c->flow, home.stage, tag_of(c, kind, global),
-                    sp_op_position(c->g, home.stage, &receiver));
-    c->flow = NULL;
-}
-
-/* What crossed from another stage: handed over inside the process, received otherwise. */
-static starpu_data_handle_t arrived(struct sp_op_ctx *c, starpu_data_handle_t handed,
-                                    enum sp_message kind, int from, const char *name)
-{
-    starpu_data_handle_t handle;
-
-    if (handed)
-        return handed;
-    handle = sp_take_boundary(c, c->st, name);
-    sp_message_receive(c->g, &c->lane, handle, home_of(c, from).stage, tag_of(c, kind, c->global));
-    return handle;
-}
-
-static struct sp_chunk_flight *flight_of(const struct sp_graph *g, struct sp_stage *st, int chunk,
-                                         int mb, int slice)
-{
-    return &st->flights[sp_flight_number(g->cfg.plan, chunk, mb, slice)];
-}
-
-/* The same micro-batch and slice on a neighbouring stage of this process. */
-static struct sp_chunk_flight *neighbour_flight(const struct sp_op_ctx *c, struct sp_stage *st,
-                                                int global)
-{
-    return flight_of(c->g, st, home_of(c, global).chunk, c->mb, c->slice);
-}
 
 static int tokens_of(const struct sp_op_ctx *c)
 {
     return c->mb * c->g->cfg.plan->layout.slices + c->slice;
+}
+
+/* What crosses between global stages, by the one that leaves it. */
+static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = (unsigned short)c->slice, .mb = c->mb, .at = global};
+}
+
+/* Held for the op beside the store. */
+static starpu_data_handle_t arrived(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
+{
+    struct sp_tensor_id id = passing(c, kind, global);
+    const struct sp_stored *t = sp_store_find(&c->st->store, &id);
+
+    STARPU_ASSERT_MSG(t, "starpipe: stage %d: no input of global stage %d", c->st->index,
+                      c->global);
+    sp_pool_hold(t->piece[0]);
+    return t->piece[0];
+}
+
+static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
+{
+    struct sp_tensor_id id = passing(c, kind, c->global);
+
+    sp_store_put(&c->st->store, &id, 1, &c->flow, true);
+    c->flow = NULL;
+}
+
+/* A buffer for a neighbouring global stage: of the stage that reads it, if it is in this process. */
+static starpu_data_handle_t buffer_for(struct sp_op_ctx *c, int global, const char *name)
+{
+    bool inside = global >= 0 && global < c->globals;
+    struct sp_stage *reader =
+        inside ? sp_graph_stage(c->g, sp_home(&c->g->cfg.plan->layout, c->pipe, global).stage)
+               : NULL;
+
+    return sp_take_boundary(c, reader ? reader : c->st, name);
 }
 
 /* ---- forward -------------------------------------------------------------------------- */
@@ -86,7 +64,7 @@ static void forward_begin(struct sp_op_ctx *c)
     starpu_data_handle_t x;
 
     if (c->global > 0) {
-        x = arrived(c, c->fl->in, SP_MSG_FORWARD, c->global - 1, "x");
+        x = arrived(c, SP_TENSOR_X, c->global - 1);
     } else {
         x = sp_take_boundary(c, c->st, "x");
         sp_chunk_embed(c, tokens_of(c), x);
@@ -94,36 +72,20 @@ static void forward_begin(struct sp_op_ctx *c)
     c->fl->layers[0].x = x;
 }
 
-/* The handle that the last layer of a chunk writes: the next stage's, if it is in this process. */
-static starpu_data_handle_t chunk_output(struct sp_op_ctx *c)
-{
-    struct sp_stage *next = c->global < c->globals - 1 ? neighbour(c, c->global + 1) : c->st;
-
-    return sp_take_boundary(c, next ? next : c->st, "x");
-}
-
 static void forward_layer(struct sp_op_ctx *c, int i)
 {
     bool top = i == c->count - 1, last = c->global == c->globals - 1;
 
-    c->flow = top ? chunk_output(c) : sp_take_hidden(c, "x");
+    c->flow = top ? buffer_for(c, c->global + 1, "x") : sp_take_hidden(c, "x");
     sp_chunk_forward_layer(c, i, c->flow, top && last);
 }
 
 static void forward_end(struct sp_op_ctx *c)
 {
-    struct sp_stage *next;
-
-    if (c->global == c->globals - 1) {
+    if (c->global == c->globals - 1)
         c->fl->out = c->flow;
-        return;
-    }
-    next = neighbour(c, c->global + 1);
-    if (next) {
-        neighbour_flight(c, next, c->global + 1)->in = c->flow;
-    } else {
-        send(c, SP_F, c->global + 1);
-    }
+    else
+        leave(c, SP_TENSOR_X);
 }
 
 /* ---- backward ------------------------------------------------------------------------- */
@@ -131,35 +93,27 @@ static void forward_end(struct sp_op_ctx *c)
 static void backward_begin(struct sp_op_ctx *c)
 {
     if (c->global < c->globals - 1) {
-        c->flow = arrived(c, c->fl->grad, SP_MSG_BACKWARD, c->global + 1, "dx");
+        c->flow = arrived(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
         sp_chunk_head(c, tokens_of(c), c->flow);
     }
-    c->fl->grad = NULL;
 }
 
 static void backward_layer(struct sp_op_ctx *c, int i)
 {
-    struct sp_stage *prev = c->global > 0 ? neighbour(c, c->global - 1) : c->st;
-
-    sp_chunk_backward_layer(
-        c, i, i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, prev ? prev : c->st, "dx"));
+    sp_chunk_backward_layer(c, i,
+                            i > 0 ? sp_take_hidden(c, "dx") : buffer_for(c, c->global - 1, "dx"));
 }
 
 static void backward_end(struct sp_op_ctx *c)
 {
-    struct sp_stage *prev = c->global > 0 ? neighbour(c, c->global - 1) : NULL;
-
-    c->fl->in = NULL;
-    if (c->global == 0) {
+    if (c->global > 0) {
+        leave(c, SP_TENSOR_DX);
+    } else {
         c->fl->grad = c->flow;
         if (!c->split)
             sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
-    } else if (prev) {
-        neighbour_flight(c, prev, c->global - 1)->grad = c->flow;
-    } else {
-        send(c, SP_B, c->global - 1);
     }
 }
 
@@ -186,7 +140,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
         .st = st,
         .sh = &g->cuts[0].shapes[op->slice],
         .lane = sp_stage_lane(g, st, passes[op->pass]),
-        .fl = flight_of(g, st, op->chunk, op->mb, op->slice),
+        .fl = &st->flights[sp_flight_number(plan, op->chunk, op->mb, op->slice)],
         .mb = op->mb,
         .slice = op->slice,
         .pipe = sp_pipe_of_mb(&plan->layout, op->mb),
@@ -216,21 +170,19 @@ static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
     backward_end(b);
 }
 
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    const struct sp_op *op = &g->cfg.plan->programs[st->index].ops[index];
     struct sp_op_ctx c, other;
 
-    sp_message_release(g, sp_op_position(g, st->index, op));
-    open_op(g, st, index, &c);
-    if (op->overlap) {
-        open_op(g, st, index + 1, &other);
-        overlap(op->pass == SP_F ? &c : &other, op->pass == SP_F ? &other : &c);
+    open_op(g, st, a->index, &c);
+    if (a->op.overlap) {
+        open_op(g, st, a->index + 1, &other);
+        overlap(a->op.pass == SP_F ? &c : &other, a->op.pass == SP_F ? &other : &c);
         sp_op_close(&other.lane);
         sp_op_close(&c.lane);
         return;
     }
-    switch (op->pass) {
+    switch (a->op.pass) {
     case SP_F:
         forward_begin(&c);
         for (int i = 0; i < c.count; i++)
@@ -250,45 +202,16 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
     sp_op_close(&c.lane);
 }
 
-/* ---- undoing -------------------------------------------------------------------------- */
-
-/* What a forward sent to a stage of this process that has not run its own yet. */
-static void receive_orphan(struct sp_graph *g, const struct sp_placed *placed)
-{
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-    const struct sp_op *op = &g->cfg.plan->programs[placed->stage].ops[placed->index];
-    int global = sp_global_stage(lay, placed->stage, op->chunk) + 1;
-    struct sp_op_ctx c = {.g = g,
-                          .sh = &g->cuts[0].shapes[op->slice],
-                          .mb = op->mb,
-                          .slice = op->slice,
-                          .pipe = sp_pipe_of_mb(lay, op->mb),
-                          .global = global};
-    struct sp_chunk_flight *fl;
-
-    if (global == sp_globals(lay) || sp_stage_is_local(&g->place, placed->stage))
-        return;
-    c.st = neighbour(&c, global);
-    if (!c.st)
-        return;
-    fl = neighbour_flight(&c, c.st, global);
-    if (!fl->layers[0].x)
-        fl->in = arrived(&c, NULL, SP_MSG_FORWARD, global - 1, "x");
-}
+/* ---- the family ------------------------------------------------------------------------ */
 
 static void discard(struct sp_graph *g, int n)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
-    for (int i = 0; i < n; i++)
-        receive_orphan(g, &g->order[i]);
-    sp_transport_wait_all();
-    sp_message_release(g, g->n_order);
+    (void)n;
     for (int k = 0; k < g->place.n_local; k++)
         sp_flights_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
 }
-
-/* ---- the family ------------------------------------------------------------------------ */
 
 static int create(struct sp_graph *g)
 {
@@ -309,6 +232,6 @@ static void destroy(struct sp_graph *g)
 const struct sp_graph_family sp_graph_layerwise = {
     .create = create,
     .destroy = destroy,
-    .submit = submit,
+    .run = run,
     .discard = discard,
 };

@@ -1,5 +1,127 @@
 #include "graphs/message.h"
+#include "graphs/family.h"
 #include <stdlib.h>
+
+/* ---- by actions -------------------------------------------------------------------------- */
+
+/* Every message of a step has a number that all processes agree on. */
+static int64_t tag_of(const struct sp_graph *g, const struct sp_action *a, int piece)
+{
+    const int64_t low = 1 << 20;
+    int64_t number = a->number + piece;
+
+    STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
+    return sp_tag(g, SP_MSG_ACTION, number / low, number % low);
+}
+
+/* A tensor as a stage has it: in its store, or in its own blocks. */
+struct found {
+    int n;
+    const starpu_data_handle_t *piece;
+    bool pooled;
+    starpu_data_handle_t own[];
+};
+
+static starpu_data_handle_t block_of(const struct sp_graph *g, struct sp_stage *st,
+                                     const struct sp_tensor_id *t, int i)
+{
+    struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
+    struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
+
+    return !b ? NULL : at.gradient ? b->g : b->w;
+}
+
+/* The caller frees it. */
+static struct found *find(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
+    struct found *f = malloc(sizeof *f + (size_t)n * sizeof *f->own);
+    const struct sp_stored *t;
+
+    if (g->family->make)
+        g->family->make(g, st, id);
+    t = sp_store_find(&st->store, id);
+    STARPU_ASSERT_MSG(f, "starpipe: no memory for a message of %d parts", n);
+    *f = (struct found){.n = n, .piece = t ? t->piece : f->own, .pooled = t && t->pooled};
+    for (int i = 0; !t && i < n; i++)
+        f->own[i] = block_of(g, st, id, i);
+    return f;
+}
+
+void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    struct found *f;
+
+    if (sp_graph_stage(g, a->peer))
+        return; /* who receives finds it here */
+    f = find(g, st, &a->tensor);
+    for (int i = 0; i < f->n; i++)
+        if (f->piece[i])
+            sp_message_post_block(g, st, f->piece[i], a->peer, tag_of(g, a, i));
+    free(f);
+}
+
+/* From another process. */
+static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    int n = sp_tensor_pieces(g->cfg.plan, &g->shape, &a->tensor);
+    const char *name = sp_tensor_name((enum sp_tensor_kind)a->tensor.kind);
+    struct sp_lane lane = sp_stage_lane(g, st, 'R');
+    starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
+
+    STARPU_ASSERT_MSG(piece, "starpipe: no memory for a message of %d parts", n);
+    lane.op_index = a->index;
+    for (int i = 0; i < n; i++) {
+        size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, &a->tensor, i, &bytes);
+
+        if (!elements)
+            continue;
+        piece[i] = a->home ? block_of(g, st, &a->tensor, i)
+                           : sp_pool_get(st->boundary, elements, bytes, name);
+        sp_message_expect(g, &lane, piece[i], a->peer, tag_of(g, a, i));
+    }
+    if (!a->home)
+        sp_store_put(&st->store, &a->tensor, n, piece, true);
+    free(piece);
+}
+
+/* What came home without a message: it may have been elsewhere in between. */
+static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
+                      const struct found *f)
+{
+    struct sp_lane lane = sp_stage_lane(g, st, 'D');
+
+    for (int i = 0; i < f->n; i++) {
+        starpu_data_handle_t own = block_of(g, st, &a->tensor, i);
+
+        lane.layer = sp_tensor_block(g->cfg.plan, &g->shape, &a->tensor, i).layer;
+        if (f->piece[i] && f->piece[i] != own)
+            sp_copy_insert(&lane, f->piece[i], own);
+    }
+}
+
+void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    struct sp_stage *sender = sp_graph_stage(g, a->peer);
+    struct found *f;
+
+    if (!sender) {
+        receive(g, st, a);
+        return;
+    }
+    f = find(g, sender, &a->tensor);
+    if (a->home) {
+        copy_home(g, st, a, f);
+    } else {
+        for (int i = 0; f->pooled && i < f->n; i++)
+            if (f->piece[i])
+                sp_pool_hold(f->piece[i]);
+        sp_store_put(&st->store, &a->tensor, f->n, f->piece, f->pooled);
+    }
+    free(f);
+}
+
+/* ---- by families ------------------------------------------------------------------------- */
 
 static void keep(struct sp_stage *st, starpu_data_handle_t handle, int until)
 {
@@ -14,17 +136,17 @@ static void keep(struct sp_stage *st, starpu_data_handle_t handle, int until)
     st->sent[st->n_sent++] = (struct sp_sent){handle, until};
 }
 
-void sp_message_send_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+void sp_message_post_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
                            int to, int64_t tag)
 {
     st->bytes_sent[g->turn] += starpu_data_get_size(handle);
     sp_transport_send(handle, sp_stage_rank(&g->place, to), tag);
 }
 
-void sp_message_send(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
+void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
                      int64_t tag, int until)
 {
-    sp_message_send_block(g, st, handle, to, tag);
+    sp_message_post_block(g, st, handle, to, tag);
     keep(st, handle, until);
 }
 
@@ -35,8 +157,8 @@ static void arrived(void *arg)
     __atomic_store((double *)arg, &now, __ATOMIC_RELAXED);
 }
 
-void sp_message_receive(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
-                        int from, int64_t tag)
+void sp_message_expect(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
+                       int from, int64_t tag)
 {
     struct sp_meter *meter = lane->meter;
     bool known = meter && lane->op_index >= 0 && lane->op_index < meter->n_ops;

@@ -60,7 +60,7 @@ void sp_multiplex_hand_over(struct sp_op_ctx *c, enum sp_pass pass, int to)
             if (here++)
                 sp_pool_hold(c->flow);
         } else if (rank != sent) { /* parts are in the order of stages, and stages of processes */
-            sp_message_send_block(g, c->st, c->flow, stage,
+            sp_message_post_block(g, c->st, c->flow, stage,
                                   tag_of(g, pass, c->global, c->mb, c->slice, 0));
             sent = rank;
         }
@@ -121,7 +121,7 @@ static void receive_rows(const struct remote *r)
         lane = lane_of(r, to, k, st);
         rows = sp_pool_get(st->boundary, (size_t)r->sh->rows * (size_t)r->sh->model.hidden,
                            sp_shape_elem(r->sh), "rows");
-        sp_message_receive(g, &lane, rows, r->stage, tag_at(r, 0));
+        sp_message_expect(g, &lane, rows, r->stage, tag_at(r, 0));
     }
     *(forward ? &r->fl->out : &r->fl->grad) = rows;
 }
@@ -141,7 +141,7 @@ static void send_keys(struct sp_op_ctx *c, int i)
         int stage = later_stage(g, c->global, c->slice, rank);
 
         if (rank != g->place.world.rank && stage >= 0)
-            sp_message_send_block(g, c->st, c->fl->layers[i].kv, stage,
+            sp_message_post_block(g, c->st, c->fl->layers[i].kv, stage,
                                   tag_of(g, SP_F, c->global, c->mb, c->slice, 1 + c->first + i));
     }
 }
@@ -157,8 +157,8 @@ static void add_gradients(struct sp_op_ctx *c, int i)
         if (rank == g->place.world.rank || stage < 0)
             continue;
         theirs = sp_pool_get(c->st->boundary, keys_of(c->sh), sp_shape_elem(c->sh), "dkv");
-        sp_message_receive(g, &c->lane, theirs, stage,
-                           tag_of(g, SP_B, c->global, c->mb, c->slice, 1 + c->first + i));
+        sp_message_expect(g, &c->lane, theirs, stage,
+                          tag_of(g, SP_B, c->global, c->mb, c->slice, 1 + c->first + i));
         sp_sum_insert(&c->lane, c->sh->dtype, c->fl->layers[i].dkv, theirs, false);
         sp_pool_put(theirs);
     }
@@ -180,7 +180,7 @@ static void receive_keys(const struct remote *r, struct sp_stage *reader)
         starpu_data_handle_t *kv = &r->fl->layers[i].kv;
 
         *kv = sp_pool_get(reader->local, keys_of(r->sh), sp_shape_elem(r->sh), "kv");
-        sp_message_receive(r->g, &lane, *kv, r->stage, tag_at(r, 1 + r->first + i));
+        sp_message_expect(r->g, &lane, *kv, r->stage, tag_at(r, 1 + r->first + i));
     }
 }
 
@@ -190,7 +190,7 @@ static void send_gradients(const struct remote *r, struct sp_stage *reader)
     for (int i = r->count - 1; i >= 0; i--) {
         struct sp_layer_flight *t = &r->fl->layers[i];
 
-        sp_message_send_block(r->g, reader, t->dkv, r->stage, tag_at(r, 1 + r->first + i));
+        sp_message_post_block(r->g, reader, t->dkv, r->stage, tag_at(r, 1 + r->first + i));
         sp_drop(&t->dkv);
         sp_drop(&t->kv);
     }
@@ -198,7 +198,7 @@ static void send_gradients(const struct remote *r, struct sp_stage *reader)
 
 void sp_multiplex_pass_by(struct sp_graph *g, int i)
 {
-    const struct sp_placed *at = &g->order[i];
+    const struct sp_placed *at = &g->lowering.order[i];
     const struct sp_op *op = &g->cfg.plan->programs[at->stage].ops[at->index];
     struct remote r = {.g = g,
                        .op = op,

@@ -68,7 +68,7 @@ static int send_weight(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
 
-    sp_message_send_block(w->g, w->owner, sp_stage_block(w->owner, kind, layer)->w, w->stage,
+    sp_message_post_block(w->g, w->owner, sp_stage_block(w->owner, kind, layer)->w, w->stage,
                           tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
     return 0;
 }
@@ -81,7 +81,7 @@ static int receive_weight(void *arg, enum sp_block_kind kind, int layer)
 
     *copy = sp_pool_get(w->helper->local, elements_of(w, kind), sp_shape_elem(&w->g->shape),
                         "weights of others");
-    sp_message_receive(w->g, &lane, *copy, w->global, tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
+    sp_message_expect(w->g, &lane, *copy, w->global, tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
     return 0;
 }
 
@@ -190,14 +190,14 @@ static int give_sum(void *arg, enum sp_block_kind kind, int layer)
         if (w->owner)
             add(w, kind, layer, *s);
         else
-            sp_message_send_block(w->g, w->helper, *s, w->global, tag);
+            sp_message_post_block(w->g, w->helper, *s, w->global, tag);
         sp_drop(s);
     } else if (w->owner) {
         starpu_data_handle_t s =
             sp_pool_get(w->owner->boundary, elements_of(w, kind), sizeof(float), "gradient");
         struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
 
-        sp_message_receive(w->g, &lane, s, w->stage, tag);
+        sp_message_expect(w->g, &lane, s, w->stage, tag);
         add(w, kind, layer, s);
         sp_pool_put(s);
     }

@@ -1,38 +1,22 @@
 /*
- * What the ops of the attention-parallel family share: the tensors in flight, their buffers, and how
- * they get from op to op. Inside a process a tensor is handed over as it is, and held by every op
- * that still reads it.
+ * What the ops of the attention-parallel family share: the tensors in flight, their buffers, and what is in
+ * the stores of stages for the next op (policies/families/attention_parallel_actions.c sends it there).
  */
 #ifndef SP_PART_H
 #define SP_PART_H
 
 #include "graphs/layer.h"
 
-/* The tensors of one micro-batch at block k and at the attention of layer k; NULL where absent. */
+/* What one micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
+ * absent. */
 struct sp_part_flight {
     struct {
         starpu_data_handle_t residual, o, post, x, pre;
-    } block; /* kept */
+    } block;
     struct {
         starpu_data_handle_t n1, q, kv, o, lse;
-    } attn; /* kept */
-    /* Handed over in this process, to ... */
-    struct {
-        starpu_data_handle_t x, a, b; /* residual; n1 | q; - | kv */
-    } to_attn;
-    struct {
-        starpu_data_handle_t x, o;
-    } from_attn;
-    struct {
-        starpu_data_handle_t dr, d_o;
-    } back_to_attn;
-    struct {
-        starpu_data_handle_t dr, a, b; /* residual's; dn1 | dq; dW | dkv */
-    } back_from_attn;
+    } attn;
 };
-
-/* The tensors of a message, by their place in its tags. */
-enum { SP_PART_RESIDUAL, SP_PART_FIRST, SP_PART_SECOND, SP_PART_MESSAGE_TENSORS };
 
 /* The op being expanded. */
 struct sp_part_op {
@@ -44,13 +28,6 @@ struct sp_part_op {
     bool ships;        /* weights, not q, k, v */
     bool keeps, cheap; /* norms and the MLP's insides are kept; outputs of norms, activations too */
     int64_t stash;     /* of the op */
-};
-
-/* One end of a message: the op that receives it. */
-struct sp_receiver {
-    enum sp_pass pass;
-    enum sp_part part;
-    int k;
 };
 
 static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)
@@ -144,28 +121,13 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
     return sp_attention_stage(&c->g->cfg.plan->layout, c->mb, layer);
 }
 
-/* The stage of the op that receives. */
-int sp_part_receiver_stage(const struct sp_part_op *c, struct sp_receiver to);
+/* A tensor of this micro-batch and layer in the stage's store, NULL if there is none: read by this op only,
+ * unless it holds it. */
+starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind,
+                                    int layer);
 
-/* Gives a tensor, and this op's hold of it, to the receiver. */
-void sp_part_hand_over(struct sp_part_op *c, starpu_data_handle_t tensor, struct sp_receiver to,
-                       int which, starpu_data_handle_t *slot);
-
-/* What was handed over in this process, in `slot`, or a receive from a stage of another. */
-starpu_data_handle_t sp_part_take_over(struct sp_part_op *c, starpu_data_handle_t *slot, int from,
-                                       struct sp_receiver self, int which, size_t elements,
-                                       const char *name);
-
-/* Sends the QKV weights of layer k to its attention, if that is in another process. */
-void sp_part_send_weights(struct sp_part_op *c);
-
-/* The QKV weights of this layer for attention's forward. Those of another process come with every
- * micro-batch; the first copy stays until the last backward. */
-starpu_data_handle_t sp_part_receive_weights(struct sp_part_op *c);
-void sp_part_release_weights(struct sp_part_op *c, starpu_data_handle_t w);
-
-/* The same for the backward, and after its last use there. */
-starpu_data_handle_t sp_part_kept_weights(struct sp_part_op *c);
-void sp_part_drop_weights(struct sp_part_op *c);
+/* Puts a tensor, and this op's hold of it, into the stage's store. */
+void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
+                   starpu_data_handle_t tensor);
 
 #endif

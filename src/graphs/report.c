@@ -183,8 +183,8 @@ static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
 {
     for (int s = 0; s < g->place.stages; s++)
         r->stages[s].comm_wait_us = 0;
-    for (int k = 0; k < g->n_order; k++) {
-        int s = g->order[k].stage, i = g->order[k].index;
+    for (int k = 0; k < g->lowering.n; k++) {
+        int s = g->lowering.order[k].stage, i = g->lowering.order[k].index;
         const struct sp_op_record *op = &r->stages[s].ops[i];
         double *free_at = &g->free_at[first_of_worker(g, r, s)], ready = last_message(g, r, s, i);
 

@@ -138,8 +138,8 @@ static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_lane
                 sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
                                unit->whole[i].part[r]);
             else
-                sp_message_receive(g, &receive, unit->whole[i].part[r], r,
-                                   tag_of(g, SP_MSG_FORWARD, index, &b, r, st->index));
+                sp_message_expect(g, &receive, unit->whole[i].part[r], r,
+                                  tag_of(g, SP_MSG_FORWARD, index, &b, r, st->index));
         }
         sp_whole_join(&unit->whole[i]);
     }
@@ -155,7 +155,7 @@ static void send_shards(struct sp_graph *g, int chunk, int to, int index)
 
         for (int i = 0; i < blocks_of(g, chunk); i++)
             if (block_of(g, chunk, i, &b))
-                sp_message_send_block(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
+                sp_message_post_block(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
                                       tag_of(g, SP_MSG_FORWARD, index, &b, st->index, to));
     }
 }
@@ -236,7 +236,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, 
                 queue(owner,
                       (struct part){sp_stage_block(owner, b.kind, b.layer), part, unit, index});
             else
-                sp_message_send_block(g, st, part, r,
+                sp_message_post_block(g, st, part, r,
                                       tag_of(g, SP_MSG_BACKWARD, index, &b, st->index, r));
         }
     }
@@ -256,8 +256,8 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
             starpu_data_handle_t part =
                 sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
 
-            sp_message_receive(g, &lane, part, from,
-                               tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
+            sp_message_expect(g, &lane, part, from,
+                              tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
             queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, NULL, index});
         }
     }
@@ -377,7 +377,7 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
 /* What this process does for ops of the others. */
 static void pass_by(struct sp_graph *g, int i)
 {
-    int worker = g->order[i].stage, index = g->order[i].index;
+    int worker = g->lowering.order[i].stage, index = g->lowering.order[i].index;
     const struct sp_program *prog = program(g, worker);
     int next = sp_shards_prefetch(prog, index);
 

@@ -1,6 +1,7 @@
 #include "graphs/step.h"
 #include "graphs/family.h"
 #include "graphs/message.h"
+#include "policies/lowering/action.h"
 #include "graphs/report.h"
 #include "graphs/everywhere.h"
 #include <math.h>
@@ -135,8 +136,6 @@ static void sum_twins(struct sp_graph *g)
                 if (b && b->twin >= 0)
                     sum_twin(g, st, b);
             }
-    for (int k = 0; k < g->place.n_local; k++)
-        drop_theirs(&g->stages[k]);
     sp_everywhere_sum(g);
 }
 
@@ -221,8 +220,9 @@ static int first_backward(const struct sp_graph *g)
 {
     int i = 0;
 
-    while (i < g->n_order) {
-        const struct sp_op *op = &g->cfg.plan->programs[g->order[i].stage].ops[g->order[i].index];
+    while (i < g->lowering.n) {
+        const struct sp_op *op =
+            &g->cfg.plan->programs[g->lowering.order[i].stage].ops[g->lowering.order[i].index];
 
         if (op->pass != SP_F || op->overlap)
             break;
@@ -231,21 +231,53 @@ static int first_backward(const struct sp_graph *g)
     return i;
 }
 
+/* Does an action, as far as it is this process's. */
+static void act(void *arg, const struct sp_action *a)
+{
+    struct sp_graph *g = arg;
+    struct sp_stage *st = sp_graph_stage(g, a->stage);
+
+    if (!st)
+        return;
+    switch (a->kind) {
+    case SP_ACTION_RUN:
+        g->family->run(g, st, a);
+        break;
+    case SP_ACTION_SEND:
+        sp_message_send(g, st, a);
+        break;
+    case SP_ACTION_RECV:
+        sp_message_receive(g, st, a);
+        break;
+    case SP_ACTION_FREE:
+        sp_store_drop(&st->store, &a->tensor);
+        break;
+    case SP_ACTION_REDUCE:
+        sum_twin(g, st, sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at));
+        break;
+    default:
+        STARPU_ABORT_MSG("starpipe: %s is no action of this family", sp_action_name(a->kind));
+    }
+}
+
+/* The op at place i of the order, and the one it overlaps with, where the family posts messages by itself. */
+static int submit(struct sp_graph *g, int i)
+{
+    const struct sp_placed *at = &g->lowering.order[i];
+    struct sp_stage *st = sp_graph_stage(g, at->stage);
+
+    if (g->family->pass_by)
+        g->family->pass_by(g, i);
+    if (st)
+        g->family->submit(g, st, at->index);
+    return g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;
+}
+
 static void submit_ops(struct sp_graph *g, int end)
 {
-    int i = g->submitted;
-
-    while (i < end) {
-        const struct sp_placed *at = &g->order[i];
-        struct sp_stage *st = sp_graph_stage(g, at->stage);
-
-        if (g->family->pass_by)
-            g->family->pass_by(g, i);
-        if (st)
-            g->family->submit(g, st, at->index);
-        i += g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;
-    }
-    g->submitted = i;
+    while (g->submitted < end)
+        g->submitted +=
+            g->family->run ? sp_lower_ops(&g->lowering, g->submitted) : submit(g, g->submitted);
 }
 
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
@@ -259,6 +291,8 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     clear_meters(g);
     if (g->family->begin)
         g->family->begin(g);
+    if (g->family->run && sp_lower_begin(&g->lowering, act, g))
+        STARPU_ABORT_MSG("starpipe: no memory for the actions of a step");
     submit_ops(g, first_backward(g));
 }
 
@@ -266,12 +300,18 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
 {
     g->ahead = ahead;
     g->beside = beside;
-    submit_ops(g, g->n_order);
+    submit_ops(g, g->lowering.n);
+    if (g->family->run)
+        sp_lower_end(&g->lowering);
     if (g->family->end)
         g->family->end(g);
     g->ahead = NULL;
-    sp_message_release(g, g->n_order); /* all that was sent has its receiver submitted */
-    sum_twins(g);
+    if (!g->family->run) {
+        sp_message_release(g, g->lowering.n); /* all that was sent has its receiver submitted */
+        sum_twins(g);
+    }
+    for (int k = 0; k < g->place.n_local; k++)
+        drop_theirs(&g->stages[k]);
     norm_tasks(g);
     g->closing = g->turn;
 }
@@ -295,8 +335,27 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
     sp_step_finish(g, report);
 }
 
+/* What was sent to this process and its op has not come for: it is received all the same. */
+static void receive_orphan(void *arg, const struct sp_action *a)
+{
+    struct sp_graph *g = arg;
+
+    if (a->kind == SP_ACTION_RECV && sp_graph_stage(g, a->stage) && !sp_graph_stage(g, a->peer))
+        sp_message_receive(g, sp_graph_stage(g, a->stage), a);
+}
+
+static void undo_messages(struct sp_graph *g)
+{
+    sp_lower_orphans(&g->lowering, receive_orphan, g);
+    sp_transport_wait_all();
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_store_clear(&g->stages[k].store);
+}
+
 void sp_step_undo(struct sp_graph *g)
 {
+    if (g->family->run)
+        undo_messages(g);
     g->family->discard(g, g->submitted);
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++)

@@ -1,41 +1,114 @@
 /*
  * The weight-ring family (WeiPipe): a worker keeps its micro-batches, and the chunks of the model
- * come by with the gradients of their weights; src/policies/families/ring.h says which when, ring_around.c and
- * ring_line.c how.
+ * come by with the gradients of their weights; src/policies/families/ring.h says which when,
+ * weight_ring_actions.c how.
  *
  *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with weights that came by
  *   L(mb):     final norm, logits, loss, and their gradients
  *   B(mb, c):  { (recompute)  post.B attn.B pre.B  weight gradients } onto the gradients that came by
  *   W(mb, c):  the weight gradients, and those of the norms, which B left apart: where schedules
  *              separate them, weights come by for B and gradients for W
+ *   U(c):      gradients that came home, to those of their owner's blocks
  *
- * Embedding and head are on every worker: around the ring they would cost 2(G+1) times their size a
- * worker and step, their summed gradients cost 2.
+ * Embedding and head are on every worker (policies/families/replicas.h).
  */
 #include "graphs/chunk.h"
-#include "graphs/everywhere.h"
 #include "graphs/family.h"
-#include "graphs/message.h"
-#include "graphs/ring_flow.h"
+#include "graphs/step.h"
+#include "policies/families/ring_actions.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
-static const struct sp_ring_flow *flow_of(const struct sp_graph *g)
+static const struct sp_ring *ring_of(const struct sp_graph *g)
 {
-    return sp_graph_ring(g)->layout == SP_RING_LINE ? &sp_ring_line : &sp_ring_around;
+    return g->cfg.plan->layout.map->ring;
+}
+
+static int workers(const struct sp_graph *g)
+{
+    return g->place.stages;
+}
+
+static bool is_line(const struct sp_graph *g)
+{
+    return ring_of(g)->layout == SP_RING_LINE;
 }
 
 static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 {
-    int rounds = sp_graph_ring(c->g)->rounds;
-
-    return &c->st->flights[chunk * rounds + c->mb / sp_graph_workers(c->g)];
+    return &c->st->flights[chunk * ring_of(c->g)->rounds + c->mb / workers(c->g)];
 }
+
+/* ---- what comes by ---------------------------------------------------------------------------- */
+
+/* Around the ring there is one of a kind at a time, down the line one a round. */
+static struct sp_tensor_id passing(const struct sp_graph *g, enum sp_tensor_kind kind, int mb,
+                                   int chunk)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .mb = is_line(g) ? mb / workers(g) : -1, .at = chunk};
+}
+
+/* A gradient that sets out: down the line as zeros, around the ring as that of its owner's blocks, which is
+ * zero, if these are in this process. */
+static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    struct sp_stage *owner =
+        is_line(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
+    int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
+    starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
+    struct sp_lane lane = sp_stage_lane(g, st, 'D');
+
+    STARPU_ASSERT_MSG(piece, "starpipe: no memory for a gradient of %d parts", n);
+    for (int i = 0; i < n; i++) {
+        struct sp_tensor_block b = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
+        size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, i, &bytes);
+
+        lane.layer = b.layer;
+        piece[i] = owner ? sp_stage_block(owner, b.kind, b.layer)->g
+                         : sp_pool_get(st->boundary, elements, bytes, "chunk");
+        if (!owner)
+            sp_clear_insert(&lane, piece[i]);
+    }
+    sp_store_put(&st->store, id, n, piece, !owner);
+    free(piece);
+}
+
+static void make_gradient(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    if (id->kind == SP_TENSOR_D && !sp_store_find(&st->store, id))
+        make(g, st, id);
+}
+
+/* The blocks that an op computes with: what came by, or the worker's own, listed in `own`. */
+static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct sp_op *op,
+                                              starpu_data_handle_t *own)
+{
+    struct sp_tensor_id id =
+        passing(c->g, op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB, op->mb, op->chunk);
+    const struct sp_stored *t = sp_store_find(&c->st->store, &id);
+
+    for (int i = 0; !t && i < 3 * c->count; i++)
+        own[i] =
+            sp_stage_block(c->st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), c->first + i / 3)
+                ->w;
+    return t ? t->piece : own;
+}
+
+static const starpu_data_handle_t *gradients_of(struct sp_op_ctx *c, const struct sp_op *op)
+{
+    struct sp_tensor_id id = passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
+
+    make_gradient(c->g, c->st, &id);
+    return sp_store_find(&c->st->store, &id)->piece;
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------- */
 
 /* Where the gradients of the norms of a chunk wait from B to W of a micro-batch. */
 static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
 {
-    size_t round = (size_t)(c->mb / sp_graph_workers(c->g));
+    size_t round = (size_t)(c->mb / workers(c->g));
 
     return &c->st->norms[2 * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
 }
@@ -70,7 +143,7 @@ static void add_norms(struct sp_op_ctx *c)
 
 static void expand(struct sp_op_ctx *c, const struct sp_op *op)
 {
-    int last = sp_graph_workers(c->g) - 1;
+    int last = workers(c->g) - 1;
 
     if (op->part == SP_HEAD) {
         c->fl = flight(c, last);
@@ -97,25 +170,11 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
     }
 }
 
-/* Whether an op is the last of its worker that adds to the gradients of embedding and head. */
-static bool ends_last(const struct sp_graph *g, int worker, int index)
-{
-    const struct sp_program *prog = &g->cfg.plan->programs[worker];
-
-    for (int k = prog->n - 1; k >= 0; k--) {
-        const struct sp_op *op = &prog->ops[k];
-
-        if (op->part == SP_HEAD || (op->chunk == 0 && sp_ring_adds(g, worker, op)))
-            return k == index;
-    }
-    return false;
-}
-
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
-    const struct sp_op *op = sp_graph_op(g, st->index, index);
-    struct sp_hand *weights = NULL, *gradients = NULL;
+    const struct sp_op *op = &a->op;
+    starpu_data_handle_t own[3 * g->shape.model.layers];
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
@@ -125,47 +184,90 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op),
     };
 
-    flow_of(g)->arrive(g, st, index, &weights, &gradients);
-    c.w = weights ? weights->block : NULL;
-    c.gradient = gradients ? gradients->block : NULL;
-    c.lane.op_index = index;
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), op->chunk, &c.first, &c.count);
+    if (sp_ring_wants_weights(op))
+        c.w = weights_of(&c, op, own);
+    if (sp_ring_adds(g->cfg.plan, st->index, op))
+        c.gradient = gradients_of(&c, op);
+    c.lane.op_index = a->index;
     c.lane.mb = op->mb;
     c.lane.op = sp_window_open(g->window, g->turn);
-    sp_ring_layers(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     expand(&c, op);
     sp_op_close(&c.lane);
-    flow_of(g)->leave(g, st, index);
-    if (sp_graph_workers(g) > 1 && ends_last(g, st->index, index))
-        sp_everywhere_add(g, st);
 }
 
-static void pass_by(struct sp_graph *g, int i)
+/* ---- gradients that came home ------------------------------------------------------------------- */
+
+/* What other workers summed up of embedding and head so far. */
+static void add_ends(struct sp_graph *g, struct sp_stage *st)
 {
-    sp_message_release(g, i);
-    flow_of(g)->pass_by(g, i);
+    struct sp_lane lane = sp_stage_lane(g, st, 'T');
+
+    lane.layer = -1;
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        struct sp_tensor_id id = {
+            .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1};
+        const struct sp_stored *t = sp_store_find(&st->store, &id);
+
+        if (t)
+            sp_sum_insert(&lane, SP_F32, sp_stage_block(st, (enum sp_block_kind)kind, -1)->g,
+                          t->piece[0], false);
+    }
 }
 
-static void begin(struct sp_graph *g)
+/* Whether the last worker has no op after that of a micro-batch that has to do with a chunk: then its
+ * gradient is whole, long before the step ends. */
+static bool is_last_of_chunk(const struct sp_graph *g, int mb, int chunk)
 {
-    if (flow_of(g)->begin)
-        flow_of(g)->begin(g);
+    const struct sp_program *prog = &g->cfg.plan->programs[workers(g) - 1];
+    const struct sp_op *last = NULL;
+
+    for (int k = 0; k < prog->n; k++)
+        if (prog->ops[k].part == SP_CHUNK && prog->ops[k].chunk == chunk)
+            last = &prog->ops[k];
+    return last && last->mb == mb;
 }
 
-static void end(struct sp_graph *g)
+/* Down the line a round's gradient is added to the owner's; around the ring it is the owner's. */
+static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_op *op)
 {
-    if (flow_of(g)->end)
-        flow_of(g)->end(g);
+    struct sp_tensor_id id = passing(g, SP_TENSOR_D, op->mb, op->chunk);
+    const struct sp_stored *t = sp_store_find(&owner->store, &id);
+    bool whole = is_line(g) && is_last_of_chunk(g, op->mb, op->chunk);
+    struct sp_lane lane = sp_stage_lane(g, owner, 'D');
+
+    for (int i = 0; t && i < t->n; i++) {
+        struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, &id, i);
+        struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
+
+        lane.layer = at.layer;
+        if (is_line(g))
+            sp_sum_insert(&lane, SP_F32, b->g, t->piece[i], false);
+        else if (t->piece[i] != b->g)
+            sp_copy_insert(&lane, t->piece[i], b->g);
+        if (whole)
+            sp_step_close(g, owner, b);
+    }
 }
+
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    if (a->index >= 0)
+        run_op(g, st, a);
+    else if (a->op.chunk < 0)
+        add_ends(g, st);
+    else
+        come_home(g, st, &a->op);
+}
+
+/* ---- the family --------------------------------------------------------------------------------- */
 
 static void discard(struct sp_graph *g, int n)
 {
     (void)n;
-    sp_transport_wait_all();
-    sp_message_release(g, g->n_order);
-    flow_of(g)->discard(g);
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_drop(g, &g->stages[k], sp_graph_workers(g), sp_graph_ring(g)->rounds);
+        sp_flights_drop(g, &g->stages[k], workers(g), ring_of(g)->rounds);
 }
 
 static int create(struct sp_graph *g)
@@ -175,10 +277,9 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        st->norms = calloc(2 * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
+        st->norms = calloc(2 * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
                            sizeof(starpu_data_handle_t));
-        err = st->norms ? flow_of(g)->create(g, st) : -ENOMEM;
-        err = err ? err : sp_flights_create(g, st, sp_graph_workers(g), sp_graph_ring(g)->rounds);
+        err = st->norms ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds) : -ENOMEM;
     }
     return err;
 }
@@ -186,7 +287,6 @@ static int create(struct sp_graph *g)
 static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
-        flow_of(g)->destroy(&g->stages[k]);
         sp_flights_destroy(&g->stages[k]);
         free(g->stages[k].norms);
     }
@@ -195,9 +295,7 @@ static void destroy(struct sp_graph *g)
 const struct sp_graph_family sp_graph_weight_ring = {
     .create = create,
     .destroy = destroy,
-    .begin = begin,
-    .end = end,
-    .pass_by = pass_by,
-    .submit = submit,
+    .run = run,
+    .make = make_gradient,
     .discard = discard,
 };

@@ -51,16 +51,16 @@ static bool goes_on(const struct sp_lowering *l, int t, int item)
                      : t >= workers(l) && t <= sp_ring_last_backward(ring);
 }
 
-/* Whether a worker has this item in turn t at all. */
-static bool has(const struct sp_lowering *l, int t, int item)
+/* Whether a worker has this item in turn t at all; a gradient that came home is its owner's. */
+static bool has(const struct sp_lowering *l, int worker, int t, int item)
 {
     const struct sp_ring *ring = sp_lowering_ring(l);
-    bool home = item > 0 && sp_ring_comes_home(ring) && t == sp_ring_last_backward(ring) + 1;
+    int last = item == 0 ? sp_ring_last_forward(ring) : sp_ring_last_backward(ring);
 
-    if (workers(l) == 1)
-        return item == 0 || t >= workers(l);
-    return !home && (item == 0 ? t <= sp_ring_last_forward(ring) + 1
-                               : t >= workers(l) && t <= sp_ring_last_backward(ring) + 1);
+    if (t > last && sp_ring_comes_home(ring) &&
+        item_of(l, worker, t, item).payload == SP_RING_GRADIENT)
+        return false;
+    return (item == 0 || t >= workers(l)) && (t <= last + 1 || workers(l) == 1);
 }
 
 static void pass(struct sp_lowering *l, int worker, int item)
@@ -128,7 +128,7 @@ static void drop(struct sp_lowering *l, int worker, int now, int item)
 {
     int next = (worker + 1) % workers(l);
 
-    if (has(l, now, item) && (!goes_on(l, now, item) || turn_of(l, next)->now > now))
+    if (has(l, worker, now, item) && (!goes_on(l, now, item) || turn_of(l, next)->now > now))
         sp_lower_free(l, worker, tensor_of(item_of(l, worker, now, item)));
 }
 
@@ -244,7 +244,7 @@ void sp_ring_around_lower_end(struct sp_lowering *l)
         for (int i = 0; i < SP_RING_ITEMS; i++) {
             struct sp_ring_item item = item_of(l, r, last, i);
 
-            if (!has(l, last, i))
+            if (!has(l, r, last, i))
                 continue;
             if (item.payload == SP_RING_GRADIENT && !sp_ring_comes_home(sp_lowering_ring(l)) &&
                 workers(l) > 1)

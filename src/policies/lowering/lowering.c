@@ -152,6 +152,22 @@ void sp_lower_end(struct sp_lowering *l)
         l->plan->family->lower_end(l);
 }
 
+void sp_lower_orphans(struct sp_lowering *l,
+                      void (*emit)(void *arg, const struct sp_action *action), void *arg)
+{
+    for (int i = 0; i < LISTS; i++)
+        for (const struct message *m = l->messages->list[i]; m; m = m->next) {
+            struct sp_action a = {.kind = SP_ACTION_RECV,
+                                  .stage = m->to,
+                                  .tensor = m->tensor,
+                                  .peer = m->from,
+                                  .index = -1,
+                                  .number = m->number};
+
+            emit(arg, &a);
+        }
+}
+
 int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                   void *arg)
 {

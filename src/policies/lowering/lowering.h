@@ -41,6 +41,11 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
 int sp_lower_ops(struct sp_lowering *l, int i);
 void sp_lower_end(struct sp_lowering *l);
 
+/* In the middle of a step: a RECV for every message that was sent and whose receiver has not come yet. The
+ * step is not gone on with. */
+void sp_lower_orphans(struct sp_lowering *l,
+                      void (*emit)(void *arg, const struct sp_action *action), void *arg);
+
 /* All three; 0 or -ENOMEM. */
 int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                   void *arg);

@@ -35,6 +35,11 @@ static const char *const block_names[SP_BLOCK_KINDS] = {
     [SP_BLOCK_HEAD] = "head",
 };
 
+const char *sp_tensor_name(enum sp_tensor_kind kind)
+{
+    return kinds[kind].name;
+}
+
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text)
 {
     char mb[16] = "", block[16] = "", at[16] = "", slice[16] = "";
@@ -104,6 +109,27 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->model, t->at, i);
     return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
+}
+
+struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
+                                       const struct sp_tensor_id *t, int i)
+{
+    struct sp_tensor_block b = {.layer = t->at, .gradient = kinds[t->kind].f32};
+    int count;
+
+    if (kinds[t->kind].extent == QKV_BLOCK) {
+        b.kind = SP_BLOCK_QKV;
+    } else if (kinds[t->kind].extent == ONE_BLOCK) {
+        b.kind = (enum sp_block_kind)t->block;
+    } else if (t->at < 0) {
+        b.kind = (enum sp_block_kind)i;
+    } else {
+        sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), t->at, &b.layer,
+                       &count);
+        b.layer += i / 3;
+        b.kind = (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3);
+    }
+    return b;
 }
 
 static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape *shape, int at)

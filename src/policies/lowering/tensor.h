@@ -57,6 +57,9 @@ static inline unsigned sp_tensor_hash(const struct sp_tensor_id *t, unsigned lis
     return (unsigned)(hash * 0x9e3779b97f4a7c15 >> 40) % lists;
 }
 
+/* "x", "dx", "kv", ...: as they are written. */
+const char *sp_tensor_name(enum sp_tensor_kind kind);
+
 #define SP_TENSOR_TEXT 40
 
 /* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind, the
@@ -71,6 +74,15 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
 /* Elements of piece i (0: the model has no such block), and bytes of each. */
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes);
+
+/* The block of parameters that piece i of weights, or of their gradients, is of. */
+struct sp_tensor_block {
+    enum sp_block_kind kind;
+    int layer; /* -1 outside the layers */
+    bool gradient;
+};
+struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
+                                       const struct sp_tensor_id *t, int i);
 
 /* Elements and bytes of all of it; shape NULL: 0. Gradients of parameters are f32. */
 int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,

@@ -1,0 +1,59 @@
+#include "graphs/store.h"
+#include "offload/pool.h"
+#include <stdlib.h>
+#include <string.h>
+
+void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
+                  const starpu_data_handle_t *piece, bool pooled)
+{
+    struct sp_stored **at = &s->list[sp_tensor_hash(id, SP_STORE_LISTS)];
+    struct sp_stored *stored = malloc(sizeof *stored + (size_t)n * sizeof *piece);
+
+    STARPU_ASSERT_MSG(stored, "starpipe: no memory for a tensor of %d parts", n);
+    while (*at)
+        at = &(*at)->next;
+    *stored = (struct sp_stored){.id = *id, .n = n, .pooled = pooled};
+    stored->piece = (starpu_data_handle_t *)(stored + 1);
+    memcpy(stored->piece, piece, (size_t)n * sizeof *piece);
+    *at = stored;
+}
+
+const struct sp_stored *sp_store_find(const struct sp_store *s, const struct sp_tensor_id *id)
+{
+    const struct sp_stored *at = s->list[sp_tensor_hash(id, SP_STORE_LISTS)];
+
+    while (at && !sp_tensor_is_same(&at->id, id))
+        at = at->next;
+    return at;
+}
+
+/* Takes a tensor out of its list, and gives back what a pool gave. */
+static void drop(struct sp_stored **at)
+{
+    struct sp_stored *stored = *at;
+
+    *at = stored->next;
+    for (int i = 0; stored->pooled && i < stored->n; i++)
+        if (stored->piece[i])
+            sp_pool_put(stored->piece[i]);
+    free(stored);
+}
+
+void sp_store_drop(struct sp_store *s, const struct sp_tensor_id *id)
+{
+    struct sp_stored **latest = NULL;
+
+    for (struct sp_stored **at = &s->list[sp_tensor_hash(id, SP_STORE_LISTS)]; *at;
+         at = &(*at)->next)
+        if (sp_tensor_is_same(&(*at)->id, id))
+            latest = at;
+    if (latest)
+        drop(latest);
+}
+
+void sp_store_clear(struct sp_store *s)
+{
+    for (int i = 0; i < SP_STORE_LISTS; i++)
+        while (s->list[i])
+            drop(&s->list[i]);
+}
