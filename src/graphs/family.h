@@ -25,6 +25,9 @@ struct sp_graph_family {
      * in its store, puts there what others read. NULL: `submit` posts messages by itself. */
     void (*run)(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
+    /* GATHER and SCATTER of any stage, those of other processes included; NULL: there are none. */
+    void (*collective)(struct sp_graph *g, const struct sp_action *a);
+
     /* Makes a tensor that a stage is to send and does not have yet; NULL: there is none such. */
     void (*make)(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 

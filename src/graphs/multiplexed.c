@@ -6,7 +6,7 @@
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }
  *
  * A stage that computes for another one reads its weights, and the keys and values of all parts before
- * its own, where they are; in another process it has copies. It adds up gradients of these weights by
+ * its own, where they are; of those in another process it has copies. It adds up gradients of these weights by
  * itself, so that the parts need not wait for each other; the owner gets the sums at the end of a step, in
  * the order of the stages.
  */
@@ -46,39 +46,99 @@ static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, starpu_d
     sp_rows_insert(&c->lane, sh, &rows, source, *to, begin == sh->first);
 }
 
+const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id)
+{
+    const struct sp_stored *t = NULL;
+
+    for (int k = 0; !t && k < g->place.n_local; k++)
+        t = sp_store_find(&g->stages[k].store, id);
+    return t;
+}
+
+static struct sp_tensor_id id_of(enum sp_tensor_kind kind, int global, int mb, int part)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = (unsigned short)part, .mb = mb, .at = global};
+}
+
 /* What the op's tokens have of the tensors that its neighbours left: as it is if the cut is the same,
- * otherwise put together. `slot`: of a flight, where they left it. */
-static starpu_data_handle_t gather(struct sp_op_ctx *c, int global,
-                                   starpu_data_handle_t *(*slot)(struct sp_chunk_flight *fl))
+ * otherwise put together. The op's own, beside the stores. */
+static starpu_data_handle_t gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     const struct sp_cut *cut = sp_graph_cut(c->g, global);
     starpu_data_handle_t whole = NULL;
     int first, last;
 
     c->lane.layer = -1;
-    sp_multiplex_overlap(sp_multiplex_layout(c->g), c->global, c->slice, global, &first, &last);
+    sp_multiplexed_overlap(sp_multiplex_layout(c->g), c->global, c->slice, global, &first, &last);
     for (int k = first; k <= last; k++) {
         const struct sp_shape *from = &cut->shapes[k];
-        starpu_data_handle_t source = *slot(sp_multiplex_flight(c->g, global, c->mb, k));
+        struct sp_tensor_id id = id_of(kind, global, c->mb, k);
+        starpu_data_handle_t source = sp_multiplex_find(c->g, &id)->piece[0];
 
         if (from->first == c->sh->first && from->seq == c->sh->seq) {
-            whole = source;
-            continue; /* others, if there are any, have none of these tokens */
+            sp_pool_hold(source);
+            whole = source; /* others, if there are any, have none of these tokens */
+        } else {
+            copy_rows(c, from, source, &whole);
         }
-        copy_rows(c, from, source, &whole);
-        sp_pool_put(source);
     }
     return whole;
 }
 
-static starpu_data_handle_t *output_of(struct sp_chunk_flight *fl)
+static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 {
-    return &fl->out;
+    struct sp_tensor_id id = id_of(kind, c->global, c->mb, c->slice);
+
+    sp_store_put(&c->st->store, &id, 1, &c->flow, true);
 }
 
-static starpu_data_handle_t *gradient_of(struct sp_chunk_flight *fl)
+/* ---- keys, values and their gradients ----------------------------------------------------- */
+
+/* Keys and values of parts before this one that were computed in other processes. */
+static void find_keys(struct sp_op_ctx *c)
 {
-    return &fl->grad;
+    for (int k = 0; k < c->slice; k++) {
+        struct sp_chunk_flight *fl = sp_multiplex_flight(c->g, c->global, c->mb, k);
+        struct sp_tensor_id id = id_of(SP_TENSOR_KV, c->global, c->mb, k);
+        const struct sp_stored *t = fl->layers[0].kv ? NULL : sp_multiplex_find(c->g, &id);
+
+        for (int i = 0; t && i < c->count; i++)
+            fl->layers[i].kv = t->piece[i];
+    }
+}
+
+/* sp_op_ctx.share: to the gradients of the keys and values of layer i, those that other processes summed up
+ * of their parts are added, process by process. */
+static void add_gradients(struct sp_op_ctx *c, int i)
+{
+    struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
+
+    for (const struct sp_stored *t = sp_store_find(&c->st->store, &id); t; t = sp_store_next(t))
+        sp_sum_insert(&c->lane, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
+}
+
+/* What an op of this process left in its flight for other processes to read; or what its parts summed up for
+ * an op of another, with whose backward that ends, as do the copies of its keys and values. */
+static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    struct sp_chunk_flight *fl;
+    int first, n;
+
+    if (id->kind != SP_TENSOR_KV && id->kind != SP_TENSOR_DKV)
+        return;
+    fl = sp_multiplex_flight(g, id->at, id->mb, id->slice);
+    sp_chunk_layers(g->cfg.plan, g->shape.model.layers, id->at, id->at, &first, &n);
+    {
+        starpu_data_handle_t piece[n];
+
+        for (int i = 0; i < n; i++) {
+            piece[i] = id->kind == SP_TENSOR_KV ? fl->layers[i].kv : fl->layers[i].dkv;
+            if (id->kind == SP_TENSOR_DKV)
+                fl->layers[i].kv = fl->layers[i].dkv = NULL;
+        }
+        sp_store_put(&st->store, id, n, piece, id->kind == SP_TENSOR_DKV);
+    }
 }
 
 /* ---- the op --------------------------------------------------------------------------- */
@@ -88,7 +148,7 @@ static void forward(struct sp_op_ctx *c)
     bool last = c->global == c->globals - 1;
 
     if (c->global > 0) {
-        c->fl->layers[0].x = gather(c, c->global - 1, output_of);
+        c->fl->layers[0].x = gather(c, SP_TENSOR_X, c->global - 1);
     } else {
         c->fl->layers[0].x = sp_take_hidden(c, "x");
         sp_chunk_embed(c, tokens_of(c), c->fl->layers[0].x);
@@ -99,15 +159,16 @@ static void forward(struct sp_op_ctx *c)
         c->flow = top ? sp_take_boundary(c, c->st, "x") : sp_take_hidden(c, "x");
         sp_chunk_forward_layer(c, i, c->flow, top && last);
     }
-    c->fl->out = c->flow;
-    if (!last)
-        sp_multiplex_hand_over(c, SP_F, c->global + 1);
+    if (last)
+        c->fl->out = c->flow;
+    else
+        leave(c, SP_TENSOR_X);
 }
 
 static void backward(struct sp_op_ctx *c)
 {
     if (c->global < c->globals - 1) {
-        c->flow = gather(c, c->global + 1, gradient_of);
+        c->flow = gather(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_hidden(c, "dx");
         sp_chunk_head(c, tokens_of(c), c->flow);
@@ -115,17 +176,16 @@ static void backward(struct sp_op_ctx *c)
     for (int i = c->count - 1; i >= 0; i--)
         sp_chunk_backward_layer(c, i,
                                 i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, c->st, "dx"));
-    c->fl->grad = c->flow;
     if (c->global > 0)
-        sp_multiplex_hand_over(c, SP_B, c->global - 1);
+        leave(c, SP_TENSOR_DX);
     else
-        sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
+        sp_chunk_embed_gradient(c, tokens_of(c), &c->flow);
 }
 
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_plan *plan = g->cfg.plan;
-    const struct sp_op *op = &plan->programs[st->index].ops[index];
+    const struct sp_op *op = &a->op;
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
@@ -136,17 +196,23 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .cut = sp_graph_cut(g, op->chunk),
         .global = op->chunk,
         .globals = plan->layout.stages,
-        .share = g->place.world.size > 1 ? sp_multiplex_share : NULL,
+        .share = op->pass == SP_B && g->place.world.size > 1 ? add_gradients : NULL,
     };
 
+    if (a->index < 0) {
+        sp_help_add(g, st, op->mb);
+        return;
+    }
     c.sh = &c.cut->shapes[op->slice];
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c.first, &c.count);
-    c.lane.op_index = index;
+    c.lane.op_index = a->index;
     c.lane.mb = op->mb;
     c.lane.slice = op->slice;
     c.lane.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)
         sp_help_use(&c, op->pass == SP_B);
+    if (g->place.world.size > 1)
+        find_keys(&c);
     if (op->pass == SP_F)
         forward(&c);
     else
@@ -182,7 +248,6 @@ const struct sp_graph_family sp_graph_multiplexed = {
     .create = create,
     .destroy = destroy,
     .begin = sp_help_begin,
-    .end = sp_help_end,
-    .pass_by = sp_multiplex_pass_by,
-    .submit = submit,
+    .run = run,
+    .make = make,
 };

@@ -1,11 +1,7 @@
 /*
- * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), what a
- * stage has of others that it computes for (multiplexed_help.c), and what crosses between processes
- * (multiplexed_apart.c).
- *
- * Every process has room for the flights of all stages. It goes through all ops of a step in the same
- * order, and what an op of another process computed and its own need is received at that op's place; so
- * an op finds everything in the flights, whoever computed it.
+ * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), and what
+ * a stage has of others that it computes for (multiplexed_help.c). What crosses between stages is in their
+ * stores (policies/families/multiplexed_actions.c); an op finds it in that of any stage of the process.
  */
 #ifndef SP_GRAPH_MULTIPLEXED_H
 #define SP_GRAPH_MULTIPLEXED_H
@@ -18,7 +14,7 @@ struct sp_help {
     starpu_data_handle_t *w, *gradient;         /* [layers of the other][3] */
     starpu_data_handle_t end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
     starpu_data_handle_t end_gradient[SP_BLOCK_KINDS];
-    bool begun; /* in this step */
+    bool reads, adds; /* in this step: the weights were found, the sums begun */
 };
 
 struct sp_multiplex {
@@ -37,37 +33,19 @@ static inline struct sp_chunk_flight *sp_multiplex_flight(const struct sp_graph 
     return &g->multiplex->flights[sp_flight_number(g->cfg.plan, global, mb, part)];
 }
 
-/* The parts of the same slice of global stage `to` with which part `part` of `from` shares tokens:
- * first .. last. */
-void sp_multiplex_overlap(const struct sp_layout *lay, int from, int part, int to, int *first,
-                          int *last);
+/* A tensor in the store of a stage of this process; NULL: of none. */
+const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id);
 
 /* ---- help --------------------------------------------------------------------------------- */
 
 int sp_help_create(struct sp_graph *g); /* 0 or -ENOMEM */
 void sp_help_destroy(struct sp_graph *g);
 
-/* At the begin of a step: finds the weights, those of other processes are sent and received. */
+/* A step begins. */
 void sp_help_begin(struct sp_graph *g);
 /* The op computes for another stage: with its weights, and sums of gradients of its own. */
 void sp_help_use(struct sp_op_ctx *c, bool backward);
-/* At its end: the owners get the sums, in the order of the stages. */
-void sp_help_end(struct sp_graph *g);
-
-/* ---- between processes -------------------------------------------------------------------- */
-
-/*
- * c->flow, an output (SP_F) or a gradient (SP_B), is for the parts of global stage `to` that share tokens
- * with the op: it is sent to those of other processes, and held for those of this one, each of which
- * gives it back.
- */
-void sp_multiplex_hand_over(struct sp_op_ctx *c, enum sp_pass pass, int to);
-
-/* sp_op_ctx.share of these ops: keys and values of a layer go to the processes of later parts; of their
- * gradients, what these have is added. */
-void sp_multiplex_share(struct sp_op_ctx *c, int i);
-
-/* The other half of both, at place i of the order: an op of another process. */
-void sp_multiplex_pass_by(struct sp_graph *g, int i);
+/* At the end of a step: the sums of stage `helper` are added to the gradients of the owner. */
+void sp_help_add(struct sp_graph *g, struct sp_stage *owner, int helper);
 
 #endif

@@ -1,4 +1,3 @@
-#include "graphs/message.h"
 #include "graphs/multiplexed.h"
 #include <stdlib.h>
 
@@ -40,15 +39,6 @@ static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
     return sp_block_elements(&w->g->shape.model, kind);
 }
 
-static int64_t tag_of(const struct walk *w, enum sp_message what, enum sp_block_kind kind,
-                      int layer)
-{
-    int p = sp_multiplex_layout(w->g)->stages;
-
-    return sp_tag(w->g, what, (int64_t)(layer + 1) * SP_BLOCK_KINDS + kind,
-                  (int64_t)w->stage * p + w->global);
-}
-
 static starpu_data_handle_t *weight(struct sp_help *h, const struct walk *w,
                                     enum sp_block_kind kind, int layer)
 {
@@ -64,84 +54,34 @@ static starpu_data_handle_t *sum(struct sp_help *h, const struct walk *w, enum s
 
 /* ---- weights ---------------------------------------------------------------------------------- */
 
-static int send_weight(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct walk *w = arg;
-
-    sp_message_post_block(w->g, w->owner, sp_stage_block(w->owner, kind, layer)->w, w->stage,
-                          tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
-    return 0;
-}
-
-static int receive_weight(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct walk *w = arg;
-    struct sp_lane lane = sp_stage_lane(w->g, w->helper, 'F');
-    starpu_data_handle_t *copy = weight(help_of(w->g, w->helper->index, w->global), w, kind, layer);
-
-    *copy = sp_pool_get(w->helper->local, elements_of(w, kind), sp_shape_elem(&w->g->shape),
-                        "weights of others");
-    sp_message_expect(w->g, &lane, *copy, w->global, tag_of(w, SP_MSG_HELP_WEIGHT, kind, layer));
-    return 0;
-}
-
-static int drop_weight(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct walk *w = arg;
-
-    sp_drop(weight(help_of(w->g, w->helper->index, w->global), w, kind, layer));
-    return 0;
-}
-
-/* The stage of a process whose copy all of them read. */
-static bool is_first_of_process(const struct sp_graph *g, int stage)
-{
-    return stage == 0 || sp_stage_rank(&g->place, stage - 1) != sp_stage_rank(&g->place, stage);
-}
-
-/* For every stage and process other than its own (each computes for every stage). */
-static void each_copy(struct sp_graph *g, sp_stage_block_fn of_owner, sp_stage_block_fn of_helper)
-{
-    int p = sp_multiplex_layout(g)->stages;
-
-    for (int global = 0; global < p; global++)
-        for (int s = 0; s < p; s++) {
-            struct walk w = walk_of(g, s, global);
-
-            if (!is_first_of_process(g, s) ||
-                sp_stage_rank(&g->place, s) == sp_stage_rank(&g->place, global))
-                continue;
-            if (w.owner && of_owner)
-                each_block(&w, of_owner);
-            if (w.helper)
-                each_block(&w, of_helper);
-        }
-}
-
-/* Where the helper reads a block. */
+/* Where the helper reads a block: at its owner, or in the copy that all stages of the process share. */
 static int find_weight(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
+    struct sp_tensor_id id = {
+        .kind = SP_TENSOR_BLOCK, .block = (unsigned char)kind, .mb = w->global, .at = layer};
 
     *weight(help_of(w->g, w->stage, w->global), w, kind, layer) =
         w->owner ? sp_stage_block(w->owner, kind, layer)->w
-                 : *weight(help_of(w->g, w->g->place.first_local, w->global), w, kind, layer);
+                 : sp_multiplex_find(w->g, &id)->piece[0];
     return 0;
 }
 
 void sp_help_begin(struct sp_graph *g)
 {
-    each_copy(g, send_weight, receive_weight);
-    for (int k = 0; k < g->place.n_local; k++)
-        for (int global = 0; global < sp_multiplex_layout(g)->stages; global++) {
-            struct walk w = walk_of(g, g->stages[k].index, global);
+    int p = sp_multiplex_layout(g)->stages;
 
-            if (w.stage != global)
-                each_block(&w, find_weight);
-        }
+    for (int i = 0; i < p * p; i++)
+        g->multiplex->help[i].reads = g->multiplex->help[i].adds = false;
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------- */
+
+static struct sp_tensor_id sum_id(const struct walk *w, enum sp_block_kind kind, int layer)
+{
+    return (struct sp_tensor_id){
+        .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = w->global, .at = layer};
+}
 
 /* What the helper adds up: 0 at first. */
 static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
@@ -149,10 +89,13 @@ static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
     struct walk *w = arg;
     struct sp_lane lane = sp_stage_lane(w->g, w->helper, 'B');
     starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
+    struct sp_tensor_id id;
 
     lane.layer = layer;
     *s = sp_pool_get(w->helper->local, elements_of(w, kind), sizeof(float), "gradient");
     sp_clear_insert(&lane, *s);
+    id = sum_id(w, kind, layer);
+    sp_store_put(&w->helper->store, &id, 1, s, true);
     return 0;
 }
 
@@ -161,63 +104,36 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
     struct walk w = walk_of(c->g, c->st->index, c->global);
     struct sp_help *h = help_of(c->g, c->st->index, c->global);
 
-    if (backward && !h->begun) {
-        h->begun = true;
+    if (!h->reads)
+        each_block(&w, find_weight);
+    h->reads = true;
+    if (backward && !h->adds)
         each_block(&w, begin_sum);
-    }
+    h->adds |= backward;
     c->w = h->w;
     c->end_w = h->end_w;
     c->gradient = h->gradient;
     c->end_gradient = h->end_gradient;
 }
 
-static void add(struct walk *w, enum sp_block_kind kind, int layer, starpu_data_handle_t s)
-{
-    struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
-
-    lane.layer = layer;
-    sp_sum_insert(&lane, SP_F32, sp_stage_block(w->owner, kind, layer)->g, s, false);
-}
-
-static int give_sum(void *arg, enum sp_block_kind kind, int layer)
+static int add_sum(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
-    int64_t tag = tag_of(w, SP_MSG_HELP_SUM, kind, layer);
+    struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
+    struct sp_tensor_id id = sum_id(w, kind, layer);
+    const struct sp_store *store = w->helper ? &w->helper->store : &w->owner->store;
 
-    if (w->helper) {
-        starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
-
-        if (w->owner)
-            add(w, kind, layer, *s);
-        else
-            sp_message_post_block(w->g, w->helper, *s, w->global, tag);
-        sp_drop(s);
-    } else if (w->owner) {
-        starpu_data_handle_t s =
-            sp_pool_get(w->owner->boundary, elements_of(w, kind), sizeof(float), "gradient");
-        struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
-
-        sp_message_expect(w->g, &lane, s, w->stage, tag);
-        add(w, kind, layer, s);
-        sp_pool_put(s);
-    }
+    lane.layer = layer;
+    sp_sum_insert(&lane, SP_F32, sp_stage_block(w->owner, kind, layer)->g,
+                  sp_store_find(store, &id)->piece[0], false);
     return 0;
 }
 
-void sp_help_end(struct sp_graph *g)
+void sp_help_add(struct sp_graph *g, struct sp_stage *owner, int helper)
 {
-    int p = sp_multiplex_layout(g)->stages;
+    struct walk w = walk_of(g, helper, owner->index);
 
-    for (int global = 0; global < p; global++)
-        for (int s = 0; s < p; s++) {
-            struct walk w = walk_of(g, s, global);
-
-            if (s == global)
-                continue;
-            each_block(&w, give_sum);
-            help_of(g, s, global)->begun = false;
-        }
-    each_copy(g, NULL, drop_weight);
+    each_block(&w, add_sum);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */

@@ -42,7 +42,9 @@ enum { GRADIENTS = 3 };
 
 struct sp_shards {
     struct unit weights[2], gradients[GRADIENTS]; /* [3 * layers of the largest chunk] */
-    int now, gradient;                            /* which are in use */
+    unsigned char *weights_of;                    /* [ops] which of them an op computes with */
+    int gradient;                                 /* which is in use */
+    int next;                                     /* op to run */
     struct unit end_weights, end_gradients;       /* [SP_BLOCK_KINDS] */
     struct part *parts;                           /* to be added, in order */
     int n_parts, cap_parts;
@@ -297,33 +299,17 @@ static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct
 
 /* ---- ops --------------------------------------------------------------------------------------- */
 
-/* What the first op of a step finds: embedding, head and its own unit. */
-static void first_op(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane, int chunk)
-{
-    struct sp_shards *s = st->shards;
-
-    s->now = 0;
-    gather(g, st, lane, &s->end_weights, ENDS, 0);
-    gather(g, st, lane, &s->weights[0], chunk, 0);
-    clear_unit(g, lane, &s->end_gradients, ENDS);
-}
-
 /* The weights and gradients of an op. */
 static void arm(struct sp_op_ctx *c, int index)
 {
     struct sp_shards *s = c->st->shards;
     const struct sp_program *prog = program(c->g, c->st->index);
     const struct sp_op *op = &prog->ops[index];
-    int next = sp_shards_prefetch(prog, index);
 
     add_parts(c->st, c->lane, parts_until(c->st, index - 2));
     if (index == 0)
-        first_op(c->g, c->st, &c->lane, op->chunk);
-    else if (sp_shards_change(prog, index))
-        s->now = !s->now;
-    if (next >= 0)
-        gather(c->g, c->st, &c->lane, &s->weights[!s->now], prog->ops[next].chunk, next);
-    c->w = s->weights[s->now].handle;
+        clear_unit(c->g, &c->lane, &s->end_gradients, ENDS);
+    c->w = s->weights[s->weights_of[index]].handle;
     c->end_w = s->end_weights.handle;
     if (op->pass != SP_B)
         return;
@@ -341,9 +327,9 @@ static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
     return &c->st->flights[chunk * (lay->micro_batches / P) + c->mb / P];
 }
 
-static void submit(struct sp_graph *g, struct sp_stage *st, int index)
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    const struct sp_op *op = &program(g, st->index)->ops[index];
+    const struct sp_op *op = &a->op;
     int last = g->cfg.plan->layout.chunks - 1;
     struct sp_op_ctx c = {
         .g = g,
@@ -353,13 +339,13 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         .mb = op->mb,
     };
 
-    c.lane.op_index = index;
+    c.lane.op_index = a->index;
     c.lane.mb = op->mb;
     c.lane.op = sp_window_open(g->window, g->turn);
     layers_of(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     if (workers(g) > 1)
-        arm(&c, index);
+        arm(&c, a->index);
     if (op->pass == SP_F) {
         sp_chunk_forward(&c, op->chunk < last ? flight(&c, op->chunk + 1) : NULL);
     } else {
@@ -370,43 +356,39 @@ static void submit(struct sp_graph *g, struct sp_stage *st, int index)
         sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
     }
     sp_op_close(&c.lane);
-    if (workers(g) > 1 && op->pass == SP_B && sp_shards_add_last(program(g, st->index), index))
-        scatter(g, st, &st->shards->gradients[st->shards->gradient], op->chunk, index);
+    if (workers(g) > 1)
+        st->shards->next = a->index + 1;
 }
 
-/* What this process does for ops of the others. */
-static void pass_by(struct sp_graph *g, int i)
+/* A gather or scatter of a worker: its half of it, or what this process does for another's. */
+static void collective(struct sp_graph *g, const struct sp_action *a)
 {
-    int worker = g->lowering.order[i].stage, index = g->lowering.order[i].index;
-    const struct sp_program *prog = program(g, worker);
-    int next = sp_shards_prefetch(prog, index);
+    struct sp_stage *st = sp_graph_stage(g, a->stage);
+    struct sp_shards *s = st ? st->shards : NULL;
+    int chunk = a->tensor.at;
 
-    if (sp_graph_stage(g, worker))
-        return;
-    if (index == 0) {
-        send_shards(g, ENDS, worker, 0);
-        send_shards(g, prog->ops[0].chunk, worker, 0);
+    if (a->kind == SP_ACTION_GATHER && st) {
+        struct sp_lane lane = sp_stage_lane(g, st, 'F');
+
+        lane.op_index = s->next;
+        gather(g, st, &lane, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
+               chunk, a->index);
+    } else if (a->kind == SP_ACTION_GATHER) {
+        send_shards(g, chunk, a->stage, a->index);
+    } else if (st) {
+        scatter(g, st, chunk < 0 ? &s->end_gradients : &s->gradients[s->gradient], chunk, a->index);
+    } else {
+        receive_parts(g, a->stage, chunk, a->index);
     }
-    if (next >= 0)
-        send_shards(g, prog->ops[next].chunk, worker, next);
-    if (prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
-        receive_parts(g, worker, prog->ops[index].chunk, index);
 }
 
 static void end(struct sp_graph *g)
 {
-    for (int r = 0; workers(g) > 1 && r < workers(g); r++) {
-        struct sp_stage *st = sp_graph_stage(g, r);
-
-        if (st)
-            scatter(g, st, &st->shards->end_gradients, ENDS, INT_MAX);
-        else
-            receive_parts(g, r, ENDS, INT_MAX);
-    }
     for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
         add_parts(st, sp_stage_lane(g, st, 'T'), st->shards->n_parts);
+        st->shards->next = 0;
     }
 }
 
@@ -448,12 +430,18 @@ static void destroy_unit(struct unit *unit)
 static int create_shards(struct sp_graph *g, struct sp_stage *st)
 {
     struct sp_shards *s = calloc(1, sizeof *s);
+    const struct sp_program *prog = program(g, st->index);
     size_t weight = sp_shape_elem(&g->shape), gradient = sizeof(float);
     int largest = 0, err;
 
     st->shards = s;
     if (!s)
         return -ENOMEM;
+    s->weights_of = calloc((size_t)prog->n, 1);
+    if (!s->weights_of)
+        return -ENOMEM;
+    for (int k = 1; k < prog->n; k++)
+        s->weights_of[k] = s->weights_of[k - 1] ^ sp_shards_change(prog, k);
     for (int c = 1; c < g->cfg.plan->layout.chunks; c++)
         largest = blocks_of(g, c) > blocks_of(g, largest) ? c : largest;
     err = create_unit(g, st, &s->end_weights, ENDS, weight);
@@ -495,6 +483,7 @@ static void destroy(struct sp_graph *g)
         destroy_unit(&s->end_weights);
         destroy_unit(&s->end_gradients);
         free(s->parts);
+        free(s->weights_of);
         free(s);
     }
 }
@@ -503,6 +492,6 @@ const struct sp_graph_family sp_graph_sharded = {
     .create = create,
     .destroy = destroy,
     .end = end,
-    .pass_by = pass_by,
-    .submit = submit,
+    .run = run,
+    .collective = collective,
 };

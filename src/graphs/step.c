@@ -237,9 +237,14 @@ static void act(void *arg, const struct sp_action *a)
     struct sp_graph *g = arg;
     struct sp_stage *st = sp_graph_stage(g, a->stage);
 
+    if (a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER)
+        g->family->collective(g, a);
     if (!st)
         return;
     switch (a->kind) {
+    case SP_ACTION_GATHER:
+    case SP_ACTION_SCATTER:
+        break;
     case SP_ACTION_RUN:
         g->family->run(g, st, a);
         break;

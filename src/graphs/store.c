@@ -18,13 +18,21 @@ void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
     *at = stored;
 }
 
-const struct sp_stored *sp_store_find(const struct sp_store *s, const struct sp_tensor_id *id)
+static const struct sp_stored *first_of(const struct sp_stored *at, const struct sp_tensor_id *id)
 {
-    const struct sp_stored *at = s->list[sp_tensor_hash(id, SP_STORE_LISTS)];
-
     while (at && !sp_tensor_is_same(&at->id, id))
         at = at->next;
     return at;
+}
+
+const struct sp_stored *sp_store_find(const struct sp_store *s, const struct sp_tensor_id *id)
+{
+    return first_of(s->list[sp_tensor_hash(id, SP_STORE_LISTS)], id);
+}
+
+const struct sp_stored *sp_store_next(const struct sp_stored *t)
+{
+    return first_of(t->next, &t->id);
 }
 
 /* Takes a tensor out of its list, and gives back what a pool gave. */

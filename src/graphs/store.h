@@ -30,6 +30,9 @@ void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
 /* NULL: it is not there. */
 const struct sp_stored *sp_store_find(const struct sp_store *s, const struct sp_tensor_id *id);
 
+/* The next one of the same tensor, NULL: there is none. */
+const struct sp_stored *sp_store_next(const struct sp_stored *t);
+
 /* The readers of a tensor have been submitted. Nothing if it is not there. */
 void sp_store_drop(struct sp_store *s, const struct sp_tensor_id *id);
 

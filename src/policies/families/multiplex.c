@@ -69,3 +69,14 @@ void sp_parts_overlapping(int part, int in, int of, int *first, int *last)
     *first = part * of / in;
     *last = ((part + 1) * of + in - 1) / in - 1;
 }
+
+void sp_multiplexed_overlap(const struct sp_layout *lay, int from, int part, int to, int *first,
+                            int *last)
+{
+    struct sp_slice_part mine = sp_part_at(lay, from, part);
+    int begin = sp_first_part(lay, to, mine.slice);
+
+    sp_parts_overlapping(mine.part, mine.of, sp_part_at(lay, to, begin).of, first, last);
+    *first += begin;
+    *last += begin;
+}

@@ -45,4 +45,8 @@ int sp_last_part(const struct sp_layout *lay, int global, int stage);
 /* The parts of a slice that are cut `of` of which some tokens are in part `part` of `in`: first .. last. */
 void sp_parts_overlapping(int part, int in, int of, int *first, int *last);
 
+/* The parts of global stage `to` that share tokens with part `part` of `from`: first .. last. */
+void sp_multiplexed_overlap(const struct sp_layout *lay, int from, int part, int to, int *first,
+                            int *last);
+
 #endif

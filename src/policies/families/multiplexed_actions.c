@@ -50,6 +50,7 @@ static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op)
             continue;
         sp_lower_send(l, stage, reader, of_op(SP_TENSOR_KV, op));
         sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op), -1);
+        sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
     }
 }
 
@@ -78,17 +79,6 @@ static void release_gradients(struct sp_lowering *l, int stage, const struct sp_
 
 /* ---- rows from stage to stage ---------------------------------------------------------------- */
 
-/* The parts of global stage `to` that share tokens with part `part` of global stage `from`. */
-static void overlap(const struct sp_lowering *l, int from, int part, int to, int *first, int *last)
-{
-    struct sp_slice_part mine = sp_part_at(layout(l), from, part);
-    int begin = sp_first_part(layout(l), to, mine.slice);
-
-    sp_parts_overlapping(mine.part, mine.of, sp_part_at(layout(l), to, begin).of, first, last);
-    *first += begin;
-    *last += begin;
-}
-
 /* The place of part k of global stage `to`, which reads what an op left, in the program of its stage. */
 static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writer, int to, int k)
 {
@@ -109,7 +99,7 @@ static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op)
 
     if (to < 0 || to >= layout(l)->stages)
         return;
-    overlap(l, op->chunk, op->slice, to, &first, &last);
+    sp_multiplexed_overlap(layout(l), op->chunk, op->slice, to, &first, &last);
     for (int k = first; k <= last; k++) {
         int reader = sp_part_at(layout(l), to, k).stage;
         int process = sp_lowering_process(l, reader);
@@ -132,7 +122,7 @@ static void readers(const struct sp_lowering *l, const struct sp_op *writer, int
     int first, last;
 
     *first_stage = *last_place = -1;
-    overlap(l, writer->chunk, writer->slice, to, &first, &last);
+    sp_multiplexed_overlap(layout(l), writer->chunk, writer->slice, to, &first, &last);
     for (int k = first; k <= last; k++) {
         struct sp_op op = *writer;
         int stage = sp_part_at(layout(l), to, k).stage, place;
@@ -156,7 +146,7 @@ static void release_rows(struct sp_lowering *l, int i)
 
     if (from < 0 || from >= layout(l)->stages)
         return;
-    overlap(l, op->chunk, op->slice, from, &first, &last);
+    sp_multiplexed_overlap(layout(l), op->chunk, op->slice, from, &first, &last);
     for (int k = first; k <= last; k++) {
         int writer_stage = sp_part_at(layout(l), from, k).stage, reader, place;
         struct sp_op writer = *op;
@@ -188,7 +178,8 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
 
 /* ---- weights and their gradients -------------------------------------------------------------- */
 
-/* Something of each block that a stage holds, to another one. */
+/* Something of each block that a stage holds, to another one; tensors name the owner as their
+ * micro-batch, as two stages may hold a table. */
 struct transfer {
     struct sp_lowering *l;
     int owner, helper;
@@ -199,8 +190,9 @@ static int transfer_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct transfer *t = arg;
 
-    t->step(t, (struct sp_tensor_id){
-                   .kind = SP_TENSOR_BLOCK, .block = (unsigned char)kind, .mb = -1, .at = layer});
+    t->step(
+        t, (struct sp_tensor_id){
+               .kind = SP_TENSOR_BLOCK, .block = (unsigned char)kind, .mb = t->owner, .at = layer});
     return 0;
 }
 

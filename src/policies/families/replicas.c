@@ -9,7 +9,7 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
     int n = sp_block_holders(l->plan, &l->shape->model, kind, layer, stages);
 
     for (int k = 0; n > 1 && k < n; k++)
-        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], t, n, stages,
+        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages,
                             sp_tensor_bytes(l->plan, l->shape, &t));
 }
 

@@ -248,11 +248,12 @@ void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t)
     l->emit(l->arg, &a);
 }
 
-void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage,
+void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
                          struct sp_tensor_id t, int members, const int *member, int64_t bytes)
 {
     struct sp_action a = {.kind = kind,
                           .stage = stage,
+                          .index = index,
                           .tensor = t,
                           .members = members,
                           .member = member,

@@ -27,7 +27,7 @@ enum sp_tensor_kind {
     SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */
     SP_TENSOR_WB,    /* the same for backwards, where they travel beside those for forwards */
     SP_TENSOR_D,     /* gradients of these weights */
-    SP_TENSOR_BLOCK, /* weights of block `block` of layer `at` */
+    SP_TENSOR_BLOCK, /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
     SP_TENSOR_GRADIENT, /* its gradient */
     SP_TENSOR_KINDS
 };
