@@ -17,12 +17,8 @@ struct sp_graph_family {
     void (*begin)(struct sp_graph *g);
     void (*end)(struct sp_graph *g);
 
-    /* Comes by the op at place i of the order, of whatever process, before it is submitted; NULL:
-     * nothing to do. */
-    void (*pass_by)(struct sp_graph *g, int i);
-
     /* Submits the tasks of an op of a local stage, and of the one it overlaps with: reads what the stage has
-     * in its store, puts there what others read. NULL: `submit` posts messages by itself. */
+     * in its store, puts there what others read. */
     void (*run)(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
     /* GATHER and SCATTER of any stage, those of other processes included; NULL: there are none. */
@@ -31,13 +27,9 @@ struct sp_graph_family {
     /* Makes a tensor that a stage is to send and does not have yet; NULL: there is none such. */
     void (*make)(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
-    /* Submits the tasks of the op at `index` of a local stage, and of the one it overlaps with. */
-    void (*submit)(struct sp_graph *g, struct sp_stage *st, int index);
-
-    /* Undoes the first n ops of the order, forwards only: frees what they left (with `run`: their tasks
-     * have ended and the stores are empty; otherwise it waits for them). All processes call it. NULL: not
+    /* Undoes forwards whose tasks have ended: frees what they left. All processes call it. NULL: not
      * available. */
-    void (*discard)(struct sp_graph *g, int n);
+    void (*discard)(struct sp_graph *g);
 };
 
 extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional */

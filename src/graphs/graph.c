@@ -78,7 +78,6 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .v = vector(n, sizeof(float), "v"),
         .twin = n_holders > 1 ? holders[holders[0] == st->index] : -1,
         .counted = holders[0] == st->index || sp_is_sharded(g->cfg.plan),
-        .everywhere = sp_block_is_everywhere(g->cfg.plan, layer),
     };
     b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");
     return 0;
@@ -348,7 +347,6 @@ void sp_graph_destroy(struct sp_graph *g)
         sp_store_clear(&st->store);
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
-        free(st->sent);
         free(st->blocks);
     }
     for (int turn = 0; turn < 2; turn++) {
@@ -366,11 +364,6 @@ void sp_graph_destroy(struct sp_graph *g)
     sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
     sp_window_destroy(g->window);
-}
-
-int sp_op_position(const struct sp_graph *g, int stage, const struct sp_op *op)
-{
-    return sp_lowering_position(&g->lowering, stage, op);
 }
 
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)

@@ -48,10 +48,9 @@ struct sp_block {
     starpu_data_handle_t
         spare[SP_BLOCK_STATE]; /* master g m v (w) before the last update made ahead;
                                                  * NULL: none yet */
-    int twin;        /* stage that holds the other replica (tied tables, two pipes), -1: none */
-    bool everywhere; /* on all stages */
-    bool closed;     /* its norm is taken and its update made ahead of the step's end */
-    bool counted;    /* in the gradient norm and in checkpoints: once a replica pair */
+    int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
+    bool closed;  /* its norm is taken and its update made ahead of the step's end */
+    bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
@@ -68,13 +67,6 @@ struct sp_chunk_flight {
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
-/* A tensor sent to another process: its buffer is used again by ops that come after the receiver
- * in the order of submission only, or two processes could wait for each other's buffers. */
-struct sp_sent {
-    starpu_data_handle_t handle;
-    int until; /* position of the receiving op in the order */
-};
-
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -82,16 +74,13 @@ struct sp_stage {
     int worker;
     int n_blocks;
     struct sp_block *blocks;
-    struct sp_pool *local;         /* tensors written and freed here */
-    struct sp_pool *boundary;      /* tensors that other stages write or free */
-    starpu_data_handle_t tally[2]; /* SP_TALLIES doubles, by turn */
-    struct sp_meter meter[2];      /* by turn */
-    struct sp_store store;         /* what is on its way to other stages, or came from them */
-    struct sp_sent *sent;          /* [n_sent] */
-    int n_sent, cap_sent;
+    struct sp_pool *local;           /* tensors written and freed here */
+    struct sp_pool *boundary;        /* tensors that other stages write or free */
+    starpu_data_handle_t tally[2];   /* SP_TALLIES doubles, by turn */
+    struct sp_meter meter[2];        /* by turn */
+    struct sp_store store;           /* what is on its way to other stages, or came from them */
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
-    bool ends_added;                 /* see sp_everywhere_add */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][2], see sp_op_ctx */
     struct sp_shards *shards;        /* sharded */
     size_t whole_bytes;              /* sharded: buffers of blocks gathered whole */
@@ -178,23 +167,18 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
 
-/* The place of an op of a stage in the order of submission. */
-int sp_op_position(const struct sp_graph *g, int stage, const struct sp_op *op);
-
 /* A lane for tasks of a stage outside any op. */
 struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
 
 /* Tags: distinct for every message on its way. */
 enum sp_message {
-    SP_MSG_FORWARD,
-    SP_MSG_BACKWARD, /* (micro-batch and slice, global stage of the consumer) */
-    SP_MSG_TWIN,     /* (block kind and layer, sending stage) */
+    SP_MSG_ACTION, /* (number of the message in the step, in two parts) */
+    SP_MSG_GATHER,
+    SP_MSG_SCATTER, /* (op and block, stages) */
+    SP_MSG_REPLICA, /* (block kind and layer, sending stage) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */
-    SP_MSG_HELP_WEIGHT,
-    SP_MSG_HELP_SUM, /* (block kind and layer, stages that compute and own) */
-    SP_MSG_ACTION,   /* (number of the message in the step, in two parts) */
     SP_MSG_KINDS
 };
 

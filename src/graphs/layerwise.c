@@ -204,11 +204,10 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
 /* ---- the family ------------------------------------------------------------------------ */
 
-static void discard(struct sp_graph *g, int n)
+static void discard(struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
-    (void)n;
     for (int k = 0; k < g->place.n_local; k++)
         sp_flights_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
 }

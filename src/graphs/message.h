@@ -12,27 +12,13 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
  * into buffers that it is received in. */
 void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
-/* ---- for families that post messages by themselves ------------------------------------------ */
-
 /*
- * Sends a tensor of a pool from a stage of this process to one of another, and takes over the
- * caller's hold of it, until the op at position `until` of the order, its receiver, has had its
- * turn.
+ * One message to another process: of a buffer that nobody writes before it has gone, or who does waits. And
+ * its receive, which the op of `lane` waits for: its arrival is recorded.
  */
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
-                     int64_t tag, int until);
-
-/* The same of a handle that no pool has. Whoever writes it next waits until it has gone, so it is one that
- * nobody writes before the step ends, or before its receivers are long submitted. */
-void sp_message_post_block(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
-                           int to, int64_t tag);
-
-/* Submits the receive of a tensor that the op of `lane` reads, and has its arrival recorded. */
+                     int64_t tag);
 void sp_message_expect(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
                        int from, int64_t tag);
-
-/* Gives back the buffers of what was received by ops before position `now`, on all stages of this
- * process: an op takes buffers of the stages beside its own, too. */
-void sp_message_release(struct sp_graph *g, int now);
 
 #endif

@@ -141,7 +141,7 @@ static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_lane
                                unit->whole[i].part[r]);
             else
                 sp_message_expect(g, &receive, unit->whole[i].part[r], r,
-                                  tag_of(g, SP_MSG_FORWARD, index, &b, r, st->index));
+                                  tag_of(g, SP_MSG_GATHER, index, &b, r, st->index));
         }
         sp_whole_join(&unit->whole[i]);
     }
@@ -157,8 +157,8 @@ static void send_shards(struct sp_graph *g, int chunk, int to, int index)
 
         for (int i = 0; i < blocks_of(g, chunk); i++)
             if (block_of(g, chunk, i, &b))
-                sp_message_post_block(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
-                                      tag_of(g, SP_MSG_FORWARD, index, &b, st->index, to));
+                sp_message_post(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
+                                tag_of(g, SP_MSG_GATHER, index, &b, st->index, to));
     }
 }
 
@@ -238,8 +238,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct unit *unit, 
                 queue(owner,
                       (struct part){sp_stage_block(owner, b.kind, b.layer), part, unit, index});
             else
-                sp_message_post_block(g, st, part, r,
-                                      tag_of(g, SP_MSG_BACKWARD, index, &b, st->index, r));
+                sp_message_post(g, st, part, r, tag_of(g, SP_MSG_SCATTER, index, &b, st->index, r));
         }
     }
 }
@@ -259,7 +258,7 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
                 sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
 
             sp_message_expect(g, &lane, part, from,
-                              tag_of(g, SP_MSG_BACKWARD, index, &b, from, owner->index));
+                              tag_of(g, SP_MSG_SCATTER, index, &b, from, owner->index));
             queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, NULL, index});
         }
     }
@@ -371,6 +370,7 @@ static void collective(struct sp_graph *g, const struct sp_action *a)
         struct sp_lane lane = sp_stage_lane(g, st, 'F');
 
         lane.op_index = s->next;
+        lane.mb = program(g, a->stage)->ops[s->next].mb;
         gather(g, st, &lane, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
                chunk, a->index);
     } else if (a->kind == SP_ACTION_GATHER) {

@@ -3,7 +3,6 @@
 #include "graphs/message.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"
-#include "graphs/everywhere.h"
 #include <math.h>
 #include <string.h>
 
@@ -99,6 +98,7 @@ static void drop_theirs(struct sp_stage *st)
     }
 }
 
+/* Two replicas of a block add up their gradients, both in the same order: a + b is b + a. */
 static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
     struct sp_stage *other = sp_graph_stage(g, b->twin);
@@ -114,29 +114,10 @@ static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b
         return;
     }
     theirs = take_theirs(st, b->n);
-    sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_TWIN, block, st->index));
+    sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_REPLICA, block, st->index));
     st->bytes_sent[g->turn] += b->n * sizeof(float);
-    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_TWIN, block, b->twin), NULL, NULL);
+    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_REPLICA, block, b->twin), NULL, NULL);
     sp_sum_insert(&lane, SP_F32, b->g, theirs, false);
-}
-
-/*
- * Replicas of a block add up their gradients, both in the same order: a + b is b + a. The blocks
- * come in the order of the model, whatever the order in which a stage holds them: if processes took
- * them up in orders of their own, each could wait for a buffer that the other's exchange frees.
- */
-static void sum_twins(struct sp_graph *g)
-{
-    for (int layer = -1; layer < g->shape.model.layers; layer++)
-        for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-            for (int k = 0; k < g->place.n_local; k++) {
-                struct sp_stage *st = &g->stages[k];
-                struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)kind, layer);
-
-                if (b && b->twin >= 0)
-                    sum_twin(g, st, b);
-            }
-    sp_everywhere_sum(g);
 }
 
 static void norm_tasks(struct sp_graph *g)
@@ -265,24 +246,10 @@ static void act(void *arg, const struct sp_action *a)
     }
 }
 
-/* The op at place i of the order, and the one it overlaps with, where the family posts messages by itself. */
-static int submit(struct sp_graph *g, int i)
-{
-    const struct sp_placed *at = &g->lowering.order[i];
-    struct sp_stage *st = sp_graph_stage(g, at->stage);
-
-    if (g->family->pass_by)
-        g->family->pass_by(g, i);
-    if (st)
-        g->family->submit(g, st, at->index);
-    return g->cfg.plan->programs[at->stage].ops[at->index].overlap ? 2 : 1;
-}
-
 static void submit_ops(struct sp_graph *g, int end)
 {
     while (g->submitted < end)
-        g->submitted +=
-            g->family->run ? sp_lower_ops(&g->lowering, g->submitted) : submit(g, g->submitted);
+        g->submitted += sp_lower_ops(&g->lowering, g->submitted);
 }
 
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
@@ -296,7 +263,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     clear_meters(g);
     if (g->family->begin)
         g->family->begin(g);
-    if (g->family->run && sp_lower_begin(&g->lowering, act, g))
+    if (sp_lower_begin(&g->lowering, act, g))
         STARPU_ABORT_MSG("starpipe: no memory for the actions of a step");
     submit_ops(g, first_backward(g));
 }
@@ -306,15 +273,10 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
     g->ahead = ahead;
     g->beside = beside;
     submit_ops(g, g->lowering.n);
-    if (g->family->run)
-        sp_lower_end(&g->lowering);
+    sp_lower_end(&g->lowering);
     if (g->family->end)
         g->family->end(g);
     g->ahead = NULL;
-    if (!g->family->run) {
-        sp_message_release(g, g->lowering.n); /* all that was sent has its receiver submitted */
-        sum_twins(g);
-    }
     for (int k = 0; k < g->place.n_local; k++)
         drop_theirs(&g->stages[k]);
     norm_tasks(g);
@@ -359,9 +321,8 @@ static void undo_messages(struct sp_graph *g)
 
 void sp_step_undo(struct sp_graph *g)
 {
-    if (g->family->run)
-        undo_messages(g);
-    g->family->discard(g, g->submitted);
+    undo_messages(g);
+    g->family->discard(g);
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++)
             if (g->stages[k].blocks[i].spare[0])

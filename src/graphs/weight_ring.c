@@ -263,9 +263,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
 /* ---- the family --------------------------------------------------------------------------------- */
 
-static void discard(struct sp_graph *g, int n)
+static void discard(struct sp_graph *g)
 {
-    (void)n;
     for (int k = 0; k < g->place.n_local; k++)
         sp_flights_drop(g, &g->stages[k], workers(g), ring_of(g)->rounds);
 }

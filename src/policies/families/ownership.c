@@ -111,11 +111,6 @@ int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
     return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
 }
 
-bool sp_block_is_everywhere(const struct sp_plan *plan, int layer)
-{
-    return plan->family->kind == SP_WEIGHT_RING && layer < 0 && plan->layout.stages > 1;
-}
-
 bool sp_is_sharded(const struct sp_plan *plan)
 {
     return plan->family->kind == SP_SHARDED;
@@ -230,7 +225,7 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     }
     if (plan->family->kind == SP_WEIGHT_RING) {
         stages[0] = layer < 0 ? 0 : ring_holder(plan, m->layers, layer);
-        return 1; /* of embedding and head the first: sp_block_is_everywhere */
+        return 1; /* of embedding and head, which all have, the first */
     }
     if (sp_is_sharded(plan)) {
         stages[0] = 0;

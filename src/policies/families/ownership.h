@@ -33,9 +33,6 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
 int sp_flights_of(const struct sp_plan *plan);
 int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
 
-/* Whether every stage has a replica of a block: embedding and head where weights travel. */
-bool sp_block_is_everywhere(const struct sp_plan *plan, int layer);
-
 /* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
 
@@ -62,7 +59,7 @@ bool sp_is_sharded(const struct sp_plan *plan);
 /*
  * The stages that hold a block, in ascending order; returns how many. More than one: replicas,
  * whose gradients are summed (tied tables of both ends; the two pipes of a bidirectional plan).
- * Where a block is sharded or everywhere, the first stage alone.
+ * Where a block is sharded, or every stage has one (weight-ring: embedding and head), the first stage alone.
  */
 #define SP_MAX_HOLDERS 4
 int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
