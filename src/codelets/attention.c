@@ -14,7 +14,6 @@
 
 struct attention_args {
     struct sp_task_args base;
-    bool first; /* backward: dK and dV are written, not accumulated */
     struct sp_attention at;
     int kv_len[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
@@ -24,55 +23,45 @@ static size_t query_elements(const struct attention_args *a)
     return (size_t)a->at.batch * (size_t)a->at.q_len * (size_t)a->base.shape->q_width;
 }
 
-static void attn_fwd(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    struct attention_args *a = arg;
-    const void *kv[SP_MAX_SLICES];
-    void *o = sp_buffer(buffers, 1);
+#define ATTN_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(q, STARPU_R)   /* (b,s_i,q) */                                                             \
+    ONE(o, STARPU_W)   /* = (b,s_i,q) */                                                           \
+    ONE(lse, STARPU_W) /* = (b,a,s_i) */                                                           \
+    LIST(kv, STARPU_R) /* (b,s_j,kv) of slices j = 0..i */
+SP_BUFFERS(attn_fwd, ATTN_FWD_BUFFERS)
 
+static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *b,
+                     struct attention_args *a)
+{
     a->at.kv_len = a->kv_len;
-    for (int j = 0; j < a->at.n_kv; j++)
-        kv[j] = sp_buffer(buffers, 3 + j);
-    k->attention(k, &a->at, sp_buffer(buffers, 0), kv, o, sp_buffer(buffers, 2));
-    sp_check_finite(&a->base, k, "o", o, query_elements(a));
+    k->attention(k, &a->at, b->q, (const void *const *)b->kv, b->o, b->lse);
+    sp_check_finite(&a->base, k, "o", b->o, query_elements(a));
 }
 
-static void attn_bwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define ATTN_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(q, STARPU_R)        /* (b,s_i,q) */                                                        \
+    ONE(o, STARPU_R)        /* (b,s_i,q) */                                                        \
+    ONE(lse, STARPU_R)      /* (b,a,s_i) */                                                        \
+    ONE(d_o, STARPU_R)      /* (b,s_i,q) */                                                        \
+    ONE(dq, STARPU_W)       /* = (b,s_i,q) */                                                      \
+    LIST(kv, STARPU_R)      /* (b,s_j,kv) of slices j = 0..i */                                    \
+    LIST(dkv, STARPU_RW)    /* += (b,s_j,kv) */                                                    \
+    LIST(new_dkv, STARPU_W) /* = (b,s_j,kv), in place of dkv, in the last slice: it runs first */
+SP_BUFFERS(attn_bwd, ATTN_BWD_BUFFERS)
+
+static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *b,
+                     struct attention_args *a)
 {
-    struct attention_args *a = arg;
-    const void *kv[SP_MAX_SLICES];
-    void *dkv[SP_MAX_SLICES], *dq = sp_buffer(buffers, 4);
-    int n = a->at.n_kv;
+    bool first = b->n_new_dkv > 0;
 
     a->at.kv_len = a->kv_len;
-    for (int j = 0; j < n; j++) {
-        kv[j] = sp_buffer(buffers, 5 + j);
-        dkv[j] = sp_buffer(buffers, 5 + n + j);
-    }
-    k->attention_bwd(k, &a->at, sp_buffer(buffers, 0), kv, sp_buffer(buffers, 1),
-                     sp_buffer(buffers, 2), sp_buffer(buffers, 3), dq, dkv, a->first);
-    sp_check_finite(&a->base, k, "dq", dq, query_elements(a));
+    k->attention_bwd(k, &a->at, b->q, (const void *const *)b->kv, b->o, b->lse, b->d_o, b->dq,
+                     first ? b->new_dkv : b->dkv, first);
+    sp_check_finite(&a->base, k, "dq", b->dq, query_elements(a));
 }
 
-SP_BODY(attn_fwd)
-SP_BODY(attn_bwd)
-
-SP_MODEL(attn_fwd);
-SP_MODEL(attn_bwd);
-
-static struct starpu_codelet attn_fwd_cl = {
-    SP_DEVICES(attn_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &attn_fwd_model,
-    .name = "attn_fwd",
-};
-
-static struct starpu_codelet attn_bwd_cl = {
-    SP_DEVICES(attn_bwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &attn_bwd_model,
-    .name = "attn_bwd",
-};
+SP_CODELET(attn_fwd);
+SP_CODELET(attn_bwd);
 
 static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_codelet *cl,
                                     const struct sp_shape *sh, const struct sp_attn *t)
@@ -106,11 +95,8 @@ void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task = new_task(lane, &attn_fwd_cl, sh, t);
     const struct attention_args *a = task->cl_arg;
 
-    sp_task_buffer(task, t->q, STARPU_R);
-    sp_task_buffer(task, t->o, STARPU_W);
-    sp_task_buffer(task, t->lse, STARPU_W);
-    for (int j = 0; j < t->n_kv; j++)
-        sp_task_buffer(task, t->kv[j], STARPU_R);
+    SP_TASK_BUFFERS(task, attn_fwd, .q = t->q, .o = t->o, .lse = t->lse, .kv = t->kv,
+                    .n_kv = t->n_kv);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_flops_attention(&a->at));
 }
@@ -120,18 +106,11 @@ void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released)
 {
     struct starpu_task *task = new_task(lane, &attn_bwd_cl, sh, t);
-    struct attention_args *a = task->cl_arg;
+    const struct attention_args *a = task->cl_arg;
 
-    a->first = first;
-    sp_task_buffer(task, t->q, STARPU_R);
-    sp_task_buffer(task, t->o, STARPU_R);
-    sp_task_buffer(task, t->lse, STARPU_R);
-    sp_task_buffer(task, d_o, STARPU_R);
-    sp_task_buffer(task, dq, STARPU_W);
-    for (int j = 0; j < t->n_kv; j++)
-        sp_task_buffer(task, t->kv[j], STARPU_R);
-    for (int j = 0; j < t->n_kv; j++)
-        sp_task_buffer(task, dkv[j], first ? STARPU_W : STARPU_RW);
+    SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o, .dq = dq,
+                    .kv = t->kv, .n_kv = t->n_kv, .dkv = dkv, .n_dkv = first ? 0 : t->n_kv,
+                    .new_dkv = dkv, .n_new_dkv = first ? t->n_kv : 0);
     sp_task_releases(task, released);
     sp_task_submit(lane, task, 2.5 * sp_flops_attention(&a->at));
 }

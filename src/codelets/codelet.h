@@ -6,6 +6,7 @@
 #define SP_CODELET_H
 
 #include "config.h"
+#include "codelets/buffers.h"
 #include "codelets/shape.h"
 #include "kernels/backend.h"
 #include "offload/pool.h"
@@ -13,13 +14,33 @@
 #include <starpu.h>
 
 /*
- * A codelet's body is written once, in the kernels of whatever device runs it:
+ * A codelet's body is written once, in the kernels of whatever device runs it, and reads its buffers by
+ * the names that SP_BUFFERS(op, ...) gave them:
  *
- *   static void f(const struct sp_backend *k, void *buffers[], void *arg);
+ *   static void op(const struct sp_backend *k, const struct op_buffers *b, const struct op_args *a);
  *
- * SP_BODY(f) makes of it the function that StarPU calls for each device, SP_DEVICES(f) names these
- * in the codelet. CUDA's queue their kernels on the worker's stream and return.
+ * SP_CODELET(op) makes of it op_cl, with a function that StarPU calls for each device and a performance
+ * model: history-based, by sizes and variant. CUDA's functions queue their kernels on the worker's
+ * stream and return.
  */
+#define SP_CODELET(op)                                                                             \
+    static void op##_task(const struct sp_backend *k, void *buffers[], void *arg)                  \
+    {                                                                                              \
+        struct op##_buffers b = {0};                                                               \
+                                                                                                   \
+        op##_buffers_read(&b, buffers, ((const struct sp_task_args *)arg)->n_buffers);             \
+        op(k, &b, arg);                                                                            \
+    }                                                                                              \
+    SP_BODY(op##_task)                                                                             \
+    SP_MODEL(op);                                                                                  \
+    static struct starpu_codelet op##_cl = {                                                       \
+        SP_DEVICES(op##_task),                                                                     \
+        .nbuffers = STARPU_VARIABLE_NBUFFERS,                                                      \
+        .model = &op##_model,                                                                      \
+        .name = #op,                                                                               \
+    }
+
+/* SP_BODY(f) makes StarPU's functions of f(kernels, buffers, args), SP_DEVICES(f) names them. */
 #define SP_BODY_CPU(f)                                                                             \
     static void f##_cpu(void *buffers[], void *arg)                                                \
     {                                                                                              \
@@ -42,7 +63,6 @@
 #define SP_DEVICES(f) .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}
 #endif
 
-/* A history-based performance model per codelet; sizes and variant make the footprint. */
 #define SP_MODEL(name)                                                                             \
     static struct starpu_perfmodel name##_model = {                                                \
         .type = STARPU_HISTORY_BASED, .symbol = "starpipe_" #name, .footprint = sp_task_footprint}
@@ -97,6 +117,7 @@ struct sp_task_args {
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */
+    uint16_t n_buffers[SP_BUFFERS_MAX]; /* of each row of the codelet's table; 0: left out */
     int64_t acquire_bytes, release_bytes;
     struct sp_move *returning; /* as in struct sp_lane */
     const struct sp_shape *shape;
@@ -110,10 +131,6 @@ struct sp_task_args {
  */
 struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codelet *cl,
                                 const char *part, const struct sp_shape *shape, size_t size);
-
-/* Appends a buffer. */
-void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
-                    enum starpu_data_access_mode mode);
 
 /* Gives the task its position and submits it; `flops` for StarPU's statistics. A task that no
  * worker can run ends the run here: its op would never be done. */
@@ -151,17 +168,5 @@ static inline const struct sp_backend *sp_cpu_kernels(const void *arg)
 /* codelets/cuda.c; and what the task queued is all of it. */
 const struct sp_backend *sp_cuda_kernels(const void *arg);
 void sp_cuda_queued(const void *arg);
-
-static inline void *sp_buffer(void *const *buffers, int i)
-{
-    return (void *)STARPU_VECTOR_GET_PTR((struct starpu_vector_interface *)buffers[i]);
-}
-
-static inline size_t sp_buffer_bytes(void *const *buffers, int i)
-{
-    const struct starpu_vector_interface *v = buffers[i];
-
-    return (size_t)STARPU_VECTOR_GET_NX(v) * STARPU_VECTOR_GET_ELEMSIZE(v);
-}
 
 #endif

@@ -8,67 +8,58 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
-struct embed_args {
-    struct sp_task_args base;
-    bool positions;
-};
+#define EMBED_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(ids, STARPU_R)            /* (b,s) int32 */                                                \
+    ONE(x, STARPU_W)              /* = (T,h) */                                                    \
+    ONE(tokens, STARPU_R)         /* (V,h) */                                                      \
+    OPTIONAL(positions, STARPU_R) /* (s,h), of GPT-2 style */
+SP_BUFFERS(embed_fwd, EMBED_FWD_BUFFERS)
 
-static void embed_fwd(const struct sp_backend *k, void *buffers[], void *arg)
+static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers *b,
+                      const struct sp_task_args *a)
 {
-    const struct embed_args *a = arg;
-    const struct sp_shape *sh = a->base.shape;
-    void *x = sp_buffer(buffers, 1);
+    const struct sp_shape *sh = a->shape;
 
-    k->embed(k, sh->batch, sh->seq, sh->model.hidden, sh->first, sp_buffer(buffers, 0),
-             sp_buffer(buffers, 2), a->positions ? sp_buffer(buffers, 3) : NULL, x);
-    sp_check_finite(&a->base, k, "x", x, (size_t)sh->rows * (size_t)sh->model.hidden);
+    k->embed(k, sh->batch, sh->seq, sh->model.hidden, sh->first, b->ids, b->tokens, b->positions,
+             b->x);
+    sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
-static void embed_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    const struct embed_args *a = arg;
-    const struct sp_shape *sh = a->base.shape;
+#define EMBED_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
+    ONE(ids, STARPU_R)              /* (b,s) int32 */                                              \
+    ONE(dx, STARPU_R)               /* (T,h) */                                                    \
+    ONE(dtokens, STARPU_RW)         /* += (V,h) */                                                 \
+    OPTIONAL(dpositions, STARPU_RW) /* += (s,h) */
+SP_BUFFERS(embed_wgrad, EMBED_WGRAD_BUFFERS)
 
-    k->embed_bwd(k, sh->batch, sh->seq, sh->model.hidden, sh->first, sp_buffer(buffers, 0),
-                 sp_buffer(buffers, 1), sp_buffer(buffers, 2),
-                 a->positions ? sp_buffer(buffers, 3) : NULL);
+static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buffers *b,
+                        const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+
+    k->embed_bwd(k, sh->batch, sh->seq, sh->model.hidden, sh->first, b->ids, b->dx, b->dtokens,
+                 b->dpositions);
 }
 
-SP_BODY(embed_fwd)
-SP_BODY(embed_wgrad)
+SP_CODELET(embed_fwd);
+SP_CODELET(embed_wgrad);
 
-SP_MODEL(embed_fwd);
-SP_MODEL(embed_wgrad);
+static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_codelet *cl,
+                                    const struct sp_shape *sh)
+{
+    struct starpu_task *t = sp_task_new(lane, cl, "embed", sh, sizeof(struct sp_task_args));
 
-static struct starpu_codelet embed_fwd_cl = {
-    SP_DEVICES(embed_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &embed_fwd_model,
-    .name = "embed_fwd",
-};
-
-static struct starpu_codelet embed_wgrad_cl = {
-    SP_DEVICES(embed_wgrad),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &embed_wgrad_model,
-    .name = "embed_wgrad",
-};
+    ((struct sp_task_args *)t->cl_arg)->in_stream = false; /* the host writes the ids */
+    return t;
+}
 
 void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                          starpu_data_handle_t ids, starpu_data_handle_t tokens,
                          starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed)
 {
-    struct starpu_task *t =
-        sp_task_new(lane, &embed_fwd_cl, "embed", sh, sizeof(struct embed_args));
-    struct embed_args *a = t->cl_arg;
+    struct starpu_task *t = new_task(lane, &embed_fwd_cl, sh);
 
-    a->base.in_stream = false; /* the host writes the ids */
-    a->positions = positions != NULL;
-    sp_task_buffer(t, ids, STARPU_R);
-    sp_task_buffer(t, x, STARPU_W);
-    sp_task_buffer(t, tokens, STARPU_R);
-    if (positions)
-        sp_task_buffer(t, positions, STARPU_R);
+    SP_TASK_BUFFERS(t, embed_fwd, .ids = ids, .x = x, .tokens = tokens, .positions = positions);
     sp_task_acquires(t, stashed);
     sp_task_submit(lane, t, (double)sh->rows * sh->model.hidden);
 }
@@ -77,16 +68,9 @@ void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh
                            starpu_data_handle_t ids, starpu_data_handle_t dx,
                            starpu_data_handle_t dtokens, starpu_data_handle_t dpositions)
 {
-    struct starpu_task *t =
-        sp_task_new(lane, &embed_wgrad_cl, "embed", sh, sizeof(struct embed_args));
-    struct embed_args *a = t->cl_arg;
+    struct starpu_task *t = new_task(lane, &embed_wgrad_cl, sh);
 
-    a->base.in_stream = false; /* the host writes the ids */
-    a->positions = dpositions != NULL;
-    sp_task_buffer(t, ids, STARPU_R);
-    sp_task_buffer(t, dx, STARPU_R);
-    sp_task_buffer(t, dtokens, STARPU_RW);
-    if (dpositions)
-        sp_task_buffer(t, dpositions, STARPU_RW);
+    SP_TASK_BUFFERS(t, embed_wgrad, .ids = ids, .dx = dx, .dtokens = dtokens,
+                    .dpositions = dpositions);
     sp_task_submit(lane, t, (double)sh->rows * sh->model.hidden);
 }

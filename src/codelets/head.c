@@ -12,7 +12,6 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
-/* n(T,h), dn(T,h), logits(head_rows,V), stats(T,2) */
 static size_t scratch_elements(const struct sp_shape *sh)
 {
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
@@ -21,28 +20,35 @@ static size_t scratch_elements(const struct sp_shape *sh)
            sp_shape_f32(sh, 2 * T);
 }
 
-/* x R, targets R, w_norm R, w_table R, g_norm RW, g_table RW, dx W, tally RW, scratch */
-static void head(const struct sp_backend *k, void *buffers[], void *arg)
+#define HEAD_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
+    ONE(x, STARPU_R)             /* (T,h) */                                                       \
+    ONE(targets, STARPU_R)       /* (T) int32 */                                                   \
+    ONE(w_norm, STARPU_R)        /* block of the final norm */                                     \
+    ONE(w_table, STARPU_R)       /* (V,h) */                                                       \
+    ONE(g_norm, STARPU_RW)       /* += */                                                          \
+    ONE(g_table, STARPU_RW)      /* += (V,h) */                                                    \
+    ONE(dx, STARPU_W)            /* = (T,h) */                                                     \
+    ONE(tally, STARPU_RW)        /* += [SP_TALLY_LOSS] */                                          \
+    ONE(scratch, STARPU_SCRATCH) /* n(T,h), dn(T,h), logits(head_rows,V), stats(T,2) */
+SP_BUFFERS(head, HEAD_BUFFERS)
+
+static void head(const struct sp_backend *k, const struct head_buffers *b,
+                 const struct sp_task_args *a)
 {
-    const struct sp_task_args *a = arg;
     const struct sp_shape *sh = a->shape;
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
-    double *tally = sp_buffer(buffers, 7);
-    void *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 2);
-    void *dx = sp_buffer(buffers, 6), *n = sp_buffer(buffers, 8), *dn = sp_skip(sh, n, T * h);
-    void *logits = sp_skip(sh, dn, T * h);
+    double *tally = b->tally;
+    void *n = b->scratch, *dn = sp_skip(sh, n, T * h), *logits = sp_skip(sh, dn, T * h);
     float *stats =
         sp_skip(sh, logits, (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab));
-    float *gn = sp_buffer(buffers, 4);
 
-    k->norm(k, sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, x, norm,
-            sp_weight_at(sh, norm, sh->norm_bias), n, stats);
-    k->cross_entropy(k, sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n,
-                     sp_buffer(buffers, 3), sp_buffer(buffers, 1), sh->loss_scale,
-                     &tally[SP_TALLY_LOSS], dn, sp_buffer(buffers, 5), logits);
-    k->norm_bwd(k, sh->rms, sh->rows, sh->model.hidden, x, stats, norm, dn, NULL, dx, gn,
-                sp_at(gn, sh->norm_bias));
-    sp_check_finite(a, k, "dx", dx, T * h);
+    k->norm(k, sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, b->x, b->w_norm,
+            sp_weight_at(sh, b->w_norm, sh->norm_bias), n, stats);
+    k->cross_entropy(k, sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n, b->w_table,
+                     b->targets, sh->loss_scale, &tally[SP_TALLY_LOSS], dn, b->g_table, logits);
+    k->norm_bwd(k, sh->rms, sh->rows, sh->model.hidden, b->x, stats, b->w_norm, dn, NULL, b->dx,
+                b->g_norm, sp_at(b->g_norm, sh->norm_bias));
+    sp_check_finite(a, k, "dx", b->dx, T * h);
 }
 
 struct logits_args {
@@ -50,41 +56,31 @@ struct logits_args {
     int first, n; /* rows of x */
 };
 
-/* x R, w_norm R, w_table R, logits W, scratch n(rows,h) */
-static void logits(const struct sp_backend *k, void *buffers[], void *arg)
+#define LOGITS_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
+    ONE(x, STARPU_R)             /* (T,h) */                                                       \
+    ONE(w_norm, STARPU_R)        /* block of the final norm */                                     \
+    ONE(w_table, STARPU_R)       /* (V,h) */                                                       \
+    ONE(logits, STARPU_W)        /* = (n,ld), columns below V */                                   \
+    ONE(scratch, STARPU_SCRATCH) /* norm(x), (n,h) */
+SP_BUFFERS(logits, LOGITS_BUFFERS)
+
+static void logits(const struct sp_backend *k, const struct logits_buffers *b,
+                   const struct logits_args *a)
 {
-    const struct logits_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int h = sh->model.hidden, V = sh->model.vocab, ld = sp_logits_ld(V);
-    void *x = sp_skip(sh, sp_buffer(buffers, 0), (size_t)a->first * (size_t)h);
-    void *norm = sp_buffer(buffers, 1), *z = sp_buffer(buffers, 3), *n = sp_buffer(buffers, 4);
+    void *x = sp_skip(sh, b->x, (size_t)a->first * (size_t)h);
 
-    k->norm(k, sh->rms, a->n, h, sh->model.norm_eps, x, norm, sp_weight_at(sh, norm, sh->norm_bias),
-            n, NULL);
-    k->linear(k, a->n, h, V, n, sp_buffer(buffers, 2), NULL, z, ld);
+    k->norm(k, sh->rms, a->n, h, sh->model.norm_eps, x, b->w_norm,
+            sp_weight_at(sh, b->w_norm, sh->norm_bias), b->scratch, NULL);
+    k->linear(k, a->n, h, V, b->scratch, b->w_table, NULL, b->logits, ld);
     for (int r = 0; r < a->n; r++)
-        sp_check_finite(&a->base, k, "logits", sp_skip(sh, z, (size_t)r * (size_t)ld), (size_t)V);
+        sp_check_finite(&a->base, k, "logits", sp_skip(sh, b->logits, (size_t)r * (size_t)ld),
+                        (size_t)V);
 }
 
-SP_BODY(head)
-SP_BODY(logits)
-
-SP_MODEL(head);
-SP_MODEL(logits);
-
-static struct starpu_codelet head_cl = {
-    SP_DEVICES(head),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &head_model,
-    .name = "head",
-};
-
-static struct starpu_codelet logits_cl = {
-    SP_DEVICES(logits),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &logits_model,
-    .name = "logits",
-};
+SP_CODELET(head);
+SP_CODELET(logits);
 
 void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starpu_data_handle_t x,
                     starpu_data_handle_t targets, starpu_data_handle_t w_norm,
@@ -96,16 +92,9 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
 
     /* the host writes the targets and reads the tally */
     ((struct sp_task_args *)t->cl_arg)->in_stream = false;
-    sp_task_buffer(t, x, STARPU_R);
-    sp_task_buffer(t, targets, STARPU_R);
-    sp_task_buffer(t, w_norm, STARPU_R);
-    sp_task_buffer(t, w_table, STARPU_R);
-    sp_task_buffer(t, g_norm, STARPU_RW);
-    sp_task_buffer(t, g_table, STARPU_RW);
-    sp_task_buffer(t, dx, STARPU_W);
-    sp_task_buffer(t, tally, STARPU_RW);
-    sp_task_buffer(t, sp_scratch_handle(sh, scratch_elements(sp_shape_scratch(sh))),
-                   STARPU_SCRATCH);
+    SP_TASK_BUFFERS(t, head, .x = x, .targets = targets, .w_norm = w_norm, .w_table = w_table,
+                    .g_norm = g_norm, .g_table = g_table, .dx = dx, .tally = tally,
+                    .scratch = sp_scratch_handle(sh, scratch_elements(sp_shape_scratch(sh))));
     sp_task_releases(t, released);
     sp_task_submit(lane, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
 }
@@ -120,10 +109,7 @@ void sp_logits_insert(const struct sp_lane *lane, const struct sp_shape *sh, int
     a->base.in_stream = false; /* the host reads the logits */
     a->first = first;
     a->n = n;
-    sp_task_buffer(t, x, STARPU_R);
-    sp_task_buffer(t, w_norm, STARPU_R);
-    sp_task_buffer(t, w_table, STARPU_R);
-    sp_task_buffer(t, logits, STARPU_W);
-    sp_task_buffer(t, sp_scratch_handle(sh, (size_t)n * (size_t)sh->model.hidden), STARPU_SCRATCH);
+    SP_TASK_BUFFERS(t, logits, .x = x, .w_norm = w_norm, .w_table = w_table, .logits = logits,
+                    .scratch = sp_scratch_handle(sh, (size_t)n * (size_t)sh->model.hidden));
     sp_task_submit(lane, t, sp_flops_linear(n, sh->model.hidden, sh->model.vocab));
 }

@@ -195,5 +195,7 @@ void sp_scratch_release(void);
 
 /* A scratch buffer of n elements of a shape for one task (STARPU_SCRATCH), shared by size. */
 starpu_data_handle_t sp_scratch_handle(const struct sp_shape *sh, size_t n);
+/* One of (T,width), T of the longest slice. */
+starpu_data_handle_t sp_scratch_rows(const struct sp_shape *sh, int width);
 
 #endif

@@ -12,60 +12,57 @@
 
 struct norm_args {
     struct sp_task_args base;
-    bool saved, cheap;
+    bool cheap;
 };
 
-/* x R, w_norm R, (saved W), n1 W or scratch unless saved holds it */
-static void norm_fwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define NORM_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
+    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
+    OPTIONAL(saved, STARPU_W)         /* = sp_shape_pre_saved */                                   \
+    OPTIONAL(n1, STARPU_W)            /* = (T,h), unless saved holds it */                         \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h), if no other buffer holds it */
+SP_BUFFERS(norm_fwd, NORM_FWD_BUFFERS)
+
+static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *b,
+                     const struct norm_args *a)
 {
-    const struct norm_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    void *norm = sp_buffer(buffers, 1), *n1;
     struct sp_pre_saved s = {0};
+    void *n1;
 
-    if (a->saved)
-        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 2));
-    n1 = s.n1 ? s.n1 : sp_buffer(buffers, 2 + a->saved);
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, sp_buffer(buffers, 0), norm,
-            sp_weight_at(sh, norm, sh->norm_bias), n1, s.stats);
+    if (b->saved)
+        s = sp_shape_pre_view(sh, a->cheap, b->saved);
+    n1 = s.n1 ? s.n1 : b->n1 ? b->n1 : b->scratch;
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
+            sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
     sp_check_finite(&a->base, k, "n1", n1, (size_t)T * (size_t)h);
 }
 
-/* x R, saved R, w_norm R, g_norm RW, dn1 R, dr R, dx W */
-static void norm_bwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(x, STARPU_R)       /* (T,h) */                                                             \
+    ONE(saved, STARPU_R)   /* sp_shape_pre_saved */                                                \
+    ONE(w_norm, STARPU_R)  /* block of norm1 */                                                    \
+    ONE(g_norm, STARPU_RW) /* += */                                                                \
+    ONE(dn1, STARPU_R)     /* (T,h) */                                                             \
+    ONE(dr, STARPU_R)      /* (T,h) */                                                             \
+    ONE(dx, STARPU_W)      /* = (T,h) */
+SP_BUFFERS(norm_bwd, NORM_BWD_BUFFERS)
+
+static void norm_bwd(const struct sp_backend *k, const struct norm_bwd_buffers *b,
+                     const struct norm_args *a)
 {
-    const struct norm_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
-    float *g = sp_buffer(buffers, 3);
-    void *dx = sp_buffer(buffers, 6);
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
 
-    k->norm_bwd(k, sh->rms, T, h, sp_buffer(buffers, 0), s.stats, sp_buffer(buffers, 2),
-                sp_buffer(buffers, 4), sp_buffer(buffers, 5), dx, g, sp_at(g, sh->norm_bias));
-    sp_check_finite(&a->base, k, "dx", dx, (size_t)T * (size_t)h);
+    k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dn1, b->dr, b->dx, b->g_norm,
+                sp_at(b->g_norm, sh->norm_bias));
+    sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
 }
 
-SP_BODY(norm_fwd)
-SP_BODY(norm_bwd)
-
-SP_MODEL(norm_fwd);
-SP_MODEL(norm_bwd);
-
-static struct starpu_codelet norm_fwd_cl = {
-    SP_DEVICES(norm_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &norm_fwd_model,
-    .name = "norm_fwd",
-};
-
-static struct starpu_codelet norm_bwd_cl = {
-    SP_DEVICES(norm_bwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &norm_bwd_model,
-    .name = "norm_bwd",
-};
+SP_CODELET(norm_fwd);
+SP_CODELET(norm_bwd);
 
 static double norm_flops(const struct sp_shape *sh)
 {
@@ -81,20 +78,11 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct norm_args *a = task->cl_arg;
 
     STARPU_ASSERT_MSG(!n1 || !t->saved || !t->cheap, "starpipe: n1 is wanted twice");
-    a->saved = t->saved != NULL;
     a->cheap = t->cheap;
-    a->base.variant = (uint32_t)(2 * a->saved + a->cheap);
-    sp_task_buffer(task, t->x, STARPU_R);
-    sp_task_buffer(task, w_norm, STARPU_R);
-    if (t->saved)
-        sp_task_buffer(task, t->saved, STARPU_W);
-    if (n1)
-        sp_task_buffer(task, n1, STARPU_W);
-    else if (!t->saved || !t->cheap)
-        sp_task_buffer(
-            task,
-            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
-            STARPU_SCRATCH);
+    a->base.variant = (uint32_t)(2 * (t->saved != NULL) + t->cheap);
+    SP_TASK_BUFFERS(
+        task, norm_fwd, .x = t->x, .w_norm = w_norm, .saved = t->saved, .n1 = n1,
+        .scratch = n1 || (t->saved && t->cheap) ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, norm_flops(sh));
 }
@@ -109,13 +97,8 @@ void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct norm_args *a = task->cl_arg;
 
     a->cheap = t->cheap;
-    sp_task_buffer(task, t->x, STARPU_R);
-    sp_task_buffer(task, t->saved, STARPU_R);
-    sp_task_buffer(task, w_norm, STARPU_R);
-    sp_task_buffer(task, g_norm, STARPU_RW);
-    sp_task_buffer(task, dn1, STARPU_R);
-    sp_task_buffer(task, dr, STARPU_R);
-    sp_task_buffer(task, dx, STARPU_W);
+    SP_TASK_BUFFERS(task, norm_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm,
+                    .g_norm = g_norm, .dn1 = dn1, .dr = dr, .dx = dx);
     sp_task_releases(task, released);
     sp_task_submit(lane, task, 2 * norm_flops(sh));
 }

@@ -19,7 +19,7 @@
 
 struct post_args {
     struct sp_task_args base;
-    bool saved, cheap, y;
+    bool cheap;
     bool apart; /* the gradient of norm2 is laid out like one of norm1 */
 };
 
@@ -49,34 +49,37 @@ static void up(const struct sp_backend *k, const struct sp_shape *sh, int rows, 
 }
 
 /* Scratch of the forward: what is not kept. r, n2 in full, u and g one chunk. */
-static size_t fwd_scratch(const struct sp_shape *sh, const struct post_args *a)
+static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool cheap)
 {
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden, n = 0;
 
-    if (!a->saved)
+    if (!saved)
         n += T * h + (size_t)sh->mlp_rows * (size_t)sh->up_width;
-    if (!a->saved || !a->cheap)
+    if (!saved || !cheap)
         n += T * h + (size_t)sh->mlp_rows * (size_t)sh->model.mlp;
     return n;
 }
 
-/* x R, o R, w R, (y W), (saved W), (scratch) */
-static void post_fwd(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    const struct post_args *a = arg;
-    const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, next = 3;
-    const void *x = sp_buffer(buffers, 0), *o = sp_buffer(buffers, 1);
-    void *w = sp_buffer(buffers, 2);
-    void *y = a->y ? sp_buffer(buffers, next++) : NULL;
-    struct sp_post_saved s = {0};
-    void *scratch = NULL, *u = NULL, *g = NULL;
+#define POST_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
+    ONE(o, STARPU_R)                  /* (T,q) */                                                  \
+    ONE(w, STARPU_R)                  /* block of the layer's second half */                       \
+    OPTIONAL(y, STARPU_W)             /* = (T,h) */                                                \
+    OPTIONAL(saved, STARPU_W)         /* = sp_shape_post_saved */                                  \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* what is not kept: fwd_scratch */
+SP_BUFFERS(post_fwd, POST_FWD_BUFFERS)
 
-    if (a->saved)
-        s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, next++));
-    if (fwd_scratch(sh, a))
-        scratch = sp_buffer(buffers, next);
-    if (!a->saved) {
+static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *b,
+                     const struct post_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp;
+    struct sp_post_saved s = {0};
+    void *scratch = b->scratch, *u = NULL, *g = NULL, *w = b->w;
+
+    if (b->saved) {
+        s = sp_shape_post_view(sh, a->cheap, b->saved);
+    } else {
         s.r = scratch;
         u = sp_skip(sh, scratch, (size_t)T * (size_t)h);
         scratch = sp_skip(sh, u, (size_t)sh->mlp_rows * (size_t)sh->up_width);
@@ -86,8 +89,8 @@ static void post_fwd(const struct sp_backend *k, void *buffers[], void *arg)
         g = sp_skip(sh, scratch, (size_t)T * (size_t)h);
     }
 
-    k->linear_add(k, T, sh->q_width, h, o, sp_weight_at(sh, w, sh->out),
-                  sp_weight_at(sh, w, sh->out_bias), x, s.r);
+    k->linear_add(k, T, sh->q_width, h, b->o, sp_weight_at(sh, w, sh->out),
+                  sp_weight_at(sh, w, sh->out_bias), b->x, s.r);
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, s.r, sp_weight_at(sh, w, sh->gain),
             sp_weight_at(sh, w, sh->bias), s.n2, s.stats);
     for (int t = 0; t < T; t += sh->mlp_rows) {
@@ -96,126 +99,112 @@ static void post_fwd(const struct sp_backend *k, void *buffers[], void *arg)
         void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
         void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, y || s.g ? gt : NULL);
-        if (y)
+        up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, b->y || s.g ? gt : NULL);
+        if (b->y)
             k->linear_add(k, rows, f, h, gt, sp_weight_at(sh, w, sh->down),
                           sp_weight_at(sh, w, sh->down_bias), sp_skip(sh, s.r, row * (size_t)h),
-                          sp_skip(sh, y, row * (size_t)h));
+                          sp_skip(sh, b->y, row * (size_t)h));
     }
-    if (y)
-        sp_check_finite(&a->base, k, "y", y, (size_t)T * (size_t)h);
+    if (b->y)
+        sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
-/* saved R, w R, g RW, dy R, du W, dr W, do W, scratch dg */
-static void post_bwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define POST_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(saved, STARPU_R)         /* sp_shape_post_saved */                                         \
+    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
+    ONE(g, STARPU_RW)            /* += gain and bias of norm2: in the block, or apart */           \
+    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
+    ONE(du, STARPU_W)            /* = (T,up) */                                                    \
+    ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
+    ONE(d_o, STARPU_W)           /* = (T,q) */                                                     \
+    OPTIONAL(dg, STARPU_SCRATCH) /* (mlp_rows,f), for SwiGLU */
+SP_BUFFERS(post_bwd, POST_BWD_BUFFERS)
+
+static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *b,
+                     const struct post_args *a)
 {
-    const struct post_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, 0));
-    void *w = sp_buffer(buffers, 1), *dy = sp_buffer(buffers, 3);
-    void *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5), *d_o = sp_buffer(buffers, 6);
-    void *down = sp_weight_at(sh, w, sh->down);
-    float *g = sp_buffer(buffers, 2);
+    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, b->saved);
+    void *w = b->w, *down = sp_weight_at(sh, w, sh->down);
+    float *g = b->g;
 
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
         size_t row = (size_t)t;
         void *ut = sp_skip(sh, s.u, row * (size_t)width);
-        void *dut = sp_skip(sh, du, row * (size_t)width);
-        void *dyt = sp_skip(sh, dy, row * (size_t)h);
+        void *dut = sp_skip(sh, b->du, row * (size_t)width);
+        void *dyt = sp_skip(sh, b->dy, row * (size_t)h);
 
         if (sh->model.arch == SP_ARCH_LLAMA) {
-            void *dg = sp_buffer(buffers, 7);
-
-            k->linear_dx(k, rows, f, h, dyt, h, down, dg, false);
-            k->swiglu_bwd(k, rows, f, ut, dg, dut);
+            k->linear_dx(k, rows, f, h, dyt, h, down, b->dg, false);
+            k->swiglu_bwd(k, rows, f, ut, b->dg, dut);
         } else {
             k->linear_dx_gelu(k, rows, f, h, dyt, down, ut, dut);
         }
         /* dr holds dn2 until norm2's backward overwrites it. */
         k->linear_dx(k, rows, h, width, dut, width, sp_weight_at(sh, w, sh->up),
-                     sp_skip(sh, dr, row * (size_t)h), false);
+                     sp_skip(sh, b->dr, row * (size_t)h), false);
     }
-    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), dr, dy, dr,
+    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
                 g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
-    k->linear_dx(k, T, sh->q_width, h, dr, h, sp_weight_at(sh, w, sh->out), d_o, false);
-    sp_check_finite(&a->base, k, "do", d_o, (size_t)T * (size_t)sh->q_width);
+    k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
+    sp_check_finite(&a->base, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
 
-/* saved R, o R, g RW, dy R, du R, dr R, (w R, scratch n2 or g) */
-static void post_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
+/* w and scratch: for n2 and g, unless saved holds them. */
+#define POST_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
+    ONE(saved, STARPU_R)              /* sp_shape_post_saved */                                    \
+    ONE(o, STARPU_R)                  /* (T,q) */                                                  \
+    ONE(g, STARPU_RW)                 /* += products' weights and biases in the block */           \
+    ONE(dy, STARPU_R)                 /* (T,h) */                                                  \
+    ONE(du, STARPU_R)                 /* (T,up) */                                                 \
+    ONE(dr, STARPU_R)                 /* (T,h) */                                                  \
+    OPTIONAL(w, STARPU_R)             /* block of the layer's second half */                       \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* n2(T,h), then g(T,f) */
+SP_BUFFERS(post_wgrad, POST_WGRAD_BUFFERS)
+
+static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffers *b,
+                       const struct post_args *a)
 {
-    const struct post_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, sp_buffer(buffers, 0));
-    void *o = sp_buffer(buffers, 1), *dy = sp_buffer(buffers, 3);
-    void *du = sp_buffer(buffers, 4), *dr = sp_buffer(buffers, 5);
-    void *n2 = s.n2, *act = s.g;
-    float *g = sp_buffer(buffers, 2);
+    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, b->saved);
+    float *g = b->g;
 
-    k->linear_dw(k, T, sh->q_width, h, o, dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
     if (!a->cheap) {
-        void *w = sp_buffer(buffers, 6);
-
-        act = n2 = sp_buffer(buffers, 7);
-        k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain),
-                      sp_weight_at(sh, w, sh->bias), n2);
+        s.g = s.n2 = b->scratch;
+        k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, b->w, sh->gain),
+                      sp_weight_at(sh, b->w, sh->bias), s.n2);
     }
-    k->linear_dw(k, T, h, width, n2, du, width, g + sh->up, sp_at(g, sh->up_bias));
+    k->linear_dw(k, T, h, width, s.n2, b->du, width, g + sh->up, sp_at(g, sh->up_bias));
     if (!a->cheap)
-        activate(k, sh, T, s.u, act);
-    k->linear_dw(k, T, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+        activate(k, sh, T, s.u, s.g);
+    k->linear_dw(k, T, f, h, s.g, b->dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 
-/* norm R, g RW */
-static void norm2_add(const struct sp_backend *k, void *buffers[], void *arg)
+#define NORM2_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(norm, STARPU_R) /* gradient of norm2, laid out like one of norm1 */                        \
+    ONE(g, STARPU_RW)   /* += in the block */
+SP_BUFFERS(norm2_add, NORM2_ADD_BUFFERS)
+
+static void norm2_add(const struct sp_backend *k, const struct norm2_add_buffers *b,
+                      const struct sp_task_args *a)
 {
-    const struct sp_shape *sh = ((const struct sp_task_args *)arg)->shape;
+    const struct sp_shape *sh = a->shape;
     size_t h = (size_t)sh->model.hidden;
-    float *norm = sp_buffer(buffers, 0), *g = sp_buffer(buffers, 1);
+    float *g = b->g;
 
-    k->add_f32(k, h, norm, g + sh->gain);
+    k->add_f32(k, h, b->norm, g + sh->gain);
     if (sp_at(g, sh->bias))
-        k->add_f32(k, h, sp_at(norm, sh->norm_bias), sp_at(g, sh->bias));
+        k->add_f32(k, h, sp_at(b->norm, sh->norm_bias), sp_at(g, sh->bias));
 }
 
-SP_BODY(norm2_add)
-SP_BODY(post_fwd)
-SP_BODY(post_bwd)
-SP_BODY(post_wgrad)
-
-SP_MODEL(norm2_add);
-SP_MODEL(post_fwd);
-SP_MODEL(post_bwd);
-SP_MODEL(post_wgrad);
-
-static struct starpu_codelet post_fwd_cl = {
-    SP_DEVICES(post_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &post_fwd_model,
-    .name = "post_fwd",
-};
-
-static struct starpu_codelet post_bwd_cl = {
-    SP_DEVICES(post_bwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &post_bwd_model,
-    .name = "post_bwd",
-};
-
-static struct starpu_codelet post_wgrad_cl = {
-    SP_DEVICES(post_wgrad),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &post_wgrad_model,
-    .name = "post_wgrad",
-};
-
-static struct starpu_codelet norm2_add_cl = {
-    SP_DEVICES(norm2_add),     .nbuffers = 2,       .modes = {STARPU_R, STARPU_RW},
-    .model = &norm2_add_model, .name = "norm2_add",
-};
+SP_CODELET(post_fwd);
+SP_CODELET(post_bwd);
+SP_CODELET(post_wgrad);
+SP_CODELET(norm2_add);
 
 static double product_flops(const struct sp_shape *sh, bool down)
 {
@@ -232,21 +221,13 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task =
         sp_task_new(lane, &post_fwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
+    bool saved = t->saved != NULL;
+    size_t scratch = fwd_scratch(sp_shape_scratch(sh), saved, t->cheap);
 
-    a->saved = t->saved != NULL;
     a->cheap = t->cheap;
-    a->y = y != NULL;
-    a->base.variant = (uint32_t)(4 * a->y + 2 * a->saved + a->cheap);
-    sp_task_buffer(task, t->x, STARPU_R);
-    sp_task_buffer(task, t->o, STARPU_R);
-    sp_task_buffer(task, w, STARPU_R);
-    if (y)
-        sp_task_buffer(task, y, STARPU_W);
-    if (t->saved)
-        sp_task_buffer(task, t->saved, STARPU_W);
-    if (fwd_scratch(sh, a))
-        sp_task_buffer(task, sp_scratch_handle(sh, fwd_scratch(sp_shape_scratch(sh), a)),
-                       STARPU_SCRATCH);
+    a->base.variant = (uint32_t)(4 * (y != NULL) + 2 * saved + t->cheap);
+    SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
+                    .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, product_flops(sh, y != NULL));
 }
@@ -259,21 +240,14 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task =
         sp_task_new(lane, &post_bwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
+    starpu_data_handle_t dg = NULL;
 
     a->cheap = t->cheap;
     a->apart = apart;
-    sp_task_buffer(task, t->saved, STARPU_R);
-    sp_task_buffer(task, w, STARPU_R);
-    sp_task_buffer(task, g, STARPU_RW);
-    sp_task_buffer(task, dy, STARPU_R);
-    sp_task_buffer(task, du, STARPU_W);
-    sp_task_buffer(task, dr, STARPU_W);
-    sp_task_buffer(task, d_o, STARPU_W);
     if (sh->model.arch == SP_ARCH_LLAMA)
-        sp_task_buffer(
-            task,
-            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp),
-            STARPU_SCRATCH);
+        dg = sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
+    SP_TASK_BUFFERS(task, post_bwd, .saved = t->saved, .w = w, .g = g, .dy = dy, .du = du, .dr = dr,
+                    .d_o = d_o, .dg = dg);
     sp_task_submit(lane, task, product_flops(sh, true));
 }
 
@@ -289,18 +263,9 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
     a->cheap = t->cheap;
     a->base.variant = t->cheap;
-    sp_task_buffer(task, t->saved, STARPU_R);
-    sp_task_buffer(task, t->o, STARPU_R);
-    sp_task_buffer(task, g, STARPU_RW);
-    sp_task_buffer(task, dy, STARPU_R);
-    sp_task_buffer(task, du, STARPU_R);
-    sp_task_buffer(task, dr, STARPU_R);
-    if (!t->cheap) {
-        sp_task_buffer(task, w, STARPU_R);
-        sp_task_buffer(task,
-                       sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)wider),
-                       STARPU_SCRATCH);
-    }
+    SP_TASK_BUFFERS(task, post_wgrad, .saved = t->saved, .o = t->o, .g = g, .dy = dy, .du = du,
+                    .dr = dr, .w = t->cheap ? NULL : w,
+                    .scratch = t->cheap ? NULL : sp_scratch_rows(sh, wider));
     sp_task_releases(task, released);
     sp_task_submit(lane, task, product_flops(sh, true));
 }
@@ -311,7 +276,6 @@ void sp_norm2_add_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task =
         sp_task_new(lane, &norm2_add_cl, "norm2", sh, sizeof(struct sp_task_args));
 
-    sp_task_buffer(task, norm, STARPU_R);
-    sp_task_buffer(task, g, STARPU_RW);
+    SP_TASK_BUFFERS(task, norm2_add, .norm = norm, .g = g);
     sp_task_submit(lane, task, sh->model.hidden);
 }

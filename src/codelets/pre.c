@@ -15,96 +15,93 @@
 
 struct pre_args {
     struct sp_task_args base;
-    bool saved, cheap, kv;
+    bool cheap;
 };
 
-/* x R, w_norm R, w_qkv R, q W, (kv W), (saved W), (scratch n1) */
-static void pre_fwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define PRE_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
+    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
+    ONE(w_qkv, STARPU_R)              /* block of the QKV product */                               \
+    ONE(q, STARPU_W)                  /* = (T,q) */                                                \
+    OPTIONAL(kv, STARPU_W)            /* = (T,kv) */                                               \
+    OPTIONAL(saved, STARPU_W)         /* = sp_shape_pre_saved */                                   \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h), unless saved holds it */
+SP_BUFFERS(pre_fwd, PRE_FWD_BUFFERS)
+
+static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
+                    const struct pre_args *a)
 {
-    const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, next = 4;
-    void *x = sp_buffer(buffers, 0), *norm = sp_buffer(buffers, 1), *w = sp_buffer(buffers, 2);
-    void *q = sp_buffer(buffers, 3), *kv = a->kv ? sp_buffer(buffers, next++) : NULL;
+    int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = {0};
     void *n1;
 
-    if (a->saved)
-        s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, next++));
-    n1 = s.n1 ? s.n1 : sp_buffer(buffers, next);
+    if (b->saved)
+        s = sp_shape_pre_view(sh, a->cheap, b->saved);
+    n1 = s.n1 ? s.n1 : b->scratch;
 
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, x, norm, sp_weight_at(sh, norm, sh->norm_bias),
-            n1, s.stats);
-    sp_qkv_forward(k, sh, n1, w, q, kv);
-    sp_check_finite(&a->base, k, "q", q, (size_t)T * (size_t)sh->q_width);
-    if (kv)
-        sp_check_finite(&a->base, k, "kv", kv, (size_t)T * (size_t)sh->kv_width);
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
+            sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
+    sp_qkv_forward(k, sh, n1, b->w_qkv, b->q, b->kv);
+    sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
+    if (b->kv)
+        sp_check_finite(&a->base, k, "kv", b->kv, (size_t)T * (size_t)sh->kv_width);
 }
 
-/* x R, saved R, w_norm R, w_qkv R, g_norm RW, dq RW, dkv RW, dr R -> dx is dr's successor: W */
-static void pre_bwd(const struct sp_backend *k, void *buffers[], void *arg)
+#define PRE_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(x, STARPU_R)       /* (T,h) */                                                             \
+    ONE(saved, STARPU_R)   /* sp_shape_pre_saved */                                                \
+    ONE(w_norm, STARPU_R)  /* block of norm1 */                                                    \
+    ONE(w_qkv, STARPU_R)   /* block of the QKV product */                                          \
+    ONE(g_norm, STARPU_RW) /* += */                                                                \
+    ONE(dq, STARPU_RW)     /* (T,q), rotated back */                                               \
+    ONE(dkv, STARPU_RW)    /* (T,kv), rotated back */                                              \
+    ONE(dr, STARPU_R)      /* (T,h) */                                                             \
+    ONE(dx, STARPU_W)      /* = (T,h) */
+SP_BUFFERS(pre_bwd, PRE_BWD_BUFFERS)
+
+static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
+                    const struct pre_args *a)
 {
-    const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 1));
-    void *norm = sp_buffer(buffers, 2), *w = sp_buffer(buffers, 3);
-    void *dr = sp_buffer(buffers, 7), *dx = sp_buffer(buffers, 8);
-    float *g = sp_buffer(buffers, 4);
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
 
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(k, sh, sp_buffer(buffers, 5), sp_buffer(buffers, 6), w, dx);
-    k->norm_bwd(k, sh->rms, T, h, sp_buffer(buffers, 0), s.stats, norm, dx, dr, dx, g,
-                sp_at(g, sh->norm_bias));
-    sp_check_finite(&a->base, k, "dx", dx, (size_t)T * (size_t)h);
+    sp_qkv_backward(k, sh, b->dq, b->dkv, b->w_qkv, b->dx);
+    k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dx, b->dr, b->dx, b->g_norm,
+                sp_at(b->g_norm, sh->norm_bias));
+    sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
 }
 
-/* saved R, dq R, dkv R, g_qkv RW, (x R, w_norm R, scratch n1) */
-static void pre_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
+/* x, w_norm and scratch: for n1, unless saved holds it. */
+#define PRE_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(saved, STARPU_R)              /* sp_shape_pre_saved */                                     \
+    ONE(dq, STARPU_R)                 /* (T,q) */                                                  \
+    ONE(dkv, STARPU_R)                /* (T,kv) */                                                 \
+    ONE(g_qkv, STARPU_RW)             /* += */                                                     \
+    OPTIONAL(x, STARPU_R)             /* (T,h) */                                                  \
+    OPTIONAL(w_norm, STARPU_R)        /* block of norm1 */                                         \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h) */
+SP_BUFFERS(pre_wgrad, PRE_WGRAD_BUFFERS)
+
+static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers *b,
+                      const struct pre_args *a)
 {
-    const struct pre_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, sp_buffer(buffers, 0));
-    void *n1 = s.n1;
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
 
-    if (!n1) {
-        void *norm = sp_buffer(buffers, 5);
-
-        n1 = sp_buffer(buffers, 6);
-        k->norm_apply(k, sh->rows, sh->model.hidden, sp_buffer(buffers, 4), s.stats, norm,
-                      sp_weight_at(sh, norm, sh->norm_bias), n1);
+    if (!s.n1) {
+        s.n1 = b->scratch;
+        k->norm_apply(k, sh->rows, sh->model.hidden, b->x, s.stats, b->w_norm,
+                      sp_weight_at(sh, b->w_norm, sh->norm_bias), s.n1);
     }
-    sp_qkv_wgrad(k, sh, n1, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 3));
+    sp_qkv_wgrad(k, sh, s.n1, b->dq, b->dkv, b->g_qkv);
 }
 
-SP_BODY(pre_fwd)
-SP_BODY(pre_bwd)
-SP_BODY(pre_wgrad)
-
-SP_MODEL(pre_fwd);
-SP_MODEL(pre_bwd);
-SP_MODEL(pre_wgrad);
-
-static struct starpu_codelet pre_fwd_cl = {
-    SP_DEVICES(pre_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &pre_fwd_model,
-    .name = "pre_fwd",
-};
-
-static struct starpu_codelet pre_bwd_cl = {
-    SP_DEVICES(pre_bwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &pre_bwd_model,
-    .name = "pre_bwd",
-};
-
-static struct starpu_codelet pre_wgrad_cl = {
-    SP_DEVICES(pre_wgrad),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &pre_wgrad_model,
-    .name = "pre_wgrad",
-};
+SP_CODELET(pre_fwd);
+SP_CODELET(pre_bwd);
+SP_CODELET(pre_wgrad);
 
 void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
@@ -113,23 +110,11 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task = sp_task_new(lane, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
-    a->saved = t->saved != NULL;
     a->cheap = t->cheap;
-    a->kv = t->kv != NULL;
-    a->base.variant = (uint32_t)(4 * !a->kv + 2 * a->saved + a->cheap);
-    sp_task_buffer(task, t->x, STARPU_R);
-    sp_task_buffer(task, w_norm, STARPU_R);
-    sp_task_buffer(task, w_qkv, STARPU_R);
-    sp_task_buffer(task, t->q, STARPU_W);
-    if (t->kv)
-        sp_task_buffer(task, t->kv, STARPU_W);
-    if (t->saved)
-        sp_task_buffer(task, t->saved, STARPU_W);
-    if (!t->saved || !t->cheap)
-        sp_task_buffer(
-            task,
-            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
-            STARPU_SCRATCH);
+    a->base.variant = (uint32_t)(4 * !t->kv + 2 * (t->saved != NULL) + t->cheap);
+    SP_TASK_BUFFERS(task, pre_fwd, .x = t->x, .w_norm = w_norm, .w_qkv = w_qkv, .q = t->q,
+                    .kv = t->kv, .saved = t->saved,
+                    .scratch = t->saved && t->cheap ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
@@ -144,15 +129,8 @@ void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct pre_args *a = task->cl_arg;
 
     a->cheap = t->cheap;
-    sp_task_buffer(task, t->x, STARPU_R);
-    sp_task_buffer(task, t->saved, STARPU_R);
-    sp_task_buffer(task, w_norm, STARPU_R);
-    sp_task_buffer(task, w_qkv, STARPU_R);
-    sp_task_buffer(task, g_norm, STARPU_RW);
-    sp_task_buffer(task, dq, STARPU_RW);
-    sp_task_buffer(task, dkv, STARPU_RW);
-    sp_task_buffer(task, dr, STARPU_R);
-    sp_task_buffer(task, dx, STARPU_W);
+    SP_TASK_BUFFERS(task, pre_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm, .w_qkv = w_qkv,
+                    .g_norm = g_norm, .dq = dq, .dkv = dkv, .dr = dr, .dx = dx);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
 
@@ -167,18 +145,9 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
     a->cheap = t->cheap;
     a->base.variant = t->cheap;
-    sp_task_buffer(task, t->saved, STARPU_R);
-    sp_task_buffer(task, dq, STARPU_R);
-    sp_task_buffer(task, dkv, STARPU_R);
-    sp_task_buffer(task, g_qkv, STARPU_RW);
-    if (!t->cheap) {
-        sp_task_buffer(task, t->x, STARPU_R);
-        sp_task_buffer(task, w_norm, STARPU_R);
-        sp_task_buffer(
-            task,
-            sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden),
-            STARPU_SCRATCH);
-    }
+    SP_TASK_BUFFERS(task, pre_wgrad, .saved = t->saved, .dq = dq, .dkv = dkv, .g_qkv = g_qkv,
+                    .x = t->cheap ? NULL : t->x, .w_norm = t->cheap ? NULL : w_norm,
+                    .scratch = t->cheap ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_releases(task, released);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }

@@ -10,86 +10,67 @@
 #include "codelets/insert.h"
 #include "codelets/qkv.h"
 
-struct qkv_args {
-    struct sp_task_args base;
-    bool fresh; /* g = instead of += */
-};
+#define QKV_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(n1, STARPU_R) /* (T,h) */                                                                  \
+    ONE(w, STARPU_R)  /* block of the product */                                                   \
+    ONE(q, STARPU_W)  /* = (T,q) */                                                                \
+    ONE(kv, STARPU_W) /* = (T,kv) */
+SP_BUFFERS(qkv_fwd, QKV_FWD_BUFFERS)
 
-/* n1 R, w R, q W, kv W */
-static void qkv_fwd(const struct sp_backend *k, void *buffers[], void *arg)
+static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
+                    const struct sp_task_args *a)
 {
-    const struct qkv_args *a = arg;
-    const struct sp_shape *sh = a->base.shape;
-    void *q = sp_buffer(buffers, 2), *kv = sp_buffer(buffers, 3);
+    const struct sp_shape *sh = a->shape;
 
-    sp_qkv_forward(k, sh, sp_buffer(buffers, 0), sp_buffer(buffers, 1), q, kv);
-    sp_check_finite(&a->base, k, "q", q, (size_t)sh->rows * (size_t)sh->q_width);
-    sp_check_finite(&a->base, k, "kv", kv, (size_t)sh->rows * (size_t)sh->kv_width);
+    sp_qkv_forward(k, sh, b->n1, b->w, b->q, b->kv);
+    sp_check_finite(a, k, "q", b->q, (size_t)sh->rows * (size_t)sh->q_width);
+    sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
 
-/* w R, dq RW, dkv RW, dn1 W */
-static void qkv_bwd(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    const struct qkv_args *a = arg;
-    const struct sp_shape *sh = a->base.shape;
-    void *dn1 = sp_buffer(buffers, 3);
+#define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(w, STARPU_R)    /* block of the product */                                                 \
+    ONE(dq, STARPU_RW)  /* (T,q), rotated back */                                                  \
+    ONE(dkv, STARPU_RW) /* (T,kv), rotated back */                                                 \
+    ONE(dn1, STARPU_W)  /* = (T,h) */
+SP_BUFFERS(qkv_bwd, QKV_BWD_BUFFERS)
 
-    sp_qkv_backward(k, sh, sp_buffer(buffers, 1), sp_buffer(buffers, 2), sp_buffer(buffers, 0),
-                    dn1);
-    sp_check_finite(&a->base, k, "dn1", dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
+static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
+                    const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+
+    sp_qkv_backward(k, sh, b->dq, b->dkv, b->w, b->dn1);
+    sp_check_finite(a, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
-/* n1 R, dq R, dkv R, g RW or W */
-static void qkv_wgrad(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    const struct qkv_args *a = arg;
-    float *g = sp_buffer(buffers, 3);
+#define QKV_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(n1, STARPU_R)         /* (T,h) */                                                          \
+    ONE(dq, STARPU_R)         /* (T,q) */                                                          \
+    ONE(dkv, STARPU_R)        /* (T,kv) */                                                         \
+    OPTIONAL(g, STARPU_RW)    /* += block of the product */                                        \
+    OPTIONAL(new_g, STARPU_W) /* = block of the product, in place of g */
+SP_BUFFERS(qkv_wgrad, QKV_WGRAD_BUFFERS)
 
-    if (a->fresh)
-        k->clear(k, sp_buffer_bytes(buffers, 3), g);
-    sp_qkv_wgrad(k, a->base.shape, sp_buffer(buffers, 0), sp_buffer(buffers, 1),
-                 sp_buffer(buffers, 2), g);
+static void qkv_wgrad(const struct sp_backend *k, const struct qkv_wgrad_buffers *b,
+                      const struct sp_task_args *a)
+{
+    if (b->new_g)
+        k->clear(k, b->new_g_bytes, b->new_g);
+    sp_qkv_wgrad(k, a->shape, b->n1, b->dq, b->dkv, b->new_g ? b->new_g : b->g);
 }
 
-SP_BODY(qkv_fwd)
-SP_BODY(qkv_bwd)
-SP_BODY(qkv_wgrad)
-
-SP_MODEL(qkv_fwd);
-SP_MODEL(qkv_bwd);
-SP_MODEL(qkv_wgrad);
-
-static struct starpu_codelet qkv_fwd_cl = {
-    SP_DEVICES(qkv_fwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &qkv_fwd_model,
-    .name = "qkv_fwd",
-};
-
-static struct starpu_codelet qkv_bwd_cl = {
-    SP_DEVICES(qkv_bwd),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &qkv_bwd_model,
-    .name = "qkv_bwd",
-};
-
-static struct starpu_codelet qkv_wgrad_cl = {
-    SP_DEVICES(qkv_wgrad),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &qkv_wgrad_model,
-    .name = "qkv_wgrad",
-};
+SP_CODELET(qkv_fwd);
+SP_CODELET(qkv_bwd);
+SP_CODELET(qkv_wgrad);
 
 void sp_qkv_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(lane, &qkv_fwd_cl, "qkv", sh, sizeof(struct qkv_args));
+    struct starpu_task *task =
+        sp_task_new(lane, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
-    sp_task_buffer(task, n1, STARPU_R);
-    sp_task_buffer(task, w, STARPU_R);
-    sp_task_buffer(task, q, STARPU_W);
-    sp_task_buffer(task, kv, STARPU_W);
+    SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv);
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
@@ -98,12 +79,10 @@ void sp_qkv_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                        starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                        starpu_data_handle_t dn1)
 {
-    struct starpu_task *task = sp_task_new(lane, &qkv_bwd_cl, "qkv", sh, sizeof(struct qkv_args));
+    struct starpu_task *task =
+        sp_task_new(lane, &qkv_bwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
-    sp_task_buffer(task, w, STARPU_R);
-    sp_task_buffer(task, dq, STARPU_RW);
-    sp_task_buffer(task, dkv, STARPU_RW);
-    sp_task_buffer(task, dn1, STARPU_W);
+    SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
 
@@ -112,14 +91,10 @@ void sp_qkv_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                          starpu_data_handle_t g, bool fresh, int64_t released)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct qkv_args));
-    struct qkv_args *a = task->cl_arg;
+        sp_task_new(lane, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
-    a->fresh = fresh;
-    sp_task_buffer(task, n1, STARPU_R);
-    sp_task_buffer(task, dq, STARPU_R);
-    sp_task_buffer(task, dkv, STARPU_R);
-    sp_task_buffer(task, g, fresh ? STARPU_W : STARPU_RW);
+    SP_TASK_BUFFERS(task, qkv_wgrad, .n1 = n1, .dq = dq, .dkv = dkv, .g = fresh ? NULL : g,
+                    .new_g = fresh ? g : NULL);
     sp_task_releases(task, released);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }

@@ -10,31 +10,27 @@ struct rows_args {
     struct sp_rows rows;
 };
 
-/* from R, to W or RW */
-static void rows(const struct sp_backend *k, void *buffers[], void *arg)
+#define ROWS_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
+    ONE(from, STARPU_R)        /* (b,from_len,width) */                                            \
+    OPTIONAL(to, STARPU_RW)    /* = rows of (b,to_len,width), whose others stay */                 \
+    OPTIONAL(new_to, STARPU_W) /* = rows of it, in place of to, where the others hold nothing yet */
+SP_BUFFERS(rows, ROWS_BUFFERS)
+
+static void rows(const struct sp_backend *k, const struct rows_buffers *b,
+                 const struct rows_args *a)
 {
-    const struct rows_args *a = arg;
     const struct sp_shape *sh = a->base.shape;
     const struct sp_rows *r = &a->rows;
     size_t width = (size_t)r->width, elem = sp_shape_elem(sh);
 
     k->copy_rows(k, (size_t)r->batch, (size_t)r->n * width * elem,
-                 sp_skip(sh, sp_buffer(buffers, 0), (size_t)r->from_at * width),
+                 sp_skip(sh, b->from, (size_t)r->from_at * width),
                  (size_t)r->from_len * width * elem,
-                 sp_skip(sh, sp_buffer(buffers, 1), (size_t)r->to_at * width),
+                 sp_skip(sh, b->to ? b->to : b->new_to, (size_t)r->to_at * width),
                  (size_t)r->to_len * width * elem);
 }
 
-SP_BODY(rows)
-
-SP_MODEL(rows);
-
-static struct starpu_codelet rows_cl = {
-    SP_DEVICES(rows),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &rows_model,
-    .name = "rows",
-};
+SP_CODELET(rows);
 
 void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                     const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
@@ -45,7 +41,6 @@ void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
     a->rows = *rows;
     a->base.variant = (uint32_t)rows->n;
-    sp_task_buffer(task, from, STARPU_R);
-    sp_task_buffer(task, to, first ? STARPU_W : STARPU_RW);
+    SP_TASK_BUFFERS(task, rows, .from = from, .to = first ? NULL : to, .new_to = first ? to : NULL);
     sp_task_submit(lane, task, 0);
 }

@@ -21,6 +21,11 @@ starpu_data_handle_t sp_scratch_handle(const struct sp_shape *sh, size_t n)
     return shelf[used++].handle;
 }
 
+starpu_data_handle_t sp_scratch_rows(const struct sp_shape *sh, int width)
+{
+    return sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->rows * (size_t)width);
+}
+
 void sp_scratch_release(void)
 {
     for (int i = 0; i < used; i++)

@@ -1,4 +1,4 @@
-/* The task builder: name, position on a worker, buffers, accounting. */
+/* The task builder: name, position on a worker, accounting. */
 #include "codelets/codelet.h"
 #include "codelets/window.h"
 #include "offload/mover.h"
@@ -181,38 +181,6 @@ struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codele
     task->prologue_callback_pop_func = starts;
     task->prologue_callback_pop_arg = a;
     return task;
-}
-
-/* Past STARPU_NMAXBUFS buffers StarPU reads, and frees, arrays of the task; they double. */
-static void make_room(struct starpu_task *task, int used)
-{
-    size_t room = 2 * (size_t)used;
-    starpu_data_handle_t *handles = realloc(task->dyn_handles, room * sizeof *handles);
-    enum starpu_data_access_mode *modes = realloc(task->dyn_modes, room * sizeof *modes);
-
-    STARPU_ASSERT_MSG(handles && modes, "starpipe: out of memory for a task");
-    for (int i = 0; i < STARPU_NMAXBUFS && !task->dyn_handles; i++) {
-        handles[i] = task->handles[i];
-        modes[i] = task->modes[i];
-    }
-    task->dyn_handles = handles;
-    task->dyn_modes = modes;
-}
-
-void sp_task_buffer(struct starpu_task *task, starpu_data_handle_t handle,
-                    enum starpu_data_access_mode mode)
-{
-    int i = task->nbuffers++;
-
-    if (i == STARPU_NMAXBUFS || (i > STARPU_NMAXBUFS && !(i & (i - 1))))
-        make_room(task, i);
-    if (task->dyn_handles) {
-        task->dyn_handles[i] = handle;
-        task->dyn_modes[i] = mode;
-    } else {
-        task->handles[i] = handle;
-        task->modes[i] = mode;
-    }
 }
 
 /* One-bit masks, one a worker, that outlive the tasks. */

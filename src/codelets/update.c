@@ -7,36 +7,31 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
-/* Elements of a buffer of f32. */
-static size_t length(void *const *buffers, int i)
-{
-    return sp_buffer_bytes(buffers, i) / sizeof(float);
-}
+#define SUMSQ_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
+    ONE(g, STARPU_R)      /* f32 */                                                                \
+    ONE(tally, STARPU_RW) /* += [SP_TALLY_SUMSQ] */
+SP_BUFFERS(sumsq, SUMSQ_BUFFERS)
 
-/* g R, tally RW */
-static void sumsq(const struct sp_backend *k, void *buffers[], void *arg)
+static void sumsq(const struct sp_backend *k, const struct sumsq_buffers *b, const void *arg)
 {
-    double *tally = sp_buffer(buffers, 1);
+    double *tally = b->tally;
 
     (void)arg;
-    k->sumsq(k, length(buffers, 0), sp_buffer(buffers, 0), tally + SP_TALLY_SUMSQ);
+    k->sumsq(k, b->g_bytes / sizeof(float), b->g, tally + SP_TALLY_SUMSQ);
 }
 
-struct sum_args {
-    struct sp_task_args base;
-    bool both;
-};
+#define SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                           \
+    ONE(a, STARPU_RW)         /* += b */                                                           \
+    OPTIONAL(b, STARPU_R)     /* read only, or: */                                                 \
+    OPTIONAL(both, STARPU_RW) /* b where it gets the sum too: = a */
+SP_BUFFERS(sum, SUM_BUFFERS)
 
-/* a RW, b R or RW */
-static void sum(const struct sp_backend *k, void *buffers[], void *arg)
+static void sum(const struct sp_backend *k, const struct sum_buffers *b,
+                const struct sp_task_args *args)
 {
-    const struct sum_args *args = arg;
-    void *a = sp_buffer(buffers, 0), *b = sp_buffer(buffers, 1);
-    size_t bytes = sp_buffer_bytes(buffers, 0);
-
-    k->add(k, bytes / sp_dtype_bytes(args->base.dtype), b, a);
-    if (args->both)
-        k->copy(k, bytes, a, b);
+    k->add(k, b->a_bytes / sp_dtype_bytes(args->dtype), b->both ? b->both : b->b, b->a);
+    if (b->both)
+        k->copy(k, b->a_bytes, b->a, b->both);
 }
 
 struct update_args {
@@ -68,116 +63,83 @@ static void update_tensor(void *arg, const struct sp_tensor *t)
                 a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL);
 }
 
-/* w RW, g RW, m RW, v RW, (rounded w RW) */
-static void update(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    struct update_args *a = arg;
+#define UPDATE_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
+    ONE(w, STARPU_RW)        /* += the step of AdamW, f32 as the next three */                     \
+    ONE(g, STARPU_RW)        /* = 0 once it is used */                                             \
+    ONE(m, STARPU_RW)        /* = beta1 m + (1 - beta1) g */                                       \
+    ONE(v, STARPU_RW)        /* = beta2 v + (1 - beta2) g^2 */                                     \
+    OPTIONAL(low, STARPU_RW) /* = w rounded; what lies between tensors stays */
+SP_BUFFERS(update, UPDATE_BUFFERS)
 
+static void update(const struct sp_backend *k, const struct update_buffers *b,
+                   struct update_args *a)
+{
     a->k = k;
-    a->w = sp_buffer(buffers, 0);
-    a->g = sp_buffer(buffers, 1);
-    a->m = sp_buffer(buffers, 2);
-    a->v = sp_buffer(buffers, 3);
-    a->low = a->base.dtype == SP_F32 ? NULL : sp_buffer(buffers, 4);
-    a->n = length(buffers, 0);
+    a->w = b->w;
+    a->g = b->g;
+    a->m = b->m;
+    a->v = b->v;
+    a->low = b->low;
+    a->n = b->w_bytes / sizeof(float);
     sp_block_each(a->params, a->kind, a->layer, update_tensor, a);
-    if (a->base.dtype == SP_F32)
-        sp_check_finite(&a->base, k, "w", a->w, a->n);
-    else
+    if (a->low)
         sp_check_finite(&a->base, k, "rounded w", a->low, a->n);
+    else
+        sp_check_finite(&a->base, k, "w", a->w, a->n);
 }
 
-/* w R, rounded w W */
-static void round_weights(const struct sp_backend *k, void *buffers[], void *arg)
+#define ROUND_WEIGHTS_BUFFERS(ONE, OPTIONAL, LIST)                                                 \
+    ONE(w, STARPU_R)   /* f32 */                                                                   \
+    ONE(low, STARPU_W) /* = w rounded */
+SP_BUFFERS(round_weights, ROUND_WEIGHTS_BUFFERS)
+
+static void round_weights(const struct sp_backend *k, const struct round_weights_buffers *b,
+                          const void *arg)
 {
     (void)arg;
-    k->round(k, length(buffers, 0), sp_buffer(buffers, 0), sp_buffer(buffers, 1));
+    k->round(k, b->w_bytes / sizeof(float), b->w, b->low);
 }
 
-struct state_copy_args {
-    struct sp_task_args base;
-    int n;
-};
+#define STATE_COPY_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
+    LIST(from, STARPU_R) /* weights, moments */                                                    \
+    LIST(to, STARPU_W)   /* = from */
+SP_BUFFERS(state_copy, STATE_COPY_BUFFERS)
 
-/* n of R, then as many copies W */
-static void state_copy(const struct sp_backend *k, void *buffers[], void *arg)
-{
-    const struct state_copy_args *a = arg;
-
-    for (int i = 0; i < a->n; i++)
-        k->copy(k, sp_buffer_bytes(buffers, i), sp_buffer(buffers, i),
-                sp_buffer(buffers, a->n + i));
-}
-
-/* from R, to W */
-static void copy(const struct sp_backend *k, void *buffers[], void *arg)
+static void state_copy(const struct sp_backend *k, const struct state_copy_buffers *b,
+                       const void *arg)
 {
     (void)arg;
-    k->copy(k, sp_buffer_bytes(buffers, 0), sp_buffer(buffers, 0), sp_buffer(buffers, 1));
+    for (int i = 0; i < b->n_from; i++)
+        k->copy(k, b->from_bytes[i], b->from[i], b->to[i]);
 }
 
-/* a W */
-static void clear(const struct sp_backend *k, void *buffers[], void *arg)
+#define COPY_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
+    ONE(from, STARPU_R) /* any elements */                                                         \
+    ONE(to, STARPU_W)   /* = from */
+SP_BUFFERS(copy, COPY_BUFFERS)
+
+static void copy(const struct sp_backend *k, const struct copy_buffers *b, const void *arg)
 {
     (void)arg;
-    k->clear(k, sp_buffer_bytes(buffers, 0), sp_buffer(buffers, 0));
+    k->copy(k, b->from_bytes, b->from, b->to);
 }
 
-SP_BODY(sumsq)
-SP_BODY(sum)
-SP_BODY(update)
-SP_BODY(round_weights)
-SP_BODY(state_copy)
-SP_BODY(copy)
-SP_BODY(clear)
+#define CLEAR_BUFFERS(ONE, OPTIONAL, LIST) ONE(a, STARPU_W) /* = 0 */
+SP_BUFFERS(clear, CLEAR_BUFFERS)
 
-SP_MODEL(sumsq);
-SP_MODEL(clear);
-SP_MODEL(copy);
-SP_MODEL(state_copy);
-SP_MODEL(sum);
-SP_MODEL(update);
-SP_MODEL(round_weights);
+static void clear(const struct sp_backend *k, const struct clear_buffers *b, const void *arg)
+{
+    (void)arg;
+    k->clear(k, b->a_bytes, b->a);
+}
 
-static struct starpu_codelet sumsq_cl = {
-    SP_DEVICES(sumsq),     .nbuffers = 2,   .modes = {STARPU_R, STARPU_RW},
-    .model = &sumsq_model, .name = "sumsq",
-};
-
-static struct starpu_codelet sum_cl = {
-    SP_DEVICES(sum),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &sum_model,
-    .name = "sum",
-};
-
-static struct starpu_codelet update_cl = {
-    SP_DEVICES(update),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &update_model,
-    .name = "update",
-};
-
-static struct starpu_codelet round_weights_cl = {
-    SP_DEVICES(round_weights),     .nbuffers = 2,           .modes = {STARPU_R, STARPU_W},
-    .model = &round_weights_model, .name = "round_weights",
-};
-
-static struct starpu_codelet state_copy_cl = {
-    SP_DEVICES(state_copy),
-    .nbuffers = STARPU_VARIABLE_NBUFFERS,
-    .model = &state_copy_model,
-    .name = "state_copy",
-};
-
-static struct starpu_codelet clear_cl = {
-    SP_DEVICES(clear), .nbuffers = 1, .modes = {STARPU_W}, .model = &clear_model, .name = "clear",
-};
-
-static struct starpu_codelet copy_cl = {
-    SP_DEVICES(copy),     .nbuffers = 2,  .modes = {STARPU_R, STARPU_W},
-    .model = &copy_model, .name = "copy",
-};
+SP_CODELET(sumsq);
+SP_CODELET(sum);
+SP_CODELET(update);
+SP_CODELET(round_weights);
+SP_CODELET(state_copy);
+SP_CODELET(copy);
+SP_CODELET(clear);
 
 static double f32_of(starpu_data_handle_t handle)
 {
@@ -188,21 +150,17 @@ void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g, starpu_
 {
     struct starpu_task *t = sp_task_new(lane, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
 
-    sp_task_buffer(t, g, STARPU_R);
-    sp_task_buffer(t, tally, STARPU_RW);
+    SP_TASK_BUFFERS(t, sumsq, .g = g, .tally = tally);
     sp_task_submit(lane, t, 2.0 * f32_of(g));
 }
 
 void sp_sum_insert(const struct sp_lane *lane, enum sp_dtype dtype, starpu_data_handle_t a,
                    starpu_data_handle_t b, bool both)
 {
-    struct starpu_task *t = sp_task_new(lane, &sum_cl, "sum", NULL, sizeof(struct sum_args));
-    struct sum_args *args = t->cl_arg;
+    struct starpu_task *t = sp_task_new(lane, &sum_cl, "sum", NULL, sizeof(struct sp_task_args));
 
-    args->both = both;
-    args->base.dtype = dtype;
-    sp_task_buffer(t, a, STARPU_RW);
-    sp_task_buffer(t, b, both ? STARPU_RW : STARPU_R);
+    ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
+    SP_TASK_BUFFERS(t, sum, .a = a, .b = both ? NULL : b, .both = both ? b : NULL);
     sp_task_submit(lane, t, f32_of(a));
 }
 
@@ -229,13 +187,8 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
         .bias2 = hp->bias2,
         .grad_scale = hp->factor,
     };
-    sp_task_buffer(t, w, STARPU_RW);
-    sp_task_buffer(t, g, STARPU_RW);
-    sp_task_buffer(t, m, STARPU_RW);
-    sp_task_buffer(t, v, STARPU_RW);
-    if (dtype != SP_F32)
-        sp_task_buffer(t, low, STARPU_RW); /* what lies between tensors stays */
     a->base.dtype = dtype;
+    SP_TASK_BUFFERS(t, update, .w = w, .g = g, .m = m, .v = v, .low = dtype == SP_F32 ? NULL : low);
     sp_task_submit(lane, t, 15.0 * f32_of(w));
 }
 
@@ -246,8 +199,7 @@ void sp_round_insert(const struct sp_lane *lane, starpu_data_handle_t w, enum sp
         sp_task_new(lane, &round_weights_cl, "round", NULL, sizeof(struct sp_task_args));
 
     ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
-    sp_task_buffer(t, w, STARPU_R);
-    sp_task_buffer(t, low, STARPU_W);
+    SP_TASK_BUFFERS(t, round_weights, .w = w, .low = low);
     sp_task_submit(lane, t, f32_of(w));
 }
 
@@ -255,13 +207,9 @@ void sp_state_copy_insert(const struct sp_lane *lane, int n, const starpu_data_h
                           const starpu_data_handle_t *to)
 {
     struct starpu_task *t =
-        sp_task_new(lane, &state_copy_cl, "copy", NULL, sizeof(struct state_copy_args));
+        sp_task_new(lane, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
-    ((struct state_copy_args *)t->cl_arg)->n = n;
-    for (int i = 0; i < n; i++)
-        sp_task_buffer(t, from[i], STARPU_R);
-    for (int i = 0; i < n; i++)
-        sp_task_buffer(t, to[i], STARPU_W);
+    SP_TASK_BUFFERS(t, state_copy, .from = from, .n_from = n, .to = to, .n_to = n);
     sp_task_submit(lane, t, n * f32_of(from[0]));
 }
 
@@ -269,8 +217,7 @@ void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starp
 {
     struct starpu_task *t = sp_task_new(lane, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
-    sp_task_buffer(t, from, STARPU_R);
-    sp_task_buffer(t, to, STARPU_W);
+    SP_TASK_BUFFERS(t, copy, .from = from, .to = to);
     sp_task_submit(lane, t, f32_of(to));
 }
 
@@ -279,6 +226,6 @@ void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a)
     struct starpu_task *t =
         sp_task_new(lane, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
 
-    sp_task_buffer(t, a, STARPU_W);
+    SP_TASK_BUFFERS(t, clear, .a = a);
     sp_task_submit(lane, t, f32_of(a));
 }
