@@ -14,7 +14,8 @@
  *   SP_TASK_BUFFERS(task, example, .x = x, .y = y, .kv = kv, .n_kv = n);
  *
  * An optional handle that is NULL, or not given, leaves its buffer out of the task, and the body finds
- * NULL; a list that is not given is empty. Without a handle that is not optional the run ends.
+ * NULL; a list has at most SP_MAX_SLICES buffers, and none if it is not given. Where a handle that is
+ * not optional is missing, the run ends.
  */
 #ifndef SP_BUFFERS_H
 #define SP_BUFFERS_H
@@ -47,7 +48,7 @@ enum { SP_BUFFERS_MAX = 12 }; /* rows of a table */
 #define SP_TASK_BUFFERS(task, op, ...)                                                             \
     op##_buffers_add(task, &(const struct op##_handles){__VA_ARGS__})
 
-/* What a row becomes in each part of SP_BUFFERS. */
+/* What a row becomes in each part of SP_BUFFERS: SP_BUFFER_ for one buffer, SP_BUFFERS_ for a list. */
 #define SP_BUFFER_AT(name, mode)                                                                   \
     void *name;                                                                                    \
     size_t name##_bytes;
@@ -78,7 +79,7 @@ enum { SP_BUFFERS_MAX = 12 }; /* rows of a table */
 void sp_buffers_add(struct starpu_task *task, int row, const char *name, int n,
                     const starpu_data_handle_t *handles, enum starpu_data_access_mode mode);
 
-/* Where the first n buffers are, and their sizes. Returns n. */
+/* Where the first n of StarPU's buffers are, and their sizes in bytes. Returns n. */
 int sp_buffers_read(void *const *buffers, int n, void **at, size_t *bytes);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "config.h"
 #include "codelets/buffers.h"
-#include "codelets/shape.h"
 #include "kernels/backend.h"
 #include "offload/pool.h"
 #include "starpipe/op.h"
@@ -87,9 +86,9 @@ struct sp_meter {
     double fetch_us;          /* time that tasks waited for their data to be fetched */
 };
 
-/* Where tasks go: a worker and its next position, the stage's accounting, the window. */
 struct sp_move; /* offload/mover.h */
 
+/* Where tasks go: a worker and its next position, the stage's accounting, the window. */
 struct sp_lane {
     int worker;      /* -1: no program position (set-up tasks) */
     unsigned *order; /* last position given out on that worker */
@@ -113,7 +112,7 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
-    bool output;         /* of struct sp_lane */
+    bool output;         /* as in struct sp_lane */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */

@@ -25,13 +25,13 @@ struct sp_pre {
     starpu_data_handle_t x;     /* (T,h) input of the layer */
     starpu_data_handle_t saved; /* sp_shape_pre_saved */
     starpu_data_handle_t q, kv; /* (T,q) (T,kv), rotated for Llama; kv NULL: q alone */
-    bool cheap;                 /* saved holds n1 */
+    bool keep_outputs;          /* saved holds n1 */
 };
 
 struct sp_post {
     starpu_data_handle_t x, o;  /* (T,h) residual, (T,q) attention output */
     starpu_data_handle_t saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
-    bool cheap;                 /* saved holds n2 and g */
+    bool keep_outputs;          /* saved holds n2 and g */
 };
 
 /* Attention over key/value slices; one slice is the whole sequence. */
@@ -63,7 +63,8 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 
 /*
  * The two halves of pre, where the QKV product runs beside attention: n1 = norm1(x), its statistics
- * (and n1, if `cheap`) to t->saved; n1 NULL: not wanted apart, as it must be then. t->q and t->kv are not used.
+ * to t->saved. With `keep_outputs` n1 goes there too, and its own handle must be NULL; otherwise NULL
+ * says that no task reads n1. t->q and t->kv are not used.
  */
 void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t n1,

@@ -12,7 +12,7 @@
 
 struct norm_args {
     struct sp_task_args base;
-    bool cheap;
+    bool keep_outputs;
 };
 
 #define NORM_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
@@ -32,7 +32,7 @@ static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *
     void *n1;
 
     if (b->saved)
-        s = sp_shape_pre_view(sh, a->cheap, b->saved);
+        s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : b->n1 ? b->n1 : b->scratch;
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
             sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
@@ -54,7 +54,7 @@ static void norm_bwd(const struct sp_backend *k, const struct norm_bwd_buffers *
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
     k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dn1, b->dr, b->dx, b->g_norm,
                 sp_at(b->g_norm, sh->norm_bias));
@@ -77,12 +77,13 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
     struct norm_args *a = task->cl_arg;
 
-    STARPU_ASSERT_MSG(!n1 || !t->saved || !t->cheap, "starpipe: n1 is wanted twice");
-    a->cheap = t->cheap;
-    a->base.variant = (uint32_t)(2 * (t->saved != NULL) + t->cheap);
-    SP_TASK_BUFFERS(
-        task, norm_fwd, .x = t->x, .w_norm = w_norm, .saved = t->saved, .n1 = n1,
-        .scratch = n1 || (t->saved && t->cheap) ? NULL : sp_scratch_rows(sh, sh->model.hidden));
+    STARPU_ASSERT_MSG(!n1 || !t->saved || !t->keep_outputs, "starpipe: n1 is wanted twice");
+    a->keep_outputs = t->keep_outputs;
+    a->base.variant = (uint32_t)(2 * (t->saved != NULL) + t->keep_outputs);
+    SP_TASK_BUFFERS(task, norm_fwd, .x = t->x, .w_norm = w_norm, .saved = t->saved, .n1 = n1,
+                    .scratch = n1 || (t->saved && t->keep_outputs)
+                                   ? NULL
+                                   : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, norm_flops(sh));
 }
@@ -96,7 +97,7 @@ void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
     struct norm_args *a = task->cl_arg;
 
-    a->cheap = t->cheap;
+    a->keep_outputs = t->keep_outputs;
     SP_TASK_BUFFERS(task, norm_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm,
                     .g_norm = g_norm, .dn1 = dn1, .dr = dr, .dx = dx);
     sp_task_releases(task, released);

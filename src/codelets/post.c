@@ -19,7 +19,7 @@
 
 struct post_args {
     struct sp_task_args base;
-    bool cheap;
+    bool keep_outputs;
     bool apart; /* the gradient of norm2 is laid out like one of norm1 */
 };
 
@@ -49,13 +49,13 @@ static void up(const struct sp_backend *k, const struct sp_shape *sh, int rows, 
 }
 
 /* Scratch of the forward: what is not kept. r, n2 in full, u and g one chunk. */
-static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool cheap)
+static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool keep_outputs)
 {
     size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden, n = 0;
 
     if (!saved)
         n += T * h + (size_t)sh->mlp_rows * (size_t)sh->up_width;
-    if (!saved || !cheap)
+    if (!saved || !keep_outputs)
         n += T * h + (size_t)sh->mlp_rows * (size_t)sh->model.mlp;
     return n;
 }
@@ -78,7 +78,7 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     void *scratch = b->scratch, *u = NULL, *g = NULL, *w = b->w;
 
     if (b->saved) {
-        s = sp_shape_post_view(sh, a->cheap, b->saved);
+        s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     } else {
         s.r = scratch;
         u = sp_skip(sh, scratch, (size_t)T * (size_t)h);
@@ -125,7 +125,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, b->saved);
+    struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     void *w = b->w, *down = sp_weight_at(sh, w, sh->down);
     float *g = b->g;
 
@@ -169,17 +169,17 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    struct sp_post_saved s = sp_shape_post_view(sh, a->cheap, b->saved);
+    struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     float *g = b->g;
 
     k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
-    if (!a->cheap) {
+    if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
         k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, b->w, sh->gain),
                       sp_weight_at(sh, b->w, sh->bias), s.n2);
     }
     k->linear_dw(k, T, h, width, s.n2, b->du, width, g + sh->up, sp_at(g, sh->up_bias));
-    if (!a->cheap)
+    if (!a->keep_outputs)
         activate(k, sh, T, s.u, s.g);
     k->linear_dw(k, T, f, h, s.g, b->dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
@@ -222,10 +222,10 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &post_fwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
     bool saved = t->saved != NULL;
-    size_t scratch = fwd_scratch(sp_shape_scratch(sh), saved, t->cheap);
+    size_t scratch = fwd_scratch(sp_shape_scratch(sh), saved, t->keep_outputs);
 
-    a->cheap = t->cheap;
-    a->base.variant = (uint32_t)(4 * (y != NULL) + 2 * saved + t->cheap);
+    a->keep_outputs = t->keep_outputs;
+    a->base.variant = (uint32_t)(4 * (y != NULL) + 2 * saved + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
                     .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
@@ -242,7 +242,7 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct post_args *a = task->cl_arg;
     starpu_data_handle_t dg = NULL;
 
-    a->cheap = t->cheap;
+    a->keep_outputs = t->keep_outputs;
     a->apart = apart;
     if (sh->model.arch == SP_ARCH_LLAMA)
         dg = sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
@@ -261,11 +261,11 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct post_args *a = task->cl_arg;
     int wider = sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden;
 
-    a->cheap = t->cheap;
-    a->base.variant = t->cheap;
+    a->keep_outputs = t->keep_outputs;
+    a->base.variant = t->keep_outputs;
     SP_TASK_BUFFERS(task, post_wgrad, .saved = t->saved, .o = t->o, .g = g, .dy = dy, .du = du,
-                    .dr = dr, .w = t->cheap ? NULL : w,
-                    .scratch = t->cheap ? NULL : sp_scratch_rows(sh, wider));
+                    .dr = dr, .w = t->keep_outputs ? NULL : w,
+                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, wider));
     sp_task_releases(task, released);
     sp_task_submit(lane, task, product_flops(sh, true));
 }

@@ -15,7 +15,7 @@
 
 struct pre_args {
     struct sp_task_args base;
-    bool cheap;
+    bool keep_outputs;
 };
 
 #define PRE_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -37,7 +37,7 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
     void *n1;
 
     if (b->saved)
-        s = sp_shape_pre_view(sh, a->cheap, b->saved);
+        s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : b->scratch;
 
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
@@ -65,7 +65,7 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
     sp_qkv_backward(k, sh, b->dq, b->dkv, b->w_qkv, b->dx);
@@ -89,7 +89,7 @@ static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers
                       const struct pre_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    struct sp_pre_saved s = sp_shape_pre_view(sh, a->cheap, b->saved);
+    struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
     if (!s.n1) {
         s.n1 = b->scratch;
@@ -110,11 +110,12 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task = sp_task_new(lane, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
-    a->cheap = t->cheap;
-    a->base.variant = (uint32_t)(4 * !t->kv + 2 * (t->saved != NULL) + t->cheap);
+    a->keep_outputs = t->keep_outputs;
+    a->base.variant = (uint32_t)(4 * !t->kv + 2 * (t->saved != NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, pre_fwd, .x = t->x, .w_norm = w_norm, .w_qkv = w_qkv, .q = t->q,
                     .kv = t->kv, .saved = t->saved,
-                    .scratch = t->saved && t->cheap ? NULL : sp_scratch_rows(sh, sh->model.hidden));
+                    .scratch =
+                        t->saved && t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }
@@ -128,7 +129,7 @@ void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     struct starpu_task *task = sp_task_new(lane, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
-    a->cheap = t->cheap;
+    a->keep_outputs = t->keep_outputs;
     SP_TASK_BUFFERS(task, pre_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm, .w_qkv = w_qkv,
                     .g_norm = g_norm, .dq = dq, .dkv = dkv, .dr = dr, .dx = dx);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
@@ -143,11 +144,11 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         sp_task_new(lane, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
-    a->cheap = t->cheap;
-    a->base.variant = t->cheap;
+    a->keep_outputs = t->keep_outputs;
+    a->base.variant = t->keep_outputs;
     SP_TASK_BUFFERS(task, pre_wgrad, .saved = t->saved, .dq = dq, .dkv = dkv, .g_qkv = g_qkv,
-                    .x = t->cheap ? NULL : t->x, .w_norm = t->cheap ? NULL : w_norm,
-                    .scratch = t->cheap ? NULL : sp_scratch_rows(sh, sh->model.hidden));
+                    .x = t->keep_outputs ? NULL : t->x, .w_norm = t->keep_outputs ? NULL : w_norm,
+                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_releases(task, released);
     sp_task_submit(lane, task, sp_qkv_flops(sh));
 }

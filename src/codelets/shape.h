@@ -71,16 +71,16 @@ static inline void *sp_skip(const struct sp_shape *sh, void *at, size_t n)
 }
 
 /*
- * What a layer's tasks write for its backward, in elements. `cheap`: the outputs of norms and
- * activations are kept too. Statistics are f32.
+ * What a layer's tasks write for its backward, in elements. `keep_outputs`: the outputs of norms
+ * and activations are kept too. Statistics are f32.
  *
  *   pre saved:   [n1(T,h)] stats1(T,2)
  *   post saved:  r(T,h) u(T,up) [n2(T,h) g(T,f)] stats2(T,2)
  */
-size_t sp_shape_pre_saved(const struct sp_shape *sh, bool cheap);
-size_t sp_shape_post_saved(const struct sp_shape *sh, bool cheap);
+size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
+size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
 
-/* The same buffers by name. n1, n2, g are NULL unless `cheap`. */
+/* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
 struct sp_pre_saved {
     void *n1;
     float *stats;
@@ -89,8 +89,8 @@ struct sp_post_saved {
     void *r, *u, *n2, *g;
     float *stats;
 };
-struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool cheap, void *base);
-struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool cheap, void *base);
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base);
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base);
 
 /* A tensor of a block of weights; NULL where the model has none such. */
 static inline void *sp_weight_at(const struct sp_shape *sh, void *block, size_t offset)

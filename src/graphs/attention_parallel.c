@@ -36,11 +36,12 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
     y = sp_part_take_for(c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index,
                          sp_part_hidden(c), "x");
     if (c->keeps)
-        t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, c->cheap), "post saved");
+        t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, c->keep_outputs), "post saved");
     c->lane.layer = c->k - 1;
-    sp_post_fwd_insert(&c->lane, c->sh,
-                       &(struct sp_post){.x = x, .o = o, .saved = t->block.post, .cheap = c->cheap},
-                       sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, c->stash);
+    sp_post_fwd_insert(
+        &c->lane, c->sh,
+        &(struct sp_post){.x = x, .o = o, .saved = t->block.post, .keep_outputs = c->keep_outputs},
+        sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, c->stash);
     t->block.o = o;
     if (!c->keeps)
         t->block.residual = sp_part_hold(x);
@@ -52,12 +53,12 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k);
-    struct sp_pre pre = {.x = x, .cheap = c->cheap && !c->ships};
+    struct sp_pre pre = {.x = x, .keep_outputs = c->keep_outputs && !c->ships};
     int64_t stash = c->k == 0 ? c->stash : 0;
 
     if (c->keeps)
         pre.saved = t->block.pre =
-            sp_part_take(c, sp_shape_pre_saved(c->sh, pre.cheap), "pre saved");
+            sp_part_take(c, sp_shape_pre_saved(c->sh, pre.keep_outputs), "pre saved");
     c->lane.layer = c->k;
     if (c->ships) {
         starpu_data_handle_t n1 = sp_part_take_for(c, stage, sp_part_hidden(c), "n1");
@@ -202,26 +203,28 @@ static void attention_backward(struct sp_part_op *c)
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_pre pre = {.cheap = !c->ships};
+    struct sp_pre pre = {.keep_outputs = !c->ships};
 
-    c->cheap = true;
+    c->keep_outputs = true;
     t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
     if (c->k == 0) {
         embed(c, t->block.x);
     } else {
         t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, true), "post saved");
         c->lane.layer = c->k - 1;
-        sp_post_fwd_insert(
-            &c->lane, c->sh,
-            &(struct sp_post){
-                .x = t->block.residual, .o = t->block.o, .saved = t->block.post, .cheap = true},
-            sp_part_weight(c, SP_BLOCK_POST, c->k - 1), t->block.x, 0);
+        sp_post_fwd_insert(&c->lane, c->sh,
+                           &(struct sp_post){.x = t->block.residual,
+                                             .o = t->block.o,
+                                             .saved = t->block.post,
+                                             .keep_outputs = true},
+                           sp_part_weight(c, SP_BLOCK_POST, c->k - 1), t->block.x, 0);
         sp_drop(&t->block.residual);
     }
     if (c->k == c->sh->model.layers)
         return;
     pre.x = t->block.x;
-    pre.saved = t->block.pre = sp_part_take(c, sp_shape_pre_saved(c->sh, pre.cheap), "pre saved");
+    pre.saved = t->block.pre =
+        sp_part_take(c, sp_shape_pre_saved(c->sh, pre.keep_outputs), "pre saved");
     c->lane.layer = c->k;
     sp_norm_fwd_insert(&c->lane, c->sh, &pre, NULL, sp_part_weight(c, SP_BLOCK_NORM1, c->k), 0);
 }
@@ -251,7 +254,8 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
     starpu_data_handle_t a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
     starpu_data_handle_t b = sp_part_stored(c, c->ships ? SP_TENSOR_DWQKV : SP_TENSOR_DKV, c->k);
-    struct sp_pre pre = {.x = t->block.x, .saved = t->block.pre, .cheap = c->cheap && !c->ships};
+    struct sp_pre pre = {
+        .x = t->block.x, .saved = t->block.pre, .keep_outputs = c->keep_outputs && !c->ships};
     starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
     starpu_data_handle_t g_norm = sp_part_gradient(c, SP_BLOCK_NORM1, c->k);
     starpu_data_handle_t g_qkv = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
@@ -283,7 +287,8 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     starpu_data_handle_t du = sp_part_take(c, (size_t)c->sh->rows * (size_t)c->sh->up_width, "du");
     starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
     starpu_data_handle_t d_o = sp_part_take_for(c, stage, sp_part_q(c), "do");
-    struct sp_post post = {.o = t->block.o, .saved = t->block.post, .cheap = c->cheap};
+    struct sp_post post = {
+        .o = t->block.o, .saved = t->block.post, .keep_outputs = c->keep_outputs};
 
     c->lane.layer = c->k - 1;
     sp_post_bwd_insert(&c->lane, c->sh, &post, w, g, false, dy, du, dr, d_o);
@@ -329,7 +334,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .k = op->chunk,
         .ships = sp_ships_weights(plan, &g->shape),
         .keeps = g->cfg.recompute != SP_RECOMPUTE_NO_ATTENTION,
-        .cheap = g->cfg.recompute == SP_RECOMPUTE_NONE,
+        .keep_outputs = g->cfg.recompute == SP_RECOMPUTE_NONE,
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };
 

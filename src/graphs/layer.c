@@ -70,7 +70,7 @@ struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
 
     switch (recompute) {
     case SP_RECOMPUTE_NONE:
-        keep.cheap = true; /* fall through */
+        keep.keep_outputs = true; /* fall through */
     case SP_RECOMPUTE_SELECTIVE:
         keep.saved = keep.qkv = true; /* fall through */
     case SP_RECOMPUTE_NO_ATTENTION:
@@ -149,14 +149,15 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep_kv, t->kv);
     pre += counted(&keep, stash_x, t->x);
     if (keep.saved) {
-        t->pre = take(c, sp_shape_pre_saved(sh, keep.cheap), "pre saved");
-        t->post = take(c, sp_shape_post_saved(sh, keep.cheap), "post saved");
+        t->pre = take(c, sp_shape_pre_saved(sh, keep.keep_outputs), "pre saved");
+        t->post = take(c, sp_shape_post_saved(sh, keep.keep_outputs), "post saved");
         pre += counted(&keep, true, t->pre);
         post += counted(&keep, true, t->post);
     }
     sp_pre_fwd_insert(
         &c->lane, sh,
-        &(struct sp_pre){.x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .cheap = keep.cheap},
+        &(struct sp_pre){
+            .x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
     if (c->share && c->lane.pass == 'F')
         c->share(c, i);
@@ -173,7 +174,8 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         sp_offload_gate(c, 2 * i + 1);
     sp_post_fwd_insert(
         &c->lane, sh,
-        &(struct sp_post){.x = t->x, .o = t->o, .saved = t->post, .cheap = keep.cheap},
+        &(struct sp_post){
+            .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_POST, layer), y, post);
     /* y is freed by the head, which counts it. */
     t->stashed += pre + attn + post - (stash_y ? (int64_t)starpu_data_get_size(y) : 0);
@@ -190,7 +192,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
 
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
 {
-    struct sp_keep keep = {.saved = true, .cheap = true, .qkv = true, .attn = true};
+    struct sp_keep keep = {.saved = true, .keep_outputs = true, .qkv = true, .attn = true};
 
     for (int i = a; i < b; i++) {
         bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
@@ -206,7 +208,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
 /* ---- backward ------------------------------------------------------------------------- */
 
 /* Norm and activation outputs are at hand unless the forward dropped just these. */
-static bool is_cheap(const struct sp_op_ctx *c, int i)
+static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 {
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
@@ -242,7 +244,8 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     c->lane.layer = layer;
     t->du = take(c, T * (size_t)sh->up_width, "du");
     t->dr = sp_take_hidden(c, "dr");
-    sp_post_bwd_insert(&c->lane, sh, &(struct sp_post){.saved = t->post, .cheap = is_cheap(c, i)},
+    sp_post_bwd_insert(&c->lane, sh,
+                       &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[2 * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
@@ -259,11 +262,12 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     sp_drop(&t->lse);
 
     c->lane.output = i == 0; /* the weight gradients that follow are nobody else's */
-    sp_pre_bwd_insert(&c->lane, sh,
-                      &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
-                      sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
-                      c->norms ? c->norms[2 * i] : sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq,
-                      t->dkv, t->dr, dx);
+    sp_pre_bwd_insert(
+        &c->lane, sh,
+        &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
+        sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
+        c->norms ? c->norms[2 * i] : sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr,
+        dx);
     c->lane.output = false;
 }
 
@@ -273,20 +277,22 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     int layer = c->first + i;
 
     c->lane.layer = layer;
-    sp_post_wgrad_insert(&c->lane, c->sh,
-                         &(struct sp_post){.o = t->o, .saved = t->post, .cheap = is_cheap(c, i)},
-                         sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer),
-                         t->dy, t->du, t->dr, 0);
+    sp_post_wgrad_insert(
+        &c->lane, c->sh,
+        &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},
+        sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->du,
+        t->dr, 0);
     sp_drop(&t->post);
     sp_drop(&t->o);
     sp_drop(&t->du);
     sp_drop(&t->dr);
     sp_drop(&t->dy);
 
-    sp_pre_wgrad_insert(&c->lane, c->sh,
-                        &(struct sp_pre){.x = t->x, .saved = t->pre, .cheap = is_cheap(c, i)},
-                        sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv,
-                        sp_gradient(c, SP_BLOCK_QKV, layer), t->stashed);
+    sp_pre_wgrad_insert(
+        &c->lane, c->sh,
+        &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
+        sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, sp_gradient(c, SP_BLOCK_QKV, layer),
+        t->stashed);
     sp_drop(&t->pre);
     sp_drop(&t->dq);
     sp_drop(&t->dkv);

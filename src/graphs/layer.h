@@ -34,11 +34,11 @@ struct sp_op_ctx {
 
 /* What a forward of a layer writes and keeps. */
 struct sp_keep {
-    bool saved, cheap; /* pre and post saved; with the outputs of norms and activations */
-    bool qkv;          /* q, k, v */
-    bool attn;         /* o and log-sum-exp */
-    bool has_attn;     /* they are there already: attention does not run again */
-    bool stash;        /* what is kept counts as stashed */
+    bool saved, keep_outputs; /* pre and post saved; with the outputs of norms and activations */
+    bool qkv;                 /* q, k, v */
+    bool attn;                /* o and log-sum-exp */
+    bool has_attn;            /* they are there already: attention does not run again */
+    bool stash;               /* what is kept counts as stashed */
 };
 
 struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);

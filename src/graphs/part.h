@@ -25,9 +25,10 @@ struct sp_part_op {
     const struct sp_shape *sh;
     struct sp_lane lane;
     int mb, k;
-    bool ships;        /* weights, not q, k, v */
-    bool keeps, cheap; /* norms and the MLP's insides are kept; outputs of norms, activations too */
-    int64_t stash;     /* of the op */
+    bool ships; /* weights, not q, k, v */
+    bool keeps;        /* norms and the MLP's insides */
+    bool keep_outputs; /* and the outputs of norms and activations */
+    int64_t stash;    /* of the op */
 };
 
 static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)

@@ -120,7 +120,7 @@ static void take_all(struct bench *b)
         .saved = take(b, sp_shape_pre_saved(sh, true), "pre saved"),
         .q = take(b, T * (size_t)sh->q_width, "q"),
         .kv = take(b, T * (size_t)sh->kv_width, "kv"),
-        .cheap = true,
+        .keep_outputs = true,
     };
     b->kv = b->pre.kv;
     b->attn = (struct sp_attn){
@@ -136,7 +136,7 @@ static void take_all(struct bench *b)
         .x = b->pre.x,
         .o = b->attn.o,
         .saved = take(b, sp_shape_post_saved(sh, true), "post saved"),
-        .cheap = true,
+        .keep_outputs = true,
     };
     b->y = take(b, hidden, "y");
 }

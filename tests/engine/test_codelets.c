@@ -6,7 +6,7 @@ enum { BATCH = 2, SEQ = 7, T = BATCH * SEQ };
 
 /* What is kept from a forward. */
 static const struct variant {
-    bool saved, cheap;
+    bool saved, keep_outputs;
 } variants[] = {{false, false}, {true, false}, {true, true}};
 
 static struct sp_shape shape_of(bool llama, int mlp_rows, int head_rows)
@@ -83,16 +83,16 @@ static void check_pre(const struct sp_shape *sh)
     rotate(sh, false, q, kv);
 
     for (size_t k = 0; k < 3; k++) {
-        bool has = variants[k].saved, cheap = variants[k].cheap;
+        bool has = variants[k].saved, keep_outputs = variants[k].keep_outputs;
         struct tensor tq = tensor(nq), tkv = tensor(nkv), dq = random_tensor(nq, 7);
-        struct tensor saved = tensor(sp_shape_pre_saved(sh, cheap)), dx = tensor(nx);
+        struct tensor saved = tensor(sp_shape_pre_saved(sh, keep_outputs)), dx = tensor(nx);
         struct tensor dkv = random_tensor(nkv, 8);
         struct sp_pre pre = {.x = x.handle,
                              .saved = has ? saved.handle : NULL,
                              .q = tq.handle,
                              .kv = tkv.handle,
-                             .cheap = cheap};
-        struct sp_pre_saved view = sp_shape_pre_view(sh, cheap, saved.at);
+                             .keep_outputs = keep_outputs};
+        struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
         float *dn = floats(nx), *rn, *rg, *rdq, *rdkv, *gbias;
 
         sp_pre_fwd_insert(&lane, sh, &pre, wn.handle, w.handle, 0);
@@ -101,7 +101,7 @@ static void check_pre(const struct sp_shape *sh)
         assert_same_bits(tkv.at, kv, nkv, "kv");
         if (has)
             assert_same_bits(view.stats, stats, 2 * T, "stats1");
-        if (cheap)
+        if (keep_outputs)
             assert_same_bits(view.n1, n1, nx, "n1");
         if (!has)
             goto next;
@@ -116,7 +116,7 @@ static void check_pre(const struct sp_shape *sh)
         sp_linear_dx(T, h, kw, rdkv, kw, wkv, dn, true);
         sp_norm_bwd(sh->rms, T, h, x.at, stats, wn.at, dn, dr.at, dn, rn, sp_at(rn, sh->norm_bias));
         gbias = sp_at(rg, sh->qkv_bias);
-        if (!cheap)
+        if (!keep_outputs)
             sp_norm_apply(T, h, x.at, stats, wn.at, sp_at(wn.at, sh->norm_bias), n1);
         sp_linear_dw(T, h, qw, n1, rdq, qw, rg + sh->qkv, gbias);
         sp_linear_dw(T, h, kw, n1, rdkv, kw, rg + sh->qkv + (size_t)qw * (size_t)h,
@@ -153,28 +153,29 @@ static void check_halves(const struct sp_shape *sh)
     struct tensor whole = tensor(sp_shape_pre_saved(sh, true));
     struct tensor q = tensor(nq), kv = tensor(nkv), q2 = tensor(nq), kv2 = tensor(nkv);
     struct sp_pre pre = {
-        .x = x.handle, .saved = whole.handle, .q = q.handle, .kv = kv.handle, .cheap = true};
+        .x = x.handle, .saved = whole.handle, .q = q.handle, .kv = kv.handle, .keep_outputs = true};
     struct sp_pre_saved all = sp_shape_pre_view(sh, true, whole.at);
     struct sp_lane lane = test_lane();
 
     sp_pre_fwd_insert(&lane, sh, &pre, wn.handle, w.handle, 0);
     starpu_task_wait_for_all();
     for (int k = 0; k < 4; k++) {
-        bool has = k > 0, cheap = k == 3, apart = k < 3, fresh = k == 1;
-        struct tensor n1 = tensor(nx), saved = tensor(sp_shape_pre_saved(sh, cheap));
+        bool has = k > 0, keep_outputs = k == 3, apart = k < 3, fresh = k == 1;
+        struct tensor n1 = tensor(nx), saved = tensor(sp_shape_pre_saved(sh, keep_outputs));
         struct tensor dq = random_tensor(nq, 7), dkv = random_tensor(nkv, 8);
         struct tensor dq2 = random_tensor(nq, 7), dkv2 = random_tensor(nkv, 8);
         struct tensor gn = block(sh, SP_BLOCK_NORM1, 4), gn2 = block(sh, SP_BLOCK_NORM1, 4);
         struct tensor g = block(sh, SP_BLOCK_QKV, 5), g2 = block(sh, SP_BLOCK_QKV, 5);
         struct tensor dx = tensor(nx), dx2 = tensor(nx), dn1 = tensor(nx);
-        struct sp_pre half = {.x = x.handle, .saved = has ? saved.handle : NULL, .cheap = cheap};
-        struct sp_pre_saved view = sp_shape_pre_view(sh, cheap, saved.at);
+        struct sp_pre half = {
+            .x = x.handle, .saved = has ? saved.handle : NULL, .keep_outputs = keep_outputs};
+        struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
 
         sp_norm_fwd_insert(&lane, sh, &half, apart ? n1.handle : NULL, wn.handle, 0);
         starpu_task_wait_for_all();
         if (has)
             assert_same_bits(view.stats, all.stats, 2 * T, "stats1");
-        if (cheap)
+        if (keep_outputs)
             assert_same_bits(view.n1, all.n1, nx, "n1 saved");
         if (!apart)
             goto next;
@@ -333,12 +334,15 @@ static void check_post(const struct sp_shape *sh)
     struct sp_lane lane = test_lane();
 
     for (size_t k = 0; k < 6; k++) {
-        bool has = variants[k % 3].saved, cheap = variants[k % 3].cheap, has_y = k < 3;
-        struct tensor saved = tensor(sp_shape_post_saved(sh, cheap)), y = tensor(nx);
+        bool has = variants[k % 3].saved, keep_outputs = variants[k % 3].keep_outputs,
+             has_y = k < 3;
+        struct tensor saved = tensor(sp_shape_post_saved(sh, keep_outputs)), y = tensor(nx);
         struct tensor du = tensor(nu), dr = tensor(nx), d_o = tensor(no);
-        struct sp_post post = {
-            .x = x.handle, .o = o.handle, .saved = has ? saved.handle : NULL, .cheap = cheap};
-        struct sp_post_saved view = sp_shape_post_view(sh, cheap, saved.at);
+        struct sp_post post = {.x = x.handle,
+                               .o = o.handle,
+                               .saved = has ? saved.handle : NULL,
+                               .keep_outputs = keep_outputs};
+        struct sp_post_saved view = sp_shape_post_view(sh, keep_outputs, saved.at);
         struct post_ref f = post_ref(sh);
         float *rg = copy(&g), *before = copy(&g);
 
@@ -352,7 +356,7 @@ static void check_post(const struct sp_shape *sh)
             assert_same_bits(view.stats, f.stats, 2 * T, "stats2");
             assert_same_bits(view.u, f.u, nu, "u");
         }
-        if (cheap) {
+        if (keep_outputs) {
             assert_same_bits(view.n2, f.n2, nx, "n2");
             assert_same_bits(view.g, f.g, nm, "g");
         }
@@ -363,7 +367,7 @@ static void check_post(const struct sp_shape *sh)
                                  dr.handle, 0);
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
-            if (!cheap)
+            if (!keep_outputs)
                 sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain,
                               sp_at(w.at, sh->bias), f.n2);
             check_apart(sh, &post, &w, &dy, before, rg, &du, &dr, &d_o);

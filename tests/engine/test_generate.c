@@ -111,8 +111,8 @@ static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
         vector(sh, sp_shape_f32(sh, T * (size_t)sh->model.heads)),
         vector(sh, sp_shape_post_saved(sh, true)),
     };
-    struct sp_pre pre = {.x = *x, .saved = all[1], .q = all[2], .kv = all[3], .cheap = true};
-    struct sp_post post = {.x = *x, .o = all[4], .saved = all[6], .cheap = true};
+    struct sp_pre pre = {.x = *x, .saved = all[1], .q = all[2], .kv = all[3], .keep_outputs = true};
+    struct sp_post post = {.x = *x, .o = all[4], .saved = all[6], .keep_outputs = true};
     struct sp_attn at = {.q_len = sh->seq,
                          .n_kv = 1,
                          .kv_len = &sh->seq,

@@ -68,18 +68,18 @@ static double loss(const struct layer *l)
 }
 
 /* Forward and backward by the codelets. */
-static void run_codelets(struct layer *l, bool cheap)
+static void run_codelets(struct layer *l, bool keep_outputs)
 {
     const struct sp_shape *sh = &l->sh;
     size_t nx = l->x.n, nq = (size_t)(T * sh->q_width), nkv = (size_t)(T * sh->kv_width);
-    struct tensor pre_saved = tensor(sp_shape_pre_saved(sh, cheap)), q = tensor(nq);
-    struct tensor post_saved = tensor(sp_shape_post_saved(sh, cheap)), kv = tensor(nkv);
+    struct tensor pre_saved = tensor(sp_shape_pre_saved(sh, keep_outputs)), q = tensor(nq);
+    struct tensor post_saved = tensor(sp_shape_post_saved(sh, keep_outputs)), kv = tensor(nkv);
     struct tensor o = tensor(nq), lse = tensor((size_t)(T * sh->model.heads)), y = tensor(nx);
     struct tensor du = tensor((size_t)(T * sh->up_width)), dr = tensor(nx), d_o = tensor(nq);
     struct tensor dq = tensor(nq), dkv = tensor(nkv);
     struct sp_lane lane = test_lane();
-    struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, cheap};
-    struct sp_post post = {l->x.handle, o.handle, post_saved.handle, cheap};
+    struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, keep_outputs};
+    struct sp_post post = {l->x.handle, o.handle, post_saved.handle, keep_outputs};
     struct sp_attn at = {.q_len = SEQ,
                          .n_kv = 1,
                          .kv_len = &sh->seq,
@@ -160,7 +160,7 @@ static void check_role(struct layer *l, struct tensor *w, const struct tensor *g
         check_direction(l, w, g->at, offset, (size_t)n, what);
 }
 
-static void check_layer(bool llama, bool cheap, int mlp_rows)
+static void check_layer(bool llama, bool keep_outputs, int mlp_rows)
 {
     struct sp_model m = small_model(llama);
     size_t nx = (size_t)(T * m.hidden);
@@ -179,7 +179,7 @@ static void check_layer(bool llama, bool cheap, int mlp_rows)
     for (int i = 0; i < h; i++)
         l.w_post.at[sh->gain + (size_t)i] += 1;
 
-    run_codelets(&l, cheap);
+    run_codelets(&l, keep_outputs);
     check_direction(&l, &l.x, l.dx.at, 0, nx, "x");
     check_role(&l, &l.w_norm, &l.g_norm, 0, h, "norm1 gain");
     check_role(&l, &l.w_norm, &l.g_norm, sh->norm_bias, h, "norm1 bias");
@@ -203,9 +203,9 @@ static void test_gradients(void **state)
 {
     (void)state;
     for (int llama = 0; llama < 2; llama++)
-        for (int cheap = 0; cheap < 2; cheap++) {
-            check_layer(llama, cheap, 0);
-            check_layer(llama, cheap, 5);
+        for (int keep_outputs = 0; keep_outputs < 2; keep_outputs++) {
+            check_layer(llama, keep_outputs, 0);
+            check_layer(llama, keep_outputs, 5);
         }
     printf("[          ] largest deviation from finite differences: %.1e of the gradient\n", worst);
 }

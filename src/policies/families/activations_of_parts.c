@@ -62,19 +62,20 @@ static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape 
                               enum sp_recompute recompute, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
-    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION, cheap = recompute == SP_RECOMPUTE_NONE;
+    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
+    bool keep_outputs = recompute == SP_RECOMPUTE_NONE;
     int64_t T = sh->rows, x = T * sh->model.hidden, elements = 0;
 
     if (op->chunk > 0) {
         bool shared = sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
 
-        elements +=
-            (shared ? 0 : T * sh->q_width) + (kept ? (int64_t)sp_shape_post_saved(sh, cheap) : x);
+        elements += (shared ? 0 : T * sh->q_width) +
+                    (kept ? (int64_t)sp_shape_post_saved(sh, keep_outputs) : x);
     }
     if (kept && op->chunk < lay->layers) {
         bool ships = sp_ships_weights(plan, sh);
 
-        elements += x + (int64_t)sp_shape_pre_saved(sh, cheap && !ships);
+        elements += x + (int64_t)sp_shape_pre_saved(sh, keep_outputs && !ships);
     }
     return elements;
 }
