@@ -63,14 +63,14 @@ static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *
 SP_CODELET(attn_fwd);
 SP_CODELET(attn_bwd);
 
-static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_codelet *cl,
+static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                     const struct sp_shape *sh, const struct sp_attn *t)
 {
     struct starpu_task *task;
     struct attention_args *a;
 
     STARPU_ASSERT_MSG(t->n_kv <= SP_MAX_SLICES, "starpipe: more than %d slices", SP_MAX_SLICES);
-    task = sp_task_new(lane, cl, "attn", sh,
+    task = sp_task_new(ctx, cl, "attn", sh,
                        offsetof(struct attention_args, kv_len) + sizeof(int) * (size_t)t->n_kv);
     a = task->cl_arg;
     a->at = (struct sp_attention){
@@ -89,28 +89,28 @@ static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_co
     return task;
 }
 
-void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed)
 {
-    struct starpu_task *task = new_task(lane, &attn_fwd_cl, sh, t);
+    struct starpu_task *task = new_task(ctx, &attn_fwd_cl, sh, t);
     const struct attention_args *a = task->cl_arg;
 
     SP_TASK_BUFFERS(task, attn_fwd, .q = t->q, .o = t->o, .lse = t->lse, .kv = t->kv,
                     .n_kv = t->n_kv);
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, sp_flops_attention(&a->at));
+    sp_task_submit(ctx, task, sp_flops_attention(&a->at));
 }
 
-void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released)
 {
-    struct starpu_task *task = new_task(lane, &attn_bwd_cl, sh, t);
+    struct starpu_task *task = new_task(ctx, &attn_bwd_cl, sh, t);
     const struct attention_args *a = task->cl_arg;
 
     SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o, .dq = dq,
                     .kv = t->kv, .n_kv = t->n_kv, .dkv = dkv, .n_dkv = first ? 0 : t->n_kv,
                     .new_dkv = dkv, .n_new_dkv = first ? t->n_kv : 0);
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, 2.5 * sp_flops_attention(&a->at));
+    sp_task_submit(ctx, task, 2.5 * sp_flops_attention(&a->at));
 }

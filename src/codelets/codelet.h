@@ -89,7 +89,7 @@ struct sp_meter {
 struct sp_move; /* offload/mover.h */
 
 /* Where tasks go: a worker and its next position, the stage's accounting, the window. */
-struct sp_lane {
+struct sp_task_context {
     int worker;      /* -1: no program position (set-up tasks) */
     unsigned *order; /* last position given out on that worker */
     struct sp_meter *meter;
@@ -112,13 +112,13 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
-    bool output;         /* as in struct sp_lane */
+    bool output;         /* as in struct sp_task_context */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */
     uint16_t n_buffers[SP_BUFFERS_MAX]; /* of each row of the codelet's table; 0: left out */
     int64_t acquire_bytes, release_bytes;
-    struct sp_move *returning; /* as in struct sp_lane */
+    struct sp_move *returning; /* as in struct sp_task_context */
     const struct sp_shape *shape;
     double began_us,
         began_cpu_us; /* when its worker took it: by the clock, of the worker's CPU time */
@@ -128,15 +128,15 @@ struct sp_task_args {
  * A task being built: args of `size` bytes (zeroed, first member struct sp_task_args) that StarPU
  * frees with the task. `part` ends the name. Never fails: without memory the run ends here.
  */
-struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codelet *cl,
+struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                 const char *part, const struct sp_shape *shape, size_t size);
 
 /* Gives the task its position and submits it; `flops` for StarPU's statistics. A task that no
  * worker can run ends the run here: its op would never be done. */
-void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops);
+void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops);
 
 /* The tasks of an op are all there; where they end early, one more that ends with the last of them. */
-void sp_op_close(const struct sp_lane *lane);
+void sp_op_close(const struct sp_task_context *ctx);
 
 /* Stashed bytes that come alive when this task starts, or die when it ends. */
 static inline void sp_task_acquires(struct starpu_task *task, int64_t bytes)

@@ -44,33 +44,33 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
 SP_CODELET(embed_fwd);
 SP_CODELET(embed_wgrad);
 
-static struct starpu_task *new_task(const struct sp_lane *lane, struct starpu_codelet *cl,
+static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                     const struct sp_shape *sh)
 {
-    struct starpu_task *t = sp_task_new(lane, cl, "embed", sh, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, cl, "embed", sh, sizeof(struct sp_task_args));
 
     ((struct sp_task_args *)t->cl_arg)->in_stream = false; /* the host writes the ids */
     return t;
 }
 
-void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_embed_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t ids, starpu_data_handle_t tokens,
                          starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed)
 {
-    struct starpu_task *t = new_task(lane, &embed_fwd_cl, sh);
+    struct starpu_task *t = new_task(ctx, &embed_fwd_cl, sh);
 
     SP_TASK_BUFFERS(t, embed_fwd, .ids = ids, .x = x, .tokens = tokens, .positions = positions);
     sp_task_acquires(t, stashed);
-    sp_task_submit(lane, t, (double)sh->rows * sh->model.hidden);
+    sp_task_submit(ctx, t, (double)sh->rows * sh->model.hidden);
 }
 
-void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_embed_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                            starpu_data_handle_t ids, starpu_data_handle_t dx,
                            starpu_data_handle_t dtokens, starpu_data_handle_t dpositions)
 {
-    struct starpu_task *t = new_task(lane, &embed_wgrad_cl, sh);
+    struct starpu_task *t = new_task(ctx, &embed_wgrad_cl, sh);
 
     SP_TASK_BUFFERS(t, embed_wgrad, .ids = ids, .dx = dx, .dtokens = dtokens,
                     .dpositions = dpositions);
-    sp_task_submit(lane, t, (double)sh->rows * sh->model.hidden);
+    sp_task_submit(ctx, t, (double)sh->rows * sh->model.hidden);
 }

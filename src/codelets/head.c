@@ -82,13 +82,13 @@ static void logits(const struct sp_backend *k, const struct logits_buffers *b,
 SP_CODELET(head);
 SP_CODELET(logits);
 
-void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starpu_data_handle_t x,
-                    starpu_data_handle_t targets, starpu_data_handle_t w_norm,
-                    starpu_data_handle_t w_table, starpu_data_handle_t g_norm,
-                    starpu_data_handle_t g_table, starpu_data_handle_t dx,
-                    starpu_data_handle_t tally, int64_t released)
+void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                    starpu_data_handle_t x, starpu_data_handle_t targets,
+                    starpu_data_handle_t w_norm, starpu_data_handle_t w_table,
+                    starpu_data_handle_t g_norm, starpu_data_handle_t g_table,
+                    starpu_data_handle_t dx, starpu_data_handle_t tally, int64_t released)
 {
-    struct starpu_task *t = sp_task_new(lane, &head_cl, "head", sh, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &head_cl, "head", sh, sizeof(struct sp_task_args));
 
     /* the host writes the targets and reads the tally */
     ((struct sp_task_args *)t->cl_arg)->in_stream = false;
@@ -96,14 +96,14 @@ void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starp
                     .g_norm = g_norm, .g_table = g_table, .dx = dx, .tally = tally,
                     .scratch = sp_scratch_handle(sh, scratch_elements(sp_shape_scratch(sh))));
     sp_task_releases(t, released);
-    sp_task_submit(lane, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
+    sp_task_submit(ctx, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
 }
 
-void sp_logits_insert(const struct sp_lane *lane, const struct sp_shape *sh, int first, int n,
-                      starpu_data_handle_t x, starpu_data_handle_t w_norm,
+void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int first,
+                      int n, starpu_data_handle_t x, starpu_data_handle_t w_norm,
                       starpu_data_handle_t w_table, starpu_data_handle_t logits)
 {
-    struct starpu_task *t = sp_task_new(lane, &logits_cl, "logits", sh, sizeof(struct logits_args));
+    struct starpu_task *t = sp_task_new(ctx, &logits_cl, "logits", sh, sizeof(struct logits_args));
     struct logits_args *a = t->cl_arg;
 
     a->base.in_stream = false; /* the host reads the logits */
@@ -111,5 +111,5 @@ void sp_logits_insert(const struct sp_lane *lane, const struct sp_shape *sh, int
     a->n = n;
     SP_TASK_BUFFERS(t, logits, .x = x, .w_norm = w_norm, .w_table = w_table, .logits = logits,
                     .scratch = sp_scratch_handle(sh, (size_t)n * (size_t)sh->model.hidden));
-    sp_task_submit(lane, t, sp_flops_linear(n, sh->model.hidden, sh->model.vocab));
+    sp_task_submit(ctx, t, sp_flops_linear(n, sh->model.hidden, sh->model.vocab));
 }

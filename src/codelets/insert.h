@@ -1,7 +1,7 @@
 /*
  * One insert a sub-layer task. Handles are vectors of elements of the shape's type (ids and targets:
  * int32) with the sizes of struct sp_shape; T rows, h hidden, q and kv widths of a token. "w" is a
- * parameter block as products read it (R), "g" its gradient, in f32 (RW, accumulated), `lane` says
+ * parameter block as products read it (R), "g" its gradient, in f32 (RW, accumulated), `ctx` says
  * where and when the task runs.
  * Each function submits one task and returns it done: failures end the run with the task's name.
  */
@@ -11,12 +11,12 @@
 #include "codelets/codelet.h"
 
 /* x(T,h) = tokens[ids] + positions; positions NULL for Llama. */
-void sp_embed_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_embed_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t ids, starpu_data_handle_t tokens,
                          starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed);
 
 /* dtokens, dpositions += from dx(T,h). */
-void sp_embed_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_embed_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                            starpu_data_handle_t ids, starpu_data_handle_t dx,
                            starpu_data_handle_t dtokens, starpu_data_handle_t dpositions);
 
@@ -44,19 +44,19 @@ struct sp_attn {
 };
 
 /* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv (if any). */
-void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, int64_t stashed);
 
 /* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. */
-void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
                        starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
                        starpu_data_handle_t dx);
 
 /* g_qkv += (dq, dkv)^T n1, after sp_pre_bwd. */
-void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          const struct sp_pre *t, starpu_data_handle_t w_norm,
                          starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g_qkv, int64_t released);
@@ -66,58 +66,58 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
  * to t->saved. With `keep_outputs` n1 goes there too, and its own handle must be NULL; otherwise NULL
  * says that no task reads n1. t->q and t->kv are not used.
  */
-void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t n1,
                         starpu_data_handle_t w_norm, int64_t stashed);
 
 /* dx(T,h) = dr + norm1'(dn1); g_norm accumulated. */
-void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t w_norm,
                         starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
                         starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released);
 
 /* q = n1 Wq^T, kv = n1 Wkv^T, rotated. */
-void sp_qkv_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed);
 
 /* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. */
-void sp_qkv_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                        starpu_data_handle_t dn1);
 
 /* g += (dq, dkv)^T n1, after sp_qkv_bwd; `fresh`: g =, and what else is in the block 0. */
-void sp_qkv_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g, bool fresh, int64_t released);
 
 /* o, lse = attention(q, kv). */
-void sp_attn_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed);
 
 /* dq = , dkv[j] += (cleared first if `first`: the last slice of the sequence). */
-void sp_attn_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released);
 
 /* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
-void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
                         int64_t stashed);
 
 /* du(T,up), dr(T,h), d_o(T,q) = from dy(T,h); norm2's gradient accumulated into g: the block's, or,
  * `apart`, one laid out like norm1's. */
-void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o);
 
 /* The gradient of norm2 that was apart is added to that of the block. */
-void sp_norm2_add_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm2_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t norm, starpu_data_handle_t g);
 
 /* g += weight gradients of output, up and down products, from dy, du, dr. */
-void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                           starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
                           int64_t released);
@@ -127,16 +127,16 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
  * that no more than head_rows x V logits ever live: dx(T,h) = ; g_norm, g_table += ;
  * tally[SP_TALLY_LOSS] += sum of -log p over the rows. Ends the life of `released` bytes (x).
  */
-void sp_head_insert(const struct sp_lane *lane, const struct sp_shape *sh, starpu_data_handle_t x,
-                    starpu_data_handle_t targets, starpu_data_handle_t w_norm,
-                    starpu_data_handle_t w_table, starpu_data_handle_t g_norm,
-                    starpu_data_handle_t g_table, starpu_data_handle_t dx,
-                    starpu_data_handle_t tally, int64_t released);
+void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                    starpu_data_handle_t x, starpu_data_handle_t targets,
+                    starpu_data_handle_t w_norm, starpu_data_handle_t w_table,
+                    starpu_data_handle_t g_norm, starpu_data_handle_t g_table,
+                    starpu_data_handle_t dx, starpu_data_handle_t tally, int64_t released);
 
 /* logits(n,ld) = norm(x) E^T of rows first .. first+n-1 of x(T,h); ld is sp_logits_ld(V), and what
  * lies beyond V in a row is not written. */
-void sp_logits_insert(const struct sp_lane *lane, const struct sp_shape *sh, int first, int n,
-                      starpu_data_handle_t x, starpu_data_handle_t w_norm,
+void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int first,
+                      int n, starpu_data_handle_t x, starpu_data_handle_t w_norm,
                       starpu_data_handle_t w_table, starpu_data_handle_t logits);
 
 /* Rows of tokens in tensors (b,len,width) that are cut differently. */
@@ -147,7 +147,7 @@ struct sp_rows {
 
 /* to = n rows of from, of every sequence; the rest of `to` stays, unless it is the `first` to be
  * written. */
-void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                     const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
                     bool first);
 
@@ -155,18 +155,19 @@ void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 
 /* tally[SP_TALLY_SUMSQ] += sum of g^2. */
-void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g,
+void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g,
                      starpu_data_handle_t tally);
 
 /* a += b, elements of `dtype`; `both`: then b = a, for replicas in one process. */
-void sp_sum_insert(const struct sp_lane *lane, enum sp_dtype dtype, starpu_data_handle_t a,
+void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starpu_data_handle_t a,
                    starpu_data_handle_t b, bool both);
 
 /* a = 0 */
-void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a);
+void sp_clear_insert(const struct sp_task_context *ctx, starpu_data_handle_t a);
 
 /* to = from */
-void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to);
+void sp_copy_insert(const struct sp_task_context *ctx, starpu_data_handle_t from,
+                    starpu_data_handle_t to);
 
 /* The step's hyper-parameters of the optimizer. */
 struct sp_update {
@@ -178,18 +179,18 @@ struct sp_update {
 /* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; gradient
  * cleared. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`, unless that
  * is f32. */
-void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
+void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
                       starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
                       starpu_data_handle_t v, enum sp_dtype dtype, starpu_data_handle_t low);
 
 /* low = w, rounded to `dtype`. */
-void sp_round_insert(const struct sp_lane *lane, starpu_data_handle_t w, enum sp_dtype dtype,
+void sp_round_insert(const struct sp_task_context *ctx, starpu_data_handle_t w, enum sp_dtype dtype,
                      starpu_data_handle_t low);
 
 /* to[i] = from[i] for n handles: a block's state to another. */
-void sp_state_copy_insert(const struct sp_lane *lane, int n, const starpu_data_handle_t *from,
-                          const starpu_data_handle_t *to);
+void sp_state_copy_insert(const struct sp_task_context *ctx, int n,
+                          const starpu_data_handle_t *from, const starpu_data_handle_t *to);
 
 /* Frees the scratch handles of the codelets; before starpu_shutdown. */
 void sp_scratch_release(void);

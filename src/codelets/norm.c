@@ -69,12 +69,11 @@ static double norm_flops(const struct sp_shape *sh)
     return 8.0 * sh->rows * sh->model.hidden;
 }
 
-void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t n1,
                         starpu_data_handle_t w_norm, int64_t stashed)
 {
-    struct starpu_task *task =
-        sp_task_new(lane, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct starpu_task *task = sp_task_new(ctx, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
     struct norm_args *a = task->cl_arg;
 
     STARPU_ASSERT_MSG(!n1 || !t->saved || !t->keep_outputs, "starpipe: n1 is wanted twice");
@@ -85,21 +84,20 @@ void sp_norm_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                                    ? NULL
                                    : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, norm_flops(sh));
+    sp_task_submit(ctx, task, norm_flops(sh));
 }
 
-void sp_norm_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_pre *t, starpu_data_handle_t w_norm,
                         starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
                         starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released)
 {
-    struct starpu_task *task =
-        sp_task_new(lane, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct starpu_task *task = sp_task_new(ctx, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
     struct norm_args *a = task->cl_arg;
 
     a->keep_outputs = t->keep_outputs;
     SP_TASK_BUFFERS(task, norm_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm,
                     .g_norm = g_norm, .dn1 = dn1, .dr = dr, .dx = dx);
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, 2 * norm_flops(sh));
+    sp_task_submit(ctx, task, 2 * norm_flops(sh));
 }

@@ -214,12 +214,11 @@ static double product_flops(const struct sp_shape *sh, bool down)
            (down ? sp_flops_linear(T, sh->model.mlp, h) : 0);
 }
 
-void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
                         int64_t stashed)
 {
-    struct starpu_task *task =
-        sp_task_new(lane, &post_fwd_cl, "post", sh, sizeof(struct post_args));
+    struct starpu_task *task = sp_task_new(ctx, &post_fwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
     bool saved = t->saved != NULL;
     size_t scratch = fwd_scratch(sp_shape_scratch(sh), saved, t->keep_outputs);
@@ -229,16 +228,15 @@ void sp_post_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
                     .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, product_flops(sh, y != NULL));
+    sp_task_submit(ctx, task, product_flops(sh, y != NULL));
 }
 
-void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o)
 {
-    struct starpu_task *task =
-        sp_task_new(lane, &post_bwd_cl, "post", sh, sizeof(struct post_args));
+    struct starpu_task *task = sp_task_new(ctx, &post_bwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
     starpu_data_handle_t dg = NULL;
 
@@ -248,16 +246,16 @@ void sp_post_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
         dg = sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
     SP_TASK_BUFFERS(task, post_bwd, .saved = t->saved, .w = w, .g = g, .dy = dy, .du = du, .dr = dr,
                     .d_o = d_o, .dg = dg);
-    sp_task_submit(lane, task, product_flops(sh, true));
+    sp_task_submit(ctx, task, product_flops(sh, true));
 }
 
-void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                           starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
                           int64_t released)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &post_wgrad_cl, "post.w", sh, sizeof(struct post_args));
+        sp_task_new(ctx, &post_wgrad_cl, "post.w", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
     int wider = sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden;
 
@@ -267,15 +265,15 @@ void sp_post_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                     .dr = dr, .w = t->keep_outputs ? NULL : w,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, wider));
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, product_flops(sh, true));
+    sp_task_submit(ctx, task, product_flops(sh, true));
 }
 
-void sp_norm2_add_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_norm2_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t norm, starpu_data_handle_t g)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &norm2_add_cl, "norm2", sh, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &norm2_add_cl, "norm2", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, norm2_add, .norm = norm, .g = g);
-    sp_task_submit(lane, task, sh->model.hidden);
+    sp_task_submit(ctx, task, sh->model.hidden);
 }

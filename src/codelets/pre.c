@@ -103,11 +103,11 @@ SP_CODELET(pre_fwd);
 SP_CODELET(pre_bwd);
 SP_CODELET(pre_wgrad);
 
-void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(lane, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct starpu_task *task = sp_task_new(ctx, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
     a->keep_outputs = t->keep_outputs;
@@ -117,31 +117,31 @@ void sp_pre_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                     .scratch =
                         t->saved && t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
-void sp_pre_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
                        starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
                        starpu_data_handle_t dx)
 {
-    struct starpu_task *task = sp_task_new(lane, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct starpu_task *task = sp_task_new(ctx, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
     a->keep_outputs = t->keep_outputs;
     SP_TASK_BUFFERS(task, pre_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm, .w_qkv = w_qkv,
                     .g_norm = g_norm, .dq = dq, .dkv = dkv, .dr = dr, .dx = dx);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
-void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          const struct sp_pre *t, starpu_data_handle_t w_norm,
                          starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g_qkv, int64_t released)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
+        sp_task_new(ctx, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
 
     a->keep_outputs = t->keep_outputs;
@@ -150,5 +150,5 @@ void sp_pre_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
                     .x = t->keep_outputs ? NULL : t->x, .w_norm = t->keep_outputs ? NULL : w_norm,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }

@@ -63,38 +63,38 @@ SP_CODELET(qkv_fwd);
 SP_CODELET(qkv_bwd);
 SP_CODELET(qkv_wgrad);
 
-void sp_qkv_fwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv);
     sp_task_acquires(task, stashed);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
-void sp_qkv_bwd_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                        starpu_data_handle_t dn1)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &qkv_bwd_cl, "qkv", sh, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
-void sp_qkv_wgrad_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g, bool fresh, int64_t released)
 {
     struct starpu_task *task =
-        sp_task_new(lane, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, qkv_wgrad, .n1 = n1, .dq = dq, .dkv = dkv, .g = fresh ? NULL : g,
                     .new_g = fresh ? g : NULL);
     sp_task_releases(task, released);
-    sp_task_submit(lane, task, sp_qkv_flops(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }

@@ -32,15 +32,15 @@ static void rows(const struct sp_backend *k, const struct rows_buffers *b,
 
 SP_CODELET(rows);
 
-void sp_rows_insert(const struct sp_lane *lane, const struct sp_shape *sh,
+void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                     const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
                     bool first)
 {
-    struct starpu_task *task = sp_task_new(lane, &rows_cl, "rows", sh, sizeof(struct rows_args));
+    struct starpu_task *task = sp_task_new(ctx, &rows_cl, "rows", sh, sizeof(struct rows_args));
     struct rows_args *a = task->cl_arg;
 
     a->rows = *rows;
     a->base.variant = (uint32_t)rows->n;
     SP_TASK_BUFFERS(task, rows, .from = from, .to = first ? NULL : to, .new_to = first ? to : NULL);
-    sp_task_submit(lane, task, 0);
+    sp_task_submit(ctx, task, 0);
 }

@@ -145,28 +145,27 @@ static void ends(void *arg)
         sp_window_done(a->op);
 }
 
-struct starpu_task *sp_task_new(const struct sp_lane *lane, struct starpu_codelet *cl,
+struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                 const char *part, const struct sp_shape *shape, size_t size)
 {
     struct starpu_task *task = starpu_task_create();
     struct sp_task_args *a = calloc(1, size);
 
     STARPU_ASSERT_MSG(task && a, "starpipe: out of memory for a task");
-    if (lane->op_index >= 0 && lane->slice >= 0)
-        snprintf(a->name, sizeof a->name, "%c s%d m%d.%d l%d %s", lane->pass, lane->stage, lane->mb,
-                 lane->slice, lane->layer, part);
-    else if (lane->op_index >= 0)
-        snprintf(a->name, sizeof a->name, "%c s%d m%d l%d %s", lane->pass, lane->stage, lane->mb,
-                 lane->layer, part);
+    if (ctx->op_index >= 0 && ctx->slice >= 0)
+        snprintf(a->name, sizeof a->name, "%c s%d m%d.%d l%d %s", ctx->pass, ctx->stage, ctx->mb,
+                 ctx->slice, ctx->layer, part);
+    else if (ctx->op_index >= 0)
+        snprintf(a->name, sizeof a->name, "%c s%d m%d l%d %s", ctx->pass, ctx->stage, ctx->mb,
+                 ctx->layer, part);
     else
-        snprintf(a->name, sizeof a->name, "%c s%d l%d %s", lane->pass, lane->stage, lane->layer,
-                 part);
-    a->meter = lane->meter;
-    a->window = lane->window;
-    a->op = lane->op;
-    a->op_index = lane->op_index;
-    a->output = lane->output;
-    a->in_stream = lane->in_stream && lane->op_index >= 0;
+        snprintf(a->name, sizeof a->name, "%c s%d l%d %s", ctx->pass, ctx->stage, ctx->layer, part);
+    a->meter = ctx->meter;
+    a->window = ctx->window;
+    a->op = ctx->op;
+    a->op_index = ctx->op_index;
+    a->output = ctx->output;
+    a->in_stream = ctx->in_stream && ctx->op_index >= 0;
     a->shape = shape;
     a->dtype = shape ? shape->dtype : SP_F32;
 
@@ -193,7 +192,7 @@ static uint32_t *mask_of(int worker, unsigned *len)
     return masks[worker];
 }
 
-void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double flops)
+void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops)
 {
     static int sync = -1;
     struct sp_task_args *a = task->cl_arg;
@@ -201,18 +200,18 @@ void sp_task_submit(const struct sp_lane *lane, struct starpu_task *task, double
 
     task->flops = flops;
     task->synchronous = wanted("SP_SYNC", &sync);
-    if (lane->worker >= 0) {
-        task->workerids = mask_of(lane->worker, &task->workerids_len);
-        task->workerorder = ++*lane->order;
+    if (ctx->worker >= 0) {
+        task->workerids = mask_of(ctx->worker, &task->workerids_len);
+        task->workerorder = ++*ctx->order;
         if (a->acquire_bytes || a->release_bytes)
-            sp_order_memory(lane->worker, task->workerorder, a->acquire_bytes, a->release_bytes);
+            sp_order_memory(ctx->worker, task->workerorder, a->acquire_bytes, a->release_bytes);
     }
-    if (lane->returning) {
-        a->returning = *lane->returning;
-        *lane->returning = NULL;
+    if (ctx->returning) {
+        a->returning = *ctx->returning;
+        *ctx->returning = NULL;
     }
-    if (lane->op)
-        sp_window_add(lane->op);
+    if (ctx->op)
+        sp_window_add(ctx->op);
     err = starpu_task_submit(task);
     STARPU_ASSERT_MSG(!err, "starpipe: %s: no worker takes the task (%s)", a->name, strerror(-err));
 }
@@ -234,16 +233,16 @@ static struct starpu_codelet end_cl = {
     .name = "end",
 };
 
-void sp_op_close(const struct sp_lane *lane)
+void sp_op_close(const struct sp_task_context *ctx)
 {
     struct starpu_task *task;
 
-    if (lane->in_stream) {
-        task = sp_task_new(lane, &end_cl, "end", NULL, sizeof(struct sp_task_args));
+    if (ctx->in_stream) {
+        task = sp_task_new(ctx, &end_cl, "end", NULL, sizeof(struct sp_task_args));
         ((struct sp_task_args *)task->cl_arg)->in_stream = false;
-        sp_task_submit(lane, task, 0);
+        sp_task_submit(ctx, task, 0);
     }
-    sp_window_close(lane->op);
+    sp_window_close(ctx->op);
 }
 
 uint32_t sp_task_footprint(struct starpu_task *task)

@@ -146,31 +146,32 @@ static double f32_of(starpu_data_handle_t handle)
     return (double)(starpu_data_get_size(handle) / sizeof(float));
 }
 
-void sp_sumsq_insert(const struct sp_lane *lane, starpu_data_handle_t g, starpu_data_handle_t tally)
+void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g,
+                     starpu_data_handle_t tally)
 {
-    struct starpu_task *t = sp_task_new(lane, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, sumsq, .g = g, .tally = tally);
-    sp_task_submit(lane, t, 2.0 * f32_of(g));
+    sp_task_submit(ctx, t, 2.0 * f32_of(g));
 }
 
-void sp_sum_insert(const struct sp_lane *lane, enum sp_dtype dtype, starpu_data_handle_t a,
+void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starpu_data_handle_t a,
                    starpu_data_handle_t b, bool both)
 {
-    struct starpu_task *t = sp_task_new(lane, &sum_cl, "sum", NULL, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &sum_cl, "sum", NULL, sizeof(struct sp_task_args));
 
     ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
     SP_TASK_BUFFERS(t, sum, .a = a, .b = both ? NULL : b, .both = both ? b : NULL);
-    sp_task_submit(lane, t, f32_of(a));
+    sp_task_submit(ctx, t, f32_of(a));
 }
 
-void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params,
+void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
                       starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
                       starpu_data_handle_t v, enum sp_dtype dtype, starpu_data_handle_t low)
 {
     struct starpu_task *t =
-        sp_task_new(lane, &update_cl, "update", NULL, sizeof(struct update_args));
+        sp_task_new(ctx, &update_cl, "update", NULL, sizeof(struct update_args));
     struct update_args *a = t->cl_arg;
 
     a->params = params;
@@ -189,43 +190,43 @@ void sp_update_insert(const struct sp_lane *lane, const struct sp_params *params
     };
     a->base.dtype = dtype;
     SP_TASK_BUFFERS(t, update, .w = w, .g = g, .m = m, .v = v, .low = dtype == SP_F32 ? NULL : low);
-    sp_task_submit(lane, t, 15.0 * f32_of(w));
+    sp_task_submit(ctx, t, 15.0 * f32_of(w));
 }
 
-void sp_round_insert(const struct sp_lane *lane, starpu_data_handle_t w, enum sp_dtype dtype,
+void sp_round_insert(const struct sp_task_context *ctx, starpu_data_handle_t w, enum sp_dtype dtype,
                      starpu_data_handle_t low)
 {
     struct starpu_task *t =
-        sp_task_new(lane, &round_weights_cl, "round", NULL, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &round_weights_cl, "round", NULL, sizeof(struct sp_task_args));
 
     ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
     SP_TASK_BUFFERS(t, round_weights, .w = w, .low = low);
-    sp_task_submit(lane, t, f32_of(w));
+    sp_task_submit(ctx, t, f32_of(w));
 }
 
-void sp_state_copy_insert(const struct sp_lane *lane, int n, const starpu_data_handle_t *from,
-                          const starpu_data_handle_t *to)
+void sp_state_copy_insert(const struct sp_task_context *ctx, int n,
+                          const starpu_data_handle_t *from, const starpu_data_handle_t *to)
 {
     struct starpu_task *t =
-        sp_task_new(lane, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, state_copy, .from = from, .n_from = n, .to = to, .n_to = n);
-    sp_task_submit(lane, t, n * f32_of(from[0]));
+    sp_task_submit(ctx, t, n * f32_of(from[0]));
 }
 
-void sp_copy_insert(const struct sp_lane *lane, starpu_data_handle_t from, starpu_data_handle_t to)
+void sp_copy_insert(const struct sp_task_context *ctx, starpu_data_handle_t from,
+                    starpu_data_handle_t to)
 {
-    struct starpu_task *t = sp_task_new(lane, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, copy, .from = from, .to = to);
-    sp_task_submit(lane, t, f32_of(to));
+    sp_task_submit(ctx, t, f32_of(to));
 }
 
-void sp_clear_insert(const struct sp_lane *lane, starpu_data_handle_t a)
+void sp_clear_insert(const struct sp_task_context *ctx, starpu_data_handle_t a)
 {
-    struct starpu_task *t =
-        sp_task_new(lane, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, clear, .a = a);
-    sp_task_submit(lane, t, f32_of(a));
+    sp_task_submit(ctx, t, f32_of(a));
 }

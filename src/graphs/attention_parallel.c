@@ -18,8 +18,8 @@
 
 static starpu_data_handle_t embed(struct sp_part_op *c, starpu_data_handle_t x)
 {
-    c->lane.layer = -1;
-    sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
+    c->ctx.layer = -1;
+    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
                         sp_part_weight(c, SP_BLOCK_TOKENS, -1),
                         sp_part_weight(c, SP_BLOCK_POSITIONS, -1), x, 0);
     return x;
@@ -37,9 +37,9 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
                          sp_part_hidden(c), "x");
     if (c->keeps)
         t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, c->keep_outputs), "post saved");
-    c->lane.layer = c->k - 1;
+    c->ctx.layer = c->k - 1;
     sp_post_fwd_insert(
-        &c->lane, c->sh,
+        &c->ctx, c->sh,
         &(struct sp_post){.x = x, .o = o, .saved = t->block.post, .keep_outputs = c->keep_outputs},
         sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, c->stash);
     t->block.o = o;
@@ -59,17 +59,17 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
     if (c->keeps)
         pre.saved = t->block.pre =
             sp_part_take(c, sp_shape_pre_saved(c->sh, pre.keep_outputs), "pre saved");
-    c->lane.layer = c->k;
+    c->ctx.layer = c->k;
     if (c->ships) {
         starpu_data_handle_t n1 = sp_part_take_for(c, stage, sp_part_hidden(c), "n1");
 
-        sp_norm_fwd_insert(&c->lane, c->sh, &pre, n1, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
+        sp_norm_fwd_insert(&c->ctx, c->sh, &pre, n1, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                            stash);
         sp_part_leave(c, SP_TENSOR_N1, c->k, n1);
     } else {
         pre.q = sp_part_take_for(c, stage, sp_part_q(c), "q");
         pre.kv = sp_part_take_for(c, stage, sp_part_kv(c), "kv");
-        sp_pre_fwd_insert(&c->lane, c->sh, &pre, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
+        sp_pre_fwd_insert(&c->ctx, c->sh, &pre, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                           sp_part_weight(c, SP_BLOCK_QKV, c->k), stash);
         sp_part_leave(c, SP_TENSOR_Q, c->k, pre.q);
         sp_part_leave(c, SP_TENSOR_KV, c->k, pre.kv);
@@ -121,12 +121,12 @@ static void attention_forward(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_attn at;
 
-    c->lane.layer = c->k;
+    c->ctx.layer = c->k;
     if (c->ships) {
         t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->lane, c->sh, t->attn.n1, weights_here(c), t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->attn.n1, weights_here(c), t->attn.q, t->attn.kv, 0);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
@@ -134,7 +134,7 @@ static void attention_forward(struct sp_part_op *c)
     t->attn.o = sp_part_take_for(c, c->st->index, sp_part_q(c), "o");
     t->attn.lse = sp_part_take(c, sp_part_lse(c), "lse");
     at = attention(c, t);
-    sp_attn_fwd_insert(&c->lane, c->sh, &at, c->stash);
+    sp_attn_fwd_insert(&c->ctx, c->sh, &at, c->stash);
     if (c->ships && !c->keeps) {
         sp_drop(&t->attn.q);
         sp_drop(&t->attn.kv);
@@ -156,9 +156,9 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
         own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
 
-    sp_qkv_bwd_insert(&c->lane, c->sh, w, dq, dkv, dn1);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, w, dq, dkv, dn1);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
-    sp_qkv_wgrad_insert(&c->lane, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
+    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
     if (!own)
         sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
     sp_drop(&t->attn.n1);
@@ -173,20 +173,20 @@ static void attention_backward(struct sp_part_op *c)
     starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k), dq, dkv, w = NULL;
     struct sp_attn at;
 
-    c->lane.layer = c->k;
+    c->ctx.layer = c->k;
     if (c->ships)
         w = weights_here(c);
     if (!t->attn.q) {
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->lane, c->sh, t->attn.n1, w, t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->attn.n1, w, t->attn.q, t->attn.kv, 0);
     }
     dq = c->ships ? sp_part_take(c, sp_part_q(c), "dq")
                   : sp_part_take_for(c, owner, sp_part_q(c), "dq");
     dkv = c->ships ? sp_part_take(c, sp_part_kv(c), "dkv")
                    : sp_part_take_for(c, owner, sp_part_kv(c), "dkv");
     at = attention(c, t);
-    sp_attn_bwd_insert(&c->lane, c->sh, &at, true, d_o, dq, &dkv, c->ships ? 0 : c->stash);
+    sp_attn_bwd_insert(&c->ctx, c->sh, &at, true, d_o, dq, &dkv, c->ships ? 0 : c->stash);
     sp_drop(&t->attn.q);
     sp_drop(&t->attn.kv);
     sp_drop(&t->attn.lse);
@@ -211,8 +211,8 @@ static void recompute(struct sp_part_op *c)
         embed(c, t->block.x);
     } else {
         t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, true), "post saved");
-        c->lane.layer = c->k - 1;
-        sp_post_fwd_insert(&c->lane, c->sh,
+        c->ctx.layer = c->k - 1;
+        sp_post_fwd_insert(&c->ctx, c->sh,
                            &(struct sp_post){.x = t->block.residual,
                                              .o = t->block.o,
                                              .saved = t->block.post,
@@ -225,8 +225,8 @@ static void recompute(struct sp_part_op *c)
     pre.x = t->block.x;
     pre.saved = t->block.pre =
         sp_part_take(c, sp_shape_pre_saved(c->sh, pre.keep_outputs), "pre saved");
-    c->lane.layer = c->k;
-    sp_norm_fwd_insert(&c->lane, c->sh, &pre, NULL, sp_part_weight(c, SP_BLOCK_NORM1, c->k), 0);
+    c->ctx.layer = c->k;
+    sp_norm_fwd_insert(&c->ctx, c->sh, &pre, NULL, sp_part_weight(c, SP_BLOCK_NORM1, c->k), 0);
 }
 
 /* Final norm, logits, loss and their gradient: that of the last layer's output. */
@@ -236,8 +236,8 @@ static starpu_data_handle_t head(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
 
-    c->lane.layer = -1;
-    sp_head_insert(&c->lane, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
+    c->ctx.layer = -1;
+    sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
                    sp_part_weight(c, SP_BLOCK_NORM, -1), sp_part_weight(c, table, -1),
                    sp_part_gradient(c, SP_BLOCK_NORM, -1), sp_part_gradient(c, table, -1), dx,
                    sp_stage_tally(c->g, c->st), c->keeps ? sp_part_bytes(t->block.x) : 0);
@@ -262,15 +262,15 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
 
-    c->lane.layer = c->k;
+    c->ctx.layer = c->k;
     if (c->ships) {
-        sp_norm_bwd_insert(&c->lane, c->sh, &pre, w_norm, g_norm, a, dr, dx, stash);
+        sp_norm_bwd_insert(&c->ctx, c->sh, &pre, w_norm, g_norm, a, dr, dx, stash);
         if (b)
-            sp_sum_insert(&c->lane, SP_F32, g_qkv, b, false);
+            sp_sum_insert(&c->ctx, SP_F32, g_qkv, b, false);
     } else {
-        sp_pre_bwd_insert(&c->lane, c->sh, &pre, w_norm, sp_part_weight(c, SP_BLOCK_QKV, c->k),
+        sp_pre_bwd_insert(&c->ctx, c->sh, &pre, w_norm, sp_part_weight(c, SP_BLOCK_QKV, c->k),
                           g_norm, a, b, dr, dx);
-        sp_pre_wgrad_insert(&c->lane, c->sh, &pre, w_norm, a, b, g_qkv, stash);
+        sp_pre_wgrad_insert(&c->ctx, c->sh, &pre, w_norm, a, b, g_qkv, stash);
     }
     sp_drop(&t->block.x);
     sp_drop(&t->block.pre);
@@ -290,11 +290,11 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     struct sp_post post = {
         .o = t->block.o, .saved = t->block.post, .keep_outputs = c->keep_outputs};
 
-    c->lane.layer = c->k - 1;
-    sp_post_bwd_insert(&c->lane, c->sh, &post, w, g, false, dy, du, dr, d_o);
+    c->ctx.layer = c->k - 1;
+    sp_post_bwd_insert(&c->ctx, c->sh, &post, w, g, false, dy, du, dr, d_o);
     sp_part_leave(c, SP_TENSOR_DO, c->k - 1, d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, sp_part_hold(dr));
-    sp_post_wgrad_insert(&c->lane, c->sh, &post, w, g, dy, du, dr, c->stash);
+    sp_post_wgrad_insert(&c->ctx, c->sh, &post, w, g, dy, du, dr, c->stash);
     sp_drop(&dr);
     sp_drop(&du);
     sp_drop(&t->block.post);
@@ -309,8 +309,8 @@ static void block_backward(struct sp_part_op *c)
         recompute(c);
     dx = c->k == c->sh->model.layers ? head(c) : pre_backward(c);
     if (c->k == 0) {
-        c->lane.layer = -1;
-        sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
+        c->ctx.layer = -1;
+        sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
                               sp_part_gradient(c, SP_BLOCK_TOKENS, -1),
                               sp_part_gradient(c, SP_BLOCK_POSITIONS, -1));
     } else {
@@ -329,7 +329,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .g = g,
         .st = st,
         .sh = &g->shape,
-        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
+        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
         .k = op->chunk,
         .ships = sp_ships_weights(plan, &g->shape),
@@ -338,9 +338,9 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };
 
-    c.lane.op_index = a->index;
-    c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window, g->turn);
+    c.ctx.op_index = a->index;
+    c.ctx.mb = op->mb;
+    c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_ATTN && op->pass == SP_F)
         attention_forward(&c);
     else if (op->part == SP_ATTN)
@@ -349,7 +349,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         block_forward(&c);
     else
         block_backward(&c);
-    sp_op_close(&c.lane);
+    sp_op_close(&c.ctx);
 }
 
 static int create(struct sp_graph *g)

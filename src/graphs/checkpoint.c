@@ -34,7 +34,7 @@ static float *values_begin(const struct sp_graph *g, starpu_data_handle_t handle
 static void values_end(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
                        float *values, size_t n)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
     starpu_data_handle_t host;
 
     if (!g->place.gpus) {
@@ -42,7 +42,7 @@ static void values_end(struct sp_graph *g, struct sp_stage *st, starpu_data_hand
         return;
     }
     sp_vector_register_at(&host, values, n, sizeof *values, "values");
-    sp_copy_insert(&lane, host, handle);
+    sp_copy_insert(&ctx, host, handle);
     starpu_data_unregister(host);
     free(values);
 }
@@ -51,7 +51,7 @@ static void values_end(struct sp_graph *g, struct sp_stage *st, starpu_data_hand
 static void values_read(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
                         float *to, size_t n)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
     starpu_data_handle_t host;
 
     if (!g->place.gpus) {
@@ -61,16 +61,16 @@ static void values_read(struct sp_graph *g, struct sp_stage *st, starpu_data_han
         return;
     }
     sp_vector_register_at(&host, to, n, sizeof *to, "values");
-    sp_copy_insert(&lane, handle, host);
+    sp_copy_insert(&ctx, handle, host);
     starpu_data_unregister(host);
 }
 
 static void clear(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'I');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
 
     if (g->place.gpus) {
-        sp_clear_insert(&lane, handle);
+        sp_clear_insert(&ctx, handle);
         return;
     }
     starpu_data_acquire(handle, STARPU_W);
@@ -110,11 +110,11 @@ static void round_weights(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local && g->shape.dtype != SP_F32; k++) {
         struct sp_stage *st = &g->stages[k];
-        struct sp_lane lane = sp_stage_lane(g, st, 'I');
+        struct sp_task_context ctx = sp_stage_context(g, st, 'I');
 
         for (int i = 0; i < st->n_blocks; i++) {
-            lane.layer = st->blocks[i].layer;
-            sp_round_insert(&lane, st->blocks[i].master, g->shape.dtype, st->blocks[i].w);
+            ctx.layer = st->blocks[i].layer;
+            sp_round_insert(&ctx, st->blocks[i].master, g->shape.dtype, st->blocks[i].w);
         }
     }
 }

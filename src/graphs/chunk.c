@@ -5,8 +5,8 @@
 
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 {
-    c->lane.layer = -1;
-    sp_embed_fwd_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens],
+    c->ctx.layer = -1;
+    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens],
                         sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1), x,
                         0);
 }
@@ -15,8 +15,8 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 {
     enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
 
-    c->lane.layer = -1;
-    sp_head_insert(&c->lane, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens],
+    c->ctx.layer = -1;
+    sp_head_insert(&c->ctx, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens],
                    sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
                    sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
                    sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
@@ -25,8 +25,8 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx)
 {
-    c->lane.layer = -1;
-    sp_embed_wgrad_insert(&c->lane, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
+    c->ctx.layer = -1;
+    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
                           sp_gradient(c, SP_BLOCK_TOKENS, -1),
                           sp_gradient(c, SP_BLOCK_POSITIONS, -1));
     sp_drop(dx);

@@ -27,14 +27,14 @@ struct sp_generator {
 };
 
 /* Where the tasks of a layer run; -1: those of the embedding. */
-static struct sp_lane lane_of(const struct sp_generator *gen, int layer)
+static struct sp_task_context context_of(const struct sp_generator *gen, int layer)
 {
     int part = (layer > 0 ? layer : 0) * gen->g->place.n_local / gen->whole.model.layers;
     int on = gen->g->place.gpus ? part : 0;
-    struct sp_lane lane = sp_stage_lane(gen->g, &gen->g->stages[on], 'G');
+    struct sp_task_context ctx = sp_stage_context(gen->g, &gen->g->stages[on], 'G');
 
-    lane.layer = layer;
-    return lane;
+    ctx.layer = layer;
+    return ctx;
 }
 
 /* ---- weights ---------------------------------------------------------------------------------- */
@@ -43,16 +43,16 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
 {
     struct sp_generator *gen = arg;
     bool at_end = kind == SP_BLOCK_NORM || kind == SP_BLOCK_HEAD;
-    struct sp_lane lane = lane_of(gen, at_end ? gen->whole.model.layers - 1 : layer);
+    struct sp_task_context ctx = context_of(gen, at_end ? gen->whole.model.layers - 1 : layer);
     starpu_data_handle_t from, *to;
 
     to = layer < 0 ? &gen->ends[kind] : &gen->layers[layer][kind - SP_BLOCK_NORM1];
     sp_vector_register(to, n, sp_shape_elem(&gen->whole), "w");
     sp_vector_register_at(&from, (void *)w, n, sizeof *w, "values");
     if (gen->whole.dtype == SP_F32)
-        sp_copy_insert(&lane, from, *to);
+        sp_copy_insert(&ctx, from, *to);
     else
-        sp_round_insert(&lane, from, gen->whole.dtype, *to);
+        sp_round_insert(&ctx, from, gen->whole.dtype, *to);
     starpu_data_unregister(from); /* waits: the values are there for the moment */
     return 0;
 }
@@ -70,7 +70,7 @@ static void attend(struct sp_generator *gen, int l, starpu_data_handle_t q, star
                    starpu_data_handle_t o)
 {
     const struct sp_shape *sh = &gen->sh;
-    struct sp_lane lane = lane_of(gen, l);
+    struct sp_task_context ctx = context_of(gen, l);
     int len = sh->first + sh->seq;
     struct sp_rows rows = {.batch = 1,
                            .width = sh->kv_width,
@@ -86,9 +86,9 @@ static void attend(struct sp_generator *gen, int l, starpu_data_handle_t q, star
                          .o = o,
                          .kv = &gen->cache[l]};
 
-    sp_rows_insert(&lane, sh, &rows, kv, gen->cache[l], sh->first == 0);
+    sp_rows_insert(&ctx, sh, &rows, kv, gen->cache[l], sh->first == 0);
     at.lse = take(gen, sp_shape_f32(sh, (size_t)sh->model.heads), "lse");
-    sp_attn_fwd_insert(&lane, sh, &at, 0);
+    sp_attn_fwd_insert(&ctx, sh, &at, 0);
     sp_pool_put(at.lse);
 }
 
@@ -97,15 +97,15 @@ static starpu_data_handle_t layer_forward(struct sp_generator *gen, int l, starp
 {
     const struct sp_shape *sh = &gen->sh;
     const starpu_data_handle_t *w = gen->layers[l];
-    struct sp_lane lane = lane_of(gen, l);
+    struct sp_task_context ctx = context_of(gen, l);
     starpu_data_handle_t q = take(gen, (size_t)sh->q_width, "q");
     starpu_data_handle_t kv = take(gen, (size_t)sh->kv_width, "kv");
     starpu_data_handle_t o = take(gen, (size_t)sh->q_width, "o");
     starpu_data_handle_t y = take(gen, (size_t)sh->model.hidden, "x");
 
-    sp_pre_fwd_insert(&lane, sh, &(struct sp_pre){.x = x, .q = q, .kv = kv}, w[0], w[1], 0);
+    sp_pre_fwd_insert(&ctx, sh, &(struct sp_pre){.x = x, .q = q, .kv = kv}, w[0], w[1], 0);
     attend(gen, l, q, kv, o);
-    sp_post_fwd_insert(&lane, sh, &(struct sp_post){.x = x, .o = o}, w[2], y, 0);
+    sp_post_fwd_insert(&ctx, sh, &(struct sp_post){.x = x, .o = o}, w[2], y, 0);
     sp_pool_put(q);
     sp_pool_put(kv);
     sp_pool_put(o);
@@ -129,7 +129,7 @@ static void read_logits(struct sp_generator *gen, float *to)
 static void forward(struct sp_generator *gen, int first, int n, float *logits)
 {
     const struct sp_model *m = &gen->whole.model;
-    struct sp_lane start = lane_of(gen, -1), end = lane_of(gen, m->layers - 1);
+    struct sp_task_context start = context_of(gen, -1), end = context_of(gen, m->layers - 1);
     starpu_data_handle_t table = gen->ends[m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD], x;
 
     sp_shape_slice(&gen->whole, first, n, &gen->sh);

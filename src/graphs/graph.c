@@ -366,9 +366,9 @@ void sp_graph_destroy(struct sp_graph *g)
     sp_window_destroy(g->window);
 }
 
-struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass)
+struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass)
 {
-    return (struct sp_lane){
+    return (struct sp_task_context){
         .worker = st->worker,
         .order = &g->worker_order[st->worker],
         .returning = &st->returning,

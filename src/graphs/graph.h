@@ -167,8 +167,8 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
 
-/* A lane for tasks of a stage outside any op. */
-struct sp_lane sp_stage_lane(struct sp_graph *g, struct sp_stage *st, char pass);
+/* A context for tasks of a stage outside any op. */
+struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass);
 
 /* Tags: distinct for every message on its way. */
 enum sp_message {

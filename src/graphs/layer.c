@@ -142,7 +142,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     starpu_data_handle_t pre_kv = NULL; /* where they stayed for later slices, they are there */
     int64_t pre, attn = 0, post = stash_y ? (int64_t)starpu_data_get_size(y) : 0;
 
-    c->lane.layer = layer;
+    c->ctx.layer = layer;
     t->q = take(c, T * (size_t)sh->q_width, "q");
     if (!t->kv)
         t->kv = pre_kv = take(c, T * (size_t)sh->kv_width, "kv");
@@ -155,11 +155,11 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         post += counted(&keep, true, t->post);
     }
     sp_pre_fwd_insert(
-        &c->lane, sh,
+        &c->ctx, sh,
         &(struct sp_pre){
             .x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
-    if (c->share && c->lane.pass == 'F')
+    if (c->share && c->ctx.pass == 'F')
         c->share(c, i);
     if (!keep.has_attn) {
         struct attention a;
@@ -168,12 +168,12 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         t->lse = take(c, sp_shape_f32(sh, T * (size_t)sh->model.heads), "lse");
         attn = counted(&keep, keep.attn, t->o) + counted(&keep, keep.attn, t->lse);
         attention_of(c, i, &a);
-        sp_attn_fwd_insert(&c->lane, sh, &a.at, attn);
+        sp_attn_fwd_insert(&c->ctx, sh, &a.at, attn);
     }
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
     sp_post_fwd_insert(
-        &c->lane, sh,
+        &c->ctx, sh,
         &(struct sp_post){
             .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_POST, layer), y, post);
@@ -241,10 +241,10 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do"), dkv[SP_MAX_SLICES];
     struct attention a;
 
-    c->lane.layer = layer;
+    c->ctx.layer = layer;
     t->du = take(c, T * (size_t)sh->up_width, "du");
     t->dr = sp_take_hidden(c, "dr");
-    sp_post_bwd_insert(&c->lane, sh,
+    sp_post_bwd_insert(&c->ctx, sh,
                        &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[2 * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
@@ -253,7 +253,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
     first = take_dkv(c, i, dkv);
     attention_of(c, i, &a);
-    sp_attn_bwd_insert(&c->lane, sh, &a.at, first, d_o, t->dq, dkv, 0);
+    sp_attn_bwd_insert(&c->ctx, sh, &a.at, first, d_o, t->dq, dkv, 0);
     if (c->share)
         c->share(c, i);
     sp_drop(&d_o);
@@ -261,14 +261,14 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     sp_drop(&t->kv);
     sp_drop(&t->lse);
 
-    c->lane.output = i == 0; /* the weight gradients that follow are nobody else's */
+    c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
     sp_pre_bwd_insert(
-        &c->lane, sh,
+        &c->ctx, sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
         c->norms ? c->norms[2 * i] : sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr,
         dx);
-    c->lane.output = false;
+    c->ctx.output = false;
 }
 
 void sp_layer_wgrad(struct sp_op_ctx *c, int i)
@@ -276,9 +276,9 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
 
-    c->lane.layer = layer;
+    c->ctx.layer = layer;
     sp_post_wgrad_insert(
-        &c->lane, c->sh,
+        &c->ctx, c->sh,
         &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},
         sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->du,
         t->dr, 0);
@@ -289,7 +289,7 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     sp_drop(&t->dy);
 
     sp_pre_wgrad_insert(
-        &c->lane, c->sh,
+        &c->ctx, c->sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
         sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, sp_gradient(c, SP_BLOCK_QKV, layer),
         t->stashed);

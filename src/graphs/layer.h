@@ -12,7 +12,7 @@ struct sp_op_ctx {
     struct sp_graph *g;
     struct sp_stage *st;
     const struct sp_shape *sh;
-    struct sp_lane lane;
+    struct sp_task_context ctx;
     struct sp_chunk_flight *fl;
     int mb, slice;
     const struct sp_cut *cut;  /* that the slice is of; NULL: the only one */

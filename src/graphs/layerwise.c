@@ -139,7 +139,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
         .g = g,
         .st = st,
         .sh = &g->cuts[0].shapes[op->slice],
-        .lane = sp_stage_lane(g, st, passes[op->pass]),
+        .ctx = sp_stage_context(g, st, passes[op->pass]),
         .fl = &st->flights[sp_flight_number(plan, op->chunk, op->mb, op->slice)],
         .mb = op->mb,
         .slice = op->slice,
@@ -149,10 +149,10 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
         .split = op->pass == SP_B && !sp_op_releases(plan, st->index, op),
     };
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c->first, &c->count);
-    c->lane.op_index = index;
-    c->lane.mb = op->mb;
-    c->lane.slice = plan->layout.slices > 1 ? op->slice : -1;
-    c->lane.op = sp_window_open(g->window, g->turn);
+    c->ctx.op_index = index;
+    c->ctx.mb = op->mb;
+    c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
+    c->ctx.op = sp_window_open(g->window, g->turn);
 }
 
 /* A forward of one micro-batch and a backward of another, by turns. */
@@ -178,8 +178,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     if (a->op.overlap) {
         open_op(g, st, a->index + 1, &other);
         overlap(a->op.pass == SP_F ? &c : &other, a->op.pass == SP_F ? &other : &c);
-        sp_op_close(&other.lane);
-        sp_op_close(&c.lane);
+        sp_op_close(&other.ctx);
+        sp_op_close(&c.ctx);
         return;
     }
     switch (a->op.pass) {
@@ -199,7 +199,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         chunk_wgrad(&c);
         break;
     }
-    sp_op_close(&c.lane);
+    sp_op_close(&c.ctx);
 }
 
 /* ---- the family ------------------------------------------------------------------------ */

@@ -18,14 +18,14 @@ static void arrived(void *arg)
     __atomic_store((double *)arg, &now, __ATOMIC_RELAXED);
 }
 
-void sp_message_expect(struct sp_graph *g, const struct sp_lane *lane, starpu_data_handle_t handle,
-                       int from, int64_t tag)
+void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
+                       starpu_data_handle_t handle, int from, int64_t tag)
 {
-    struct sp_meter *meter = lane->meter;
-    bool known = meter && lane->op_index >= 0 && lane->op_index < meter->n_ops;
+    struct sp_meter *meter = ctx->meter;
+    bool known = meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops;
 
     sp_transport_recv(handle, sp_stage_rank(&g->place, from), tag, known ? arrived : NULL,
-                      known ? &meter->ops[lane->op_index].arrived_us : NULL);
+                      known ? &meter->ops[ctx->op_index].arrived_us : NULL);
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */
@@ -92,11 +92,11 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
 {
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, &a->tensor);
     const char *name = sp_tensor_name((enum sp_tensor_kind)a->tensor.kind);
-    struct sp_lane lane = sp_stage_lane(g, st, 'R');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'R');
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
 
     STARPU_ASSERT_MSG(piece, "starpipe: no memory for a message of %d parts", n);
-    lane.op_index = a->index;
+    ctx.op_index = a->index;
     for (int i = 0; i < n; i++) {
         size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, &a->tensor, i, &bytes);
 
@@ -104,7 +104,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
             continue;
         piece[i] = a->home ? block_of(g, st, &a->tensor, i)
                            : sp_pool_get(st->boundary, elements, bytes, name);
-        sp_message_expect(g, &lane, piece[i], a->peer, tag_of(g, a, i));
+        sp_message_expect(g, &ctx, piece[i], a->peer, tag_of(g, a, i));
     }
     if (!a->home)
         sp_store_put(&st->store, &a->tensor, n, piece, true);
@@ -115,14 +115,14 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
 static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
                       const struct found *f)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'D');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
     for (int i = 0; i < f->n; i++) {
         starpu_data_handle_t own = block_of(g, st, &a->tensor, i);
 
-        lane.layer = sp_tensor_block(g->cfg.plan, &g->shape, &a->tensor, i).layer;
+        ctx.layer = sp_tensor_block(g->cfg.plan, &g->shape, &a->tensor, i).layer;
         if (f->piece[i] && f->piece[i] != own)
-            sp_copy_insert(&lane, f->piece[i], own);
+            sp_copy_insert(&ctx, f->piece[i], own);
     }
 }
 

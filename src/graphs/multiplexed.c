@@ -43,7 +43,7 @@ static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, starpu_d
         return;
     if (!*to)
         *to = sp_take_hidden(c, "rows");
-    sp_rows_insert(&c->lane, sh, &rows, source, *to, begin == sh->first);
+    sp_rows_insert(&c->ctx, sh, &rows, source, *to, begin == sh->first);
 }
 
 const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id)
@@ -69,7 +69,7 @@ static starpu_data_handle_t gather(struct sp_op_ctx *c, enum sp_tensor_kind kind
     starpu_data_handle_t whole = NULL;
     int first, last;
 
-    c->lane.layer = -1;
+    c->ctx.layer = -1;
     sp_multiplexed_overlap(sp_multiplex_layout(c->g), c->global, c->slice, global, &first, &last);
     for (int k = first; k <= last; k++) {
         const struct sp_shape *from = &cut->shapes[k];
@@ -115,7 +115,7 @@ static void add_gradients(struct sp_op_ctx *c, int i)
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
 
     for (const struct sp_stored *t = sp_store_find(&c->st->store, &id); t; t = sp_store_next(t))
-        sp_sum_insert(&c->lane, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
+        sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
 }
 
 /* What an op of this process left in its flight for other processes to read; or what its parts summed up for
@@ -189,7 +189,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
-        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
+        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .fl = sp_multiplex_flight(g, op->chunk, op->mb, op->slice),
         .mb = op->mb,
         .slice = op->slice,
@@ -205,10 +205,10 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     }
     c.sh = &c.cut->shapes[op->slice];
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c.first, &c.count);
-    c.lane.op_index = a->index;
-    c.lane.mb = op->mb;
-    c.lane.slice = op->slice;
-    c.lane.op = sp_window_open(g->window, g->turn);
+    c.ctx.op_index = a->index;
+    c.ctx.mb = op->mb;
+    c.ctx.slice = op->slice;
+    c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)
         sp_help_use(&c, op->pass == SP_B);
     if (g->place.world.size > 1)
@@ -217,7 +217,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         forward(&c);
     else
         backward(&c);
-    sp_op_close(&c.lane);
+    sp_op_close(&c.ctx);
 }
 
 /* ---- the family ------------------------------------------------------------------------ */

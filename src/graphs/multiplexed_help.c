@@ -87,13 +87,13 @@ static struct sp_tensor_id sum_id(const struct walk *w, enum sp_block_kind kind,
 static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
-    struct sp_lane lane = sp_stage_lane(w->g, w->helper, 'B');
+    struct sp_task_context ctx = sp_stage_context(w->g, w->helper, 'B');
     starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
     struct sp_tensor_id id;
 
-    lane.layer = layer;
+    ctx.layer = layer;
     *s = sp_pool_get(w->helper->local, elements_of(w, kind), sizeof(float), "gradient");
-    sp_clear_insert(&lane, *s);
+    sp_clear_insert(&ctx, *s);
     id = sum_id(w, kind, layer);
     sp_store_put(&w->helper->store, &id, 1, s, true);
     return 0;
@@ -119,12 +119,12 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
 static int add_sum(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
-    struct sp_lane lane = sp_stage_lane(w->g, w->owner, 'S');
+    struct sp_task_context ctx = sp_stage_context(w->g, w->owner, 'S');
     struct sp_tensor_id id = sum_id(w, kind, layer);
     const struct sp_store *store = w->helper ? &w->helper->store : &w->owner->store;
 
-    lane.layer = layer;
-    sp_sum_insert(&lane, SP_F32, sp_stage_block(w->owner, kind, layer)->g,
+    ctx.layer = layer;
+    sp_sum_insert(&ctx, SP_F32, sp_stage_block(w->owner, kind, layer)->g,
                   sp_store_find(store, &id)->piece[0], false);
     return 0;
 }

@@ -9,7 +9,7 @@ static const struct sp_away *away_of(const struct sp_op_ctx *c)
 /* The k-th slot of the op. */
 static int slot_of(const struct sp_op_ctx *c, const struct sp_away *a, int k)
 {
-    return a->slot[a->op_slots[c->lane.op_index] + k];
+    return a->slot[a->op_slots[c->ctx.op_index] + k];
 }
 
 static int first_unit(const struct sp_op_ctx *c, const struct sp_away *a)
@@ -40,7 +40,7 @@ void sp_offload_gate(struct sp_op_ctx *c, int k)
     if (!a)
         return;
     for (int u = a->gates[slot_of(c, a, k)]; u >= 0; u = a->next_gate[u])
-        sp_move_hold(&c->st->moves[u], *c->lane.order + 1);
+        sp_move_hold(&c->st->moves[u], *c->ctx.order + 1);
 }
 
 void sp_offload_leave(struct sp_op_ctx *c, int i)
@@ -61,8 +61,8 @@ void sp_offload_leave(struct sp_op_ctx *c, int i)
         if (a->units[unit].out >> k & 1)
             leave[n++] = tensors[k];
     if (n)
-        sp_move_out(&c->st->moves[unit], &c->st->mover, leave, n, &c->lane.meter->live_bytes,
-                    &c->lane.meter->peak_bytes);
+        sp_move_out(&c->st->moves[unit], &c->st->mover, leave, n, &c->ctx.meter->live_bytes,
+                    &c->ctx.meter->peak_bytes);
 }
 
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)

@@ -23,12 +23,12 @@ struct sp_part_op {
     struct sp_graph *g;
     struct sp_stage *st;
     const struct sp_shape *sh;
-    struct sp_lane lane;
+    struct sp_task_context ctx;
     int mb, k;
-    bool ships; /* weights, not q, k, v */
+    bool ships;        /* weights, not q, k, v */
     bool keeps;        /* norms and the MLP's insides */
     bool keep_outputs; /* and the outputs of norms and activations */
-    int64_t stash;    /* of the op */
+    int64_t stash;     /* of the op */
 };
 
 static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)

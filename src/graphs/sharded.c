@@ -121,10 +121,10 @@ static int64_t tag_of(const struct sp_graph *g, enum sp_message message, int ind
 /* ---- gather ---------------------------------------------------------------------------------- */
 
 /* Into `unit`, for the op at `index`. */
-static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane,
+static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_task_context *ctx,
                    struct unit *unit, int chunk, int index)
 {
-    struct sp_lane copy = *lane, receive = *lane;
+    struct sp_task_context copy = *ctx, receive = *ctx;
     struct which b;
 
     receive.op_index = index;
@@ -180,7 +180,7 @@ static void queue(struct sp_stage *owner, struct part part)
 }
 
 /* Adds the first n parts of the queue. */
-static void add_parts(struct sp_stage *owner, struct sp_lane lane, int n)
+static void add_parts(struct sp_stage *owner, struct sp_task_context ctx, int n)
 {
     struct sp_shards *s = owner->shards;
 
@@ -189,8 +189,8 @@ static void add_parts(struct sp_stage *owner, struct sp_lane lane, int n)
     for (int i = 0; i < n; i++) {
         struct part *p = &s->parts[i];
 
-        lane.layer = p->block->layer;
-        sp_sum_insert(&lane, SP_F32, p->block->g, p->handle, false);
+        ctx.layer = p->block->layer;
+        sp_sum_insert(&ctx, SP_F32, p->block->g, p->handle, false);
         if (!p->unit)
             sp_pool_put(p->handle);
     }
@@ -253,11 +253,11 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
             continue;
         for (int k = 0; k < g->place.n_local; k++) {
             struct sp_stage *owner = &g->stages[k];
-            struct sp_lane lane = sp_stage_lane(g, owner, 'T');
+            struct sp_task_context ctx = sp_stage_context(g, owner, 'T');
             starpu_data_handle_t part =
                 sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
 
-            sp_message_expect(g, &lane, part, from,
+            sp_message_expect(g, &ctx, part, from,
                               tag_of(g, SP_MSG_SCATTER, index, &b, from, owner->index));
             queue(owner, (struct part){sp_stage_block(owner, b.kind, b.layer), part, NULL, index});
         }
@@ -265,9 +265,10 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
 }
 
 /* Zeros in a unit of gradients, whose parts have all been added. */
-static void clear_unit(struct sp_graph *g, const struct sp_lane *lane, struct unit *unit, int chunk)
+static void clear_unit(struct sp_graph *g, const struct sp_task_context *ctx, struct unit *unit,
+                       int chunk)
 {
-    struct sp_lane clear = *lane;
+    struct sp_task_context clear = *ctx;
     struct which b;
 
     for (int i = 0; i < blocks_of(g, chunk); i++) {
@@ -280,8 +281,8 @@ static void clear_unit(struct sp_graph *g, const struct sp_lane *lane, struct un
 }
 
 /* Zeros, where the gradients of three units before were. */
-static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct sp_lane *lane,
-                           int chunk)
+static void take_gradients(struct sp_graph *g, struct sp_stage *st,
+                           const struct sp_task_context *ctx, int chunk)
 {
     struct sp_shards *s = st->shards;
     struct unit *unit;
@@ -291,9 +292,9 @@ static void take_gradients(struct sp_graph *g, struct sp_stage *st, const struct
     for (int k = 0; k < g->place.n_local; k++) { /* owners that an unusual order left behind */
         struct sp_stage *owner = &g->stages[k];
 
-        add_parts(owner, sp_stage_lane(g, owner, 'T'), parts_of(owner, unit));
+        add_parts(owner, sp_stage_context(g, owner, 'T'), parts_of(owner, unit));
     }
-    clear_unit(g, lane, unit, chunk);
+    clear_unit(g, ctx, unit, chunk);
 }
 
 /* ---- ops --------------------------------------------------------------------------------------- */
@@ -305,15 +306,15 @@ static void arm(struct sp_op_ctx *c, int index)
     const struct sp_program *prog = program(c->g, c->st->index);
     const struct sp_op *op = &prog->ops[index];
 
-    add_parts(c->st, c->lane, parts_until(c->st, index - 2));
+    add_parts(c->st, c->ctx, parts_until(c->st, index - 2));
     if (index == 0)
-        clear_unit(c->g, &c->lane, &s->end_gradients, ENDS);
+        clear_unit(c->g, &c->ctx, &s->end_gradients, ENDS);
     c->w = s->weights[s->weights_of[index]].handle;
     c->end_w = s->end_weights.handle;
     if (op->pass != SP_B)
         return;
     if (sp_shards_add_first(prog, index))
-        take_gradients(c->g, c->st, &c->lane, op->chunk);
+        take_gradients(c->g, c->st, &c->ctx, op->chunk);
     c->gradient = s->gradients[s->gradient].handle;
     c->end_gradient = s->end_gradients.handle;
 }
@@ -334,13 +335,13 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .g = g,
         .st = st,
         .sh = &g->shape,
-        .lane = sp_stage_lane(g, st, op->pass == SP_F ? 'F' : 'B'),
+        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
     };
 
-    c.lane.op_index = a->index;
-    c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window, g->turn);
+    c.ctx.op_index = a->index;
+    c.ctx.mb = op->mb;
+    c.ctx.op = sp_window_open(g->window, g->turn);
     layers_of(g, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);
     if (workers(g) > 1)
@@ -354,7 +355,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         }
         sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
     }
-    sp_op_close(&c.lane);
+    sp_op_close(&c.ctx);
     if (workers(g) > 1)
         st->shards->next = a->index + 1;
 }
@@ -367,11 +368,11 @@ static void collective(struct sp_graph *g, const struct sp_action *a)
     int chunk = a->tensor.at;
 
     if (a->kind == SP_ACTION_GATHER && st) {
-        struct sp_lane lane = sp_stage_lane(g, st, 'F');
+        struct sp_task_context ctx = sp_stage_context(g, st, 'F');
 
-        lane.op_index = s->next;
-        lane.mb = program(g, a->stage)->ops[s->next].mb;
-        gather(g, st, &lane, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
+        ctx.op_index = s->next;
+        ctx.mb = program(g, a->stage)->ops[s->next].mb;
+        gather(g, st, &ctx, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
                chunk, a->index);
     } else if (a->kind == SP_ACTION_GATHER) {
         send_shards(g, chunk, a->stage, a->index);
@@ -387,7 +388,7 @@ static void end(struct sp_graph *g)
     for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        add_parts(st, sp_stage_lane(g, st, 'T'), st->shards->n_parts);
+        add_parts(st, sp_stage_context(g, st, 'T'), st->shards->n_parts);
         st->shards->next = 0;
     }
 }

@@ -102,34 +102,34 @@ static void drop_theirs(struct sp_stage *st)
 static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
     struct sp_stage *other = sp_graph_stage(g, b->twin);
-    struct sp_lane lane = sp_stage_lane(g, st, 'T');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
     int64_t block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
     int rank = sp_stage_rank(&g->place, b->twin);
     starpu_data_handle_t theirs;
 
-    lane.layer = b->layer;
+    ctx.layer = b->layer;
     if (other) {
         if (b->counted)
-            sp_sum_insert(&lane, SP_F32, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
+            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
         return;
     }
     theirs = take_theirs(st, b->n);
     sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_REPLICA, block, st->index));
     st->bytes_sent[g->turn] += b->n * sizeof(float);
     sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_REPLICA, block, b->twin), NULL, NULL);
-    sp_sum_insert(&lane, SP_F32, b->g, theirs, false);
+    sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 
 static void norm_tasks(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
-        struct sp_lane lane = sp_stage_lane(g, st, 'N');
+        struct sp_task_context ctx = sp_stage_context(g, st, 'N');
 
         for (int i = 0; i < st->n_blocks; i++) {
-            lane.layer = st->blocks[i].layer;
+            ctx.layer = st->blocks[i].layer;
             if (st->blocks[i].counted && !st->blocks[i].closed)
-                sp_sumsq_insert(&lane, st->blocks[i].g, sp_stage_tally(g, st));
+                sp_sumsq_insert(&ctx, st->blocks[i].g, sp_stage_tally(g, st));
         }
     }
 }
@@ -159,7 +159,7 @@ static void swap_spare(struct sp_block *b)
 }
 
 /* Goes on with a copy of a block, so that what follows can be undone. */
-static void step_aside(const struct sp_lane *lane, struct sp_block *b)
+static void step_aside(const struct sp_task_context *ctx, struct sp_block *b)
 {
     static const char *const names[] = {"w", "g", "m", "v", "rounded w"};
     starpu_data_handle_t *now[SP_BLOCK_STATE], from[SP_BLOCK_STATE];
@@ -170,29 +170,29 @@ static void step_aside(const struct sp_lane *lane, struct sp_block *b)
         if (!b->spare[i])
             sp_vector_register(&b->spare[i], b->n, starpu_data_get_size(from[i]) / b->n, names[i]);
     }
-    sp_state_copy_insert(lane, n, from, b->spare);
+    sp_state_copy_insert(ctx, n, from, b->spare);
     swap_spare(b);
 }
 
-static void update(struct sp_graph *g, const struct sp_lane *lane, struct sp_block *b,
+static void update(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_block *b,
                    const struct sp_update *hp, bool beside)
 {
     if (beside)
-        step_aside(lane, b);
-    sp_update_insert(lane, g->cfg.params, b->kind, b->layer, b->first, hp, b->master, b->g, b->m,
+        step_aside(ctx, b);
+    sp_update_insert(ctx, g->cfg.params, b->kind, b->layer, b->first, hp, b->master, b->g, b->m,
                      b->v, g->shape.dtype, b->w);
 }
 
 void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'U');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'U');
 
     if (!g->ahead)
         return;
-    lane.layer = b->layer;
+    ctx.layer = b->layer;
     if (b->counted)
-        sp_sumsq_insert(&lane, b->g, sp_stage_tally(g, st));
-    update(g, &lane, b, g->ahead, g->beside);
+        sp_sumsq_insert(&ctx, b->g, sp_stage_tally(g, st));
+    update(g, &ctx, b, g->ahead, g->beside);
     b->closed = true;
 }
 
@@ -334,14 +334,14 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
 {
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
-        struct sp_lane lane = sp_stage_lane(g, st, 'U');
+        struct sp_task_context ctx = sp_stage_context(g, st, 'U');
 
         for (int i = 0; i < st->n_blocks; i++) {
             struct sp_block *b = &st->blocks[i];
 
-            lane.layer = b->layer;
+            ctx.layer = b->layer;
             if (!b->closed)
-                update(g, &lane, b, hp, beside);
+                update(g, &ctx, b, hp, beside);
             b->closed = false;
         }
     }

@@ -57,18 +57,18 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
         is_line(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
-    struct sp_lane lane = sp_stage_lane(g, st, 'D');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
     STARPU_ASSERT_MSG(piece, "starpipe: no memory for a gradient of %d parts", n);
     for (int i = 0; i < n; i++) {
         struct sp_tensor_block b = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
         size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, i, &bytes);
 
-        lane.layer = b.layer;
+        ctx.layer = b.layer;
         piece[i] = owner ? sp_stage_block(owner, b.kind, b.layer)->g
                          : sp_pool_get(st->boundary, elements, bytes, "chunk");
         if (!owner)
-            sp_clear_insert(&lane, piece[i]);
+            sp_clear_insert(&ctx, piece[i]);
     }
     sp_store_put(&st->store, id, n, piece, !owner);
     free(piece);
@@ -118,10 +118,10 @@ static void take_norms(struct sp_op_ctx *c)
     starpu_data_handle_t *norms = norms_of(c);
 
     for (int i = 0; i < 2 * c->count; i++) {
-        c->lane.layer = c->first + i / 2;
+        c->ctx.layer = c->first + i / 2;
         norms[i] = sp_pool_get(c->st->local, sp_block_elements(&c->sh->model, SP_BLOCK_NORM1),
                                sizeof(float), "norms");
-        sp_clear_insert(&c->lane, norms[i]);
+        sp_clear_insert(&c->ctx, norms[i]);
     }
     c->norms = norms;
 }
@@ -131,11 +131,11 @@ static void add_norms(struct sp_op_ctx *c)
     starpu_data_handle_t *norms = norms_of(c);
 
     for (int i = 0; i < c->count; i++) {
-        c->lane.layer = c->first + i;
-        sp_sum_insert(&c->lane, SP_F32, sp_gradient(c, SP_BLOCK_NORM1, c->lane.layer), norms[2 * i],
+        c->ctx.layer = c->first + i;
+        sp_sum_insert(&c->ctx, SP_F32, sp_gradient(c, SP_BLOCK_NORM1, c->ctx.layer), norms[2 * i],
                       false);
-        sp_norm2_add_insert(&c->lane, c->sh, norms[2 * i + 1],
-                            sp_gradient(c, SP_BLOCK_POST, c->lane.layer));
+        sp_norm2_add_insert(&c->ctx, c->sh, norms[2 * i + 1],
+                            sp_gradient(c, SP_BLOCK_POST, c->ctx.layer));
         sp_drop(&norms[2 * i]);
         sp_drop(&norms[2 * i + 1]);
     }
@@ -179,7 +179,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
         .g = g,
         .st = st,
         .sh = &g->shape,
-        .lane = sp_stage_lane(g, st, passes[op->pass]),
+        .ctx = sp_stage_context(g, st, passes[op->pass]),
         .mb = op->mb,
         .split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op),
     };
@@ -189,12 +189,12 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
         c.w = weights_of(&c, op, own);
     if (sp_ring_adds(g->cfg.plan, st->index, op))
         c.gradient = gradients_of(&c, op);
-    c.lane.op_index = a->index;
-    c.lane.mb = op->mb;
-    c.lane.op = sp_window_open(g->window, g->turn);
+    c.ctx.op_index = a->index;
+    c.ctx.mb = op->mb;
+    c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = flight(&c, op->chunk);
     expand(&c, op);
-    sp_op_close(&c.lane);
+    sp_op_close(&c.ctx);
 }
 
 /* ---- gradients that came home ------------------------------------------------------------------- */
@@ -202,16 +202,16 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
 /* What other workers summed up of embedding and head so far. */
 static void add_ends(struct sp_graph *g, struct sp_stage *st)
 {
-    struct sp_lane lane = sp_stage_lane(g, st, 'T');
+    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
 
-    lane.layer = -1;
+    ctx.layer = -1;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
         struct sp_tensor_id id = {
             .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1};
         const struct sp_stored *t = sp_store_find(&st->store, &id);
 
         if (t)
-            sp_sum_insert(&lane, SP_F32, sp_stage_block(st, (enum sp_block_kind)kind, -1)->g,
+            sp_sum_insert(&ctx, SP_F32, sp_stage_block(st, (enum sp_block_kind)kind, -1)->g,
                           t->piece[0], false);
     }
 }
@@ -235,17 +235,17 @@ static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct s
     struct sp_tensor_id id = passing(g, SP_TENSOR_D, op->mb, op->chunk);
     const struct sp_stored *t = sp_store_find(&owner->store, &id);
     bool whole = is_line(g) && is_last_of_chunk(g, op->mb, op->chunk);
-    struct sp_lane lane = sp_stage_lane(g, owner, 'D');
+    struct sp_task_context ctx = sp_stage_context(g, owner, 'D');
 
     for (int i = 0; t && i < t->n; i++) {
         struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, &id, i);
         struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
 
-        lane.layer = at.layer;
+        ctx.layer = at.layer;
         if (is_line(g))
-            sp_sum_insert(&lane, SP_F32, b->g, t->piece[i], false);
+            sp_sum_insert(&ctx, SP_F32, b->g, t->piece[i], false);
         else if (t->piece[i] != b->g)
-            sp_copy_insert(&lane, t->piece[i], b->g);
+            sp_copy_insert(&ctx, t->piece[i], b->g);
         if (whole)
             sp_step_close(g, owner, b);
     }

@@ -169,26 +169,26 @@ static void submit_parts(struct bench *b)
 {
     const struct sp_shape *sh = &b->g->shape;
     enum sp_block_kind table = sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
-    struct sp_lane lane = sp_stage_lane(b->g, b->st, 'F');
+    struct sp_task_context ctx = sp_stage_context(b->g, b->st, 'F');
 
-    lane.op_index = EMBED;
-    sp_embed_fwd_insert(&lane, sh, sp_graph_tokens(b->g)->ids[0], weight(b, SP_BLOCK_TOKENS, -1),
+    ctx.op_index = EMBED;
+    sp_embed_fwd_insert(&ctx, sh, sp_graph_tokens(b->g)->ids[0], weight(b, SP_BLOCK_TOKENS, -1),
                         weight(b, SP_BLOCK_POSITIONS, -1), b->pre.x, 0);
-    lane.op_index = PRE;
-    sp_pre_fwd_insert(&lane, sh, &b->pre, weight(b, SP_BLOCK_NORM1, 0), weight(b, SP_BLOCK_QKV, 0),
+    ctx.op_index = PRE;
+    sp_pre_fwd_insert(&ctx, sh, &b->pre, weight(b, SP_BLOCK_NORM1, 0), weight(b, SP_BLOCK_QKV, 0),
                       0);
-    lane.op_index = ATTN;
-    sp_attn_fwd_insert(&lane, sh, &b->attn, 0);
-    lane.op_index = POST;
-    sp_post_fwd_insert(&lane, sh, &b->post, weight(b, SP_BLOCK_POST, 0), b->y, 0);
-    lane.op_index = POST_AGAIN; /* as recompute runs it: without the layer's output */
-    sp_post_fwd_insert(&lane, sh, &b->post, weight(b, SP_BLOCK_POST, 0), NULL, 0);
-    lane.op_index = HEAD;
-    sp_head_insert(&lane, sh, b->y, sp_graph_tokens(b->g)->targets[0], weight(b, SP_BLOCK_NORM, -1),
+    ctx.op_index = ATTN;
+    sp_attn_fwd_insert(&ctx, sh, &b->attn, 0);
+    ctx.op_index = POST;
+    sp_post_fwd_insert(&ctx, sh, &b->post, weight(b, SP_BLOCK_POST, 0), b->y, 0);
+    ctx.op_index = POST_AGAIN; /* as recompute runs it: without the layer's output */
+    sp_post_fwd_insert(&ctx, sh, &b->post, weight(b, SP_BLOCK_POST, 0), NULL, 0);
+    ctx.op_index = HEAD;
+    sp_head_insert(&ctx, sh, b->y, sp_graph_tokens(b->g)->targets[0], weight(b, SP_BLOCK_NORM, -1),
                    weight(b, table, -1), gradient(b, SP_BLOCK_NORM), gradient(b, table), b->pre.x,
                    sp_stage_tally(b->g, b->st), 0);
-    lane.op_index = EMBED_GRADIENT;
-    sp_embed_wgrad_insert(&lane, sh, sp_graph_tokens(b->g)->ids[0], b->pre.x,
+    ctx.op_index = EMBED_GRADIENT;
+    sp_embed_wgrad_insert(&ctx, sh, sp_graph_tokens(b->g)->ids[0], b->pre.x,
                           gradient(b, SP_BLOCK_TOKENS), gradient(b, SP_BLOCK_POSITIONS));
 }
 

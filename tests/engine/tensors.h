@@ -89,27 +89,27 @@ static inline struct sp_model small_model(bool llama)
                              .norm_eps = 1e-5f};
 }
 
-/* A lane to worker 0 outside the ops. */
-static unsigned lane_order;
-static struct sp_meter lane_meter;
-static struct sp_window *lane_window;
+/* A context to worker 0 outside the ops. */
+static unsigned context_order;
+static struct sp_meter context_meter;
+static struct sp_window *context_window;
 
-static inline struct sp_lane test_lane(void)
+static inline struct sp_task_context test_context(void)
 {
-    return (struct sp_lane){.worker = 0,
-                            .order = &lane_order,
-                            .meter = &lane_meter,
-                            .window = lane_window,
-                            .op_index = -1,
-                            .pass = 'T'};
+    return (struct sp_task_context){.worker = 0,
+                                    .order = &context_order,
+                                    .meter = &context_meter,
+                                    .window = context_window,
+                                    .op_index = -1,
+                                    .pass = 'T'};
 }
 
 static inline int start_one_worker(void **state)
 {
     (void)state;
     start_starpu(1, &sp_order_strict);
-    lane_window = sp_window_create(1);
-    lane_order = 0;
+    context_window = sp_window_create(1);
+    context_order = 0;
     return 0;
 }
 
@@ -118,7 +118,7 @@ static inline int stop_one_worker(void **state)
     (void)state;
     sp_scratch_release();
     starpu_shutdown();
-    sp_window_destroy(lane_window);
+    sp_window_destroy(context_window);
     return 0;
 }
 

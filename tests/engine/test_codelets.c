@@ -75,7 +75,7 @@ static void check_pre(const struct sp_shape *sh)
     struct tensor g = block(sh, SP_BLOCK_QKV, 5), dr = random_tensor(nx, 6);
     float *n1 = floats(nx), *stats = floats(2 * T), *q = floats(nq), *kv = floats(nkv);
     float *wkv = w.at + sh->qkv + (size_t)qw * (size_t)h, *bias = sp_at(w.at, sh->qkv_bias);
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n1, stats);
     sp_linear(T, h, qw, n1, w.at + sh->qkv, bias, q, qw);
@@ -95,7 +95,7 @@ static void check_pre(const struct sp_shape *sh)
         struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
         float *dn = floats(nx), *rn, *rg, *rdq, *rdkv, *gbias;
 
-        sp_pre_fwd_insert(&lane, sh, &pre, wn.handle, w.handle, 0);
+        sp_pre_fwd_insert(&ctx, sh, &pre, wn.handle, w.handle, 0);
         starpu_task_wait_for_all();
         assert_same_bits(tq.at, q, nq, "q");
         assert_same_bits(tkv.at, kv, nkv, "kv");
@@ -107,9 +107,9 @@ static void check_pre(const struct sp_shape *sh)
             goto next;
 
         rdq = copy(&dq), rdkv = copy(&dkv), rn = copy(&gn), rg = copy(&g);
-        sp_pre_bwd_insert(&lane, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
                           dr.handle, dx.handle);
-        sp_pre_wgrad_insert(&lane, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
+        sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
         starpu_task_wait_for_all();
         rotate(sh, true, rdq, rdkv);
         sp_linear_dx(T, h, qw, rdq, qw, w.at + sh->qkv, dn, false);
@@ -155,9 +155,9 @@ static void check_halves(const struct sp_shape *sh)
     struct sp_pre pre = {
         .x = x.handle, .saved = whole.handle, .q = q.handle, .kv = kv.handle, .keep_outputs = true};
     struct sp_pre_saved all = sp_shape_pre_view(sh, true, whole.at);
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
-    sp_pre_fwd_insert(&lane, sh, &pre, wn.handle, w.handle, 0);
+    sp_pre_fwd_insert(&ctx, sh, &pre, wn.handle, w.handle, 0);
     starpu_task_wait_for_all();
     for (int k = 0; k < 4; k++) {
         bool has = k > 0, keep_outputs = k == 3, apart = k < 3, fresh = k == 1;
@@ -171,7 +171,7 @@ static void check_halves(const struct sp_shape *sh)
             .x = x.handle, .saved = has ? saved.handle : NULL, .keep_outputs = keep_outputs};
         struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
 
-        sp_norm_fwd_insert(&lane, sh, &half, apart ? n1.handle : NULL, wn.handle, 0);
+        sp_norm_fwd_insert(&ctx, sh, &half, apart ? n1.handle : NULL, wn.handle, 0);
         starpu_task_wait_for_all();
         if (has)
             assert_same_bits(view.stats, all.stats, 2 * T, "stats1");
@@ -180,7 +180,7 @@ static void check_halves(const struct sp_shape *sh)
         if (!apart)
             goto next;
         assert_same_bits(n1.at, all.n1, nx, "n1");
-        sp_qkv_fwd_insert(&lane, sh, n1.handle, w.handle, q2.handle, kv2.handle, 0);
+        sp_qkv_fwd_insert(&ctx, sh, n1.handle, w.handle, q2.handle, kv2.handle, 0);
         starpu_task_wait_for_all();
         assert_same_bits(q2.at, q.at, nq, "q");
         assert_same_bits(kv2.at, kv.at, nkv, "kv");
@@ -189,12 +189,12 @@ static void check_halves(const struct sp_shape *sh)
 
         if (fresh)
             memset(g.at, 0, g.n * sizeof *g.at);
-        sp_pre_bwd_insert(&lane, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
                           dr.handle, dx.handle);
-        sp_pre_wgrad_insert(&lane, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
-        sp_qkv_bwd_insert(&lane, sh, w.handle, dq2.handle, dkv2.handle, dn1.handle);
-        sp_qkv_wgrad_insert(&lane, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
-        sp_norm_bwd_insert(&lane, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
+        sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
+        sp_qkv_bwd_insert(&ctx, sh, w.handle, dq2.handle, dkv2.handle, dn1.handle);
+        sp_qkv_wgrad_insert(&ctx, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
+        sp_norm_bwd_insert(&ctx, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
                            dx2.handle, 0);
         starpu_task_wait_for_all();
         assert_same_bits(dx2.at, dx.at, nx, "dx");
@@ -305,13 +305,13 @@ static void check_apart(const struct sp_shape *sh, const struct sp_post *post,
     struct tensor norm = tensor(sp_block_elements(&sh->model, SP_BLOCK_NORM1));
     struct tensor g = tensor(sp_block_elements(&sh->model, SP_BLOCK_POST));
     size_t h = (size_t)sh->model.hidden;
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     memset(norm.at, 0, norm.n * sizeof(float));
     memcpy(g.at, before, g.n * sizeof(float));
-    sp_post_bwd_insert(&lane, sh, post, w->handle, norm.handle, true, dy->handle, du->handle,
+    sp_post_bwd_insert(&ctx, sh, post, w->handle, norm.handle, true, dy->handle, du->handle,
                        dr->handle, d_o->handle);
-    sp_norm2_add_insert(&lane, sh, norm.handle, g.handle);
+    sp_norm2_add_insert(&ctx, sh, norm.handle, g.handle);
     starpu_task_wait_for_all();
     for (size_t i = 0; i < g.n; i++) {
         bool norm2 = i - sh->gain < h || (sp_at(g.at, sh->bias) && i - sh->bias < h);
@@ -331,7 +331,7 @@ static void check_post(const struct sp_shape *sh)
     struct tensor x = random_tensor(nx, 11), o = random_tensor(no, 12);
     struct tensor w = block(sh, SP_BLOCK_POST, 13), g = block(sh, SP_BLOCK_POST, 14);
     struct tensor dy = random_tensor(nx, 15);
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     for (size_t k = 0; k < 6; k++) {
         bool has = variants[k % 3].saved, keep_outputs = variants[k % 3].keep_outputs,
@@ -347,7 +347,7 @@ static void check_post(const struct sp_shape *sh)
         float *rg = copy(&g), *before = copy(&g);
 
         post_forward(sh, x.at, o.at, w.at, &f);
-        sp_post_fwd_insert(&lane, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
+        sp_post_fwd_insert(&ctx, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
         starpu_task_wait_for_all();
         if (has_y)
             assert_same_bits(y.at, f.y, nx, "y");
@@ -361,9 +361,9 @@ static void check_post(const struct sp_shape *sh)
             assert_same_bits(view.g, f.g, nm, "g");
         }
         if (has) {
-            sp_post_bwd_insert(&lane, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
+            sp_post_bwd_insert(&ctx, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
                                dr.handle, d_o.handle);
-            sp_post_wgrad_insert(&lane, sh, &post, w.handle, g.handle, dy.handle, du.handle,
+            sp_post_wgrad_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, du.handle,
                                  dr.handle, 0);
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
@@ -415,7 +415,7 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
                               .n_kv = n,
                               .kv_len = kv_len};
     struct sp_attn t;
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     for (int j = 0; j < n; j++) {
         size_t nkv = (size_t)(BATCH * kv_len[j] * sh.kv_width);
@@ -440,8 +440,8 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
                          .o = o.handle,
                          .lse = lse.handle,
                          .kv = kv_handles};
-    sp_attn_fwd_insert(&lane, &sh, &t, 0);
-    sp_attn_bwd_insert(&lane, &sh, &t, first, d_o.handle, dq.handle, dkv_handles, 0);
+    sp_attn_fwd_insert(&ctx, &sh, &t, 0);
+    sp_attn_bwd_insert(&ctx, &sh, &t, first, d_o.handle, dq.handle, dkv_handles, 0);
     starpu_task_wait_for_all();
     sp_attention(&at, q.at, kv_at, ro, rlse);
     sp_attention_bwd(&at, q.at, kv_at, ro, rlse, d_o.at, rdq, rdkv);
@@ -492,10 +492,10 @@ static void check_embed(const struct sp_shape *sh)
     float *rx = floats(nx), *rg = copy(&g), *rp = copy(&gp);
     int32_t ids[T];
     starpu_data_handle_t ih = ids_handle(ids, sh->model.vocab, 46);
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
-    sp_embed_fwd_insert(&lane, sh, ih, w.handle, gpt ? p.handle : NULL, x.handle, 0);
-    sp_embed_wgrad_insert(&lane, sh, ih, dx.handle, g.handle, gpt ? gp.handle : NULL);
+    sp_embed_fwd_insert(&ctx, sh, ih, w.handle, gpt ? p.handle : NULL, x.handle, 0);
+    sp_embed_wgrad_insert(&ctx, sh, ih, dx.handle, g.handle, gpt ? gp.handle : NULL);
     starpu_task_wait_for_all();
     sp_embed(BATCH, SEQ, h, 0, ids, w.at, gpt ? p.at : NULL, rx);
     sp_embed_bwd(BATCH, SEQ, h, 0, ids, dx.at, rg, gpt ? rp : NULL);
@@ -521,10 +521,10 @@ static void check_head(const struct sp_shape *sh)
     double tally[SP_TALLIES] = {3.25, 7}, loss = 3.25;
     int32_t targets[T];
     starpu_data_handle_t ih = ids_handle(targets, V, 56), th;
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     starpu_vector_data_register(&th, STARPU_MAIN_RAM, (uintptr_t)tally, SP_TALLIES, sizeof *tally);
-    sp_head_insert(&lane, sh, x.handle, ih, wn.handle, w.handle, gn.handle, g.handle, dx.handle, th,
+    sp_head_insert(&ctx, sh, x.handle, ih, wn.handle, w.handle, gn.handle, g.handle, dx.handle, th,
                    0);
     starpu_task_wait_for_all();
     sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n, stats);
@@ -552,9 +552,9 @@ static void check_logits(const struct sp_shape *sh)
     struct tensor wn = block(sh, SP_BLOCK_NORM, 57), w = block(sh, table, 58);
     struct tensor x = random_tensor((size_t)(T * h), 59), z = tensor((size_t)(ROWS * ld));
     float *n = floats((size_t)(ROWS * h)), *rz = floats((size_t)(ROWS * ld));
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
-    sp_logits_insert(&lane, sh, FIRST, ROWS, x.handle, wn.handle, w.handle, z.handle);
+    sp_logits_insert(&ctx, sh, FIRST, ROWS, x.handle, wn.handle, w.handle, z.handle);
     starpu_task_wait_for_all();
     sp_norm(sh->rms, ROWS, h, sh->model.norm_eps, x.at + FIRST * h, wn.at,
             sp_at(wn.at, sh->norm_bias), n, NULL);
@@ -594,22 +594,22 @@ static void test_sums(void **state)
     float *ra = copy(&a);
     double tally[SP_TALLIES] = {5, 2.5}, sum = 2.5;
     starpu_data_handle_t th;
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     (void)state;
     starpu_vector_data_register(&th, STARPU_MAIN_RAM, (uintptr_t)tally, SP_TALLIES, sizeof *tally);
-    sp_sumsq_insert(&lane, a.handle, th);
+    sp_sumsq_insert(&ctx, a.handle, th);
     starpu_task_wait_for_all();
     sp_sumsq(a.n, a.at, &sum);
     assert_memory_equal(&tally[SP_TALLY_SUMSQ], &sum, sizeof sum);
     assert_true(tally[SP_TALLY_LOSS] == 5);
 
-    sp_sum_insert(&lane, SP_F32, a.handle, b.handle, false);
+    sp_sum_insert(&ctx, SP_F32, a.handle, b.handle, false);
     starpu_task_wait_for_all();
     sp_add(a.n, b.at, ra);
     assert_same_bits(a.at, ra, a.n, "a + b");
     assert_true(b.at[17] != a.at[17]);
-    sp_sum_insert(&lane, SP_F32, a.handle, b.handle, true);
+    sp_sum_insert(&ctx, SP_F32, a.handle, b.handle, true);
     starpu_task_wait_for_all();
     assert_same_bits(a.at, b.at, a.n, "both sums");
     starpu_data_unregister(th);
@@ -641,7 +641,7 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
                         const struct sp_update *hp)
 {
     size_t n = sp_block_elements(&params->model, kind), part = (n / 3 + 7) / 8 * 8;
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
     struct tensor whole[4], piece[4];
 
     for (int i = 0; i < 4; i++) {
@@ -657,7 +657,7 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
             memset(piece[i].at, 0, part * sizeof(float));
             memcpy(piece[i].at, whole[i].at + first, here * sizeof(float));
         }
-        sp_update_insert(&lane, params, kind, layer, first, hp, piece[0].handle, piece[1].handle,
+        sp_update_insert(&ctx, params, kind, layer, first, hp, piece[0].handle, piece[1].handle,
                          piece[2].handle, piece[3].handle, SP_F32, NULL);
         starpu_task_wait_for_all();
         ref_w = copy(&whole[0]), ref_g = copy(&whole[1]);
@@ -696,7 +696,7 @@ static void test_update(void **state)
                            .bias1 = 0.19f,
                            .bias2 = 0.0975f,
                            .factor = 0.7f};
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
 
     (void)state;
     for (int k = 0; k < 2 * SP_BLOCK_KINDS; k++) {
@@ -717,11 +717,11 @@ static void test_update(void **state)
             v.at[i] = fabsf(v.at[i]);
         ref_w = copy(&w), ref_g = copy(&g), ref_m = copy(&m), ref_v = copy(&v);
         sp_vector_register(&low, w.n, sizeof(uint16_t), "rounded w");
-        sp_round_insert(&lane, w.handle, SP_BF16, low);
+        sp_round_insert(&ctx, w.handle, SP_BF16, low);
         starpu_task_wait_for_all();
         check_rounded(low, ref_w, w.n);
-        sp_update_insert(&lane, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle,
-                         v.handle, k % 3 ? SP_BF16 : SP_F32, low);
+        sp_update_insert(&ctx, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle, v.handle,
+                         k % 3 ? SP_BF16 : SP_F32, low);
         starpu_task_wait_for_all();
         sp_block_each(&params, kind, layer, update_reference, &hp);
         if (k % 3)

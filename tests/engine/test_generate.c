@@ -100,7 +100,7 @@ static void drop_all(starpu_data_handle_t *handles, int n)
 static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
                         starpu_data_handle_t *x)
 {
-    struct sp_lane lane = sp_stage_lane(&t->g, &t->g.stages[0], 'T');
+    struct sp_task_context ctx = sp_stage_context(&t->g, &t->g.stages[0], 'T');
     size_t T = (size_t)sh->rows;
     starpu_data_handle_t all[8] = {
         *x,
@@ -122,9 +122,9 @@ static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
                          .lse = all[5]};
 
     *x = vector(sh, T * (size_t)sh->model.hidden);
-    sp_pre_fwd_insert(&lane, sh, &pre, weight(t, SP_BLOCK_NORM1, l), weight(t, SP_BLOCK_QKV, l), 0);
-    sp_attn_fwd_insert(&lane, sh, &at, 0);
-    sp_post_fwd_insert(&lane, sh, &post, weight(t, SP_BLOCK_POST, l), *x, 0);
+    sp_pre_fwd_insert(&ctx, sh, &pre, weight(t, SP_BLOCK_NORM1, l), weight(t, SP_BLOCK_QKV, l), 0);
+    sp_attn_fwd_insert(&ctx, sh, &at, 0);
+    sp_post_fwd_insert(&ctx, sh, &post, weight(t, SP_BLOCK_POST, l), *x, 0);
     drop_all(all, 7);
 }
 
@@ -144,7 +144,7 @@ static void train_forward(struct trained *t, float *logits)
 {
     const struct sp_shape *sh = &t->g.shape;
     const struct sp_backend *k = sp_cpu_backend(sh->dtype);
-    struct sp_lane lane = sp_stage_lane(&t->g, &t->g.stages[0], 'T');
+    struct sp_task_context ctx = sp_stage_context(&t->g, &t->g.stages[0], 'T');
     enum sp_block_kind kind = t->kind.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
     int h = sh->model.hidden;
     starpu_data_handle_t ids, x = vector(sh, (size_t)(TOKENS * h));
@@ -153,7 +153,7 @@ static void train_forward(struct trained *t, float *logits)
 
     assert_true(h <= 64);
     starpu_vector_data_register(&ids, STARPU_MAIN_RAM, (uintptr_t)t->ids, TOKENS, sizeof *t->ids);
-    sp_embed_fwd_insert(&lane, sh, ids, weight(t, SP_BLOCK_TOKENS, -1),
+    sp_embed_fwd_insert(&ctx, sh, ids, weight(t, SP_BLOCK_TOKENS, -1),
                         weight(t, SP_BLOCK_POSITIONS, -1), x, 0);
     for (int l = 0; l < LAYERS; l++)
         train_layer(t, sh, l, &x);

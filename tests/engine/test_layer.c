@@ -77,7 +77,7 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     struct tensor o = tensor(nq), lse = tensor((size_t)(T * sh->model.heads)), y = tensor(nx);
     struct tensor du = tensor((size_t)(T * sh->up_width)), dr = tensor(nx), d_o = tensor(nq);
     struct tensor dq = tensor(nq), dkv = tensor(nkv);
-    struct sp_lane lane = test_lane();
+    struct sp_task_context ctx = test_context();
     struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, keep_outputs};
     struct sp_post post = {l->x.handle, o.handle, post_saved.handle, keep_outputs};
     struct sp_attn at = {.q_len = SEQ,
@@ -93,17 +93,17 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     memset(l->g_norm.at, 0, l->g_norm.n * sizeof(float));
     memset(l->g_qkv.at, 0, l->g_qkv.n * sizeof(float));
     memset(l->g_post.at, 0, l->g_post.n * sizeof(float));
-    sp_pre_fwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, 0);
-    sp_attn_fwd_insert(&lane, sh, &at, 0);
-    sp_post_fwd_insert(&lane, sh, &post, l->w_post.handle, y.handle, 0);
-    sp_post_bwd_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, false, l->dy.handle,
+    sp_pre_fwd_insert(&ctx, sh, &pre, l->w_norm.handle, l->w_qkv.handle, 0);
+    sp_attn_fwd_insert(&ctx, sh, &at, 0);
+    sp_post_fwd_insert(&ctx, sh, &post, l->w_post.handle, y.handle, 0);
+    sp_post_bwd_insert(&ctx, sh, &post, l->w_post.handle, l->g_post.handle, false, l->dy.handle,
                        du.handle, dr.handle, d_o.handle);
-    sp_attn_bwd_insert(&lane, sh, &at, true, d_o.handle, dq.handle, &dkv.handle, 0);
-    sp_pre_bwd_insert(&lane, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
+    sp_attn_bwd_insert(&ctx, sh, &at, true, d_o.handle, dq.handle, &dkv.handle, 0);
+    sp_pre_bwd_insert(&ctx, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
                       dq.handle, dkv.handle, dr.handle, l->dx.handle);
-    sp_post_wgrad_insert(&lane, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,
+    sp_post_wgrad_insert(&ctx, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,
                          du.handle, dr.handle, 0);
-    sp_pre_wgrad_insert(&lane, sh, &pre, l->w_norm.handle, dq.handle, dkv.handle, l->g_qkv.handle,
+    sp_pre_wgrad_insert(&ctx, sh, &pre, l->w_norm.handle, dq.handle, dkv.handle, l->g_qkv.handle,
                         0);
     starpu_task_wait_for_all();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
