@@ -1,10 +1,10 @@
 /*
  * List simulation: every stage runs its program in order, as early as what its ops wait for
- * allows. A queue holds the stages that may be able to go on; a stage that cannot waits for one
- * op, or for one of its messages to be taken, and is woken by that event: O(ops + messages).
+ * allows. A stage that cannot go on waits for one op, or for one of its messages to be taken.
  */
 #include "policies/simulation/channels.h"
 #include "policies/simulation/index.h"
+#include "policies/simulation/player.h"
 #include "policies/simulation/times.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -17,34 +17,20 @@ struct sim {
     const struct sp_costs *costs;
     enum sp_channel kind;
     struct sp_index ix;
-    struct sp_waiters waiters;
     struct sp_channels ch; /* empty when unbounded */
     bool paired;           /* overlapped ops are one unit */
     int capacity;          /* messages not yet taken that a channel holds; 0: any number */
     struct sp_times t;
-    int *pc;          /* [stages] next op */
-    double *free_at;  /* [stages] when the last op ended */
-    int *queue;       /* [stages] ring of stages to try */
-    bool *queued;     /* [stages] */
-    int head, length; /* of the ring */
+    struct sp_player player; /* lanes are stages, events are ops */
+    int cross;               /* messages that the turn about to run takes */
 };
-
-static void enqueue(struct sim *sim, int stage)
-{
-    int p = sim->plan->layout.stages;
-
-    if (sim->queued[stage])
-        return;
-    sim->queue[(sim->head + sim->length++) % p] = stage;
-    sim->queued[stage] = true;
-}
 
 /* Whether a producer ran; *end is then when what is wanted of it is there. */
 static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
 {
     int k = sp_index_place(&sim->ix, sim->plan, dep);
 
-    if (k < 0 || k >= sim->pc[dep->stage])
+    if (k < 0 || k >= sim->player.next[dep->stage])
         return false;
     *end = sp_message_sent(dep, sim->t.start, sim->t.end, k);
     return true;
@@ -65,8 +51,8 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->paired && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
 }
 
-/* Runs the `ops` ops from index k on, together. */
-static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
+/* Writes the times of the `ops` ops from index k on, which run together; returns when they end. */
+static double time_ops(struct sim *sim, int stage, int k, int ops, double start)
 {
     double end = start;
 
@@ -82,8 +68,7 @@ static void run_ops(struct sim *sim, int stage, int k, int ops, double start)
         sim->t.start[stage][k + i] = start;
         sim->t.end[stage][k + i] = part < 1 ? start + part * (end - start) : end;
     }
-    sim->pc[stage] += ops;
-    sim->free_at[stage] = end;
+    return end;
 }
 
 /* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
@@ -101,54 +86,56 @@ static int full(const struct sim *sim, int stage, int k, int ops, double *start)
     return c;
 }
 
-/* Runs the next op of a stage if it can; otherwise the stage waits for what will wake it. */
-static bool step(struct sim *sim, int stage)
+/* What the next op of a stage, or the two that overlap, wait for. */
+static int wait_for(struct sp_player *player, int stage, int k, double *start)
 {
-    const struct sp_family *family = sim->plan->family;
-    const struct sp_layout *lay = &sim->plan->layout;
-    const struct sp_program *prog = &sim->plan->programs[stage];
-    int k = sim->pc[stage], ops = unit(sim, stage, k), id, cross = 0, next;
+    struct sim *sim = player->arg;
+    const struct sp_op *op = &sim->plan->programs[stage].ops[k];
+    int ops = unit(sim, stage, k), n;
     struct sp_dep deps[2 * SP_MAX_DEPS];
-    double start = sim->free_at[stage];
-    int n;
 
-    if (k == prog->n)
-        return false;
-    n = deps_of(sim, stage, &prog->ops[k], deps);
+    n = deps_of(sim, stage, op, deps);
     if (ops == 2)
-        n += deps_of(sim, stage, &prog->ops[k + 1], deps + n);
+        n += deps_of(sim, stage, op + 1, deps + n);
+    sim->cross = 0;
     for (int i = 0; i < n; i++) {
         double end;
 
         if (!done(sim, &deps[i], &end)) {
-            id = family->id(lay, deps[i].stage, &deps[i].op);
-            if (id >= 0)
-                sp_waiters_add(&sim->waiters, id, stage);
-            return false;
+            int id = sim->plan->family->id(&sim->plan->layout, deps[i].stage, &deps[i].op);
+
+            return id >= 0 ? id : SP_PLAYER_BLOCKED;
         }
         if (deps[i].stage != stage) {
             end += sp_message_cost(sim->plan, sim->costs, &deps[i]);
-            cross++;
+            sim->cross++;
         }
-        if (end > start)
-            start = end;
+        if (end > *start)
+            *start = end;
     }
-    if (sim->kind == SP_FIFO && sp_channels_out_of_turn(&sim->ch, stage, cross) >= 0)
-        return false; /* what was sent first is for a later op of this very stage: nothing wakes it */
-    if (full(sim, stage, k, ops, &start) >= 0)
-        return false; /* woken when the receiver takes a message */
-
-    run_ops(sim, stage, k, ops, start);
-    sim->t.messages += cross;
-    for (int i = 0; sim->ch.n > 0 && i < cross; i++)
-        enqueue(sim, sp_channels_take(&sim->ch, stage, start));
-    for (int i = 0; i < ops; i++) {
-        id = family->id(lay, stage, &prog->ops[k + i]);
-        while ((next = sp_waiters_take(&sim->waiters, id)) >= 0)
-            enqueue(sim, next);
-    }
-    return true;
+    if (sim->kind == SP_FIFO && sp_channels_out_of_turn(&sim->ch, stage, sim->cross) >= 0)
+        return SP_PLAYER_BLOCKED; /* what was sent first is for a later op of this very stage */
+    if (full(sim, stage, k, ops, start) >= 0)
+        return SP_PLAYER_BLOCKED; /* tried again when the receiver takes a message */
+    return SP_PLAYER_READY;
 }
+
+static int run(struct sp_player *player, int stage, int k, double start, double *end)
+{
+    struct sim *sim = player->arg;
+    const struct sp_op *op = &sim->plan->programs[stage].ops[k];
+    int ops = unit(sim, stage, k);
+
+    *end = time_ops(sim, stage, k, ops, start);
+    sim->t.messages += sim->cross;
+    for (int i = 0; sim->ch.n > 0 && i < sim->cross; i++)
+        sp_player_try(player, sp_channels_take(&sim->ch, stage, start));
+    for (int i = 0; i < ops; i++)
+        sp_player_wake(player, sim->plan->family->id(&sim->plan->layout, stage, op + i));
+    return ops;
+}
+
+static const struct sp_player_rules rules = {.wait = wait_for, .run = run};
 
 static void append(char *why, size_t n, const char *fmt, ...)
 {
@@ -165,8 +152,8 @@ static void append(char *why, size_t n, const char *fmt, ...)
 static void explain(const struct sim *sim, int stage, char *why, size_t n)
 {
     const struct sp_plan *plan = sim->plan;
-    const struct sp_op *op = &plan->programs[stage].ops[sim->pc[stage]];
-    int sliced = plan->layout.slices > 1, c = -1, cross = 0, k = sim->pc[stage];
+    const struct sp_op *op = &plan->programs[stage].ops[sim->player.next[stage]];
+    int sliced = plan->layout.slices > 1, c = -1, cross = 0, k = sim->player.next[stage];
     int ops = unit(sim, stage, k);
     char text[SP_OP_TEXT], other[SP_OP_TEXT];
     struct sp_dep deps[2 * SP_MAX_DEPS];
@@ -214,7 +201,7 @@ static int deadlock(const struct sim *sim, char *why, size_t n)
         return -EDEADLK;
     snprintf(why, n, "deadlock %s: ", kinds[sim->kind]);
     for (int s = 0; s < p && strlen(why) < n - 1; s++) {
-        if (sim->pc[s] == sim->plan->programs[s].n)
+        if (sim->player.next[s] == sim->plan->programs[s].n)
             continue;
         if (said++)
             append(why, n, "; ");
@@ -223,42 +210,11 @@ static int deadlock(const struct sim *sim, char *why, size_t n)
     return -EDEADLK;
 }
 
-/* Lets every stage go as far as it can. */
-static void play(struct sim *sim)
-{
-    int p = sim->plan->layout.stages;
-
-    for (int s = 0; s < p; s++)
-        enqueue(sim, s);
-    while (sim->length > 0) {
-        int stage = sim->queue[sim->head];
-
-        sim->head = (sim->head + 1) % p;
-        sim->length--;
-        sim->queued[stage] = false;
-        while (step(sim, stage))
-            ;
-    }
-}
-
-static bool finished(const struct sim *sim)
-{
-    for (int s = 0; s < sim->plan->layout.stages; s++) {
-        if (sim->pc[s] < sim->plan->programs[s].n)
-            return false;
-    }
-    return true;
-}
-
 static void destroy(struct sim *sim)
 {
-    free(sim->pc);
-    free(sim->free_at);
-    free(sim->queue);
-    free(sim->queued);
+    sp_player_destroy(&sim->player);
     sp_channels_destroy(&sim->ch);
     sp_times_destroy(&sim->t);
-    sp_waiters_destroy(&sim->waiters);
     sp_index_destroy(&sim->ix);
 }
 
@@ -266,7 +222,6 @@ static void destroy(struct sim *sim)
 static int create(struct sim *sim, char *why, size_t n)
 {
     const struct sp_plan *plan = sim->plan;
-    size_t p = (size_t)plan->layout.stages;
     int stage = 0, index = 0, ret;
     char text[SP_OP_TEXT];
 
@@ -275,18 +230,13 @@ static int create(struct sim *sim, char *why, size_t n)
         snprintf(why, n, "stage %d: %s is not an op of the family", stage,
                  sp_op_print(&plan->programs[stage].ops[index], plan->layout.slices > 1, text));
     if (!ret)
-        ret = sp_waiters_create(sim->ix.ids, plan->layout.stages, &sim->waiters);
+        ret = sp_player_create(&rules, sim, plan->layout.stages, sim->ix.ids, &sim->player);
+    for (int s = 0; !ret && s < plan->layout.stages; s++)
+        sim->player.ops[s] = plan->programs[s].n;
     if (!ret)
         ret = sp_times_create(plan, &sim->t);
     if (!ret && (sim->kind == SP_FIFO || sim->capacity > 0))
         ret = sp_channels_create(plan, sim->ix.ids, &sim->ch);
-    if (!ret) {
-        sim->pc = calloc(p, sizeof *sim->pc);
-        sim->queue = calloc(p, sizeof *sim->queue);
-        sim->queued = calloc(p, sizeof *sim->queued);
-        sim->free_at = calloc(p, sizeof *sim->free_at);
-        ret = sim->pc && sim->queue && sim->queued && sim->free_at ? 0 : -ENOMEM;
-    }
     if (ret)
         destroy(sim);
     return ret;
@@ -301,12 +251,13 @@ int sp_listsim(const struct sp_plan *plan, const struct sp_costs *costs, enum sp
                       .paired = channel == SP_PAIRED || channel == SP_RUN,
                       .capacity = channel == SP_RENDEZVOUS};
     int ret = create(&sim, why, n), c;
+    bool finished;
 
     if (ret)
         return ret;
-    play(&sim);
+    finished = sp_player_play(&sim.player);
     c = sp_channels_left(&sim.ch);
-    if (!finished(&sim)) {
+    if (!finished) {
         ret = deadlock(&sim, why, n);
     } else if (c >= 0) {
         const struct sp_channel_state *left = &sim.ch.channels[c];
@@ -332,18 +283,19 @@ int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
                       .capacity = 1};
     char why[128];
     int ret = create(&sim, why, sizeof why), most;
+    bool finished;
 
     if (ret)
         return ret;
     /* What ran with little room can run with more: when all are stuck, a little more does for what
      * is left, and the last number is the smallest that does for everything. */
     most = sp_channels_most(&sim.ch);
-    play(&sim);
-    while (!finished(&sim) && sim.capacity < most) {
+    finished = sp_player_play(&sim.player);
+    while (!finished && sim.capacity < most) {
         sim.capacity++;
-        play(&sim);
+        finished = sp_player_play(&sim.player);
     }
-    if (finished(&sim))
+    if (finished)
         *buffers = sim.capacity > 1 ? sim.capacity : 0;
     else
         ret = -EDEADLK;

@@ -4,6 +4,7 @@
  * producers were all merged, and gives the earliest.
  */
 #include "policies/simulation/index.h"
+#include "policies/simulation/waiters.h"
 #include <stdlib.h>
 
 struct merge {
