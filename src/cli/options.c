@@ -105,7 +105,7 @@ static int unknown(const struct sp_option *options, const char *command, const c
     for (const struct sp_option *o = options; o->name; o++) {
         int d = sp_edit_distance(typed, o->name);
 
-        if (d < best) {
+        if (o->kind != SP_OPT_OPERAND && d < best) {
             best = d;
             nearest = o->name;
         }
@@ -173,8 +173,10 @@ static int set(const struct sp_option *o, const char *command, const char *text)
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
+    case SP_OPT_OPERAND:
         if (!*text)
-            return sp_error(EINVAL, "%s: --%s: the value is empty", command, o->name);
+            return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
+                            o->kind == SP_OPT_OPERAND ? "" : "--", o->name);
         *(const char **)o->value = text;
         return 0;
     case SP_OPT_INT:
@@ -208,47 +210,73 @@ static int load_plugins(const struct sp_option *options)
     return ret;
 }
 
+/* The option that argv[*i] names and the value that is given to it, NULL: none. */
+static int find_option(const struct sp_option *options, const char *command, int argc, char **argv,
+                       int *i, const struct sp_option **found, const char **value)
+{
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    int len = (int)(equals ? equals - name : (long)strlen(name));
+    const struct sp_option *o = options;
+
+    while (o->name && (o->kind == SP_OPT_OPERAND || (int)strlen(o->name) != len ||
+                       strncmp(o->name, name, (size_t)len)))
+        o++;
+    if (!o->name)
+        return unknown(options, command, name, len);
+    *value = equals ? equals + 1 : NULL;
+    if (o->kind == SP_OPT_FLAG && *value)
+        return sp_error(EINVAL, "%s: --%s takes no value, not '%s'", command, o->name, *value);
+    if (o->kind != SP_OPT_FLAG && !*value) {
+        /* an option in the place of a value is a forgotten value; -3 may be a number */
+        if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
+            return sp_error(EINVAL, "%s: --%s needs a value: %s", command, o->name,
+                            o->choices ? o->choices
+                            : o->arg   ? o->arg
+                                       : "VALUE");
+        *value = argv[++*i];
+    }
+    *found = o;
+    return 0;
+}
+
+/* The first operand that has no value yet, NULL: none. */
+static const struct sp_option *next_operand(const struct sp_option *options)
+{
+    for (const struct sp_option *o = options; o->name; o++) {
+        if (o->kind == SP_OPT_OPERAND && !*(const char **)o->value)
+            return o;
+    }
+    return NULL;
+}
+
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv)
 {
     const char *command = argv[0];
+    const struct sp_option *missing;
 
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i] + 2, *equals, *value = NULL;
-        const struct sp_option *o = options;
-        int len, ret;
+        const struct sp_option *o = next_operand(options);
+        const char *value = argv[i];
+        int ret = 0;
 
-        if (strncmp(argv[i], "--", 2) || !argv[i][2])
-            return sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
-                            command, argv[i], command);
-        if (!strcmp(name, "help")) {
+        if (!strcmp(argv[i], "--help")) {
             sp_options_help(options, command, summary);
             return 1;
         }
-        equals = strchr(name, '=');
-        len = (int)(equals ? equals - name : (long)strlen(name));
-        while (o->name && ((int)strlen(o->name) != len || strncmp(o->name, name, (size_t)len)))
-            o++;
-        if (!o->name)
-            return unknown(options, command, name, len);
-        if (equals)
-            value = equals + 1;
-        if (o->kind == SP_OPT_FLAG && value)
-            return sp_error(EINVAL, "%s: --%s takes no value, not '%s'", command, o->name, value);
-        if (o->kind != SP_OPT_FLAG && !value) {
-            /* an option in the place of a value is a forgotten value; -3 may be a number */
-            if (i + 1 >= argc || !strncmp(argv[i + 1], "--", 2))
-                return sp_error(EINVAL, "%s: --%s needs a value: %s", command, o->name,
-                                o->choices ? o->choices
-                                : o->arg   ? o->arg
-                                           : "VALUE");
-            value = argv[++i];
-        }
-        ret = set(o, command, value);
+        if (!strncmp(argv[i], "--", 2) && argv[i][2])
+            ret = find_option(options, command, argc, argv, &i, &o, &value);
+        else if (!o || argv[i][0] == '-')
+            ret = sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
+                           command, argv[i], command);
+        ret = ret ? ret : set(o, command, value);
         if (ret)
             return ret;
         if (o->given)
             *o->given = true;
     }
+    missing = next_operand(options);
+    if (missing)
+        return sp_error(EINVAL, "%s: %s is missing: %s", command, missing->name, missing->help);
     return load_plugins(options);
 }
 
@@ -261,6 +289,7 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
+    case SP_OPT_OPERAND:
         if (*(const char **)o->value)
             snprintf(text, n, "%s", *(const char **)o->value);
         break;
@@ -331,16 +360,23 @@ static void print_default(const struct sp_option *o)
             printf(" (default %.*s)", length, word);
         break;
     case SP_OPT_FLAG:
+    case SP_OPT_OPERAND:
         break;
     }
 }
 
 void sp_options_help(const struct sp_option *options, const char *command, const char *summary)
 {
-    printf("usage: starpipe %s [options]\n%s\n\n", command, summary);
+    printf("usage: starpipe %s", command);
+    for (const struct sp_option *o = options; o->name; o++)
+        if (o->kind == SP_OPT_OPERAND)
+            printf(" %s", o->name);
+    printf(" [options]\n%s\n\n", summary);
     for (const struct sp_option *o = options; o->name; o++) {
-        const char *arg = o->kind == SP_OPT_FLAG ? "" : o->choices ? o->choices : o->arg;
-        int used = printf("  --%s%s%s", o->name, arg && *arg ? " " : "", arg ? arg : "");
+        bool operand = o->kind == SP_OPT_OPERAND;
+        const char *arg = operand || o->kind == SP_OPT_FLAG ? "" : o->choices ? o->choices : o->arg;
+        int used = printf("  %s%s%s%s", operand ? "" : "--", o->name, arg && *arg ? " " : "",
+                          arg ? arg : "");
 
         if (used > 30)
             printf("\n%32s", "");

@@ -1,6 +1,6 @@
 /*
- * Long options from a table: "--name value", "--name=value", flags, --help. Every command parses
- * with this, so that help, defaults, ranges and refusals look the same everywhere.
+ * Long options from a table: "--name value", "--name=value", flags, --help, and the words that a
+ * command wants beside them, its operands. Every command parses with this, so that help, defaults, ranges and refusals look the same everywhere.
  */
 #ifndef SP_OPTIONS_H
 #define SP_OPTIONS_H
@@ -19,7 +19,8 @@ enum sp_option_kind {
     SP_OPT_DOUBLE, /* double *, in min .. max */
     SP_OPT_CHOICE, /* int *, index in `choices` */
     SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
-    SP_OPT_FLAG    /* bool *, set by the bare name */
+    SP_OPT_FLAG,   /* bool *, set by the bare name */
+    SP_OPT_OPERAND /* const char **, a word without dashes; all are needed, in the table's order */
 };
 
 struct sp_option {

@@ -114,6 +114,48 @@ static void refuses(void **state)
     print_message("%zu lines refused\n", sizeof table / sizeof *table);
 }
 
+/* Operands stand anywhere among the options; each is needed, none may be more. */
+static void operands(void **state)
+{
+    static const struct {
+        const char *words[5], *why;
+    } bad[] = {
+        {{"test"}, "test: FROM is missing: what to copy"},
+        {{"test", "--fast", "a"}, "test: TO is missing: where to"},
+        {{"test", "a", "b", "c"}, "test: 'c' is not an option"},
+        {{"test", "a", "-b"}, "test: '-b' is not an option"},
+        {{"test", "a", ""}, "test: TO: the value is empty"},
+        {{"test", "--FROM", "a", "b"}, "test: no option --FROM"},
+    };
+    const char *from = NULL, *to = NULL, *good[] = {"test", "a", "--fast", "b"};
+    bool fast = false;
+    const struct sp_option options[] = {
+        {"FROM", SP_OPT_OPERAND, &from, "FILE", "what to copy", 0, 0, 0, 0},
+        {"fast", SP_OPT_FLAG, &fast, 0, "hurry", 0, 0, 0, 0},
+        {"TO", SP_OPT_OPERAND, &to, "FILE", "where to", 0, 0, 0, 0},
+        {0},
+    };
+
+    (void)state;
+    assert_int_equal(sp_options_parse(options, "Tests.", 4, (char **)good), 0);
+    assert_string_equal(from, "a");
+    assert_string_equal(to, "b");
+    assert_true(fast);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct catch c;
+        int argc = 0, ret;
+
+        from = to = NULL;
+        while (argc < 5 && bad[i].words[argc])
+            argc++;
+        catch_begin(&c);
+        ret = sp_options_parse(options, "Tests.", argc, (char **)bad[i].words);
+        catch_end(&c);
+        if (ret != -EINVAL || !strstr(c.text, bad[i].why))
+            fail_msg("%d words: %d, '%s', not '%s'", argc, ret, c.text, bad[i].why);
+    }
+}
+
 static void sizes(void **state)
 {
     static const struct {
@@ -210,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_every_kind),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(operands),
         cmocka_unit_test(sizes),
         cmocka_unit_test(helps),
         cmocka_unit_test(layout_table),
