@@ -1,8 +1,8 @@
 # What the shell tests share; they begin by sourcing it.
 #
 # From the environment: STARPIPE (the program), SP_TESTDATA (tests/data), SP_TMP (where scratch
-# directories go), MPIRUN (the launcher with its options, empty: none). The comparison programs lie
-# in tests/golden of the build tree, beside the program. Exit: 0 ok, 1 failed, 77 skipped.
+# directories go), MPIRUN (the launcher with its options, empty: none). Exit: 0 ok, 1 failed, 77
+# skipped.
 
 set -u
 export LC_ALL=C
@@ -110,14 +110,10 @@ refused()
     fi
 }
 
-compare_losses()
+# near [--part] A B TOLERANCE: what `diff` says of two logs, files of tensors or checkpoints.
+near()
 {
-    "$builddir/tests/golden/compare_losses" "$@"
-}
-
-compare_safetensors()
-{
-    "$builddir/tests/golden/compare_safetensors" "$@"
+    starpipe diff "${@:1:$#-1}" --tolerance "${!#}"
 }
 
 # agree WHAT COMMAND...: a comparison whose last line is printed after WHAT.

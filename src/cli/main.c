@@ -16,6 +16,7 @@ static const struct {
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
     {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
+    {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
     {"info", sp_cmd_info, "the hardware, build features and versions"},
 };

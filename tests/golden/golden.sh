@@ -6,6 +6,19 @@
 golden=$SP_TESTDATA/golden
 runs=0
 
+# The arrays `losses` and `grad_norms` of a golden.json, which has a number a line, as a log.
+log_of_golden()
+{
+    awk '/^ "[a-z_]*": \[$/ { array = $1; n = 0; next }
+        /^ \]/ { array = "" }
+        array { sub(",", ""); value[array, n++] = $1 }
+        END {
+            for (k = 0; ("\"losses\":", k) in value; k++)
+                printf "{\"step\": %d, \"loss\": %s, \"grad_norm\": %s}\n", k, value["\"losses\":", k],
+                    value["\"grad_norms\":", k]
+        }' "$1"
+}
+
 # run CASE OPTIONS
 run()
 {
@@ -17,8 +30,8 @@ run()
         --order sequential --seq 16 --micro-batch-size 2 --micro-batches 4 --steps 10 --lr 0.01 \
         --warmup 3 --weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8 --clip 1 \
         --log "$work/run.jsonl" --dump-grads "$work/run.safetensors" "$@" || return
-    agree "$case $*" compare_losses "$work/run.jsonl" "$golden/$case/golden.json" 1e-5
-    agree "$case $*" compare_safetensors "$work/run.safetensors" "$golden/$case/grads.safetensors" \
+    agree "$case $*" near "$work/run.jsonl" "$work/$case.jsonl" 1e-5
+    agree "$case $*" near "$work/run.safetensors" "$golden/$case/grads.safetensors" \
         1e-5
     runs=$((runs + 1))
 }
@@ -29,6 +42,7 @@ share="--threads $(nproc)"
 for case in gpt2 gpt2-untied llama llama-tied; do
     most=4
     [ $case != llama-tied ] || most=3 # it has three layers
+    log_of_golden "$golden/$case/golden.json" > "$work/$case.jsonl"
     run $case --stages 1
     run $case --stages 1 --recompute every=2 --logit-rows 7
     run $case --stages 1 --recompute selective --mlp-chunk 1 --logit-rows 1

@@ -41,8 +41,8 @@ check()
     set -- train --model "$model" --stages "$P" --schedule "$schedule" "$@"
     [ "$V" = 8 ] || set -- "$@" --chunks "$V" # a layer each if nothing is said
     train run "$m" 20 starpipe "$@" --seq 24
-    agree "$what" compare_losses "$work/run.jsonl" "$work/$model.$m.jsonl" 1e-5
-    agree "$what, gradients" compare_safetensors "$work/run.safetensors" \
+    agree "$what" near "$work/run.jsonl" "$work/$model.$m.jsonl" 1e-5
+    agree "$what, gradients" near "$work/run.safetensors" \
         "$work/$model.$m.safetensors" 1e-5
     have_mpi || return
     train apart "$m" 3 mpi "$P" "$@" --seq 24
@@ -121,7 +121,7 @@ for more in "4 fsdp 8" "2 1f1b 8" "3 fsdp 9"; do
         --micro-batches "$3" --steps 5 --eps 1e-3 --lr 5e-4 --resume "$work/saved" --log "$work/resumed.$1.$2.jsonl"
 done
 [ "$(steps_of "$work/resumed.4.fsdp.jsonl" loss | head -n 1)" ] &&
-    agree "resumed on 4 workers beside 2 stages of 1f1b" compare_losses \
+    agree "resumed on 4 workers beside 2 stages of 1f1b" near \
         "$work/resumed.4.fsdp.jsonl" "$work/resumed.2.1f1b.jsonl" 1e-5
 train straight 9 5 starpipe train --model llama-tiny --stages 3 --schedule fsdp --seq 24
 [ "$(steps_of "$work/straight.jsonl" loss | tail -n 3)" = "$(steps_of "$work/resumed.3.fsdp.jsonl" loss)" ] ||

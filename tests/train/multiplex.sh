@@ -23,8 +23,8 @@ train()
 # check WHAT OUT REFERENCE
 check()
 {
-    agree "$1" compare_losses --part "$work/$2.jsonl" "$work/$3.jsonl" 1e-5
-    agree "$1, gradients" compare_safetensors "$work/$2.safetensors" "$work/$3.safetensors" 1e-5
+    agree "$1" near --part "$work/$2.jsonl" "$work/$3.jsonl" 1e-5
+    agree "$1, gradients" near "$work/$2.safetensors" "$work/$3.safetensors" 1e-5
 }
 
 # against_one STAGES SLICES OPTIONS...: in one process and in 2 .. STAGES, against one stage.

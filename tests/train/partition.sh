@@ -26,8 +26,8 @@ train()
 
 check()
 {
-    agree "$1" compare_losses --part "$work/$2.jsonl" "$work/one.jsonl" 1e-5
-    agree "$1, gradients" compare_safetensors "$work/$2.safetensors" "$work/one.safetensors" 1e-5
+    agree "$1" near --part "$work/$2.jsonl" "$work/one.jsonl" 1e-5
+    agree "$1, gradients" near "$work/$2.safetensors" "$work/one.safetensors" 1e-5
 }
 
 # said_counts OUT STAGES: the partition that was said is one, of 8 layers, and the last stage, whose
@@ -81,8 +81,8 @@ adapts()
     shift
     rm -f "$work/adapipe.jsonl"
     tiny adapipe "$@" --schedule adapipe --stages 4
-    agree "$name" compare_losses --part "$work/adapipe.jsonl" "$work/one.jsonl" 1e-5
-    agree "$name, gradients" compare_safetensors "$work/adapipe.safetensors" \
+    agree "$name" near --part "$work/adapipe.jsonl" "$work/one.jsonl" 1e-5
+    agree "$name, gradients" near "$work/adapipe.safetensors" \
         "$work/one.safetensors" 1e-5
     layers=$(sed -n 's/^adapipe.*: layers \([-sfa ]*\) (.*/\1/p' "$work/adapipe.said")
     echo "$name: layers $layers"

@@ -34,7 +34,7 @@ resume()
     cp -a "$work/part" "$work/more"
     quiet "$what" "$@" $base --resume "$work/more" --steps 9 --log "$work/more.jsonl" \
         --save "$work/more" || return
-    agree "$what" compare_losses --part "$work/more.jsonl" "$work/whole.jsonl" $tolerance
+    agree "$what" near --part "$work/more.jsonl" "$work/whole.jsonl" $tolerance
     [ "$(steps_of "$work/more.jsonl" step | tr '\n' ' ')" = "5 6 7 8 " ] ||
         fail "$what: steps $(steps_of "$work/more.jsonl" step | tr '\n' ' ')"
     [ "$(holds "$work/more")" = step-000009 ] || fail "$what: $(holds "$work/more") are left"
@@ -58,7 +58,7 @@ for dir in part part/step-000005; do
     echo "--model $dir: loss $(steps_of "$work/${dir##*/}.jsonl" loss)," \
         "untrained $(steps_of "$work/whole.jsonl" loss | head -n 1)"
 done
-agree "--model DIR" compare_losses "$work/part.jsonl" "$work/step-000005.jsonl" 0
+agree "--model DIR" near "$work/part.jsonl" "$work/step-000005.jsonl" 0
 awk -v a="$(steps_of "$work/part.jsonl" loss)" -v b="$(steps_of "$work/whole.jsonl" loss | head -n 1)" \
     'BEGIN { exit !(a < b - 0.1) }' || fail "--model DIR did not take the trained weights"
 

@@ -90,8 +90,8 @@ quiet "the step itself" starpipe train $on --model "$work/part/step-000002" --st
 quiet "unsharded" starpipe $run --steps 2 --stages 2 --save "$work/one"
 quiet "unsharded, read" starpipe train $on --model "$work/one" --steps 1 --lr 0 \
     --log "$work/one.jsonl"
-agree "shards or one file" compare_losses "$work/links.jsonl" "$work/one.jsonl" 0
-agree "links or step" compare_losses "$work/links.jsonl" "$work/step.jsonl" 0
+agree "shards or one file" near "$work/links.jsonl" "$work/one.jsonl" 0
+agree "links or step" near "$work/links.jsonl" "$work/step.jsonl" 0
 
 # Resumed, with other shards, fewer, and then one file: links of the earlier form go.
 quiet "resumed" starpipe train $on --resume "$work/more" --steps 3 --stages 2 --save "$work/more" \
@@ -102,7 +102,7 @@ k=$(find "$work/more" -maxdepth 1 -name 'model-*.safetensors' | wc -l)
 said "other shards" "$announced.*index.json, $k shards$" train $on --model "$work/more" --steps 0
 quiet "resumed again" starpipe train $on --resume "$work/more" --steps 4 --stages 2 \
     --save "$work/more" --log "$work/last.jsonl"
-agree "resumed from shards" compare_losses --part "$work/last.jsonl" "$work/whole.jsonl" 0
+agree "resumed from shards" near --part "$work/last.jsonl" "$work/whole.jsonl" 0
 cmp "$work/more/model.safetensors" "$work/whole/model.safetensors" ||
     fail "resumed from shards: other weights"
 [ "$(links "$work/more")" = "config.json=4/config.json model.safetensors=4/model.safetensors " ] ||

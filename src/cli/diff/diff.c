@@ -1,0 +1,215 @@
+/*
+ * starpipe diff: do two runs have the same weights, moments, gradients or losses, and where do they
+ * first differ?
+ */
+#include "cli/diff/diff.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "model/weights_dir.h"
+#include "sp_error.h"
+#include "train/step_dirs.h"
+#include <string.h>
+#include <sys/stat.h>
+
+struct args {
+    const char *a, *b;
+    struct sp_diff_options how;
+};
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        {"A", SP_OPT_OPERAND, &a->a, "FILE|DIR",
+         "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of --save or of a "
+         "model",
+         0, 0, 0, 0},
+        {"B", SP_OPT_OPERAND, &a->b, "FILE|DIR", "what A is compared with, of the same kind", 0, 0,
+         0, 0},
+        {"tolerance", SP_OPT_DOUBLE, &a->how.tolerance, "X",
+         "largest difference allowed, relative to the largest value of the tensor in B (0: the "
+         "same bits)",
+         0, 1e30, 0, 0},
+        {"part", SP_OPT_FLAG, &a->how.part, 0, "A may lack tensors and steps that B has", 0, 0, 0,
+         0},
+        {"worst", SP_OPT_INT, &a->how.worst, "N", "tensors to print, the worst first", 0, 1000000,
+         0, 0},
+        {0},
+    };
+
+    return sp_options_parse(options, "Compares tensors, checkpoints or logs of two runs.", argc,
+                            argv);
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st);
+}
+
+/* The index of the shards that would be in the place of `path`. */
+static void index_of(const char *path, char index[SP_RUN_PATH])
+{
+    snprintf(index, SP_RUN_PATH, "%s.index.json", path);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The header of a safetensors file begins with its length, less than 2^32 bytes, which has zeros; the text
+ * of a log has none. */
+static bool is_log(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char head[8];
+    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+
+    if (f)
+        fclose(f);
+    return n && head[0] == '{' && !memchr(head, '\0', n);
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* One file, or the shards of its index, which may be named without the ending. */
+static int open_file(const char *path, struct sp_st_file *st)
+{
+    char index[SP_RUN_PATH];
+
+    if (ends_in(path, ".index.json"))
+        return sp_st_open_index(path, st);
+    index_of(path, index);
+    return !exists(path) && exists(index) ? sp_st_open_index(index, st) : sp_st_open(path, st);
+}
+
+/* The directory to compare: the newest step of a run. */
+static const char *newest_step(const char *dir, char path[SP_RUN_PATH])
+{
+    long step = sp_step_highest(dir, "", SP_ANY_STEP);
+
+    if (step < 0)
+        return dir;
+    sp_step_path(dir, step, "", path);
+    return path;
+}
+
+/* Of one directory, what is called `name`: *st stays zero where it is not there. Weights must be. */
+static int open_in(const char *dir, const char *name, struct sp_st_file *st)
+{
+    char path[SP_RUN_PATH + 64];
+
+    *st = (struct sp_st_file){0};
+    if (!strcmp(name, SP_WEIGHTS_FILE)) {
+        int err = sp_weights_open(dir, st);
+
+        return err || st->path ? err : sp_error(ENOENT, "diff: %s holds no weights", dir);
+    }
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return exists(path) ? sp_st_open(path, st) : 0;
+}
+
+static enum sp_diff compare_in(const char *a, const char *b, const char *name,
+                               const struct sp_diff_options *how)
+{
+    struct sp_st_file x = {0}, y = {0};
+    enum sp_diff result = SP_DIFF_UNREADABLE;
+
+    if (open_in(a, name, &x) || open_in(b, name, &y))
+        goto out;
+    result = SP_DIFF_SAME;
+    if (x.path && y.path) {
+        printf("%s:\n", name);
+        result = sp_diff_tensors(&x, &y, how);
+    } else if (x.path || (y.path && !how->part)) {
+        printf("only in %s: %s\n", x.path ? a : b, name);
+        result = SP_DIFF_DIFFERENT;
+    }
+out:
+    sp_st_close(&y);
+    sp_st_close(&x);
+    return result;
+}
+
+/* The weights, and the optimizer's moments where they were saved. */
+static enum sp_diff compare_directories(const char *a, const char *b,
+                                        const struct sp_diff_options *how)
+{
+    static const char *const names[] = {SP_WEIGHTS_FILE, "optimizer-m.safetensors",
+                                        "optimizer-v.safetensors"};
+    char newest_a[SP_RUN_PATH], newest_b[SP_RUN_PATH];
+    enum sp_diff worst = SP_DIFF_SAME;
+
+    a = newest_step(a, newest_a);
+    b = newest_step(b, newest_b);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        enum sp_diff result = compare_in(a, b, names[i], how);
+
+        if (result == SP_DIFF_UNREADABLE)
+            return result;
+        worst = result > worst ? result : worst;
+    }
+    return worst;
+}
+
+static enum sp_diff compare_files(const char *a, const char *b, const struct sp_diff_options *how)
+{
+    struct sp_st_file x, y;
+    enum sp_diff result = SP_DIFF_UNREADABLE;
+
+    if (open_file(a, &x))
+        return SP_DIFF_UNREADABLE;
+    if (!open_file(b, &y)) {
+        result = sp_diff_tensors(&x, &y, how);
+        sp_st_close(&y);
+    }
+    sp_st_close(&x);
+    return result;
+}
+
+enum kind { TENSORS, LOG, DIRECTORY };
+
+/* 0 or -ENOENT after one line. */
+static int find_kind(const char *path, enum kind *kind)
+{
+    char index[SP_RUN_PATH];
+
+    index_of(path, index);
+    if (!exists(path) && !exists(index))
+        return sp_error(ENOENT, "diff: %s: no such file or directory", path);
+    if (is_directory(path))
+        *kind = DIRECTORY;
+    else
+        *kind = is_log(path) && !ends_in(path, ".index.json") ? LOG : TENSORS;
+    return 0;
+}
+
+int sp_cmd_diff(int argc, char **argv)
+{
+    static const char *const kinds[] = {"a file of tensors", "a log", "a directory"};
+    struct args args = {.how.worst = 5};
+    enum kind a, b;
+    int ret = parse(argc, argv, &args);
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (find_kind(args.a, &a) || find_kind(args.b, &b))
+        return SP_DIFF_UNREADABLE;
+    if (a != b) {
+        sp_error(EINVAL, "diff: %s is %s and %s is %s: give two of one kind", args.a, kinds[a],
+                 args.b, kinds[b]);
+        return SP_DIFF_UNREADABLE;
+    }
+    if (a == LOG)
+        return (int)sp_diff_logs(args.a, args.b, &args.how);
+    return (int)(a == DIRECTORY ? compare_directories(args.a, args.b, &args.how)
+                                : compare_files(args.a, args.b, &args.how));
+}

@@ -1,0 +1,30 @@
+/* The parts of `starpipe diff`: tensors and logs. */
+#ifndef SP_DIFF_H
+#define SP_DIFF_H
+
+#include "model/safetensors.h"
+
+/* What a comparison comes to, as the command's exit status. */
+enum sp_diff { SP_DIFF_SAME, SP_DIFF_DIFFERENT, SP_DIFF_UNREADABLE };
+
+struct sp_diff_options {
+    double tolerance; /* relative; 0: the same bits */
+    bool part;        /* A may lack tensors and steps of B */
+    int worst;        /* tensors to print */
+};
+
+/*
+ * Compares tensors of the same name, in the order of A's files. Two elements differ where their bits
+ * as floats do; a tensor is beyond the tolerance where max|a - b| > tolerance max|b|. Prints the first
+ * tensor beyond it, the worst ones, and in the last line how many there are.
+ */
+enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file *b,
+                             const struct sp_diff_options *options);
+
+/*
+ * Compares the loss and the gradient norm of every step of two logs of `train --log`. Prints the first
+ * step at which one is beyond the tolerance, |a - b| > tolerance |b|, and a summary.
+ */
+enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_options *options);
+
+#endif

@@ -1,0 +1,104 @@
+#!/bin/bash
+# diff: what is the same, what differs and where, for files, shards, checkpoints and logs; refusals.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+make_text 20011 > "$work/text"
+cd "$work" || exit 1
+runs=0
+
+# run NAME OPTIONS...: a run whose gradients, log and checkpoint have that name.
+run()
+{
+    local name=$1
+
+    shift
+    quiet "$name" starpipe train --model llama-tiny --data text --seq 24 --micro-batches 4 --steps 3 \
+        --eps 1e-3 --dump-grads "$name.safetensors" --log "$name.jsonl" --save "$name" "$@"
+}
+
+# differs STATUS PATTERN ARGUMENTS...: exit status, a line of stdout that matches, nothing on stderr.
+differs()
+{
+    local want=$1 pattern=$2 status
+
+    shift 2
+    starpipe diff "$@" > stdout 2> stderr
+    status=$?
+    runs=$((runs + 1))
+    if [ $status -ne "$want" ] || [ -s stderr ] || ! grep -Eq -- "$pattern" stdout; then
+        fail "diff $*: status $status, wanted $want and '$pattern': $(head -n 4 stdout stderr)"
+    fi
+}
+
+run one --stages 1
+run again --stages 1
+run four --stages 4 --schedule zbv
+run other --stages 1 --seed 7
+run shards --stages 1 --shard-size 500KB
+[ -e shards/model.safetensors.index.json ] || fail "--shard-size made no shards"
+
+# ---- the same
+
+differs 0 '^[0-9]+ tensors, all of the same bits$' one.safetensors again.safetensors
+differs 0 '^optimizer-v.safetensors:$' one again
+[ "$(grep -c 'all of the same bits' stdout)" -eq 3 ] || fail "a checkpoint is not three files"
+differs 0 '^[0-9]+ tensors, all of the same bits$' one shards
+differs 0 'same bits' one/model.safetensors shards/model.safetensors.index.json
+differs 0 'same bits' one/model.safetensors shards/model.safetensors
+differs 0 'same bits' one/step-000003 again
+differs 0 '^0 of 3 steps beyond 0; ' one.jsonl again.jsonl
+
+# ---- within a tolerance
+
+differs 0 '^0 of [0-9]+ tensors beyond 1e-05; worst ' four.safetensors one.safetensors --tolerance 1e-5
+differs 0 '^0 of 3 steps beyond 1e-05; ' four.jsonl one.jsonl --tolerance=1e-5
+differs 1 '^first that differs: model\.embed_tokens\.weight, most at \[[0-9]+, [0-9]+\]: ' other one
+differs 1 '^[0-9]+ of [0-9]+ tensors beyond 0.1; ' --tolerance 0.1 other one --worst 2
+[ "$(grep -c '^model\.layers.*\]' stdout)" -le 6 ] || fail "--worst 2 printed more than two of three files"
+differs 1 '^first that differs: step 0, loss ' other.jsonl one.jsonl --tolerance 1e-3
+
+# ---- one bit, the tensor and the step that have it
+
+cp one.safetensors flipped.safetensors
+size=$(wc -c < flipped.safetensors)
+printf '\x7f' | dd of=flipped.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2> /dev/null
+differs 1 '^1 of [0-9]+ tensors differ$' one.safetensors flipped.safetensors
+differs 1 '^first that differs: lm_head\.weight, most at \[255, 63\]: ' one.safetensors flipped.safetensors
+grep -Eq '^lm_head\.weight +\[256, 64\] +1 ' stdout || fail "not one element of lm_head: $(cat stdout)"
+printf '\xff\xff\xff\xff' | dd of=flipped.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2> /dev/null
+differs 1 'relative difference inf$' one.safetensors flipped.safetensors --tolerance 1e9
+sed '/"step":2,/s/"loss":/"loss":1/' one.jsonl > changed.jsonl
+differs 1 '^first that differs: step 2, loss ' one.jsonl changed.jsonl
+differs 1 '^1 of 3 steps beyond 0.5; ' one.jsonl changed.jsonl --tolerance 0.5
+
+# ---- only in one
+
+head -n 3 one.jsonl > part.jsonl
+differs 1 '^1 of the steps 0 to 2 of one.jsonl are not in part.jsonl$' part.jsonl one.jsonl
+differs 0 '^0 of 2 steps beyond 0; ' --part part.jsonl one.jsonl
+differs 1 'are not in part.jsonl' --part one.jsonl part.jsonl
+quiet "gpt" starpipe train --model gpt-tiny --data text --steps 1 --dump-grads gpt.safetensors
+differs 1 '^only in gpt.safetensors: transformer.wte.weight$' gpt.safetensors one.safetensors
+mkdir weights && cp one/step-000003/model.safetensors weights
+differs 1 '^only in one/step-000003: optimizer-m.safetensors$' weights one
+differs 0 'same bits' --part weights one
+
+# ---- refused
+
+refused 'diff: A is missing' diff
+refused 'diff: B is missing' diff one
+refused "diff: 'more' is not an option" diff one again more
+refused 'diff: nothing: no such file' diff one nothing
+refused 'diff: one is a directory and one.jsonl is a log: give two of one kind' diff one one.jsonl
+refused 'diff: .* holds no weights' diff one "$SP_TESTDATA"
+refused 'text: a header of' diff text text
+printf '{"step":0,"loss":1,"grad_norm":1}\n{"step":2,"loss":1,"grad_norm":1}\n' > gap.jsonl
+refused 'diff: gap.jsonl, line 2: step 2 follows step 0' diff gap.jsonl gap.jsonl
+printf '{"step":0,"loss":null,"grad_norm":1}\n' > null.jsonl
+refused 'diff: null.jsonl, line 1: a step needs numbers' diff null.jsonl null.jsonl
+head -n 1 one.jsonl > plan.jsonl
+refused 'diff: plan.jsonl holds no step' diff plan.jsonl one.jsonl
+head -c 1000 one.safetensors > short.safetensors
+refused 'short.safetensors' diff one.safetensors short.safetensors
+echo "$runs comparisons as expected"
+finish
