@@ -1,5 +1,6 @@
 /* The starpipe command: picks the subcommand, and sees that what it printed got there. */
 #include "cli/commands.h"
+#include "cli/help/help.h"
 #include "config.h"
 #include "sp_error.h"
 #include <fcntl.h>
@@ -7,11 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary;
-} commands[] = {
+static const struct sp_command commands[] = {
     {"train", sp_cmd_train, "trains a model, pipelined over stages"},
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
@@ -21,14 +18,6 @@ static const struct {
     {"info", sp_cmd_info, "the hardware, build features and versions"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
-
-static void usage(void)
-{
-    printf("usage: starpipe COMMAND [options]\n\n");
-    for (int i = 0; i < COMMANDS; i++)
-        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
-    printf("\n'starpipe COMMAND --help' lists the options of a command.\n");
-}
 
 /* Started with a standard stream closed, the first file that is opened would take its place, and what is
  * printed would go into it. Reads and writes of what is put there instead fail as those of a closed one. */
@@ -61,9 +50,18 @@ static int run(int argc, char **argv)
         sp_error(EINVAL, "no command; 'starpipe --help' lists them");
         return 2;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        usage();
+    switch (sp_help_form(strcmp(argv[1], "-h") && strcmp(argv[1], "help") ? argv[1] : "--help")) {
+    case SP_HELP_TEXT:
+        sp_help_program_text(commands, COMMANDS);
         return 0;
+    case SP_HELP_MAN:
+        sp_help_program_man(commands, COMMANDS);
+        return 0;
+    case SP_HELP_BASH:
+        sp_help_program_bash(commands, COMMANDS);
+        return 0;
+    case SP_HELP_NONE:
+        break;
     }
     if (!strcmp(argv[1], "--version")) {
         printf("%s\n", PACKAGE_STRING);

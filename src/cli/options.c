@@ -1,4 +1,5 @@
 #include "cli/options.h"
+#include "cli/help/help.h"
 #include "policies/suggest.h"
 #include "policies/load/plugin.h"
 #include "sp_error.h"
@@ -259,8 +260,8 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
         const char *value = argv[i];
         int ret = 0;
 
-        if (!strcmp(argv[i], "--help")) {
-            sp_options_help(options, command, summary);
+        if (sp_help_form(argv[i])) {
+            sp_help_print(sp_help_form(argv[i]), options, command, summary);
             return 1;
         }
         if (!strncmp(argv[i], "--", 2) && argv[i][2])
@@ -315,78 +316,6 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
         snprintf(text, n, "%s", *(bool *)o->value ? "on" : "off");
         break;
     }
-}
-
-/* "(1 .. 65536; default 4)" */
-static void print_default(const struct sp_option *o)
-{
-    bool bounded = o->min != 0 || o->max != 0;
-    const char *word;
-    uint64_t bytes;
-    int length = 0;
-
-    switch (o->kind) {
-    case SP_OPT_STRING:
-    case SP_OPT_PLUGIN:
-        if (*(const char **)o->value)
-            printf(" (default %s)", *(const char **)o->value);
-        break;
-    case SP_OPT_INT:
-        if (o->choices && *(int *)o->value == 0)
-            printf(" (%.0f .. %.0f; default %s)", o->min, o->max, strchr(o->choices, '|') + 1);
-        else if (bounded && o->max < INT_MAX)
-            printf(" (%.0f .. %.0f; default %d)", o->min, o->max, *(int *)o->value);
-        else
-            printf(" (default %d)", *(int *)o->value);
-        break;
-    case SP_OPT_DOUBLE:
-        if (bounded && o->max < 1e15)
-            printf(" (%g .. %g; default %g)", o->min, o->max, *(double *)o->value);
-        else
-            printf(" (default %g)", *(double *)o->value);
-        break;
-    case SP_OPT_SIZE:
-        bytes = *(uint64_t *)o->value;
-        if (bytes && bytes % (1 << 20) == 0)
-            printf(" (default %llu MiB)", (unsigned long long)bytes >> 20);
-        else if (bytes && bytes % 1000000000 == 0)
-            printf(" (default %llu GB)", (unsigned long long)bytes / 1000000000);
-        else
-            printf(" (default %llu)", (unsigned long long)bytes);
-        break;
-    case SP_OPT_CHOICE:
-        word = sp_choice(o->choices, *(int *)o->value, &length);
-        if (word)
-            printf(" (default %.*s)", length, word);
-        break;
-    case SP_OPT_FLAG:
-    case SP_OPT_OPERAND:
-        break;
-    }
-}
-
-void sp_options_help(const struct sp_option *options, const char *command, const char *summary)
-{
-    printf("usage: starpipe %s", command);
-    for (const struct sp_option *o = options; o->name; o++)
-        if (o->kind == SP_OPT_OPERAND)
-            printf(" %s", o->name);
-    printf(" [options]\n%s\n\n", summary);
-    for (const struct sp_option *o = options; o->name; o++) {
-        bool operand = o->kind == SP_OPT_OPERAND;
-        const char *arg = operand || o->kind == SP_OPT_FLAG ? "" : o->choices ? o->choices : o->arg;
-        int used = printf("  %s%s%s%s", operand ? "" : "--", o->name, arg && *arg ? " " : "",
-                          arg ? arg : "");
-
-        if (used > 30)
-            printf("\n%32s", "");
-        else
-            printf("%*s", 32 - used, "");
-        printf("%s", o->help);
-        print_default(o);
-        putchar('\n');
-    }
-    printf("  --help%24s%s\n", "", "this text");
 }
 
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)

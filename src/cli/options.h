@@ -44,9 +44,6 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
 /* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" where there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);
 
-/* Prints the help. */
-void sp_options_help(const struct sp_option *options, const char *command, const char *summary);
-
 /* Bytes of "512", "64KiB", "1.5GiB", "5GB"; 0 or -EINVAL. */
 int sp_parse_size(const char *text, uint64_t *bytes);
 

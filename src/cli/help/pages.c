@@ -1,0 +1,78 @@
+/* The descriptions and examples of the manual pages. */
+#include "cli/help/help.h"
+#include <string.h>
+
+static const struct sp_help_page pages[] = {
+    {"train",
+     {"The model is a preset, with random weights, or a directory as transformers writes it: "
+      "config.json "
+      "with model.safetensors or its shards. The layers are dealt out to the stages, and the "
+      "schedule says "
+      "in which order each stage runs the forwards and backwards of its micro-batches. Under an "
+      "MPI "
+      "launcher, stage s of p runs on process floor(s R / p) of R.",
+      "Data, sizes, memory, the schedule and the outputs are checked before the first task. At the "
+      "end the "
+      "run prints where the time of a typical step went, from the schedule's own bubble to the one "
+      "measured.",
+      "SIGTERM and SIGINT end the run after the step and save if there is --save; SIGUSR1 saves "
+      "and goes "
+      "on. --resume goes on from the newest checkpoint, with any number of stages and processes."},
+     {{"starpipe train --model llama-tiny --data book.txt --stages 4 --steps 500 --lr 2e-3 "
+       "--sample 200",
+       "Trains a small model on the bytes of a text, and prints what it writes:"},
+      {"starpipe train --model gpt3-1.3b --stages 8 --seq 8192 --dry-run",
+       "Prints the plan and the memory of each stage, and runs nothing:"},
+      {"mpirun -np 2 --bind-to none starpipe train --model gpt-tiny --data book.txt --stages 4 "
+       "--schedule zbv",
+       "Two processes with two stages each:"}}},
+    {"show",
+     {"Draws the order of every stage as it would run if every op took the time that --cost says, "
+      "with its "
+      "makespan, its bubble and the most activations that a stage holds. Where the schedule has a "
+      "closed "
+      "form, that is printed beside the simulated makespan."},
+     {{"starpipe show --schedule zbv --stages 4 --micro-batches 8", "One schedule:"},
+      {"starpipe show --schedule zb1p:auto,limit=6 --cost f=1,b=1.2,w=0.9,comm=0.2",
+       "An order that is searched for these costs:"},
+      {"starpipe show --schedule 1f1b --format svg --output 1f1b.svg", "A picture:"}}},
+    {"plan",
+     {"Tries the devices of a stage, the stages and the slices of a sequence that a cluster "
+      "allows, and "
+      "prints the layouts with the shortest steps and the memory that each takes."},
+     {{"starpipe plan --model gpt3-7b --seq 16384 --dtype bf16 --per-node 8 --offload adaptive "
+       "--memory-limit 40GiB",
+       "Eight devices with 40 GiB each:"}}},
+    {"list",
+     {"A line for each schedule: its name, what it is and, in brackets, the options that may "
+      "follow the name "
+      "after a colon."},
+     {{"starpipe list --plugin ./mine.so", "With the schedules of a plugin:"}}},
+    {"diff",
+     {"Compares tensors of the same name, in the order of the files, which is that of the model: "
+      "names the "
+      "first one beyond the tolerance, prints the worst ones, and in the last line how many there "
+      "are. "
+      "Tensors in half precision are compared as floats.",
+      "Of a directory that a run saved into, the newest step is compared: the weights and the "
+      "moments of "
+      "the optimizer. Of two logs, the loss and the gradient norm of every step are compared."},
+     {{"starpipe diff one.safetensors four.safetensors --tolerance 1e-5",
+       "The gradients that two runs wrote with --dump-grads:"},
+      {"starpipe diff run.jsonl other.jsonl", "The first step at which two logs differ:"},
+      {"starpipe diff --part resumed.jsonl whole.jsonl",
+       "A log that has only some of the steps of the other:"}}},
+    {"reproduce",
+     {"Prints the published figures of a paper beside those that the list simulation gives."},
+     {{"starpipe reproduce helixpipe",
+       "The bubbles, the memory and the communication of HelixPipe:"}}},
+    {"info", {"Prints what this build was made with, and what hardware it finds."}, {{0}}},
+};
+
+const struct sp_help_page *sp_help_page(const char *command)
+{
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        if (!strcmp(command, pages[i].command))
+            return &pages[i];
+    return NULL;
+}

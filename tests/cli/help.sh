@@ -1,0 +1,96 @@
+#!/bin/bash
+# Manual pages and completion: every option that --help lists is in the page of its command and is offered;
+# the pages are well formed; the completion knows schedules, presets, choices and files.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+# ---- manual pages
+
+# page COMMAND...: $work/page, without warnings.
+page()
+{
+    starpipe "$@" --help=man > "$work/page" 2> "$work/stderr" || fail "$* --help=man: $(cat "$work/stderr")"
+    command -v groff > /dev/null || return
+    groff -man -ww -Tascii "$work/page" 2>&1 > /dev/null | grep . && fail "the page of '$*' has warnings"
+}
+
+# The options of a command, without their dashes.
+options_of()
+{
+    starpipe "$@" --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
+}
+
+commands=$(starpipe --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+page
+for command in $commands; do
+    grep -q "^\.TP\$" "$work/page" && grep -q "starpipe\\\\-$command" "$work/page" ||
+        fail "starpipe(1) does not name $command"
+done
+pages=1 options=0
+for command in $commands "reproduce helixpipe"; do
+    page $command
+    pages=$((pages + 1))
+    [ -e "$builddir/man/starpipe-${command/ /-}.1" ] || fail "make makes no page of '$command'"
+    for option in $(options_of $command); do
+        grep -q -- "^\\\\fB\\\\-\\\\-${option//-/\\\\-}\\\\fR" "$work/page" ||
+            fail "the page of '$command' lacks --$option"
+        options=$((options + 1))
+    done
+done
+[ "$options" -gt 100 ] || fail "only $options options were found"
+page train
+grep -q 'default 0.001' "$work/page" || fail "the page of train lacks the default of --lr"
+echo "$pages pages with $options options"
+
+# ---- completion
+
+starpipe --help=bash > "$work/completion" || fail "--help=bash"
+. "$work/completion" || fail "the completion cannot be sourced"
+
+# offered WORD...: what stands for the last word, a line each.
+offered()
+{
+    COMP_WORDS=("$STARPIPE" "$@")
+    COMP_CWORD=$#
+    _starpipe 2> "$work/stderr"
+    [ ! -s "$work/stderr" ] || fail "completing '$*': $(head -n 2 "$work/stderr")"
+    printf '%s\n' "${COMPREPLY[@]}"
+}
+
+# offers WANTED WORD...: WANTED, sorted, is exactly what is offered.
+offers()
+{
+    local wanted=$1 is
+
+    shift
+    is=$(offered "$@" | sort -u | tr '\n' ' ')
+    [ "${is% }" = "$wanted" ] || fail "completing '$*': '$is', not '$wanted'"
+}
+
+for command in $commands "reproduce helixpipe"; do
+    for option in $(options_of $command); do
+        offered $command "--$option" | grep -qx -- "--$option" ||
+            fail "the completion of '$command' does not offer --$option"
+    done
+done
+offers "diff" d
+offers "--schedule --scheduler" train --sche
+offers "--micro-batch-size --micro-batches" train --seq 128 --micro
+offers "llama-tiny" train --model llama-t
+offers "v-half v-min" show --schedule v-
+offers "v-half v-min" show --schedule = v-
+[ "$(offered show --schedule '' | sort)" = "$(starpipe list | sed 's/ .*//' | sort)" ] ||
+    fail "not all schedules are offered"
+offers "group=" show --schedule zb1p : g
+offers "auto,limit=" show --schedule zb1p : auto,li
+offers "bf16 f32" train --dtype ''
+offers "adaptive full none" train --offload ''
+offers "every=" train --recompute e
+offers "csv html json svg text" show --format =
+offers "" train --steps ''
+offers "helixpipe" reproduce h
+offers "--stages" reproduce helixpipe --st
+mkdir -p "$work/here/dir" && : > "$work/here/file" && cd "$work/here" || exit 1
+offers "dir file" diff ''
+offers "dir" train --save ''
+offers "" diff one --x
+finish
