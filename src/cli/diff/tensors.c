@@ -79,7 +79,7 @@ static int compare(const struct sp_st_file *a, const struct sp_st_file *b, struc
 /* "[12, 64]" of a shape, or of the place of an element of a tensor of that shape. */
 static const char *brackets(const struct sp_st_entry *e, const uint64_t *where, char text[200])
 {
-    uint64_t place[8], rest = where ? *where : 0;
+    uint64_t place[8] = {0}, rest = where ? *where : 0;
     int used = snprintf(text, 200, "[");
 
     for (int i = e->ndim - 1; i >= 0; i--) {
