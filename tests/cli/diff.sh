@@ -53,6 +53,7 @@ differs 0 '^0 of 3 steps beyond 0; ' one.jsonl again.jsonl
 differs 0 '^0 of [0-9]+ tensors beyond 1e-05; worst ' four.safetensors one.safetensors --tolerance 1e-5
 differs 0 '^0 of 3 steps beyond 1e-05; ' four.jsonl one.jsonl --tolerance=1e-5
 differs 1 '^first that differs: model\.embed_tokens\.weight, most at \[[0-9]+, [0-9]+\]: ' other one
+differs 1 '^last that differs: lm_head\.weight, most at ' other.safetensors one.safetensors
 differs 1 '^[0-9]+ of [0-9]+ tensors beyond 0.1; ' --tolerance 0.1 other one --worst 2
 [ "$(grep -c '^model\.layers.*\]' stdout)" -le 6 ] || fail "--worst 2 printed more than two of three files"
 differs 1 '^first that differs: step 0, loss ' other.jsonl one.jsonl --tolerance 1e-3

@@ -16,7 +16,7 @@ struct sp_diff_options {
 /*
  * Compares tensors of the same name, in the order of A's files. Two elements differ where their bits
  * as floats do; a tensor is beyond the tolerance where max|a - b| > tolerance max|b|. Prints the first
- * tensor beyond it, the worst ones, and in the last line how many there are.
+ * and the last tensor beyond it, the worst ones, and in the last line how many there are.
  */
 enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file *b,
                              const struct sp_diff_options *options);

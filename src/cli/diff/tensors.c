@@ -93,11 +93,12 @@ static const char *brackets(const struct sp_st_entry *e, const uint64_t *where, 
     return text;
 }
 
-static void print_first(const struct pair *p)
+/* Of gradients the last one counts: a backward carries what is wrong to all layers before it. */
+static void print_end(const char *which, const struct pair *p)
 {
     char place[200], other[200];
 
-    printf("first that differs: %s", p->a->name);
+    printf("%s that differs: %s", which, p->a->name);
     if (p->other_shape)
         printf(", of shape %s and %s\n", brackets(p->a, NULL, place), brackets(p->b, NULL, other));
     else
@@ -147,14 +148,19 @@ static int print_only(const struct sp_st_file *in, const struct sp_st_file *othe
 static enum sp_diff print_pairs(struct pair *pairs, int n, int only,
                                 const struct sp_diff_options *options)
 {
-    const struct pair *worst = pairs;
+    const struct pair *worst = pairs, *last = NULL;
     int beyond = 0;
 
     for (int i = 0; i < n; i++) {
-        if (is_beyond(&pairs[i], options) && !beyond++)
-            print_first(&pairs[i]);
         worst = pairs[i].relative > worst->relative ? &pairs[i] : worst;
+        if (!is_beyond(&pairs[i], options))
+            continue;
+        last = &pairs[i];
+        if (!beyond++)
+            print_end("first", last);
     }
+    if (beyond > 1)
+        print_end("last", last);
     if (beyond) {
         print_worst(pairs, n, options);
         worst = pairs;

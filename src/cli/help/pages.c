@@ -51,7 +51,8 @@ static const struct sp_help_page pages[] = {
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
       "names the "
-      "first one beyond the tolerance, prints the worst ones, and in the last line how many there "
+      "first one and the last one beyond the tolerance, prints the worst ones, and in the last "
+      "line how many there "
       "are. "
       "Tensors in half precision are compared as floats.",
       "Of a directory that a run saved into, the newest step is compared: the weights and the "
