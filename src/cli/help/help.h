@@ -47,6 +47,6 @@ struct sp_help_page {
     } examples[5];
 };
 /* NULL: none. */
-const struct sp_help_page *sp_help_page(const char *command);
+const struct sp_help_page *sp_help_find_page(const char *command);
 
 #endif

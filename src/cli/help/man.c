@@ -110,7 +110,7 @@ static void put_exit_status(const char *command)
 
 void sp_help_man(const struct sp_option *options, const char *command, const char *summary)
 {
-    const struct sp_help_page *page = sp_help_page(command);
+    const struct sp_help_page *page = sp_help_find_page(command);
 
     put_head(command, summary);
     printf("\\fBstarpipe %s\\fR", command);

@@ -70,7 +70,7 @@ static const struct sp_help_page pages[] = {
     {"info", {"Prints what this build was made with, and what hardware it finds."}, {{0}}},
 };
 
-const struct sp_help_page *sp_help_page(const char *command)
+const struct sp_help_page *sp_help_find_page(const char *command)
 {
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (!strcmp(command, pages[i].command))
