@@ -1,6 +1,6 @@
 #!/bin/bash
 # Manual pages and completion: every option that --help lists is in the page of its command and is offered;
-# the pages are well formed; the completion knows schedules, presets, choices and files.
+# the pages are well formed and their examples run; the completion knows schedules, presets, choices and files.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 # ---- manual pages
@@ -40,6 +40,29 @@ done
 page train
 grep -q 'default 0.001' "$work/page" || fail "the page of train lacks the default of --lr"
 echo "$pages pages with $options options"
+
+# ---- their examples: what shows and plans runs, what trains is planned
+
+# The lines of the examples of a page, as one types them.
+examples_of()
+{
+    starpipe "$@" --help=man | sed -n '/^\.RS$/ { n; s/\\-/-/g; p; }'
+}
+
+make_text 5000 > "$work/book.txt"
+cd "$work" || exit 1
+examples=0
+for command in train show plan reproduce; do
+    while read -r program line; do
+        [ "$program" = starpipe ] || continue
+        [ "$command" != train ] || line="$line --dry-run"
+        starpipe $line > "$work/stdout" 2> "$work/stderr" ||
+            fail "the example 'starpipe $line' of the page of $command: $(head -n 2 "$work/stderr")"
+        examples=$((examples + 1))
+    done < <(examples_of $command)
+done
+[ $examples -ge 6 ] || fail "only $examples examples were found"
+echo "$examples examples"
 
 # ---- completion
 
