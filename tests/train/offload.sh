@@ -1,6 +1,6 @@
 #!/bin/bash
-# Activations on disk: the same bits in one process and several, peaks within the limit and near the
-# plan, a disk that is full or fails.
+# Activations on disk: peaks within the limit and near the plan, a disk that is full or fails. That no bit
+# changes is checked by tests/parity/slices.sh.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 CC=${CC:-cc}
@@ -9,40 +9,10 @@ dir=$work/disk
 mkdir "$dir"
 small="train --data $work/text --schedule sppo --offload-dir $dir"
 
-# ---- the same bits
-
-# same WHAT STAGES LIMIT LAYOUT...: all modes against none, in one process and in as many as there are stages.
-same()
-{
-    local what=$1 stages=$2 limit=$3 mode
-
-    shift 3
-    quiet "$what, none" starpipe $small "$@" --stages $stages --steps 2 \
-        --dump-grads "$work/none" --log "$work/none.jsonl" || return
-    for mode in full adaptive "adaptive --memory-limit $limit"; do
-        quiet "$what, $mode" starpipe $small "$@" --stages $stages --steps 2 --offload $mode \
-            --dump-grads "$work/grads" --log "$work/log.jsonl" || continue
-        cmp "$work/none" "$work/grads" || fail "$what, $mode: other gradients"
-        [ "$(losses "$work/none.jsonl")" = "$(losses "$work/log.jsonl")" ] ||
-            fail "$what, $mode: other losses"
-        [ $stages -gt 1 ] && have_mpi > /dev/null || continue
-        quiet "$what, $mode, $stages processes" mpi $stages $small "$@" --stages $stages \
-            --steps 2 --offload $mode --dump-grads "$work/grads" || continue
-        cmp "$work/none" "$work/grads" || fail "$what, $mode, $stages processes: other gradients"
-    done
-    echo "$what: the same bits"
-}
-
 losses()
 {
     grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
 }
-
-same "gpt-tiny, 2 stages" 2 5300KiB --model gpt-tiny --slices 4 --micro-batches 2 --seq 128
-same "llama-tiny, 2 stages" 2 4300KiB --model llama-tiny --slices 3 --micro-batches 1 --seq 96 \
-    --partition-slices length
-same "gpt-tiny, 4 stages" 4 3300KiB --model gpt-tiny --slices 8 --micro-batches 1 --seq 200
-same "1f1b, 4 stages" 4 3200KiB --model llama-tiny --schedule 1f1b --micro-batches 5 --seq 64
 
 # ---- within the limit
 

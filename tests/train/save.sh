@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../common.sh" || exit 1
 
 make_text 20011 > "$work/text"
-# A large epsilon: see parity.sh.
+# A large epsilon: see tests/train/parity.sh.
 base="--model gpt-tiny --data $work/text --seq 32 --micro-batches 4 --eps 1e-3"
 
 # The steps that a directory holds, and what its links point to.

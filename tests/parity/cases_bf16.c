@@ -1,0 +1,58 @@
+/*
+ * --dtype bf16: losses and gradients of every schedule within 2e-2 of one f32 stage; and within 1e-5 of
+ * one bf16 stage, because the same kernels run on the same numbers, unless a tensor is rounded at other
+ * places: gradients of keys once a slice, g = gelu(u) again from a rounded u under selective recompute.
+ */
+#include "parity/cases.h"
+#include "policies/registry.h"
+#include <stdio.h>
+#include <string.h>
+
+static void add_bf16(struct cases *c, struct parity_case like, const char *model,
+                     const char *schedule, int stages, const char *more)
+{
+    static const char *const sliced[] = {"seq1f1b", "terapipe", "sppo", "sppo:multiplex"};
+    int slices = 1;
+
+    for (size_t i = 0; i < sizeof sliced / sizeof *sliced; i++)
+        if (!strcmp(schedule, sliced[i]))
+            slices = 3;
+    like.bar = slices > 1 || strstr(more, "selective") ? 1e-2 : 1e-5;
+    add_case(c, like, "--dtype bf16 --model %s --schedule %s --stages %d --slices %d %s", model,
+             schedule, stages, slices, more);
+}
+
+void bf16_cases(struct cases *c)
+{
+    static const char *const models[] = {"gpt-tiny", "llama-tiny"};
+    static const char *const modes[] = {"selective", "no-attention", "full", "every=2"};
+    static const char *const apart[] = {"1f1b", "dualpipev", "helix", "weipipe",       "wzb1",
+                                        "wzb2", "fsdp",      "sppo",  "sppo:multiplex"};
+    const struct parity_case alone = {.processes = ALONE};
+    struct parity_case two = {.processes = PROCESSES(2)};
+    const struct sp_schedule_def *def;
+    char mode[64];
+
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; (def = sp_schedule_at(k)); k++)
+            add_bf16(c, alone, models[i], def->name, 2, "");
+        add_bf16(c, alone, models[i], "sppo:multiplex", 2, "");
+    }
+    for (int i = 0; i < 4; i++) {
+        snprintf(mode, sizeof mode, "--recompute %s", modes[i]);
+        add_bf16(c, alone, "gpt-tiny", "1f1b", 2, mode);
+        add_bf16(c, alone, "llama-tiny", "seq1f1b", 2, mode);
+    }
+    add_bf16(c, alone, "gpt-tiny", "sppo", 2, "--offload full");
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        /* Two workers of a ring in a process have up to a fifth more than is planned for them. */
+        bool ring = !strcmp(apart[i], "weipipe") || !strcmp(apart[i], "wzb1");
+
+        two.most_share = ring ? 1.2 : 0;
+        add_bf16(c, two, "gpt-tiny", apart[i], 4, "");
+    }
+    add_bf16(c, (struct parity_case){.processes = PROCESSES(4)}, "llama-tiny", "helix:qkv=weights",
+             4, "");
+    add_bf16(c, (struct parity_case){.processes = PROCESSES(2), .halves = true}, "llama-tiny",
+             "1f1b", 2, "");
+}

@@ -1,0 +1,78 @@
+/*
+ * Slices of sequences: those that several stages compute together, in one process and in several, uneven
+ * parts included; and activations on disk, which change no bit. gpt-tiny ties its tables: the gradient
+ * of one table is the sum of two replicas, to each of which every stage adds.
+ */
+#include "parity/cases.h"
+#include <stdio.h>
+
+static void shared_slices(struct cases *c)
+{
+    static const struct {
+        int stages, slices;
+        const char *options;
+    } runs[] = {
+        {2, 2, "--model gpt-tiny --seq 48 --micro-batches 1"},
+        {3, 5, "--model llama-tiny --seq 60 --micro-batches 2"},
+        {4, 8, "--model gpt-tiny --seq 101 --micro-batches 1"},
+        /* a slice of one token, that nobody shares; recomputed, keys and values stay */
+        {3, 8,
+         "--model llama-tiny --seq 31 --micro-batches 1 --recompute every=2 "
+         "--partition-slices 3,3,3,3,1,3,3,12"},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        for (int n = 1; n <= runs[i].stages; n++) {
+            bool measured = n == 1 || n == runs[i].stages;
+
+            /* pools keep three buffers of a size, and may be asked for one a step */
+            add_case(c,
+                     (struct parity_case){.processes = PROCESSES(n),
+                                          .flat_from = measured ? 4 : 0,
+                                          .least_share = measured ? 0.6 : 0,
+                                          .own_bits = true},
+                     "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s",
+                     runs[i].stages, runs[i].slices, runs[i].options);
+            if (n > 1)
+                add_case(c, (struct parity_case){.processes = PROCESSES(n), .own_bits = true},
+                         "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s "
+                         "--offload full",
+                         runs[i].stages, runs[i].slices, runs[i].options);
+        }
+}
+
+static void on_disk(struct cases *c)
+{
+    static const struct {
+        int stages, limit_kib;
+        const char *options;
+    } runs[] = {
+        {2, 5300, "--schedule sppo --model gpt-tiny --slices 4 --micro-batches 2 --seq 128"},
+        {2, 4300,
+         "--schedule sppo --model llama-tiny --slices 3 --micro-batches 1 --seq 96 "
+         "--partition-slices length"},
+        {4, 3300, "--schedule sppo --model gpt-tiny --slices 8 --micro-batches 1 --seq 200"},
+        {4, 3200, "--schedule 1f1b --model llama-tiny --micro-batches 5 --seq 64"},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        unsigned both = ALONE | PROCESSES(runs[i].stages);
+        const char *options = runs[i].options;
+
+        add_case(c, (struct parity_case){.processes = ALONE}, "--stages %d %s", runs[i].stages,
+                 options);
+        add_case(c, (struct parity_case){.processes = both}, "--stages %d %s --offload full",
+                 runs[i].stages, options);
+        add_case(c, (struct parity_case){.processes = both}, "--stages %d %s --offload adaptive",
+                 runs[i].stages, options);
+        add_case(c, (struct parity_case){.processes = both},
+                 "--stages %d %s --offload adaptive --memory-limit %dKiB", runs[i].stages, options,
+                 runs[i].limit_kib);
+    }
+}
+
+void slice_cases(struct cases *c)
+{
+    shared_slices(c);
+    on_disk(c);
+}

@@ -1,0 +1,128 @@
+/*
+ * Families in which weights travel: rings of two, three and four workers, and shards of them. Several
+ * steps against one stage; in one process and over MPI the same bits; the bytes on the wire, whatever
+ * the length of sequences; all workers keep the same activations; buffers do not grow.
+ *
+ * At this learning rate no gradient explodes on the way: in such a step the least rounding shows.
+ */
+#include "parity/cases.h"
+#include <stdio.h>
+
+#define CALM "--lr 5e-4 "
+
+/* What every schedule of these families goes through. */
+static void whole_check(struct cases *c, enum wire wire, int workers, const char *options)
+{
+    add_case(c, (struct parity_case){.processes = ALONE}, CALM "--steps 20 %s", options);
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(workers), .wire = wire},
+             CALM "--steps 3 %s", options);
+    add_case(c, (struct parity_case){.processes = PROCESSES(workers), .wire = wire},
+             CALM "--steps 1 --seq 96 %s", options);
+}
+
+static void rings(struct cases *c, const char *model)
+{
+    static const struct {
+        int workers;
+        const char *options;
+    } runs[] = {
+        {2, "--schedule weipipe --stages 2 --micro-batches 4"},
+        {4, "--schedule weipipe --stages 4 --recompute no-attention"},
+        {3, "--schedule weipipe --stages 3 --micro-batches 9 --recompute full"},
+        {2, "--schedule weipipe-naive --stages 2 --micro-batches 4 --recompute selective"},
+        {4, "--schedule weipipe-naive --stages 4"},
+        {2, "--schedule wzb1 --stages 2 --micro-batches 4"},
+        {4, "--schedule wzb1 --stages 4 --recompute no-attention"},
+        {4, "--schedule wzb2 --stages 4"},
+        {3, "--schedule wzb2 --stages 3 --micro-batches 9 --recompute full"},
+        {4, "--schedule wzb2:owner=each --stages 4"},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char options[160];
+
+        snprintf(options, sizeof options, "--model %s %s", model, runs[i].options);
+        whole_check(c, WIRE_RING, runs[i].workers, options);
+    }
+}
+
+/* Two workers a process, and a process of two beside one; the activations of workers; the buffers. */
+static void ring_processes(struct cases *c)
+{
+    static const struct {
+        const char *schedule, *model;
+        double kept;
+    } rings[] = {{"weipipe", "gpt-tiny", 1},
+                 {"weipipe-naive", "gpt-tiny", 1},
+                 {"wzb1", "llama-tiny", 1.5},
+                 {"wzb2", "llama-tiny", 1},
+                 {"wzb2:owner=each", "llama-tiny", 1}};
+
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        const char *name = rings[i].schedule;
+
+        add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
+                 CALM "--steps 3 --model %s --schedule %s --stages 4", rings[i].model, name);
+        add_case(c, (struct parity_case){.processes = ALONE, .kept = rings[i].kept},
+                 CALM "--steps 3 --model gpt-tiny --schedule %s --stages 4 --seq 128", name);
+        add_case(c, (struct parity_case){.processes = PROCESSES(4), .flat_from = 3},
+                 CALM "--steps 12 --model gpt-tiny --schedule %s --stages 4 --seq 32", name);
+    }
+}
+
+/* One more round costs the same at any length of sequences: in each turn two chunks of weights and one of
+ * gradients, the paper's 36h^2 a layer, with biases and norms. */
+static void ring_rounds(struct cases *c)
+{
+    static const char *const schedules[] = {"weipipe", "wzb2"};
+    static const int seqs[] = {128, 1024};
+
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            for (int m = 4; m <= 6; m += 2)
+                add_case(c,
+                         (struct parity_case){
+                             .processes = PROCESSES(2), .wire = WIRE_RING, .unreferenced = true},
+                         CALM "--steps 1 --model ./long --schedule %s --stages 2 "
+                              "--micro-batches %d --seq %d",
+                         schedules[i], m, seqs[j]);
+}
+
+static void shards(struct cases *c)
+{
+    static const struct {
+        int workers;
+        const char *options;
+    } runs[] = {
+        {2, "--model gpt-tiny --schedule fsdp --stages 2 --micro-batches 4"},
+        {4, "--model gpt-tiny --schedule fsdp --stages 4 --recompute no-attention"},
+        {3, "--model gpt-tiny --schedule fsdp --stages 3 --micro-batches 9 --chunks 3 "
+            "--recompute full"},
+        {4, "--model gpt-tiny --schedule fsdp:order=breadth --stages 4"},
+        {2, "--model llama-tiny --schedule fsdp --stages 2 --chunks 2 --recompute selective"},
+        {3, "--model llama-tiny --schedule fsdp --stages 3 --micro-batches 9 --chunks 5"},
+        {4, "--model llama-tiny --schedule fsdp --stages 4 --micro-batches 4 --chunks 1 "
+            "--recompute every=3"},
+        {4, "--model llama-tiny --schedule fsdp --stages 4"},
+        {3, "--model llama-tiny --schedule fsdp:order=breadth --stages 3 --micro-batches 9 "
+            "--chunks 5 --recompute full"},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        whole_check(c, WIRE_SHARDS, runs[i].workers, runs[i].options);
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
+             CALM "--steps 1 --model gpt-tiny --schedule fsdp --stages 4");
+    add_case(c, (struct parity_case){.processes = ALONE, .kept = 1},
+             CALM "--steps 12 --model gpt-tiny --schedule fsdp --stages 4 --seq 128");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(4), .flat_from = 3},
+             CALM "--steps 12 --model gpt-tiny --schedule fsdp --stages 4 --seq 32");
+}
+
+void weight_cases(struct cases *c)
+{
+    rings(c, "gpt-tiny");
+    rings(c, "llama-tiny");
+    ring_processes(c);
+    ring_rounds(c);
+    shards(c);
+}

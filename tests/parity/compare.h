@@ -1,0 +1,35 @@
+/* What must hold of a result: see cases.h. Each prints a line where it does not, and counts it. */
+#ifndef SP_TESTS_PARITY_COMPARE_H
+#define SP_TESTS_PARITY_COMPARE_H
+
+#include "parity/cases.h"
+#include "parity/run.h"
+
+/* Checks that did not hold. */
+extern int failures;
+
+void fail_case(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The relative differences that were found. */
+struct distance {
+    double losses, gradients, weights;
+};
+
+/* Losses, norms and fields of a run beside those of a reference. `bar` 0: not compared. */
+struct distance compare_results(const char *what, const struct setup *s, const struct result *r,
+                                const struct result *one, double bar, double weights_bar);
+
+/* Activations and buffers, of one run; bytes where every stage is one of `processes`. */
+void check_memory(const struct parity_case *c, const struct setup *s, const struct result *r);
+void check_wire(const struct parity_case *c, const struct setup *s, const struct result *r,
+                int processes);
+void check_halves(const char *what, const struct result *low, const struct result *full);
+
+/* To and from a file, for programs of other numbers of processes. */
+void result_save(const struct result *r, const char *path);
+void result_load(struct result *r, const char *path);
+
+/* Remembers the bits of `key`, or compares them with those remembered. */
+void check_bits(const char *what, const char *key, uint64_t bits);
+
+#endif

@@ -1,0 +1,178 @@
+#include "parity/formula.h"
+#include <string.h>
+
+/* Numbers of the parts of a model, from its architecture: GPT-2 has biases and a second matrix of the
+ * MLP less than Llama, whose queries share keys and values. */
+struct parts {
+    int64_t norm1, qkv, rest; /* of a layer */
+    int64_t tokens, positions, norm, head;
+};
+
+static struct parts parts_of(const struct sp_model *m)
+{
+    int64_t h = m->hidden, f = m->mlp, q = (int64_t)m->heads * m->head_dim;
+    int64_t kv = (int64_t)2 * m->kv_heads * m->head_dim;
+
+    if (m->arch == SP_ARCH_GPT2)
+        return (struct parts){.norm1 = 2 * h,
+                              .qkv = 3 * h * h + 3 * h,
+                              .rest = h * h + h + 2 * h + 2 * h * f + f + h,
+                              .tokens = m->vocab * h,
+                              .positions = m->positions * h,
+                              .norm = 2 * h};
+    return (struct parts){.norm1 = h,
+                          .qkv = h * (q + kv),
+                          .rest = h * h + h + 3 * h * f,
+                          .tokens = m->vocab * h,
+                          .norm = h,
+                          .head = m->vocab * h};
+}
+
+static int64_t layer_of(const struct parts *n)
+{
+    return n->norm1 + n->qkv + n->rest;
+}
+
+static int64_t ends_of(const struct parts *n)
+{
+    return n->tokens + n->positions + n->norm + n->head;
+}
+
+/*
+ * HelixPipe. Block to attention and back: the residual, and the product's input with the weights
+ * (2bsh + 3h^2) or q, k, v (4bsh); attention to block and back: the residual and the output (2bsh).
+ */
+static void helix_bytes(const struct setup *s, int64_t *sent)
+{
+    const struct sp_layout *lay = &s->plan.layout;
+    const struct sp_model *m = &s->model;
+    const char *schedule = s->args.layout.schedule;
+    const char *fold = strstr(schedule, "fold=");
+    int P = lay->stages, f = fold ? fold[5] - '0' : 2;
+    int64_t T = s->shape.rows, h = m->hidden, q = (int64_t)m->heads * m->head_dim;
+    int64_t kv = (int64_t)2 * m->kv_heads * m->head_dim;
+    int64_t near =
+        T * h + (strstr(schedule, "qkv=weights") ? T * h + parts_of(m).qkv : T * (q + kv));
+    int64_t far = T * (h + q);
+
+    for (int i = 0; i < lay->micro_batches; i++)
+        for (int l = 0; l < m->layers; l++) {
+            int block = l % P, after = l + 1 < m->layers ? (l + 1) % P : 0;
+            int at = (l + i / f + 1) % P;
+
+            sent[block] += block != at ? near : 0;
+            sent[at] += (block != at ? near : 0) + (after != at ? far : 0);
+            sent[after] += after != at ? far : 0;
+        }
+}
+
+/* What a worker of a ring has for backwards at a position of it: chunk, and whether it is a gradient. */
+static int ring_chunk(bool pairs, int P, int at, int i)
+{
+    return pairs ? (i ? P / 2 : P) - 1 - at / 2 : P - 1 - at;
+}
+
+static bool ring_gradient(bool pairs, int at, int i)
+{
+    return pairs ? at % 2 : i;
+}
+
+/* Weights and gradients that go around. */
+static void ring_worker(int P, int G, const char *schedule, const int64_t *size, int r,
+                        int64_t *sent)
+{
+    bool pairs = !strncmp(schedule, "wzb1", 4), home = !pairs;
+    bool naive = !strncmp(schedule, "weipipe-naive", 13);
+    int forward = naive ? 2 * G * P - P : pairs ? (3 * G / 2 - 1) * P : G * P;
+    int turns = naive ? 2 * G * P : pairs ? (3 * G / 2 + 1) * P : (G + 1) * P;
+    int last = home ? turns + P - 1 : turns + P - 3;
+
+    if ((2 * P + 1 - r) % P != r) /* the exchange before turn 0 */
+        sent[r] += size[(r + P - 1) % P];
+    for (int t = 0; t <= forward + P - 2; t++)
+        sent[r] += size[(t - r + P * P) % P];
+    for (int i = 0; i < 2; i++) {
+        int at = (P - r) % P, owner = (ring_chunk(pairs, P, at, i) + 1) % P;
+
+        for (int t = P; t <= last; t++)
+            sent[r] += size[ring_chunk(pairs, P, (t - r + P * P) % P, i)];
+        if (!ring_gradient(pairs, at, i) && owner != r) /* from its owner first */
+            sent[owner] += size[ring_chunk(pairs, P, at, i)];
+        at = (last + 1 - r + P * P) % P;
+        owner = (ring_chunk(pairs, P, at, i) + 1) % P;
+        if (!home && ring_gradient(pairs, at, i) && owner != r) /* to its owner last */
+            sent[r] += size[ring_chunk(pairs, P, at, i)];
+    }
+}
+
+/*
+ * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
+ * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
+ * head. With wzb2 a worker sends on one chunk for every op, and owners send to worker 0, the last
+ * worker to owners.
+ */
+static void ring_bytes(const struct setup *s, int64_t *sent)
+{
+    const char *schedule = s->args.layout.schedule;
+    const struct parts n = parts_of(&s->model);
+    int P = s->plan.layout.stages, G = s->plan.layout.micro_batches / P, L = s->model.layers;
+    int64_t size[MOST_STAGES];
+
+    for (int c = 0; c < P; c++)
+        size[c] = layer_of(&n) * (L / P + (c < L % P));
+    for (int r = 0; r < P; r++) {
+        sent[r] += ends_of(&n) * ((r < P - 1) + (r == P - 1 || r < P - 2));
+        if (strncmp(schedule, "wzb2", 4))
+            ring_worker(P, G, schedule, size, r, sent);
+    }
+    for (int c = 0; c < P && !strncmp(schedule, "wzb2", 4); c++) {
+        int owner = strstr(schedule, "each") ? (c + 1) % P : P - 1;
+
+        for (int r = 0; r < P - 1; r++)
+            sent[r] += 3 * G * size[c];
+        if (owner > 0)
+            sent[owner] += 2 * G * size[c];
+        if (owner < P - 1)
+            sent[P - 1] += G * size[c];
+    }
+}
+
+/*
+ * Fully sharded. Of every unit that is gathered, of the gradients of its own backwards, and of embedding
+ * and head twice, a shard to each other worker. Units that are still there are not gathered again.
+ */
+static void shard_bytes(const struct setup *s, int64_t *sent)
+{
+    const struct parts n = parts_of(&s->model);
+    const int64_t layer[] = {n.norm1, n.qkv, n.rest};
+    const int64_t ends[] = {n.tokens, n.positions, n.norm, n.head};
+    int P = s->plan.layout.stages, V = s->plan.layout.chunks, L = s->model.layers;
+    int rounds = strstr(s->args.layout.schedule, "breadth") ? 1 : s->plan.layout.micro_batches / P;
+    int64_t of_layer = 0, sum = 0;
+
+    for (int i = 0; i < 3; i++)
+        of_layer += ((layer[i] + P - 1) / P + 7) / 8 * 8;
+    for (int i = 0; i < 4; i++)
+        sum += 2 * (((ends[i] + P - 1) / P + 7) / 8 * 8);
+    for (int g = 0; g < rounds; g++)
+        for (int c = 0; c < V; c++) {
+            int gathered = (c >= (g ? 2 : 0)) + (c <= V - 3);
+
+            sum += (gathered + 1) * (L / V + (c < L % V)) * of_layer;
+        }
+    for (int r = 0; r < P; r++)
+        sent[r] = (P - 1) * sum;
+}
+
+void wire_bytes(enum wire wire, const struct setup *s, int64_t *sent)
+{
+    memset(sent, 0, sizeof *sent * (size_t)s->plan.layout.stages);
+    if (wire == WIRE_HELIX)
+        helix_bytes(s, sent);
+    else if (wire == WIRE_RING)
+        ring_bytes(s, sent);
+    else
+        shard_bytes(s, sent);
+    for (int r = 0; r < s->plan.layout.stages; r++)
+        sent[r] *= (int64_t)sizeof(float);
+}

@@ -1,0 +1,230 @@
+/*
+ * parity GROUP: runs the cases of a group that want as many processes as mpirun started, in the current
+ * directory, which holds the text to train on. The program in one process comes first: it leaves
+ * there what one stage computes, with which all are compared, and the bits of every case.
+ *
+ * StarPU is started once for each kind of session: strict, ready, with activations on disk.
+ *
+ * Exit: 0 all hold, 1 some do not, 2 wrong usage.
+ */
+#include "parity/cases.h"
+#include "parity/compare.h"
+#include "parity/run.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind { STRICT, READY, OFFLOADED, KINDS };
+
+static const struct group {
+    const char *name;
+    void (*fill)(struct cases *c);
+} groups[] = {
+    {"schedules", schedule_cases}, {"helix", helix_cases}, {"weights", weight_cases},
+    {"slices", slice_cases},       {"bf16", bf16_cases},
+};
+
+/* What turns options into those of the reference. */
+static const char one_stage[] = "--schedule 1f1b --stages 1 --chunks 1 --slices 1 --recompute none "
+                                "--offload none --scheduler strict --partition even --window 0 "
+                                "--mlp-chunk 0";
+
+void add_case(struct cases *c, struct parity_case like, const char *format, ...)
+{
+    va_list args;
+
+    must(c->n == MOST_CASES ? ENOSPC : 0, "too many cases");
+    c->at[c->n] = like;
+    if (!(like.bar > 0))
+        c->at[c->n].bar = 1e-5;
+    va_start(args, format);
+    vsnprintf(c->at[c->n].options, sizeof c->at[c->n].options, format, args);
+    va_end(args);
+    c->n++;
+}
+
+static enum kind kind_of(const struct parity_case *c)
+{
+    if (strstr(c->options, "--offload "))
+        return OFFLOADED;
+    return strstr(c->options, "--scheduler ready") ? READY : STRICT;
+}
+
+static bool is_bf16(const struct parity_case *c)
+{
+    return strstr(c->options, "--dtype bf16");
+}
+
+/* ---- references ------------------------------------------------------------------------ */
+
+static void reference_options(const struct parity_case *c, const char *dtype, char text[512])
+{
+    snprintf(text, 512, "%s %s --dtype %s", c->options, one_stage, dtype);
+}
+
+/* The file of a reference. */
+static void reference_path(const struct setup *s, char path[256])
+{
+    const struct sp_train_args *a = &s->args;
+    char key[256];
+
+    snprintf(key, sizeof key, "%s %d %d %d %d %.17g %d", a->layout.model, a->layout.micro_batches,
+             a->layout.micro_batch_size, a->layout.seq, a->steps, a->lr, a->dtype);
+    snprintf(path, 256, "reference-%016llx", (unsigned long long)text_digest(key));
+}
+
+static void make_reference(struct session *session, const struct parity_case *c, const char *dtype)
+{
+    char options[512], path[256];
+    struct setup s;
+    struct result r;
+
+    reference_options(c, dtype, options);
+    setup_create(&s, options, 1);
+    reference_path(&s, path);
+    if (access(path, F_OK)) {
+        run_setup(session, &s, &r);
+        result_save(&r, path);
+        result_free(&r);
+    }
+    setup_destroy(&s);
+}
+
+static struct distance compare_reference(const struct parity_case *c, const char *dtype,
+                                         const struct result *r, double bar)
+{
+    char options[512], path[256];
+    struct distance d;
+    struct setup s;
+    struct result one;
+
+    reference_options(c, dtype, options);
+    setup_create(&s, options, 1);
+    reference_path(&s, path);
+    result_load(&one, path);
+    d = compare_results(c->options, &s, r, &one, bar, c->weights_bar);
+    result_free(&one);
+    setup_destroy(&s);
+    return d;
+}
+
+/* ---- cases ---------------------------------------------------------------------------- */
+
+/* Where and how a case runs is no part of its name: the bits are the same. */
+static void bits_path(const struct setup *s, const struct parity_case *c, int processes,
+                      char path[256])
+{
+    const struct sp_train_args *a = &s->args;
+    const struct sp_layout_args *l = &a->layout;
+    char key[512];
+
+    snprintf(key, sizeof key, "%s %s %d %d %d %s %d %d %d %s %d %s %d %.17g %d", l->model,
+             l->schedule, l->stages, s->plan.layout.chunks, l->slices,
+             l->partition_slices ? l->partition_slices : "", l->micro_batches, l->micro_batch_size,
+             l->seq, l->recompute, a->dtype, a->partition, a->steps, a->lr,
+             c->own_bits ? processes : 0);
+    snprintf(path, 256, "bits-%016llx", (unsigned long long)text_digest(key));
+}
+
+static void run_options(struct session *session, const char *options, struct result *r)
+{
+    struct setup s;
+
+    setup_create(&s, options, session->world.size);
+    run_setup(session, &s, r);
+    setup_destroy(&s);
+}
+
+/* On rank 0. */
+static void check(const struct parity_case *c, const struct setup *s, const struct result *r,
+                  int processes)
+{
+    char path[256];
+    struct distance d = {0};
+
+    if (!c->unreferenced)
+        d = compare_reference(c, is_bf16(c) ? "bf16" : "f32", r, c->bar);
+    if (is_bf16(c))
+        compare_reference(c, "f32", r, 2e-2);
+    check_memory(c, s, r);
+    check_wire(c, s, r, processes);
+    bits_path(s, c, processes, path);
+    check_bits(c->options, path, result_bits(r));
+    printf("%d: %s: losses within %.2g, gradients %.2g, weights %.2g\n", processes, c->options,
+           d.losses, d.gradients, d.weights);
+    fflush(stdout);
+}
+
+static void run_case(struct session *session, const struct parity_case *c)
+{
+    bool root = session->world.rank == 0;
+    char options[512];
+    struct result r, again;
+    struct setup s;
+
+    setup_create(&s, c->options, session->world.size);
+    run_setup(session, &s, &r);
+    if (root)
+        check(c, &s, &r, session->world.size);
+    if (c->twice) {
+        run_options(session, c->options, &again);
+        if (root && result_bits(&again) != result_bits(&r))
+            fail_case("%s: the second run has other bits", c->options);
+        result_free(&again);
+    }
+    if (c->halves) {
+        snprintf(options, sizeof options, "%s --dtype f32", c->options);
+        run_options(session, options, &again);
+        if (root)
+            check_halves(c->options, &r, &again);
+        result_free(&again);
+    }
+    result_free(&r);
+    setup_destroy(&s);
+}
+
+static void run_kind(struct session *session, const struct cases *c, enum kind kind)
+{
+    bool wanted = false;
+
+    for (int i = 0; i < c->n; i++)
+        wanted |= kind_of(&c->at[i]) == kind && c->at[i].processes & PROCESSES(session->world.size);
+    if (!wanted && (kind != STRICT || session->world.size > 1))
+        return;
+    session_start(session, kind == READY, kind == OFFLOADED);
+    for (int i = 0; i < c->n && kind == STRICT && session->world.size == 1; i++) {
+        if (c->at[i].unreferenced)
+            continue;
+        make_reference(session, &c->at[i], "f32");
+        if (is_bf16(&c->at[i]))
+            make_reference(session, &c->at[i], "bf16");
+    }
+    for (int i = 0; i < c->n; i++)
+        if (kind_of(&c->at[i]) == kind && c->at[i].processes & PROCESSES(session->world.size))
+            run_case(session, &c->at[i]);
+    session_stop(session);
+}
+
+int main(int argc, char **argv)
+{
+    static struct cases cases;
+    struct session session = {0};
+
+    must(sp_transport_join(&argc, &argv, &session.world), "joining");
+    setenv("STARPU_SILENT", "1", 0);
+    setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    for (size_t i = 0; argc == 2 && i < sizeof groups / sizeof *groups; i++)
+        if (!strcmp(argv[1], groups[i].name))
+            groups[i].fill(&cases);
+    if (!cases.n) {
+        fprintf(stderr, "usage: parity schedules|helix|weights|slices|bf16\n");
+        return 2;
+    }
+    for (int k = 0; k < KINDS; k++)
+        run_kind(&session, &cases, (enum kind)k);
+    if (session.world.rank == 0)
+        printf("%d checks failed\n", failures);
+    sp_transport_leave();
+    return failures > 0;
+}

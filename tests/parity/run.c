@@ -1,0 +1,285 @@
+/* A run: the graph of a plan, its steps, and what they leave behind. */
+#include "parity/run.h"
+#include "codelets/cuda.h"
+#include "offload/host.h"
+#include "starpipe/order.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { DISK_BYTES = 64 << 20, IDLE_BYTES = 1 << 20 };
+
+/* Two workers in one process, so that stages share them; one where processes share the cores. */
+static int workers_of(const struct session *s)
+{
+    return s->world.size > 1 ? 1 : 2;
+}
+
+/* As the program chooses them: GPUs where there are some, unless SP_DEVICE says otherwise. */
+static void choose_workers(struct session *s, struct starpu_conf *conf)
+{
+    const char *device = getenv("SP_DEVICE");
+    int devices = device && !strcmp(device, "cpu") ? 0 : sp_cuda_devices(false);
+    struct sp_placement like = {.world = s->world, .n_local = SP_MAX_GPUS};
+
+    if (devices)
+        sp_placement_use_gpus(&like, devices);
+    s->devices = devices;
+    conf->precedence_over_environment_variables = 1;
+    conf->ncpus = devices ? 0 : workers_of(s);
+    conf->ncuda = like.gpus;
+    conf->nopencl = conf->nhip = 0;
+    conf->use_explicit_workers_cuda_gpuid = devices > 0;
+    for (int i = 0; i < like.gpus; i++)
+        conf->workers_cuda_gpuid[i] = (unsigned)like.gpu[i];
+}
+
+/* From GPUs activations go to main memory. */
+static void open_tier(struct session *s)
+{
+    int node = s->disk ? sp_disk_register(s->disk) : STARPU_MAIN_RAM;
+
+    must(node < 0 ? ENOSPC : 0, "memory node of a disk");
+    s->tier = (unsigned)node;
+}
+
+void session_start(struct session *s, bool ready, bool offloads)
+{
+    struct starpu_conf conf;
+
+    starpu_conf_init(&conf);
+    choose_workers(s, &conf);
+    s->ready = ready;
+    s->offloads = offloads;
+    s->disk = NULL;
+    if (offloads) {
+        setenv("STARPU_PREFETCH", "0", 1); /* it would bring back what has just left */
+        sp_host_start(s->devices ? SIZE_MAX : IDLE_BYTES, s->devices > 0);
+    }
+    if (offloads && !s->devices)
+        must(sp_disk_create(".", DISK_BYTES, sp_transport_abort, &s->disk), "disk");
+    conf.sched_policy = ready ? &sp_order_ready : &sp_order_strict;
+    must(sp_transport_start(&conf), "StarPU");
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    if (s->devices)
+        must(sp_cuda_start(), "CUDA");
+    open_tier(s);
+}
+
+void session_stop(struct session *s)
+{
+    if (s->devices)
+        sp_cuda_stop();
+    sp_transport_stop();
+    sp_disk_destroy(s->disk);
+    if (s->offloads) {
+        sp_host_stop();
+        unsetenv("STARPU_PREFETCH");
+    }
+}
+
+static struct sp_update update_of(const struct sp_train_args *a, int step, double norm)
+{
+    return (struct sp_update){
+        .lr = (float)sp_lr_at(&a->lr_schedule, step),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
+        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
+        .factor = (float)(a->clip > 0 && norm > a->clip ? a->clip / (norm + 1e-6) : 1),
+    };
+}
+
+/* What leaves memory. Rates are made up, so that every run of a plan chooses the same. */
+static void plan_offload(const struct setup *s, struct sp_offload *offload)
+{
+    struct sp_offload_request want = {.mode = s->args.offload,
+                                      .limit = (int64_t)s->args.layout.memory_limit,
+                                      .recompute = s->args.recompute,
+                                      .every = s->args.every,
+                                      .rates = {1e9, 1e9},
+                                      .speed = {1e-10, 1e-10}};
+    int64_t most = 0;
+
+    must(sp_offload_create(&s->plan, &s->shape, &want, offload), "offload");
+    for (int k = 0; k < offload->stages; k++)
+        most += offload->away[k].most_away;
+    must(most + most / 8 > DISK_BYTES ? ENOSPC : 0, "room for what leaves");
+}
+
+/* ---- results -------------------------------------------------------------------------- */
+
+struct gathering {
+    struct result *r;
+    int field;
+    size_t at;
+};
+
+static int gather_block(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n)
+{
+    struct gathering *to = arg;
+    struct result *r = to->r;
+    float *more = realloc(r->field[to->field], (to->at + n) * sizeof *more);
+
+    must(!more, "memory");
+    memcpy(more + to->at, w, n * sizeof *w);
+    r->field[to->field] = more;
+    if (to->field == SP_FIELD_G) {
+        must(r->blocks == MOST_BLOCKS, "blocks");
+        r->block[r->blocks++] = (struct block_place){kind, layer, to->at};
+        r->n = to->at + n;
+    }
+    to->at += n;
+    return 0;
+}
+
+static void gather(struct sp_graph *g, enum sp_field field, struct result *r)
+{
+    struct gathering to = {.r = r, .field = (int)field};
+
+    must(sp_checkpoint_each(g, field, gather_block, &to), "gathering");
+    sp_transport_barrier();
+}
+
+static void note_step(const struct sp_step_report *report, int k, struct result *r)
+{
+    r->loss[k] = report->loss;
+    r->norm[k] = report->grad_norm;
+    for (int i = 0; i < r->stages; i++) {
+        const struct sp_stage_report *st = &report->stages[i];
+
+        r->buffers[k][i] = (int64_t)st->pool_bytes;
+        r->alive |= st->live_bytes > 0;
+        r->stage[i].sent = (int64_t)st->bytes_sent;
+        r->stage[i].peak = (int64_t)st->peak_bytes;
+        r->stage[i].live = (int64_t)st->live_bytes;
+        r->stage[i].buffers = (int64_t)st->pool_bytes;
+    }
+}
+
+static void note_plan(const struct setup *s, const struct sp_offload *offload, struct result *r)
+{
+    for (int i = 0; i < r->stages; i++) {
+        struct sp_memory m =
+            s->args.offload
+                ? offload->memory[i]
+                : sp_memory_of_stage(&s->plan, &s->shape, s->args.recompute, s->args.every, i);
+
+        r->stage[i].planned_buffers = m.activations + m.workspace;
+        r->stage[i].planned_peak =
+            s->args.offload
+                ? offload->away[i].peak_kept
+                : sp_stash_peak(&s->plan, &s->shape, s->args.recompute, s->args.every, i);
+    }
+}
+
+uint64_t text_digest(const char *text)
+{
+    return XXH64(text, strlen(text), 0);
+}
+
+uint64_t result_bits(const struct result *r)
+{
+    XXH64_hash_t h = XXH64(r->loss, sizeof *r->loss * (size_t)r->steps, 1);
+
+    h = XXH64(r->norm, sizeof *r->norm * (size_t)r->steps, h);
+    for (int i = 0; i < FIELDS; i++)
+        h = XXH64(r->field[i], sizeof **r->field * r->n, h);
+    return h;
+}
+
+void result_free(struct result *r)
+{
+    for (int i = 0; i < FIELDS; i++)
+        free(r->field[i]);
+    *r = (struct result){0};
+}
+
+/* ---- the run -------------------------------------------------------------------------- */
+
+static void take_steps(struct sp_graph *g, const struct setup *s, const struct sp_data *data,
+                       struct result *r)
+{
+    struct sp_step_report report;
+
+    must(sp_step_report_create(g, &report), "report");
+    sp_transport_barrier();
+    for (int k = 0; k < s->args.steps; k++) {
+        struct sp_update hp;
+
+        sp_step_gradients(g, data, (uint64_t)k, &report);
+        hp = update_of(&s->args, k, report.grad_norm);
+        if (g->place.world.rank == 0)
+            note_step(&report, k, r);
+        if (k == 0)
+            gather(g, SP_FIELD_G, r);
+        sp_step_update(g, &hp, &report);
+    }
+    gather(g, SP_FIELD_W, r);
+    gather(g, SP_FIELD_M, r);
+    gather(g, SP_FIELD_V, r);
+    sp_step_report_destroy(g, &report);
+}
+
+/* Stages on GPUs, or on as many workers as StarPU was started with, bound nowhere. */
+static void place(const struct session *session, const struct setup *s, struct sp_placement *pl)
+{
+    int workers = workers_of(session);
+
+    must(sp_placement_init(pl, &session->world, s->plan.layout.stages, 1), "placement");
+    if (session->devices) {
+        sp_placement_use_gpus(pl, session->devices);
+        return;
+    }
+    pl->workers = pl->n_local < workers ? pl->n_local : workers;
+    pl->threads = 1;
+    pl->bound = false;
+    pl->crowded = true;
+}
+
+void run_setup(struct session *session, struct setup *s, struct result *r)
+{
+    const struct sp_train_args *a = &s->args;
+    struct sp_graph_config cfg = {
+        .params = &s->params,
+        .plan = &s->plan,
+        .batch = a->layout.micro_batch_size,
+        .seq = a->layout.seq,
+        .mlp_rows = a->mlp_chunk,
+        .head_rows = a->logit_rows,
+        .dtype = (enum sp_dtype)a->dtype,
+        .recompute = a->recompute,
+        .every = a->every,
+        .ready = session->ready,
+        .window = a->window,
+        .seed = a->seed,
+        .tier = session->tier,
+        .disk = session->disk,
+    };
+    struct sp_offload offload = {0};
+    struct sp_placement pl;
+    struct sp_data data;
+    struct sp_graph g;
+
+    *r = (struct result){.steps = a->steps, .stages = s->plan.layout.stages};
+    must(sp_data_open(a->data, 1, s->model.vocab, &data), a->data);
+    if (a->offload)
+        plan_offload(s, &offload);
+    cfg.away = offload.away;
+    note_plan(s, &offload, r);
+    place(session, s, &pl);
+    if (!session->devices)
+        sp_placement_bind(&pl);
+    must(sp_graph_create(&cfg, &pl, &g), "graph");
+    must(sp_checkpoint_init(&g, NULL), "weights");
+    take_steps(&g, s, &data, r);
+    sp_transport_wait_all();
+    sp_graph_destroy(&g);
+    sp_order_reset(); /* the next graph counts its tasks from the beginning */
+    sp_offload_destroy(&offload);
+    sp_data_close(&data);
+}
