@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 
+enum { REST_NS = 5000 };
+
 /* StarPU with `workers` CPU workers under a policy of ours, and under no other. */
 static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
 {
@@ -20,6 +22,7 @@ static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
     conf.ncpus = workers;
     conf.ncuda = conf.nopencl = conf.nhip = 0;
     conf.sched_policy = policy;
+    sp_order_rest(REST_NS); /* tests share the cores: idle workers must not poll them away */
     assert_int_equal(starpu_init(&conf), 0);
     assert_int_equal(starpu_cpu_worker_get_count(), workers);
     assert_string_equal(starpu_sched_get_sched_policy()->policy_name, policy->policy_name);
