@@ -7,13 +7,15 @@
  */
 #include "parity/cases.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 #define CALM "--lr 5e-4 "
 
 /* What every schedule of these families goes through. */
 static void whole_check(struct cases *c, enum wire wire, int workers, const char *options)
 {
-    add_case(c, (struct parity_case){.processes = ALONE}, CALM "--steps 20 %s", options);
+    add_case(c, (struct parity_case){.processes = ALONE}, CALM "--steps %d %s",
+             getenv("SP_LONG") ? 20 : 8, options);
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(workers), .wire = wire},
              CALM "--steps 3 %s", options);
     add_case(c, (struct parity_case){.processes = PROCESSES(workers), .wire = wire},
