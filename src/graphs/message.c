@@ -87,6 +87,17 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     free(f);
 }
 
+/* What crosses in every op is received while the one before is still read: a pool with slack. Blocks, and
+ * keys and values that stay until the backward, are received one by one. */
+static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
+                                const struct sp_tensor_id *t)
+{
+    bool alone = t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT ||
+                 (t->kind == SP_TENSOR_KV && !g->cfg.plan->family->parts);
+
+    return alone ? st->local : st->boundary;
+}
+
 /* From another process. */
 static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
@@ -103,7 +114,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
         if (!elements)
             continue;
         piece[i] = a->home ? block_of(g, st, &a->tensor, i)
-                           : sp_pool_get(st->boundary, elements, bytes, name);
+                           : sp_pool_get(pool_for(g, st, &a->tensor), elements, bytes, name);
         sp_message_expect(g, &ctx, piece[i], a->peer, tag_of(g, a, i));
     }
     if (!a->home)

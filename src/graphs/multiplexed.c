@@ -200,7 +200,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     };
 
     if (a->index < 0) {
-        sp_help_add(g, st, op->mb);
+        sp_help_add(g, st, &a->tensor);
         return;
     }
     c.sh = &c.cut->shapes[op->slice];

@@ -45,7 +45,7 @@ void sp_help_destroy(struct sp_graph *g);
 void sp_help_begin(struct sp_graph *g);
 /* The op computes for another stage: with its weights, and sums of gradients of its own. */
 void sp_help_use(struct sp_op_ctx *c, bool backward);
-/* At the end of a step: the sums of stage `helper` are added to the gradients of the owner. */
-void sp_help_add(struct sp_graph *g, struct sp_stage *owner, int helper);
+/* At the end of a step: what another stage summed up is added to the gradient of its owner. */
+void sp_help_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *sum);
 
 #endif

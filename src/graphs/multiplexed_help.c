@@ -116,24 +116,13 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
     c->end_gradient = h->end_gradient;
 }
 
-static int add_sum(void *arg, enum sp_block_kind kind, int layer)
+void sp_help_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *sum)
 {
-    struct walk *w = arg;
-    struct sp_task_context ctx = sp_stage_context(w->g, w->owner, 'S');
-    struct sp_tensor_id id = sum_id(w, kind, layer);
-    const struct sp_store *store = w->helper ? &w->helper->store : &w->owner->store;
+    struct sp_task_context ctx = sp_stage_context(g, owner, 'S');
+    struct sp_block *b = sp_stage_block(owner, (enum sp_block_kind)sum->block, sum->at);
 
-    ctx.layer = layer;
-    sp_sum_insert(&ctx, SP_F32, sp_stage_block(w->owner, kind, layer)->g,
-                  sp_store_find(store, &id)->piece[0], false);
-    return 0;
-}
-
-void sp_help_add(struct sp_graph *g, struct sp_stage *owner, int helper)
-{
-    struct walk w = walk_of(g, helper, owner->index);
-
-    each_block(&w, add_sum);
+    ctx.layer = sum->at;
+    sp_sum_insert(&ctx, SP_F32, b->g, sp_store_find(&owner->store, sum)->piece[0], false);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */

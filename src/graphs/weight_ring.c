@@ -199,26 +199,19 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
 
 /* ---- gradients that came home ------------------------------------------------------------------- */
 
-/* What other workers summed up of embedding and head so far. */
-static void add_ends(struct sp_graph *g, struct sp_stage *st)
+/* What other workers summed up of embedding or head so far. */
+static void add_end(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
 
     ctx.layer = -1;
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        struct sp_tensor_id id = {
-            .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1};
-        const struct sp_stored *t = sp_store_find(&st->store, &id);
-
-        if (t)
-            sp_sum_insert(&ctx, SP_F32, sp_stage_block(st, (enum sp_block_kind)kind, -1)->g,
-                          t->piece[0], false);
-    }
+    sp_sum_insert(&ctx, SP_F32, sp_stage_block(st, (enum sp_block_kind)id->block, -1)->g,
+                  sp_store_find(&st->store, id)->piece[0], false);
 }
 
-/* Whether the last worker has no op after that of a micro-batch that has to do with a chunk: then its
- * gradient is whole, long before the step ends. */
-static bool is_last_of_chunk(const struct sp_graph *g, int mb, int chunk)
+/* Whether the last worker has no op after those of a round that has to do with a chunk: then its gradient is
+ * whole, long before the step ends. */
+static bool is_last_of_chunk(const struct sp_graph *g, int round, int chunk)
 {
     const struct sp_program *prog = &g->cfg.plan->programs[workers(g) - 1];
     const struct sp_op *last = NULL;
@@ -226,19 +219,18 @@ static bool is_last_of_chunk(const struct sp_graph *g, int mb, int chunk)
     for (int k = 0; k < prog->n; k++)
         if (prog->ops[k].part == SP_CHUNK && prog->ops[k].chunk == chunk)
             last = &prog->ops[k];
-    return last && last->mb == mb;
+    return last && last->mb / workers(g) == round;
 }
 
 /* Down the line a round's gradient is added to the owner's; around the ring it is the owner's. */
-static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_op *op)
+static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id)
 {
-    struct sp_tensor_id id = passing(g, SP_TENSOR_D, op->mb, op->chunk);
-    const struct sp_stored *t = sp_store_find(&owner->store, &id);
-    bool whole = is_line(g) && is_last_of_chunk(g, op->mb, op->chunk);
+    const struct sp_stored *t = sp_store_find(&owner->store, id);
+    bool whole = is_line(g) && is_last_of_chunk(g, id->mb, id->at);
     struct sp_task_context ctx = sp_stage_context(g, owner, 'D');
 
     for (int i = 0; t && i < t->n; i++) {
-        struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, &id, i);
+        struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
         struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
 
         ctx.layer = at.layer;
@@ -255,10 +247,10 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     if (a->index >= 0)
         run_op(g, st, a);
-    else if (a->op.chunk < 0)
-        add_ends(g, st);
+    else if (a->tensor.kind == SP_TENSOR_GRADIENT)
+        add_end(g, st, &a->tensor);
     else
-        come_home(g, st, &a->op);
+        come_home(g, st, &a->tensor);
 }
 
 /* ---- the family --------------------------------------------------------------------------------- */

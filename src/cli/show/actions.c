@@ -5,16 +5,20 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-/* What an action is about: an op, "U..." of the family's own ones included, or a tensor. */
-static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
-                          char text[SP_TENSOR_TEXT])
+enum { SUBJECT = SP_TENSOR_TEXT + 2 };
+
+/* What an action is about: an op, "U" and the gradients of what is not in the program, or a tensor. */
+static void print_subject(const struct sp_plan *plan, const struct sp_action *a, char text[SUBJECT])
 {
-    if (a->kind == SP_ACTION_RUN && a->index < 0)
-        snprintf(text, SP_TENSOR_TEXT, a->op.chunk < 0 ? "U.ends" : "U.%d", a->op.chunk);
-    else if (a->kind == SP_ACTION_RUN)
+    char *at = text;
+
+    if (a->kind == SP_ACTION_RUN && a->index >= 0) {
         sp_op_print(&a->op, plan->layout.slices > 1, text);
-    else
-        sp_tensor_print(plan, &a->tensor, text);
+        return;
+    }
+    if (a->kind == SP_ACTION_RUN)
+        at += sprintf(text, "U ");
+    sp_tensor_print(plan, &a->tensor, at);
 }
 
 static bool is_message(const struct sp_action *a)
@@ -49,7 +53,7 @@ struct text {
 static void print_action(void *arg, const struct sp_action *a)
 {
     struct text *t = arg;
-    char subject[SP_TENSOR_TEXT];
+    char subject[SUBJECT];
 
     if (a->stage != t->stage)
         return;
@@ -105,7 +109,7 @@ static void add_action(void *arg, const struct sp_action *a)
 {
     struct lists *lists = arg;
     bool sized = lists->show->shape && (is_message(a) || a->members);
-    char subject[SP_TENSOR_TEXT];
+    char subject[SUBJECT];
 
     print_subject(lists->show->plan, a, subject);
     json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),

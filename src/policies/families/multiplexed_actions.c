@@ -243,30 +243,19 @@ int sp_multiplexed_lower_begin(struct sp_lowering *l)
 static void give_sum(struct transfer *t, struct sp_tensor_id block)
 {
     block.kind = SP_TENSOR_GRADIENT;
-    if (sp_lowering_process(t->l, t->helper) != sp_lowering_process(t->l, t->owner)) {
-        sp_lower_send(t->l, t->helper, t->owner, block);
-        sp_lower_recv(t->l, t->helper, t->owner, block, -1);
-        sp_lower_free(t->l, t->helper, block);
-    }
-}
-
-static void drop_sum(struct transfer *t, struct sp_tensor_id block)
-{
-    bool apart = sp_lowering_process(t->l, t->helper) != sp_lowering_process(t->l, t->owner);
-
-    block.kind = SP_TENSOR_GRADIENT;
-    sp_lower_free(t->l, apart ? t->owner : t->helper, block);
+    sp_lower_send(t->l, t->helper, t->owner, block);
+    sp_lower_recv(t->l, t->helper, t->owner, block, -1);
+    sp_lower_free(t->l, t->helper, block);
+    sp_lower_add(t->l, t->owner, block);
+    sp_lower_free(t->l, t->owner, block);
 }
 
 void sp_multiplexed_lower_end(struct sp_lowering *l)
 {
     for (int owner = 0; owner < layout(l)->stages; owner++)
         for (int s = 0; s < layout(l)->stages; s++)
-            if (s != owner) {
+            if (s != owner)
                 transfer_blocks(l, owner, s, give_sum);
-                sp_lower_add(l, owner, owner, s);
-                transfer_blocks(l, owner, s, drop_sum);
-            }
     each_copy(l, take_back);
     sp_replicas_lower(l);
 }

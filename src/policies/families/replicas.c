@@ -40,13 +40,10 @@ static void each_end(struct sp_lowering *l, int stage,
                    .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1});
 }
 
-static void receive_partial(struct sp_lowering *l, int stage, struct sp_tensor_id t)
+static void add_partial(struct sp_lowering *l, int stage, struct sp_tensor_id t)
 {
     sp_lower_recv(l, stage - 1, stage, t, -1);
-}
-
-static void free_partial(struct sp_lowering *l, int stage, struct sp_tensor_id t)
-{
+    sp_lower_add(l, stage, t);
     sp_lower_free(l, stage, t);
 }
 
@@ -60,11 +57,8 @@ void sp_replicated_lower_add(struct sp_lowering *l, int stage)
 {
     if (!l->shape || l->plan->layout.stages == 1)
         return;
-    if (stage > 0) {
-        each_end(l, stage, receive_partial);
-        sp_lower_add(l, stage, -1, 0);
-        each_end(l, stage, free_partial);
-    }
+    if (stage > 0)
+        each_end(l, stage, add_partial);
     each_end(l, stage, send_on);
 }
 

@@ -227,7 +227,7 @@ static void give_back(struct sp_lowering *l, int worker, struct sp_ring_item ite
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
 
     if (owner == worker) {
-        sp_lower_add(l, owner, item.chunk, 0);
+        sp_lower_add(l, owner, tensor_of(item));
         return;
     }
     sp_lower_send(l, worker, owner, tensor_of(item));

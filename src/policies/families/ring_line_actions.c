@@ -54,7 +54,7 @@ static void bring_home(struct sp_lowering *l, int last, const struct sp_op *op)
         sp_lower_send(l, last, owner, d);
         sp_lower_recv(l, last, owner, d, -1);
     }
-    sp_lower_add(l, owner, op->chunk, op->mb);
+    sp_lower_add(l, owner, d);
     sp_lower_free(l, owner, d);
     if (owner != last)
         sp_lower_free(l, last, d);

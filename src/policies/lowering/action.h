@@ -29,7 +29,7 @@ struct sp_action {
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
     int index;       /* RUN: in the program of the stage; -1: the family's own, see below */
-    struct sp_tensor_id tensor; /* all but RUN */
+    struct sp_tensor_id tensor; /* all but RUN of an op */
     int peer;                   /* SEND, RECV: the other stage */
     int members;                /* GATHER, SCATTER, REDUCE, EXCHANGE: of the group ... */
     const int *member;          /* ... [members] its stages, ascending; valid while it is emitted */
@@ -42,8 +42,8 @@ struct sp_action {
 };
 
 /*
- * A RUN that is not in the program has part SP_UPDATE: gradients that came by or came home are added to, or
- * become, those of the blocks of chunk op.chunk (-1: embedding and head) on their owner.
+ * A RUN that is not in the program has part SP_UPDATE: the gradients `tensor`, which came by or came home,
+ * are added to, or become, those of the blocks of the stage.
  */
 
 const char *sp_action_name(enum sp_action_kind kind);

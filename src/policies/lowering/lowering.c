@@ -192,12 +192,13 @@ void sp_lower_run(struct sp_lowering *l, int stage, int index)
     l->emit(l->arg, &a);
 }
 
-void sp_lower_add(struct sp_lowering *l, int stage, int chunk, int mb)
+void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients)
 {
     struct sp_action a = {.kind = SP_ACTION_RUN,
                           .stage = stage,
-                          .op = {.pass = SP_F, .part = SP_UPDATE, .mb = mb, .chunk = chunk},
-                          .index = -1};
+                          .op = {.part = SP_UPDATE},
+                          .index = -1,
+                          .tensor = gradients};
 
     l->emit(l->arg, &a);
 }

@@ -66,8 +66,8 @@ static inline int sp_lowering_process(const struct sp_lowering *l, int stage)
 int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op);
 
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
-/* A RUN of the family's own: gradients of a chunk (-1: the ends) that came with micro-batch mb. */
-void sp_lower_add(struct sp_lowering *l, int stage, int chunk, int mb);
+/* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
+void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
 void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 /* `index`: of the op in the receiver's program that reads it first, -1: none or unknown; home: into the
  * gradients of the receiver's own blocks. */
