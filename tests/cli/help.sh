@@ -108,6 +108,8 @@ offers "auto,limit=" show --schedule zb1p : auto,li
 offers "bf16 f32" train --dtype ''
 offers "adaptive full none" train --offload ''
 offers "every=" train --recompute e
+offers "" train --recompute every =
+offers "" show --schedule zb1p : limit = 3
 offers "csv html json svg text" show --format =
 offers "" train --steps ''
 offers "helixpipe" reproduce h

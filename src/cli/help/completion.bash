@@ -41,7 +41,10 @@ _starpipe()
     if [ "${COMP_WORDS[at]}" = : ]; then
         mapfile -t COMPREPLY < <(_starpipe_schedule_options "${COMP_WORDS[at - 1]}")
     else
-        [ "${COMP_WORDS[at]}" != = ] || at=$((at - 1))
+        if [ "${COMP_WORDS[at]}" = = ]; then
+            at=$((at - 1))
+            [[ ${COMP_WORDS[at]} == --* ]] || return # a number: every=K, limit=K
+        fi
         options='' values='' takes=''
         _starpipe_table "$command" "${COMP_WORDS[at]}"
         if [ -z "$takes" ] && [[ $word == -* ]]; then
