@@ -29,9 +29,11 @@ struct parity_case {
     int flat_from;      /* step after which buffers stay as they are; 0: not checked */
     double least_share; /* of the buffers planned that must be there */
     double most_share;  /* of them that may be there; 0: all, and no more */
+    int undone[2];      /* with --post-validation: at least, at most so many steps */
     bool halves;        /* with --dtype bf16: about half the bytes of f32 are sent and held */
     bool twice;         /* once more, with the same bits */
     bool unreferenced;  /* only memory and the wire are looked at: a long sequence */
+    bool loose_norms;   /* squares are added up as blocks close: norms have other bits */
     bool own_bits;      /* sums come in another order in other processes */
 };
 
@@ -50,5 +52,6 @@ void helix_cases(struct cases *c);
 void weight_cases(struct cases *c);
 void slice_cases(struct cases *c);
 void bf16_cases(struct cases *c);
+void barrier_cases(struct cases *c);
 
 #endif

@@ -106,7 +106,8 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
                         int stage)
 {
     const struct stage_result *st = &r->stage[stage];
-    bool exact = !s->plan.paired && !s->args.offload && s->args.scheduler == 0;
+    bool ahead = s->args.post_validation;
+    bool exact = !s->plan.paired && !s->args.offload && !ahead && s->args.scheduler == 0;
     double kept = (double)st->peak / micro_batch_bytes(s);
     double most_share = c->most_share > 0 ? c->most_share : 1;
     double planned = (double)st->planned_buffers;
@@ -132,6 +133,9 @@ void check_memory(const struct parity_case *c, const struct setup *s, const stru
 
     if (r->alive)
         fail_case("%s: activations are alive after a step", c->options);
+    if (r->undone < c->undone[0] || r->undone > c->undone[1])
+        fail_case("%s: %d steps are undone, not %d to %d", c->options, r->undone, c->undone[0],
+                  c->undone[1]);
     for (int i = 0; i < r->stages; i++) {
         check_stage(c, s, r, i);
         least = r->stage[i].peak < least ? r->stage[i].peak : least;

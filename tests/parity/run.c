@@ -182,11 +182,12 @@ uint64_t text_digest(const char *text)
     return XXH64(text, strlen(text), 0);
 }
 
-uint64_t result_bits(const struct result *r)
+uint64_t result_bits(const struct result *r, bool norms)
 {
     XXH64_hash_t h = XXH64(r->loss, sizeof *r->loss * (size_t)r->steps, 1);
 
-    h = XXH64(r->norm, sizeof *r->norm * (size_t)r->steps, h);
+    if (norms)
+        h = XXH64(r->norm, sizeof *r->norm * (size_t)r->steps, h);
     for (int i = 0; i < FIELDS; i++)
         h = XXH64(r->field[i], sizeof **r->field * r->n, h);
     return h;
@@ -201,23 +202,60 @@ void result_free(struct result *r)
 
 /* ---- the run -------------------------------------------------------------------------- */
 
+/* A step to its end, and the update after it. */
+static void finish_step(struct sp_graph *g, const struct setup *s, int k,
+                        struct sp_step_report *report, struct result *r)
+{
+    struct sp_update hp;
+
+    sp_step_rest(g, NULL, false);
+    sp_transport_wait_all();
+    sp_step_finish(g, report);
+    if (k == 0)
+        gather(g, SP_FIELD_G, r);
+    hp = update_of(&s->args, k, report->grad_norm);
+    sp_step_update(g, &hp, report);
+}
+
+/* The same, with the next step begun before this one has ended, and begun again where clipping proves
+ * needed. */
+static void finish_ahead(struct sp_graph *g, const struct setup *s, const struct sp_data *data,
+                         int k, struct sp_step_report *report, struct result *r)
+{
+    struct sp_update hp = update_of(&s->args, k, 0);
+    bool beside = s->args.clip > 0;
+
+    sp_step_rest(g, &hp, beside);
+    sp_step_update_submit(g, &hp, beside);
+    sp_step_begin(g, data, (uint64_t)k + 1);
+    sp_step_finish(g, report);
+    hp = update_of(&s->args, k, report->grad_norm);
+    if (hp.factor >= 1)
+        return;
+    sp_step_undo(g);
+    r->undone++;
+    sp_step_update_submit(g, &hp, false);
+    sp_step_begin(g, data, (uint64_t)k + 1);
+}
+
 static void take_steps(struct sp_graph *g, const struct setup *s, const struct sp_data *data,
                        struct result *r)
 {
     struct sp_step_report report;
+    bool begun = false;
 
     must(sp_step_report_create(g, &report), "report");
     sp_transport_barrier();
     for (int k = 0; k < s->args.steps; k++) {
-        struct sp_update hp;
-
-        sp_step_gradients(g, data, (uint64_t)k, &report);
-        hp = update_of(&s->args, k, report.grad_norm);
+        if (!begun)
+            sp_step_begin(g, data, (uint64_t)k);
+        begun = s->args.post_validation && k > 0 && k + 1 < s->args.steps;
+        if (begun)
+            finish_ahead(g, s, data, k, &report, r);
+        else
+            finish_step(g, s, k, &report, r);
         if (g->place.world.rank == 0)
             note_step(&report, k, r);
-        if (k == 0)
-            gather(g, SP_FIELD_G, r);
-        sp_step_update(g, &hp, &report);
     }
     gather(g, SP_FIELD_W, r);
     gather(g, SP_FIELD_M, r);

@@ -53,6 +53,7 @@ struct block_place {
 /* What rank 0 knows of a run. */
 struct result {
     int steps, stages, blocks;
+    int undone; /* steps that --post-validation began twice */
     double loss[MOST_STEPS], norm[MOST_STEPS];
     int64_t buffers[MOST_STEPS][MOST_STAGES]; /* bytes after every step */
     bool alive;                               /* activations after some step */
@@ -66,8 +67,9 @@ struct result {
 void run_setup(struct session *session, struct setup *s, struct result *r);
 void result_free(struct result *r);
 
-/* A number that two runs share when every loss, norm, gradient, weight and moment has the same bits. */
-uint64_t result_bits(const struct result *r);
+/* A number that two runs share when every loss, norm (unless they are left out), gradient, weight and
+ * moment has the same bits. */
+uint64_t result_bits(const struct result *r, bool norms);
 /* For names of files. */
 uint64_t text_digest(const char *text);
 

@@ -69,6 +69,7 @@ void setup_create(struct setup *s, const char *options, int processes)
     if (processes > 1)
         must(sp_memory_apart(&s->plan, &s->shape), options);
     partition(s);
+    s->plan.states_twice = a->post_validation && a->clip > 0;
 }
 
 void setup_destroy(struct setup *s)
