@@ -87,12 +87,12 @@ static void flip(const char *name, const char *word, bool all)
     struct capture c;
     char path[4200];
     char *bytes;
-    size_t n;
+    size_t n, step = getenv("SP_LONG") ? 1 : 9; /* one bit of each byte, by turns */
     int harmless = 0;
 
     make();
     bytes = read_all(scratch_path(dir, name, path), &n);
-    for (size_t bit = 0; bit < 8 * n; bit++) {
+    for (size_t bit = 0; bit < 8 * n; bit += step) {
         int err;
 
         bytes[bit / 8] ^= (char)(1 << bit % 8);
@@ -105,7 +105,8 @@ static void flip(const char *name, const char *word, bool all)
             fail_msg("%s, bit %zu: said '%s'", name, bit, c.text);
         bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
-    printf("    %s: %zu bits flipped, %d changed nothing\n", name, 8 * n, harmless);
+    printf("    %s: %zu bits flipped, %d changed nothing\n", name, (8 * n + step - 1) / step,
+           harmless);
     assert_true(all ? harmless == 0 : harmless < (int)n);
     free(bytes);
 }
