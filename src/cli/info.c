@@ -63,11 +63,6 @@ int sp_cmd_info(int argc, char **argv)
     printf("StarPU:    %d.%d.%d\n", major, minor, release);
     printf("GEMM:      %s\n", sp_gemm_backend());
     printf("transport: %s\n", sp_transport_version());
-#ifdef HAVE_GLPK
-    printf("GLPK:      yes\n");
-#else
-    printf("GLPK:      no (zb1p:auto and zb2p:auto search without integer programs)\n");
-#endif
 #ifdef HAVE_CUDA
     printf("CUDA:      yes\n");
     printf("cuDNN:     %s\n", sp_cuda_cudnn());

@@ -7,6 +7,7 @@
 #include <time.h>
 
 static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
+static const char *const searched[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
 
 static void simulate(const struct sp_plan *plan, const struct sp_costs *costs, struct sp_times *t)
 {
@@ -155,25 +156,23 @@ static int granted(const char *schedule, int p)
 
 static void memory_of_the_paper(void **state)
 {
-    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
-
     (void)state;
     print_message("makespan over the least, m(f+b+w) + (p-1)f, and peak in micro-batches\n");
     print_message("  p  m  1f1b");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        print_message("%15s", names[i]);
+    for (size_t i = 0; i < sizeof searched / sizeof *searched; i++)
+        print_message("%15s", searched[i]);
     print_message("\n");
     for (int p = 4; p <= 12; p++) {
         for (int m = 4; m <= 32; m *= 2) {
             print_message("%3d %2d %5d", p, m, (m + p - 1) * 3 - 3 * m - p + 1);
-            for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
                 struct sp_plan plan;
                 struct sp_times t;
 
-                plan_and_time(names[i], layout(p, m), &plan, &t);
+                plan_and_time(searched[i], layout(p, m), &plan, &t);
                 print_message("   %6.1f %4.1f", t.makespan - 3 * m - (p - 1),
                               peak(&plan, &t) / 2.0);
-                assert_true(peak(&plan, &t) <= granted(names[i], p));
+                assert_true(peak(&plan, &t) <= granted(searched[i], p));
                 done(&plan, &t);
             }
             print_message("\n");
@@ -249,23 +248,22 @@ static void formulas(void **state)
 static void planned_for_its_costs(void **state)
 {
     static const struct sp_costs costs = {.f = 1, .b = 1.6, .w = 0.7, .comm = 0.2};
-    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
     double own = 0, other = 0;
 
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         for (int p = 3; p <= 8; p++) {
             struct sp_layout lay = layout(p, 2 * p + 1);
             struct sp_plan plan;
             struct sp_times t;
 
-            plan_and_time(names[i], lay, &plan, &t);
+            plan_and_time(searched[i], lay, &plan, &t);
             sp_times_destroy(&t);
             simulate(&plan, &costs, &t);
             other += t.makespan;
             done(&plan, &t);
             lay.costs = &costs;
-            plan_and_time(names[i], lay, &plan, &t);
+            plan_and_time(searched[i], lay, &plan, &t);
             own += t.makespan;
             done(&plan, &t);
         }
@@ -277,20 +275,19 @@ static void planned_for_its_costs(void **state)
 /* More memory makes a shorter order and is kept to; too little is refused with what would do. */
 static void memory_of_the_layout(void **state)
 {
-    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
     struct catch c;
 
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         struct sp_layout lay = layout(8, 24);
-        double is = makespan(names[i], 8, 24), need;
+        double is = makespan(searched[i], 8, 24), need;
         struct sp_plan plan;
         struct sp_times t;
         const char *text;
 
         lay.memory = 9.5;
-        plan_and_time(names[i], lay, &plan, &t);
-        print_message("%-6s p=8 m=24 makespan %g, in 9.5 micro-batches %g\n", names[i], is,
+        plan_and_time(searched[i], lay, &plan, &t);
+        print_message("%-6s p=8 m=24 makespan %g, in 9.5 micro-batches %g\n", searched[i], is,
                       t.makespan);
         assert_true(t.makespan <= is && peak(&plan, &t) <= 19);
         done(&plan, &t);
@@ -298,12 +295,12 @@ static void memory_of_the_layout(void **state)
         lay.memory = 0.5;
         lay.chunks = 0;
         catch_begin(&c);
-        assert_int_equal(sp_plan_create(names[i], &lay, &plan), -EINVAL);
+        assert_int_equal(sp_plan_create(searched[i], &lay, &plan), -EINVAL);
         text = strstr(catch_end(&c), "activations of ");
         assert_non_null(text);
         assert_int_equal(sscanf(text, "activations of %lf", &need), 1);
         lay.memory = need;
-        plan_and_time(names[i], lay, &plan, &t);
+        plan_and_time(searched[i], lay, &plan, &t);
         assert_true(peak(&plan, &t) <= 2 * need);
         done(&plan, &t);
     }
@@ -349,27 +346,24 @@ static void any_size(void **state)
     }
     print_message("%d built, %d of them as their refusal said\n", built, refused);
     assert_int_equal(refused, 5 * 20 + 9 * 2);
-    for (int p = 10; p <= 24; p++) { /* the patterns repeat in p */
+    for (int p = 10; p <= 24; p++) /* the patterns repeat in p */
         for (size_t i = 0; i < 3; i++)
             makespan(table[i].name, p, 3);
-    }
 }
 
 static void same_every_time(void **state)
 {
-    static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
-
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         struct sp_layout lay = layout(8, 32);
         clock_t from = clock();
         struct sp_plan a, b;
         double seconds;
 
         lay.chunks = 0;
-        assert_int_equal(sp_plan_create(names[i], &lay, &a), 0);
+        assert_int_equal(sp_plan_create(searched[i], &lay, &a), 0);
         seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
-        assert_int_equal(sp_plan_create(names[i], &lay, &b), 0);
+        assert_int_equal(sp_plan_create(searched[i], &lay, &b), 0);
         for (int s = 0; s < 8; s++) {
             assert_int_equal(a.programs[s].n, b.programs[s].n);
             for (int k = 0; k < a.programs[s].n; k++) {
@@ -378,7 +372,7 @@ static void same_every_time(void **state)
                 assert_true(x->pass == y->pass && x->mb == y->mb && x->chunk == y->chunk);
             }
         }
-        print_message("%-6s p=8 m=32 found in %.3f s\n", names[i], seconds);
+        print_message("%-6s p=8 m=32 found in %.3f s\n", searched[i], seconds);
         assert_true(seconds < 10); /* a tenth of a second without sanitizers */
         sp_plan_destroy(&a);
         sp_plan_destroy(&b);

@@ -50,14 +50,11 @@ bool sp_zb_better(const struct sp_zb_score *a, const struct sp_zb_score *b);
  * long. */
 bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words);
 
-/* Moves single ops while that helps, or does no great harm; spends at most `steps` of the budget.
- * words and score become the best that was seen. 0 or -ENOMEM. */
-int sp_zb_anneal(struct sp_zb *zb, long long steps, unsigned char *words,
+/* Moves single ops while that helps, or does no great harm: some `heat` times the mean cost of an op
+ * at first, then less and less. Spends at most `steps` of the budget. words and score become the best
+ * that was seen. 0 or -ENOMEM. */
+int sp_zb_anneal(struct sp_zb *zb, double heat, long long steps, unsigned char *words,
                  struct sp_zb_score *score);
-
-/* Solves windows of the order, or all of a small one, as integer programs; spends at most `steps`.
- * Does nothing without GLPK. 0 or -ENOMEM. */
-int sp_zb_ilp(struct sp_zb *zb, long long steps, unsigned char *words, struct sp_zb_score *score);
 
 /* The hand-made orders, candidates of the search. */
 void sp_zb1p_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);

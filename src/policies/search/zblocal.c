@@ -116,7 +116,8 @@ static bool propose(struct walk *w, int *s, int *from, int *to)
     return *to >= 0 && *to < zb->n && w->words[*s * zb->n + *from] != w->words[*s * zb->n + *to];
 }
 
-static void run(struct walk *w, long long steps, unsigned char *best, struct sp_zb_score *score)
+static void run(struct walk *w, double heat, long long steps, unsigned char *best,
+                struct sp_zb_score *score)
 {
     struct sp_zb *zb = w->zb;
     size_t size = (size_t)zb->p * (size_t)zb->n;
@@ -126,10 +127,10 @@ static void run(struct walk *w, long long steps, unsigned char *best, struct sp_
 
     for (int i = 0; i < zb->p * SP_PASSES; i++)
         hot += zb->cost[i];
-    hot *= 0.3 / (3 * zb->p);
+    hot *= heat / (3 * zb->p);
     trace(w);
     while (zb->budget > end) {
-        double heat = hot * (double)(zb->budget - end) / (double)steps, worse;
+        double now_hot = hot * (double)(zb->budget - end) / (double)steps, worse;
         struct sp_zb_score next;
         int s, from, to;
 
@@ -140,7 +141,7 @@ static void run(struct walk *w, long long steps, unsigned char *best, struct sp_
         if (sp_zb_legal(zb, w->words + s * zb->n)) {
             next = sp_zb_play(zb, w->words);
             worse = next.first < 0 ? INFINITY : energy(&next) - energy(&now);
-            if (worse <= 0 || (double)draw(w, 1 << 30) < exp(-worse / heat) * (1 << 30)) {
+            if (worse <= 0 || (double)draw(w, 1 << 30) < exp(-worse / now_hot) * (1 << 30)) {
                 now = next;
                 trace(w);
                 if (sp_zb_better(&now, score)) {
@@ -154,7 +155,8 @@ static void run(struct walk *w, long long steps, unsigned char *best, struct sp_
     }
 }
 
-int sp_zb_anneal(struct sp_zb *zb, long long steps, unsigned char *words, struct sp_zb_score *score)
+int sp_zb_anneal(struct sp_zb *zb, double heat, long long steps, unsigned char *words,
+                 struct sp_zb_score *score)
 {
     size_t size = (size_t)zb->p * (size_t)zb->n;
     struct walk w = {.zb = zb, .random = 0x9e3779b97f4a7c15u};
@@ -164,7 +166,7 @@ int sp_zb_anneal(struct sp_zb *zb, long long steps, unsigned char *words, struct
     w.arcs = malloc(size * sizeof *w.arcs);
     if (w.words && w.arcs) {
         memcpy(w.words, words, size);
-        run(&w, steps, words, score);
+        run(&w, heat, steps, words, score);
     } else {
         ret = -ENOMEM;
     }
