@@ -18,7 +18,7 @@ struct sp_replay {
 };
 
 /* Starts and ends of all ops, and what follows from them. 0, -ENOMEM, or -EDEADLK: there is no order
- * of submission. */
+ * of submission, or none that the workers can follow. */
 int sp_replay_times(const struct sp_plan *plan, const struct sp_replay *replay,
                     struct sp_times *times);
 
