@@ -170,35 +170,6 @@ static void take_in(struct sp_away *a)
     }
 }
 
-/* What the tier adds to the program, if it writes one tensor after the other, and reads likewise
- * beside. */
-static double stall(const struct sp_away *a, struct sp_tier_rates rates, double *written,
-                    double *fetched)
-{
-    double now = 0, busy = 0, writer = 0, reader = 0;
-    int next = 0;
-
-    for (int s = 0; s < a->n_slots; s++) {
-        for (int i = a->gates[s]; i >= 0; i = a->next_gate[i])
-            now = fmax(now, written[i]);
-        for (int i = a->returns[s]; i >= 0; i = a->next_return[i]) {
-            reader = fmax(fmax(now, reader), written[i]);
-            reader += (double)sp_unit_leaving(&a->units[i]) / rates.read;
-            fetched[i] = reader;
-        }
-        for (int i = a->uses[s]; i >= 0; i = a->next_use[i])
-            now = fmax(now, a->units[i].out ? fetched[i] : 0);
-        now += a->seconds[s];
-        busy += a->seconds[s];
-        for (; next < a->n_units && a->units[next].made + 1 <= s; next++) {
-            writer = fmax(now, writer);
-            writer += (double)sp_unit_leaving(&a->units[next]) / rates.write;
-            written[next] = writer;
-        }
-    }
-    return now - busy;
-}
-
 /* The most bytes that are away at once: what the tier must hold. */
 static int64_t most_away(const struct sp_away *a)
 {
@@ -281,7 +252,7 @@ bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
     a->most_away = most_away(a);
-    a->stall_s = rates.write > 0 && rates.read > 0 ? stall(a, rates, a->written, a->fetched) : 0;
+    a->stall_s = rates.write > 0 && rates.read > 0 ? sp_away_stall(a, rates) : 0;
     return enough;
 }
 
@@ -295,17 +266,19 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     *a = (struct sp_away){.n_slots = slots, .n_units = units, .n_groups = groups};
     a->units = calloc(u, sizeof *a->units);
     a->groups = calloc((size_t)groups + 1, sizeof *a->groups);
-    a->seconds = calloc(s + 2 * u, sizeof *a->seconds);
+    a->seconds = calloc(3 * s + 2 * u, sizeof *a->seconds);
     a->also = calloc(2 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
-    a->gates = calloc(4 * (s + u) + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
+    a->gates = calloc(4 * s + 5 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
-    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates) {
+    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
+        sp_away_player(a)) {
         sp_away_free(a);
         return -ENOMEM;
     }
     a->written = a->seconds + s;
     a->fetched = a->written + u;
+    a->passed = a->fetched + u;
     a->most = a->also + s;
     a->returns = a->gates + s;
     a->uses = a->returns + s;
@@ -314,7 +287,8 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     a->next_return = a->next_gate + u;
     a->next_use = a->next_return + u;
     a->next_free = a->next_use + u;
-    a->op_slots = a->next_free + u;
+    a->reads = a->next_free + u;
+    a->op_slots = a->reads + u;
     a->slot = a->op_slots + ops + 1;
     a->flight_unit = a->slot + op_slots;
     return 0;
@@ -328,5 +302,6 @@ void sp_away_free(struct sp_away *a)
     free(a->also);
     free(a->returns_allowed);
     free(a->gates);
+    sp_player_destroy(&a->player);
     *a = (struct sp_away){0};
 }
