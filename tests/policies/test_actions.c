@@ -1,0 +1,235 @@
+/*
+ * Lowered programs, of all schedules over sizes, in one process a stage and in fewer: every message that is
+ * sent is received once, after it was sent; ops run in the order of the program; nothing is used before it is
+ * there or after it was freed, and nothing is left; members meet in collectives in one order.
+ */
+#include "common.h"
+#include "policies/lowering/lowering.h"
+#include "policies/registry.h"
+
+/* A tensor on a stage. */
+struct alive {
+    struct sp_tensor_id id;
+    int stage;
+};
+
+struct walk {
+    const struct sp_plan *plan;
+    const char *what;
+    int *pc; /* [stages] next op of the program */
+    int sent, received;
+    int64_t last; /* number of the latest message sent */
+    struct alive *alive;
+    int n, cap;
+    int64_t *bytes;   /* [stages] sent */
+    int *collectives; /* [stages] gathers and scatters of all */
+};
+
+static void told(const struct walk *w, const struct sp_action *a, const char *wrong)
+{
+    char text[SP_TENSOR_TEXT];
+
+    sp_tensor_print(w->plan, &a->tensor, text);
+    fail_msg("%s: stage %d: %s %s %s", w->what, a->stage, sp_action_name(a->kind), text, wrong);
+}
+
+static int find(const struct walk *w, int stage, const struct sp_tensor_id *id)
+{
+    for (int i = w->n - 1; i >= 0; i--)
+        if (w->alive[i].stage == stage && sp_tensor_is_same(&w->alive[i].id, id))
+            return i;
+    return -1;
+}
+
+static void receive(struct walk *w, const struct sp_action *a)
+{
+    w->received++;
+    if (a->number < 0 || a->number > w->last)
+        told(w, a, "is received before it was sent");
+    if (a->home)
+        return;
+    if (w->n == w->cap) {
+        w->cap = w->cap ? 2 * w->cap : 64;
+        w->alive = realloc(w->alive, (size_t)w->cap * sizeof *w->alive);
+        assert_non_null(w->alive);
+    }
+    w->alive[w->n++] = (struct alive){a->tensor, a->stage};
+}
+
+static void act(void *arg, const struct sp_action *a)
+{
+    struct walk *w = arg;
+    int at;
+
+    assert_in_range(a->stage, 0, w->plan->layout.stages - 1);
+    switch (a->kind) {
+    case SP_ACTION_RUN:
+        if (a->index < 0)
+            break;
+        assert_int_equal(a->index, w->pc[a->stage]);
+        w->pc[a->stage] += w->plan->programs[a->stage].ops[a->index].overlap ? 2 : 1;
+        break;
+    case SP_ACTION_SEND:
+        assert_int_not_equal(a->peer, a->stage);
+        assert_true(a->number > w->last);
+        w->sent++;
+        w->last = a->number;
+        w->bytes[a->stage] += a->bytes;
+        break;
+    case SP_ACTION_RECV:
+        receive(w, a);
+        break;
+    case SP_ACTION_FREE:
+        at = find(w, a->stage, &a->tensor);
+        if (at >= 0)
+            w->alive[at] = w->alive[--w->n];
+        break;
+    default:
+        w->bytes[a->stage] += a->bytes;
+        w->collectives[a->stage] += a->kind != SP_ACTION_REDUCE;
+    }
+}
+
+static void check_plan(const struct sp_plan *plan, const char *what, const struct sp_shape *shape,
+                       int processes)
+{
+    size_t p = (size_t)plan->layout.stages;
+    struct walk w = {.plan = plan, .what = what, .last = -1};
+    struct sp_lowering l;
+
+    w.pc = calloc(p, sizeof *w.pc);
+    w.bytes = calloc(p, sizeof *w.bytes);
+    w.collectives = calloc(p, sizeof *w.collectives);
+    assert_int_equal(sp_lowering_create(plan, shape, processes, &l), 0);
+    for (int step = 0; step < 2; step++) { /* a step leaves nothing to the next */
+        memset(w.pc, 0, p * sizeof *w.pc);
+        w.last = -1;
+        assert_int_equal(sp_lower_step(&l, act, &w), 0);
+        for (int s = 0; s < (int)p; s++) {
+            assert_int_equal(w.pc[s], plan->programs[s].n);
+            assert_int_equal(w.collectives[s], w.collectives[0]);
+        }
+        if (w.sent != w.received)
+            fail_msg("%s: %d messages sent, %d received", what, w.sent, w.received);
+        for (int i = 0; i < w.n; i++) {
+            char text[SP_TENSOR_TEXT];
+
+            sp_tensor_print(plan, &w.alive[i].id, text);
+            fail_msg("%s: %s is left on stage %d", what, text, w.alive[i].stage);
+        }
+    }
+    sp_lowering_destroy(&l);
+    free(w.pc);
+    free(w.bytes);
+    free(w.collectives);
+    free(w.alive);
+}
+
+static struct sp_model tiny(int layers, bool tied)
+{
+    return (struct sp_model){.arch = SP_ARCH_GPT2,
+                             .layers = layers,
+                             .hidden = 24,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 6,
+                             .mlp = 35,
+                             .vocab = 61,
+                             .positions = 64,
+                             .tied = tied};
+}
+
+/* 1: done; 0: the schedule does not do this layout. */
+static int check_layout(const char *schedule, int p, int m, int slices, int layers)
+{
+    struct sp_layout lay = {
+        .stages = p, .micro_batches = m, .slices = slices, .layers = layers, .options = ""};
+    struct sp_plan plan;
+    struct catch said;
+    char what[96];
+    int err;
+
+    catch_begin(&said);
+    err = sp_plan_create(schedule, &lay, &plan);
+    catch_end(&said);
+    if (err)
+        return 0;
+    snprintf(what, sizeof what, "%s p=%d m=%d n=%d L=%d", schedule, p, m, slices, layers);
+    for (int tied = 0; tied < 2; tied++) {
+        struct sp_model model = tiny(layers, tied);
+        struct sp_shape shape;
+
+        sp_shape_init(&shape, &model, 2, 24, m, 0, 0);
+        for (int processes = 1; processes <= p; processes++)
+            check_plan(&plan, what, &shape, processes);
+    }
+    check_plan(&plan, what, NULL, p);
+    sp_plan_destroy(&plan);
+    return 1;
+}
+
+static void all_schedules(void **state)
+{
+    static const char *const more[] = {"sppo:multiplex", "helix:qkv=weights",
+                                       "helix:qkv=activations", "wzb2:owner=each",
+                                       "fsdp:order=breadth"};
+    int layouts = 0;
+
+    (void)state;
+    for (int k = 0; sp_schedule_at(k); k++)
+        for (int p = 1; p <= 6; p++)
+            for (int m = p; m <= 4 * p; m += p)
+                for (int n = 1; n <= 6; n += 5)
+                    layouts += check_layout(sp_schedule_at(k)->name, p, m, n, 2 * p + (p > 2));
+    for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+        for (int p = 2; p <= 6; p++)
+            layouts += check_layout(more[k], p, 2 * p, strstr(more[k], "sppo") ? 6 : 1, 2 * p);
+    printf("%d layouts\n", layouts);
+    assert_true(layouts > 400);
+}
+
+/* Bytes of the closed forms: 1F1B's 2bsh numbers a micro-batch and link, in f32. */
+static void bytes_are_those_of_the_paper(void **state)
+{
+    struct sp_layout lay = layout(4, 8);
+    struct sp_model model = tiny(8, false);
+    struct sp_plan plan;
+    struct sp_shape shape;
+
+    (void)state;
+    lay.layers = 8;
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    sp_shape_init(&shape, &model, 2, 24, 8, 0, 0);
+    {
+        int64_t bytes[4] = {0};
+        int pc[4] = {0}, collectives[4] = {0};
+        struct walk w = {.plan = &plan,
+                         .what = "1f1b",
+                         .last = -1,
+                         .pc = pc,
+                         .bytes = bytes,
+                         .collectives = collectives};
+        struct sp_lowering l;
+        int64_t x = 8 * 4 * 2 * 24 * 24;
+
+        assert_int_equal(sp_lowering_create(&plan, &shape, 4, &l), 0);
+        assert_int_equal(sp_lower_step(&l, act, &w), 0);
+        assert_int_equal(bytes[0], x);
+        assert_int_equal(bytes[1], 2 * x);
+        assert_int_equal(bytes[2], 2 * x);
+        assert_int_equal(bytes[3], x);
+        sp_lowering_destroy(&l);
+        free(w.alive);
+    }
+    sp_plan_destroy(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_schedules),
+        cmocka_unit_test(bytes_are_those_of_the_paper),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
