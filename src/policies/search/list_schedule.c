@@ -15,7 +15,7 @@ struct item {
     int channel, number; /* the way its message takes, and its turn there; -1: it waits for none */
 };
 
-struct sp_replay {
+struct sp_list_schedule {
     const struct sp_layout *lay;
     const struct sp_costs *costs;
     int p, m, globals;
@@ -38,10 +38,11 @@ struct sp_replay {
     int n_heap;
 };
 
-struct sp_replay *sp_replay_create(const struct sp_layout *lay, const struct sp_program *programs)
+struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
+                                                 const struct sp_program *programs)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-    struct sp_replay *r = calloc(1, sizeof *r);
+    struct sp_list_schedule *r = calloc(1, sizeof *r);
     size_t p = (size_t)lay->stages, ops = 0;
 
     if (!r)
@@ -61,7 +62,7 @@ struct sp_replay *sp_replay_create(const struct sp_layout *lay, const struct sp_
     r->idle = calloc(3 * p, sizeof *r->idle);
     r->heap = calloc(2 * ops + 1, sizeof *r->heap); /* an op pushes its end, and its arrival */
     if (!r->first || !r->at || !r->items || !r->head || !r->idle || !r->heap) {
-        sp_replay_destroy(r);
+        sp_list_schedule_destroy(r);
         return NULL;
     }
     r->live = r->head + p;
@@ -78,7 +79,7 @@ struct sp_replay *sp_replay_create(const struct sp_layout *lay, const struct sp_
     return r;
 }
 
-void sp_replay_destroy(struct sp_replay *r)
+void sp_list_schedule_destroy(struct sp_list_schedule *r)
 {
     if (!r)
         return;
@@ -91,31 +92,31 @@ void sp_replay_destroy(struct sp_replay *r)
     free(r);
 }
 
-int sp_replay_result_create(const struct sp_replay *r, struct sp_replay_result *result)
+int sp_list_result_create(const struct sp_list_schedule *r, struct sp_list_result *result)
 {
-    *result = (struct sp_replay_result){
+    *result = (struct sp_list_result){
         .peak = calloc((size_t)r->p, sizeof *result->peak),
         .ops = calloc((size_t)r->first[r->p] + 1, sizeof *result->ops),
         .start = calloc((size_t)r->first[r->p] + 1, sizeof *result->start),
     };
     if (result->peak && result->ops && result->start)
         return 0;
-    sp_replay_result_destroy(result);
+    sp_list_result_destroy(result);
     return -ENOMEM;
 }
 
-void sp_replay_result_destroy(struct sp_replay_result *result)
+void sp_list_result_destroy(struct sp_list_result *result)
 {
     free(result->peak);
     free(result->ops);
     free(result->start);
-    *result = (struct sp_replay_result){0};
+    *result = (struct sp_list_result){0};
 }
 
-void sp_replay_result_copy(const struct sp_replay *r, const struct sp_replay_result *from,
-                           struct sp_replay_result *to)
+void sp_list_result_copy(const struct sp_list_schedule *r, const struct sp_list_result *from,
+                         struct sp_list_result *to)
 {
-    struct sp_replay_result kept = *to;
+    struct sp_list_result kept = *to;
 
     *to = *from;
     to->peak = kept.peak;
@@ -126,23 +127,23 @@ void sp_replay_result_copy(const struct sp_replay *r, const struct sp_replay_res
     memcpy(to->start, from->start, (size_t)r->first[r->p] * sizeof *to->start);
 }
 
-int sp_replay_first(const struct sp_replay *r, int stage)
+int sp_list_schedule_first(const struct sp_list_schedule *r, int stage)
 {
     return r->first[stage];
 }
 
-double sp_replay_epsilon(const struct sp_replay *r)
+double sp_list_schedule_epsilon(const struct sp_list_schedule *r)
 {
     return r->epsilon;
 }
 
-static int *place(const struct sp_replay *r, int pass, int mb, int g)
+static int *place(const struct sp_list_schedule *r, int pass, int mb, int g)
 {
     return &r->at[((size_t)pass * (size_t)r->m + (size_t)mb) * (size_t)r->globals + (size_t)g];
 }
 
 /* As sp_op_cost, before there is a plan. */
-static double cost_of(const struct sp_replay *r, int stage, const struct sp_op *op)
+static double cost_of(const struct sp_list_schedule *r, int stage, const struct sp_op *op)
 {
     const struct sp_costs *c = r->costs;
     int g = sp_global_stage(r->lay, stage, op->chunk);
@@ -155,7 +156,7 @@ static double cost_of(const struct sp_replay *r, int stage, const struct sp_op *
     return (op->pass == SP_W ? w : r->split ? b : b + w) * part;
 }
 
-static void push(struct sp_replay *r, double time)
+static void push(struct sp_list_schedule *r, double time)
 {
     int i = r->n_heap++;
 
@@ -164,7 +165,7 @@ static void push(struct sp_replay *r, double time)
     r->heap[i] = time;
 }
 
-static double pop(struct sp_replay *r)
+static double pop(struct sp_list_schedule *r)
 {
     double top = r->heap[0], last = r->heap[--r->n_heap];
     int i = 0;
@@ -181,7 +182,7 @@ static double pop(struct sp_replay *r)
 }
 
 /* How many ops one on global stage g waits for. */
-static int waits_for(const struct sp_replay *r, int pass, int g)
+static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 {
     int last = r->globals - 1;
 
@@ -193,7 +194,7 @@ static int waits_for(const struct sp_replay *r, int pass, int g)
 }
 
 /* Fills in the lists, of which nothing has run. */
-static void reset(struct sp_replay *r, const struct sp_replay_result *from)
+static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
 {
     for (int s = 0; s < r->p; s++) {
         int first = r->first[s], end = r->first[s + 1];
@@ -221,7 +222,7 @@ static void reset(struct sp_replay *r, const struct sp_replay_result *from)
 }
 
 /* The op of a pass on global stage h learns when the result of one on g will be there. */
-static void deliver(struct sp_replay *r, int g, int pass, int mb, int h, double end)
+static void deliver(struct sp_list_schedule *r, int g, int pass, int mb, int h, double end)
 {
     int src, dst;
     struct item *it;
@@ -244,7 +245,7 @@ static void deliver(struct sp_replay *r, int g, int pass, int mb, int h, double 
 }
 
 /* Runs an op at `time`. */
-static void begin(struct sp_replay *r, int stage, const struct item *it, double time)
+static void begin(struct sp_list_schedule *r, int stage, const struct item *it, double time)
 {
     const struct sp_op *op = &it->op;
     int g = sp_global_stage(r->lay, stage, op->chunk), mb = op->mb;
@@ -269,7 +270,7 @@ static void begin(struct sp_replay *r, int stage, const struct item *it, double 
 }
 
 /* Whether all that an op waits for has come by `time`, its message in turn. */
-static bool is_ready(const struct sp_replay *r, const struct item *it, double time)
+static bool is_ready(const struct sp_list_schedule *r, const struct item *it, double time)
 {
     return it->missing == 0 && it->ready <= time + r->epsilon &&
            (it->channel < 0 || it->number == r->taken[it->channel]);
@@ -282,8 +283,8 @@ static bool is_ready(const struct sp_replay *r, const struct item *it, double ti
  * micro-batches of a pass and chunk keep their turns. If there is none, wake[stage] is set to when
  * there may be one.
  */
-static bool choose(struct sp_replay *r, const struct sp_replay_rule *rule, int stage, double time,
-                   int *item, int *before)
+static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, int stage,
+                   double time, int *item, int *before)
 {
     int live = r->live[stage], peak = live, best = SP_R, prev = -1;
     int left = 8 * r->p * r->lay->chunks + 32; /* how far it looks, for the sake of time */
@@ -296,10 +297,10 @@ static bool choose(struct sp_replay *r, const struct sp_replay_rule *rule, int s
         int pass = it->op.pass;
         unsigned long long chunk = 1ULL << (it->op.chunk & 63);
 
-        if (prev >= 0 && rule->reach == SP_REPLAY_STRICT)
+        if (prev >= 0 && rule->reach == SP_LIST_STRICT)
             break;
         if (!(passed[pass] & chunk) && rule->rank[pass] < best && is_ready(r, it, time) &&
-            (prev < 0 || rule->reach == SP_REPLAY_ANY ||
+            (prev < 0 || rule->reach == SP_LIST_ANY ||
              time + cost_of(r, stage, &it->op) <= first->due + r->epsilon) &&
             (pass != r->take || peak < r->limit[stage])) {
             *item = i;
@@ -327,8 +328,8 @@ static bool choose(struct sp_replay *r, const struct sp_replay_rule *rule, int s
 }
 
 /* Lets a stage run what it can at `time`; whether it ran something. */
-static bool step(struct sp_replay *r, const struct sp_replay_rule *rule, int stage, double time,
-                 struct sp_replay_result *out)
+static bool step(struct sp_list_schedule *r, const struct sp_list_rule *rule, int stage,
+                 double time, struct sp_list_result *out)
 {
     int item, before, nth = r->ran[stage];
 
@@ -350,9 +351,9 @@ static bool step(struct sp_replay *r, const struct sp_replay_rule *rule, int sta
     return true;
 }
 
-bool sp_replay_run(struct sp_replay *r, const struct sp_replay_rule *rule, bool reverse,
-                   const int *limit, const struct sp_replay_result *from,
-                   struct sp_replay_result *out)
+bool sp_list_schedule_run(struct sp_list_schedule *r, const struct sp_list_rule *rule, bool reverse,
+                          const int *limit, const struct sp_list_result *from,
+                          struct sp_list_result *out)
 {
     int done = 0;
 

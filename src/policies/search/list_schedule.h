@@ -4,28 +4,28 @@
  * Forward in time it makes ops begin as early, in reverse as late as they can. For the layerwise
  * family with whole sequences.
  */
-#ifndef SP_REPLAY_H
-#define SP_REPLAY_H
+#ifndef SP_LIST_SCHEDULE_H
+#define SP_LIST_SCHEDULE_H
 
 #include "starpipe/schedule.h"
 #include <stdbool.h>
 
 /* Which ops a stage may run before others of its list. */
-enum sp_replay_reach {
-    SP_REPLAY_ANY,    /* whatever is ready */
-    SP_REPLAY_GAPS,   /* what ends before any of the others began in the order given */
-    SP_REPLAY_STRICT, /* none */
+enum sp_list_schedule_reach {
+    SP_LIST_ANY,    /* whatever is ready */
+    SP_LIST_GAPS,   /* what ends before any of the others began in the order given */
+    SP_LIST_STRICT, /* none */
 };
 
 /* How a stage chooses among the ops that it could run: by pass, then by place in the list. */
-struct sp_replay_rule {
-    enum sp_replay_reach reach;
+struct sp_list_rule {
+    enum sp_list_schedule_reach reach;
     unsigned char rank[SP_R]; /* of F, B, W; the lowest first */
     bool wait;                /* rather than run a W that would delay the next F or B */
 };
 
 /* What an order is worth, and the order. */
-struct sp_replay_result {
+struct sp_list_result {
     double makespan, spans; /* spans: last end - first start, summed over the stages */
     int peaks;              /* most activations alive, summed over the stages */
     int *peak;              /* [stages] */
@@ -33,33 +33,34 @@ struct sp_replay_result {
     double *start;          /* of each op; not known of an order that was not replayed */
 };
 
-struct sp_replay; /* the layout, its costs, and the state of one replay */
+struct sp_list_schedule; /* the layout, its costs, and the state of one replay */
 
 /* For orders of as many ops a stage as the programs[stages] hold; it keeps `lay`. NULL: no
  * memory. */
-struct sp_replay *sp_replay_create(const struct sp_layout *lay, const struct sp_program *programs);
-void sp_replay_destroy(struct sp_replay *r);
+struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
+                                                 const struct sp_program *programs);
+void sp_list_schedule_destroy(struct sp_list_schedule *r);
 
 /* 0 or -ENOMEM. */
-int sp_replay_result_create(const struct sp_replay *r, struct sp_replay_result *result);
-void sp_replay_result_destroy(struct sp_replay_result *result);
+int sp_list_result_create(const struct sp_list_schedule *r, struct sp_list_result *result);
+void sp_list_result_destroy(struct sp_list_result *result);
 /* The parts of a result that are arrays, too. */
-void sp_replay_result_copy(const struct sp_replay *r, const struct sp_replay_result *from,
-                           struct sp_replay_result *to);
+void sp_list_result_copy(const struct sp_list_schedule *r, const struct sp_list_result *from,
+                         struct sp_list_result *to);
 
 /* Where the ops of a stage begin in ops[]; of stage p, their number. */
-int sp_replay_first(const struct sp_replay *r, int stage);
+int sp_list_schedule_first(const struct sp_list_schedule *r, int stage);
 
 /*
  * Replays a legal order in which no stage holds more than limit[stage] activations of a chunk, and
  * writes what it found to `out`. False if it got stuck, which can only be where two chunks share
  * the way between two stages: messages go first in, first out.
  */
-bool sp_replay_run(struct sp_replay *r, const struct sp_replay_rule *rule, bool reverse,
-                   const int *limit, const struct sp_replay_result *from,
-                   struct sp_replay_result *out);
+bool sp_list_schedule_run(struct sp_list_schedule *r, const struct sp_list_rule *rule, bool reverse,
+                          const int *limit, const struct sp_list_result *from,
+                          struct sp_list_result *out);
 
 /* Times closer than this are the same. */
-double sp_replay_epsilon(const struct sp_replay *r);
+double sp_list_schedule_epsilon(const struct sp_list_schedule *r);
 
 #endif

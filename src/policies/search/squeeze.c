@@ -11,7 +11,7 @@
 
 enum { IN_ORDER, W_LAST, B_F_W, B_FIRST, WAIT, B_F_WAIT, F_B_W, STRICT, GAPS };
 
-static const struct sp_replay_rule rules[] = {
+static const struct sp_list_rule rules[] = {
     [IN_ORDER] = {.rank = {0, 0, 0}},
     [W_LAST] = {.rank = {0, 0, 1}},
     [B_F_W] = {.rank = {1, 0, 2}},
@@ -19,8 +19,8 @@ static const struct sp_replay_rule rules[] = {
     [WAIT] = {.rank = {0, 0, 1}, .wait = true},
     [B_F_WAIT] = {.rank = {1, 0, 2}, .wait = true},
     [F_B_W] = {.rank = {0, 1, 2}},
-    [STRICT] = {.reach = SP_REPLAY_STRICT},
-    [GAPS] = {.reach = SP_REPLAY_GAPS},
+    [STRICT] = {.reach = SP_LIST_STRICT},
+    [GAPS] = {.reach = SP_LIST_GAPS},
 };
 
 /*
@@ -47,12 +47,12 @@ static const unsigned char chains[][3] = {
 #define TRIM_OPS 200000
 
 struct search {
-    struct sp_replay *replay;
+    struct sp_list_schedule *replay;
     double epsilon;
-    struct sp_replay_result given;
-    int *scratch;                       /* [2 stages] */
-    struct sp_replay_result best, a, b; /* a, b: scratch */
-    int chain;                          /* that found the best */
+    struct sp_list_result given;
+    int *scratch;                     /* [2 stages] */
+    struct sp_list_result best, a, b; /* a, b: scratch */
+    int chain;                        /* that found the best */
 };
 
 int sp_squeeze_peak(const struct sp_program *prog)
@@ -73,8 +73,8 @@ int sp_squeeze_peak(const struct sp_program *prog)
 }
 
 /* Less than 0 if a is better than b, 0 if they are worth the same. */
-static int compare(const struct search *s, const struct sp_replay_result *a,
-                   const struct sp_replay_result *b)
+static int compare(const struct search *s, const struct sp_list_result *a,
+                   const struct sp_list_result *b)
 {
     double makespan = a->makespan - b->makespan, spans = a->spans - b->spans;
 
@@ -89,21 +89,21 @@ static int compare(const struct search *s, const struct sp_replay_result *a,
 static bool follow(struct search *s, int chain, const int *limit)
 {
     const unsigned char *rule = chains[chain];
-    const struct sp_replay_result *from = &s->given;
+    const struct sp_list_result *from = &s->given;
     bool better = false;
 
     for (int round = 0; round < ROUNDS; round++) {
-        const struct sp_replay_rule *forward = &rules[rule[round ? 2 : 0]];
+        const struct sp_list_rule *forward = &rules[rule[round ? 2 : 0]];
 
-        if (!sp_replay_run(s->replay, forward, false, limit, from, &s->a))
+        if (!sp_list_schedule_run(s->replay, forward, false, limit, from, &s->a))
             break;
         if (s->chain < 0 || compare(s, &s->a, &s->best) < 0) {
-            sp_replay_result_copy(s->replay, &s->a, &s->best);
+            sp_list_result_copy(s->replay, &s->a, &s->best);
             s->chain = chain;
             better = true;
         }
         if (round == ROUNDS - 1 ||
-            !sp_replay_run(s->replay, &rules[rule[1]], true, limit, &s->a, &s->b))
+            !sp_list_schedule_run(s->replay, &rules[rule[1]], true, limit, &s->a, &s->b))
             break;
         from = &s->b;
     }
@@ -133,11 +133,11 @@ static void try_order(struct search *s, const struct sp_program *programs, int s
                       const int *limit)
 {
     int *least = s->scratch, *lowered = least + stages;
-    int ops = sp_replay_first(s->replay, stages), more;
+    int ops = sp_list_schedule_first(s->replay, stages), more;
     bool better = false;
 
     for (int i = 0; i < stages; i++) {
-        memcpy(s->given.ops + sp_replay_first(s->replay, i), programs[i].ops,
+        memcpy(s->given.ops + sp_list_schedule_first(s->replay, i), programs[i].ops,
                (size_t)programs[i].n * sizeof *s->given.ops);
         least[i] = sp_squeeze_peak(&programs[i]);
     }
@@ -152,27 +152,27 @@ static void try_order(struct search *s, const struct sp_program *programs, int s
 
 static int create(struct search *s, const struct sp_layout *lay, const struct sp_program *programs)
 {
-    *s = (struct search){.replay = sp_replay_create(lay, programs), .chain = -1};
+    *s = (struct search){.replay = sp_list_schedule_create(lay, programs), .chain = -1};
     if (!s->replay)
         return -ENOMEM;
-    s->epsilon = sp_replay_epsilon(s->replay);
+    s->epsilon = sp_list_schedule_epsilon(s->replay);
     s->scratch = calloc(2 * (size_t)lay->stages, sizeof *s->scratch);
-    return s->scratch && !sp_replay_result_create(s->replay, &s->given) &&
-                   !sp_replay_result_create(s->replay, &s->best) &&
-                   !sp_replay_result_create(s->replay, &s->a) &&
-                   !sp_replay_result_create(s->replay, &s->b)
+    return s->scratch && !sp_list_result_create(s->replay, &s->given) &&
+                   !sp_list_result_create(s->replay, &s->best) &&
+                   !sp_list_result_create(s->replay, &s->a) &&
+                   !sp_list_result_create(s->replay, &s->b)
                ? 0
                : -ENOMEM;
 }
 
 static void destroy(struct search *s)
 {
-    sp_replay_result_destroy(&s->b);
-    sp_replay_result_destroy(&s->a);
-    sp_replay_result_destroy(&s->best);
+    sp_list_result_destroy(&s->b);
+    sp_list_result_destroy(&s->a);
+    sp_list_result_destroy(&s->best);
     free(s->scratch);
-    sp_replay_result_destroy(&s->given);
-    sp_replay_destroy(s->replay);
+    sp_list_result_destroy(&s->given);
+    sp_list_schedule_destroy(s->replay);
 }
 
 int sp_squeeze(const struct sp_layout *lay, struct sp_program *programs,
@@ -186,7 +186,7 @@ int sp_squeeze(const struct sp_layout *lay, struct sp_program *programs,
         if (other)
             try_order(&s, other, lay->stages, as_is, limit);
         for (int i = 0; i < lay->stages && s.chain >= 0; i++)
-            memcpy(programs[i].ops, s.best.ops + sp_replay_first(s.replay, i),
+            memcpy(programs[i].ops, s.best.ops + sp_list_schedule_first(s.replay, i),
                    (size_t)programs[i].n * sizeof *programs[i].ops);
     }
     destroy(&s);
