@@ -122,23 +122,20 @@ static void add_gradients(struct sp_op_ctx *c, int i)
  * an op of another, with whose backward that ends, as do the copies of its keys and values. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    struct sp_chunk_flight *fl;
-    int first, n;
+    bool keys = id->kind == SP_TENSOR_KV;
+    int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
+    starpu_data_handle_t piece[n];
+    struct sp_layer_flight *t;
 
-    if (id->kind != SP_TENSOR_KV && id->kind != SP_TENSOR_DKV)
+    if (!keys && id->kind != SP_TENSOR_DKV)
         return;
-    fl = sp_multiplex_flight(g, id->at, id->mb, id->slice);
-    sp_chunk_layers(g->cfg.plan, g->shape.model.layers, id->at, id->at, &first, &n);
-    {
-        starpu_data_handle_t piece[n];
-
-        for (int i = 0; i < n; i++) {
-            piece[i] = id->kind == SP_TENSOR_KV ? fl->layers[i].kv : fl->layers[i].dkv;
-            if (id->kind == SP_TENSOR_DKV)
-                fl->layers[i].kv = fl->layers[i].dkv = NULL;
-        }
-        sp_store_put(&st->store, id, n, piece, id->kind == SP_TENSOR_DKV);
+    t = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers;
+    for (int i = 0; i < n; i++) {
+        piece[i] = keys ? t[i].kv : t[i].dkv;
+        if (!keys)
+            t[i].kv = t[i].dkv = NULL;
     }
+    sp_store_put(&st->store, id, n, piece, !keys);
 }
 
 /* ---- the op --------------------------------------------------------------------------- */

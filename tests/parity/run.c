@@ -161,6 +161,28 @@ static void note_step(const struct sp_step_report *report, int k, struct result 
     }
 }
 
+static void count_sent(void *arg, const struct sp_action *a)
+{
+    struct result *r = arg;
+
+    if (a->kind != SP_ACTION_RECV)
+        r->stage[a->stage].lowered += a->bytes;
+}
+
+/* What the lowered program sends, with a process a stage. */
+static void note_actions(const struct session *session, const struct setup *s, struct result *r)
+{
+    struct sp_lowering l;
+
+    for (int i = 0; i < r->stages; i++)
+        r->stage[i].lowered = session->world.size == r->stages ? 0 : -1;
+    if (session->world.size != r->stages)
+        return;
+    must(sp_lowering_create(&s->plan, &s->shape, r->stages, &l), "lowering");
+    must(sp_lower_step(&l, count_sent, r), "actions");
+    sp_lowering_destroy(&l);
+}
+
 static void note_plan(const struct setup *s, const struct sp_offload *offload, struct result *r)
 {
     for (int i = 0; i < r->stages; i++) {
@@ -309,6 +331,7 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
         plan_offload(s, &offload);
     cfg.away = offload.away;
     note_plan(s, &offload, r);
+    note_actions(session, s, r);
     place(session, s, &pl);
     if (!session->devices)
         sp_placement_bind(&pl);
