@@ -97,7 +97,7 @@ static bool block_of(const struct sp_graph *g, int chunk, int i, struct which *b
 
     if (chunk == ENDS) {
         *block = (struct which){(enum sp_block_kind)i, -1};
-        return (i < SP_BLOCK_NORM1 || i > SP_BLOCK_POST) &&
+        return !sp_block_is_of_layer(block->kind) &&
                sp_block_elements(&g->shape.model, block->kind) > 0;
     }
     layers_of(g, chunk, &first, &count);

@@ -21,6 +21,12 @@ enum sp_block_kind {
     SP_BLOCK_KINDS
 };
 
+/* Whether each layer has a block of the kind; of the others the model has one. */
+static inline bool sp_block_is_of_layer(enum sp_block_kind kind)
+{
+    return kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+}
+
 enum sp_role {                /* what a tensor is inside its block */
                SP_ROLE_TABLE, /* token or position table, head */
                SP_ROLE_GAIN,

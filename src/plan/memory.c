@@ -101,7 +101,7 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* Gradients of the other replicas on their way: up to three of a size, see sum_twins. */
+/* Gradients of the other replicas on their way: up to three of a size, see graphs/step.c. */
 static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
@@ -147,7 +147,7 @@ static void held_elements(const struct sp_plan *plan, const struct sp_shape *sh,
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
         int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
 
-        *(kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST ? layer : ends) += n;
+        *(sp_block_is_of_layer((enum sp_block_kind)kind) ? layer : ends) += n;
     }
 }
 

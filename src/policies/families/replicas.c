@@ -19,10 +19,10 @@ void sp_replicas_lower(struct sp_lowering *l)
 
     for (int layer = -1; m && layer < m->layers; layer++)
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-            bool of_layer = kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+            enum sp_block_kind k = (enum sp_block_kind)kind;
 
-            if (of_layer == (layer >= 0) && sp_block_elements(m, (enum sp_block_kind)kind))
-                reduce(l, (enum sp_block_kind)kind, layer);
+            if (sp_block_is_of_layer(k) == (layer >= 0) && sp_block_elements(m, k))
+                reduce(l, k, layer);
         }
 }
 
@@ -33,7 +33,7 @@ static void each_end(struct sp_lowering *l, int stage,
                      void (*fn)(struct sp_lowering *l, int stage, struct sp_tensor_id t))
 {
     for (int kind = 0; l->shape && kind < SP_BLOCK_KINDS; kind++)
-        if ((kind < SP_BLOCK_NORM1 || kind > SP_BLOCK_POST) &&
+        if (!sp_block_is_of_layer((enum sp_block_kind)kind) &&
             sp_block_elements(&l->shape->model, (enum sp_block_kind)kind))
             fn(l, stage,
                (struct sp_tensor_id){

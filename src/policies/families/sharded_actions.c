@@ -23,7 +23,7 @@ static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *
         return 0;
     sp_chunk_layers(l->plan, sh->model.layers, 0, t->at < 0 ? 0 : t->at, &first, &count);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        bool of_layer = kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+        bool of_layer = sp_block_is_of_layer((enum sp_block_kind)kind);
 
         if (of_layer == (t->at >= 0))
             sum += (of_layer ? count : 1) *

@@ -97,7 +97,7 @@ static size_t block_elements(const struct sp_model *m, int at, int i)
 {
     enum sp_block_kind kind = (enum sp_block_kind)(at < 0 ? i : SP_BLOCK_NORM1 + i % 3);
 
-    if (at < 0 && kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST)
+    if (at < 0 && sp_block_is_of_layer(kind))
         return 0;
     return sp_block_elements(m, kind);
 }
