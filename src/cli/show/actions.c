@@ -26,20 +26,27 @@ static bool is_message(const struct sp_action *a)
     return a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV;
 }
 
-/* One step with a process a stage. */
+static int no_memory(const struct sp_show *show)
+{
+    return sp_error(ENOMEM, "show: no memory for the actions of %d stages",
+                    show->plan->layout.stages);
+}
+
+/* One step. */
 static int lower(const struct sp_show *show,
                  void (*emit)(void *arg, const struct sp_action *action), void *arg)
 {
-    struct sp_lowering l;
-    int err = sp_lowering_create(show->plan, show->shape, show->plan->layout.stages, &l);
+    return sp_lower_step(show->lowering, emit, arg) ? no_memory(show) : 0;
+}
 
-    if (!err) {
-        err = sp_lower_step(&l, emit, arg);
-        sp_lowering_destroy(&l);
-    }
-    return err ? sp_error(ENOMEM, "show: no memory for the actions of %d stages",
-                          show->plan->layout.stages)
-               : 0;
+int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering)
+{
+    if (!show->shape && !show->actions)
+        return 0;
+    if (sp_lowering_create(show->plan, show->shape, show->plan->layout.stages, lowering))
+        return no_memory(show);
+    show->lowering = lowering;
+    return 0;
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */

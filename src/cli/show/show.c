@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "plan/memory_help.h"
 #include "plan/slices.h"
+#include "policies/lowering/lowering.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,7 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
                               struct sp_plan *plan)
 {
+    struct sp_lowering lowering = {0};
     struct sp_shape shape;
     struct sp_costs costs;
     struct sp_times times;
@@ -257,7 +259,9 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     ret = sp_listsim(plan, &costs, SP_PAIRED, &times, why, sizeof why);
     if (ret)
         return sp_error(-ret, "show: %s", why);
-    ret = write_out(a, &show);
+    ret = sp_show_lower(&show, &lowering);
+    ret = ret ? ret : write_out(a, &show);
+    sp_lowering_destroy(&lowering);
     sp_times_destroy(&times);
     return ret;
 }

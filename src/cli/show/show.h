@@ -7,6 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+struct sp_lowering;
+
 struct sp_show {
     const char *schedule; /* as typed */
     const struct sp_plan *plan;
@@ -14,7 +16,8 @@ struct sp_show {
     const struct sp_times *times;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
-    int columns; /* of the text form */
+    struct sp_lowering *lowering; /* of --actions and --model; NULL: neither was given */
+    int columns;                  /* of the text form */
     bool color, actions;
 };
 
@@ -45,6 +48,7 @@ json_t *sp_show_multiplex_json(const struct sp_show *show);
  * peer or group or null, bytes or null] for each action of a stage. And what follows from it and the model:
  * bytes_sent and memory_bytes. 0, or -errno after one line on stderr.
  */
+int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering); /* before the others */
 int sp_show_actions_text(const struct sp_show *show, FILE *out);
 int sp_show_actions_json(const struct sp_show *show, json_t *root);
 int sp_show_bytes_json(const struct sp_show *show, json_t *root);
