@@ -25,9 +25,17 @@ struct message {
     struct sp_tensor_id tensor[MOST];
 };
 
+/* Of a step. */
+struct state {
+    bool ships; /* weights, not q, k, v */
+    int users
+        []; /* [stages][layers] micro-batches between their forward and their backward that use a
+                  * layer's shipped weights */
+};
+
 static bool ships(const struct sp_lowering *l)
 {
-    return l->shape && sp_ships_weights(l->plan, l->shape);
+    return ((const struct state *)l->state)->ships;
 }
 
 static void add(struct message *m, enum sp_tensor_kind kind, int mb, int layer)
@@ -98,19 +106,24 @@ static bool sent(const struct sp_lowering *l, const struct sp_op *op, struct mes
     return true;
 }
 
-/* Micro-batches between their forward and their backward that use a layer's shipped weights, by stage. */
 static int *users_of(const struct sp_lowering *l, int stage, int layer)
 {
-    return &((int *)l->state)[stage * l->plan->layout.layers + layer];
+    return &((struct state *)l->state)->users[stage * l->plan->layout.layers + layer];
 }
 
 int sp_attention_parallel_lower_begin(struct sp_lowering *l)
 {
     const struct sp_layout *lay = &l->plan->layout;
 
+    size_t users = (size_t)lay->stages * (size_t)lay->layers;
+    struct state *state = calloc(1, sizeof *state + users * sizeof *state->users);
+
     free(l->state);
-    l->state = calloc((size_t)lay->stages * (size_t)lay->layers, sizeof(int));
-    return l->state ? 0 : -ENOMEM;
+    l->state = state;
+    if (!state)
+        return -ENOMEM;
+    state->ships = l->shape && sp_ships_weights(l->plan, l->shape);
+    return 0;
 }
 
 static void receive(struct sp_lowering *l, const struct message *m, int index)

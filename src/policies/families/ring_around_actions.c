@@ -181,15 +181,24 @@ static void pass_all(struct sp_lowering *l, int worker, bool gradients)
             pass(l, worker, i);
 }
 
+/* Workers that have not begun when the first one is in turn t, or are done when the last one is. */
+static void advance_idle(struct sp_lowering *l, int worker, int t)
+{
+    int last = workers(l) - 1, turns = sp_lowering_ring(l)->turns;
+
+    if (worker != 0 && worker != last)
+        return;
+    for (int r = 0; r <= last; r++)
+        if ((worker == 0 && t <= r) || (worker == last && t >= r + turns))
+            advance(l, r, t);
+}
+
 void sp_ring_around_lower(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
     int worker = l->order[i].stage, k = ring_turn(l, op), t = k + worker;
 
-    for (int r = 0; r < workers(l); r++)
-        if ((worker == 0 && t <= r) ||
-            (worker == workers(l) - 1 && t >= r + sp_lowering_ring(l)->turns))
-            advance(l, r, t);
+    advance_idle(l, worker, t);
     advance(l, worker, t);
     pass_all(l, worker, false);
     sp_lower_run(l, worker, l->order[i].index);
