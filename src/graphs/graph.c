@@ -28,6 +28,15 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
     return NULL;
 }
 
+starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
+                                    const struct sp_tensor_id *t, int i)
+{
+    struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
+    struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
+
+    return !b ? NULL : at.gradient ? b->g : b->w;
+}
+
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 {
     int stages[SP_MAX_HOLDERS];
@@ -76,7 +85,6 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .g = vector(n, sizeof(float), "g"),
         .m = vector(n, sizeof(float), "m"),
         .v = vector(n, sizeof(float), "v"),
-        .twin = n_holders > 1 ? holders[holders[0] == st->index] : -1,
         .counted = holders[0] == st->index || sp_is_sharded(g->cfg.plan),
     };
     b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");

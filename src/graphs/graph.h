@@ -48,9 +48,8 @@ struct sp_block {
     starpu_data_handle_t
         spare[SP_BLOCK_STATE]; /* master g m v (w) before the last update made ahead;
                                                  * NULL: none yet */
-    int twin;     /* stage that holds the other replica (tied tables, two pipes), -1: none */
-    bool closed;  /* its norm is taken and its update made ahead of the step's end */
-    bool counted; /* in the gradient norm and in checkpoints: once a replica pair */
+    bool closed;               /* its norm is taken and its update made ahead of the step's end */
+    bool counted;              /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
@@ -163,6 +162,10 @@ static inline const struct sp_cut *sp_graph_cut(const struct sp_graph *g, int gl
 
 /* The block of a local stage, NULL if it does not hold it. */
 struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, int layer);
+
+/* Piece i of weights, or of their gradients, in the stage's own blocks; NULL: it does not hold the block. */
+starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
+                                    const struct sp_tensor_id *t, int i);
 
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);

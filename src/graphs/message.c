@@ -48,15 +48,6 @@ struct found {
     starpu_data_handle_t own[];
 };
 
-static starpu_data_handle_t block_of(const struct sp_graph *g, struct sp_stage *st,
-                                     const struct sp_tensor_id *t, int i)
-{
-    struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
-    struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
-
-    return !b ? NULL : at.gradient ? b->g : b->w;
-}
-
 /* The caller frees it. */
 static struct found *find(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
@@ -70,7 +61,7 @@ static struct found *find(struct sp_graph *g, struct sp_stage *st, const struct 
     STARPU_ASSERT_MSG(f, "starpipe: no memory for a message of %d parts", n);
     *f = (struct found){.n = n, .piece = t ? t->piece : f->own, .pooled = t && t->pooled};
     for (int i = 0; !t && i < n; i++)
-        f->own[i] = block_of(g, st, id, i);
+        f->own[i] = sp_stage_piece(g, st, id, i);
     return f;
 }
 
@@ -113,7 +104,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
 
         if (!elements)
             continue;
-        piece[i] = a->home ? block_of(g, st, &a->tensor, i)
+        piece[i] = a->home ? sp_stage_piece(g, st, &a->tensor, i)
                            : sp_pool_get(pool_for(g, st, &a->tensor), elements, bytes, name);
         sp_message_expect(g, &ctx, piece[i], a->peer, tag_of(g, a, i));
     }
@@ -129,7 +120,7 @@ static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
     for (int i = 0; i < f->n; i++) {
-        starpu_data_handle_t own = block_of(g, st, &a->tensor, i);
+        starpu_data_handle_t own = sp_stage_piece(g, st, &a->tensor, i);
 
         ctx.layer = sp_tensor_block(g->cfg.plan, &g->shape, &a->tensor, i).layer;
         if (f->piece[i] && f->piece[i] != own)

@@ -85,7 +85,7 @@ static starpu_data_handle_t take_theirs(struct sp_stage *st, size_t n)
     if (st->theirs[1])
         sp_pool_put(st->theirs[1]);
     st->theirs[1] = st->theirs[0];
-    st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "twin gradient");
+    st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "replica gradient");
     return st->theirs[0];
 }
 
@@ -98,13 +98,14 @@ static void drop_theirs(struct sp_stage *st)
     }
 }
 
-/* Two replicas of a block add up their gradients, both in the same order: a + b is b + a. */
-static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+/* A REDUCE of one of two replicas: both add up their gradients in the same order, as a + b is b + a. */
+static void add_replica(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    struct sp_stage *other = sp_graph_stage(g, b->twin);
+    struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at);
+    int peer = a->member[a->member[0] == st->index];
+    struct sp_stage *other = sp_graph_stage(g, peer);
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
     int64_t block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
-    int rank = sp_stage_rank(&g->place, b->twin);
     starpu_data_handle_t theirs;
 
     ctx.layer = b->layer;
@@ -114,9 +115,8 @@ static void sum_twin(struct sp_graph *g, struct sp_stage *st, struct sp_block *b
         return;
     }
     theirs = take_theirs(st, b->n);
-    sp_transport_send(b->g, rank, sp_tag(g, SP_MSG_REPLICA, block, st->index));
-    st->bytes_sent[g->turn] += b->n * sizeof(float);
-    sp_transport_recv(theirs, rank, sp_tag(g, SP_MSG_REPLICA, block, b->twin), NULL, NULL);
+    sp_message_post(g, st, b->g, peer, sp_tag(g, SP_MSG_REPLICA, block, st->index));
+    sp_message_expect(g, &ctx, theirs, peer, sp_tag(g, SP_MSG_REPLICA, block, peer));
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 
@@ -202,8 +202,7 @@ static int first_backward(const struct sp_graph *g)
     int i = 0;
 
     while (i < g->lowering.n) {
-        const struct sp_op *op =
-            &g->cfg.plan->programs[g->lowering.order[i].stage].ops[g->lowering.order[i].index];
+        const struct sp_op *op = sp_lowering_op(&g->lowering, i);
 
         if (op->pass != SP_F || op->overlap)
             break;
@@ -218,14 +217,13 @@ static void act(void *arg, const struct sp_action *a)
     struct sp_graph *g = arg;
     struct sp_stage *st = sp_graph_stage(g, a->stage);
 
-    if (a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER)
+    if (a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER) {
         g->family->collective(g, a);
+        return;
+    }
     if (!st)
         return;
     switch (a->kind) {
-    case SP_ACTION_GATHER:
-    case SP_ACTION_SCATTER:
-        break;
     case SP_ACTION_RUN:
         g->family->run(g, st, a);
         break;
@@ -239,7 +237,7 @@ static void act(void *arg, const struct sp_action *a)
         sp_store_drop(&st->store, &a->tensor);
         break;
     case SP_ACTION_REDUCE:
-        sum_twin(g, st, sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at));
+        add_replica(g, st, a);
         break;
     default:
         STARPU_ABORT_MSG("starpipe: %s is no action of this family", sp_action_name(a->kind));

@@ -61,11 +61,10 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
     STARPU_ASSERT_MSG(piece, "starpipe: no memory for a gradient of %d parts", n);
     for (int i = 0; i < n; i++) {
-        struct sp_tensor_block b = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
         size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, i, &bytes);
 
-        ctx.layer = b.layer;
-        piece[i] = owner ? sp_stage_block(owner, b.kind, b.layer)->g
+        ctx.layer = sp_tensor_block(g->cfg.plan, &g->shape, id, i).layer;
+        piece[i] = owner ? sp_stage_piece(g, owner, id, i)
                          : sp_pool_get(st->boundary, elements, bytes, "chunk");
         if (!owner)
             sp_clear_insert(&ctx, piece[i]);
@@ -89,9 +88,7 @@ static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct 
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     for (int i = 0; !t && i < 3 * c->count; i++)
-        own[i] =
-            sp_stage_block(c->st, (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), c->first + i / 3)
-                ->w;
+        own[i] = sp_stage_piece(c->g, c->st, &id, i);
     return t ? t->piece : own;
 }
 
