@@ -3,7 +3,6 @@
 #include "codelets/cuda.h"
 #include "offload/host.h"
 #include "starpipe/order.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -78,20 +77,6 @@ void session_stop(struct session *s)
         sp_host_stop();
         unsetenv("STARPU_PREFETCH");
     }
-}
-
-static struct sp_update update_of(const struct sp_train_args *a, int step, double norm)
-{
-    return (struct sp_update){
-        .lr = (float)sp_lr_at(&a->lr_schedule, step),
-        .beta1 = (float)a->beta1,
-        .beta2 = (float)a->beta2,
-        .eps = (float)a->eps,
-        .weight_decay = (float)a->weight_decay,
-        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
-        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
-        .factor = (float)(a->clip > 0 && norm > a->clip ? a->clip / (norm + 1e-6) : 1),
-    };
 }
 
 /* What leaves memory. Rates are made up, so that every run of a plan chooses the same. */
@@ -235,7 +220,7 @@ static void finish_step(struct sp_graph *g, const struct setup *s, int k,
     sp_step_finish(g, report);
     if (k == 0)
         gather(g, SP_FIELD_G, r);
-    hp = update_of(&s->args, k, report->grad_norm);
+    hp = sp_train_update(&s->args, k, report->grad_norm);
     sp_step_update(g, &hp, report);
 }
 
@@ -244,14 +229,14 @@ static void finish_step(struct sp_graph *g, const struct setup *s, int k,
 static void finish_ahead(struct sp_graph *g, const struct setup *s, const struct sp_data *data,
                          int k, struct sp_step_report *report, struct result *r)
 {
-    struct sp_update hp = update_of(&s->args, k, 0);
+    struct sp_update hp = sp_train_update(&s->args, k, 0);
     bool beside = s->args.clip > 0;
 
     sp_step_rest(g, &hp, beside);
     sp_step_update_submit(g, &hp, beside);
     sp_step_begin(g, data, (uint64_t)k + 1);
     sp_step_finish(g, report);
-    hp = update_of(&s->args, k, report->grad_norm);
+    hp = sp_train_update(&s->args, k, report->grad_norm);
     if (hp.factor >= 1)
         return;
     sp_step_undo(g);

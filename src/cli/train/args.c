@@ -2,6 +2,7 @@
 #include "cli/train/progress.h"
 #include "sp_error.h"
 #include "train/settings.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,4 +204,18 @@ int sp_train_parse(int argc, char **argv, struct sp_train_args *a)
         a->token_bytes = width ? 4 : 2;
     a->settings = settings_of(options);
     return check(a);
+}
+
+struct sp_update sp_train_update(const struct sp_train_args *a, int step, double grad_norm)
+{
+    return (struct sp_update){
+        .lr = (float)sp_lr_at(&a->lr_schedule, step),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
+        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
+        .factor = (float)(a->clip > 0 && grad_norm > a->clip ? a->clip / (grad_norm + 1e-6) : 1),
+    };
 }

@@ -9,20 +9,6 @@
 #include "train/interrupt.h"
 #include <math.h>
 
-static struct sp_update update_of(const struct sp_train_args *a, int step, double grad_norm)
-{
-    return (struct sp_update){
-        .lr = (float)sp_lr_at(&a->lr_schedule, step),
-        .beta1 = (float)a->beta1,
-        .beta2 = (float)a->beta2,
-        .eps = (float)a->eps,
-        .weight_decay = (float)a->weight_decay,
-        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
-        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
-        .factor = (float)(a->clip > 0 && grad_norm > a->clip ? a->clip / (grad_norm + 1e-6) : 1),
-    };
-}
-
 static bool is_finite(const struct sp_trainer *t)
 {
     return isfinite(t->report.loss) && isfinite(t->report.grad_norm);
@@ -72,7 +58,7 @@ static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
         return diverged(t, step);
     if (a->dump_grads && step == t->first_step)
         err = sp_train_dump_grads(t);
-    *hp = update_of(a, step, t->report.grad_norm);
+    *hp = sp_train_update(a, step, t->report.grad_norm);
     sp_step_update(&t->graph, hp, &t->report);
     return err;
 }
@@ -82,12 +68,12 @@ static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
 {
     const struct sp_train_args *a = &t->args;
 
-    *hp = update_of(a, step, 0);
+    *hp = sp_train_update(a, step, 0);
     sp_step_rest(&t->graph, hp, a->clip > 0);
     sp_step_update_submit(&t->graph, hp, a->clip > 0);
     sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
     close_step(t);
-    *hp = update_of(a, step, t->report.grad_norm);
+    *hp = sp_train_update(a, step, t->report.grad_norm);
     if (is_finite(t) && hp->factor >= 1)
         return 0;
     sp_step_undo(&t->graph);

@@ -45,6 +45,9 @@ struct sp_train_args {
 /* Parses and checks what needs no file. 0, 1 (help printed) or -EINVAL. */
 int sp_train_parse(int argc, char **argv, struct sp_train_args *a);
 
+/* What the options make of a step, counted from 0, whose gradient has this norm. */
+struct sp_update sp_train_update(const struct sp_train_args *a, int step, double grad_norm);
+
 /* What --save has done so far. */
 struct sp_saver {
     struct sp_run_dir dir;  /* rank 0's */
