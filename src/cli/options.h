@@ -1,6 +1,7 @@
 /*
  * Long options from a table: "--name value", "--name=value", flags, --help, and the words that a
- * command wants beside them, its operands. Every command parses with this, so that help, defaults, ranges and refusals look the same everywhere.
+ * command wants beside them, its operands. Every command parses with this, so that help, defaults,
+ * ranges and refusals look the same everywhere.
  */
 #ifndef SP_OPTIONS_H
 #define SP_OPTIONS_H

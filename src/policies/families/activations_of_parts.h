@@ -1,5 +1,5 @@
 /*
- * What stages hold where parts of layers are the ops (attention-parallel): the halves of stash.h for
+ * What stages hold where parts of layers are the ops (attention-parallel): the halves of activations.h for
  * that family. Letters: x = bsh numbers, q and kv the widths of a token times bs.
  *
  * Kept from forward to backward, in floats (HelixPipe section 4.4: 4bsh a layer, of which x + q with
