@@ -8,7 +8,7 @@
  * and back: dr, do to attention; dr, dn1 [dW] | dq dkv to the block. The residual x goes by way of
  * attention, as published. With qkv=weights the QKV weights go along with their input, and their
  * gradient comes back, so that neither q, k, v nor their gradients cross.
- * policies/families/activations_of_parts.h has what is kept between forward and backward.
+ * policies/families/attention_parallel/attention_parallel.h has what is kept between forward and backward.
  */
 #include "graphs/family.h"
 #include "graphs/part.h"

@@ -1,6 +1,6 @@
 #include "graphs/family.h"
 #include "graphs/offload.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <limits.h>

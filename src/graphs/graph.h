@@ -99,7 +99,7 @@ struct sp_tokens {
 };
 
 /* How a global stage cuts sequences: into the slices of the plan, or parts of them (see
- * policies/families/multiplex.h). */
+ * policies/families/multiplexed/multiplex.h). */
 struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] */

@@ -8,7 +8,7 @@
  * Each is expanded layer by layer, so that two ops that overlap take turns: the messages of one
  * travel while the other computes. What a layer keeps from F to B is set by --recompute;
  * everything else is freed at its last use. What crosses between global stages is in the stores of
- * stages, where the actions of the plan send, receive and free it (policies/families/layerwise_actions.c).
+ * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
  */
 #include "graphs/family.h"
 #include "graphs/chunk.h"

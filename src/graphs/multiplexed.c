@@ -1,6 +1,6 @@
 /*
  * The subsequence family with multiplexed slices: slices that lie beside the bubbles of the pipeline are
- * computed by several stages together (policies/families/multiplex.h), each a part of the tokens.
+ * computed by several stages together (policies/families/multiplexed/multiplex.h), each a part of the tokens.
  *
  *   F(mb, stage, part):  [embed | rows from the parts of the stage before]  { pre  attn  post } per layer
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }

@@ -1,13 +1,13 @@
 /*
  * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), and what
  * a stage has of others that it computes for (multiplexed_help.c). What crosses between stages is in their
- * stores (policies/families/multiplexed_actions.c); an op finds it in that of any stage of the process.
+ * stores (policies/families/multiplexed/actions.c); an op finds it in that of any stage of the process.
  */
 #ifndef SP_GRAPH_MULTIPLEXED_H
 #define SP_GRAPH_MULTIPLEXED_H
 
 #include "graphs/layer.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 
 /* What a stage adds up for another one, and where it reads the weights. */
 struct sp_help {

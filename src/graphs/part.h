@@ -1,6 +1,6 @@
 /*
  * What the ops of the attention-parallel family share: the tensors in flight, their buffers, and what is in
- * the stores of stages for the next op (policies/families/attention_parallel_actions.c sends it there).
+ * the stores of stages for the next op (policies/families/attention_parallel/actions.c sends it there).
  */
 #ifndef SP_PART_H
 #define SP_PART_H

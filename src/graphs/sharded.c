@@ -17,7 +17,7 @@
 #include "graphs/family.h"
 #include "graphs/message.h"
 #include "graphs/whole.h"
-#include "policies/families/shards.h"
+#include "policies/families/sharded/shards.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * The weight-ring family (WeiPipe): a worker keeps its micro-batches, and the chunks of the model
- * come by with the gradients of their weights; src/policies/families/ring.h says which when,
- * weight_ring_actions.c how.
+ * come by with the gradients of their weights; src/policies/families/weight_ring/ring.h says which when,
+ * actions.c beside it how.
  *
  *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with weights that came by
  *   L(mb):     final norm, logits, loss, and their gradients
@@ -15,7 +15,7 @@
 #include "graphs/chunk.h"
 #include "graphs/family.h"
 #include "graphs/step.h"
-#include "policies/families/ring_actions.h"
+#include "policies/families/weight_ring/actions.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 

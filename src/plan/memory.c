@@ -1,8 +1,8 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
-#include "policies/families/activations_of_parts.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "kernels/backend.h"
-#include "plan/memory_help.h"
+#include "policies/families/multiplexed/memory.h"
 #include "plan/memory_slices.h"
 #include "sp_error.h"
 #include <math.h>

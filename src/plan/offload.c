@@ -2,7 +2,7 @@
 #include "plan/memory_slices.h"
 #include "plan/offload_pages.h"
 #include "plan/slices.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "plan/slices.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "plan/counts.h"
 #include "sp_error.h"
 #include <math.h>

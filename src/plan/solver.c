@@ -1,8 +1,8 @@
 #include "plan/solver.h"
 #include "kernels/kernels.h"
-#include "plan/memory_help.h"
+#include "policies/families/multiplexed/memory.h"
 #include "plan/slices.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

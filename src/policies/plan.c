@@ -2,7 +2,7 @@
 #include "policies/load/csv.h"
 #include "policies/load/guarded_call.h"
 #include "policies/families/map.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "policies/suggest.h"
 #include "policies/registry.h"
 #include "policies/simulation/transit.h"

@@ -27,7 +27,7 @@ struct sp_plan {
                    * submission; NULL: not counted */
     int64_t *
         copies; /* [stages] elements of keys and values that a stage has copies of, where stages are
-                      * in processes of their own; NULL: they are not (plan/memory_help.h) */
+                      * in processes of their own; NULL: they are not (policies/families/multiplexed/memory.h) */
     bool states_twice; /* parameters and optimizer are kept from before the last update */
     int buffers;       /* what sp_listsim_buffers found */
 };

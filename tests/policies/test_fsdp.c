@@ -4,7 +4,7 @@
  * verifier must refuse exactly those that the oracle finds illegal.
  */
 #include "policies/mutants.h"
-#include "policies/families/shards.h"
+#include "policies/families/sharded/shards.h"
 #include <errno.h>
 #include <math.h>
 

@@ -4,7 +4,7 @@
  */
 #include "policies/common.h"
 #include "policies/simulation/index.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include <math.h>
 
 static struct sp_layout multiplexed(int p, int n)

@@ -4,7 +4,7 @@
  * them, and that sp_ring_messages says how they moved.
  */
 #include "policies/reference.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include "policies/weipipe.h"
 
 /* A message as it was sent; D with the micro-batches in it. */

@@ -4,7 +4,7 @@
  */
 #include "policies/common.h"
 #include "policies/registry.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include <errno.h>
 #include <math.h>
 

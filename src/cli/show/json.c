@@ -27,7 +27,7 @@
  */
 #include "cli/show/show.h"
 #include "policies/simulation/index.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include "sp_error.h"
 #include <jansson.h>
 

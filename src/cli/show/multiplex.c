@@ -1,6 +1,6 @@
 /* Who computes which slices where they are shared out (SPPO table 3), and what it gains. */
 #include "cli/show/show.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

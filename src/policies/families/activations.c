@@ -1,5 +1,5 @@
 #include "policies/families/activations.h"
-#include "policies/families/activations_of_parts.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {

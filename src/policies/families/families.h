@@ -1,4 +1,5 @@
-/* The built-in graph families: which ops there are in <family>.c, what travels in <family>_actions.c. */
+/* The built-in graph families, a folder each: which ops there are in FAMILY/FAMILY.c, what travels in
+ * FAMILY/actions.c, what a stage holds for it in FAMILY/memory.c. */
 #ifndef SP_FAMILIES_H
 #define SP_FAMILIES_H
 

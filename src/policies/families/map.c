@@ -1,5 +1,5 @@
 #include "policies/families/map.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

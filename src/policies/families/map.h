@@ -20,7 +20,7 @@ struct sp_map {
     struct sp_home *home; /* [pipes][globals] */
     unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
     int fold;             /* attention-parallel: micro-batches of a slot */
-    struct sp_ring *ring; /* weight-ring: see policies/families/ring.h */
+    struct sp_ring *ring; /* weight-ring: see policies/families/weight_ring/ring.h */
 };
 
 /* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the

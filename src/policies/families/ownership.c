@@ -1,7 +1,7 @@
 #include "policies/families/ownership.h"
-#include "policies/families/activations_of_parts.h"
-#include "policies/families/multiplex.h"
-#include "policies/families/ring.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
+#include "policies/families/multiplexed/multiplex.h"
+#include "policies/families/weight_ring/ring.h"
 
 void sp_partition(int layers, int parts, int part, int *first, int *count)
 {

@@ -2,7 +2,7 @@
 #include "policies/load/guard.h"
 #include "policies/load/limit.h"
 #include "policies/registry.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>

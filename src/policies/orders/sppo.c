@@ -15,7 +15,7 @@
  * A stage idles for p-1 slices of a micro-batch's n: the paper's bubble (p-1)/n.
  */
 #include "policies/check.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 
 /* The part that a stage has of each slice of a phase of stage g, if it has any. */
 static void multiplex(const struct sp_layout *lay, int stage, int mb, int g, enum sp_phase phase,

@@ -6,7 +6,7 @@
  */
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
-#include "policies/families/shards.h"
+#include "policies/families/sharded/shards.h"
 #include "policies/lowering/lowering.h"
 #include <limits.h>
 

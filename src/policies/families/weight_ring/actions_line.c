@@ -10,7 +10,7 @@
  * What an op leaves is sent when the op that wants it is submitted: nothing is on its way to ops that are
  * not, so a step that was begun can be undone.
  */
-#include "policies/families/ring_actions.h"
+#include "policies/families/weight_ring/actions.h"
 
 /* What an op computes with, and the gradient that it adds to; the same for the ops of a round of all
  * workers. */

@@ -1,4 +1,4 @@
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 
 int sp_is_multiplexed(const struct sp_layout *lay)
 {

@@ -1,6 +1,6 @@
 /*
  * The weight-ring family (WeiPipe): worker i mod P keeps micro-batch i from its first forward to its
- * last backward, and the P chunks of the model come by; see policies/families/ring.h.
+ * last backward, and the P chunks of the model come by; see policies/families/weight_ring/ring.h.
  *
  *   F(i,c) waits for F(i,c-1)        L(i), head and loss, for F(i,P-1)
  *   B(i,c) waits for B(i,c+1), on the last chunk for L(i), and for F(i,c)
@@ -13,7 +13,7 @@
 #include "policies/families/families.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include <errno.h>
 #include <stdbool.h>
 

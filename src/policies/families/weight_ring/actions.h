@@ -1,12 +1,12 @@
 /*
- * What the two flows of weights in a weight ring share: around the ring (ring_around_actions.c) and down the
- * line of workers (ring_line_actions.c).
+ * What the two flows of weights in a weight ring share: around the ring (actions_around.c) and down the
+ * line of workers (actions_line.c).
  */
 #ifndef SP_RING_ACTIONS_H
 #define SP_RING_ACTIONS_H
 
 #include "policies/families/activations.h"
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include "policies/lowering/lowering.h"
 
 static inline const struct sp_ring *sp_lowering_ring(const struct sp_lowering *l)

@@ -7,7 +7,7 @@
  * worker, before it has begun, or of the last one, when it is done, so that no more of them are on their way
  * than while all work.
  */
-#include "policies/families/ring_actions.h"
+#include "policies/families/weight_ring/actions.h"
 #include <errno.h>
 #include <stdlib.h>
 

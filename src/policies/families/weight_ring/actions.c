@@ -5,7 +5,7 @@
  */
 #include "policies/families/families.h"
 #include "policies/families/replicas.h"
-#include "policies/families/ring_actions.h"
+#include "policies/families/weight_ring/actions.h"
 
 static bool is_line(const struct sp_lowering *l)
 {

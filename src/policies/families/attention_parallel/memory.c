@@ -1,4 +1,4 @@
-#include "policies/families/activations_of_parts.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include <string.h>
 
 bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)

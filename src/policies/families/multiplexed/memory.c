@@ -1,6 +1,6 @@
-#include "plan/memory_help.h"
+#include "policies/families/multiplexed/memory.h"
 #include "policies/families/ownership.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "policies/families/ring.h"
+#include "policies/families/weight_ring/ring.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * The subsequence family with multiplexed slices (policies/families/multiplex.h): ops name the global stage whose
+ * The subsequence family with multiplexed slices (policies/families/multiplexed/multiplex.h): ops name the global stage whose
  * layers they are, and a part of a slice of it, wherever they run. For micro-batch i, stage g, part k:
  *
  *   F(i,g,k) waits for those F(i,g-1,.) whose tokens it has, and for all parts of the slice before:
@@ -11,7 +11,7 @@
  * layer by layer, so it begins with the one before it and not after it (backwards: after it).
  */
 #include "policies/families/families.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include <errno.h>

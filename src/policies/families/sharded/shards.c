@@ -1,4 +1,4 @@
-#include "policies/families/shards.h"
+#include "policies/families/sharded/shards.h"
 
 int sp_shards_prefetch(const struct sp_program *prog, int k)
 {

@@ -10,7 +10,7 @@
  *   end               sums of weight gradients, to the stage that owns the weights
  */
 #include "policies/families/families.h"
-#include "policies/families/multiplex.h"
+#include "policies/families/multiplexed/multiplex.h"
 #include "policies/families/ownership.h"
 #include "policies/families/replicas.h"
 
