@@ -7,7 +7,7 @@
 
 #include "starpipe/op.h"
 
-#define SP_SCHEDULE_ABI 3
+#define SP_SCHEDULE_ABI 4
 
 /* Costs of one layer for one micro-batch, part by part. */
 struct sp_part_costs {
@@ -78,8 +78,6 @@ enum sp_ring_layout {
 
 /* Most ops of a worker in a turn of a weight ring. */
 #define SP_TURN_OPS 8
-/* The turns of a worker of a weight ring, one after the other. */
-void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
 
 enum sp_formula {
     SP_EXACT,       /* equal */
@@ -87,6 +85,46 @@ enum sp_formula {
     SP_UPPER_BOUND, /* never below */
     SP_APPROXIMATE  /* near it, on no certain side */
 };
+
+/* What a schedule tells the family of its graph beside its programs. */
+
+/* "layerwise", "bidirectional", "subsequence". */
+struct sp_layerwise_def {
+    /*
+     * Placement: the global stage, in the order of the layers, of a chunk of a stage; every global
+     * stage once. NULL: stage + chunk * stages (loop). In the family "bidirectional" there are two
+     * chunks a stage, chunk 0 of the pipe that goes down, chunk 1 of the one that goes up, and
+     * each pipe holds the whole model in p global stages.
+     */
+    int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
+    /* Bidirectional: the pipe, 0 or 1, of a micro-batch; NULL: the first half of them goes down. */
+    int (*pipe)(const struct sp_layout *lay, int mb);
+};
+
+/* "attention-parallel": parameter block j < L is on stage j mod p, block L on stage 0; attention of layer l
+ * of micro-batch i on stage (l + i/fold + 1) mod p. */
+struct sp_attention_parallel_def {
+    /* How many micro-batches, consecutive ones, share a slot. NULL: 1. */
+    int (*fold)(const struct sp_layout *lay);
+};
+
+/*
+ * "weight-ring": micro-batches are counted by the worker's own: round g of worker r is micro-batch
+ * g * stages + r, and worker r is r turns late. Chunks are the stages parts of the model. The family makes
+ * the programs from the turns: there is no `emit`.
+ */
+struct sp_weight_ring_def {
+    /* The ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns how many, negative
+     * past the last turn. */
+    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
+    enum sp_ring_layout layout; /* what comes by for backwards */
+    /* The worker that keeps a chunk's weights and optimizer state, not with SP_RING_REVERSED; NULL:
+     * (chunk + 1) mod stages. */
+    int (*owner)(const struct sp_layout *lay, int chunk);
+};
+
+/* "sharded": micro-batch i is on worker i mod stages, which takes it through all chunks; there is no W, and
+ * nothing to tell. */
 
 struct sp_schedule_def {
     int abi;             /* SP_SCHEDULE_ABI */
@@ -101,37 +139,15 @@ struct sp_schedule_def {
     /* Says in why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */
     int (*check)(const struct sp_layout *lay, char *why, size_t n);
 
-    /*
-     * Placement: the global stage, in the order of the layers, of a chunk of a stage; every global
-     * stage once. NULL: stage + chunk * stages (loop). In the family "bidirectional" there are two
-     * chunks a stage, chunk 0 of the pipe that goes down, chunk 1 of the one that goes up, and
-     * each pipe holds the whole model in p global stages.
-     */
-    int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
-    /* Bidirectional: the pipe, 0 or 1, of a micro-batch; NULL: the first half of them goes down. */
-    int (*pipe)(const struct sp_layout *lay, int mb);
-    /* Attention-parallel: how many micro-batches, consecutive ones, share a slot. Parameter block j
-     * < L is on stage j mod p, block L on stage 0; attention of layer l of micro-batch i on stage
-     * (l + i/fold + 1) mod p. NULL: 1. */
-    int (*fold)(const struct sp_layout *lay);
-    /*
-     * Weight-ring: the ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns
-     * how many, negative past the last turn. Micro-batches are counted by the worker's own: round g
-     * of worker r is micro-batch g * stages + r, and worker r is r turns late. Chunks are the stages
-     * parts of the model. `emit` is then sp_ring_emit.
-     *
-     * Sharded: micro-batch i is on worker i mod stages, which takes it through all chunks; there is
-     * no W.
-     */
-    int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
-    enum sp_ring_layout ring; /* weight-ring: what comes by for backwards */
-    /* Weight-ring: the worker that keeps a chunk's weights and optimizer state, not with
-     * SP_RING_REVERSED; NULL: (chunk + 1) mod stages. */
-    int (*owner)(const struct sp_layout *lay, int chunk);
+    /* A family reads its own of these three, and no other. */
+    struct sp_layerwise_def layerwise;
+    struct sp_attention_parallel_def attention_parallel;
+    struct sp_weight_ring_def weight_ring;
+
     const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
     const char *slicing;   /* --partition-slices when the user says nothing; NULL: "length" */
 
-    /* Appends the ops of one stage. Called only when check agreed. */
+    /* Appends the ops of one stage. Called only when check agreed. NULL where the family makes the programs. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
     /* Or, for orders that are found as a whole, those of all stages, programs[stages]: 0, or
      * -EINVAL with the reason in why[n], -ENOMEM. Then emit is NULL. */

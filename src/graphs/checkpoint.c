@@ -187,7 +187,7 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
 {
     size_t n = sp_block_elements(&g->shape.model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.model, kind);
-    int parts = sp_is_sharded(g->cfg.plan) ? g->place.stages : 1, err = 0;
+    int parts = g->cfg.plan->family->sharded ? g->place.stages : 1, err = 0;
     bool here = g->place.world.rank == 0;
     float *whole = NULL;
 

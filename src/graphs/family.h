@@ -32,22 +32,13 @@ struct sp_graph_family {
     void (*discard)(struct sp_graph *g);
 };
 
-extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional */
+extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional, subsequence */
 extern const struct sp_graph_family sp_graph_multiplexed;
 extern const struct sp_graph_family sp_graph_attention_parallel;
 extern const struct sp_graph_family sp_graph_weight_ring;
 extern const struct sp_graph_family sp_graph_sharded;
 
-static inline const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
-{
-    static const struct sp_graph_family *const families[] = {
-        [SP_LAYERWISE] = &sp_graph_layerwise,
-        [SP_MULTIPLEXED] = &sp_graph_multiplexed,
-        [SP_ATTENTION_PARALLEL] = &sp_graph_attention_parallel,
-        [SP_WEIGHT_RING] = &sp_graph_weight_ring,
-        [SP_SHARDED] = &sp_graph_sharded};
-
-    return families[family->kind];
-}
+/* The half of the engine of a family. */
+const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family);
 
 #endif

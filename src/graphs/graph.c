@@ -85,7 +85,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .g = vector(n, sizeof(float), "g"),
         .m = vector(n, sizeof(float), "m"),
         .v = vector(n, sizeof(float), "v"),
-        .counted = holders[0] == st->index || sp_is_sharded(g->cfg.plan),
+        .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
     };
     b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");
     return 0;
@@ -127,7 +127,7 @@ static int add_cut(struct sp_graph *g, int global)
     struct sp_op op = {.chunk = global};
     int longest = 0;
 
-    cut->n = g->n_cuts > 1 ? sp_parts_of(&plan->layout, global) : plan->layout.slices;
+    cut->n = sp_slices_of(plan, global);
     cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
     for (int k = 0; cut->shapes && k < cut->n; k++) {
         int first, len;
@@ -146,7 +146,7 @@ static int add_cuts(struct sp_graph *g)
 {
     int err = 0;
 
-    g->n_cuts = g->cfg.plan->family->kind == SP_MULTIPLEXED ? g->cfg.plan->layout.stages : 1;
+    g->n_cuts = g->cfg.plan->family->parts_of ? g->cfg.plan->layout.stages : 1;
     g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
     g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
     if (!g->cuts || !g->row)
@@ -244,7 +244,7 @@ static int check_messages(const struct sp_graph *g)
         return 0;
     if (family->parts && (size_t)g->shape.q_width > width)
         width = (size_t)g->shape.q_width;
-    if ((family->parts || family->kind == SP_MULTIPLEXED) && (size_t)g->shape.kv_width > width)
+    if ((family->parts || family->parts_of) && (size_t)g->shape.kv_width > width)
         width = (size_t)g->shape.kv_width;
     activations = (size_t)longest_rows(g) * width;
     if (activations > INT_MAX / sp_shape_elem(&g->shape))
@@ -276,7 +276,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away &&
-                   !sp_is_sharded(plan);
+                   !plan->family->sharded;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);

@@ -5,6 +5,7 @@
 #ifndef SP_PART_H
 #define SP_PART_H
 
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "graphs/layer.h"
 
 /* What one micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where

@@ -21,7 +21,7 @@
 
 static const struct sp_ring *ring_of(const struct sp_graph *g)
 {
-    return g->cfg.plan->layout.map->ring;
+    return sp_ring_of(&g->cfg.plan->layout);
 }
 
 static int workers(const struct sp_graph *g)

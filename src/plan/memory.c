@@ -1,9 +1,7 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
-#include "policies/families/attention_parallel/attention_parallel.h"
 #include "kernels/backend.h"
-#include "policies/families/multiplexed/memory.h"
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -38,12 +36,6 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
     return plan->states_twice ? 2 * st.bytes : st.bytes;
 }
 
-/* Elements that n values in f32 take: gradients of parameters. */
-static int64_t in_f32(const struct sp_shape *sh, int64_t n)
-{
-    return (int64_t)sp_shape_f32(sh, (size_t)n);
-}
-
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */
 static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {
@@ -56,7 +48,7 @@ static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute rec
         elements += x + 2 * x + part * (sh->up_width + f);
     if (head)
         elements +=
-            2 * x + in_f32(sh, 2 * T) + (int64_t)sh->head_rows * sp_logits_ld(sh->model.vocab);
+            2 * x + sp_in_f32(sh, 2 * T) + (int64_t)sh->head_rows * sp_logits_ld(sh->model.vocab);
     return elements;
 }
 
@@ -101,124 +93,27 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* Gradients of the other replicas on their way: up to three of a size, see graphs/step.c. */
+/* Gradients of the other replicas on their way: up to three of a size, see graphs/step.c; or what a stage
+ * holds for others. */
 static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
     int64_t elements = 0;
 
-    if (plan->family->kind == SP_MULTIPLEXED)
-        return sp_memory_help(plan, sh, stage);
+    if (plan->family->for_others)
+        return plan->family->for_others(plan, sh, stage);
     sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         elements += (r.count[kind] < 3 ? r.count[kind] : 3) *
                     (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
-    return in_f32(sh, elements);
-}
-
-static int most_layers(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
-{
-    int chunks = plan->family->kind == SP_MULTIPLEXED ? plan->layout.stages : plan->layout.chunks;
-    int most = 0;
-
-    for (int c = 0; c < chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
-/* Buffers of tensors that cross stages. Six serve schedules that hand each tensor over at once: one
- * on its way and the slack of the pool, in both directions. */
-static int crossing(const struct sp_plan *plan, int stage)
-{
-    int transit = plan->transit ? plan->transit[stage] : 0;
-
-    return transit > 4 ? transit + 2 : 6;
-}
-
-/* Elements of a layer, and of embedding and head, that a stage keeps of them. */
-static void held_elements(const struct sp_plan *plan, const struct sp_shape *sh, int64_t *layer,
-                          int64_t *ends)
-{
-    *layer = *ends = 0;
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
-
-        *(sp_block_is_of_layer((enum sp_block_kind)kind) ? layer : ends) += n;
-    }
-}
-
-/* Most layers whose B a worker has done and whose W it has not. */
-static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape *sh)
-{
-    int64_t live = 0, most = 0;
-
-    for (int i = 0; i < plan->programs[0].n; i++) {
-        const struct sp_op *op = &plan->programs[0].ops[i];
-        int first, count;
-
-        if (op->part != SP_CHUNK || op->pass == SP_F)
-            continue;
-        sp_part_layers(plan, sh->model.layers, plan->layout.stages, op->chunk, &first, &count);
-        if (!sp_op_releases(plan, 0, op))
-            live += count;
-        most = live > most ? live : most;
-        if (op->pass == SP_W)
-            live -= count;
-    }
-    return most;
-}
-
-/*
- * The largest chunk on its way through a worker, three rings of it: what it computes with, what it
- * sends on, what it receives, and what the pool leaves idle; down a line an op wants weights or a
- * gradient. Gradients of norms between B and W, and a sum of the ends of the model. That is for a process
- * of its own: what travels through several workers of one process is the first one's, and less in all.
- */
-static int64_t ring_elements(const struct sp_plan *plan, const struct sp_shape *sh)
-{
-    int P = plan->layout.stages, most = 0;
-    bool line = plan->def->ring == SP_RING_LINE;
-    int64_t layer, ends, norms;
-
-    for (int c = 0; c < P; c++) {
-        int first, count;
-
-        sp_part_layers(plan, sh->model.layers, P, c, &first, &count);
-        most = count > most ? count : most;
-    }
-    if (P == 1 && !plan->split && !line)
-        return 0;
-    held_elements(plan, sh, &layer, &ends);
-    norms = 2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
-    if (line) /* of either kind: the larger */
-        return in_f32(sh, (5 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
-    return 6 * most * layer + in_f32(sh, (3 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
-}
-
-/* What is whole on a worker (see graphs/sharded.c): two units of weights, three of gradients, the ends
- * of the model with their gradients; and what other workers send of gradients: those of three ops, and
- * what the pool leaves idle. */
-static int64_t sharded_elements(const struct sp_plan *plan, const struct sp_shape *sh)
-{
-    int64_t P = plan->layout.stages, most = most_layers(plan, sh, 0), layer, ends;
-
-    if (P == 1)
-        return 0;
-    held_elements(plan, sh, &layer, &ends);
-    return 2 * most * P * layer + P * ends +
-           in_f32(sh, 3 * most * P * layer + P * ends + (3 * most * (P - 1) + 2) * layer +
-                          (P - 1 + 2) * ends);
+    return sp_in_f32(sh, elements);
 }
 
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage)
 {
     int64_t x = (int64_t)slice->rows * slice->model.hidden;
-    int64_t tensors = plan->layout.stages > 1 ? crossing(plan, stage) + 1 : 2;
+    int64_t tensors = plan->layout.stages > 1 ? sp_boundary_buffers(plan, stage) + 1 : 2;
     bool last = sp_is_end_stage(plan, stage, true);
 
     return (int64_t)sp_shape_elem(sh) * (tensors * x + scratch_elements(slice, recompute, last) +
@@ -230,35 +125,31 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
                             enum sp_recompute recompute, int every, int stage)
 {
+    const struct sp_family *family = plan->family;
+    bool last = sp_is_end_stage(plan, stage, true);
     struct sp_shape op = *sh, slice;
     int64_t x, q, kv, elements;
-    bool last, ring = plan->family->kind == SP_WEIGHT_RING;
 
-    if (plan->family->kind == SP_ATTENTION_PARALLEL)
-        return sp_parts_workspace(plan, sh, recompute, stage) +
-               (int64_t)sp_shape_elem(sh) * scratch_elements(sh, recompute, stage == 0);
-
+    if (family->workspace)
+        return (int64_t)sp_shape_elem(sh) * (family->workspace(plan, sh, recompute, stage) +
+                                             scratch_elements(sh, recompute, last));
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
     kv = (int64_t)op.rows * sh->kv_width;
-    last = sp_is_end_stage(plan, stage, true);
     elements =
         3 * x + (int64_t)op.rows * sh->up_width + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
-    if (ring || sp_is_sharded(plan))
-        elements += 4 * x + (ring ? ring_elements(plan, sh) : sharded_elements(plan, sh));
-    else
-        elements += crossing(plan, stage) * x;
-    if (plan->copies && plan->family->kind == SP_MULTIPLEXED) /* one, and the slack of the pool */
-        elements += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
+    elements += family->travelling ? family->travelling(plan, sh, stage, x)
+                                   : sp_boundary_buffers(plan, stage) * x;
     sp_memory_longest_slice(plan, sh, &slice);
     elements +=
         scratch_elements(&slice, recompute, last) + waiting_elements(plan, sh, recompute, stage);
     elements += replica_elements(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
-        elements += (int64_t)most_layers(plan, sh, stage) * sh->rows * sh->kv_width;
+        elements +=
+            (int64_t)sp_most_layers(plan, sh->model.layers, stage) * sh->rows * sh->kv_width;
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
-        elements += every * (x + 2 * q + kv + in_f32(sh, (int64_t)op.rows * sh->model.heads) +
+        elements += every * (x + 2 * q + kv + sp_in_f32(sh, (int64_t)op.rows * sh->model.heads) +
                              (int64_t)sp_shape_pre_saved(&op, true) +
                              (int64_t)sp_shape_post_saved(&op, true));
     return (int64_t)sp_shape_elem(sh) * elements;
@@ -328,4 +219,13 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
         (double)limit / MiB, stage, ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
         (double)worst.states / MiB, (double)worst.activations / MiB, (double)worst.workspace / MiB,
         recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
+}
+
+int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh)
+{
+    plan->apart = true;
+    if (plan->family->apart && plan->family->apart(plan, sh))
+        return sp_error(ENOMEM, "no memory to plan what %d stages have of others",
+                        plan->layout.stages);
+    return 0;
 }

@@ -1,8 +1,7 @@
 #include "plan/offload.h"
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "plan/offload_pages.h"
 #include "plan/slices.h"
-#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -181,7 +180,7 @@ static int first_backward(const struct builder *b, const struct sp_op *op)
     struct sp_op last = *op;
     int i = 0;
 
-    if (b->plan->family->kind != SP_MULTIPLEXED) {
+    if (!b->plan->family->parts_of) {
         last.slice = (unsigned short)(b->plan->layout.slices - 1);
         return b->use[flight_of(b, &last)];
     }
@@ -426,9 +425,7 @@ void sp_offload_destroy(struct sp_offload *offload)
 
 static int slice_of(const struct sp_plan *plan, const struct sp_op *op)
 {
-    return plan->family->kind == SP_MULTIPLEXED
-               ? sp_part_at(&plan->layout, op->chunk, op->slice).slice
-               : op->slice;
+    return plan->family->slice ? plan->family->slice(&plan->layout, op) : op->slice;
 }
 
 double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int stage, int slice)

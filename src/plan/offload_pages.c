@@ -1,5 +1,5 @@
 #include "plan/offload_pages.h"
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "plan/offload.h"
 
 void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,
@@ -54,10 +54,10 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
         .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
                      sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
-    /* for other stages sums of gradients, and copies of weights */
-    for (int s = 0; plan->family->kind == SP_MULTIPLEXED && s < plan->layout.stages; s++)
-        if (s != stage)
-            m.workspace +=
-                (plan->copies ? 2 : 1) * beyond_blocks(plan, &sh->model, s, sizeof(float));
+    if (plan->family->for_others) /* sums of gradients, and copies of weights, a buffer a block */
+        for (int s = 0; s < plan->layout.stages; s++)
+            m.workspace += s == stage ? 0
+                                      : (plan->apart ? 2 : 1) *
+                                            beyond_blocks(plan, &sh->model, s, sizeof(float));
     return m;
 }

@@ -203,8 +203,9 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
 }
 
 /* The token of a slice at which a part of its work is done. */
-static int token_at(const struct sp_slice_costs *c, int first, int len, double part)
+static int token_at(const void *costs, int first, int len, double part)
 {
+    const struct sp_slice_costs *c = costs;
     double want = part * sp_slice_cost(c, first, len);
     int low = 0, high = len;
 
@@ -219,48 +220,12 @@ static int token_at(const struct sp_slice_costs *c, int first, int len, double p
     return first + low;
 }
 
-/* Whether a stage has the slice cut in so many parts. */
-static bool is_cut(const struct sp_layout *lay, int slice, int of)
-{
-    for (int g = 0; g < lay->stages; g++) {
-        int first, last;
-
-        sp_slice_stages(lay, g, slice, &first, &last);
-        if (last - first + 1 == of)
-            return true;
-    }
-    return false;
-}
-
 /* Parts of slices that several stages compute: of the same time, or, of equal slices, equal. */
 static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *costs, bool equal)
 {
-    const struct sp_layout *lay = &plan->layout;
     const struct sp_slice_costs token = {.token = 1};
-    size_t n = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
 
-    if (plan->family->kind != SP_MULTIPLEXED)
-        return 0;
-    free(plan->part_token);
-    plan->part_token = calloc(n, sizeof *plan->part_token);
-    if (!plan->part_token)
-        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
-    for (int of = 1; of <= lay->stages; of++)
-        for (int k = 0; k < lay->slices; k++) {
-            int *at = &plan->part_token[(of * lay->slices + k) * (lay->stages + 1)], first, len;
-
-            sp_plan_slice_tokens(plan, 0, k, &first, &len);
-            for (int j = 0; j <= of; j++) {
-                at[j] = j == of ? first + len
-                                : token_at(equal ? &token : costs, first, len, (double)j / of);
-                if (j > 0 && at[j] <= at[j - 1] && is_cut(lay, k, of))
-                    return sp_error(EINVAL,
-                                    "slice %d of %d tokens cannot be shared out to %d stages: take "
-                                    "longer slices or fewer stages",
-                                    k, len, of);
-            }
-        }
-    return 0;
+    return plan->family->cut ? plan->family->cut(plan, token_at, equal ? &token : costs) : 0;
 }
 
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how)

@@ -1,6 +1,6 @@
 #include "plan/solver.h"
 #include "kernels/kernels.h"
-#include "policies/families/multiplexed/memory.h"
+#include "plan/memory.h"
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"

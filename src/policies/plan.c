@@ -1,8 +1,6 @@
 #include "policies/plan.h"
 #include "policies/load/csv.h"
 #include "policies/load/guarded_call.h"
-#include "policies/families/map.h"
-#include "policies/families/multiplexed/multiplex.h"
 #include "policies/suggest.h"
 #include "policies/registry.h"
 #include "policies/simulation/transit.h"
@@ -98,7 +96,7 @@ static int check_size(const char *name, int value)
 
 static int check_sizes(const struct sp_layout *lay, const struct sp_family *family)
 {
-    uint64_t per_mb, ops, stages = family->kind == SP_SHARDED ? 1 : (uint64_t)lay->stages;
+    uint64_t per_mb, ops, stages = family->one_line ? 1 : (uint64_t)lay->stages;
 
     if (check_size("stages", lay->stages) || check_size("micro-batches", lay->micro_batches) ||
         check_size("chunks", lay->chunks) || check_size("slices", lay->slices))
@@ -123,7 +121,7 @@ static int check_layers(const struct sp_layout *lay, const struct sp_family *fam
 
     if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
         return 0;
-    if (family->kind == SP_SHARDED)
+    if (family->one_line)
         return sp_error(EINVAL,
                         "%d chunks are more than the %d layers of the model; use --chunks %d",
                         lay->chunks, lay->layers, lay->layers);
@@ -219,27 +217,10 @@ void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first
 void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
                        int *len)
 {
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_slice_part p;
-    const int *begin;
-    int whole;
-
-    if (plan->family->kind != SP_MULTIPLEXED) {
+    if (plan->family->part_tokens)
+        plan->family->part_tokens(plan, seq, op, first, len);
+    else
         sp_plan_slice_tokens(plan, seq, op->slice, first, len);
-        return;
-    }
-    p = sp_part_at(lay, op->chunk, op->slice);
-    sp_plan_slice_tokens(plan, seq, p.slice, first, &whole);
-    if (!plan->part_token) {
-        int at = (int)((int64_t)whole * p.part / p.of);
-
-        *len = (int)((int64_t)whole * (p.part + 1) / p.of) - at;
-        *first += at;
-        return;
-    }
-    begin = &plan->part_token[(p.of * lay->slices + p.slice) * (lay->stages + 1) + p.part];
-    *first = begin[0];
-    *len = begin[1] - begin[0];
 }
 
 int sp_plan_ops(const struct sp_plan *plan)
@@ -291,10 +272,10 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     return 0;
 }
 
-/* Of a sharded schedule that does not say, a chunk is a layer. */
+/* Of a schedule that does not say, a chunk is a layer. */
 static int default_chunks(const struct sp_plan *p)
 {
-    if (p->def->default_chunks > 0 || p->family->kind != SP_SHARDED)
+    if (p->def->default_chunks > 0 || !p->family->one_line)
         return p->def->default_chunks;
     return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
 }
@@ -354,21 +335,17 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->deferred);
     free(plan->first_layer);
     free(plan->first_token);
-    free(plan->part_token);
     free(plan->slice_share);
     free(plan->transit);
-    free(plan->copies);
     free(plan->recompute);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
     plan->first_layer = NULL;
     plan->first_token = NULL;
-    plan->part_token = NULL;
     plan->slice_share = NULL;
     plan->recompute = NULL;
     plan->transit = NULL;
-    plan->copies = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;
 }

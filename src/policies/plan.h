@@ -19,15 +19,11 @@ struct sp_plan {
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
     int *first_token;            /* [slices+1] of each slice; NULL: equal lengths */
-    int *part_token;     /* [stages+1][slices][stages+1]: where part j of `of` of a slice begins, at
-                                  * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
-    double *slice_share; /* [slices] part of a micro-batch's time; NULL: equal */
-    bool paired;         /* some ops overlap with their next one */
+    double *slice_share;         /* [slices] part of a micro-batch's time; NULL: equal */
+    bool paired;                 /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
-    int64_t *
-        copies; /* [stages] elements of keys and values that a stage has copies of, where stages are
-                      * in processes of their own; NULL: they are not (policies/families/multiplexed/memory.h) */
+    bool apart;   /* stages are in processes of their own (sp_memory_apart) */
     bool states_twice; /* parameters and optimizer are kept from before the last update */
     int buffers;       /* what sp_listsim_buffers found */
 };

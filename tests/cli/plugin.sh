@@ -218,6 +218,7 @@ bad "schedule odd: no graph family ''; there are: layerwise" -DFAMILY=0
 bad "schedule odd: no graph family 'layer-wise'; there are: layerwise" -DFAMILY='"layer-wise"'
 bad "schedule odd: it has no emit" -DEMIT=0
 bad "schedule odd: it has both emit and emit_all" -DEMIT_ALL=all_fail
+bad "schedule odd: it has emit, but the family weight-ring makes the programs" -DFAMILY='"weight-ring"'
 bad "schedule odd: default_chunks is 0" -DCHUNKS=0
 bad "there is a schedule 1f1b already, built in; rename this one" -DNAME='"1f1b"'
 bad "the name csv stands for files" -DNAME='"csv"'

@@ -3,6 +3,7 @@
  * workers than stages, small windows; loss, norms and gradients of one stage. Two runs are the same
  * bits, and so is whatever places the stages differently.
  */
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "engine/graph_run.h"
 
 static void every_mode(void **state)

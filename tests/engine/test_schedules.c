@@ -83,7 +83,8 @@ static void every_schedule(void **state)
             lay.options = "";
             if (sp_family_find(def->family)->parts && set.recompute == SP_RECOMPUTE_FULL)
                 set.recompute = SP_RECOMPUTE_SELECTIVE; /* what attention wrote is kept there */
-            if (def->ring != SP_RING_REVERSED && set.recompute == SP_RECOMPUTE_SELECTIVE)
+            if (def->weight_ring.layout != SP_RING_REVERSED &&
+                set.recompute == SP_RECOMPUTE_SELECTIVE)
                 set.recompute = SP_RECOMPUTE_NONE; /* the weights have gone on before W */
             run_schedule(def->name, lay, set);
         }

@@ -1,6 +1,6 @@
 /* From options to a plan, as `starpipe train` goes about it, without what needs a measurement. */
 #include "parity/run.h"
-#include "policies/families/multiplexed/memory.h"
+#include "plan/memory.h"
 #include "plan/partition.h"
 #include "plan/slices.h"
 #include <stdlib.h>

@@ -81,16 +81,14 @@ static int owner(const struct sp_layout *lay, int chunk)
 }
 
 #define LINE(variable, text, function)                                                             \
-    static const struct sp_schedule_def variable = {.abi = SP_SCHEDULE_ABI,                        \
-                                                    .name = text,                                  \
-                                                    .summary = "down the line, two rounds",        \
-                                                    .source = "tests/plugins/travel.c",            \
-                                                    .family = "weight-ring",                       \
-                                                    .default_chunks = 1,                           \
-                                                    .turn = function,                              \
-                                                    .ring = SP_RING_LINE,                          \
-                                                    .owner = owner,                                \
-                                                    .emit = sp_ring_emit}
+    static const struct sp_schedule_def variable = {                                               \
+        .abi = SP_SCHEDULE_ABI,                                                                    \
+        .name = text,                                                                              \
+        .summary = "down the line, two rounds",                                                    \
+        .source = "tests/plugins/travel.c",                                                        \
+        .family = "weight-ring",                                                                   \
+        .default_chunks = 1,                                                                       \
+        .weight_ring = {.turn = function, .layout = SP_RING_LINE, .owner = owner}}
 
 LINE(reversed, "reversed", turn_reversed);
 LINE(waiting, "waiting", turn_waiting);

@@ -53,7 +53,7 @@ static const struct sp_schedule_def v = {
     .options = "weight,least",
     .flags = "overlap",
     .default_chunks = 2,
-    .global_stage = sp_place_wave,
+    .layerwise.global_stage = sp_place_wave,
     .emit_all = emit_v,
 };
 
@@ -79,8 +79,7 @@ static const struct sp_schedule_def both = {
     .source = "tests/plugins/wide.c",
     .family = "bidirectional",
     .default_chunks = 2,
-    .global_stage = sp_place_both_ways,
-    .pipe = evens_go_down,
+    .layerwise = {.global_stage = sp_place_both_ways, .pipe = evens_go_down},
     .emit = emit_both,
 };
 

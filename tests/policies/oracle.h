@@ -41,8 +41,8 @@ static inline int oracle_pipe(const struct oracle *o, int mb)
 
     if (!o->two_ways)
         return 0;
-    if (plan->def && plan->def->pipe)
-        return plan->def->pipe(&plan->layout, mb);
+    if (plan->def && plan->def->layerwise.pipe)
+        return plan->def->layerwise.pipe(&plan->layout, mb);
     return mb >= (o->m + 1) / 2;
 }
 
@@ -60,7 +60,7 @@ static inline bool oracle_covers_family(const char *family)
 
 static inline bool oracle_covers(const struct sp_plan *plan)
 {
-    return oracle_covers_family(plan->family->name) && plan->family->kind == SP_LAYERWISE;
+    return oracle_covers_family(plan->family->name) && plan->family->pairs;
 }
 
 static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)
@@ -77,8 +77,9 @@ static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)
     assert_true(o->p <= ORACLE_STAGES && o->v <= 8 && 4 * o->m * o->v * o->n <= ORACLE_OPS);
     for (int s = 0; s < o->p; s++) {
         for (int c = 0; c < o->v; c++) {
-            int g = plan->def && plan->def->global_stage ? plan->def->global_stage(lay, s, c)
-                                                         : s + c * o->p;
+            int g = plan->def && plan->def->layerwise.global_stage
+                        ? plan->def->layerwise.global_stage(lay, s, c)
+                        : s + c * o->p;
 
             o->global[s][c] = g;
             o->stage[o->two_ways ? c : 0][g] = s;

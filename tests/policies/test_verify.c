@@ -198,12 +198,11 @@ static void overlapped_pairs(void **state)
 static void placed(struct sp_plan *plan, const char *family,
                    int (*place)(const struct sp_layout *lay, int stage, int chunk))
 {
+    const struct sp_schedule_def def = {.layerwise.global_stage = place};
     char why[256] = "";
 
     plan->family = sp_family_find(family);
-    assert_int_equal(
-        sp_map_create(&plan->layout, plan->family->pipes, place, NULL, &plan->map, why, sizeof why),
-        0);
+    assert_int_equal(plan->family->place(&plan->layout, &def, &plan->map, why, sizeof why), 0);
     plan->layout.map = plan->map;
     assert_int_equal(sp_plan_index(plan), 0);
 }

@@ -233,7 +233,7 @@ static void same_programs(const struct sp_plan *plan)
 static void same_ring(const struct rings *r)
 {
     const struct sp_plan *plan = r->h.plan;
-    const struct sp_ring *ring = plan->map->ring;
+    const struct sp_ring *ring = sp_ring_of(&plan->layout);
     int p = r->h.p;
 
     assert_int_equal(ring->turns, r->h.turns);

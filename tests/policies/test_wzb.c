@@ -146,11 +146,11 @@ static void owners(void **state)
     (void)state;
     make_plan("wzb2", 4, 8, &plan);
     for (int c = 0; c < 4; c++)
-        assert_int_equal(sp_ring_owner(plan.map->ring, c), 3);
+        assert_int_equal(sp_ring_owner(sp_ring_of(&plan.layout), c), 3);
     sp_plan_destroy(&plan);
     make_plan("wzb2:owner=each", 4, 8, &plan);
     for (int c = 0; c < 4; c++)
-        assert_int_equal(sp_ring_owner(plan.map->ring, c), (c + 1) % 4);
+        assert_int_equal(sp_ring_owner(sp_ring_of(&plan.layout), c), (c + 1) % 4);
     sp_plan_destroy(&plan);
     catch_begin(&said);
     ret = sp_plan_create("wzb2:owner=first", &lay, &plan);
@@ -172,12 +172,12 @@ static void wrong_owners(void **state)
     char why[256] = "";
 
     (void)state;
-    def.owner = nobody;
-    assert_int_equal(sp_ring_create(&lay, &def, &ring, why, sizeof why), -EINVAL);
+    def.weight_ring.owner = nobody;
+    assert_int_equal(sp_ring_create(&lay, &def.weight_ring, &ring, why, sizeof why), -EINVAL);
     assert_string_equal(why, "gives chunk 2 to worker 4, not in 0 .. 3");
     def = *sp_schedule_find("weipipe");
-    def.owner = sp_schedule_find("wzb2")->owner;
-    assert_int_equal(sp_ring_create(&lay, &def, &ring, why, sizeof why), -EINVAL);
+    def.weight_ring.owner = sp_schedule_find("wzb2")->weight_ring.owner;
+    assert_int_equal(sp_ring_create(&lay, &def.weight_ring, &ring, why, sizeof why), -EINVAL);
     assert_non_null(strstr(why, "come home by themselves"));
 }
 

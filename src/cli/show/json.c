@@ -25,44 +25,23 @@
  *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
  *                            workspace, total}; only with --model
  */
+#include "policies/families/multiplexed/multiplex.h"
 #include "cli/show/show.h"
 #include "policies/simulation/index.h"
-#include "policies/families/weight_ring/ring.h"
+#include "policies/families/ownership.h"
 #include "sp_error.h"
 #include <jansson.h>
 
 static json_t *stage_map(const struct sp_plan *plan)
 {
-    const struct sp_layout *lay = &plan->layout;
     json_t *map = json_array();
 
-    for (int s = 0; s < lay->stages; s++) {
-        json_t *chunks = json_array();
+    for (int s = 0; s < plan->layout.stages; s++) {
+        json_t *owned = json_array();
 
-        switch (plan->family->kind) {
-        case SP_LAYERWISE:
-            for (int c = 0; c < lay->chunks; c++)
-                json_array_append_new(chunks, json_integer(sp_global_stage(lay, s, c)));
-            break;
-        case SP_MULTIPLEXED:
-            json_array_append_new(chunks, json_integer(s));
-            break;
-        case SP_ATTENTION_PARALLEL:
-            for (int j = 0; j <= lay->layers; j++)
-                if (sp_block_stage(lay, j) == s)
-                    json_array_append_new(chunks, json_integer(j));
-            break;
-        case SP_WEIGHT_RING:
-            for (int c = 0; c < lay->stages; c++)
-                if (sp_ring_owner(lay->map->ring, c) == s)
-                    json_array_append_new(chunks, json_integer(c));
-            break;
-        case SP_SHARDED:
-            for (int c = 0; c < lay->chunks; c++)
-                json_array_append_new(chunks, json_integer(c));
-            break;
-        }
-        json_array_append_new(map, chunks);
+        for (int i = 0, at; (at = sp_stage_owned(plan, s, i)) >= 0; i++)
+            json_array_append_new(owned, json_integer(at));
+        json_array_append_new(map, owned);
     }
     return map;
 }
@@ -198,7 +177,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         sp_plan_slice_tokens(show->plan, 0, k, &first, &len);
         json_array_append_new(tokens, json_integer(len));
     }
-    if (show->plan->family->kind == SP_MULTIPLEXED)
+    if (sp_is_multiplexed(lay))
         json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
     if (show->plan->paired)
         json_object_set_new(root, "overlap", overlap(show->plan));

@@ -6,7 +6,7 @@
 #include "cli/outputs.h"
 #include "cli/show/show.h"
 #include "model/model.h"
-#include "policies/families/multiplexed/memory.h"
+#include "plan/memory.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"

@@ -1,3 +1,4 @@
+#include "policies/families/multiplexed/multiplex.h"
 #include "cli/show/show.h"
 #include "plan/slices.h"
 #include "sp_error.h"
@@ -58,7 +59,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     if (share < 1)
         fprintf(out,
                 "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
-    if (plan->family->kind == SP_MULTIPLEXED)
+    if (sp_is_multiplexed(&plan->layout))
         sp_show_multiplex_text(show, out);
     return show->actions ? sp_show_actions_text(show, out) : 0;
 }

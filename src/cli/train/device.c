@@ -1,7 +1,7 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
 #include "cli/train/train.h"
 #include "codelets/cuda.h"
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "plan/solver.h"
 #include "sp_error.h"
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "cli/train/train.h"
 #include "codelets/cuda.h"
 #include "offload/host.h"
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "plan/profile.h"
 #include "plan/slices.h"
 #include "sp_error.h"
@@ -24,7 +24,7 @@ static int check(const struct sp_trainer *t)
     const struct sp_train_args *a = &t->args;
     const char *mode = a->layout.offload;
 
-    if (t->plan.family->kind != SP_LAYERWISE && t->plan.family->kind != SP_MULTIPLEXED)
+    if (!t->plan.family->offloads)
         return sp_error(
             EINVAL,
             "train: --offload %s: stages of %s do not hold consecutive layers; use sppo, "

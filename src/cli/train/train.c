@@ -7,11 +7,9 @@
 #include "cli/commands.h"
 #include "offload/host.h"
 #include "config.h"
-#include "policies/families/multiplexed/memory.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
 #include "plan/solver.h"
-#include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/interrupt.h"
@@ -77,57 +75,16 @@ static int choose_recompute(struct sp_trainer *t)
     return 0;
 }
 
-static int check_multiplexed(const struct sp_trainer *t)
-{
-    int p = t->plan.layout.stages;
-
-    if (t->args.post_validation)
-        return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
-                        t->plan.def->name);
-    if (p - 1 + (p - 1) * (p - 1) > SP_MAX_SLICES)
-        return sp_error(EINVAL, "train: %s:multiplex trains on at most 16 stages, not %d",
-                        t->plan.def->name, p);
-    for (int g = 0; g < p; g++)
-        if (sp_parts_of(&t->plan.layout, g) > SP_MAX_SLICES)
-            return sp_error(EINVAL,
-                            "train: %d slices on %d stages are %d parts with multiplex, at most %d "
-                            "are possible; take fewer --slices",
-                            t->plan.layout.slices, t->plan.layout.stages,
-                            sp_parts_of(&t->plan.layout, g), SP_MAX_SLICES);
-    return 0;
-}
-
-/* What there is only where stages hold consecutive layers. */
 static int check_family(const struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
-    const char *name = t->plan.def->name;
+    const struct sp_train_wish wish = {
+        .recompute = t->args.recompute,
+        .recompute_text = t->args.layout.recompute,
+        .partition = t->args.partition,
+        .post_validation = t->args.post_validation,
+    };
 
-    if (t->plan.family->kind == SP_LAYERWISE)
-        return 0;
-    if (t->plan.family->kind == SP_MULTIPLEXED)
-        return check_multiplexed(t);
-    if (a->recompute == SP_RECOMPUTE_FULL && t->plan.family->kind == SP_ATTENTION_PARALLEL)
-        return sp_error(EINVAL,
-                        "train: --recompute %s: %s keeps what attention wrote; use none, selective "
-                        "or no-attention",
-                        a->layout.recompute, name);
-    if (a->recompute == SP_RECOMPUTE_SELECTIVE && t->plan.family->kind == SP_WEIGHT_RING &&
-        t->plan.split)
-        return sp_error(
-            EINVAL,
-            "train: --recompute selective: %s computes weight gradients when the weights "
-            "have gone on; use none, no-attention or full",
-            name);
-    if (strcmp(a->partition, "even"))
-        return sp_error(EINVAL,
-                        "train: --partition %s: %s deals the layers out by itself; use even",
-                        a->partition, name);
-    if (a->post_validation &&
-        (t->plan.family->kind != SP_WEIGHT_RING || t->plan.def->ring != SP_RING_LINE))
-        return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
-                        name);
-    return 0;
+    return sp_family_refuse(&t->plan, &wish);
 }
 
 /* --partition-slices. */

@@ -1,5 +1,4 @@
 #include "policies/families/activations.h"
-#include "policies/families/attention_parallel/attention_parallel.h"
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {
@@ -72,43 +71,48 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
     return last ? (int64_t)sp_shape_elem(part) * part->rows * part->model.hidden : 0;
 }
 
-int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
-                       enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
+/* Bytes kept of an op, *head of them for the head. */
+static int64_t stash(const struct sp_plan *plan, const struct sp_shape *sh,
+                     enum sp_recompute recompute, int every, int stage, const struct sp_op *op,
+                     int64_t *head)
 {
     const struct sp_shape part = slice_of(plan, sh, op);
     int64_t bytes = 0;
     int first, count;
 
-    if (plan->family->kind == SP_ATTENTION_PARALLEL)
-        return sp_parts_stash_of_op(plan, sh, recompute, stage, op);
+    if (plan->family->stash)
+        return plan->family->stash(plan, sh, recompute, stage, op, head);
+    *head = sp_stash_head_input(plan, &part, stage, op);
     if (op->part == SP_HEAD)
         return 0;
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
     for (int l = 0; l < count; l++)
         bytes += layer_bytes(&part, sp_layer_recompute(plan, recompute, first + l), l % every == 0,
                              plan->layout.slices > 1);
-    return bytes + sp_stash_head_input(plan, &part, stage, op);
+    return bytes + *head;
+}
+
+int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
+                       enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
+{
+    int64_t head;
+
+    return stash(plan, sh, recompute, every, stage, op, &head);
 }
 
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, int every, int stage,
                              const struct sp_op *op)
 {
-    int64_t all = sp_stash_of_op(plan, sh, recompute, every, stage, op);
-    const struct sp_shape part = slice_of(plan, sh, op);
-    int64_t head = plan->family->kind == SP_ATTENTION_PARALLEL
-                       ? sp_parts_head_input(plan, sh, recompute, op)
-                       : sp_stash_head_input(plan, &part, stage, op);
+    int64_t head, all = stash(plan, sh, recompute, every, stage, op, &head), freed = 0;
 
     if (op->part == SP_HEAD)
         return head;
-    if (op->pass != SP_B && op->pass != SP_W)
-        return 0;
-    if (plan->family->kind == SP_WEIGHT_RING) /* the head's input died with the head */
-        return sp_op_releases(plan, stage, op) ? all - head : 0;
-    if (op->pass == SP_B && sp_op_releases(plan, stage, op))
-        return all;
-    return op->pass == SP_B ? head : all - head;
+    if (op->pass == SP_B && !plan->family->head_op)
+        freed += head;
+    if ((op->pass == SP_B || op->pass == SP_W) && sp_op_releases(plan, stage, op))
+        freed += all - head;
+    return freed;
 }
 
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -126,4 +130,11 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
         live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
     }
     return peak;
+}
+
+int sp_boundary_buffers(const struct sp_plan *plan, int stage)
+{
+    int transit = plan->transit ? plan->transit[stage] : 0;
+
+    return transit > 4 ? transit + 2 : 6;
 }

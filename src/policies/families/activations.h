@@ -8,13 +8,6 @@
 #include "codelets/shape.h"
 #include "policies/families/ownership.h"
 
-/*
- * Attention-parallel: whether the QKV weights go to attention with the product's input (2bsh + 3h^2
- * numbers a message with those of the residual), or q, k, v do (4bsh): what qkv= says, by default
- * the smaller (HelixPipe section 4.2).
- */
-bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh);
-
 /* Does an op end the life of its micro-batch's activations: a W, or a B that no W completes? */
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
@@ -42,6 +35,12 @@ enum sp_stash_tensor {
 void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
                        bool sliced, int64_t bytes[SP_STASH_TENSORS]);
 
+/* Elements that n values in f32 take: gradients of parameters. */
+static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)
+{
+    return (int64_t)sp_shape_f32(sh, (size_t)n);
+}
+
 /* Bytes kept for the head, if the op's chunk is the last; `part`: the shape of its slice. */
 int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
                             const struct sp_op *op);
@@ -64,6 +63,10 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, int every, int stage,
                              const struct sp_op *op);
+
+/* Buffers of tensors that cross stages. Six serve schedules that hand each tensor over at once: one on its
+ * way and the slack of the pool, in both directions. */
+int sp_boundary_buffers(const struct sp_plan *plan, int stage);
 
 /* Highest sum of stashed bytes while a stage runs its program. */
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,

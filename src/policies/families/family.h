@@ -1,12 +1,16 @@
 /*
- * A graph family as the orders see it: which ops must exist, on which stage, what each waits for
- * and which tensors cross between stages. Pure; src/graphs/ turns it into StarPU tasks.
+ * A graph family as the orders see it: which ops must exist, on which stage, what each waits for, who
+ * holds which parameters and activations, and what travels between stages. Pure; src/graphs/ turns it into
+ * StarPU tasks. Nothing outside asks which family it is: what differs is a function or a fact below.
  */
 #ifndef SP_FAMILY_H
 #define SP_FAMILY_H
 
+#include "codelets/shape.h"
+#include "model/params.h"
 #include "policies/families/map.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 #define SP_MAX_DEPS 64
 
@@ -20,29 +24,63 @@ struct sp_dep {
 struct sp_plan;
 struct sp_lowering;
 
-/* What travels, which decides who holds which parameters and activations. */
-enum sp_family_kind {
-    SP_LAYERWISE,          /* activations between stages that hold layers; bidirectional too */
-    SP_ATTENTION_PARALLEL, /* activations between parts of layers */
-    SP_MULTIPLEXED,        /* the same, with slices that several stages compute together */
-    SP_WEIGHT_RING,        /* weights and their gradients from worker to worker */
-    SP_SHARDED             /* weights from the shards of all workers, gradients back to them */
+/* Called for a parameter block of a stage, layer -1 outside the layers; an error ends the walk. */
+typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
+
+/* What `train` may be asked beside a schedule (sp_family: refuse). */
+struct sp_train_wish {
+    enum sp_recompute recompute;
+    const char *recompute_text; /* as the user wrote it */
+    const char *partition;      /* of layers: "even" or another */
+    bool post_validation;
 };
 
 struct sp_family {
     const char *name;
-    enum sp_family_kind kind;
-    int pipes; /* copies of the model that micro-batches may go through; see policies/families/map.h */
     const struct sp_family *multiplexed; /* takes its place with the flag "multiplex"; NULL: none */
+
+    /* ---- facts ---- */
+
     bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
+    bool sharded; /* every stage holds a part of each parameter block */
+    bool
+        one_line; /* its chunks are those of the whole model, on every stage, and not so many a stage */
+    bool names_global;    /* the chunk of an op is a global stage, whatever stage runs it */
+    bool replicates_ends; /* every stage holds embedding and head */
+    bool head_op;         /* the head is an op of its own, with which its input dies */
+    bool pairs;           /* two ops may overlap */
+    bool partitions;      /* the layers of its global stages may be chosen */
+    bool offloads;        /* activations may leave for a slower tier */
+
+    /* ---- layouts ---- */
 
     /* Refuses a layout, before anything else is asked of it: 0, or -EINVAL with the reason in why[n].
      * NULL: none. */
     int (*check)(const struct sp_layout *lay, char *why, size_t n);
 
+    /* Where global stages live, and what else of the layout is tabulated (map.h), to be destroyed with
+     * sp_map_destroy. 0; -ENOMEM; -EINVAL with the reason in why[n]. */
+    int (*place)(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n);
+
+    /* Makes the program of a stage; NULL: the schedule does. */
+    void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
+
+    /* Refuses in train what a plan cannot do, beside what the facts say: 0, or -EINVAL after one line. NULL:
+     * nothing. Whether a step may begin before the last one's norm is known; NULL: no. */
+    int (*refuse)(const struct sp_plan *plan, const struct sp_train_wish *wish);
+    bool (*post_validates)(const struct sp_layout *lay);
+
+    /* ---- ops ---- */
+
     /* Dense number of an op in 0 .. ids(lay)-1, -1 if the family has no such op there. */
     int (*id)(const struct sp_layout *lay, int stage, const struct sp_op *op);
     int (*ids)(const struct sp_layout *lay);
+
+    /* Why it has no such op there, if there is more to say than the sizes of the layout: writes it into
+     * why[n] and returns true. NULL: there is not. */
+    bool (*foreign)(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                    size_t n);
 
     /* Producers an op waits for; `split`: the schedule separates W from B. Returns how many. */
     int (*deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
@@ -73,9 +111,55 @@ struct sp_family {
      * the stream of what an op receives. NULL: there is one. */
     int (*stream)(const struct sp_layout *lay, const struct sp_op *op);
 
+    /* ---- slices that several stages share; NULL, all of them: none are ---- */
+
+    /* Parts of all slices of a global stage. */
+    int (*parts_of)(const struct sp_layout *lay, int global);
+    /* Tokens first .. first+len-1 of the part that an op works on, and the slice that it is of. */
+    void (*part_tokens)(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
+                        int *len);
+    int (*slice)(const struct sp_layout *lay, const struct sp_op *op);
+    /* Cuts the slices of a plan in parts of the same time: token_at says where a share of the time of
+     * tokens first .. first+len-1 ends. 0, or -errno after one line. */
+    int (*cut)(struct sp_plan *plan,
+               int (*token_at)(const void *costs, int first, int len, double share),
+               const void *costs);
+
+    /* ---- parameters (ownership.h) ---- */
+
+    /* The i-th of the global stages (parts: blocks) whose parameters a stage keeps, -1 past the last;
+     * NULL: those of its chunks. */
+    int (*owned)(const struct sp_layout *lay, int stage, int i);
+    /* Whether a stage computes the embedding (`last`: the head) of some micro-batch; NULL: by the homes of
+     * global stages. */
+    bool (*is_end)(const struct sp_layout *lay, int stage, bool last);
+    /* Every block of a stage, and the stage of a block; NULL: by global stages. */
+    int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                      sp_stage_block_fn fn, void *arg);
+    int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+
+    /* ---- memory (activations.h, plan/memory.h): bytes or, where it says so, elements ---- */
+
+    /* What is kept of an op until its backward, *head of it for the head; NULL: what its layers keep. */
+    int64_t (*stash)(const struct sp_plan *plan, const struct sp_shape *sh,
+                     enum sp_recompute recompute, int stage, const struct sp_op *op, int64_t *head);
+    /* Elements of buffers for what comes from other stages and goes to them, x of a boundary tensor; NULL:
+     * as many as cross at once. */
+    int64_t (*travelling)(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                          int64_t x);
+    /* Elements that are held for the gradients of blocks of other stages; NULL: for those of replicas. */
+    int64_t (*for_others)(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
+    /* Everything beside parameters and what is kept, scratch excepted, where ops are parts of layers. */
+    int64_t (*workspace)(const struct sp_plan *plan, const struct sp_shape *sh,
+                         enum sp_recompute recompute, int stage);
+    /* Takes note that stages are in processes of their own, after slices were set; NULL: no matter. 0 or
+     * -ENOMEM. */
+    int (*apart)(struct sp_plan *plan, const struct sp_shape *sh);
+
     /*
-     * Lowering (policies/lowering): the actions before the first op of a step (NULL: none; 0 or -ENOMEM),
-     * those of the unit of ops at place i of the order of submission, those after the last op.
+     * ---- lowering (policies/lowering) ----
+     * The actions before the first op of a step (NULL: none; 0 or -ENOMEM), those of the unit of ops at
+     * place i of the order of submission, those after the last op.
      */
     int (*lower_begin)(struct sp_lowering *l);
     void (*lower)(struct sp_lowering *l, int i);
@@ -85,6 +169,9 @@ struct sp_family {
 /* What an op waits for in a run. */
 int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS]);
+
+/* Refuses what `train` cannot do with a plan: 0, or -EINVAL after one line. */
+int sp_family_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
 
 /* The part of a micro-batch on a whole stage that one activation is. */
 double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay);

@@ -1,5 +1,4 @@
 #include "policies/families/map.h"
-#include "policies/families/weight_ring/ring.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,21 +46,6 @@ struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g)
     if (!lay->map)
         return (struct sp_home){g % lay->stages, g / lay->stages};
     return lay->map->home[(size_t)pipe * (size_t)lay->map->globals + (size_t)g];
-}
-
-int sp_fold(const struct sp_layout *lay)
-{
-    return lay->map && lay->map->fold > 0 ? lay->map->fold : 1;
-}
-
-int sp_block_stage(const struct sp_layout *lay, int j)
-{
-    return j < lay->layers ? j % lay->stages : 0;
-}
-
-int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
-{
-    return (layer + mb / sp_fold(lay) + 1) % lay->stages;
 }
 
 /* Tabulates where each chunk is; every global stage of every pipe must come once. */
@@ -167,6 +151,9 @@ void sp_map_destroy(struct sp_map *map)
     free(map->global);
     free(map->home);
     free(map->pipe);
-    sp_ring_destroy(map->ring);
+    if (map->destroy_state && map->state)
+        map->destroy_state(map->state);
+    else
+        free(map->state);
     free(map);
 }

@@ -16,11 +16,11 @@ struct sp_home {
 
 struct sp_map {
     int pipes, globals;
-    int *global;          /* [stages][chunks] global stage */
-    struct sp_home *home; /* [pipes][globals] */
-    unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
-    int fold;             /* attention-parallel: micro-batches of a slot */
-    struct sp_ring *ring; /* weight-ring: see policies/families/weight_ring/ring.h */
+    int *global;                        /* [stages][chunks] global stage */
+    struct sp_home *home;               /* [pipes][globals] */
+    unsigned char *pipe;                /* [micro_batches]; NULL: all 0 */
+    void *state;                        /* what else the family tabulates of the layout ... */
+    void (*destroy_state)(void *state); /* ... NULL: free */
 };
 
 /* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the
@@ -43,11 +43,5 @@ int sp_pipe_of_mb(const struct sp_layout *lay, int mb);
 int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
 /* Stage and chunk of global stage g of a pipe. */
 struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
-
-/* Attention-parallel: micro-batches of a slot, the stage of parameter block j of 0 .. layers, that
- * of attention of a layer. */
-int sp_fold(const struct sp_layout *lay);
-int sp_block_stage(const struct sp_layout *lay, int j);
-int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
 
 #endif

@@ -18,8 +18,18 @@ int sp_chunk_global(const struct sp_plan *plan, int stage, int chunk);
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
                      int *count);
 
+/* Chunks that the ops of a stage name: 0 .. that - 1. */
+int sp_chunks_of(const struct sp_plan *plan);
+
+/* The i-th of the global stages whose parameters a stage keeps, -1 past the last; where ops are parts of
+ * layers, of its blocks. */
+int sp_stage_owned(const struct sp_plan *plan, int stage, int i);
+
 /* Layers of a stage; where ops are parts of layers, its blocks that end one. */
 int sp_stage_layers(const struct sp_plan *plan, int layers, int stage);
+
+/* Layers of the largest chunk of a stage. */
+int sp_most_layers(const struct sp_plan *plan, int layers, int stage);
 
 /* Layers of chunk c of a model cut into `parts`, as the plan says. */
 void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, int *first,
@@ -35,13 +45,17 @@ int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
 
 /* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
+/* For families where every stage does. */
+bool sp_every_stage(const struct sp_layout *lay, int stage, bool last);
+
+/* Slices, or parts of them, of a global stage. */
+int sp_slices_of(const struct sp_plan *plan, int global);
 
 /*
  * Calls fn for every parameter block that a stage holds, each once: what its first chunk may begin
  * with (tables), its layers, what its last chunk may end in (final norm, head). The stages of both
  * ends hold a tied table. Stops at the first error of fn and returns it.
  */
-typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg);
 
@@ -53,8 +67,6 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 size_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind);
 size_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
                       int stage);
-/* Whether every stage holds a part of each block. */
-bool sp_is_sharded(const struct sp_plan *plan);
 
 /*
  * The stages that hold a block, in ascending order; returns how many. More than one: replicas,

@@ -2,7 +2,6 @@
 #include "policies/load/guard.h"
 #include "policies/load/limit.h"
 #include "policies/registry.h"
-#include "policies/families/weight_ring/ring.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -78,19 +77,7 @@ static void place(void *arg)
 {
     struct call *c = arg;
 
-    c->ret = c->family->kind == SP_SHARDED
-                 ? sp_map_create_all(&c->lay, &c->plan->map)
-                 : sp_map_create(&c->lay, c->family->pipes, c->def->global_stage, c->def->pipe,
-                                 &c->plan->map, c->why, sizeof c->why);
-    if (!c->ret && c->def->fold) {
-        c->plan->map->fold = c->def->fold(&c->lay);
-        if (c->plan->map->fold < 1) {
-            snprintf(c->why, sizeof c->why, "has a fold of %d, not at least 1", c->plan->map->fold);
-            c->ret = -EINVAL;
-        }
-    }
-    if (!c->ret && c->plan->family->kind == SP_WEIGHT_RING)
-        c->ret = sp_ring_create(&c->lay, c->def, &c->plan->map->ring, c->why, sizeof c->why);
+    c->ret = c->family->place(&c->lay, c->def, &c->plan->map, c->why, sizeof c->why);
 }
 
 int sp_call_place(struct sp_plan *plan)
@@ -110,8 +97,8 @@ static void emit(void *arg)
 {
     struct call *c = arg;
 
-    if (c->family->kind == SP_WEIGHT_RING)
-        sp_ring_emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
+    if (c->family->emit)
+        c->family->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
     else if (c->def->emit_all)
         c->ret = c->def->emit_all(&c->lay, c->plan->programs, c->why, sizeof c->why);
     else

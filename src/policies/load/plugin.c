@@ -44,6 +44,29 @@ static bool is_line(const char *text)
     return ok;
 }
 
+/* What is wrong with what it says of its family: which, the chunks, who makes the programs. */
+static void check_family(const struct sp_schedule_def *def, char *why, size_t n)
+{
+    const struct sp_family *family = def->family ? sp_family_find(def->family) : NULL;
+    int used;
+
+    if (!family) {
+        used = snprintf(why, n, "schedule %s: no graph family '%.40s'; there are:", def->name,
+                        def->family ? def->family : "");
+        for (int i = 0; sp_family_at(i) && used < (int)n; i++)
+            used += snprintf(why + used, n - (size_t)used, " %s", sp_family_at(i)->name);
+    } else if (family->emit && (def->emit || def->emit_all)) {
+        snprintf(why, n, "schedule %s: it has %s, but the family %s makes the programs", def->name,
+                 def->emit ? "emit" : "emit_all", family->name);
+    } else if (!family->emit && !def->emit == !def->emit_all) {
+        snprintf(why, n, "schedule %s: it has %s", def->name,
+                 def->emit ? "both emit and emit_all" : "no emit");
+    } else if (def->default_chunks < !family->one_line) {
+        snprintf(why, n, "schedule %s: default_chunks is %d, must be at least %d", def->name,
+                 def->default_chunks, !family->one_line);
+    }
+}
+
 /* What is wrong with a definition, in why[n]; the fields after `abi` only mean something if it is
  * ours. */
 static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
@@ -77,19 +100,7 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
             return;
         }
     }
-    if (!def->family || !sp_family_find(def->family)) {
-        int used = snprintf(why, n, "schedule %s: no graph family '%.40s'; there are:", def->name,
-                            def->family ? def->family : "");
-
-        for (int i = 0; sp_family_at(i) && used < (int)n; i++)
-            used += snprintf(why + used, n - (size_t)used, " %s", sp_family_at(i)->name);
-    } else if (!def->emit == !def->emit_all) {
-        snprintf(why, n, "schedule %s: it has %s", def->name,
-                 def->emit ? "both emit and emit_all" : "no emit");
-    } else if (def->default_chunks < (strcmp(def->family, "sharded") ? 1 : 0)) {
-        snprintf(why, n, "schedule %s: default_chunks is %d, must be at least %d", def->name,
-                 def->default_chunks, strcmp(def->family, "sharded") ? 1 : 0);
-    }
+    check_family(def, why, n);
 }
 
 static void read_plugin(void *arg)

@@ -86,7 +86,7 @@ const struct sp_schedule_def sp_schedule_chimera = {
     .family = "bidirectional",
     .default_chunks = 2,
     .check = check,
-    .global_stage = sp_place_both_ways,
+    .layerwise.global_stage = sp_place_both_ways,
     .emit = emit,
     .makespan = makespan,
     .makespan_source = "(p + 2(K-1))f + K(2p-2)(b+w) for K = m/p units, b + w >= f",

@@ -68,7 +68,7 @@ const struct sp_schedule_def sp_schedule_dualpipe = {
     .family = "bidirectional",
     .default_chunks = 2,
     .check = check,
-    .global_stage = sp_place_both_ways,
+    .layerwise.global_stage = sp_place_both_ways,
     .emit = emit,
     .makespan = makespan,
     .makespan_source = "m(f+b+w) + (p/2-1)(F&B + B - 3W), DeepSeek-V3 table 2, with F&B = f+b+w",

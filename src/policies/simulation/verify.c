@@ -29,27 +29,18 @@ static char *print(const struct check *c, const struct sp_op *op, char *text)
 static int foreign(struct check *c, int stage, int index)
 {
     const struct sp_layout *lay = &c->plan->layout;
+    const struct sp_family *family = c->plan->family;
     const struct sp_op *op = &c->plan->programs[stage].ops[index];
     char text[SP_OP_TEXT], reason[96];
 
     if (op->mb < 0 || op->mb >= lay->micro_batches)
         snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
-    else if ((c->plan->family->kind == SP_WEIGHT_RING || c->plan->family->kind == SP_SHARDED) &&
-             op->mb % lay->stages != stage)
-        snprintf(reason, sizeof reason, "micro-batch %d is on stage %d", op->mb,
-                 op->mb % lay->stages);
-    else if (op->part == SP_CHUNK &&
-             (c->plan->family->kind == SP_LAYERWISE || c->plan->family->kind == SP_SHARDED) &&
-             (op->chunk < 0 || op->chunk >= lay->chunks))
-        snprintf(reason, sizeof reason, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
-    else if (op->slice >= lay->slices && c->plan->family->kind != SP_MULTIPLEXED)
+    else if (family->foreign && family->foreign(lay, stage, op, reason, sizeof reason))
+        ; /* it said why */
+    else if (op->slice >= lay->slices && !family->parts_of)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
-    else if (op->part == SP_CHUNK && c->plan->family->kind == SP_LAYERWISE &&
-             sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
-        snprintf(reason, sizeof reason, "micro-batch %d goes through chunk %d", op->mb,
-                 sp_pipe_of_mb(lay, op->mb));
     else
-        snprintf(reason, sizeof reason, "no op of the family %s there", c->plan->family->name);
+        snprintf(reason, sizeof reason, "no op of the family %s there", family->name);
     snprintf(c->why, c->n, "order: stage %d: %s does not exist (%s)", stage, print(c, op, text),
              reason);
     return -EINVAL;
@@ -152,7 +143,7 @@ static int check_pair(struct check *c, int stage, int index)
                  stage, text, index);
         return -EINVAL;
     }
-    if (plan->family->kind != SP_LAYERWISE)
+    if (!plan->family->pairs)
         snprintf(reason, sizeof reason, "but the family %s has no overlapped ops",
                  plan->family->name);
     else if (op[1].overlap)

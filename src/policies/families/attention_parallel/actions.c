@@ -11,6 +11,7 @@
  * copies that a stage has of a layer's, the first stays until the last backward there. The gradient of
  * weights does not travel where attention is on the stage that owns them: it is added in place.
  */
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/activations.h"
 #include "policies/families/families.h"
 #include "policies/lowering/lowering.h"

@@ -11,10 +11,33 @@
  *
  * and every backward for its forward.
  */
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
-#include "policies/plan.h"
-#include <errno.h>
+#include "sp_error.h"
 #include <stdio.h>
+#include <stdlib.h>
+
+/* What the layout tabulates. */
+struct slots {
+    int fold; /* micro-batches of one */
+};
+
+static int fold_of(const struct sp_layout *lay)
+{
+    const struct slots *slots = lay->map ? lay->map->state : NULL;
+
+    return slots ? slots->fold : 1;
+}
+
+int sp_block_stage(const struct sp_layout *lay, int j)
+{
+    return j < lay->layers ? j % lay->stages : 0;
+}
+
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
+{
+    return (layer + mb / fold_of(lay) + 1) % lay->stages;
+}
 
 /* P.0 A.0 P.1 A.1 ... P.L */
 static int places(const struct sp_layout *lay)
@@ -41,6 +64,38 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     else
         return 0;
     return -EINVAL;
+}
+
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    int fold = def->attention_parallel.fold ? def->attention_parallel.fold(lay) : 1;
+    struct slots *slots;
+    int err;
+
+    if (fold < 1) {
+        snprintf(why, n, "has a fold of %d, not at least 1", fold);
+        return -EINVAL;
+    }
+    slots = malloc(sizeof *slots);
+    err = slots ? sp_map_create(lay, 1, NULL, NULL, map, why, n) : -ENOMEM;
+    if (err) {
+        free(slots);
+        return err;
+    }
+    slots->fold = fold;
+    (*map)->state = slots;
+    return 0;
+}
+
+static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    if (wish->recompute == SP_RECOMPUTE_FULL)
+        return sp_error(EINVAL,
+                        "train: --recompute %s: %s keeps what attention wrote; use none, selective "
+                        "or no-attention",
+                        wish->recompute_text, plan->def->name);
+    return 0;
 }
 
 static int ids(const struct sp_layout *lay)
@@ -124,15 +179,64 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
 /* The micro-batches of a slot take turns on the way: each has its own messages. */
 static int stream(const struct sp_layout *lay, const struct sp_op *op)
 {
-    return op->mb % sp_fold(lay);
+    return op->mb % fold_of(lay);
+}
+
+/* The blocks of a stage. */
+static int owned(const struct sp_layout *lay, int stage, int i)
+{
+    for (int j = 0; j <= lay->layers; j++)
+        if (sp_block_stage(lay, j) == stage && i-- == 0)
+            return j;
+    return -1;
+}
+
+/* Embedding and head are on one stage: tied tables need no replica. */
+static bool is_end(const struct sp_layout *lay, int stage, bool last)
+{
+    (void)lay, (void)last;
+    return stage == 0;
+}
+
+static int holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+{
+    const struct sp_layout *lay = &plan->layout;
+
+    switch (kind) {
+    case SP_BLOCK_NORM1:
+    case SP_BLOCK_QKV:
+        return sp_block_stage(lay, layer);
+    case SP_BLOCK_POST:
+        return sp_block_stage(lay, layer + 1);
+    default:
+        return 0;
+    }
+}
+
+static int each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                      sp_stage_block_fn fn, void *arg)
+{
+    static const enum sp_block_kind kinds[] = {SP_BLOCK_NORM1, SP_BLOCK_QKV, SP_BLOCK_POST};
+    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
+                                              SP_BLOCK_HEAD};
+    int err = 0;
+
+    for (int i = 0; !err && stage == 0 && i < 4; i++)
+        if (sp_block_elements(m, ends[i]))
+            err = fn(arg, ends[i], -1);
+    for (int l = 0; l < m->layers; l++)
+        for (int i = 0; !err && i < 3; i++)
+            if (holder(plan, kinds[i], l) == stage)
+                err = fn(arg, kinds[i], l);
+    return err;
 }
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
-    .kind = SP_ATTENTION_PARALLEL,
-    .pipes = 1,
     .parts = true,
     .check = check,
+    .place = place,
+    .refuse = refuse,
     .id = id,
     .ids = ids,
     .deps = deps,
@@ -140,6 +244,12 @@ const struct sp_family sp_family_attention_parallel = {
     .cost = cost,
     .activations = places,
     .stream = stream,
+    .owned = owned,
+    .is_end = is_end,
+    .each_block = each_block,
+    .holder = holder,
+    .stash = sp_parts_stash,
+    .workspace = sp_parts_workspace,
     .lower_begin = sp_attention_parallel_lower_begin,
     .lower = sp_attention_parallel_lower,
 };

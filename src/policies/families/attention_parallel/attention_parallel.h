@@ -1,6 +1,6 @@
 /*
- * What stages hold where parts of layers are the ops (attention-parallel): the halves of activations.h for
- * that family. Letters: x = bsh numbers, q and kv the widths of a token times bs.
+ * Parts of layers as ops (attention-parallel): where they are, and what stages hold of them. Letters: x =
+ * bsh numbers, q and kv the widths of a token times bs.
  *
  * Kept from forward to backward, in floats (HelixPipe section 4.4: 4bsh a layer, of which x + q with
  * attention and x + q with the block after it):
@@ -13,26 +13,28 @@
  *
  * A block that follows attention on its own stage shares o with it.
  */
-#ifndef SP_STASH_PARTS_H
-#define SP_STASH_PARTS_H
+#ifndef SP_ATTENTION_PARALLEL_H
+#define SP_ATTENTION_PARALLEL_H
 
 #include "policies/families/activations.h"
 
-int sp_parts_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                        sp_stage_block_fn fn, void *arg);
+/* The stage of parameter block j of 0 .. layers, and of attention of a layer. */
+int sp_block_stage(const struct sp_layout *lay, int j);
+int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
 
-/* The stage of a block. */
-int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+/*
+ * Whether the QKV weights go to attention with the product's input (2bsh + 3h^2 numbers a message with
+ * those of the residual), or q, k, v do (4bsh): what qkv= says, by default the smaller (HelixPipe section
+ * 4.2).
+ */
+bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh);
 
-/* Bytes kept by the part that an op works on. */
-int64_t sp_parts_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
-                             enum sp_recompute recompute, int stage, const struct sp_op *op);
+/* Bytes kept by the part that an op works on, *head of them by the head's input, which dies first. */
+int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
+                       enum sp_recompute recompute, int stage, const struct sp_op *op,
+                       int64_t *head);
 
-/* Bytes of the head's input, which dies before the rest of what block L keeps. */
-int64_t sp_parts_head_input(const struct sp_plan *plan, const struct sp_shape *sh,
-                            enum sp_recompute recompute, const struct sp_op *op);
-
-/* Bytes beside them: of ops at work, of messages on their way, of weights shipped here. */
+/* Elements beside them: of ops at work, of messages on their way, of weights shipped here. */
 int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
                            enum sp_recompute recompute, int stage);
 

@@ -13,39 +13,6 @@ bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)
     return T * h + sp_block_elements(&sh->model, SP_BLOCK_QKV) < T * width;
 }
 
-int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
-{
-    const struct sp_layout *lay = &plan->layout;
-
-    switch (kind) {
-    case SP_BLOCK_NORM1:
-    case SP_BLOCK_QKV:
-        return sp_block_stage(lay, layer);
-    case SP_BLOCK_POST:
-        return sp_block_stage(lay, layer + 1);
-    default:
-        return 0; /* embedding and head are on one stage: tied tables need no replica */
-    }
-}
-
-int sp_parts_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                        sp_stage_block_fn fn, void *arg)
-{
-    static const enum sp_block_kind kinds[] = {SP_BLOCK_NORM1, SP_BLOCK_QKV, SP_BLOCK_POST};
-    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
-                                              SP_BLOCK_HEAD};
-    int err = 0;
-
-    for (int i = 0; !err && stage == 0 && i < 4; i++)
-        if (sp_block_elements(m, ends[i]))
-            err = fn(arg, ends[i], -1);
-    for (int l = 0; l < m->layers; l++)
-        for (int i = 0; !err && i < 3; i++)
-            if (sp_parts_holder(plan, kinds[i], l) == stage)
-                err = fn(arg, kinds[i], l);
-    return err;
-}
-
 static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
                                   enum sp_recompute recompute)
 {
@@ -80,23 +47,16 @@ static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape 
     return elements;
 }
 
-int64_t sp_parts_head_input(const struct sp_plan *plan, const struct sp_shape *sh,
-                            enum sp_recompute recompute, const struct sp_op *op)
+int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
+                       enum sp_recompute recompute, int stage, const struct sp_op *op,
+                       int64_t *head)
 {
-    bool head = op->part == SP_BLOCK && op->chunk == plan->layout.layers;
+    int64_t elem = (int64_t)sp_shape_elem(sh);
+    bool last = op->part == SP_BLOCK && op->chunk == plan->layout.layers;
 
-    return head && recompute != SP_RECOMPUTE_NO_ATTENTION
-               ? (int64_t)sp_shape_elem(sh) * sh->rows * sh->model.hidden
-               : 0;
-}
-
-int64_t sp_parts_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
-                             enum sp_recompute recompute, int stage, const struct sp_op *op)
-{
-    int64_t elements = op->part == SP_ATTN ? attention_elements(plan, sh, recompute)
-                                           : block_elements(plan, sh, recompute, stage, op);
-
-    return (int64_t)sp_shape_elem(sh) * elements + sp_parts_head_input(plan, sh, recompute, op);
+    *head = last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * sh->rows * sh->model.hidden : 0;
+    return *head + elem * (op->part == SP_ATTN ? attention_elements(plan, sh, recompute)
+                                               : block_elements(plan, sh, recompute, stage, op));
 }
 
 int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -122,5 +82,5 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
     elements += shipped * weights;
     if (recompute == SP_RECOMPUTE_SELECTIVE)
         elements += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
-    return (int64_t)sp_shape_elem(sh) * elements;
+    return elements;
 }

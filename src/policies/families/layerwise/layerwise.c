@@ -13,6 +13,19 @@
 #include "policies/families/families.h"
 #include "policies/families/replicas.h"
 #include "policies/plan.h"
+#include <stdio.h>
+
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
+}
+
+static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                           struct sp_map **map, char *why, size_t n)
+{
+    return sp_map_create(lay, 2, def->layerwise.global_stage, def->layerwise.pipe, map, why, n);
+}
 
 /* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
 static int ids(const struct sp_layout *lay)
@@ -32,6 +45,23 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
     at = at * lay->micro_batches + op->mb;
     at = at * lay->chunks + op->chunk;
     return at * lay->slices + op->slice;
+}
+
+static bool foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                    size_t n)
+{
+    (void)stage;
+    if (op->part != SP_CHUNK)
+        return false;
+    if (op->chunk < 0 || op->chunk >= lay->chunks)
+        snprintf(why, n, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
+    else if (op->slice < lay->slices &&
+             sp_pipe_of_chunk(lay, op->chunk) != sp_pipe_of_mb(lay, op->mb))
+        snprintf(why, n, "micro-batch %d goes through chunk %d", op->mb,
+                 sp_pipe_of_mb(lay, op->mb));
+    else
+        return false;
+    return true;
 }
 
 /* The op of a pass on global stage g, and where it runs. */
@@ -122,43 +152,22 @@ static int activations(const struct sp_layout *lay)
     return sp_globals(lay) * lay->slices;
 }
 
-const struct sp_family sp_family_layerwise = {
-    .name = "layerwise",
-    .pipes = 1,
-    .id = id,
-    .ids = ids,
-    .deps = deps,
-    .required = required,
-    .cost = cost,
-    .activations = activations,
-    .lower = sp_layerwise_lower,
-    .lower_end = sp_replicas_lower,
-};
+static bool post_validates(const struct sp_layout *lay)
+{
+    (void)lay;
+    return true;
+}
+
+/* What the three families share: they differ in the pipes, and in whose slices a stage computes. */
+#define LAYERWISE                                                                                  \
+    .pairs = true, .partitions = true, .offloads = true, .post_validates = post_validates,         \
+    .id = id, .ids = ids, .foreign = foreign, .deps = deps, .required = required, .cost = cost,    \
+    .activations = activations, .lower = sp_layerwise_lower, .lower_end = sp_replicas_lower
+
+const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
 
 const struct sp_family sp_family_bidirectional = {
-    .name = "bidirectional",
-    .pipes = 2,
-    .id = id,
-    .ids = ids,
-    .deps = deps,
-    .required = required,
-    .cost = cost,
-    .activations = activations,
-    .lower = sp_layerwise_lower,
-    .lower_end = sp_replicas_lower,
-};
+    .name = "bidirectional", .place = place_both_ways, LAYERWISE};
 
-/* Slices of sequences through the same stages; those at the ends of the pipeline may be shared out. */
 const struct sp_family sp_family_subsequence = {
-    .name = "subsequence",
-    .multiplexed = &sp_family_multiplexed,
-    .pipes = 1,
-    .id = id,
-    .ids = ids,
-    .deps = deps,
-    .required = required,
-    .cost = cost,
-    .activations = activations,
-    .lower = sp_layerwise_lower,
-    .lower_end = sp_replicas_lower,
-};
+    .name = "subsequence", .multiplexed = &sp_family_multiplexed, .place = place, LAYERWISE};

@@ -1,7 +1,7 @@
 #include "policies/families/multiplexed/memory.h"
-#include "policies/families/ownership.h"
+#include "policies/families/activations.h"
 #include "policies/families/multiplexed/multiplex.h"
-#include "sp_error.h"
+#include "policies/families/slice_buffers.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,6 +27,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct blocks others = {.model = &sh->model}, own = {.model = &sh->model};
+    bool apart = sp_multiplex_cut_of(&plan->layout)->copies;
     int64_t elements;
 
     for (int s = 0; s < plan->layout.stages; s++)
@@ -34,10 +35,10 @@ static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape 
     elements = others.sum;
     if (sh->model.tied) /* two replicas of the table are summed like others */
         elements += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
-    if (plan->copies)
+    if (apart)
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
             elements += 3 * own.largest[kind];
-    return (int64_t)sp_shape_f32(sh, (size_t)elements) + (plan->copies ? others.sum : 0);
+    return sp_in_f32(sh, elements) + (apart ? others.sum : 0);
 }
 
 /* ---- keys and values -------------------------------------------------------------------------- */
@@ -106,35 +107,41 @@ static void walk(struct keys *k, const struct sp_placed *order, int n)
     }
 }
 
-int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh)
+int sp_multiplexed_apart(struct sp_plan *plan, const struct sp_shape *sh)
 {
     size_t p = (size_t)plan->layout.stages;
     struct keys k = {.plan = plan, .sh = sh, .p = plan->layout.stages};
     struct sp_placed *order = NULL;
     int n, err = 0;
 
-    free(plan->copies);
-    k.most = plan->copies = calloc(p, sizeof *plan->copies);
-    if (!plan->copies)
-        return sp_error(ENOMEM, "no memory to plan %d stages", k.p);
-    if (plan->family->kind != SP_MULTIPLEXED)
-        return 0;
+    free(sp_multiplex_cut_of(&plan->layout)->copies);
+    k.most = sp_multiplex_cut_of(&plan->layout)->copies = calloc(p, sizeof *k.most);
     k.begun = calloc(p * p, sizeof *k.begun);
     k.live = calloc(p, sizeof *k.live);
     order = sp_plan_order(plan, &n);
-    if (k.begun && k.live && order)
+    if (k.most && k.begun && k.live && order)
         walk(&k, order, n);
     else
         err = -ENOMEM;
     free(order);
     free(k.live);
     free(k.begun);
-    return err ? sp_error(ENOMEM, "no memory to plan what %d stages have of others", k.p) : 0;
+    return err;
 }
 
-int64_t sp_memory_help(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+int64_t sp_multiplexed_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                  int64_t x)
 {
-    if (plan->family->kind != SP_MULTIPLEXED)
-        return 0;
-    return block_elements(plan, sh, stage) + (plan->copies ? plan->copies[stage] : 0);
+    int64_t elements = sp_boundary_buffers(plan, stage) * x;
+
+    if (sp_multiplex_cut_of(&plan->layout)->copies) /* one, and the slack of the pool */
+        elements += 3 * sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden;
+    return elements;
+}
+
+int64_t sp_multiplexed_for_others(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    const int64_t *copies = sp_multiplex_cut_of(&plan->layout)->copies;
+
+    return block_elements(plan, sh, stage) + (copies ? copies[stage] : 0);
 }

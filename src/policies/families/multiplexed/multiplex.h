@@ -14,10 +14,25 @@
 #ifndef SP_MULTIPLEX_H
 #define SP_MULTIPLEX_H
 
-#include "starpipe/schedule.h"
+#include "policies/families/map.h"
+#include <stdint.h>
 
 /* Most stages: what an op of it waits for has to fit in SP_MAX_DEPS. */
 enum { SP_MULTIPLEX_STAGES = 30 };
+
+/* What there is of a plan besides. */
+struct sp_multiplex_cut {
+    int *part_token; /* [stages+1][slices][stages+1]: where part j of `of` of a slice begins, at
+                      * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
+    int64_t *
+        copies; /* [stages] elements of keys and values that a stage has copies of, where stages are
+                      * apart; NULL: they are not */
+};
+
+static inline struct sp_multiplex_cut *sp_multiplex_cut_of(const struct sp_layout *lay)
+{
+    return lay->map->state;
+}
 
 enum sp_phase { SP_LEFT, SP_STEADY, SP_RIGHT };
 

@@ -11,11 +11,13 @@
  * layer by layer, so it begins with the one before it and not after it (backwards: after it).
  */
 #include "policies/families/families.h"
+#include "policies/families/multiplexed/memory.h"
 #include "policies/families/multiplexed/multiplex.h"
-#include "policies/plan.h"
+#include "policies/families/ownership.h"
 #include "policies/refuse.h"
-#include <errno.h>
+#include "sp_error.h"
 #include <inttypes.h>
+#include <stdlib.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
@@ -43,6 +45,50 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
                          "with multiplex makes %d parts of a stage and %" PRId64
                          " ops, at most %d and %d are possible; take fewer slices or micro-batches",
                          parts, ops, UINT16_MAX, SP_MAX_OPS);
+    return 0;
+}
+
+static void destroy(void *state)
+{
+    struct sp_multiplex_cut *multiplex = state;
+
+    free(multiplex->part_token);
+    free(multiplex->copies);
+    free(multiplex);
+}
+
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    struct sp_multiplex_cut *multiplex = calloc(1, sizeof *multiplex);
+    int err =
+        multiplex ? sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n) : -ENOMEM;
+
+    if (err) {
+        free(multiplex);
+        return err;
+    }
+    (*map)->state = multiplex;
+    (*map)->destroy_state = destroy;
+    return 0;
+}
+
+static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    int p = plan->layout.stages;
+
+    if (wish->post_validation)
+        return sp_error(EINVAL, "train: --post-validation is not available for %s:multiplex",
+                        plan->def->name);
+    if (p - 1 + (p - 1) * (p - 1) > SP_MAX_SLICES)
+        return sp_error(EINVAL, "train: %s:multiplex trains on at most 16 stages, not %d",
+                        plan->def->name, p);
+    for (int g = 0; g < p; g++)
+        if (sp_parts_of(&plan->layout, g) > SP_MAX_SLICES)
+            return sp_error(EINVAL,
+                            "train: %d slices on %d stages are %d parts with multiplex, at most %d "
+                            "are possible; take fewer --slices",
+                            plan->layout.slices, p, sp_parts_of(&plan->layout, g), SP_MAX_SLICES);
     return 0;
 }
 
@@ -144,11 +190,84 @@ static int stream(const struct sp_layout *lay, const struct sp_op *op)
     return id(lay, sp_part_at(lay, op->chunk, op->slice).stage, op);
 }
 
+/* ---- the tokens of a part ------------------------------------------------------------------ */
+
+static int slice(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return sp_part_at(lay, op->chunk, op->slice).slice;
+}
+
+static void part_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
+                        int *len)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_slice_part p = sp_part_at(lay, op->chunk, op->slice);
+    const int *begin = sp_multiplex_cut_of(lay)->part_token;
+    int whole, at;
+
+    sp_plan_slice_tokens(plan, seq, p.slice, first, &whole);
+    if (!begin) {
+        at = (int)((int64_t)whole * p.part / p.of);
+        *len = (int)((int64_t)whole * (p.part + 1) / p.of) - at;
+        *first += at;
+        return;
+    }
+    begin += (p.of * lay->slices + p.slice) * (lay->stages + 1) + p.part;
+    *first = begin[0];
+    *len = begin[1] - begin[0];
+}
+
+/* Whether some global stage's part of the slice is shared by so many. */
+static bool is_cut(const struct sp_layout *lay, int slice, int of)
+{
+    for (int g = 0; g < lay->stages; g++) {
+        int first, last;
+
+        sp_slice_stages(lay, g, slice, &first, &last);
+        if (last - first + 1 == of)
+            return true;
+    }
+    return false;
+}
+
+static int cut(struct sp_plan *plan,
+               int (*token_at)(const void *costs, int first, int len, double share),
+               const void *costs)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_multiplex_cut *multiplex = sp_multiplex_cut_of(lay);
+    size_t n = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
+
+    free(multiplex->part_token);
+    multiplex->part_token = calloc(n, sizeof *multiplex->part_token);
+    if (!multiplex->part_token)
+        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+    for (int of = 1; of <= lay->stages; of++)
+        for (int k = 0; k < lay->slices; k++) {
+            int *at = &multiplex->part_token[(of * lay->slices + k) * (lay->stages + 1)];
+            int first, len;
+
+            sp_plan_slice_tokens(plan, 0, k, &first, &len);
+            for (int j = 0; j <= of; j++) {
+                at[j] = j == of ? first + len : token_at(costs, first, len, (double)j / of);
+                if (j > 0 && at[j] <= at[j - 1] && is_cut(lay, k, of))
+                    return sp_error(EINVAL,
+                                    "slice %d of %d tokens cannot be shared out to %d stages: take "
+                                    "longer slices or fewer stages",
+                                    k, len, of);
+            }
+        }
+    return 0;
+}
+
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
-    .kind = SP_MULTIPLEXED,
-    .pipes = 1,
+    .names_global = true,
+    .partitions = true,
+    .offloads = true,
     .check = check,
+    .place = place,
+    .refuse = refuse,
     .id = id,
     .ids = ids,
     .deps = deps,
@@ -157,6 +276,14 @@ const struct sp_family sp_family_multiplexed = {
     .activations = activations,
     .size = size,
     .stream = stream,
+    .parts_of = sp_parts_of,
+    .part_tokens = part_tokens,
+    .slice = slice,
+    .cut = cut,
+    .is_end = sp_every_stage,
+    .travelling = sp_multiplexed_travelling,
+    .for_others = sp_multiplexed_for_others,
+    .apart = sp_multiplexed_apart,
     .lower_begin = sp_multiplexed_lower_begin,
     .lower = sp_multiplexed_lower,
     .lower_end = sp_multiplexed_lower_end,

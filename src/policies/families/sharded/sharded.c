@@ -16,9 +16,11 @@
  * it is the sums of gradients that keep workers together.
  */
 #include "policies/families/families.h"
-#include "policies/plan.h"
+#include "policies/families/ownership.h"
+#include "policies/families/workers.h"
 #include "policies/refuse.h"
 #include <errno.h>
+#include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
@@ -28,6 +30,25 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     if (sp_refuse_chunks(lay, &fit, why, n))
         return -EINVAL;
     return sp_refuse_rounds(lay, why, n);
+}
+
+/* Every stage has every chunk. */
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    (void)def, (void)why, (void)n;
+    return sp_map_create_all(lay, map);
+}
+
+static bool foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                    size_t n)
+{
+    if (sp_worker_foreign(lay, stage, op, why, n))
+        return true;
+    if (op->part != SP_CHUNK || (op->chunk >= 0 && op->chunk < lay->chunks))
+        return false;
+    snprintf(why, n, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
+    return true;
 }
 
 static int ids(const struct sp_layout *lay)
@@ -120,9 +141,12 @@ static int stream(const struct sp_layout *lay, const struct sp_op *op)
 
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
-    .kind = SP_SHARDED,
-    .pipes = 1,
+    .sharded = true,
+    .one_line = true,
+    .replicates_ends = true,
     .check = check,
+    .place = place,
+    .foreign = foreign,
     .id = id,
     .ids = ids,
     .deps = deps,
@@ -130,6 +154,8 @@ const struct sp_family sp_family_sharded = {
     .cost = cost,
     .activations = activations,
     .stream = stream,
+    .is_end = sp_every_stage,
+    .travelling = sp_sharded_travelling,
     .lower = sp_sharded_lower,
     .lower_end = sp_sharded_lower_end,
 };

@@ -11,7 +11,7 @@
 
 static inline const struct sp_ring *sp_lowering_ring(const struct sp_lowering *l)
 {
-    return l->plan->layout.map->ring;
+    return sp_ring_of(&l->plan->layout);
 }
 
 /* Whether an op computes with weights of its chunk, and whether it adds to their gradients. */

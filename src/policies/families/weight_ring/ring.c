@@ -110,8 +110,8 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
 }
 
 /* Who keeps which chunk. */
-static int own(struct sp_ring *ring, const struct sp_layout *lay, const struct sp_schedule_def *def,
-               char *why, size_t n)
+static int own(struct sp_ring *ring, const struct sp_layout *lay,
+               const struct sp_weight_ring_def *def, char *why, size_t n)
 {
     for (int c = 0; c < ring->chunks; c++) {
         ring->owner[c] = def->owner ? def->owner(lay, c) : (c + 1) % ring->chunks;
@@ -121,7 +121,7 @@ static int own(struct sp_ring *ring, const struct sp_layout *lay, const struct s
                  ring->chunks - 1);
         return -EINVAL;
     }
-    if (def->owner && def->ring == SP_RING_REVERSED) {
+    if (def->owner && def->layout == SP_RING_REVERSED) {
         snprintf(why, n, "says who owns a chunk, but in its layout chunks come home by themselves");
         return -EINVAL;
     }
@@ -144,7 +144,7 @@ static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_
     return -EINVAL;
 }
 
-int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **out, char *why, size_t n)
 {
     int rounds = lay->micro_batches / lay->stages;
@@ -157,7 +157,7 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *de
         return ret;
     ring->rounds = rounds;
     ring->chunks = lay->stages;
-    ring->layout = def->ring;
+    ring->layout = def->layout;
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);
@@ -180,8 +180,10 @@ err_ring:
     return ret;
 }
 
-void sp_ring_destroy(struct sp_ring *ring)
+void sp_ring_destroy(void *arg)
 {
+    struct sp_ring *ring = arg;
+
     if (!ring)
         return;
     free(ring->first);
@@ -193,7 +195,7 @@ void sp_ring_destroy(struct sp_ring *ring)
 
 void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
-    const struct sp_ring *ring = lay->map->ring;
+    const struct sp_ring *ring = sp_ring_of(lay);
 
     for (int i = 0; i < ring->first[ring->turns]; i++) {
         struct sp_op op = ring->ops[i];
@@ -222,7 +224,7 @@ static void count_ops(const struct sp_ring *ring, int k, int *backwards, int *fo
 
 struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n)
 {
-    const struct sp_ring *ring = lay->map->ring;
+    const struct sp_ring *ring = sp_ring_of(lay);
     int P = lay->stages, next = (worker + 1) % P, swap = ((1 - worker) % P + P) % P, done = 0;
     int last_f = sp_ring_last_forward(ring), last_b = sp_ring_last_backward(ring);
     struct sp_ring_message *out = malloc((size_t)(3 * (last_b + 2)) * sizeof *out);

@@ -42,9 +42,18 @@ struct sp_ring_item {
 /* Tabulates the turns of a schedule. 0; -ENOMEM; -EINVAL with the reason in why[n]: an op that the
  * family does not have, twice, in a turn in which its weights are elsewhere, no turn at all, or an
  * owner that is no worker. */
-int sp_ring_create(const struct sp_layout *lay, const struct sp_schedule_def *def,
+int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **ring, char *why, size_t n);
-void sp_ring_destroy(struct sp_ring *ring);
+void sp_ring_destroy(void *ring);
+
+/* The ring of a layout that the family placed. */
+static inline const struct sp_ring *sp_ring_of(const struct sp_layout *lay)
+{
+    return lay->map->state;
+}
+
+/* The turns of a worker, one after the other. */
+void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
 
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
 int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);

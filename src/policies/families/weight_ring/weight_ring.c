@@ -11,11 +11,11 @@
  * around, worker 0 waits for nobody.
  */
 #include "policies/families/families.h"
-#include "policies/plan.h"
-#include "policies/refuse.h"
+#include "policies/families/ownership.h"
 #include "policies/families/weight_ring/ring.h"
-#include <errno.h>
-#include <stdbool.h>
+#include "policies/families/workers.h"
+#include "policies/refuse.h"
+#include "sp_error.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
@@ -26,6 +26,52 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     if (sp_refuse_chunks(lay, &fit, why, n))
         return -EINVAL;
     return sp_refuse_rounds(lay, why, n);
+}
+
+/* The home of a chunk is the worker that keeps its parameters. */
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    struct sp_ring *ring;
+    int err = sp_map_create(lay, 1, NULL, NULL, map, why, n);
+
+    if (err)
+        return err;
+    err = sp_ring_create(lay, &def->weight_ring, &ring, why, n);
+    if (err) {
+        sp_map_destroy(*map);
+        *map = NULL;
+        return err;
+    }
+    for (int c = 0; c < lay->stages; c++)
+        (*map)->home[c] = (struct sp_home){.stage = sp_ring_owner(ring, c), .chunk = c};
+    (*map)->state = ring;
+    (*map)->destroy_state = sp_ring_destroy;
+    return 0;
+}
+
+static int owned(const struct sp_layout *lay, int stage, int i)
+{
+    for (int c = 0; c < lay->stages; c++)
+        if (sp_home(lay, 0, c).stage == stage && i-- == 0)
+            return c;
+    return -1;
+}
+
+static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    if (wish->recompute == SP_RECOMPUTE_SELECTIVE && plan->split)
+        return sp_error(
+            EINVAL,
+            "train: --recompute selective: %s computes weight gradients when the weights "
+            "have gone on; use none, no-attention or full",
+            plan->def->name);
+    return 0;
+}
+
+static bool post_validates(const struct sp_layout *lay)
+{
+    return sp_ring_of(lay)->layout == SP_RING_LINE;
 }
 
 static int ids(const struct sp_layout *lay)
@@ -67,7 +113,7 @@ static const struct sp_op *last_op(const struct sp_ring *ring, int k)
 static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep *out)
 {
-    const struct sp_ring *ring = lay->map->ring;
+    const struct sp_ring *ring = sp_ring_of(lay);
     int P = lay->stages, k = sp_ring_turn(ring, op, op->mb / P),
         before = stage > 0 ? stage - 1 : P - 1;
     const struct sp_op *first, *last;
@@ -120,10 +166,10 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
                     struct sp_dep out[SP_MAX_DEPS])
 {
     struct sp_op w = {.pass = SP_W, .mb = op->mb, .chunk = op->chunk};
-    bool apart = sp_ring_turn(lay->map->ring, &w, op->mb / lay->stages) >= 0;
+    bool apart = sp_ring_turn(sp_ring_of(lay), &w, op->mb / lay->stages) >= 0;
     int n = own_deps(lay, op, out);
 
-    if (stage == 0 && lay->map->ring->layout == SP_RING_LINE)
+    if (stage == 0 && sp_ring_of(lay)->layout == SP_RING_LINE)
         return n; /* gradients begin here */
     if (op->part == SP_CHUNK && op->mb > 0 && (op->pass == SP_W || (op->pass == SP_B && !apart)))
         out[n++] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - 1, op->chunk);
@@ -166,7 +212,7 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
 /* Turn by turn, so that no worker is ahead of the next one with what it passes on. */
 static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    return sp_ring_turn(lay->map->ring, op, op->mb / lay->stages) + stage;
+    return sp_ring_turn(sp_ring_of(lay), op, op->mb / lay->stages) + stage;
 }
 
 static int activations(const struct sp_layout *lay)
@@ -176,9 +222,15 @@ static int activations(const struct sp_layout *lay)
 
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
-    .kind = SP_WEIGHT_RING,
-    .pipes = 1,
+    .names_global = true,
+    .replicates_ends = true,
+    .head_op = true,
     .check = check,
+    .place = place,
+    .emit = sp_ring_emit,
+    .refuse = refuse,
+    .post_validates = post_validates,
+    .foreign = sp_worker_foreign,
     .id = id,
     .ids = ids,
     .deps = deps,
@@ -187,6 +239,9 @@ const struct sp_family sp_family_weight_ring = {
     .cost = cost,
     .activations = activations,
     .turn = turn,
+    .owned = owned,
+    .is_end = sp_every_stage,
+    .travelling = sp_ring_travelling,
     .lower_begin = sp_weight_ring_lower_begin,
     .lower = sp_weight_ring_lower,
     .lower_end = sp_weight_ring_lower_end,

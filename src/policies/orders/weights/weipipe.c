@@ -49,8 +49,7 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .source = "WeiPipe (Lin et al. 2025), section 3.2, figure 2; Gvilenius/weipipe",
     .family = "weight-ring",
     .default_chunks = 1,
-    .turn = turn,
-    .emit = sp_ring_emit,
+    .weight_ring.turn = turn,
     .makespan = makespan,
     .makespan_source =
         "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: P(f+b+w)+(P-1) max(f, b+w)",

@@ -49,8 +49,7 @@ const struct sp_schedule_def sp_schedule_weipipe_naive = {
     .source = "WeiPipe (Lin et al. 2025), section 3.1, figure 1",
     .family = "weight-ring",
     .default_chunks = 1,
-    .turn = turn,
-    .emit = sp_ring_emit,
+    .weight_ring.turn = turn,
     .makespan = makespan,
     .makespan_source = "GP(f+B)+(P-1)(max(f,B)+(G-1)|f-B|), B=b+w, from the turns of figure 1",
 };

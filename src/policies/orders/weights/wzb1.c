@@ -95,9 +95,7 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
     .family = "weight-ring",
     .default_chunks = 1,
     .check = check,
-    .turn = turn,
-    .ring = SP_RING_PAIRS,
-    .emit = sp_ring_emit,
+    .weight_ring = {.turn = turn, .layout = SP_RING_PAIRS},
     .makespan = makespan,
     .makespan_source =
         "GP(f+b+w) + (P-1) max(f+b, f+w, 2b, 2w), met at f = b = w; from the turns of figure 3",

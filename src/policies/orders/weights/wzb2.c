@@ -82,10 +82,7 @@ const struct sp_schedule_def sp_schedule_wzb2 = {
     .options = "owner",
     .default_chunks = 1,
     .check = check,
-    .turn = turn,
-    .ring = SP_RING_LINE,
-    .owner = owner,
-    .emit = sp_ring_emit,
+    .weight_ring = {.turn = turn, .layout = SP_RING_LINE, .owner = owner},
     .makespan = makespan,
     .makespan_source =
         "GP(f+b+w) + (P-1) max(f,b,w), met at f = b = w; WeiPipe section 4: almost none",

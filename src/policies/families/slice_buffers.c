@@ -1,4 +1,4 @@
-#include "plan/memory_slices.h"
+#include "policies/families/slice_buffers.h"
 #include "policies/families/activations.h"
 #include <stdlib.h>
 
@@ -13,8 +13,7 @@ static int length_of(const struct sp_plan *plan, const struct sp_shape *sh, cons
 /* Asked for in every partition that is tried. */
 static bool is_equal(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    return plan->family->kind != SP_MULTIPLEXED && !plan->first_token &&
-           sh->seq % plan->layout.slices == 0;
+    return !plan->family->parts_of && !plan->first_token && sh->seq % plan->layout.slices == 0;
 }
 
 /* ---- lengths ------------------------------------------------------------------------------ */
@@ -50,7 +49,7 @@ static int lengths_of(const struct sp_plan *plan, const struct sp_shape *sh, int
     *len = calloc((size_t)sh->seq + 1, sizeof **len);
     if (!*len)
         return 0;
-    if (plan->family->kind == SP_MULTIPLEXED) {
+    if (plan->family->parts_of) {
         for (int s = 0; s < plan->layout.stages; s++)
             if (s == stage || received)
                 n = add_parts(plan, sh, s, *len, n);

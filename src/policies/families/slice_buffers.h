@@ -1,6 +1,6 @@
 /* Buffers of a stage where sequences are cut into slices, or parts of them: one pool of each length. */
-#ifndef SP_MEMORY_SLICES_H
-#define SP_MEMORY_SLICES_H
+#ifndef SP_SLICE_BUFFERS_H
+#define SP_SLICE_BUFFERS_H
 
 #include "codelets/shape.h"
 #include "policies/plan.h"

@@ -1,0 +1,42 @@
+#include "policies/families/activations.h"
+#include "policies/families/families.h"
+#include "policies/families/weight_ring/ring.h"
+#include "policies/families/workers.h"
+
+/* Most layers whose B a worker has done and whose W it has not. */
+static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    int64_t live = 0, most = 0;
+
+    for (int i = 0; i < plan->programs[0].n; i++) {
+        const struct sp_op *op = &plan->programs[0].ops[i];
+        int first, count;
+
+        if (op->part != SP_CHUNK || op->pass == SP_F)
+            continue;
+        sp_chunk_layers(plan, sh->model.layers, 0, op->chunk, &first, &count);
+        if (!sp_op_releases(plan, 0, op))
+            live += count;
+        most = live > most ? live : most;
+        if (op->pass == SP_W)
+            live -= count;
+    }
+    return most;
+}
+
+int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                           int64_t x)
+{
+    int P = plan->layout.stages;
+    int64_t most = sp_most_layers(plan, sh->model.layers, stage), layer, ends, norms;
+    bool line = sp_ring_of(&plan->layout)->layout == SP_RING_LINE;
+
+    if (P == 1 && !plan->split && !line)
+        return 4 * x;
+    sp_worker_elements(plan, sh, &layer, &ends);
+    norms = 2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
+    if (line) /* of either kind: the larger */
+        return 4 * x + sp_in_f32(sh, (5 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
+    return 4 * x + 6 * most * layer +
+           sp_in_f32(sh, (3 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
+}

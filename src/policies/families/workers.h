@@ -1,0 +1,15 @@
+/* What the families share in which worker i mod P keeps micro-batch i, and weights come to it. */
+#ifndef SP_WORKERS_H
+#define SP_WORKERS_H
+
+#include "policies/plan.h"
+
+/* For struct sp_family. */
+bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                       size_t n);
+
+/* Elements of a layer, and of embedding and head, that a stage keeps of them. */
+void sp_worker_elements(const struct sp_plan *plan, const struct sp_shape *sh, int64_t *layer,
+                        int64_t *ends);
+
+#endif
