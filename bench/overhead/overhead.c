@@ -11,6 +11,9 @@
 #include "graphs/step.h"
 #include "overhead.h"
 #include "starpipe/order.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,6 +2,7 @@
 #include "policies/families/activations.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
+#include "policies/plan_create.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "plan/expected.h"
 #include "plan/replay.h"
 #include "sp_error.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 #include <stdlib.h>
 

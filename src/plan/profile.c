@@ -11,6 +11,7 @@
 #include "policies/families/map.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "policies/families/families.h"
 #include <math.h>
 #include <stdlib.h>
 

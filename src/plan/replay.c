@@ -2,6 +2,7 @@
 #include "policies/simulation/index.h"
 #include "policies/simulation/player.h"
 #include "policies/simulation/times.h"
+#include "policies/simulation/merge.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

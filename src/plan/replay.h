@@ -5,7 +5,7 @@
 #ifndef SP_REPLAY_H
 #define SP_REPLAY_H
 
-#include "policies/plan.h"
+#include "policies/simulation/times.h"
 
 /* Arrays of ops go by the number that the family gives an op; times in milliseconds. */
 struct sp_replay {

@@ -4,6 +4,9 @@
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

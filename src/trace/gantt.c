@@ -1,4 +1,5 @@
 #include "trace/gantt.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

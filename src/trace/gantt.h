@@ -5,7 +5,7 @@
 #ifndef SP_GANTT_H
 #define SP_GANTT_H
 
-#include "policies/plan.h"
+#include "policies/simulation/times.h"
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -1,6 +1,8 @@
 /* The messages of list-simulated times, for pictures. */
 #include "policies/simulation/index.h"
 #include "trace/gantt.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 
 /* Those that the op at index k of stage s takes. */

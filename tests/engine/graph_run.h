@@ -13,6 +13,7 @@
 #include "offload/host.h"
 #include "plan/memory.h"
 #include "plan/offload.h"
+#include "policies/plan_create.h"
 #include <math.h>
 
 enum { BATCH = 2, SEQ = 6, STEPS = 3, MOST = 1 << 17 };

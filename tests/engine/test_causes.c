@@ -1,6 +1,8 @@
 /* A step's time split by cause: of reports made by hand, in which one cause is at work, or all are. */
 #include "engine/support.h"
 #include "plan/expected.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 enum { P = 2, M = 4 };

@@ -5,6 +5,7 @@
 #include "engine/graph_run.h"
 #include "graphs/evaluate.h"
 #include "plan/slices.h"
+#include "policies/plan_create.h"
 
 /* Values of all blocks. */
 struct values {

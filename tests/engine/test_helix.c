@@ -5,6 +5,7 @@
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "engine/graph_run.h"
+#include "policies/plan_create.h"
 
 static void every_mode(void **state)
 {

@@ -2,6 +2,7 @@
 #include "policies/common.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
+#include "policies/families/families.h"
 
 static struct sp_shape shape_of(enum sp_arch arch, int layers, int hidden, int heads, int kv_heads,
                                 int mlp, int batch, int seq)

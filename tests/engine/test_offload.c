@@ -5,6 +5,7 @@
  */
 #include "engine/graph_run.h"
 #include "plan/slices.h"
+#include "policies/plan_create.h"
 
 enum { LAYERS = 5 };
 

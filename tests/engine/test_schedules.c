@@ -5,6 +5,8 @@
 #include "engine/graph_run.h"
 #include "plan/slices.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/families/families.h"
 
 enum { LAYERS = 9 };
 

@@ -3,6 +3,7 @@
 #include "plan/memory.h"
 #include "plan/partition.h"
 #include "plan/slices.h"
+#include "policies/plan_create.h"
 #include <stdlib.h>
 #include <string.h>
 

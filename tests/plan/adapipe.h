@@ -4,6 +4,8 @@
 
 #include "policies/common.h"
 #include "plan/adapipe.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 #define MODES SP_RECOMPUTE_MODES

@@ -2,6 +2,7 @@
 #include "adapipe.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
+#include "policies/plan_create.h"
 
 /* ---- random models ----------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "offload/host.h"
 #include "plan/offload.h"
 #include "plan/slices.h"
+#include "policies/plan_create.h"
 #include <errno.h>
 #include <math.h>
 

@@ -2,6 +2,9 @@
 #include "plan/replay.h"
 #include "policies/common.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static double *random_ms(const struct sp_plan *plan, uint64_t seed)

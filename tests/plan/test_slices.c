@@ -4,6 +4,10 @@
  */
 #include "policies/common.h"
 #include "plan/slices.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 

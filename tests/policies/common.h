@@ -10,6 +10,8 @@
 
 #include "policies/plan.h"
 #include "sp_error.h"
+#include "policies/plan_create.h"
+#include "policies/families/families.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
  */
 #include "../model/fuzz.h"
 #include "policies/load/csv.h"
+#include "policies/simulation/verify.h"
+#include "policies/families/families.h"
 
 static int parse(const void *data, size_t size, struct sp_plan *plan)
 {

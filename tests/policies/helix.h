@@ -10,6 +10,7 @@
 #define SP_TESTS_HELIX_H
 
 #include "policies/common.h"
+#include "policies/plan_create.h"
 
 /* What can be wrong, as bits. */
 enum {

@@ -6,6 +6,7 @@
 #include "common.h"
 #include "policies/lowering/lowering.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
 
 /* A tensor on a stage. */
 struct alive {

@@ -3,6 +3,9 @@
 #include "common.h"
 #include "policies/load/csv.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/verify.h"
+#include "policies/families/families.h"
 
 static char *written(const struct sp_plan *plan)
 {

@@ -5,6 +5,11 @@
  */
 #include "policies/mutants.h"
 #include "policies/families/sharded/shards.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 

@@ -5,6 +5,11 @@
  */
 #include "policies/oracle.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/times.h"
+#include "policies/families/families.h"
 #include <math.h>
 
 /* Variants, tried where the schedule is there. */

@@ -3,6 +3,8 @@
  * against the bounds of the paper's section 4.5 and against those of 1F1B and ZB1P (its table 2).
  */
 #include "policies/helix.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static uint32_t seed = 1;

@@ -4,6 +4,7 @@
  */
 #include "policies/mutants.h"
 #include "policies/helix.h"
+#include "policies/simulation/verify.h"
 
 enum { DROP, DOUBLE, FOREIGN, OVERLAP, SWAP, NEXT, MOVE, CHANGE, RENAME, KINDS };
 static const char *const kind_name[KINDS] = {"drop",         "double", "foreign", "overlap", "swap",

@@ -4,6 +4,9 @@
  */
 #include "policies/helix.h"
 #include "policies/reference.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 
 static struct sp_op make_op(int pass, int part, int mb, int j)
 {

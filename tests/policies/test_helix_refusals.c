@@ -3,6 +3,7 @@
  * to it, and less memory than its stages hold.
  */
 #include "policies/helix.h"
+#include "policies/plan_create.h"
 
 /* -EINVAL and one line that ends in, or holds, the text. */
 static void refused(const char *schedule, struct sp_layout lay, const char *text)

@@ -1,6 +1,12 @@
 /* The list simulation against closed forms, a hand-computed case, and its merge. */
 #include "common.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/merge.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 6, .b = 9, .w = 3}};

@@ -5,6 +5,11 @@
 #include "policies/common.h"
 #include "policies/simulation/index.h"
 #include "policies/families/multiplexed/multiplex.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static struct sp_layout multiplexed(int p, int n)

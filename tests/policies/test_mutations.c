@@ -6,6 +6,8 @@
 #include "policies/mutants.h"
 #include "policies/oracle.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/verify.h"
 
 enum { DROP, DOUBLE, FOREIGN, SWAP, MOVE, CHANGE, OVERLAP, KINDS };
 static const char *const kind_name[KINDS] = {"drop", "double", "foreign", "swap",

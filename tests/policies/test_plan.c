@@ -2,6 +2,9 @@
 #include "common.h"
 #include "policies/suggest.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/costs.h"
+#include "policies/families/families.h"
 
 static void fills_in_defaults(void **state)
 {

@@ -4,6 +4,9 @@
  */
 #include "reference.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};

@@ -5,6 +5,10 @@
 #include "common.h"
 #include "policies/orders/interleave.h"
 #include "policies/registry.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
+#include "policies/families/families.h"
 #include <math.h>
 
 static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "dualpipe",

@@ -3,6 +3,9 @@
  * authors' code found, within the memory of their papers, and there for any size.
  */
 #include "reference.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 #include <time.h>
 

@@ -2,6 +2,11 @@
  * schedules: test_mutations.c. */
 #include "common.h"
 #include "policies/simulation/channels.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/times.h"
+#include "policies/families/families.h"
 
 static void expect(const struct sp_plan *plan, const char *want)
 {

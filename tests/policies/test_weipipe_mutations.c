@@ -4,6 +4,7 @@
  */
 #include "policies/mutants.h"
 #include "policies/weipipe.h"
+#include "policies/simulation/verify.h"
 #include <errno.h>
 
 enum { DROP, DOUBLE, FOREIGN, CHANGE, OVERLAP, SWAP, NEXT, MOVE, RENAME, KINDS };

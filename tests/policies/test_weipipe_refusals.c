@@ -3,6 +3,7 @@
  * that mean nothing to it.
  */
 #include "policies/weipipe.h"
+#include "policies/plan_create.h"
 #include <errno.h>
 
 /* -EINVAL and one line that holds the text; the line is valid until the next one. */

@@ -7,6 +7,9 @@
  * waits for the slower pass of the others wherever it begins the quicker one.
  */
 #include "policies/weipipe.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static uint32_t seed = 2025;

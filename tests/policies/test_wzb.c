@@ -5,6 +5,9 @@
 #include "policies/common.h"
 #include "policies/registry.h"
 #include "policies/families/weight_ring/ring.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* zb1p and zb2p: equal to published orders, exact formulas, refusals. */
 #include "zero_bubble.h"
+#include "policies/plan_create.h"
 
 static void zb1p_equals_torch(void **state)
 {

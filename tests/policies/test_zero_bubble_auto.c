@@ -1,5 +1,8 @@
 /* The searched orders of zb1p and zb2p: as good as the authors', the best of small sizes. */
 #include "zero_bubble.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 
 /* Reads the programs of a file into a plan of its size. */
 static void read_plan(json_t *root, struct sp_plan *plan)

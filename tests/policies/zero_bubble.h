@@ -3,6 +3,9 @@
 #define SP_TEST_ZERO_BUBBLE_H
 
 #include "reference.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 
 static inline int integer(json_t *root, const char *key)

@@ -2,6 +2,8 @@
 #include "../policies/common.h"
 #include "policies/registry.h"
 #include "trace/gantt.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <ctype.h>
 #include <math.h>
 

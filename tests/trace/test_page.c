@@ -2,6 +2,9 @@
 #include "../policies/common.h"
 #include "trace/escape.h"
 #include "trace/gantt.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <jansson.h>
 #include <math.h>
 

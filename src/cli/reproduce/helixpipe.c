@@ -9,6 +9,10 @@
 #include "model/model.h"
 #include "policies/plan.h"
 #include "sp_error.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 #include <stdio.h>
 

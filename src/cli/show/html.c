@@ -1,6 +1,7 @@
 #include "cli/show/show.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
+#include "policies/simulation/times.h"
 #include <stdarg.h>
 
 #define MAX_FACTS 10

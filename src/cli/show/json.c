@@ -30,6 +30,8 @@
 #include "policies/simulation/index.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <jansson.h>
 
 static json_t *stage_map(const struct sp_plan *plan)

@@ -1,6 +1,9 @@
 /* Who computes which slices where they are shared out (SPPO table 3), and what it gains. */
 #include "cli/show/show.h"
 #include "policies/families/multiplexed/multiplex.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

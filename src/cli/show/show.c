@@ -10,6 +10,10 @@
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

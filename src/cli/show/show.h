@@ -3,7 +3,7 @@
 #define SP_SHOW_H
 
 #include "cli/options.h"
-#include "policies/plan.h"
+#include "policies/simulation/times.h"
 #include <jansson.h>
 #include <stdio.h>
 

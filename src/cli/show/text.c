@@ -3,6 +3,7 @@
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
+#include "policies/simulation/times.h"
 
 static void print_published(const struct sp_show *show, FILE *out)
 {

@@ -1,6 +1,7 @@
 /* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
 #include "cli/train/train.h"
 #include "plan/memory.h"
+#include "policies/plan_create.h"
 
 static bool fits(const struct sp_trainer *t)
 {

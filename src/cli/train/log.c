@@ -7,6 +7,9 @@
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "transport/transport.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/times.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

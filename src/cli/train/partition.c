@@ -5,6 +5,8 @@
 #include "plan/partition.h"
 #include "plan/profile.h"
 #include "sp_error.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -10,6 +10,9 @@
 #include "policies/simulation/transit.h"
 #include "sp_error.h"
 #include "train/watchdog.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "plan/expected.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
+#include "policies/simulation/times.h"
 #include <string.h>
 
 const char *const sp_train_pictures[] = {"measured.svg", "expected.svg", "trace.html", NULL};

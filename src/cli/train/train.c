@@ -14,6 +14,7 @@
 #include "starpipe/order.h"
 #include "train/interrupt.h"
 #include "train/watchdog.h"
+#include "policies/plan_create.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

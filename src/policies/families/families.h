@@ -13,6 +13,10 @@ extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
 extern const struct sp_family sp_family_sharded;
 
+const struct sp_family *sp_family_find(const char *name);
+/* The i-th family, NULL past the end. */
+const struct sp_family *sp_family_at(int i);
+
 /*
  * What a worker holds of weights on their way, in elements, x of a boundary tensor among them.
  *

@@ -176,8 +176,4 @@ int sp_family_refuse(const struct sp_plan *plan, const struct sp_train_wish *wis
 /* The part of a micro-batch on a whole stage that one activation is. */
 double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay);
 
-const struct sp_family *sp_family_find(const char *name);
-/* The i-th family, NULL past the end. */
-const struct sp_family *sp_family_at(int i);
-
 #endif

@@ -3,6 +3,7 @@
 #include "policies/load/limit.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "policies/simulation/costs.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "policies/load/guard.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "policies/families/families.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <jansson.h>

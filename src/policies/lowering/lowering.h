@@ -10,6 +10,7 @@
 #define SP_LOWERING_H
 
 #include "policies/lowering/action.h"
+#include "policies/simulation/merge.h"
 
 struct sp_messages; /* sent and not yet received */
 

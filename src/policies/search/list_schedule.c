@@ -1,5 +1,6 @@
 #include "policies/search/list_schedule.h"
 #include "policies/families/map.h"
+#include "policies/simulation/costs.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 #include "policies/plan.h"
 #include "sp_error.h"
+#include "policies/simulation/costs.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #include "policies/simulation/index.h"
 #include "policies/simulation/player.h"
 #include "policies/simulation/times.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

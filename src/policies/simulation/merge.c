@@ -5,6 +5,10 @@
  */
 #include "policies/simulation/index.h"
 #include "policies/simulation/waiters.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/merge.h"
+#include "policies/simulation/times.h"
 #include <stdlib.h>
 
 struct merge {

@@ -1,4 +1,5 @@
 #include "policies/simulation/times.h"
+#include "policies/simulation/costs.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

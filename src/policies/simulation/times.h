@@ -4,11 +4,24 @@
 
 #include "policies/plan.h"
 
+/* Times of every op. */
+struct sp_times {
+    double **start, **end; /* [stage][index in the program] */
+    double makespan;
+    double *span;        /* per stage: last end - first start */
+    double *idle, *busy; /* per stage: makespan - busy; sum of the costs */
+    int *peak_live; /* per stage: (micro-batch, chunk, slice) activations alive at once, taken at
+                     * F, released at W, or at B where there is no W */
+    double bubble_ratio; /* sum of idle over stages * makespan */
+    int messages;        /* tensors that cross between stages */
+};
+
 /* Room for the times of every op, all 0. 0 or -ENOMEM. */
 int sp_times_create(const struct sp_plan *plan, struct sp_times *t);
 
 /* Makespan, span, idle, busy, peak_live and bubble_ratio, from `start` and `end`. */
 void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t);
+void sp_times_destroy(struct sp_times *times);
 
 #endif

@@ -1,4 +1,5 @@
 #include "policies/simulation/transit.h"
+#include "policies/simulation/merge.h"
 #include <errno.h>
 #include <stdlib.h>
 

@@ -8,6 +8,10 @@
  * matter, on every channel: what is sent first is taken first.
  */
 #include "policies/simulation/index.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/verify.h"
+#include "policies/simulation/times.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "policies/families/activations.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/families/slice_buffers.h"
+#include "policies/simulation/merge.h"
 #include <errno.h>
 #include <stdlib.h>
 

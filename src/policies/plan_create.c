@@ -1,0 +1,232 @@
+#include "policies/plan_create.h"
+#include "policies/load/csv.h"
+#include "policies/load/guarded_call.h"
+#include "policies/registry.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/transit.h"
+#include "policies/simulation/verify.h"
+#include "policies/suggest.h"
+#include "sp_error.h"
+#include "policies/families/families.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int unknown_schedule(const char *name, int len)
+{
+    const struct sp_schedule_def *def, *nearest = NULL;
+    char typed[64], names[512] = "";
+    int best = INT_MAX;
+
+    snprintf(typed, sizeof typed, "%.*s", len, name);
+    for (int i = 0; (def = sp_schedule_at(i)); i++) {
+        int d = sp_edit_distance(typed, def->name);
+        size_t used = strlen(names);
+
+        snprintf(names + used, sizeof names - used, " %s", def->name);
+        if (d < best) {
+            best = d;
+            nearest = def;
+        }
+    }
+    if (nearest && sp_is_near(typed, best))
+        return sp_error(EINVAL, "no schedule '%s', did you mean %s? There are:%s csv:FILE", typed,
+                        nearest->name, names);
+    return sp_error(EINVAL, "no schedule '%s'; there are:%s csv:FILE", typed, names);
+}
+
+/* Whether the comma-separated list holds the word. */
+static bool listed(const char *list, const char *word, size_t len)
+{
+    while (list && *list) {
+        size_t item = strcspn(list, ",");
+
+        if (item == len && !strncmp(list, word, len))
+            return true;
+        list += item + (list[item] == ',');
+    }
+    return false;
+}
+
+/* The item at `at` of the options, "key=value" or a flag: known, and not given before. */
+static int check_option(const struct sp_schedule_def *def, const char *options, const char *at)
+{
+    int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
+    bool flag = key == item;
+
+    if (!def->options && !def->flags)
+        return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
+    if (!flag && listed(def->flags, at, (size_t)key))
+        return sp_error(EINVAL, "schedule %s: option '%.*s' takes no value", def->name, key, at);
+    if (key == 0 || key == item - 1 || (flag && listed(def->options, at, (size_t)key)))
+        return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
+                        def->name, item, at);
+    if (!listed(flag ? def->flags : def->options, at, (size_t)key))
+        return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name, key,
+                        at, def->options ? def->options : "", def->options && def->flags ? "," : "",
+                        def->flags ? def->flags : "");
+    for (const char *other = options; other < at; other += strcspn(other, ",") + 1) {
+        if ((int)strcspn(other, "=,") == key && !strncmp(other, at, (size_t)key))
+            return sp_error(EINVAL, "schedule %s: option '%.*s' is given twice", def->name, key,
+                            at);
+    }
+    return 0;
+}
+
+/* "key=value,flag,..." */
+static int check_options(const struct sp_schedule_def *def, const char *options)
+{
+    for (const char *at = options; *at;) {
+        int ret = check_option(def, options, at);
+
+        if (ret)
+            return ret;
+        at += strcspn(at, ",");
+        if (*at == ',' && !*++at)
+            return sp_error(EINVAL, "schedule %s: options '%s' end in a comma", def->name, options);
+    }
+    return 0;
+}
+
+static int check_size(const char *name, int value)
+{
+    if (value >= 1 && value <= SP_MAX_SIZE)
+        return 0;
+    return sp_error(EINVAL, "%s: %d is not in 1 .. %d", name, value, SP_MAX_SIZE);
+}
+
+static int check_sizes(const struct sp_layout *lay, const struct sp_family *family)
+{
+    uint64_t per_mb, ops, stages = family->one_line ? 1 : (uint64_t)lay->stages;
+
+    if (check_size("stages", lay->stages) || check_size("micro-batches", lay->micro_batches) ||
+        check_size("chunks", lay->chunks) || check_size("slices", lay->slices))
+        return -EINVAL;
+    if (lay->layers < 0)
+        return sp_error(EINVAL, "layers: %d is negative", lay->layers);
+    /* F, B and W; each factor is at most 2^16, so three of them and a 3 fit */
+    per_mb = 3 * stages * (uint64_t)lay->chunks * (uint64_t)lay->slices;
+    ops = per_mb > SP_MAX_OPS ? per_mb : per_mb * (uint64_t)lay->micro_batches;
+    if (ops > SP_MAX_OPS)
+        return sp_error(EINVAL,
+                        "%d stages, %d micro-batches, %d chunks and %d slices make more than %d "
+                        "ops; make one of them smaller",
+                        lay->stages, lay->micro_batches, lay->chunks, lay->slices, SP_MAX_OPS);
+    return 0;
+}
+
+/* Every global stage wants a layer. */
+static int check_layers(const struct sp_layout *lay, const struct sp_family *family)
+{
+    int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
+
+    if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
+        return 0;
+    if (family->one_line)
+        return sp_error(EINVAL,
+                        "%d chunks are more than the %d layers of the model; use --chunks %d",
+                        lay->chunks, lay->layers, lay->layers);
+    if (lay->layers / each >= 1)
+        return sp_error(EINVAL,
+                        "%d stages of %d chunk(s) need %d layers, the model has %d; use at most %d "
+                        "stages",
+                        lay->stages, each, sp_globals(lay), lay->layers, lay->layers / each);
+    return sp_error(EINVAL, "%d chunks per stage are more than the %d layers of the model", each,
+                    lay->layers);
+}
+
+/* Indexes and verifies the programs. */
+static int finish(struct sp_plan *plan)
+{
+    char why[512] = "";
+    int ret = sp_plan_index(plan);
+
+    if (ret)
+        return ret;
+    ret = sp_verify(plan, why, sizeof why);
+    if (ret == -ENOMEM)
+        return sp_error(ENOMEM, "no memory to verify %d ops", sp_plan_ops(plan));
+    if (ret)
+        return sp_error(-ret, "schedule %s: %s", plan->def->name, why);
+    ret = sp_listsim_buffers(plan, &plan->buffers);
+    ret = ret ? ret : sp_plan_count_transit(plan);
+    return ret ? sp_error(-ret, "no memory to simulate %d ops", sp_plan_ops(plan)) : 0;
+}
+
+/* "csv:FILE": sizes, placement and programs are those of the file. */
+static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    struct sp_plan p = {
+        .layout = *lay, .def = &sp_schedule_csv, .family = sp_family_find(sp_schedule_csv.family)};
+    const char *slash = strrchr(path, '/');
+    int ret = sp_csv_read(path, &p);
+
+    snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
+    p.layout.options = p.options;
+    ret = ret ? ret : check_layers(&p.layout, p.family);
+    ret = ret ? ret : finish(&p);
+    if (ret) {
+        sp_plan_destroy(&p);
+        return ret;
+    }
+    *plan = p;
+    plan->layout.options = plan->options;
+    plan->layout.costs = NULL;
+    return 0;
+}
+
+/* Of a schedule that does not say, a chunk is a layer. */
+static int default_chunks(const struct sp_plan *p)
+{
+    if (p->def->default_chunks > 0 || !p->family->one_line)
+        return p->def->default_chunks;
+    return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
+}
+
+int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    struct sp_plan p = {.layout = *lay, .def = sp_schedule_find(schedule)};
+    size_t name = strcspn(schedule, ":");
+    const char *options = schedule[name] ? schedule + name + 1 : "";
+    int ret;
+
+    if (!strncmp(schedule, "csv:", 4))
+        return create_from_csv(schedule + 4, lay, plan);
+    if (!p.def)
+        return unknown_schedule(schedule, (int)(name < 60 ? name : 60));
+    if (strlen(options) >= sizeof p.options)
+        return sp_error(EINVAL, "schedule %s: options of %zu characters, at most %zu", p.def->name,
+                        strlen(options), sizeof p.options - 1);
+    ret = check_options(p.def, options);
+    if (ret)
+        return ret;
+    strcpy(p.options, options);
+    p.layout.options = p.options;
+    p.family = sp_family_find(p.def->family);
+    if (p.family && p.family->multiplexed && sp_layout_flag(&p.layout, "multiplex"))
+        p.family = p.family->multiplexed;
+    if (!p.family)
+        return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
+    if (p.layout.chunks == 0)
+        p.layout.chunks = default_chunks(&p);
+    ret = check_sizes(&p.layout, p.family);
+    if (ret)
+        return ret;
+    ret = sp_call_check(&p);
+    ret = ret ? ret : sp_call_place(&p);
+    if (ret)
+        return ret;
+    p.layout.map = p.map;
+    ret = check_layers(&p.layout, p.family);
+    ret = ret ? ret : sp_call_emit(&p);
+    ret = ret ? ret : finish(&p);
+    if (ret) {
+        sp_plan_destroy(&p);
+        return ret;
+    }
+    *plan = p;
+    plan->layout.options = plan->options;
+    plan->layout.costs = NULL;
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* From the name of a schedule and a layout to a verified plan. */
+#ifndef SP_PLAN_CREATE_H
+#define SP_PLAN_CREATE_H
+
+#include "policies/plan.h"
+
+/*
+ * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/load/csv.h; sizes of `lay`
+ * that are 0 are then the file's): finds the schedule, fills in defaults
+ * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
+ * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy
+ * the structure. layout.costs is used during the call only.
+ */
+int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
+
+#endif
