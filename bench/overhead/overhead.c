@@ -14,6 +14,7 @@
 #include "policies/plan_create.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
+#include "graphs/create.h"
 #include <stdio.h>
 #include <stdlib.h>
 

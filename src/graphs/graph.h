@@ -139,17 +139,6 @@ struct sp_graph {
     int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
-/*
- * Lays out the graph on a started StarPU. Parameters are not initialised. 0, -ENOMEM, or
- * -EINVAL: a message would be too large for StarPU-MPI.
- */
-int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
-                    struct sp_graph *g);
-void sp_graph_destroy(struct sp_graph *g);
-
-/* Takes over programs of the same ops in another order, between steps. 0 or -ENOMEM. */
-int sp_graph_reorder(struct sp_graph *g);
-
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
 {
     return sp_stage_is_local(&g->place, stage) ? &g->stages[stage - g->place.first_local] : NULL;

@@ -5,7 +5,7 @@
 #ifndef SP_GRAPH_OFFLOAD_H
 #define SP_GRAPH_OFFLOAD_H
 
-#include "graphs/layer.h"
+#include "graphs/op.h"
 
 /* The next task of the op begins its k-th slot: what returns then is fetched from its start on. */
 void sp_offload_slot(struct sp_op_ctx *c, int k);

@@ -2,7 +2,47 @@
 #ifndef SP_REPORT_H
 #define SP_REPORT_H
 
-#include "graphs/step.h"
+#include "graphs/graph.h"
+
+/* Measured on one stage during one step. */
+struct sp_stage_report {
+    double busy_us;      /* sum of task times of the ops */
+    double idle_us;      /* between the first op and the last of all stages, not busy */
+    double core_wait_us; /* part of busy_us in which its worker had no core to run on */
+    double comm_wait_us; /* ready to run but for a message that was on its way */
+    double bubble_ratio; /* idle / (busy + idle) */
+    double update_us;    /* norm and optimizer of the step before */
+    double peak_bytes;   /* stashed activations, highest */
+    double live_bytes;   /* stashed activations after the step */
+    double pool_bytes;   /* all activation buffers ever made */
+    double bytes_sent;   /* in this step */
+    double left_bytes, returned_bytes; /* of activations that left memory in this step, came back */
+    double stall_us;                   /* its worker waited for them to leave or to come back */
+    double transfer_us;  /* the disk of its process was at work; with the first stage of each */
+    double device_bytes; /* of its process, highest so far: on its GPUs; 0: it has none */
+    double buffers_bytes, resident_bytes; /* of its process, highest so far: of StarPU, and all that
+                                           * is in memory; of runs that offload */
+    double polling_us; /* CPU time of its process's thread for messages, since the report before */
+    int worker;        /* of its process */
+    struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
+    int n_ops;
+};
+
+struct sp_step_report {
+    int asks;                       /* bits that this process asks all of them, set before */
+    int asked;                      /* those of all processes, on every rank */
+    double loss;                    /* mean cross-entropy over the tokens of the step, nats */
+    double grad_norm;               /* before clipping */
+    double step_us;                 /* wall-clock time on this process */
+    double span_us;                 /* first op to last op, all stages */
+    struct sp_stage_report *stages; /* [stages]; on rank 0 all, elsewhere only the local ones */
+};
+
+int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r);
+void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r);
+/* to = from, both created of the same graph. */
+void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *from,
+                         struct sp_step_report *to);
 
 /* After the step's tasks ended, on every rank. Loss and norm are set on every rank. */
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report);

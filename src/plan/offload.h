@@ -5,33 +5,14 @@
 #ifndef SP_PLAN_OFFLOAD_H
 #define SP_PLAN_OFFLOAD_H
 
-#include "policies/families/activations.h"
-#include "offload/eviction.h"
 #include "plan/memory.h"
-
-/* Seconds of a floating-point operation of a layer, forward and backward. */
-struct sp_op_speed {
-    double fwd_s, bwd_s;
-};
-
-struct sp_offload_request {
-    enum sp_offload_mode mode;
-    int64_t limit;   /* bytes of a stage, states and workspace included; 0: none */
-    bool of_machine; /* nobody asked for the limit: there is no more */
-    enum sp_recompute recompute;
-    int every;
-    struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
-    struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
-};
+#include "plan/offload_units.h"
 
 struct sp_offload {
     int stages;
     struct sp_away *away;     /* [stages] */
     struct sp_memory *memory; /* [stages] activations: what stays and comes and goes, at its peak */
 };
-
-/* Free buffers of host memory that are kept for the next tensor of their size, at most. */
-int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);
 
 /* The same without a word: -EINVAL, with the stage that needs most of those that exceed the limit, what
  * else it holds, and the bytes of activations that it holds at least. */

@@ -1,6 +1,5 @@
 #include "plan/offload_pages.h"
 #include "policies/families/slice_buffers.h"
-#include "plan/offload.h"
 
 void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,
                        bool sliced, int64_t bytes[SP_STASH_TENSORS])
@@ -35,6 +34,16 @@ static int64_t beyond_blocks(const struct sp_plan *plan, const struct sp_model *
 
     sp_stage_each_block(plan, m, stage, add_block, &b);
     return b.more;
+}
+
+int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    struct sp_shape part;
+
+    sp_memory_longest_slice(plan, sh, &part);
+    /* the gradients of a layer: dy, dr, dx, du, do, dq */
+    return (int64_t)sp_shape_elem(sh) * part.rows *
+           (3 * part.model.hidden + part.up_width + 2 * part.q_width);
 }
 
 struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -28,4 +28,7 @@ void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute,
 struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                                 enum sp_recompute recompute, int stage);
 
+/* Free buffers of host memory that are kept for the next tensor of their size, at most. */
+int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);
+
 #endif

@@ -12,6 +12,7 @@
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "policies/families/families.h"
+#include "graphs/create.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #include "policies/plan.h"
 #include "sp_error.h"
 #include <stdlib.h>
+#include <string.h>
 
 int sp_plan_index(struct sp_plan *plan)
 {
@@ -98,6 +99,32 @@ int sp_plan_ops(const struct sp_plan *plan)
     for (int s = 0; s < plan->layout.stages; s++)
         n += plan->programs[s].n;
     return n;
+}
+
+int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS])
+{
+    const struct sp_family *family = plan->family;
+
+    return family->run_deps ? family->run_deps(&plan->layout, stage, op, out)
+                            : family->deps(&plan->layout, stage, op, out);
+}
+
+int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    const struct sp_family *family = plan->family;
+    int err = family->refuse ? family->refuse(plan, wish) : 0;
+
+    if (err)
+        return err;
+    if (!family->partitions && strcmp(wish->partition, "even"))
+        return sp_error(EINVAL,
+                        "train: --partition %s: %s deals the layers out by itself; use even",
+                        wish->partition, plan->def->name);
+    if (wish->post_validation && !(family->post_validates && family->post_validates(&plan->layout)))
+        return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
+                        plan->def->name);
+    return 0;
 }
 
 void sp_plan_destroy(struct sp_plan *plan)

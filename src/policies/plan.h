@@ -52,6 +52,13 @@ void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *
 /* A number that two plans with different programs, placements or options hardly share. */
 uint64_t sp_plan_digest(const struct sp_plan *plan);
 
+/* What an op waits for in a run. */
+int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
+                struct sp_dep out[SP_MAX_DEPS]);
+
+/* Refuses what `train` cannot do with a plan: 0, or -EINVAL after one line. */
+int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
+
 /* Ops of all stages. */
 int sp_plan_ops(const struct sp_plan *plan);
 

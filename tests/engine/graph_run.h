@@ -14,6 +14,7 @@
 #include "plan/memory.h"
 #include "plan/offload.h"
 #include "policies/plan_create.h"
+#include "graphs/create.h"
 #include <math.h>
 
 enum { BATCH = 2, SEQ = 6, STEPS = 3, MOST = 1 << 17 };

@@ -5,6 +5,7 @@
 #include "engine/graph_run.h"
 #include "graphs/generate.h"
 #include "policies/plan_create.h"
+#include "graphs/create.h"
 
 enum { LAYERS = 3, TOKENS = 14, VOCAB = 61 };
 

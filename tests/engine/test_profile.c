@@ -10,6 +10,7 @@
 #include "graphs/checkpoint.h"
 #include "graphs/step.h"
 #include "plan/profile.h"
+#include "graphs/create.h"
 #include <dlfcn.h>
 #include <malloc.h>
 #include <math.h>

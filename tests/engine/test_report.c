@@ -6,6 +6,7 @@
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "engine/graph_run.h"
 #include "policies/plan_create.h"
+#include "graphs/create.h"
 #include <pthread.h>
 #include <sched.h>
 

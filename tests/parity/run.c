@@ -3,6 +3,7 @@
 #include "codelets/cuda.h"
 #include "offload/host.h"
 #include "starpipe/order.h"
+#include "graphs/create.h"
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL

@@ -13,6 +13,7 @@
 #include "policies/plan_create.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
+#include "graphs/create.h"
 #include <stdlib.h>
 #include <string.h>
 

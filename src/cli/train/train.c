@@ -8,6 +8,7 @@
 #include "offload/host.h"
 #include "config.h"
 #include "plan/memory.h"
+#include "plan/offload_pages.h"
 #include "plan/slices.h"
 #include "plan/solver.h"
 #include "sp_error.h"
@@ -15,6 +16,7 @@
 #include "train/interrupt.h"
 #include "train/watchdog.h"
 #include "policies/plan_create.h"
+#include "graphs/create.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +87,7 @@ static int check_family(const struct sp_trainer *t)
         .post_validation = t->args.post_validation,
     };
 
-    return sp_family_refuse(&t->plan, &wish);
+    return sp_plan_refuse(&t->plan, &wish);
 }
 
 /* --partition-slices. */

@@ -166,14 +166,11 @@ struct sp_family {
     void (*lower_end)(struct sp_lowering *l);
 };
 
-/* What an op waits for in a run. */
-int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
-                struct sp_dep out[SP_MAX_DEPS]);
-
-/* Refuses what `train` cannot do with a plan: 0, or -EINVAL after one line. */
-int sp_family_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
-
 /* The part of a micro-batch on a whole stage that one activation is. */
-double sp_activation_share(const struct sp_family *family, const struct sp_layout *lay);
+static inline double sp_activation_share(const struct sp_family *family,
+                                         const struct sp_layout *lay)
+{
+    return (double)lay->stages / family->activations(lay);
+}
 
 #endif

@@ -1,0 +1,337 @@
+#include "graphs/create.h"
+#include "graphs/family.h"
+#include "graphs/offload.h"
+#include "policies/families/multiplexed/multiplex.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include <limits.h>
+#include <stdlib.h>
+
+static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
+{
+    starpu_data_handle_t handle;
+
+    sp_vector_register(&handle, n, elem, name);
+    return handle;
+}
+
+struct holder {
+    struct sp_graph *g;
+    struct sp_stage *st;
+};
+
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct sp_graph *g = ((struct holder *)arg)->g;
+    struct sp_stage *st = ((struct holder *)arg)->st;
+    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    int holders[SP_MAX_HOLDERS];
+    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
+    struct sp_block *more, *b;
+
+    if (n_holders > 2)
+        return sp_error(EINVAL, "the placement keeps %d replicas of a block, at most 2 are summed",
+                        n_holders);
+
+    more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    st->blocks = more;
+    b = &st->blocks[st->n_blocks++];
+    *b = (struct sp_block){
+        .kind = kind,
+        .layer = layer,
+        .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
+        .n = n,
+        .master = vector(n, sizeof(float), "w"),
+        .g = vector(n, sizeof(float), "g"),
+        .m = vector(n, sizeof(float), "m"),
+        .v = vector(n, sizeof(float), "v"),
+        .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
+    };
+    b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");
+    return 0;
+}
+
+static int add_blocks(struct sp_graph *g, struct sp_stage *st)
+{
+    struct holder holder = {.g = g, .st = st};
+
+    return sp_stage_each_block(g->cfg.plan, &g->shape.model, st->index, add_block, &holder);
+}
+
+/* ---- stages --------------------------------------------------------------------------- */
+
+static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
+{
+    st->index = index;
+    st->worker = sp_stage_worker(&g->place, index);
+    st->local = g->cfg.away ? sp_pool_create_lean(0) : sp_pool_create(0);
+    st->boundary = g->cfg.away ? sp_pool_create_lean(2) : sp_pool_create(2);
+    if (!st->local || !st->boundary)
+        return -ENOMEM;
+    for (int turn = 0; turn < 2; turn++) {
+        struct sp_meter *meter = &st->meter[turn];
+
+        st->tally[turn] = vector(SP_TALLIES, sizeof(double), "tally");
+        meter->n_ops = g->cfg.plan->programs[index].n;
+        meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
+        if (!meter->ops)
+            return -ENOMEM;
+    }
+    return sp_offload_stage_create(g, st) ? -ENOMEM : add_blocks(g, st);
+}
+
+static int add_cut(struct sp_graph *g, int global)
+{
+    struct sp_cut *cut = &g->cuts[global];
+    const struct sp_plan *plan = g->cfg.plan;
+    struct sp_op op = {.chunk = global};
+    int longest = 0;
+
+    cut->n = sp_slices_of(plan, global);
+    cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
+    for (int k = 0; cut->shapes && k < cut->n; k++) {
+        int first, len;
+
+        op.slice = (unsigned short)k;
+        sp_plan_op_tokens(plan, g->shape.seq, &op, &first, &len);
+        sp_shape_slice(&g->shape, first, len, &cut->shapes[k]);
+        longest = len > cut->shapes[longest].seq ? k : longest;
+    }
+    for (int k = 0; cut->shapes && k < cut->n; k++)
+        cut->shapes[k].longest = &cut->shapes[longest];
+    return cut->shapes ? 0 : -ENOMEM;
+}
+
+static int add_cuts(struct sp_graph *g)
+{
+    int err = 0;
+
+    g->n_cuts = g->cfg.plan->family->parts_of ? g->cfg.plan->layout.stages : 1;
+    g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
+    g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
+    if (!g->cuts || !g->row)
+        return -ENOMEM;
+    for (int i = 0; !err && i < g->n_cuts; i++)
+        err = add_cut(g, i);
+    return err;
+}
+
+/* Inputs where a model begins, targets where it ends: written by this thread between steps, each
+ * slice of a micro-batch in a piece. */
+static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
+                      starpu_data_handle_t **handles, const char *name)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+    const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
+    size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n, T = (size_t)g->shape.rows;
+    bool local = false;
+
+    for (int k = 0; k < g->place.n_local; k++)
+        local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);
+    if (!local)
+        return 0;
+    *memory = calloc(m * T, sizeof **memory);
+    *handles = calloc(m * n, sizeof **handles);
+    if (!*memory || !*handles)
+        return -ENOMEM;
+    if (g->place.gpus)
+        starpu_memory_pin(*memory, m * T * sizeof **memory);
+    for (size_t i = 0; i < m * n; i++) {
+        const struct sp_shape *sh = &cut->shapes[i % n];
+        size_t at = i / n * T + (size_t)g->shape.batch * (size_t)sh->first;
+
+        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
+                                    (uint32_t)sh->rows, sizeof(int32_t));
+        starpu_data_set_name((*handles)[i], name);
+    }
+    return 0;
+}
+
+/* Where every op is, and the order of submission. The plan is verified: only memory can lack. */
+static int add_order(struct sp_graph *g)
+{
+    int stage, index;
+
+    if (sp_lowering_create(g->cfg.plan, &g->shape, g->place.world.size, &g->lowering))
+        return -ENOMEM;
+    return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
+}
+
+/* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
+static void bound_memory(struct sp_graph *g)
+{
+    int64_t live[STARPU_NMAXWORKERS] = {0}, peak[STARPU_NMAXWORKERS] = {0};
+
+    for (int k = 0; k < g->lowering.n; k++) {
+        int s = g->lowering.order[k].stage, w;
+        const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->lowering.order[k].index];
+        int64_t bytes;
+
+        if (!sp_stage_is_local(&g->place, s))
+            continue;
+        w = sp_stage_worker(&g->place, s);
+        bytes = sp_stash_of_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
+        if (op->pass == SP_F)
+            live[w] += bytes;
+        peak[w] = live[w] > peak[w] ? live[w] : peak[w];
+        live[w] -=
+            sp_stash_freed_by_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
+    }
+    for (int w = 0; w < g->place.workers; w++)
+        sp_order_bound(w, peak[w]);
+}
+
+/* The most rows of a tensor that crosses stages. */
+static int longest_rows(const struct sp_graph *g)
+{
+    int rows = 0;
+
+    for (int i = 0; i < g->n_cuts; i++)
+        rows =
+            g->cuts[i].shapes[0].longest->rows > rows ? g->cuts[i].shapes[0].longest->rows : rows;
+    return rows;
+}
+
+/* StarPU-MPI counts the bytes of a message in an int. */
+static int check_messages(const struct sp_graph *g)
+{
+    const struct sp_model *m = &g->shape.model;
+    const struct sp_family *family = g->cfg.plan->family;
+    const size_t most = INT_MAX / sizeof(float);
+    size_t width = (size_t)m->hidden, activations;
+
+    if (g->place.world.size == 1)
+        return 0;
+    if (family->parts && (size_t)g->shape.q_width > width)
+        width = (size_t)g->shape.q_width;
+    if ((family->parts || family->parts_of) && (size_t)g->shape.kv_width > width)
+        width = (size_t)g->shape.kv_width;
+    activations = (size_t)longest_rows(g) * width;
+    if (activations > INT_MAX / sp_shape_elem(&g->shape))
+        return sp_error(EINVAL,
+                        "activations of %zu bytes between processes, a message has at most %d: "
+                        "take a shorter sequence%s or a smaller micro-batch",
+                        activations * sp_shape_elem(&g->shape), INT_MAX,
+                        g->cfg.plan->layout.slices > 1 ? ", more slices" : "");
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+        if (sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) > most)
+            return sp_error(EINVAL,
+                            "a block of %zu parameter bytes, a message between processes has at "
+                            "most %d: run in one process",
+                            sp_block_held(g->cfg.plan, m, (enum sp_block_kind)kind) * sizeof(float),
+                            INT_MAX);
+    return 0;
+}
+
+int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                    struct sp_graph *g)
+{
+    const struct sp_plan *plan = cfg->plan;
+    int err = 0, window = cfg->window > 0 ? cfg->window : 6;
+
+    *g =
+        (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
+    sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
+                  cfg->mlp_rows, cfg->head_rows);
+    g->shape.dtype = cfg->dtype;
+    /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
+    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away &&
+                   !plan->family->sharded;
+    g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
+    g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
+    g->ended = calloc((size_t)place->stages, sizeof *g->ended);
+    if (plan->paired && window < 2)
+        window = 2; /* two ops that overlap are unfinished at once */
+    g->window = sp_window_create(window * place->n_local);
+    if (!g->stages || !g->free_at || !g->ended || !g->window)
+        err = -ENOMEM;
+    err = err ? err : add_cuts(g);
+    err = err ? err : check_messages(g);
+    for (int k = 0; !err && k < place->n_local; k++)
+        err = add_stage(g, &g->stages[k], place->first_local + k);
+    for (int turn = 0; !err && turn < 2; turn++) {
+        struct sp_tokens *t = &g->tokens[turn];
+
+        err = add_tokens(g, false, &t->ids_memory, &t->ids, "ids");
+        err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
+    }
+    err = err ? err : add_order(g);
+    err = err ? err : g->family->create(g);
+    if (err == -ENOMEM)
+        sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
+    if (!err)
+        bound_memory(g);
+    return err;
+}
+
+int sp_graph_reorder(struct sp_graph *g)
+{
+    sp_lowering_destroy(&g->lowering);
+    sp_index_destroy(&g->places);
+    if (add_order(g))
+        return sp_error(ENOMEM, "out of memory for an order");
+    bound_memory(g);
+    return 0;
+}
+
+static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *handles,
+                           int32_t *memory)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+
+    for (int i = 0; handles && i < lay->micro_batches * g->cuts[last ? g->n_cuts - 1 : 0].n; i++)
+        starpu_data_unregister(handles[i]);
+    free(handles);
+    if (memory && g->place.gpus)
+        starpu_memory_unpin(memory,
+                            (size_t)lay->micro_batches * (size_t)g->shape.rows * sizeof *memory);
+    free(memory);
+}
+
+void sp_graph_destroy(struct sp_graph *g)
+{
+    if (g->stages && g->family)
+        g->family->destroy(g);
+    for (int k = 0; g->stages && k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            if (st->blocks[i].w != st->blocks[i].master)
+                starpu_data_unregister_no_coherency(st->blocks[i].w);
+            starpu_data_unregister_no_coherency(st->blocks[i].master);
+            starpu_data_unregister_no_coherency(st->blocks[i].g);
+            starpu_data_unregister_no_coherency(st->blocks[i].m);
+            starpu_data_unregister_no_coherency(st->blocks[i].v);
+            for (int j = 0; j < SP_BLOCK_STATE; j++)
+                if (st->blocks[i].spare[j])
+                    starpu_data_unregister_no_coherency(st->blocks[i].spare[j]);
+        }
+        for (int turn = 0; turn < 2; turn++) {
+            if (st->tally[turn])
+                starpu_data_unregister_no_coherency(st->tally[turn]);
+            free(st->meter[turn].ops);
+        }
+        sp_offload_stage_destroy(g, st);
+        sp_store_clear(&st->store);
+        sp_pool_destroy(st->local);
+        sp_pool_destroy(st->boundary);
+        free(st->blocks);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        destroy_tokens(g, false, g->tokens[turn].ids, g->tokens[turn].ids_memory);
+        destroy_tokens(g, true, g->tokens[turn].targets, g->tokens[turn].targets_memory);
+    }
+    sp_scratch_release();
+    for (int i = 0; g->cuts && i < g->n_cuts; i++)
+        free(g->cuts[i].shapes);
+    free(g->cuts);
+    free(g->row);
+    free(g->stages);
+    free(g->free_at);
+    free(g->ended);
+    sp_lowering_destroy(&g->lowering);
+    sp_index_destroy(&g->places);
+    sp_window_destroy(g->window);
+}

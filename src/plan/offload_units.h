@@ -1,0 +1,27 @@
+/* What a stage does, as slots and units of offload/eviction.h, for stages that hold consecutive layers. Pure. */
+#ifndef SP_OFFLOAD_UNITS_H
+#define SP_OFFLOAD_UNITS_H
+
+#include "offload/eviction.h"
+#include "policies/families/activations.h"
+
+/* Seconds of a floating-point operation of a layer, forward and backward. */
+struct sp_op_speed {
+    double fwd_s, bwd_s;
+};
+
+struct sp_offload_request {
+    enum sp_offload_mode mode;
+    int64_t limit;   /* bytes of a stage, states and workspace included; 0: none */
+    bool of_machine; /* nobody asked for the limit: there is no more */
+    enum sp_recompute recompute;
+    int every;
+    struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
+    struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
+};
+
+/* Lays out the slots and units of a stage in *away, empty before. 0 or -ENOMEM. */
+int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
+                     const struct sp_offload_request *want, int stage, struct sp_away *away);
+
+#endif
