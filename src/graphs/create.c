@@ -1,5 +1,5 @@
 #include "graphs/create.h"
-#include "graphs/family.h"
+#include "graphs/families/family.h"
 #include "graphs/offload.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"

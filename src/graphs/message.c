@@ -1,5 +1,5 @@
 #include "graphs/message.h"
-#include "graphs/family.h"
+#include "graphs/families/family.h"
 #include <stdlib.h>
 
 /* ---- one message ------------------------------------------------------------------------- */

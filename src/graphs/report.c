@@ -110,7 +110,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
         .peak_bytes = (double)meter->peak_bytes,
         .live_bytes = (double)meter->live_bytes,
         .pool_bytes =
-            (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->whole_bytes),
+            (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->gathered_bytes),
         .bytes_sent = (double)st->bytes_sent[g->closing],
         .polling_us = polling_us,
         .worker = st->worker,

@@ -1,5 +1,5 @@
 #include "graphs/step.h"
-#include "graphs/family.h"
+#include "graphs/families/family.h"
 #include "graphs/message.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"

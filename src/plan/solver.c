@@ -231,7 +231,7 @@ static void range_of(const struct sp_solver_request *want, int sp, int pp, bool 
     *most = *most < room ? *most : room;
     if (!small)
         *least = *least < *most ? *least : *most;
-    if (shared) { /* policies/families/multiplexed.c has it so */
+    if (shared) { /* policies/families/multiplexed/multiplexed.c has it so */
         *least = *least > pp - 1 ? *least : pp - 1;
         *least = *least > 2 ? *least : 2;
     }
@@ -239,7 +239,7 @@ static void range_of(const struct sp_solver_request *want, int sp, int pp, bool 
         *least = *most = want->slices;
 }
 
-/* Whether slices can be shared out at all, as policies/families/multiplexed.c and plan/slices.c have it. */
+/* Whether slices can be shared out at all, as policies/families/multiplexed/multiplexed.c and plan/slices.c have it. */
 static bool can_be(const struct sp_solver_request *want, int pp, int n)
 {
     return !is_shared(want) || (n >= 2 && n >= pp - 1 && n + (pp - 1) * (pp - 1) <= SP_MAX_SLICES &&

@@ -25,7 +25,7 @@ const struct sp_family *sp_family_at(int i);
  * norms between B and W, and a sum of the ends of the model. That is for a process of its own: what travels
  * through several workers of one process is the first one's, and less in all.
  *
- * Sharded: what is whole (graphs/sharded.c), two units of weights, three of gradients, the ends of the
+ * Sharded: what is whole (graphs/families/sharded.c), two units of weights, three of gradients, the ends of the
  * model with their gradients; and what other workers send of gradients: those of three ops, and what the
  * pool leaves idle.
  */

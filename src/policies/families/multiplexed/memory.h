@@ -1,4 +1,4 @@
-/* What a stage holds for the stages that it computes slices for (graphs/multiplexed.c), computed without
+/* What a stage holds for the stages that it computes slices for (graphs/families/multiplexed.c), computed without
  * running: struct sp_family's travelling, for_others and apart. */
 #ifndef SP_MULTIPLEXED_MEMORY_H
 #define SP_MULTIPLEXED_MEMORY_H

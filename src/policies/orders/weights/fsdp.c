@@ -1,7 +1,7 @@
 /*
  * Fully sharded data parallelism (ZeRO-3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023), the baseline
  * that moves weights by collectives: a worker takes a micro-batch forward and backward through all units
- * of the model, then its next one. See src/policies/families/sharded.c for what is gathered when.
+ * of the model, then its next one. See src/policies/families/sharded/sharded.c for what is gathered when.
  *
  * p = 4, m = 8, four units, a backward twice as long as a forward; forwards as figures, backwards as
  * letters (a is micro-batch 0):

@@ -1,4 +1,4 @@
-#include "graphs/family.h"
+#include "graphs/families/family.h"
 #include "policies/families/families.h"
 
 const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)

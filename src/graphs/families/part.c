@@ -1,4 +1,4 @@
-#include "graphs/part.h"
+#include "graphs/families/part.h"
 
 /* Weights are the same for all micro-batches. */
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)

@@ -12,8 +12,8 @@
  *
  * Embedding and head are on every worker (policies/families/replicas.h).
  */
-#include "graphs/chunk.h"
-#include "graphs/family.h"
+#include "graphs/families/chunk.h"
+#include "graphs/families/family.h"
 #include "graphs/step.h"
 #include "policies/families/weight_ring/actions.h"
 #include "starpipe/order.h"

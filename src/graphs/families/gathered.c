@@ -1,24 +1,24 @@
-#include "graphs/whole.h"
+#include "graphs/families/gathered.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-size_t sp_whole_bytes(const struct sp_whole *w)
+size_t sp_gathered_bytes(const struct sp_gathered *w)
 {
     return w->handle ? starpu_data_get_size(w->handle) : 0;
 }
 
-int sp_whole_create(struct sp_whole *w, size_t held, int parts, size_t elem_bytes)
+int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t elem_bytes)
 {
     size_t n = held * (size_t)parts;
     struct starpu_data_filter filter = {.filter_func = starpu_vector_filter_block,
                                         .nchildren = (unsigned)parts};
 
-    *w = (struct sp_whole){.parts = parts};
+    *w = (struct sp_gathered){.parts = parts};
     w->part = calloc((size_t)parts, sizeof(starpu_data_handle_t));
     if (!w->part || starpu_malloc(&w->memory, n * elem_bytes)) {
         free(w->part);
-        *w = (struct sp_whole){0};
+        *w = (struct sp_gathered){0};
         return -ENOMEM;
     }
     memset(w->memory, 0, n * elem_bytes);
@@ -31,22 +31,22 @@ int sp_whole_create(struct sp_whole *w, size_t held, int parts, size_t elem_byte
     return 0;
 }
 
-void sp_whole_destroy(struct sp_whole *w)
+void sp_gathered_destroy(struct sp_gathered *w)
 {
     size_t bytes;
 
     if (!w->handle)
         return;
-    bytes = sp_whole_bytes(w);
-    sp_whole_join(w);
+    bytes = sp_gathered_bytes(w);
+    sp_gathered_join(w);
     starpu_data_partition_clean(w->handle, (unsigned)w->parts, w->part);
     starpu_data_unregister_no_coherency(w->handle);
     starpu_free_noflag(w->memory, bytes);
     free(w->part);
-    *w = (struct sp_whole){0};
+    *w = (struct sp_gathered){0};
 }
 
-void sp_whole_cut(struct sp_whole *w)
+void sp_gathered_cut(struct sp_gathered *w)
 {
     if (w->cut)
         return;
@@ -54,7 +54,7 @@ void sp_whole_cut(struct sp_whole *w)
     w->cut = true;
 }
 
-void sp_whole_join(struct sp_whole *w)
+void sp_gathered_join(struct sp_gathered *w)
 {
     if (!w->cut)
         return;

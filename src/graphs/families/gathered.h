@@ -2,13 +2,13 @@
  * A parameter block in one buffer, beside handles on the parts of it that stages hold: either whole or
  * cut, and StarPU changes from one to the other where the graph says so, without a copy.
  */
-#ifndef SP_WHOLE_H
-#define SP_WHOLE_H
+#ifndef SP_GATHERED_H
+#define SP_GATHERED_H
 
 #include <starpu.h>
 #include <stdbool.h>
 
-struct sp_whole {
+struct sp_gathered {
     starpu_data_handle_t handle; /* parts * held elements */
     starpu_data_handle_t *part;  /* [parts] held elements each */
     int parts;
@@ -17,14 +17,14 @@ struct sp_whole {
 };
 
 /* 0 or -ENOMEM. What it holds is 0. */
-int sp_whole_create(struct sp_whole *w, size_t held, int parts, size_t elem_bytes);
+int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t elem_bytes);
 /* Waits for the tasks that use it. */
-void sp_whole_destroy(struct sp_whole *w);
+void sp_gathered_destroy(struct sp_gathered *w);
 
 /* From here on the parts are used, or the whole; nothing to do if they are already. */
-void sp_whole_cut(struct sp_whole *w);
-void sp_whole_join(struct sp_whole *w);
+void sp_gathered_cut(struct sp_gathered *w);
+void sp_gathered_join(struct sp_gathered *w);
 
-size_t sp_whole_bytes(const struct sp_whole *w);
+size_t sp_gathered_bytes(const struct sp_gathered *w);
 
 #endif

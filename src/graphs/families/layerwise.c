@@ -10,8 +10,8 @@
  * everything else is freed at its last use. What crosses between global stages is in the stores of
  * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
  */
-#include "graphs/family.h"
-#include "graphs/chunk.h"
+#include "graphs/families/family.h"
+#include "graphs/families/chunk.h"
 #include "graphs/offload.h"
 
 static int tokens_of(const struct sp_op_ctx *c)

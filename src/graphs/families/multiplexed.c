@@ -10,9 +10,9 @@
  * itself, so that the parts need not wait for each other; the owner gets the sums at the end of a step, in
  * the order of the stages.
  */
-#include "graphs/family.h"
-#include "graphs/chunk.h"
-#include "graphs/multiplexed.h"
+#include "graphs/families/family.h"
+#include "graphs/families/chunk.h"
+#include "graphs/families/multiplexed.h"
 #include <stdlib.h>
 
 static int tokens_of(const struct sp_op_ctx *c)

@@ -1,4 +1,4 @@
-#include "graphs/chunk.h"
+#include "graphs/families/chunk.h"
 #include "graphs/offload.h"
 #include "starpipe/order.h"
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * gradient comes back, so that neither q, k, v nor their gradients cross.
  * policies/families/attention_parallel/attention_parallel.h has what is kept between forward and backward.
  */
-#include "graphs/family.h"
-#include "graphs/part.h"
+#include "graphs/families/family.h"
+#include "graphs/families/part.h"
 #include <stdlib.h>
 
 /* ---- forward ---------------------------------------------------------------------------- */

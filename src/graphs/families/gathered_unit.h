@@ -1,0 +1,36 @@
+/* Units of the sharded family: the blocks of a chunk, or of embedding and head, gathered on a worker. */
+#ifndef SP_GATHERED_UNIT_H
+#define SP_GATHERED_UNIT_H
+
+#include "graphs/families/gathered.h"
+#include "graphs/graph.h"
+
+/* Embedding and head, where a chunk is meant otherwise. */
+enum { SP_UNIT_ENDS = -1 };
+
+/* Blocks in a row, and their handles as layers take them. */
+struct sp_gathered_unit {
+    int n;
+    struct sp_gathered *block;    /* [n] */
+    starpu_data_handle_t *handle; /* [n] NULL: the model has no such block */
+};
+
+struct sp_unit_block {
+    enum sp_block_kind kind;
+    int layer; /* -1 outside the layers */
+};
+
+/* Blocks of a chunk, and which the i-th is; false: the model has none there. */
+int sp_unit_blocks(const struct sp_graph *g, int chunk);
+bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_block *block);
+
+/* Room for a chunk on a stage, zeros. 0, -ENOMEM, or -EINVAL after one line: a block is too large. */
+int sp_unit_create(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_unit *unit,
+                   int chunk, size_t elem);
+void sp_unit_destroy(struct sp_gathered_unit *unit);
+
+/* Tasks that make it zeros, joined. */
+void sp_unit_clear(struct sp_graph *g, const struct sp_task_context *ctx,
+                   struct sp_gathered_unit *unit, int chunk);
+
+#endif

@@ -1,0 +1,207 @@
+#include "graphs/families/shards.h"
+#include "graphs/message.h"
+#include "policies/families/ownership.h"
+#include <stdlib.h>
+#include <string.h>
+
+static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
+{
+    return sp_block_held(g->cfg.plan, &g->shape.model, kind);
+}
+
+/* Tags come back after so many ops of a worker, when their messages have long arrived. */
+enum { TAGGED_OPS = 1 << 10 };
+
+static int64_t tag_of(const struct sp_graph *g, enum sp_message message, int index,
+                      const struct sp_unit_block *b, int from, int to)
+{
+    int64_t layers = g->shape.model.layers;
+    int64_t block = b->layer < 0 ? 3 * layers + b->kind : 3 * b->layer + b->kind - SP_BLOCK_NORM1;
+
+    return sp_tag(g, message, index % TAGGED_OPS * (3 * layers + SP_BLOCK_KINDS) + block,
+                  (int64_t)from * g->place.stages + to);
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+
+/* Into `unit`, for the op at `index`. */
+static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_task_context *ctx,
+                   struct sp_gathered_unit *unit, int chunk, int index)
+{
+    struct sp_task_context copy = *ctx, receive = *ctx;
+    struct sp_unit_block b;
+
+    receive.op_index = index;
+    for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
+        if (!sp_unit_block(g, chunk, i, &b))
+            continue;
+        copy.layer = b.layer;
+        sp_gathered_cut(&unit->block[i]);
+        for (int r = 0; r < g->place.stages; r++) {
+            struct sp_stage *owner = sp_graph_stage(g, r);
+
+            if (owner)
+                sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
+                               unit->block[i].part[r]);
+            else
+                sp_message_expect(g, &receive, unit->block[i].part[r], r,
+                                  tag_of(g, SP_MSG_GATHER, index, &b, r, st->index));
+        }
+        sp_gathered_join(&unit->block[i]);
+    }
+}
+
+/* The shards of this process, to a worker of another that gathers for its op at `index`. */
+static void send_shards(struct sp_graph *g, int chunk, int to, int index)
+{
+    struct sp_unit_block b;
+
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < sp_unit_blocks(g, chunk); i++)
+            if (sp_unit_block(g, chunk, i, &b))
+                sp_message_post(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
+                                tag_of(g, SP_MSG_GATHER, index, &b, st->index, to));
+    }
+}
+
+/* ---- scatter ----------------------------------------------------------------------------------- */
+
+static void queue(struct sp_stage *owner, struct sp_shard_part part)
+{
+    struct sp_shards *s = owner->shards;
+
+    if (s->n_parts == s->cap_parts) {
+        int cap = s->cap_parts ? 2 * s->cap_parts : 64;
+        struct sp_shard_part *more = realloc(s->parts, (size_t)cap * sizeof *more);
+
+        STARPU_ASSERT_MSG(more, "starpipe: no memory for %d gradients", cap);
+        s->parts = more;
+        s->cap_parts = cap;
+    }
+    s->parts[s->n_parts++] = part;
+}
+
+/* Adds the first n parts of the queue. */
+static void add_parts(struct sp_stage *owner, struct sp_task_context ctx, int n)
+{
+    struct sp_shards *s = owner->shards;
+
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        struct sp_shard_part *p = &s->parts[i];
+
+        ctx.layer = p->block->layer;
+        sp_sum_insert(&ctx, SP_F32, p->block->g, p->handle, false);
+        if (!p->unit)
+            sp_pool_put(p->handle);
+    }
+    s->n_parts -= n;
+    memmove(s->parts, s->parts + n, (size_t)s->n_parts * sizeof *s->parts);
+}
+
+void sp_shards_add(struct sp_stage *st, struct sp_task_context ctx, int index)
+{
+    const struct sp_shards *s = st->shards;
+    int n = 0;
+
+    while (n < s->n_parts && s->parts[n].index <= index)
+        n++;
+    add_parts(st, ctx, n);
+}
+
+/* Parts up to the last one of a unit. */
+static int parts_of(const struct sp_stage *owner, const struct sp_gathered_unit *unit)
+{
+    const struct sp_shards *s = owner->shards;
+    int n = s->n_parts;
+
+    while (n > 0 && s->parts[n - 1].unit != unit)
+        n--;
+    return n;
+}
+
+/* The gradients of a unit on a worker of this process, to their owners. */
+static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_unit *unit,
+                    int chunk, int index)
+{
+    struct sp_unit_block b;
+
+    for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
+        if (!sp_unit_block(g, chunk, i, &b))
+            continue;
+        sp_gathered_cut(&unit->block[i]);
+        for (int r = 0; r < g->place.stages; r++) {
+            struct sp_stage *owner = sp_graph_stage(g, r);
+            starpu_data_handle_t part = unit->block[i].part[r];
+
+            if (owner)
+                queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part,
+                                                    unit, index});
+            else
+                sp_message_post(g, st, part, r, tag_of(g, SP_MSG_SCATTER, index, &b, st->index, r));
+        }
+    }
+}
+
+/* The same of a worker of another process: what it sends to the owners in this one. */
+static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
+{
+    struct sp_unit_block b;
+
+    for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
+        if (!sp_unit_block(g, chunk, i, &b))
+            continue;
+        for (int k = 0; k < g->place.n_local; k++) {
+            struct sp_stage *owner = &g->stages[k];
+            struct sp_task_context ctx = sp_stage_context(g, owner, 'T');
+            starpu_data_handle_t part =
+                sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
+
+            sp_message_expect(g, &ctx, part, from,
+                              tag_of(g, SP_MSG_SCATTER, index, &b, from, owner->index));
+            queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part, NULL,
+                                                index});
+        }
+    }
+}
+
+void sp_shards_take_gradients(struct sp_graph *g, struct sp_stage *st,
+                              const struct sp_task_context *ctx, int chunk)
+{
+    struct sp_shards *s = st->shards;
+    struct sp_gathered_unit *unit;
+
+    s->gradient = (s->gradient + 1) % SP_SHARD_GRADIENTS;
+    unit = &s->gradients[s->gradient];
+    for (int k = 0; k < g->place.n_local; k++) { /* owners that an unusual order left behind */
+        struct sp_stage *owner = &g->stages[k];
+
+        add_parts(owner, sp_stage_context(g, owner, 'T'), parts_of(owner, unit));
+    }
+    sp_unit_clear(g, ctx, unit, chunk);
+}
+
+void sp_shards_collective(struct sp_graph *g, const struct sp_action *a)
+{
+    struct sp_stage *st = sp_graph_stage(g, a->stage);
+    struct sp_shards *s = st ? st->shards : NULL;
+    int chunk = a->tensor.at;
+
+    if (a->kind == SP_ACTION_GATHER && st) {
+        struct sp_task_context ctx = sp_stage_context(g, st, 'F');
+
+        ctx.op_index = s->next;
+        ctx.mb = g->cfg.plan->programs[a->stage].ops[s->next].mb;
+        gather(g, st, &ctx, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
+               chunk, a->index);
+    } else if (a->kind == SP_ACTION_GATHER) {
+        send_shards(g, chunk, a->stage, a->index);
+    } else if (st) {
+        scatter(g, st, chunk < 0 ? &s->end_gradients : &s->gradients[s->gradient], chunk, a->index);
+    } else {
+        receive_parts(g, a->stage, chunk, a->index);
+    }
+}

@@ -1,0 +1,139 @@
+#include "offload/transfers.h"
+#include "offload/host.h"
+#include <errno.h>
+#include <starpu.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sp_transfer {
+    struct sp_transfer *next;
+    struct sp_transfers *queue;
+    void *memory;
+    off_t at;
+    size_t bytes;
+    bool done;
+};
+
+double sp_transfers_now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t bytes)
+{
+    size_t left = sp_host_round(bytes);
+
+    while (left > 0) {
+        ssize_t n = q->writes ? pwrite(q->fd, memory, left, at) : pread(q->fd, memory, left, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            q->fail(q->arg, q->writes ? "write" : "read", at, n < 0 ? errno : EIO);
+        memory += n;
+        at += n;
+        left -= (size_t)n;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct sp_transfers *q = arg;
+
+    pthread_mutex_lock(&q->mutex);
+    for (;;) {
+        struct sp_transfer *t = q->first;
+        double start;
+
+        if (!t && q->ends)
+            break;
+        if (!t) {
+            pthread_cond_wait(&q->more, &q->mutex);
+            continue;
+        }
+        q->first = t->next;
+        if (!q->first)
+            q->last = &q->first;
+        pthread_mutex_unlock(&q->mutex);
+        start = sp_transfers_now_us();
+        transfer(q, t->memory, t->at, t->bytes);
+        pthread_mutex_lock(&q->mutex);
+        q->busy_us += sp_transfers_now_us() - start;
+        q->bytes += (double)t->bytes;
+        __atomic_store_n(&t->done, true, __ATOMIC_RELEASE); /* t is its owner's from here on */
+        pthread_cond_broadcast(&q->done);
+    }
+    pthread_mutex_unlock(&q->mutex);
+    return NULL;
+}
+
+int sp_transfers_start(struct sp_transfers *q, int fd, bool writes,
+                       void (*fail)(void *arg, const char *what, off_t at, int err), void *arg)
+{
+    *q = (struct sp_transfers){.fd = fd, .writes = writes, .fail = fail, .arg = arg};
+    q->last = &q->first;
+    pthread_mutex_init(&q->mutex, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->done, NULL);
+    return -pthread_create(&q->thread, NULL, run, q);
+}
+
+void sp_transfers_stop(struct sp_transfers *q)
+{
+    pthread_mutex_lock(&q->mutex);
+    q->ends = true;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->mutex);
+    pthread_join(q->thread, NULL);
+}
+
+void sp_transfers_sum(struct sp_transfers *q, double *bytes, double *busy_us)
+{
+    pthread_mutex_lock(&q->mutex);
+    *bytes = q->bytes;
+    *busy_us = q->busy_us;
+    pthread_mutex_unlock(&q->mutex);
+}
+
+void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes)
+{
+    struct sp_transfer *t = malloc(sizeof *t);
+
+    STARPU_ASSERT_MSG(t, "starpipe: out of memory for a transfer");
+    *t = (struct sp_transfer){.queue = q, .memory = memory, .at = at, .bytes = bytes};
+    pthread_mutex_lock(&q->mutex);
+    *q->last = t;
+    q->last = &t->next;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->mutex);
+    return t;
+}
+
+int sp_transfer_test(void *transfer)
+{
+    return __atomic_load_n(&((struct sp_transfer *)transfer)->done, __ATOMIC_ACQUIRE);
+}
+
+void sp_transfer_wait(void *transfer)
+{
+    struct sp_transfer *t = transfer;
+
+    pthread_mutex_lock(&t->queue->mutex);
+    while (!t->done)
+        pthread_cond_wait(&t->queue->done, &t->queue->mutex);
+    pthread_mutex_unlock(&t->queue->mutex);
+}
+
+/* The thread lets go of it with the mutex. */
+void sp_transfer_free(void *transfer)
+{
+    struct sp_transfer *t = transfer;
+
+    pthread_mutex_lock(&t->queue->mutex);
+    pthread_mutex_unlock(&t->queue->mutex);
+    free(t);
+}
