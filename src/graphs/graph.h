@@ -82,7 +82,7 @@ struct sp_stage {
                                       * of its own micro-batches; weight-ring, sharded */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][2], see sp_op_ctx */
     struct sp_shards *shards;        /* sharded */
-    size_t gathered_bytes;              /* sharded: buffers of blocks gathered whole */
+    size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move *returning;       /* those that the next task submitted brings back */
@@ -135,8 +135,9 @@ struct sp_graph {
     bool beside;                   /* and their state before it is kept */
     struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
     struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
-    struct sp_multiplex *multiplex; /* where slices are shared out: see graphs/families/multiplexed.c */
-    int32_t *row; /* [2][seq] one sequence's inputs and targets on their way there */
+    struct sp_multiplex
+        *multiplex; /* where slices are shared out: see graphs/families/multiplexed.c */
+    int32_t *row;   /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)

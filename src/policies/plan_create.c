@@ -3,7 +3,7 @@
 #include "policies/load/guarded_call.h"
 #include "policies/registry.h"
 #include "policies/simulation/listsim.h"
-#include "policies/simulation/transit.h"
+#include "policies/lowering/traffic.h"
 #include "policies/simulation/verify.h"
 #include "policies/suggest.h"
 #include "sp_error.h"
@@ -145,13 +145,11 @@ static int finish(struct sp_plan *plan)
     if (ret)
         return ret;
     ret = sp_verify(plan, why, sizeof why);
+    ret = ret ? ret : sp_plan_check_traffic(plan, why, sizeof why);
+    ret = ret ? ret : sp_listsim_buffers(plan, &plan->buffers);
     if (ret == -ENOMEM)
         return sp_error(ENOMEM, "no memory to verify %d ops", sp_plan_ops(plan));
-    if (ret)
-        return sp_error(-ret, "schedule %s: %s", plan->def->name, why);
-    ret = sp_listsim_buffers(plan, &plan->buffers);
-    ret = ret ? ret : sp_plan_count_transit(plan);
-    return ret ? sp_error(-ret, "no memory to simulate %d ops", sp_plan_ops(plan)) : 0;
+    return ret ? sp_error(-ret, "schedule %s: %s", plan->def->name, why) : 0;
 }
 
 /* "csv:FILE": sizes, placement and programs are those of the file. */

@@ -5,6 +5,7 @@
  */
 #include "common.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/traffic.h"
 #include "policies/registry.h"
 #include "policies/plan_create.h"
 
@@ -225,9 +226,56 @@ static void bytes_are_those_of_the_paper(void **state)
     sp_plan_destroy(&plan);
 }
 
+/* ---- lowerings that are wrong -------------------------------------------------------------- */
+
+static void (*right)(struct sp_lowering *l, int i);
+static int silent = -1; /* the stage whose ops neither send nor receive ... */
+static int from_mb;     /* ... from this micro-batch on, in backwards */
+
+static void lower_wrongly(struct sp_lowering *l, int i)
+{
+    const struct sp_op *op = sp_lowering_op(l, i);
+
+    if (l->order[i].stage == silent && (op->pass == SP_B || from_mb == 0) && op->mb >= from_mb)
+        sp_lower_run(l, silent, l->order[i].index);
+    else
+        right(l, i);
+}
+
+/* Refused with the stage, the tensor and what is wrong with it. */
+static void wrong_families_are_refused(void **state)
+{
+    struct sp_layout lay = layout(2, 3);
+    struct sp_family family;
+    struct sp_plan plan;
+    char why[256] = "";
+
+    (void)state;
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    assert_int_equal(plan.transit[0], plan.transit[1]);
+    family = *plan.family;
+    right = family.lower;
+    family.lower = lower_wrongly;
+    plan.family = &family;
+    silent = 0;
+    assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "order: stage 1: x0.0 of stage 0 is received before it is sent");
+    silent = 1;
+    assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "order: stage 0: dx0.1 of stage 1 is received before it is sent");
+    silent = 0;
+    from_mb = 2;
+    assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), -EINVAL);
+    assert_string_equal(why, "order: stage 0: dx2.1 of stage 1 is sent and never received");
+    silent = -1;
+    assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), 0);
+    sp_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_families_are_refused),
         cmocka_unit_test(all_schedules),
         cmocka_unit_test(bytes_are_those_of_the_paper),
     };

@@ -7,7 +7,7 @@
 #include "cli/train/progress.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
-#include "policies/simulation/transit.h"
+#include "policies/lowering/traffic.h"
 #include "sp_error.h"
 #include "train/watchdog.h"
 #include "policies/plan_create.h"
@@ -108,6 +108,7 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     const struct sp_shape *sh = &t->graph.shape;
     size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
     double comm_ms;
+    char why[256] = "";
     int *row = NULL, err = 0;
 
     sp_watchdog_pause(t->watchdog);
@@ -127,6 +128,8 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     free(row);
     sp_train_forget_steps(t);
     err = sp_plan_index(&t->plan);
-    err = err ? err : sp_plan_count_transit(&t->plan);
-    return err ? err : sp_graph_reorder(&t->graph);
+    err = err ? err : sp_plan_check_traffic(&t->plan, why, sizeof why);
+    if (err)
+        return sp_error(-err, "the order found after step %d cannot be taken over: %s", step, why);
+    return sp_graph_reorder(&t->graph);
 }

@@ -1,0 +1,130 @@
+#include "policies/lowering/traffic.h"
+#include "policies/lowering/lowering.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A tensor that a stage was sent and has not freed. */
+struct sent {
+    struct sp_tensor_id tensor;
+    int from, to;
+    struct sent *next; /* of the same list */
+};
+
+enum { LISTS = 1 << 12 };
+
+struct walk {
+    struct sp_plan *plan;
+    int *now; /* [stages] tensors on their way to or from it */
+    struct sent *list[LISTS];
+    char *why;
+    size_t n;
+    int err;
+};
+
+static struct sent **list_of(struct walk *w, const struct sp_tensor_id *t, int to)
+{
+    return &w->list[(sp_tensor_hash(t, LISTS) + 31 * (unsigned)to) % LISTS];
+}
+
+/* What crosses from layers to layers; weights, keys and values are counted where they are kept. */
+static bool is_boundary(const struct sp_tensor_id *t)
+{
+    return t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX;
+}
+
+static void depart(struct walk *w, int stage)
+{
+    if (++w->now[stage] > w->plan->transit[stage])
+        w->plan->transit[stage] = w->now[stage];
+}
+
+static void send(struct walk *w, const struct sp_action *a)
+{
+    struct sent **list = list_of(w, &a->tensor, a->peer), *s = malloc(sizeof *s);
+
+    if (!s) {
+        w->err = -ENOMEM;
+        return;
+    }
+    *s = (struct sent){a->tensor, a->stage, a->peer, *list};
+    *list = s;
+    depart(w, a->stage);
+    depart(w, a->peer);
+}
+
+/* Nothing, if the stage did not receive it but made it. */
+static void free_tensor(struct walk *w, const struct sp_action *a)
+{
+    for (struct sent **at = list_of(w, &a->tensor, a->stage); *at; at = &(*at)->next) {
+        struct sent *s = *at;
+
+        if (s->to != a->stage || !sp_tensor_is_same(&s->tensor, &a->tensor))
+            continue;
+        w->now[s->from]--;
+        w->now[s->to]--;
+        *at = s->next;
+        free(s);
+        return;
+    }
+}
+
+static void refuse(struct walk *w, const struct sp_action *a, const char *what)
+{
+    char text[SP_TENSOR_TEXT];
+
+    if (w->err)
+        return;
+    w->err = -EINVAL;
+    snprintf(w->why, w->n, "order: stage %d: %s of stage %d %s", a->stage,
+             sp_tensor_print(w->plan, &a->tensor, text), a->peer, what);
+}
+
+static void follow(void *arg, const struct sp_action *a)
+{
+    struct walk *w = arg;
+
+    if (a->kind == SP_ACTION_RECV && a->number < 0)
+        refuse(w, a, "is received before it is sent");
+    else if (a->kind == SP_ACTION_SEND && is_boundary(&a->tensor))
+        send(w, a);
+    else if (a->kind == SP_ACTION_FREE && is_boundary(&a->tensor))
+        free_tensor(w, a);
+}
+
+static void orphan(void *arg, const struct sp_action *a)
+{
+    refuse(arg, a, "is sent and never received");
+}
+
+static void clear(struct walk *w)
+{
+    for (int i = 0; i < LISTS; i++)
+        while (w->list[i]) {
+            struct sent *s = w->list[i];
+
+            w->list[i] = s->next;
+            free(s);
+        }
+}
+
+int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
+{
+    int stages = plan->layout.stages, err = -ENOMEM;
+    struct walk w = {.plan = plan, .why = why, .n = n};
+    struct sp_lowering l = {0};
+
+    free(plan->transit);
+    plan->transit = calloc((size_t)stages, sizeof *plan->transit);
+    w.now = calloc((size_t)stages, sizeof *w.now);
+    if (plan->transit && w.now)
+        err = sp_lowering_create(plan, NULL, stages, &l);
+    err = err ? err : sp_lower_step(&l, follow, &w);
+    if (!err)
+        sp_lower_orphans(&l, orphan, &w);
+    if (l.messages)
+        sp_lowering_destroy(&l);
+    clear(&w);
+    free(w.now);
+    return err ? err : w.err;
+}
