@@ -144,7 +144,7 @@ static void test_no_files(void **state)
     alarm(0);
 }
 
-int main(void)
+TEST_GROUP(log_file)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),

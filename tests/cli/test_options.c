@@ -247,7 +247,7 @@ static void layout_table(void **state)
     assert_int_equal(a.micro_batch_size, 2);
 }
 
-int main(void)
+TEST_GROUP(options)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_every_kind),

@@ -182,7 +182,7 @@ static void test_try(void **state)
     alarm(0);
 }
 
-int main(void)
+TEST_GROUP(outputs)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),

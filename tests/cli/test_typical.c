@@ -91,7 +91,7 @@ static void any_end(void **state)
     assert_true(off < 0.5 && copies < 200);
 }
 
-int main(void)
+TEST_GROUP(typical)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_step_is_an_outlier),

@@ -138,7 +138,7 @@ static void outliers(void **state)
     sp_plan_destroy(&m.plan);
 }
 
-int main(void)
+TEST_GROUP(causes)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_cause_each),

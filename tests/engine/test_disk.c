@@ -188,7 +188,7 @@ static void test_no_room(void **state)
     assert_null(none);
 }
 
-int main(void)
+TEST_GROUP(disk)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out_and_back),

@@ -125,7 +125,7 @@ static void offload(void **state)
     check("1f1b", 1, (struct setting){.offload = SP_OFFLOAD_FULL});
 }
 
-int main(void)
+TEST_GROUP(evaluate)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families),

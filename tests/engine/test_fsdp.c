@@ -41,7 +41,7 @@ static void same_bits(void **state)
     check_bits("fsdp:order=breadth", 4, 12, 5, anywhere, 3);
 }
 
-int main(void)
+TEST_GROUP(fsdp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode),

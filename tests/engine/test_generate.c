@@ -346,7 +346,7 @@ static void test_window(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(generate)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logits),

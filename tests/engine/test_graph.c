@@ -136,7 +136,7 @@ static void test_same_bits(void **state)
     free(b.gradients);
 }
 
-int main(void)
+TEST_GROUP(graph)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_programs),

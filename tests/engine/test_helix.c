@@ -84,7 +84,7 @@ static void chooses_what_to_ship(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(helix)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode),

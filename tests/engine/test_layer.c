@@ -210,7 +210,7 @@ static void test_gradients(void **state)
     printf("[          ] largest deviation from finite differences: %.1e of the gradient\n", worst);
 }
 
-int main(void)
+TEST_GROUP(layer)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
 

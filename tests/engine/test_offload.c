@@ -153,7 +153,7 @@ static void all(void **state)
     assert_true(moved > 1e6);
 }
 
-int main(void)
+TEST_GROUP(offload)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices),

@@ -441,7 +441,7 @@ static void test_held_positions(void **state)
     starpu_shutdown();
 }
 
-int main(void)
+TEST_GROUP(order)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_misuse), /* forks: before this process has threads */

@@ -147,7 +147,7 @@ static void test_gather(void **state)
     starpu_shutdown();
 }
 
-int main(void)
+TEST_GROUP(placement)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_maps),

@@ -173,7 +173,7 @@ static void test_wide_vectors(void **state)
     sp_pool_destroy(p);
 }
 
-int main(void)
+TEST_GROUP(pool)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_the_latest), cmocka_unit_test(test_slack),

@@ -302,7 +302,7 @@ static void test_bytes(void **state)
     assert_true(sp_profile_bytes(&shape) == bytes);
 }
 
-int main(void)
+TEST_GROUP(profile)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt),           cmocka_unit_test(test_llama),

@@ -167,7 +167,7 @@ static void without_a_core(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
-int main(void)
+TEST_GROUP(report)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_worker),

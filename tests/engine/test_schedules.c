@@ -129,7 +129,7 @@ static void unequal_slices(void **state)
     assert_int_equal(runs, before + 14);
 }
 
-int main(void)
+TEST_GROUP(schedules)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule),

@@ -46,7 +46,7 @@ static void same_bits(void **state)
     check_bits("wzb2", 4, 8, 5, anywhere, 3);
 }
 
-int main(void)
+TEST_GROUP(weipipe)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode),

@@ -159,7 +159,7 @@ static void test_many_threads(void **state)
            THREADS, most_open, LIMIT);
 }
 
-int main(void)
+TEST_GROUP(window)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_at_limit),

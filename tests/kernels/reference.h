@@ -10,6 +10,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+
+#include "groups.h"
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>

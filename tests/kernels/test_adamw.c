@@ -90,7 +90,7 @@ static void test_sumsq(void **state)
     omp_set_num_threads(2);
 }
 
-int main(void)
+TEST_GROUP(adamw)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),

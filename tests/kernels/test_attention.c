@@ -352,7 +352,7 @@ static void test_extreme(void **state)
     assert_true(o[0] == 5 && isnan(o[1]) && isnan(lse[1]));
 }
 
-int main(void)
+TEST_GROUP(attention)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),       cmocka_unit_test(test_slices),

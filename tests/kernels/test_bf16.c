@@ -302,7 +302,7 @@ static void test_finite(void **state)
     drop(&x);
 }
 
-int main(void)
+TEST_GROUP(bf16)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_products),

@@ -129,7 +129,7 @@ static void test_nan(void **state)
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
 }
 
-int main(void)
+TEST_GROUP(cross_entropy)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),

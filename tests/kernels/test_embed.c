@@ -53,7 +53,7 @@ static void test_embed(void **state)
     shape(2, 67, 99, 13, 17);
 }
 
-int main(void)
+TEST_GROUP(embed)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_embed)};
 

@@ -77,7 +77,7 @@ static void test_inside_region(void **state)
     free(A), free(B), free(want);
 }
 
-int main(void)
+TEST_GROUP(gemm)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),

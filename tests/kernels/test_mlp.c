@@ -243,7 +243,7 @@ static void test_flops(void **state)
     assert_true(sp_flops_attention(&at) == 4.0 * 10 * 6 * 2 * 30);
 }
 
-int main(void)
+TEST_GROUP(mlp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),      cmocka_unit_test(test_reference_gradients),

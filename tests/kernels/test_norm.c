@@ -158,7 +158,7 @@ static void test_teams(void **state)
     free(x), free(gain), free(dy), free(stats), free(y), free(dx);
 }
 
-int main(void)
+TEST_GROUP(norm)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norms),

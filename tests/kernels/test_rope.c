@@ -58,7 +58,7 @@ static void test_slices(void **state)
     free(x), free(cut);
 }
 
-int main(void)
+TEST_GROUP(rope)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),

@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "groups.h"
+
 static inline void must(int ok, const char *what)
 {
     if (!ok) {

@@ -167,7 +167,7 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
+TEST_GROUP(checksums)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),

@@ -427,7 +427,7 @@ static void directory_named_like_a_preset(void **state)
     free(dir);
 }
 
-int main(void)
+TEST_GROUP(config)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_load_and_round_trip),

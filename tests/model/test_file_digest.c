@@ -58,7 +58,7 @@ static void test_digest(void **state)
     scratch_remove(dir);
 }
 
-int main(void)
+TEST_GROUP(file_digest)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_digest)};
 

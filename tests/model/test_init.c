@@ -206,7 +206,7 @@ static void independent_of_order(void **state)
     free(again);
 }
 
-int main(void)
+TEST_GROUP(init)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_values),

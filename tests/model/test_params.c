@@ -220,7 +220,7 @@ static void names_of_a_layer(void **state)
     sp_params_destroy(&p);
 }
 
-int main(void)
+TEST_GROUP(params)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tensor_once),

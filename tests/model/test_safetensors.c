@@ -240,7 +240,7 @@ static void files_cut_and_lying(void **state)
     free(dir);
 }
 
-int main(void)
+TEST_GROUP(safetensors)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_precision),

@@ -338,7 +338,7 @@ static void no_index(void **state)
     free(json);
 }
 
-int main(void)
+TEST_GROUP(safetensors_shards)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),

@@ -326,7 +326,7 @@ static void equal_tensors(void **state)
     free(x);
 }
 
-int main(void)
+TEST_GROUP(safetensors_write)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),

@@ -441,7 +441,7 @@ static void transposition_literally(void **state)
     free(w);
 }
 
-int main(void)
+TEST_GROUP(weights)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),

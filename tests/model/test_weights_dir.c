@@ -205,7 +205,7 @@ static void lists_what_is_written(void **state)
     free(dir);
 }
 
-int main(void)
+TEST_GROUP(weights_dir)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_file_or_shards),

@@ -221,7 +221,7 @@ static void refused(void **state)
     assert_string_equal(c.text, "starpipe: 3 layers cannot be dealt out to 4 stages\n");
 }
 
-int main(void)
+TEST_GROUP(adapipe)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(order), cmocka_unit_test(mixes),
                                        cmocka_unit_test(brute_force), cmocka_unit_test(refused)};

@@ -215,7 +215,7 @@ static void models(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(adapipe_models)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_models),
                                        cmocka_unit_test(same_bytes_as_a_run),

@@ -337,7 +337,7 @@ static void stalls(void **state)
     sp_plan_destroy(&plan);
 }
 
-int main(void)
+TEST_GROUP(offload)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fuzz),

@@ -375,7 +375,7 @@ static void models(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(partition)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(chain),
                                        cmocka_unit_test(chunks), cmocka_unit_test(equal_layers),

@@ -106,7 +106,7 @@ static void by_hand(void **state)
     sp_plan_destroy(&plan);
 }
 
-int main(void)
+TEST_GROUP(replay)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_list_simulation),

@@ -255,7 +255,7 @@ static void defaults(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(slices)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs),    cmocka_unit_test(flops), cmocka_unit_test(balanced),

@@ -156,7 +156,7 @@ static void memory(void **state)
     assert_true(!best[0].fits && best[0].memory > 1 << 20);
 }
 
-int main(void)
+TEST_GROUP(solver)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heuristics),

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "groups.h"
 #include "policies/plan.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"

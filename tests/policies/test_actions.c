@@ -272,7 +272,7 @@ static void wrong_families_are_refused(void **state)
     sp_plan_destroy(&plan);
 }
 
-int main(void)
+TEST_GROUP(actions)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_families_are_refused),

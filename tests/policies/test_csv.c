@@ -332,7 +332,7 @@ static void export_refused(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(csv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trips),      cmocka_unit_test(torch_files),

@@ -381,7 +381,7 @@ static void mutations(void **state)
                 legal[RENAME] > 100);
 }
 
-int main(void)
+TEST_GROUP(fsdp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders),   cmocka_unit_test(gathers),      cmocka_unit_test(units),

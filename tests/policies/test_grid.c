@@ -340,7 +340,7 @@ static void schedules(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(grid)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(schedules)};
 

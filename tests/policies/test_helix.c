@@ -318,7 +318,7 @@ static void against_others(void **state)
     print_message("%d layouts below 1F1B's bubble, all but %d below ZB1P's\n", layouts, not_below);
 }
 
-int main(void)
+TEST_GROUP(helix)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simulation),     cmocka_unit_test(bubbles),

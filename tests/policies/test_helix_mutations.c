@@ -200,7 +200,7 @@ static void mutants(void **state)
     assert_true(other_stream > 0);
 }
 
-int main(void)
+TEST_GROUP(helix_mutations)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mutants),

@@ -296,7 +296,7 @@ static void default_tail(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(helix_orders)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published),

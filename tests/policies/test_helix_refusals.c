@@ -140,7 +140,7 @@ static void memory(void **state)
     print_message("%d limits\n", limits);
 }
 
-int main(void)
+TEST_GROUP(helix_refusals)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(micro_batches),

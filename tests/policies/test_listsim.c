@@ -221,7 +221,7 @@ static void merges(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(listsim)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms),

@@ -318,7 +318,7 @@ static void wrong_orders(void **state)
     sp_plan_destroy(&plan);
 }
 
-int main(void)
+TEST_GROUP(multiplex)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_3),  cmocka_unit_test(parts),    cmocka_unit_test(times),

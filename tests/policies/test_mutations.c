@@ -232,7 +232,7 @@ static void mutants(void **state)
     assert_true(legal[SWAP] > 0 && legal[MOVE] > 0 && refused[SWAP] > 0 && refused[MOVE] > 0);
 }
 
-int main(void)
+TEST_GROUP(mutations)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mutants)};
 

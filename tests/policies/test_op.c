@@ -122,7 +122,7 @@ static void reads_layout_options(void **state)
     assert_string_equal(tiny, "lo");
 }
 
-int main(void)
+TEST_GROUP(op)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_and_parses_back), cmocka_unit_test(prints_the_notation),

@@ -221,7 +221,7 @@ static void distances(void **state)
     assert_false(sp_is_near("a", 1));
 }
 
-int main(void)
+TEST_GROUP(plan)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fills_in_defaults),

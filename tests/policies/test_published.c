@@ -295,7 +295,7 @@ static void gpipe_defaults_to_lifo(void **state)
     sp_plan_destroy(&lifo);
 }
 
-int main(void)
+TEST_GROUP(published)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_to_reference),    cmocka_unit_test(gpipe_defaults_to_lifo),

@@ -287,7 +287,7 @@ static void makespans_are_as_claimed(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(published_sizes)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_builds_or_is_refused), cmocka_unit_test(groups_of_interleaved),

@@ -382,7 +382,7 @@ static void same_every_time(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(searched)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_worse_than_reference),

@@ -356,7 +356,7 @@ static void slices_in_order(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(verify)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_what_blocks), cmocka_unit_test(counts_buffers),

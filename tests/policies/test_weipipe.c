@@ -293,7 +293,7 @@ static void grid(void **state)
     print_message("%d plans, %d messages\n", plans, messages);
 }
 
-int main(void)
+TEST_GROUP(weipipe)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published),

@@ -218,7 +218,7 @@ static void mutants(void **state)
         assert_true(reasons[k] > 0);
 }
 
-int main(void)
+TEST_GROUP(weipipe_mutations)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mutants),

@@ -69,7 +69,7 @@ static void refusals(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(weipipe_refusals)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(micro_batches),

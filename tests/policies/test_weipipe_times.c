@@ -168,7 +168,7 @@ static void makespans(void **state)
     assert_true(slower > 0 && quicker > 0);
 }
 
-int main(void)
+TEST_GROUP(weipipe_times)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times),

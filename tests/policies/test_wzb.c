@@ -184,7 +184,7 @@ static void wrong_owners(void **state)
     assert_non_null(strstr(why, "come home by themselves"));
 }
 
-int main(void)
+TEST_GROUP(wzb)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(makespans), cmocka_unit_test(bounds), cmocka_unit_test(orders),

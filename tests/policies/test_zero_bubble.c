@@ -252,7 +252,7 @@ static void refuses(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(zero_bubble)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zb1p_equals_torch), cmocka_unit_test(zb1p_formulas),

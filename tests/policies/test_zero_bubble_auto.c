@@ -245,7 +245,7 @@ static void auto_is_repeatable(void **state)
     sp_plan_destroy(&b);
 }
 
-int main(void)
+TEST_GROUP(zero_bubble_auto)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_matches_authors),

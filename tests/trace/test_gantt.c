@@ -296,7 +296,7 @@ static void ticks(void **state)
     assert_true(worst >= 4);
 }
 
-int main(void)
+TEST_GROUP(gantt)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(svg_holds_every_op),

@@ -251,7 +251,7 @@ static void lanes(void **state)
     sp_gantt_destroy(&g[1]);
 }
 
-int main(void)
+TEST_GROUP(page)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_of_schedules),

@@ -105,7 +105,7 @@ static void test_refused(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(lr_schedule)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_constant), cmocka_unit_test(test_cosine),

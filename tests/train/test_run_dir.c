@@ -262,7 +262,7 @@ static void test_room(void **state)
     sp_run_dir_release(&d);
 }
 
-int main(void)
+TEST_GROUP(run_dir)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_the_newest),

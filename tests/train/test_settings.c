@@ -54,7 +54,7 @@ static void test_changes(void **state)
     free(was), free(now);
 }
 
-int main(void)
+TEST_GROUP(settings)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),

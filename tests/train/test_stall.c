@@ -106,7 +106,7 @@ static void test_paused(void **state)
     assert_true(until_stalled() >= 0.95 * S);
 }
 
-int main(void)
+TEST_GROUP(stall)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ticks),      cmocka_unit_test(test_movement),

@@ -356,7 +356,7 @@ static void test_refusals(void **state)
     sp_agree_clear(&follower);
 }
 
-int main(void)
+TEST_GROUP(agree)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_interleaving),

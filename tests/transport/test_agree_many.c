@@ -406,7 +406,7 @@ static void test_mistakes(void **state)
     agree_mistake = AGREE_RIGHT;
 }
 
-int main(void)
+TEST_GROUP(agree_many)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_programs),

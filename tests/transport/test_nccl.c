@@ -118,7 +118,7 @@ static void test_runs(void **state)
            (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
 }
 
-int main(void)
+TEST_GROUP(nccl)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes), /* first: these fork */

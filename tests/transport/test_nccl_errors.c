@@ -228,7 +228,7 @@ static void test_callers(void **state)
                      "for it\n");
 }
 
-int main(void)
+TEST_GROUP(nccl_errors)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library), /* these fork */

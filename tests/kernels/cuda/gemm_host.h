@@ -1,6 +1,6 @@
 /*
  * A worker whose products go to the cuBLASLt of fake_lt.h, and the kernels around products on the
- * host. For the one test file that includes it.
+ * host.
  */
 #ifndef SP_TESTS_GEMM_HOST_H
 #define SP_TESTS_GEMM_HOST_H
@@ -12,129 +12,23 @@
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/pointwise/mlp_cuda.h"
 
-/* ---- the kernels around products, on the host ---- */
-
+/* What the kernels on the host are said to take, and how often they were called. */
 enum { GELU_US = 1, SUMS_US = 2, OTHERS };
-static double kernel_us[OTHERS];
-static int gelus, sums, biases;
+extern double kernel_us[OTHERS];
+extern int gelus, sums, biases;
 
-static float value_of(enum sp_dtype t, const void *x, size_t i)
-{
-    return t == SP_BF16 ? sp_bf16_value(((const uint16_t *)x)[i]) : ((const float *)x)[i];
-}
+float value_of(enum sp_dtype t, const void *x, size_t i);
+void set_value(enum sp_dtype t, void *x, size_t i, float value);
 
-static void set_value(enum sp_dtype t, void *x, size_t i, float value)
-{
-    if (t == SP_BF16)
-        ((uint16_t *)x)[i] = sp_bf16(value);
-    else
-        ((float *)x)[i] = value;
-}
+/* The worker, with both types; `stop` sees that nothing is left. */
+extern struct sp_cuda cuda;
+void start(bool tune);
+void stop(void);
 
-static void host_gelu(const struct sp_backend *k, size_t n, const void *u, void *y)
-{
-    for (size_t i = 0; i < n; i++) {
-        float a = value_of(k->dtype, u, i), b;
+/* Of cmocka, before each test. */
+int before(void **state);
 
-        sp_gelu(1, &a, &b);
-        set_value(k->dtype, y, i, b);
-    }
-    sp_fake_cudart.us += kernel_us[GELU_US];
-    gelus++;
-}
-
-void sp_cuda_gelu_bwd(const struct sp_backend *k, size_t n, const void *u, const void *dy, void *du)
-{
-    for (size_t i = 0; i < n; i++) {
-        float a = value_of(k->dtype, u, i), b = value_of(k->dtype, dy, i);
-
-        sp_gelu_bwd(1, &a, &b, &b);
-        set_value(k->dtype, du, i, b);
-    }
-    sp_fake_cudart.us += kernel_us[GELU_US];
-    gelus++;
-}
-
-void sp_cuda_column_sums(const struct sp_backend *k, int T, int n, const void *x, int ldx,
-                         float *sum)
-{
-    for (int j = 0; j < n; j++) {
-        double total = 0;
-
-        for (int t = 0; t < T; t++)
-            total += (double)value_of(k->dtype, x, (size_t)t * (size_t)ldx + (size_t)j);
-        sum[j] += (float)total;
-    }
-    sp_fake_cudart.us += kernel_us[SUMS_US];
-    sums++;
-}
-
-void sp_cuda_add_bias(const struct sp_backend *k, int T, int n, const void *bias, void *y, int ldy)
-{
-    for (int t = 0; t < T; t++)
-        for (int j = 0; j < n; j++) {
-            size_t at = (size_t)t * (size_t)ldy + (size_t)j;
-
-            set_value(k->dtype, y, at,
-                      value_of(k->dtype, y, at) + value_of(k->dtype, bias, (size_t)j));
-        }
-    biases++;
-}
-
-static void host_add_f32(const struct sp_backend *k, size_t n, const float *x, float *y)
-{
-    (void)k;
-    sp_add(n, x, y);
-}
-
-static void host_copy(const struct sp_backend *k, size_t bytes, const void *x, void *y)
-{
-    (void)k;
-    memcpy(y, x, bytes);
-}
-
-/* ---- a worker ---- */
-
-static struct sp_cuda cuda;
-
-static void start(bool tune)
-{
-    setenv("SP_CUDA_TUNE", tune ? "1" : "0", 1);
-    cuda.gemm = sp_cuda_gemm_create(&cuda);
-    assert_non_null(cuda.gemm);
-    for (int t = 0; t < SP_DTYPES; t++) {
-        cuda.backends[t] = (struct sp_backend){.dtype = (enum sp_dtype)t,
-                                               .cuda = &cuda,
-                                               .gelu = host_gelu,
-                                               .add_f32 = host_add_f32,
-                                               .copy = host_copy};
-        sp_cuda_gemm_fill(&cuda.backends[t]);
-    }
-    gelus = sums = biases = 0;
-}
-
-static void stop(void)
-{
-    sp_cuda_gemm_free(cuda.gemm);
-    assert_string_equal(sp_fake_lt.breach, "");
-    assert_int_equal(sp_fake_lt.live, 0);
-    assert_int_equal(sp_fake_cudart.live, 0);
-    assert_int_equal(sp_fake_cudart.events, 0);
-    assert_int_equal(sp_cuda_held_bytes(), 0);
-}
-
-static int before(void **state)
-{
-    (void)state;
-    sp_fake_cudart_reset();
-    sp_fake_lt_reset();
-    memset(kernel_us, 0, sizeof kernel_us);
-    setenv("SP_CUDA_CACHE", "0", 1);
-    return 0;
-}
-
-/* ---- arrays of a type, some elements away from an aligned address ---- */
-
+/* An array of a type, some elements away from an aligned address. */
 struct array {
     enum sp_dtype type;
     size_t n;
@@ -142,19 +36,6 @@ struct array {
 };
 
 /* v, rounded, which v becomes too; NULL: NaN. */
-static struct array array(enum sp_dtype type, size_t n, float *v, int shift)
-{
-    struct array a = {.type = type, .n = n};
-
-    a.memory = aligned_alloc(256, (n * sp_dtype_bytes(type) + 2 * 256) / 256 * 256);
-    assert_non_null(a.memory);
-    a.x = a.memory + (size_t)shift * sp_dtype_bytes(type);
-    for (size_t i = 0; i < n; i++) {
-        set_value(type, a.x, i, v ? v[i] : NAN);
-        if (v)
-            v[i] = value_of(type, a.x, i);
-    }
-    return a;
-}
+struct array array(enum sp_dtype type, size_t n, float *v, int shift);
 
 #endif

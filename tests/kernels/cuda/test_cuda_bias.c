@@ -28,7 +28,7 @@ static void test_add_bias(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(bias)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_add_bias)};
 

@@ -551,7 +551,7 @@ static void test_absent(void **state)
     stop();
 }
 
-int main(void)
+TEST_GROUP(cudnn)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_problems, before),

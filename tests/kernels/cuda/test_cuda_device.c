@@ -316,7 +316,7 @@ static void test_most_held(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(device)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_check, before),     cmocka_unit_test_setup(test_must, before),

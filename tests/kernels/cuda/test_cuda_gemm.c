@@ -277,7 +277,7 @@ static void test_gemm(void **state)
     report();
 }
 
-int main(void)
+TEST_GROUP(gemm)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_functions, before),

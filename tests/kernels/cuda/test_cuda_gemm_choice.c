@@ -520,7 +520,7 @@ static void test_create(void **state)
     stop();
 }
 
-int main(void)
+TEST_GROUP(gemm_choice)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_measuring_changes_nothing, before),

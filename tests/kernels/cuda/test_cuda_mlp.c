@@ -199,7 +199,7 @@ static void test_rope(void **state)
     }
 }
 
-int main(void)
+TEST_GROUP(mlp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gelu),        cmocka_unit_test(test_swiglu),

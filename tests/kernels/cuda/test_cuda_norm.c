@@ -159,7 +159,7 @@ static void test_many_rows(void **state)
     free(want_dgain);
 }
 
-int main(void)
+TEST_GROUP(norm)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_narrow),

@@ -179,7 +179,7 @@ static void test_nan(void **state)
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
 }
 
-int main(void)
+TEST_GROUP(token)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embed),

@@ -199,7 +199,7 @@ static void test_memory(void **state)
     free(x), free(y), free(was);
 }
 
-int main(void)
+TEST_GROUP(update)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adamw),    cmocka_unit_test(test_elementwise),

@@ -54,7 +54,7 @@ static void test_limits(void **state)
     assert_false(sp_defect_launch(1, 32, (99 << 10) + 16, true));
 }
 
-int main(void)
+TEST_GROUP(emulation)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),

@@ -275,7 +275,7 @@ static void test_large(void **state)
     sp_plan_destroy(&plan);
 }
 
-int main(void)
+TEST_GROUP(memory)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stash_gpt), cmocka_unit_test(test_stash_llama),

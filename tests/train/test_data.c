@@ -367,7 +367,7 @@ static void test_threads(void **state)
     unlink(path);
 }
 
-int main(void)
+TEST_GROUP(data)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sequential), cmocka_unit_test(test_late_samples),

@@ -1,0 +1,186 @@
+/* Output projection, norm and MLP after attention: tasks equal the kernels, bit for bit. */
+#include "engine/codelets.h"
+
+struct post_ref {
+    float *r, *stats, *u, *n2, *g, *y, *du, *dr, *d_o;
+};
+
+static struct post_ref post_ref(const struct sp_shape *sh)
+{
+    size_t nx = (size_t)T * (size_t)sh->model.hidden;
+
+    return (struct post_ref){.r = floats(nx),
+                             .stats = floats(2 * T),
+                             .u = floats((size_t)T * (size_t)sh->up_width),
+                             .n2 = floats(nx),
+                             .g = floats((size_t)T * (size_t)sh->model.mlp),
+                             .y = floats(nx),
+                             .du = floats((size_t)T * (size_t)sh->up_width),
+                             .dr = floats(nx),
+                             .d_o = floats((size_t)T * (size_t)sh->q_width)};
+}
+
+static void free_post_ref(struct post_ref *f)
+{
+    free(f->r), free(f->stats), free(f->u), free(f->n2), free(f->g), free(f->y);
+    free(f->du), free(f->dr), free(f->d_o);
+}
+
+static void post_forward(const struct sp_shape *sh, const float *x, const float *o, float *w,
+                         struct post_ref *f)
+{
+    int h = sh->model.hidden, m = sh->model.mlp, up = sh->up_width;
+
+    sp_linear_add(T, sh->q_width, h, o, w + sh->out, sp_at(w, sh->out_bias), x, f->r);
+    sp_norm(sh->rms, T, h, sh->model.norm_eps, f->r, w + sh->gain, sp_at(w, sh->bias), f->n2,
+            f->stats);
+    for (int t = 0; t < T; t += sh->mlp_rows) {
+        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+
+        sp_linear(rows, h, up, f->n2 + t * h, w + sh->up, sp_at(w, sh->up_bias), f->u + t * up, up);
+        if (sh->rms)
+            sp_swiglu(rows, m, f->u + t * up, f->g + t * m);
+        else
+            sp_gelu((size_t)(rows * m), f->u + t * up, f->g + t * m);
+        sp_linear_add(rows, m, h, f->g + t * m, w + sh->down, sp_at(w, sh->down_bias), f->r + t * h,
+                      f->y + t * h);
+    }
+}
+
+static void post_backward(const struct sp_shape *sh, float *w, const float *dy, float *g,
+                          struct post_ref *f)
+{
+    int h = sh->model.hidden, m = sh->model.mlp, up = sh->up_width;
+    float *dg = floats((size_t)(T * m)), *dn = floats((size_t)(T * h));
+
+    for (int t = 0; t < T; t += sh->mlp_rows) {
+        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+
+        sp_linear_dx(rows, m, h, dy + t * h, h, w + sh->down, dg, false);
+        if (sh->rms)
+            sp_swiglu_bwd(rows, m, f->u + t * up, dg, f->du + t * up);
+        else
+            sp_gelu_bwd((size_t)(rows * m), f->u + t * up, dg, f->du + t * up);
+        sp_linear_dx(rows, h, up, f->du + t * up, up, w + sh->up, dn + t * h, false);
+    }
+    sp_norm_bwd(sh->rms, T, h, f->r, f->stats, w + sh->gain, dn, dy, f->dr, g + sh->gain,
+                sp_at(g, sh->bias));
+    sp_linear_dx(T, sh->q_width, h, f->dr, h, w + sh->out, f->d_o, false);
+    free(dg), free(dn);
+}
+
+static void post_weights(const struct sp_shape *sh, const float *o, const float *dy, float *g,
+                         const struct post_ref *f)
+{
+    int h = sh->model.hidden, up = sh->up_width;
+
+    sp_linear_dw(T, sh->q_width, h, o, f->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    sp_linear_dw(T, h, up, f->n2, f->du, up, g + sh->up, sp_at(g, sh->up_bias));
+    sp_linear_dw(T, sh->model.mlp, h, f->g, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+}
+
+/* Norm2's gradient by way of a block like norm1's: what it is in g, but for rounding, and nothing else
+ * of g. */
+static void check_apart(const struct sp_shape *sh, const struct sp_post *post,
+                        const struct tensor *w, const struct tensor *dy, const float *before,
+                        const float *after, struct tensor *du, struct tensor *dr,
+                        struct tensor *d_o)
+{
+    struct tensor norm = tensor(sp_block_elements(&sh->model, SP_BLOCK_NORM1));
+    struct tensor g = tensor(sp_block_elements(&sh->model, SP_BLOCK_POST));
+    size_t h = (size_t)sh->model.hidden;
+    struct sp_task_context ctx = test_context();
+
+    memset(norm.at, 0, norm.n * sizeof(float));
+    memcpy(g.at, before, g.n * sizeof(float));
+    sp_post_bwd_insert(&ctx, sh, post, w->handle, norm.handle, true, dy->handle, du->handle,
+                       dr->handle, d_o->handle);
+    sp_norm2_add_insert(&ctx, sh, norm.handle, g.handle);
+    starpu_task_wait_for_all();
+    for (size_t i = 0; i < g.n; i++) {
+        bool norm2 = i - sh->gain < h || (sp_at(g.at, sh->bias) && i - sh->bias < h);
+
+        if (norm2 ? fabsf(g.at[i] - after[i]) > 1e-5f * (1 + fabsf(after[i]))
+                  : memcmp(&g.at[i], &before[i], sizeof(float)) != 0)
+            fail_msg("element %zu of the block is %g, was %g, and %g in place", i, g.at[i],
+                     before[i], after[i]);
+    }
+    drop_tensor(&norm), drop_tensor(&g);
+}
+
+static void check_post(const struct sp_shape *sh)
+{
+    size_t nx = (size_t)T * (size_t)sh->model.hidden, no = (size_t)T * (size_t)sh->q_width;
+    size_t nu = (size_t)T * (size_t)sh->up_width, nm = (size_t)T * (size_t)sh->model.mlp;
+    struct tensor x = random_tensor(nx, 11), o = random_tensor(no, 12);
+    struct tensor w = block(sh, SP_BLOCK_POST, 13), g = block(sh, SP_BLOCK_POST, 14);
+    struct tensor dy = random_tensor(nx, 15);
+    struct sp_task_context ctx = test_context();
+
+    for (size_t k = 0; k < 6; k++) {
+        bool has = variants[k % 3].saved, keep_outputs = variants[k % 3].keep_outputs,
+             has_y = k < 3;
+        struct tensor saved = tensor(sp_shape_post_saved(sh, keep_outputs)), y = tensor(nx);
+        struct tensor du = tensor(nu), dr = tensor(nx), d_o = tensor(no);
+        struct sp_post post = {.x = x.handle,
+                               .o = o.handle,
+                               .saved = has ? saved.handle : NULL,
+                               .keep_outputs = keep_outputs};
+        struct sp_post_saved view = sp_shape_post_view(sh, keep_outputs, saved.at);
+        struct post_ref f = post_ref(sh);
+        float *rg = copy(&g), *before = copy(&g);
+
+        post_forward(sh, x.at, o.at, w.at, &f);
+        sp_post_fwd_insert(&ctx, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
+        starpu_task_wait_for_all();
+        if (has_y)
+            assert_same_bits(y.at, f.y, nx, "y");
+        if (has) {
+            assert_same_bits(view.r, f.r, nx, "r");
+            assert_same_bits(view.stats, f.stats, 2 * T, "stats2");
+            assert_same_bits(view.u, f.u, nu, "u");
+        }
+        if (keep_outputs) {
+            assert_same_bits(view.n2, f.n2, nx, "n2");
+            assert_same_bits(view.g, f.g, nm, "g");
+        }
+        if (has) {
+            sp_post_bwd_insert(&ctx, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
+                               dr.handle, d_o.handle);
+            sp_post_wgrad_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, du.handle,
+                                 dr.handle, 0);
+            starpu_task_wait_for_all();
+            post_backward(sh, w.at, dy.at, rg, &f);
+            if (!keep_outputs)
+                sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain,
+                              sp_at(w.at, sh->bias), f.n2);
+            check_apart(sh, &post, &w, &dy, before, rg, &du, &dr, &d_o);
+            post_weights(sh, o.at, dy.at, rg, &f);
+            assert_same_bits(du.at, f.du, nu, "du");
+            assert_same_bits(dr.at, f.dr, nx, "dr");
+            assert_same_bits(d_o.at, f.d_o, no, "do");
+            assert_same_bits(g.at, rg, g.n, "post gradient");
+        }
+        drop_tensor(&saved), drop_tensor(&y), drop_tensor(&du), drop_tensor(&dr);
+        drop_tensor(&d_o);
+        free_post_ref(&f);
+        free(rg);
+        free(before);
+    }
+    drop_tensor(&x), drop_tensor(&o), drop_tensor(&w), drop_tensor(&g), drop_tensor(&dy);
+}
+
+static void test_post(void **state)
+{
+    (void)state;
+    for_each_shape(check_post);
+}
+
+TEST_GROUP(codelets_post)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_post),
+    };
+
+    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
+}

@@ -1,0 +1,171 @@
+/* Norm and projections before attention, whole and in halves: tasks equal the kernels, bit for bit. */
+#include "engine/codelets.h"
+
+static void rotate(const struct sp_shape *sh, bool inverse, float *q, float *kv)
+{
+    const struct sp_model *m = &sh->model;
+
+    if (!sh->rms)
+        return;
+    sp_rope(BATCH, SEQ, m->heads, m->head_dim, sh->q_width, 0, m->rope_theta, inverse, q);
+    sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, sh->kv_width, 0, m->rope_theta, inverse, kv);
+}
+
+static void check_pre(const struct sp_shape *sh)
+{
+    int h = sh->model.hidden, qw = sh->q_width, kw = sh->kv_width;
+    size_t nx = (size_t)T * (size_t)h, nq = (size_t)T * (size_t)qw, nkv = (size_t)T * (size_t)kw;
+    struct tensor x = random_tensor(nx, 1), wn = block(sh, SP_BLOCK_NORM1, 2);
+    struct tensor w = block(sh, SP_BLOCK_QKV, 3), gn = block(sh, SP_BLOCK_NORM1, 4);
+    struct tensor g = block(sh, SP_BLOCK_QKV, 5), dr = random_tensor(nx, 6);
+    float *n1 = floats(nx), *stats = floats(2 * T), *q = floats(nq), *kv = floats(nkv);
+    float *wkv = w.at + sh->qkv + (size_t)qw * (size_t)h, *bias = sp_at(w.at, sh->qkv_bias);
+    struct sp_task_context ctx = test_context();
+
+    sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n1, stats);
+    sp_linear(T, h, qw, n1, w.at + sh->qkv, bias, q, qw);
+    sp_linear(T, h, kw, n1, wkv, bias ? bias + qw : NULL, kv, kw);
+    rotate(sh, false, q, kv);
+
+    for (size_t k = 0; k < 3; k++) {
+        bool has = variants[k].saved, keep_outputs = variants[k].keep_outputs;
+        struct tensor tq = tensor(nq), tkv = tensor(nkv), dq = random_tensor(nq, 7);
+        struct tensor saved = tensor(sp_shape_pre_saved(sh, keep_outputs)), dx = tensor(nx);
+        struct tensor dkv = random_tensor(nkv, 8);
+        struct sp_pre pre = {.x = x.handle,
+                             .saved = has ? saved.handle : NULL,
+                             .q = tq.handle,
+                             .kv = tkv.handle,
+                             .keep_outputs = keep_outputs};
+        struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
+        float *dn = floats(nx), *rn, *rg, *rdq, *rdkv, *gbias;
+
+        sp_pre_fwd_insert(&ctx, sh, &pre, wn.handle, w.handle, 0);
+        starpu_task_wait_for_all();
+        assert_same_bits(tq.at, q, nq, "q");
+        assert_same_bits(tkv.at, kv, nkv, "kv");
+        if (has)
+            assert_same_bits(view.stats, stats, 2 * T, "stats1");
+        if (keep_outputs)
+            assert_same_bits(view.n1, n1, nx, "n1");
+        if (!has)
+            goto next;
+
+        rdq = copy(&dq), rdkv = copy(&dkv), rn = copy(&gn), rg = copy(&g);
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
+                          dr.handle, dx.handle);
+        sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
+        starpu_task_wait_for_all();
+        rotate(sh, true, rdq, rdkv);
+        sp_linear_dx(T, h, qw, rdq, qw, w.at + sh->qkv, dn, false);
+        sp_linear_dx(T, h, kw, rdkv, kw, wkv, dn, true);
+        sp_norm_bwd(sh->rms, T, h, x.at, stats, wn.at, dn, dr.at, dn, rn, sp_at(rn, sh->norm_bias));
+        gbias = sp_at(rg, sh->qkv_bias);
+        if (!keep_outputs)
+            sp_norm_apply(T, h, x.at, stats, wn.at, sp_at(wn.at, sh->norm_bias), n1);
+        sp_linear_dw(T, h, qw, n1, rdq, qw, rg + sh->qkv, gbias);
+        sp_linear_dw(T, h, kw, n1, rdkv, kw, rg + sh->qkv + (size_t)qw * (size_t)h,
+                     gbias ? gbias + qw : NULL);
+        assert_same_bits(dx.at, dn, nx, "dx");
+        assert_same_bits(dq.at, rdq, nq, "dq");
+        assert_same_bits(dkv.at, rdkv, nkv, "dkv");
+        assert_same_bits(gn.at, rn, gn.n, "norm1 gradient");
+        assert_same_bits(g.at, rg, g.n, "qkv gradient");
+        free(rdq), free(rdkv), free(rn), free(rg);
+    next:
+        drop_tensor(&tq), drop_tensor(&tkv), drop_tensor(&dq), drop_tensor(&dkv);
+        drop_tensor(&saved), drop_tensor(&dx);
+        free(dn);
+    }
+    drop_tensor(&x), drop_tensor(&wn), drop_tensor(&w), drop_tensor(&gn), drop_tensor(&g);
+    drop_tensor(&dr);
+    free(n1), free(stats), free(q), free(kv);
+}
+
+static void test_pre(void **state)
+{
+    (void)state;
+    for_each_shape(check_pre);
+}
+
+/* The halves of pre, tasks of their own, give the bits of pre: gradients too, added up or fresh. */
+static void check_halves(const struct sp_shape *sh)
+{
+    size_t nx = (size_t)T * (size_t)sh->model.hidden;
+    size_t nq = (size_t)T * (size_t)sh->q_width, nkv = (size_t)T * (size_t)sh->kv_width;
+    struct tensor x = random_tensor(nx, 1), wn = block(sh, SP_BLOCK_NORM1, 2);
+    struct tensor w = block(sh, SP_BLOCK_QKV, 3), dr = random_tensor(nx, 6);
+    struct tensor whole = tensor(sp_shape_pre_saved(sh, true));
+    struct tensor q = tensor(nq), kv = tensor(nkv), q2 = tensor(nq), kv2 = tensor(nkv);
+    struct sp_pre pre = {
+        .x = x.handle, .saved = whole.handle, .q = q.handle, .kv = kv.handle, .keep_outputs = true};
+    struct sp_pre_saved all = sp_shape_pre_view(sh, true, whole.at);
+    struct sp_task_context ctx = test_context();
+
+    sp_pre_fwd_insert(&ctx, sh, &pre, wn.handle, w.handle, 0);
+    starpu_task_wait_for_all();
+    for (int k = 0; k < 4; k++) {
+        bool has = k > 0, keep_outputs = k == 3, apart = k < 3, fresh = k == 1;
+        struct tensor n1 = tensor(nx), saved = tensor(sp_shape_pre_saved(sh, keep_outputs));
+        struct tensor dq = random_tensor(nq, 7), dkv = random_tensor(nkv, 8);
+        struct tensor dq2 = random_tensor(nq, 7), dkv2 = random_tensor(nkv, 8);
+        struct tensor gn = block(sh, SP_BLOCK_NORM1, 4), gn2 = block(sh, SP_BLOCK_NORM1, 4);
+        struct tensor g = block(sh, SP_BLOCK_QKV, 5), g2 = block(sh, SP_BLOCK_QKV, 5);
+        struct tensor dx = tensor(nx), dx2 = tensor(nx), dn1 = tensor(nx);
+        struct sp_pre half = {
+            .x = x.handle, .saved = has ? saved.handle : NULL, .keep_outputs = keep_outputs};
+        struct sp_pre_saved view = sp_shape_pre_view(sh, keep_outputs, saved.at);
+
+        sp_norm_fwd_insert(&ctx, sh, &half, apart ? n1.handle : NULL, wn.handle, 0);
+        starpu_task_wait_for_all();
+        if (has)
+            assert_same_bits(view.stats, all.stats, 2 * T, "stats1");
+        if (keep_outputs)
+            assert_same_bits(view.n1, all.n1, nx, "n1 saved");
+        if (!apart)
+            goto next;
+        assert_same_bits(n1.at, all.n1, nx, "n1");
+        sp_qkv_fwd_insert(&ctx, sh, n1.handle, w.handle, q2.handle, kv2.handle, 0);
+        starpu_task_wait_for_all();
+        assert_same_bits(q2.at, q.at, nq, "q");
+        assert_same_bits(kv2.at, kv.at, nkv, "kv");
+        if (!has)
+            goto next;
+
+        if (fresh)
+            memset(g.at, 0, g.n * sizeof *g.at);
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
+                          dr.handle, dx.handle);
+        sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
+        sp_qkv_bwd_insert(&ctx, sh, w.handle, dq2.handle, dkv2.handle, dn1.handle);
+        sp_qkv_wgrad_insert(&ctx, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
+        sp_norm_bwd_insert(&ctx, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
+                           dx2.handle, 0);
+        starpu_task_wait_for_all();
+        assert_same_bits(dx2.at, dx.at, nx, "dx");
+        assert_same_bits(gn2.at, gn.at, gn.n, "norm1 gradient");
+        assert_same_bits(g2.at, g.at, g.n, "qkv gradient");
+    next:
+        drop_tensor(&n1), drop_tensor(&saved), drop_tensor(&dq), drop_tensor(&dkv);
+        drop_tensor(&dq2), drop_tensor(&dkv2), drop_tensor(&gn), drop_tensor(&gn2);
+        drop_tensor(&g), drop_tensor(&g2), drop_tensor(&dx), drop_tensor(&dx2), drop_tensor(&dn1);
+    }
+    drop_tensor(&x), drop_tensor(&wn), drop_tensor(&w), drop_tensor(&dr), drop_tensor(&whole);
+    drop_tensor(&q), drop_tensor(&kv), drop_tensor(&q2), drop_tensor(&kv2);
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    for_each_shape(check_halves);
+}
+
+TEST_GROUP(codelets_pre)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pre),
+        cmocka_unit_test(test_halves),
+    };
+
+    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
+}

@@ -1,0 +1,106 @@
+/*
+ * unit [GROUP...]: runs all groups of tests of a folder, or those that are named, each in a process of its
+ * own, so that none sees what another leaves behind. unit --list names them.
+ *
+ * Exit: 0 all passed, 1 some did not, 2 there is no such group.
+ */
+#include "groups.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_GROUPS = 64 };
+
+static struct group {
+    const char *name;
+    int (*run)(void);
+} groups[MOST_GROUPS];
+static int n_groups;
+
+void test_group_add(const char *name, int (*run)(void))
+{
+    if (n_groups == MOST_GROUPS)
+        abort();
+    groups[n_groups++] = (struct group){name, run};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct group *)a)->name, ((const struct group *)b)->name);
+}
+
+static double seconds(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
+/* Whether it passed. */
+static int run_group(const struct group *g)
+{
+    struct rusage usage;
+    int status;
+    pid_t pid;
+
+    printf("---- %s\n", g->name);
+    fflush(NULL);
+    pid = fork();
+    if (!pid)
+        exit(g->run() != 0);
+    if (pid < 0 || wait4(pid, &status, 0, &usage) != pid) {
+        perror(g->name);
+        return 0;
+    }
+    if (WIFSIGNALED(status))
+        printf("%s: ended by signal %d\n", g->name, WTERMSIG(status));
+    printf("%s: %s, %.1f s of processors\n", g->name, status ? "failed" : "passed",
+           seconds(usage.ru_utime) + seconds(usage.ru_stime));
+    return !status;
+}
+
+static int is_named(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], name))
+            return 1;
+    return argc == 1;
+}
+
+static int names_none(const char *name)
+{
+    for (int i = 0; i < n_groups; i++)
+        if (!strcmp(groups[i].name, name))
+            return 0;
+    fprintf(stderr, "no group of tests is called %s; --list names them\n", name);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    char failed[2048] = "";
+    int ran = 0, passed = 0;
+
+    qsort(groups, (size_t)n_groups, sizeof *groups, by_name);
+    if (argc == 2 && !strcmp(argv[1], "--list")) {
+        for (int i = 0; i < n_groups; i++)
+            puts(groups[i].name);
+        return 0;
+    }
+    for (int i = 1; i < argc; i++)
+        if (names_none(argv[i]))
+            return 2;
+    for (int i = 0; i < n_groups; i++) {
+        if (!is_named(groups[i].name, argc, argv))
+            continue;
+        ran++;
+        if (run_group(&groups[i]))
+            passed++;
+        else
+            snprintf(failed + strlen(failed), sizeof failed - strlen(failed), " %s",
+                     groups[i].name);
+    }
+    printf("%d groups, %d passed%s%s\n", ran, passed, *failed ? ", failed:" : "", failed);
+    return passed != ran;
+}
