@@ -23,12 +23,13 @@ do
             [-L*|-l*|-Wl,*|-pthread|/*.so|/*.a], [MPI_LIBS="$MPI_LIBS $sp_word"])
 done])
 
-# The tests run more ranks than there are cores: Open MPI must be allowed to, others just do.
+# The tests run more ranks than there are cores: Open MPI must be allowed to, others just do. Where the library
+# of munge is and its daemon is not, every start would wait seconds for it.
 AC_DEFUN([SP_MPIRUN],
 [AS_IF([test -z "$MPIRUN"],
     [AC_CHECK_PROGS([MPIRUN], [mpirun mpiexec])
      AS_CASE([`$MPIRUN --version 2>/dev/null`],
-             [*'Open MPI'*|*OpenRTE*], [MPIRUN="$MPIRUN --oversubscribe --bind-to none"])])])
+             [*'Open MPI'*|*OpenRTE*], [MPIRUN="env PMIX_MCA_psec=^munge $MPIRUN --oversubscribe --bind-to none"])])])
 
 AC_DEFUN([SP_MPI],
 [AC_REQUIRE([PKG_PROG_PKG_CONFIG])

@@ -15,7 +15,7 @@ STARPIPE=$(cd "$(dirname "$STARPIPE")" && pwd)/$(basename "$STARPIPE")
 builddir=$(dirname "$STARPIPE")
 SP_TESTDATA=${SP_TESTDATA:-$here/../data}
 if [ -z "${MPIRUN+set}" ] && command -v mpirun > /dev/null; then
-    MPIRUN="mpirun --oversubscribe --bind-to none"
+    MPIRUN="env PMIX_MCA_psec=^munge mpirun --oversubscribe --bind-to none" # see m4/sp_mpi.m4
 fi
 MPIRUN=${MPIRUN:-}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
