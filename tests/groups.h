@@ -23,4 +23,8 @@
 
 void test_group_add(const char *name, int (*run)(void));
 
+/* Of a grid every n-th point is tested, and with SP_LONG in the environment (make check-long) each: 1 then.
+ * n has no factor in common with the sides of the grid, so that all rows have their turn. */
+int test_every(int n);
+
 #endif

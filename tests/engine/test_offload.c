@@ -75,12 +75,9 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
     sp_plan_destroy(&single);
 }
 
-/* Slices 1 to 8, one to four stages, both styles, uneven slices, all that is recomputed. Without SP_LONG
- * every second of them: odd numbers on one and two stages, even ones on four. */
+/* Slices 1 to 8, one to four stages, both styles, uneven slices, all that is recomputed. */
 static void slices(void **state)
 {
-    bool whole = getenv("SP_LONG");
-
     (void)state;
     for (int n = 1; n <= 8; n++)
         for (int stages = 1; stages <= 4; stages *= 2) {
@@ -93,7 +90,7 @@ static void slices(void **state)
                                   .recompute = (enum sp_recompute)((n + stages / 2) % 4),
                                   .every = 1 + (n + stages / 2) % 4 / 3};
 
-            if (!whole && (n + stages / 4) % 2 == 0)
+            if ((n + stages / 2) % test_every(3))
                 continue;
             compare_modes("sppo", stages, 1 + n % 2, n, set);
         }
@@ -115,7 +112,8 @@ static void multiplexed(void **state)
                                   .recompute = (enum sp_recompute)((n / 2 + stages) % 4),
                                   .every = 1};
 
-            compare_modes("sppo:multiplex", stages, 1 + n % 4 / 2, n, set);
+            if ((stages + n / 2) % test_every(2) == 0)
+                compare_modes("sppo:multiplex", stages, 1 + n % 4 / 2, n, set);
         }
 }
 
@@ -131,7 +129,7 @@ static void schedules(void **state)
                  {"hanayo", 2, 4, 1},   {"bfs", 2, 4, 1}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i += (size_t)test_every(2)) {
         struct setting set = {.llama = i % 2,
                               .tied = i % 3 == 0,
                               .workers = 2,

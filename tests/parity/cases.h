@@ -46,6 +46,9 @@ struct cases {
 void add_case(struct cases *c, struct parity_case like, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* SP_LONG=1: all that the tables name, and not only what tells bugs apart. */
+bool is_long(void);
+
 /* The groups. */
 void schedule_cases(struct cases *c);
 void helix_cases(struct cases *c);

@@ -1,7 +1,8 @@
 /*
- * Every schedule on both model styles, two and four stages, in one process and in several. Both presets
- * have eight layers; gpt-tiny ties its tables, and a step with a wrong replica would show in the
- * losses after it. Then 1F1B over many steps, and layers dealt out by hand.
+ * Every schedule on both model styles, two and four stages, in one process and in several; without
+ * SP_LONG by turns, on four stages of one style and two of the other. Both presets have eight layers;
+ * gpt-tiny ties its tables, and a step with a wrong replica would show in the losses after it. Then 1F1B
+ * over many steps, and layers dealt out by hand.
  */
 #include "parity/cases.h"
 #include "parity/compare.h"
@@ -34,9 +35,12 @@ static void every_schedule(struct cases *c)
                     {"llama-tiny", 4, ALONE | PROCESSES(2)}};
 
         for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-            add_case(c, (struct parity_case){.processes = runs[i].processes},
-                     "--model %s --schedule %s --stages %d --slices %d", runs[i].model, def->name,
-                     runs[i].stages, slices_of(def->name));
+            if (is_long() || (n % 2 ? i == 0 || i == 3 : i == 1 || i == 2))
+                add_case(
+                    c,
+                    (struct parity_case){.processes = is_long() || i ? runs[i].processes : ALONE},
+                    "--model %s --schedule %s --stages %d --slices %d", runs[i].model, def->name,
+                    runs[i].stages, slices_of(def->name));
     }
     if (n < 18)
         fail_case("there are only %d schedules", n);
@@ -54,7 +58,7 @@ static void many_steps(struct cases *c)
                 {"llama-tiny", 6, ALONE | PROCESSES(3)},
                 {"gpt-tiny", 10, ALONE | PROCESSES(4)}};
 
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i += is_long() ? 1 : 3)
         add_case(c,
                  (struct parity_case){.processes = runs[i].processes,
                                       .weights_bar = 1e-4,

@@ -25,6 +25,9 @@ static void shared_slices(struct cases *c)
         for (int n = 1; n <= runs[i].stages; n++) {
             bool measured = n == 1 || n == runs[i].stages;
 
+            if (!is_long() && !measured && n != 3)
+                continue;
+
             /* pools keep three buffers of a size, and may be asked for one a step */
             add_case(c,
                      (struct parity_case){.processes = PROCESSES(n),
@@ -33,7 +36,7 @@ static void shared_slices(struct cases *c)
                                           .own_bits = true},
                      "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s",
                      runs[i].stages, runs[i].slices, runs[i].options);
-            if (n > 1)
+            if (n > 1 && (is_long() || n == runs[i].stages))
                 add_case(c, (struct parity_case){.processes = PROCESSES(n), .own_bits = true},
                          "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s "
                          "--offload full",
@@ -61,10 +64,11 @@ static void on_disk(struct cases *c)
 
         add_case(c, (struct parity_case){.processes = ALONE}, "--stages %d %s", runs[i].stages,
                  options);
-        add_case(c, (struct parity_case){.processes = both}, "--stages %d %s --offload full",
-                 runs[i].stages, options);
-        add_case(c, (struct parity_case){.processes = both}, "--stages %d %s --offload adaptive",
-                 runs[i].stages, options);
+        add_case(c, (struct parity_case){.processes = i % 2 || is_long() ? both : ALONE},
+                 "--stages %d %s --offload full", runs[i].stages, options);
+        if (is_long())
+            add_case(c, (struct parity_case){.processes = both},
+                     "--stages %d %s --offload adaptive", runs[i].stages, options);
         add_case(c, (struct parity_case){.processes = both},
                  "--stages %d %s --offload adaptive --memory-limit %dKiB", runs[i].stages, options,
                  runs[i].limit_kib);

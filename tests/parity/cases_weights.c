@@ -11,19 +11,26 @@
 
 #define CALM "--lr 5e-4 "
 
-/* What every schedule of these families goes through. */
+/* What every schedule of these families goes through; without SP_LONG every third for more steps and for
+ * longer sequences. */
 static void whole_check(struct cases *c, enum wire wire, int workers, const char *options)
 {
-    add_case(c, (struct parity_case){.processes = ALONE}, CALM "--steps %d %s",
-             getenv("SP_LONG") ? 20 : 8, options);
+    static int n;
+    bool third = is_long() || n++ % 3 == 0;
+
+    if (third)
+        add_case(c, (struct parity_case){.processes = ALONE}, CALM "--steps %d %s",
+                 is_long() ? 20 : 8, options);
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(workers), .wire = wire},
              CALM "--steps 3 %s", options);
-    add_case(c, (struct parity_case){.processes = PROCESSES(workers), .wire = wire},
-             CALM "--steps 1 --seq 96 %s", options);
+    if (third)
+        add_case(c, (struct parity_case){.processes = PROCESSES(workers), .wire = wire},
+                 CALM "--steps 1 --seq 96 %s", options);
 }
 
-static void rings(struct cases *c, const char *model)
+static void rings(struct cases *c, int model)
 {
+    static const char *const models[] = {"gpt-tiny", "llama-tiny"};
     static const struct {
         int workers;
         const char *options;
@@ -43,7 +50,9 @@ static void rings(struct cases *c, const char *model)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char options[160];
 
-        snprintf(options, sizeof options, "--model %s %s", model, runs[i].options);
+        if (!is_long() && (int)i % 2 != model)
+            continue;
+        snprintf(options, sizeof options, "--model %s %s", models[model], runs[i].options);
         whole_check(c, WIRE_RING, runs[i].workers, options);
     }
 }
@@ -63,12 +72,15 @@ static void ring_processes(struct cases *c)
     for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
         const char *name = rings[i].schedule;
 
-        add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
+        add_case(c,
+                 (struct parity_case){.processes = is_long() ? ALONE | PROCESSES(2) | PROCESSES(3)
+                                                             : PROCESSES(2 + i % 2)},
                  CALM "--steps 3 --model %s --schedule %s --stages 4", rings[i].model, name);
         add_case(c, (struct parity_case){.processes = ALONE, .kept = rings[i].kept},
                  CALM "--steps 3 --model gpt-tiny --schedule %s --stages 4 --seq 128", name);
         add_case(c, (struct parity_case){.processes = PROCESSES(4), .flat_from = 3},
-                 CALM "--steps 12 --model gpt-tiny --schedule %s --stages 4 --seq 32", name);
+                 CALM "--steps %d --model gpt-tiny --schedule %s --stages 4 --seq 32",
+                 is_long() ? 12 : 6, name);
     }
 }
 
@@ -77,17 +89,19 @@ static void ring_processes(struct cases *c)
 static void ring_rounds(struct cases *c)
 {
     static const char *const schedules[] = {"weipipe", "wzb2"};
-    static const int seqs[] = {128, 1024};
+    const int seqs[] = {128, is_long() ? 1024 : 512};
 
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
             for (int m = 4; m <= 6; m += 2)
-                add_case(c,
-                         (struct parity_case){
-                             .processes = PROCESSES(2), .wire = WIRE_RING, .unreferenced = true},
-                         CALM "--steps 1 --model ./long --schedule %s --stages 2 "
-                              "--micro-batches %d --seq %d",
-                         schedules[i], m, seqs[j]);
+                if (is_long() || (i + j + m / 2) % 2)
+                    add_case(c,
+                             (struct parity_case){.processes = PROCESSES(2),
+                                                  .wire = WIRE_RING,
+                                                  .unreferenced = true},
+                             CALM "--steps 1 --model ./long --schedule %s --stages 2 "
+                                  "--micro-batches %d --seq %d",
+                             schedules[i], m, seqs[j]);
 }
 
 static void shards(struct cases *c)
@@ -122,8 +136,8 @@ static void shards(struct cases *c)
 
 void weight_cases(struct cases *c)
 {
-    rings(c, "gpt-tiny");
-    rings(c, "llama-tiny");
+    rings(c, 0);
+    rings(c, 1);
     ring_processes(c);
     ring_rounds(c);
     shards(c);

@@ -44,6 +44,11 @@ void add_case(struct cases *c, struct parity_case like, const char *format, ...)
     c->n++;
 }
 
+bool is_long(void)
+{
+    return getenv("SP_LONG");
+}
+
 static enum kind kind_of(const struct parity_case *c)
 {
     if (strstr(c->options, "--offload "))

@@ -169,7 +169,7 @@ static int planned, left, refused;
 static void fuzz(void **state)
 {
     (void)state;
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 600; i += test_every(3)) {
         struct sp_offload o = {0};
         struct try t;
 
@@ -205,7 +205,7 @@ static void fuzz(void **state)
         sp_offload_destroy(&o);
         sp_plan_destroy(&t.plan);
     }
-    assert_true(planned > 500 && left > 200);
+    assert_true(planned > 500 / test_every(3) && left > 200 / test_every(3));
     printf("%d stages planned, on %d of them something may leave\n", planned, left);
 }
 

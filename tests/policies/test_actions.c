@@ -182,12 +182,13 @@ static void all_schedules(void **state)
         for (int p = 1; p <= 6; p++)
             for (int m = p; m <= 4 * p; m += p)
                 for (int n = 1; n <= 6; n += 5)
-                    layouts += check_layout(sp_schedule_at(k)->name, p, m, n, 2 * p + (p > 2));
+                    if ((k + p + m / p + n) % test_every(2) == 0)
+                        layouts += check_layout(sp_schedule_at(k)->name, p, m, n, 2 * p + (p > 2));
     for (size_t k = 0; k < sizeof more / sizeof *more; k++)
         for (int p = 2; p <= 6; p++)
             layouts += check_layout(more[k], p, 2 * p, strstr(more[k], "sppo") ? 6 : 1, 2 * p);
     printf("%d layouts\n", layouts);
-    assert_true(layouts > 400);
+    assert_true(layouts > 400 / test_every(2));
 }
 
 /* Bytes of the closed forms: 1F1B's 2bsh numbers a micro-batch and link, in f32. */

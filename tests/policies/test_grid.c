@@ -324,11 +324,11 @@ static void check_schedule(const char *name, int every)
     assert_true(built + skipped > 0);
 }
 
-/* With SP_LONG all layouts, otherwise a third of them. */
+/* With SP_LONG all layouts, otherwise a sixth of them. */
 static void schedules(void **state)
 {
     const struct sp_schedule_def *def;
-    int part = getenv("SP_LONG") ? 1 : 3;
+    int part = test_every(6);
 
     (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++)

@@ -77,7 +77,7 @@ static void every_size_builds_or_is_refused(void **state)
     for (size_t i = 0; i < N_SCHEDULES; i++) {
         int built = 0, refused = 0;
 
-        for (int at = 0; at < 9 * 20 * 4 * 4; at++) {
+        for (int at = 0; at < 9 * 20 * 4 * 4; at += test_every(7)) {
             struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
             struct sp_plan plan;
 
@@ -130,7 +130,7 @@ static void groups_of_interleaved(void **state)
     int built = 0, refused = 0;
 
     (void)state;
-    for (int at = 0; at < 9 * 20 * 4; at++) {
+    for (int at = 0; at < 9 * 20 * 4; at += test_every(7)) {
         struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
         int m = lay.micro_batches;
 
@@ -251,7 +251,7 @@ static void makespans_are_as_claimed(void **state)
         struct compared all = {0}, even = {0}, enough = {0}, paired = {0};
         enum sp_formula claim = sp_schedule_find(schedules[i])->makespan_is;
 
-        for (int at = 0; at < 8 * 20 * 4 * 4; at++) {
+        for (int at = 0; at < 8 * 20 * 4 * 4; at += test_every(3)) {
             struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
             struct sp_plan plan;
 

@@ -167,6 +167,8 @@ static void memory_of_the_paper(void **state)
     print_message("\n");
     for (int p = 4; p <= 12; p++) {
         for (int m = 4; m <= 32; m *= 2) {
+            if ((p + m / 4) % test_every(3))
+                continue;
             print_message("%3d %2d %5d", p, m, (m + p - 1) * 3 - 3 * m - p + 1);
             for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
                 struct sp_plan plan;
@@ -329,10 +331,14 @@ static void any_size(void **state)
                 const char *text, *use;
                 int ret;
 
+                if ((p + m) % test_every(4))
+                    continue;
                 lay.chunks = table[i].chunks;
                 catch_begin(&c);
                 ret = sp_plan_create(table[i].name, &lay, &plan);
                 text = catch_end(&c);
+                assert_int_equal(!ret, strcmp(table[i].name, "chimera") ? table[i].chunks != 3
+                                                                        : p % 2 == 0);
                 if (ret) {
                     use = strstr(text, "use --");
                     if (!use || !(sscanf(use, "use --stages %d", &lay.stages) == 1 ||
@@ -348,7 +354,6 @@ static void any_size(void **state)
         }
     }
     print_message("%d built, %d of them as their refusal said\n", built, refused);
-    assert_int_equal(refused, 5 * 20 + 9 * 2);
     for (int p = 10; p <= 24; p++) /* the patterns repeat in p */
         for (size_t i = 0; i < 3; i++)
             makespan(table[i].name, p, 3);

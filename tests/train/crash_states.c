@@ -201,9 +201,11 @@ static void make_state(int last, double share, const char *what)
     check(last, what);
 }
 
+/* With SP_LONG every change is lost by itself, and stays by itself, after every event; else every second, after
+ * the next event the others. */
 static void stop_after(int last, unsigned *seed)
 {
-    int open_changes[RECENT], n = 0;
+    int open_changes[RECENT], n = 0, step = getenv("SP_LONG") ? 1 : 2;
 
     for (int i = 0; i <= last; i++) {
         events[i].drop = false;
@@ -214,17 +216,19 @@ static void stop_after(int last, unsigned *seed)
     make_state(last, 1, "all changes there");
     make_state(last, 0.5, "half of what was not synced");
     make_state(last, 0, "nothing of what was not synced");
-    for (int k = 0; k < n; k++) {
+    for (int k = last % step; k < n; k += step) {
         events[open_changes[k]].drop = true;
         make_state(last, 1, "one change lost");
         events[open_changes[k]].drop = false;
     }
     for (int alone = -1; n > 1 && alone < n; alone++) {
+        if (alone >= 0 && (last + alone) % step)
+            continue;
         for (int k = 0; k < n; k++)
             events[open_changes[k]].drop = k != alone;
         make_state(last, 0, alone < 0 ? "all changes lost" : "all changes lost but one");
     }
-    for (int turn = 0; n > 2 && turn < 6; turn++) {
+    for (int turn = 0; n > 2 && turn < 6 / step; turn++) {
         for (int k = 0; k < n; k++)
             events[open_changes[k]].drop = rand_r(seed) & 1;
         make_state(last, (turn % 3) / 2.0, "some changes lost");

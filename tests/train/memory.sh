@@ -80,12 +80,12 @@ children=$!
 if wait_for 30 has_lines "$work/log" 100; then
     before=$(resident $children)
     first=$(wc -l < "$work/log")
-    wait_for 30 has_lines "$work/log" 1100
+    wait_for 30 has_lines "$work/log" 600
     after=$(resident $children)
     steps=$(($(wc -l < "$work/log") - first))
     echo "resident: $before KiB at step $first, $after KiB $steps steps later"
-    [ $steps -ge 900 ] || fail "only $steps steps in 30 s"
-    [ "$after" -le $((before + 512)) ] || fail "the process grows: $before KiB, then $after KiB"
+    [ $steps -ge 450 ] || fail "only $steps steps in 30 s"
+    [ "$after" -le $((before + 384)) ] || fail "the process grows: $before KiB, then $after KiB"
 else
     fail "no 100 steps in 30 s"
 fi

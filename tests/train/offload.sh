@@ -24,8 +24,8 @@ cat > "$work/model/config.json" << END
  "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
  "tie_word_embeddings": false}
 END
-limit=62
-long="$small --model $work/model --slices 32 --partition-slices length --micro-batches 1 --seq 8192"
+limit=32
+long="$small --model $work/model --slices 16 --partition-slices length --micro-batches 1 --seq 4096"
 
 # number FILE KEY: its last value.
 number()
@@ -76,7 +76,7 @@ within()
     local stages=$1 planned buffers
 
     shift
-    quiet "$*" starpipe $small --model gpt-tiny --stages $stages --steps 3 "$@" --log "$work/log.jsonl" ||
+    quiet "$*" starpipe $small --model gpt-tiny --stages $stages --steps 2 "$@" --log "$work/log.jsonl" ||
         return
     planned=$(grep -o '"planned_bytes":[^]]*' "$work/log.jsonl" | tr -c '0-9\n' ' ' |
         awk '{ for (i = 1; i <= NF; i++) sum += $i } END { print sum }')
@@ -92,7 +92,7 @@ done
 within 2 --seq 512 --micro-batch-size 4 --micro-batches 1 --slices 8 --recompute no-attention --offload full
 within 2 --seq 512 --micro-batch-size 2 --micro-batches 2 --slices 8 --recompute no-attention --offload full \
     --schedule sppo:multiplex
-within 1 --seq 512 --micro-batch-size 32 --micro-batches 1 --slices 32 --offload adaptive --memory-limit 145MiB
+within 1 --seq 512 --micro-batch-size 8 --micro-batches 1 --slices 32 --offload adaptive --memory-limit 48MiB
 within 1 --seq 512 --micro-batches 1 --slices 64 --offload full
 within 1 --seq 128 --micro-batches 1 --slices 4 --offload full
 

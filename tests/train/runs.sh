@@ -109,7 +109,7 @@ if $CC -shared -fPIC -o "$work/record_files.so" "$here/record_files.c" -ldl 2> /
     recorded "two steps" --steps 2 --save-every 1
     recorded "replaced" --steps 1 --overwrite
     stopped "with --overwrite"
-    recorded "shards" --steps 2 --save-every 1 --shard-size 2KB
+    recorded "shards" --steps 2 --save-every 1 --shard-size 4KB
     recorded "the same step again" --steps 2 --resume "$work/root"
     stopped "in shards, and one step twice"
     rm -rf "$state"
