@@ -1,6 +1,6 @@
 /* The log of a resumed run goes on behind the steps before it; what is no log is left alone. */
 #include "model/support.h"
-#include "cli/train/log_file.h"
+#include "train/run/log_file.h"
 #include <errno.h>
 #include <sys/stat.h>
 

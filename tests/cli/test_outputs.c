@@ -1,6 +1,6 @@
 /* Outputs that cannot be written, that are inputs by whatever name, or that are one and the same. */
 #include "model/support.h"
-#include "cli/outputs.h"
+#include "train/start/outputs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>

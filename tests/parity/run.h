@@ -5,7 +5,7 @@
 #ifndef SP_TESTS_PARITY_RUN_H
 #define SP_TESTS_PARITY_RUN_H
 
-#include "cli/train/train.h"
+#include "train/trainer.h"
 
 enum { MOST_STEPS = 40, MOST_STAGES = 8, MOST_BLOCKS = 64, FIELDS = 4 };
 

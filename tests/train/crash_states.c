@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "model/checksums.h"
 #include "sp_error.h"
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * itself may do nothing, as one of a blank does: the values are then what they were.
  */
 #include "model/checksums.h"
-#include "train/run_state.h"
+#include "train/checkpoint/run_state.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Learning rates against their formulas. */
 #include "model/support.h"
-#include "train/lr_schedule.h"
+#include "train/run/lr_schedule.h"
 #include <errno.h>
 #include <math.h>
 

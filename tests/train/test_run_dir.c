@@ -1,6 +1,6 @@
 /* Who may save where, what is found, and what is left. */
 #include "model/support.h"
-#include "train/run_dir.h"
+#include "train/checkpoint/run_dir.h"
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "model/weights_dir.h"
 #include "sp_error.h"
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include <string.h>
 #include <sys/stat.h>
 

@@ -3,7 +3,7 @@
  */
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/outputs.h"
+#include "train/start/outputs.h"
 #include "cli/show/show.h"
 #include "model/model.h"
 #include "plan/memory.h"

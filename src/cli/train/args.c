@@ -1,4 +1,4 @@
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "sp_error.h"
 #include "train/settings.h"

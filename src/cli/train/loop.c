@@ -3,10 +3,10 @@
  * the next step. With --post-validation the next step begins at once, as if nothing had to be
  * clipped; when the norm is known and says otherwise, both are undone and done again.
  */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "sp_error.h"
-#include "train/interrupt.h"
+#include "cli/train/interrupt.h"
 #include <math.h>
 
 static bool is_finite(const struct sp_trainer *t)

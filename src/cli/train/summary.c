@@ -1,5 +1,5 @@
 /* What a run says of itself at its end, all of one typical step: where its time went, and its memory. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "plan/expected.h"
 #include "plan/memory.h"

@@ -1,4 +1,4 @@
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "plan/expected.h"
 #include "sp_error.h"
 #include "trace/gantt.h"

@@ -1,5 +1,5 @@
 /* The report that the summary and the pictures of a run are made from: that of a typical step. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "sp_error.h"
 
 int sp_train_note_step(struct sp_trainer *t, int step)

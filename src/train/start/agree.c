@@ -2,7 +2,7 @@
  * Processes that were told different things, or that read different files, would train on without a
  * word, or wait for each other for ever. So they compare both before anything else is done.
  */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "config.h"
 #include "model/file_digest.h"
 #include "sp_error.h"

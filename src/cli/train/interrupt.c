@@ -1,4 +1,4 @@
-#include "train/interrupt.h"
+#include "cli/train/interrupt.h"
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>

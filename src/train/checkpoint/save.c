@@ -1,9 +1,9 @@
-/* Checkpoints: when, what, and from where a run goes on. The directory is train/run_dir.h's. */
-#include "cli/train/train.h"
+/* Checkpoints: when, what, and from where a run goes on. The directory is train/checkpoint/run_dir.h's. */
+#include "train/trainer.h"
 #include "model/checksums.h"
 #include "sp_error.h"
-#include "train/run_state.h"
-#include "train/watchdog.h"
+#include "train/checkpoint/run_state.h"
+#include "train/run/watchdog.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

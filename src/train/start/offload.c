@@ -1,5 +1,5 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "codelets/cuda.h"
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"

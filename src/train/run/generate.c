@@ -1,9 +1,9 @@
 /* --sample: text that rank 0 draws from the model that was trained. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "graphs/generate.h"
 #include "sp_error.h"
-#include "train/interrupt.h"
-#include "train/watchdog.h"
+#include "cli/train/interrupt.h"
+#include "train/run/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * Schedule adapipe: how many layers each stage takes and what each layer recomputes, chosen for
  * --memory-limit. As with --partition balanced, estimated costs serve until the model was measured.
  */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "plan/profile.h"

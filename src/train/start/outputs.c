@@ -1,4 +1,4 @@
-#include "cli/outputs.h"
+#include "train/start/outputs.h"
 #include "model/model.h"
 #include "policies/registry.h"
 #include "sp_error.h"

@@ -1,6 +1,6 @@
-#include "train/watchdog.h"
+#include "train/run/watchdog.h"
 #include "sp_error.h"
-#include "train/stall.h"
+#include "train/run/stall.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

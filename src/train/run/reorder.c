@@ -3,17 +3,17 @@
  * rank 0 searches again at the costs that the run measured, and all processes go on in the order
  * it found. Where chunks live does not change.
  */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
 #include "policies/lowering/traffic.h"
 #include "sp_error.h"
-#include "train/watchdog.h"
 #include "policies/plan_create.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
 #include "graphs/create.h"
+#include "train/run/watchdog.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include "graphs/step.h"
 #include "offload/disk.h"
 #include "plan/offload.h"
-#include "train/lr_schedule.h"
-#include "train/run_dir.h"
+#include "train/run/lr_schedule.h"
+#include "train/checkpoint/run_dir.h"
 #include <stdio.h>
 
 /* The command line. */

@@ -1,4 +1,4 @@
-#include "cli/train/log_file.h"
+#include "train/run/log_file.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-#include "train/stall.h"
+#include "train/run/stall.h"
 #include <math.h>
 
 /* Of a tick that a busy machine delays: it counts still, as two ticks at most. */

@@ -1,5 +1,5 @@
 /* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "plan/memory.h"
 #include "policies/plan_create.h"
 

@@ -2,7 +2,7 @@
  * starpipe train: plan, verify, place, run. Everything that can be refused is refused before
  * StarPU starts; all ranks agree on it first, so that one line is printed and nothing hangs.
  */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "codelets/cuda.h"
 #include "cli/commands.h"
 #include "offload/host.h"
@@ -13,10 +13,10 @@
 #include "plan/solver.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
-#include "train/interrupt.h"
-#include "train/watchdog.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
+#include "cli/train/interrupt.h"
+#include "train/run/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The weights that a run begins with, and in how many files it saves them. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "model/weights_dir.h"
 #include "sp_error.h"
 

@@ -1,5 +1,5 @@
 /* --eval: the loss on a file that is held out, every now and then and at the end. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "graphs/evaluate.h"
 #include "sp_error.h"

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* renameat2 */
-#include "train/run_dir.h"
+#include "train/checkpoint/run_dir.h"
 #include "model/output.h"
 #include "sp_error.h"
-#include "train/step_links.h"
+#include "train/checkpoint/step_links.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "train/step_links.h"
+#include "train/checkpoint/step_links.h"
 #include "model/weights_dir.h"
 #include "sp_error.h"
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef SP_RUN_DIR_H
 #define SP_RUN_DIR_H
 
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include <stdbool.h>
 #include <stdint.h>
 

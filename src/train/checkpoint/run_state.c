@@ -1,9 +1,9 @@
-#include "train/run_state.h"
+#include "train/checkpoint/run_state.h"
 #include "model/file_digest.h"
 #include "model/output.h"
 #include "sp_error.h"
 #include "train/settings.h"
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
-#include "cli/train/train.h"
+#include "train/trainer.h"
 #include "codelets/cuda.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/solver.h"

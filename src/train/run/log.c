@@ -1,6 +1,6 @@
 /* What a run says of itself while it goes on, and --dry-run instead: the JSON lines, the progress. */
-#include "cli/train/log_file.h"
-#include "cli/train/train.h"
+#include "train/run/log_file.h"
+#include "train/trainer.h"
 #include "cli/train/progress.h"
 #include "config.h"
 #include "plan/memory.h"

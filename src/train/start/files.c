@@ -1,7 +1,7 @@
 /* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
-#include "cli/train/log_file.h"
-#include "cli/outputs.h"
-#include "cli/train/train.h"
+#include "train/run/log_file.h"
+#include "train/start/outputs.h"
+#include "train/trainer.h"
 
 static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
 {

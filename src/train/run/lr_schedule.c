@@ -1,4 +1,4 @@
-#include "train/lr_schedule.h"
+#include "train/run/lr_schedule.h"
 #include "sp_error.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "train/step_dirs.h"
+#include "train/checkpoint/step_dirs.h"
 #include "model/weights_dir.h"
 #include "sp_error.h"
 #include <dirent.h>
