@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool joined;
+static bool joined, ours; /* MPI: this process is part of it; it was initialised here */
 static struct sp_world self = {.size = 1, .node_size = 1};
 static uint64_t bytes_sent;
 static struct sp_nccl *nccl; /* NULL: all messages go over MPI */
@@ -47,20 +47,41 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
+/* As the program did, or by ourselves where a launcher started it; *there: there is MPI. 0 or -errno. */
+static int find_mpi(int *argc, char ***argv, int *there)
+{
+#ifdef HAVE_NCCL
+    const int wanted = MPI_THREAD_MULTIPLE; /* NCCL's notes have a thread of their own */
+#else
+    const int wanted = MPI_THREAD_SERIALIZED;
+#endif
+    int level, ended, err = MPI_SUCCESS;
+
+    MPI_Initialized(there);
+    MPI_Finalized(&ended);
+    if (!*there && sp_launcher_size() == 0)
+        return 0;
+    if (ended)
+        return sp_error(EINVAL,
+                        "MPI has been finalised: to open another trainer, initialise MPI in "
+                        "the program");
+    ours = !*there;
+    err = ours ? MPI_Init_thread(argc, argv, wanted, &level) : MPI_Query_thread(&level);
+    if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
+        return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,
+                        MPI_THREAD_SERIALIZED);
+    *there = 1;
+    return 0;
+}
+
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 {
-    if (sp_launcher_size() > 0) {
-        MPI_Comm node;
-#ifdef HAVE_NCCL
-        const int wanted = MPI_THREAD_MULTIPLE; /* NCCL's notes have a thread of their own */
-#else
-        const int wanted = MPI_THREAD_SERIALIZED;
-#endif
-        int level, err = MPI_Init_thread(argc, argv, wanted, &level);
+    MPI_Comm node;
+    int there = 0, err = joined ? 0 : find_mpi(argc, argv, &there);
 
-        if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
-            return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,
-                            MPI_THREAD_SERIALIZED);
+    if (err)
+        return err;
+    if (there) {
         MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
         MPI_Comm_size(MPI_COMM_WORLD, &self.size);
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -91,12 +112,14 @@ void sp_transport_stop(void)
         starpu_mpi_shutdown();
     else
         starpu_shutdown();
+    sp_poll_forget();
 }
 
 void sp_transport_leave(void)
 {
-    if (joined)
+    if (joined && ours)
         MPI_Finalize();
+    joined = false;
 }
 
 void sp_transport_abort(int status)

@@ -37,7 +37,14 @@ double sp_poll_cpu_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+void sp_poll_forget(void)
+{
+    __atomic_store_n(&known, 0, __ATOMIC_RELEASE);
+}
+
+/* Exported, so that StarPU-MPI calls it in a shared library as well. */
+__attribute__((visibility("default"))) int MPI_Test(MPI_Request *request, int *flag,
+                                                    MPI_Status *status)
 {
     int err = PMPI_Test(request, flag, status);
 

@@ -8,4 +8,7 @@ long sp_poll_pause_ns(void);
 /* CPU time that the thread which tests for messages has taken so far, in microseconds. */
 double sp_poll_cpu_us(void);
 
+/* That thread has ended. */
+void sp_poll_forget(void);
+
 #endif
