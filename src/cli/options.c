@@ -9,28 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *sp_choice(const char *choices, int i, int *length)
-{
-    for (; i > 0 && choices; i--) {
-        choices = strchr(choices, '|');
-        choices += choices != NULL;
-    }
-    if (choices)
-        *length = (int)strcspn(choices, "|");
-    return choices;
-}
-
-int sp_choice_of(const char *choices, const char *text)
-{
-    const char *word;
-    int length;
-
-    for (int i = 0; (word = sp_choice(choices, i, &length)); i++)
-        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length))
-            return i;
-    return -1;
-}
-
 int sp_parse_size(const char *text, uint64_t *bytes)
 {
     static const struct {
@@ -55,45 +33,6 @@ int sp_parse_size(const char *text, uint64_t *bytes)
         return 0;
     }
     return -EINVAL;
-}
-
-int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode)
-{
-    int choice = sp_choice_of("none|full|adaptive", text); /* as in the enum */
-
-    if (choice < 0)
-        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
-    *mode = (enum sp_offload_mode)choice;
-    return 0;
-}
-
-int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
-{
-    static const char *const names[] = {
-        [SP_RECOMPUTE_NONE] = "none",
-        [SP_RECOMPUTE_SELECTIVE] = "selective",
-        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
-        [SP_RECOMPUTE_FULL] = "full",
-    };
-
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *option = (struct sp_recompute_option){(enum sp_recompute)i, 1};
-            return 0;
-        }
-    if (strncmp(text, "every=", 6) == 0) {
-        char *end;
-        long k = strtol(text + 6, &end, 10);
-
-        if (end != text + 6 && !*end && k >= 1 && k <= 1000000) {
-            *option = (struct sp_recompute_option){SP_RECOMPUTE_FULL, (int)k};
-            return 0;
-        }
-    }
-    return sp_error(EINVAL,
-                    "%s: --recompute %s: want none, full, selective, no-attention or every=K "
-                    "with K >= 1",
-                    command, text);
 }
 
 static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
@@ -138,8 +77,7 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
                         o->name, text, min, max, o->choices ? " or " : "",
                         o->choices ? strchr(o->choices, '|') + 1 : "");
     if (errno || (double)v < min || (double)v > max)
-        return sp_error(EINVAL, "%s: --%s: %s is not in %.0f .. %.0f", command, o->name, text, min,
-                        max);
+        return sp_option_beyond(o, command, text);
     *(int *)o->value = (int)v;
     return 0;
 }
@@ -153,8 +91,7 @@ static int parse_double(const struct sp_option *o, const char *command, const ch
     if (end == text || *end || !isfinite(v))
         return sp_error(EINVAL, "%s: --%s: '%s' is not a number", command, o->name, text);
     if (bounded && (v < o->min || v > o->max))
-        return sp_error(EINVAL, "%s: --%s: %s is not in %g .. %g", command, o->name, text, o->min,
-                        o->max);
+        return sp_option_beyond(o, command, text);
     *(double *)o->value = v;
     return 0;
 }
@@ -279,53 +216,4 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
     if (missing)
         return sp_error(EINVAL, "%s: %s is missing: %s", command, missing->name, missing->help);
     return load_plugins(options);
-}
-
-void sp_option_text(const struct sp_option *o, char *text, size_t n)
-{
-    const char *word;
-    int length = 0;
-
-    text[0] = '\0';
-    switch (o->kind) {
-    case SP_OPT_STRING:
-    case SP_OPT_PLUGIN:
-    case SP_OPT_OPERAND:
-        if (*(const char **)o->value)
-            snprintf(text, n, "%s", *(const char **)o->value);
-        break;
-    case SP_OPT_INT:
-        snprintf(text, n, "%d", *(int *)o->value);
-        break;
-    case SP_OPT_DOUBLE:
-        /* the fewest digits that give the number back */
-        for (int digits = 6; digits <= 17; digits++) {
-            snprintf(text, n, "%.*g", digits, *(double *)o->value);
-            if (strtod(text, NULL) == *(double *)o->value)
-                break;
-        }
-        break;
-    case SP_OPT_SIZE:
-        snprintf(text, n, "%llu", (unsigned long long)*(uint64_t *)o->value);
-        break;
-    case SP_OPT_CHOICE:
-        word = sp_choice(o->choices, *(int *)o->value, &length);
-        snprintf(text, n, "%.*s", length, word ? word : "");
-        break;
-    case SP_OPT_FLAG:
-        snprintf(text, n, "%s", *(bool *)o->value ? "on" : "off");
-        break;
-    }
-}
-
-struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)
-{
-    bool csv = !strncmp(a->schedule, "csv:", 4);
-
-    return (struct sp_layout){.stages = csv && !a->stages_set ? 0 : a->stages,
-                              .micro_batches = csv && !a->micro_batches_set ? 0 : a->micro_batches,
-                              .chunks = a->chunks,
-                              .slices = a->slices,
-                              .layers = layers,
-                              .options = ""};
 }

@@ -8,6 +8,7 @@
 #include "plan/solver.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "train/slices_auto.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,87 +50,6 @@ static int parse(int argc, char **argv, struct args *a)
                             "Finds devices of a stage, stages and slices for a long sequence (SPPO "
                             "section 6.1).",
                             argc, argv);
-}
-
-/* What the layout options ask for; `command` begins what is refused. */
-static int make_request(const char *command, const struct sp_layout_args *l,
-                        const struct sp_model *model, struct sp_solver_request *want)
-{
-    const struct sp_schedule_def *def = sp_schedule_find(l->schedule);
-    struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
-
-    if (!def || strcmp(def->family, "subsequence"))
-        return sp_error(EINVAL,
-                        "%s: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
-                        command, l->schedule);
-    if (l->seq > model->positions)
-        return sp_error(EINVAL, "%s: sequences of %d tokens, but %s has %d positions", command,
-                        l->seq, model->name, model->positions);
-    if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
-        return sp_error(EINVAL, "%s: %d slices of a sequence of %d tokens: there are at most %d",
-                        command, l->slices, l->seq,
-                        l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
-    if ((int64_t)l->micro_batch_size * l->seq > INT32_MAX)
-        return sp_error(EINVAL,
-                        "%s: %d sequences of %d tokens: a micro-batch has at most %d tokens",
-                        command, l->micro_batch_size, l->seq, INT32_MAX);
-    if (l->recompute && sp_parse_recompute(command, l->recompute, &recompute))
-        return -EINVAL;
-    *want = (struct sp_solver_request){
-        .schedule = l->schedule,
-        .model = model,
-        .seq = l->seq,
-        .batch = l->micro_batch_size,
-        .micro_batches = l->micro_batches,
-        .recompute = recompute.mode,
-        .every = recompute.every,
-        .cut = l->partition_slices,
-        .stages = l->stages_set ? l->stages : 0,
-        .slices = l->slices,
-    };
-    return sp_parse_offload(command, l->offload, &want->offload);
-}
-
-/* Where nothing could be tried although there are layers enough. */
-static int refuse_parts(const char *command, const struct sp_solver_request *want)
-{
-    return sp_error(
-        EINVAL,
-        "%s: no slices of %d tokens can be shared out to these stages: multiplex wants at "
-        "least a slice a stage but one, %d tokens of a slice a stage, and at most %d parts, "
-        "which 16 stages have",
-        command, want->seq, SP_TOKENS_OF_PART, SP_MAX_SLICES);
-}
-
-int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model,
-                   enum sp_dtype dtype, const struct sp_cluster *on)
-{
-    /* What counts here is how much a task of the runtime takes of a slice. */
-    const struct sp_cluster cores = {.flops = 2e11, .link = 1e10, .network = 1e10, .task_s = 2e-5};
-    struct sp_solver_request want;
-    struct sp_solution best;
-    int n;
-
-    if (l->slices)
-        return 0;
-    if (make_request(command, l, model, &want))
-        return -EINVAL;
-    want.cluster = on ? *on : cores;
-    want.cluster.nodes = 1;
-    want.cluster.per_node = want.stages = l->stages;
-    if (l->memory_limit)
-        want.cluster.memory = (int64_t)l->memory_limit;
-    want.dtype = dtype;
-    n = sp_solve(&want, &best, 1);
-    if (n < 0)
-        return n;
-    if (n == 0 && l->stages > model->layers)
-        return sp_error(EINVAL, "%s: %d stages are more than the %d layers of %s", command,
-                        l->stages, model->layers, model->name);
-    if (n == 0)
-        return refuse_parts(command, &want);
-    l->slices = best.n;
-    return 0;
 }
 
 static int print_json(const struct args *a, const struct sp_solution *s, int n)
@@ -206,7 +126,8 @@ int sp_cmd_plan(int argc, char **argv)
         sp_error(EINVAL, "plan: which model? give --model PRESET or --model DIR");
         return 2;
     }
-    if (sp_model_load(a.layout.model, &model) || make_request("plan", &a.layout, &model, &want))
+    if (sp_model_load(a.layout.model, &model) ||
+        sp_slices_request("plan", &a.layout, &model, &want))
         return 2;
     want.dtype = (enum sp_dtype)a.dtype;
     want.cluster = (struct sp_cluster){.nodes = a.nodes,
@@ -221,7 +142,7 @@ int sp_cmd_plan(int argc, char **argv)
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0 && sp_solver_layouts(&want) > 0)
-        refuse_parts("plan", &want);
+        sp_slices_refuse_parts("plan", &want);
     else if (n == 0 && want.stages)
         sp_error(EINVAL,
                  "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",

@@ -107,7 +107,7 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
 {
     const struct stage_result *st = &r->stage[stage];
     bool ahead = s->args.post_validation;
-    bool exact = !s->plan.paired && !s->args.offload && !ahead && s->args.scheduler == 0;
+    bool exact = !s->plan.paired && !s->offloads && !ahead && s->args.scheduler == 0;
     double kept = (double)st->peak / micro_batch_bytes(s);
     double most_share = c->most_share > 0 ? c->most_share : 1;
     double planned = (double)st->planned_buffers;

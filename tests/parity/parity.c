@@ -71,7 +71,7 @@ static void reference_options(const struct parity_case *c, const char *dtype, ch
 /* The file of a reference. */
 static void reference_path(const struct setup *s, char path[256])
 {
-    const struct sp_train_args *a = &s->args;
+    const struct sp_train_config *a = &s->args;
     char key[256];
 
     snprintf(key, sizeof key, "%s %d %d %d %d %.17g %d", a->layout.model, a->layout.micro_batches,
@@ -120,7 +120,7 @@ static struct distance compare_reference(const struct parity_case *c, const char
 static void bits_path(const struct setup *s, const struct parity_case *c, int processes,
                       char path[256])
 {
-    const struct sp_train_args *a = &s->args;
+    const struct sp_train_config *a = &s->args;
     const struct sp_layout_args *l = &a->layout;
     char key[512];
 

@@ -83,10 +83,10 @@ void session_stop(struct session *s)
 /* What leaves memory. Rates are made up, so that every run of a plan chooses the same. */
 static void plan_offload(const struct setup *s, struct sp_offload *offload)
 {
-    struct sp_offload_request want = {.mode = s->args.offload,
+    struct sp_offload_request want = {.mode = s->offloads,
                                       .limit = (int64_t)s->args.layout.memory_limit,
-                                      .recompute = s->args.recompute,
-                                      .every = s->args.every,
+                                      .recompute = s->recompute,
+                                      .every = s->every,
                                       .rates = {1e9, 1e9},
                                       .speed = {1e-10, 1e-10}};
     int64_t most = 0;
@@ -173,15 +173,13 @@ static void note_plan(const struct setup *s, const struct sp_offload *offload, s
 {
     for (int i = 0; i < r->stages; i++) {
         struct sp_memory m =
-            s->args.offload
-                ? offload->memory[i]
-                : sp_memory_of_stage(&s->plan, &s->shape, s->args.recompute, s->args.every, i);
+            s->offloads ? offload->memory[i]
+                        : sp_memory_of_stage(&s->plan, &s->shape, s->recompute, s->every, i);
 
         r->stage[i].planned_buffers = m.activations + m.workspace;
         r->stage[i].planned_peak =
-            s->args.offload
-                ? offload->away[i].peak_kept
-                : sp_stash_peak(&s->plan, &s->shape, s->args.recompute, s->args.every, i);
+            s->offloads ? offload->away[i].peak_kept
+                        : sp_stash_peak(&s->plan, &s->shape, s->recompute, s->every, i);
     }
 }
 
@@ -289,7 +287,7 @@ static void place(const struct session *session, const struct setup *s, struct s
 
 void run_setup(struct session *session, struct setup *s, struct result *r)
 {
-    const struct sp_train_args *a = &s->args;
+    const struct sp_train_config *a = &s->args;
     struct sp_graph_config cfg = {
         .params = &s->params,
         .plan = &s->plan,
@@ -298,11 +296,11 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
         .dtype = (enum sp_dtype)a->dtype,
-        .recompute = a->recompute,
-        .every = a->every,
+        .recompute = s->recompute,
+        .every = s->every,
         .ready = session->ready,
         .window = a->window,
-        .seed = a->seed,
+        .seed = (uint64_t)a->seed,
         .tier = session->tier,
         .disk = session->disk,
     };
@@ -313,7 +311,7 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
 
     *r = (struct result){.steps = a->steps, .stages = s->plan.layout.stages};
     must(sp_data_open(a->data, 1, s->model.vocab, &data), a->data);
-    if (a->offload)
+    if (s->offloads)
         plan_offload(s, &offload);
     cfg.away = offload.away;
     note_plan(s, &offload, r);

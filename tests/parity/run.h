@@ -5,7 +5,8 @@
 #ifndef SP_TESTS_PARITY_RUN_H
 #define SP_TESTS_PARITY_RUN_H
 
-#include "train/trainer.h"
+#include "graphs/checkpoint.h"
+#include "train/run/step.h"
 
 enum { MOST_STEPS = 40, MOST_STAGES = 8, MOST_BLOCKS = 64, FIELDS = 4 };
 
@@ -26,7 +27,10 @@ void session_stop(struct session *s);
 /* Options, parsed, and what follows from them before StarPU is needed. */
 struct setup {
     char text[512], *words[128];
-    struct sp_train_args args;
+    struct sp_train_config args;
+    enum sp_recompute recompute;
+    int every;
+    enum sp_offload_mode offloads;
     struct sp_model model;
     struct sp_params params;
     struct sp_plan plan;

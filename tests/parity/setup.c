@@ -1,6 +1,8 @@
 /* From options to a plan, as `starpipe train` goes about it, without what needs a measurement. */
 #include "parity/run.h"
 #include "plan/memory.h"
+#include "cli/train/args.h"
+#include "train/options.h"
 #include "plan/partition.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
@@ -46,7 +48,7 @@ static void partition(struct setup *s)
 
 void setup_create(struct setup *s, const char *options, int processes)
 {
-    struct sp_train_args *a = &s->args;
+    struct sp_train_config *a = &s->args;
     struct sp_layout_args *l = &a->layout;
     struct sp_recompute_option recompute;
     struct sp_layout layout;
@@ -60,8 +62,9 @@ void setup_create(struct setup *s, const char *options, int processes)
     if (!l->recompute)
         l->recompute = s->plan.def->recompute ? s->plan.def->recompute : "none";
     must(sp_parse_recompute("train", l->recompute, &recompute), options);
-    a->recompute = recompute.mode;
-    a->every = recompute.every;
+    must(sp_parse_offload("train", l->offload, &s->offloads), options);
+    s->recompute = recompute.mode;
+    s->every = recompute.every;
     sp_shape_init(&s->shape, &s->model, l->micro_batch_size, l->seq, l->micro_batches, a->mlp_chunk,
                   a->logit_rows);
     s->shape.dtype = (enum sp_dtype)a->dtype;
@@ -77,5 +80,4 @@ void setup_destroy(struct setup *s)
 {
     sp_plan_destroy(&s->plan);
     sp_params_destroy(&s->params);
-    free(s->args.settings);
 }

@@ -14,6 +14,7 @@
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/times.h"
+#include "train/slices_auto.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

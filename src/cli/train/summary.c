@@ -1,9 +1,14 @@
 /* What a run says of itself at its end, all of one typical step: where its time went, and its memory. */
-#include "train/trainer.h"
+#include "cli/train/summary.h"
 #include "cli/train/progress.h"
+#include "cli/train/trace.h"
+#include "cli/train/words.h"
 #include "plan/expected.h"
 #include "plan/memory.h"
 #include "trace/gantt.h"
+#include "train/run/step.h"
+#include "train/start/device.h"
+#include "train/start/memory.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,14 +16,15 @@ static const double MiB = 1024 * 1024;
 
 enum { COLUMNS = 100 };
 
-static void print_headline(const struct sp_trainer *t, const struct sp_causes *causes)
+static void print_headline(const struct sp_trainer *t, const struct sp_typical *typical,
+                           const struct sp_causes *causes)
 {
     double least, median, most;
 
-    sp_typical_range(&t->typical, &least, &median, &most);
+    sp_typical_range(typical, &least, &median, &most);
     printf("step %d, typical of the last %d (%.1f ms; %.1f to %.1f): bubble %.1f %% measured",
-           t->typical.kept[sp_typical_best(&t->typical)].step + 1, t->typical.n,
-           t->report.step_us / 1e3, least / 1e3, most / 1e3, 100 * sp_train_bubble(t));
+           typical->kept[sp_typical_best(typical)].step + 1, typical->n, t->report.step_us / 1e3,
+           least / 1e3, most / 1e3, 100 * sp_train_bubble(t));
     if (causes)
         printf(", %.1f %% expected of %s", 100 * causes->bubble[SP_CAUSE_SCHEDULE],
                t->plan.def->name);
@@ -36,7 +42,7 @@ static void print_causes(const struct sp_trainer *t, const struct sp_causes *c)
                                : "waiting for a core",
         [SP_CAUSE_RUNTIME] = "the runtime, before tasks that could start",
         [SP_CAUSE_MESSAGES] = "messages between processes",
-        [SP_CAUSE_REST] = t->args.post_validation ? "rest; steps that overlap" : "rest",
+        [SP_CAUSE_REST] = t->cfg.post_validation ? "rest; steps that overlap" : "rest",
     };
 
     printf("where it went %45s %12s\n", "ms", "bubble points");
@@ -48,12 +54,12 @@ static void print_causes(const struct sp_trainer *t, const struct sp_causes *c)
     }
     printf("= %-46s %10.2f %13.1f\n", "measured, from the first op to the last", c->measured_ms,
            100 * c->measured_bubble);
-    if (!t->args.post_validation)
+    if (!t->cfg.post_validation)
         printf("+ %-46s %+10.2f\n", "norm, update, tokens of the next step, report",
                t->report.step_us / 1e3 - c->measured_ms);
 }
 
-static void print_time(const struct sp_trainer *t)
+static void print_time(const struct sp_trainer *t, const struct sp_typical *typical)
 {
     int *process = calloc((size_t)t->place.stages, sizeof *process);
     struct sp_causes causes;
@@ -62,7 +68,7 @@ static void print_time(const struct sp_trainer *t)
     for (int s = 0; process && s < t->place.stages; s++)
         process[s] = sp_stage_rank(&t->place, s);
     err = process ? sp_expected_causes(&t->plan, &t->report, process, &causes) : -ENOMEM;
-    print_headline(t, err ? NULL : &causes);
+    print_headline(t, typical, err ? NULL : &causes);
     if (!err)
         print_causes(t, &causes);
     free(process);
@@ -101,9 +107,9 @@ static void print_stages(const struct sp_trainer *t)
         "stage   busy ms   bubble %%   waits for messages ms   peak activations MiB (planned)\n");
     for (int s = 0; s < t->place.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
-        int64_t planned = sp_train_offloads(t) ? t->offload.away[s].peak_kept
-                                               : sp_stash_peak(&t->plan, &t->graph.shape,
-                                                               t->args.recompute, t->args.every, s);
+        int64_t planned = sp_train_offloads(t)
+                              ? t->offload.away[s].peak_kept
+                              : sp_stash_peak(&t->plan, &t->graph.shape, t->recompute, t->every, s);
 
         printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,
                100 * r->bubble_ratio, r->comm_wait_us / 1e3, r->peak_bytes / MiB,
@@ -117,21 +123,21 @@ static void draw(const struct sp_trainer *t)
     bool terminal = sp_progress_on_terminal();
     struct sp_gantt g = {0};
 
-    if (!terminal && !t->args.trace)
+    if (!terminal && !t->cfg.trace)
         return;
-    if (!sp_train_gantt(t, &g)) {
+    if (!sp_trace_gantt(t, &g)) {
         g.uneven = true;
         sp_gantt_text(&g, sp_progress_columns(COLUMNS), terminal && !getenv("NO_COLOR"), stdout);
     }
     sp_gantt_destroy(&g);
 }
 
-void sp_train_summary(struct sp_trainer *t)
+void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typical)
 {
-    print_time(t);
-    if (t->args.post_validation)
+    print_time(t, typical);
+    if (t->cfg.post_validation)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
-               t->rollbacks, t->args.steps - t->first_step);
+               t->rollbacks, t->cfg.steps - t->first_step);
     if (t->place.gpus)
         print_device_bytes(t);
     else if (!t->place.bound)
@@ -141,6 +147,6 @@ void sp_train_summary(struct sp_trainer *t)
         print_polling(t);
     print_stages(t);
     if (sp_train_offloads(t))
-        sp_train_offload_summary(t);
+        sp_print_offloaded(t);
     draw(t);
 }

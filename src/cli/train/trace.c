@@ -1,11 +1,9 @@
-#include "train/trainer.h"
+#include "cli/train/trace.h"
 #include "plan/expected.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
 #include "policies/simulation/times.h"
 #include <string.h>
-
-const char *const sp_train_pictures[] = {"measured.svg", "expected.svg", "trace.html", NULL};
 
 /* A file of the directory, opened; NULL after one line on stderr. */
 static FILE *create(const char *dir, const char *name, char *path, size_t n)
@@ -47,7 +45,7 @@ static int write_page(const struct sp_trainer *t, const struct sp_gantt g[2])
     struct sp_gantt_fact facts[3] = {
         {.name = "schedule"}, {.name = "measured"}, {.name = "expected"}};
     char path[4096];
-    FILE *f = create(t->args.trace, "trace.html", path, sizeof path);
+    FILE *f = create(t->cfg.trace, "trace.html", path, sizeof path);
 
     if (!f)
         return -EIO;
@@ -59,7 +57,7 @@ static int write_page(const struct sp_trainer *t, const struct sp_gantt g[2])
     return finish(f, path, "page");
 }
 
-int sp_train_gantt(const struct sp_trainer *t, struct sp_gantt *g)
+int sp_trace_gantt(const struct sp_trainer *t, struct sp_gantt *g)
 {
     static const enum sp_bar_kind kinds[] = {
         [SP_F] = SP_BAR_F, [SP_B] = SP_BAR_B, [SP_W] = SP_BAR_W, [SP_R] = SP_BAR_R};
@@ -128,14 +126,14 @@ static int add_messages(const struct sp_trainer *t, struct sp_gantt *g)
     return err;
 }
 
-int sp_train_trace(struct sp_trainer *t)
+int sp_trace_write(const struct sp_trainer *t)
 {
     struct sp_gantt g[2] = {0};
     struct sp_times times = {0};
-    int err = sp_train_gantt(t, &g[0]);
+    int err = sp_trace_gantt(t, &g[0]);
 
     err = err ? err : add_messages(t, &g[0]);
-    err = err ? err : write_svg(&g[0], t->args.trace, "measured.svg");
+    err = err ? err : write_svg(&g[0], t->cfg.trace, "measured.svg");
     err = err ? err : sp_expected_times(&t->plan, &t->report, &times);
     err = err ? err : sp_gantt_from_times(&t->plan, &times, &g[1]);
     if (!err) {
@@ -143,7 +141,7 @@ int sp_train_trace(struct sp_trainer *t)
         snprintf(g[1].title, sizeof g[1].title,
                  "%s expected: list simulation with the median time of each kind of op",
                  t->plan.def->name);
-        err = write_svg(&g[1], t->args.trace, "expected.svg");
+        err = write_svg(&g[1], t->cfg.trace, "expected.svg");
     }
     err = err ? err : write_page(t, g);
     sp_gantt_destroy(&g[0]);

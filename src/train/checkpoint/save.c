@@ -1,18 +1,14 @@
 /* Checkpoints: when, what, and from where a run goes on. The directory is train/checkpoint/run_dir.h's. */
-#include "train/trainer.h"
+#include "train/checkpoint/save.h"
+#include "graphs/checkpoint.h"
 #include "model/checksums.h"
 #include "sp_error.h"
-#include "train/checkpoint/run_state.h"
+#include "train/checkpoint/resume.h"
 #include "train/run/watchdog.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const FIELD_FILES[] = {
-    [SP_FIELD_W] = "model.safetensors",
-    [SP_FIELD_M] = "optimizer-m.safetensors",
-    [SP_FIELD_V] = "optimizer-v.safetensors",
-};
 static const enum sp_field FIELDS[] = {SP_FIELD_W, SP_FIELD_M, SP_FIELD_V};
 enum { N_FIELDS = 3 };
 
@@ -26,40 +22,26 @@ static uint64_t checkpoint_bytes(const struct sp_trainer *t)
 
 int sp_train_lock(struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
 
-    t->saver.saved = t->saver.begun = -1;
     return t->world.rank || a->dry_run || !a->save ? 0 : sp_run_dir_lock(&t->saver.dir, a->save);
 }
 
-int sp_train_claim(struct sp_trainer *t, const char *resumed)
+int sp_train_claim(struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     struct sp_saver *s = &t->saver;
     int err;
 
     if (t->world.rank || a->dry_run || !a->save)
         return 0;
-    err = sp_run_dir_claim(&s->dir, a->resume ? resumed : NULL, a->keep, a->overwrite);
+    err = sp_run_dir_claim(&s->dir, a->resume ? t->resumed : NULL, a->keep, a->overwrite);
     if (err)
         return err;
     return sp_run_dir_room(&s->dir, checkpoint_bytes(t));
 }
 
 /* ---- saving ----------------------------------------------------------------------------- */
-
-static struct sp_run_config run_config(const struct sp_trainer *t, int steps_done)
-{
-    const struct sp_train_args *a = &t->args;
-
-    return (struct sp_run_config){.schedule = t->plan.def->name,
-                                  .settings = a->settings,
-                                  .data = a->tokens ? a->tokens : a->data,
-                                  .tokens = &t->data,
-                                  .step = steps_done,
-                                  .seed = a->seed,
-                                  .loss = t->report.loss};
-}
 
 /* A checkpoint on its way to the disk, on rank 0. */
 struct sp_writing {
@@ -81,15 +63,15 @@ static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing
 
     *w = (struct sp_writing){.dir = &t->saver.dir,
                              .model = &t->model,
-                             .now = run_config(t, steps_done),
-                             .shard_bytes = t->args.shard_size,
+                             .now = sp_train_state(t, steps_done),
+                             .shard_bytes = t->cfg.shard_size,
                              .sums = json_object()};
     return err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, w->path);
 }
 
 static void field_path(const struct sp_writing *w, enum sp_field field, char path[SP_RUN_PATH + 64])
 {
-    snprintf(path, SP_RUN_PATH + 64, "%s/%s", w->path, FIELD_FILES[field]);
+    snprintf(path, SP_RUN_PATH + 64, "%s/%s", w->path, sp_field_files[field]);
 }
 
 /* The small files, and what all of them add up to; then it is a step. */
@@ -225,20 +207,20 @@ static int save_copies(struct sp_trainer *t, int steps_done)
 
 /* ---- what the loop calls ---------------------------------------------------------------- */
 
-int sp_train_save(struct sp_trainer *t, int steps_done)
+int sp_trainer_save(struct sp_trainer *t)
 {
-    int err;
+    int err = sp_train_refuse_call(t, "save", true);
 
-    if (t->saver.begun == steps_done)
-        return 0;
-    t->saver.begun = steps_done;
-    sp_watchdog_pause(t->watchdog);
-    err = t->args.save_async ? save_copies(t, steps_done) : save_now(t, steps_done);
-    /* on an error the run ends: the other ranks are told by the abort */
-    if (!err)
-        sp_transport_barrier();
-    sp_watchdog_resume(t->watchdog);
-    return err;
+    if (!err && !t->cfg.save)
+        err = sp_error(EINVAL, "save: the configuration names no directory for it");
+    if (err || t->saver.begun == t->done)
+        return err;
+    t->saver.begun = t->done;
+    err = t->cfg.save_async ? save_copies(t, t->done) : save_now(t, t->done);
+    if (err)
+        return sp_train_fail(t, err);
+    sp_transport_barrier();
+    return 0;
 }
 
 int sp_train_proven(struct sp_trainer *t, int step)
@@ -256,16 +238,14 @@ int sp_train_proven(struct sp_trainer *t, int step)
 
 int sp_train_saved_all(struct sp_trainer *t)
 {
-    int err;
+    int err = join(&t->saver);
 
-    sp_watchdog_pause(t->watchdog);
-    err = join(&t->saver);
-    if (!err && t->world.rank == 0 && t->saver.saved >= 0)
+    if (err)
+        return sp_train_fail(t, err);
+    if (t->world.rank == 0 && t->saver.saved >= 0)
         sp_run_dir_prune(&t->saver.dir);
-    if (!err)
-        sp_transport_barrier();
-    sp_watchdog_resume(t->watchdog);
-    return err;
+    sp_transport_barrier();
+    return 0;
 }
 
 void sp_train_step_back(struct sp_trainer *t)
@@ -279,7 +259,7 @@ void sp_train_step_back(struct sp_trainer *t)
     if (older >= 0)
         sp_warn("%s: step %ld was saved after the update that diverged: put aside as "
                 "step-%06ld.diverged, the newest is step %ld",
-                t->args.save, s->saved, s->saved, older);
+                t->cfg.save, s->saved, s->saved, older);
 }
 
 int sp_train_dump_grads(struct sp_trainer *t)
@@ -287,85 +267,9 @@ int sp_train_dump_grads(struct sp_trainer *t)
     int err;
 
     sp_watchdog_pause(t->watchdog);
-    err = sp_checkpoint_write(&t->graph, SP_FIELD_G, t->args.dump_grads);
+    err = sp_checkpoint_write(&t->graph, SP_FIELD_G, t->cfg.dump_grads);
     if (!err)
         sp_transport_barrier();
     sp_watchdog_resume(t->watchdog);
     return err;
-}
-
-/* ---- going on --------------------------------------------------------------------------- */
-
-int sp_train_find_resume(struct sp_trainer *t, char dir[SP_RUN_PATH])
-{
-    struct sp_run_state state;
-    long step;
-    int err = sp_step_find(t->args.resume, dir, &step);
-
-    err = err ? err : sp_run_state_read(dir, &state);
-    if (err)
-        return err;
-    t->first_step = state.step;
-    if (!t->args.seed_given)
-        t->args.seed = state.seed;
-    sp_run_state_free(&state);
-    return 0;
-}
-
-/* Opens and checks one file of the optimizer; reads it into the stages if `load`. */
-static int moment(struct sp_trainer *t, const char *dir, enum sp_field field, bool load)
-{
-    struct sp_st_file st;
-    char path[SP_RUN_PATH + 64];
-    int err;
-
-    snprintf(path, sizeof path, "%s/%s", dir, FIELD_FILES[field]);
-    err = sp_st_open(path, &st);
-    if (err)
-        return err;
-    err = sp_weights_check(&st, &t->params);
-    if (!err && load)
-        err = sp_checkpoint_read(&t->graph, field, &st);
-    sp_st_close(&st);
-    return err;
-}
-
-int sp_train_check_resume(struct sp_trainer *t, const char *dir)
-{
-    static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
-                                        "optimizer-v.safetensors", NULL};
-    struct sp_run_state state;
-    int err = sp_run_state_read(dir, &state);
-
-    if (err)
-        return err;
-    err = sp_checksums_verify(dir, names, t->world.rank, t->world.size);
-    if (err == -ENOENT && state.format > 1)
-        err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing", dir);
-    else if (err == -ENOENT && t->world.rank == 0)
-        sp_warn("%s was saved without checksums, by an older version", dir);
-    err = err == -ENOENT ? 0 : err;
-    sp_run_state_free(&state);
-    err = err ? err : moment(t, dir, SP_FIELD_M, false);
-    return err ? err : moment(t, dir, SP_FIELD_V, false);
-}
-
-int sp_train_load_resume(struct sp_trainer *t, const char *dir)
-{
-    int err = moment(t, dir, SP_FIELD_M, true);
-
-    return err ? err : moment(t, dir, SP_FIELD_V, true);
-}
-
-void sp_train_warn_of_changes(const struct sp_trainer *t, const char *dir)
-{
-    struct sp_run_config now = run_config(t, t->first_step);
-    struct sp_run_state state;
-    char changes[2600];
-
-    if (!t->args.resume || sp_run_state_read(dir, &state))
-        return;
-    if (sp_run_state_changes(&state, &now, changes, sizeof changes))
-        sp_warn("%s was saved by a run that was told otherwise: now %s", dir, changes);
-    sp_run_state_free(&state);
 }

@@ -1,9 +1,7 @@
-/* --sample: text that rank 0 draws from the model that was trained. */
+/* Text that rank 0 draws from the model as it is. */
 #include "train/trainer.h"
 #include "graphs/generate.h"
 #include "sp_error.h"
-#include "cli/train/interrupt.h"
-#include "train/run/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,54 +26,51 @@ static int32_t draw(const float *logits, int n, uint64_t *state)
     return n - 1;
 }
 
-/* Bytes as text; what no terminal should see as '?', tokens of larger vocabularies by number. */
-static void print_token(int32_t token)
-{
-    if (token >= 256)
-        printf("<%d>", token);
-    else
-        putchar(token == '\n' || (token >= 32 && token < 127) ? token : token == '\t' ? ' ' : '?');
-}
+struct sink {
+    int (*token)(void *arg, int32_t token);
+    void *arg;
+};
 
-/* Prints the prompt and n tokens after it. 0 or -ENOMEM. */
-static int print_text(struct sp_generator *gen, const char *prompt, int n, int vocab, uint64_t seed)
+static int draw_text(struct sp_trainer *t, struct sp_generator *gen, const char *prompt, int n,
+                     const struct sink *to)
 {
-    size_t len = strlen(prompt);
-    int32_t *text = malloc(len * sizeof *text), token;
+    int vocab = t->model.vocab, len = (int)strlen(prompt);
+    int32_t *text = malloc((size_t)len * sizeof *text), token;
     float *logits = malloc((size_t)vocab * sizeof *logits);
     int err = text && logits ? 0 : sp_error(ENOMEM, "out of memory for a sample");
+    uint64_t seed = t->seed + 1;
 
-    for (size_t i = 0; !err && i < len; i++)
+    for (int i = 0; !err && i < len; i++)
         text[i] = (unsigned char)prompt[i] % vocab;
-    if (!err) {
-        printf("sample:\n%s", prompt);
-        sp_generator_feed(gen, text, (int)len, logits);
-    }
-    for (int i = 0; !err && i < n && !(sp_interrupt_asked() & SP_ASK_END); i++) {
+    if (!err)
+        sp_generator_feed(gen, text, len, logits);
+    for (int i = 0; !err && i < n; i++) {
         token = draw(logits, vocab, &seed);
-        print_token(token);
+        if (to->token(to->arg, token))
+            break;
         if (i < n - 1)
             sp_generator_feed(gen, &token, 1, logits);
     }
-    if (!err)
-        printf("\n");
     free(text);
     free(logits);
     return err;
 }
 
-int sp_train_sample(struct sp_trainer *t, const char *prompt, int n)
+int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
+                        int (*token)(void *arg, int32_t token), void *arg)
 {
+    const struct sink to = {token, arg};
     struct sp_generator *gen = NULL;
-    int err;
+    int err = sp_train_refuse_call(t, "generate", true);
 
-    sp_watchdog_pause(t->watchdog);
-    err = sp_generator_create(&t->graph, t->args.layout.seq, &gen);
+    if (err)
+        return err;
+    err = sp_generator_create(&t->graph, t->cfg.layout.seq, &gen);
     if (!err && gen)
-        err = print_text(gen, prompt[0] ? prompt : "\n", n, t->model.vocab, t->args.seed + 1);
+        err = draw_text(t, gen, prompt[0] ? prompt : "\n", n, &to);
     sp_generator_destroy(gen);
-    if (!err)
-        sp_transport_barrier();
-    sp_watchdog_resume(t->watchdog);
-    return err;
+    if (err)
+        return sp_train_fail(t, err);
+    sp_transport_barrier();
+    return 0;
 }

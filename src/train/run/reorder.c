@@ -3,8 +3,7 @@
  * rank 0 searches again at the costs that the run measured, and all processes go on in the order
  * it found. Where chunks live does not change.
  */
-#include "train/trainer.h"
-#include "cli/train/progress.h"
+#include "train/run/reorder.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
 #include "policies/lowering/traffic.h"
@@ -20,10 +19,9 @@
 /* Steps that warm up caches and buffers before costs are measured. */
 enum { WARM_UP = 3 };
 
-bool sp_train_reorders_after(const struct sp_trainer *t, int step)
+bool sp_train_reorders(const struct sp_trainer *t)
 {
-    return step == t->first_step + WARM_UP - 1 && step + 1 < t->args.steps &&
-           sp_layout_flag(&t->plan.layout, "auto");
+    return t->done == t->first_step + WARM_UP && sp_layout_flag(&t->plan.layout, "auto");
 }
 
 /* The programs of a plan in a row of integers: the ops of every stage, then the ops. */
@@ -65,7 +63,7 @@ static void unpack(const int *in, struct sp_plan *plan)
 }
 
 /* On rank 0: the order searched at the measured costs, in *row; unchanged if it is not better. */
-static int search(struct sp_trainer *t, int step, double comm_ms, int **row, size_t *n)
+static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
 {
     struct sp_layout lay = t->plan.layout;
     struct sp_costs costs;
@@ -88,9 +86,8 @@ static int search(struct sp_trainer *t, int step, double comm_ms, int **row, siz
     err = sp_listsim(&plan, &costs, SP_UNBOUNDED, &after, why, sizeof why);
     if (err)
         goto out_before;
-    sp_progress_say((enum sp_progress)t->args.progress,
-                    "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
-                    step, name, after.makespan, before.makespan);
+    sp_train_say(t, "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
+                 t->done - 1, name, after.makespan, before.makespan);
     *row = pack(after.makespan < before.makespan ? &plan : &t->plan, n);
     err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
     sp_times_destroy(&after);
@@ -103,7 +100,7 @@ out:
     return err;
 }
 
-int sp_train_reorder(struct sp_trainer *t, int step)
+int sp_train_reorder(struct sp_trainer *t)
 {
     const struct sp_shape *sh = &t->graph.shape;
     size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
@@ -114,7 +111,7 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     sp_watchdog_pause(t->watchdog);
     comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
     if (t->world.rank == 0)
-        err = search(t, step, comm_ms, &row, &n);
+        err = search(t, comm_ms, &row, &n);
     if (err)
         return err; /* ends all processes */
     sp_transport_share(&n, sizeof n);
@@ -126,7 +123,6 @@ int sp_train_reorder(struct sp_trainer *t, int step)
     sp_watchdog_resume(t->watchdog);
     unpack(row, &t->plan);
     free(row);
-    sp_train_forget_steps(t);
     err = sp_plan_index(&t->plan);
     err = err ? err : sp_plan_check_traffic(&t->plan, why, sizeof why);
     if (err)

@@ -2,11 +2,12 @@
  * Schedule adapipe: how many layers each stage takes and what each layer recomputes, chosen for
  * --memory-limit. As with --partition balanced, estimated costs serve until the model was measured.
  */
-#include "train/trainer.h"
+#include "train/start/adapipe.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
-#include "plan/profile.h"
 #include "sp_error.h"
+#include "train/start/measure.h"
+#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static int choose(struct sp_trainer *t, const struct sp_layer_costs *costs, int 
         return sp_error(ENOMEM, "no memory for the modes of %d layers", t->model.layers);
     sp_train_shape(t, &shape);
     err =
-        sp_adapipe_memory_of(&shape, lay->stages, (int64_t)t->args.layout.memory_limit, &in.memory);
+        sp_adapipe_memory_of(&shape, lay->stages, (int64_t)t->cfg.layout.memory_limit, &in.memory);
     err = err ? err : sp_adapipe_choose(&in, row, mode, figures);
     for (int l = 0; !err && l < t->model.layers; l++)
         row[lay->stages + l] = mode[l];
@@ -69,10 +70,10 @@ int sp_train_adapipe_early(struct sp_trainer *t)
     struct sp_shape shape;
     int *row, err;
 
-    if (strcmp(t->args.partition, "even"))
+    if (strcmp(t->cfg.partition, "even"))
         return sp_error(EINVAL, "train: schedule adapipe deals the layers out itself; leave "
                                 "--partition out");
-    if (strcmp(t->args.layout.recompute, "none"))
+    if (strcmp(t->cfg.layout.recompute, "none"))
         return sp_error(EINVAL, "train: schedule adapipe chooses what is recomputed; leave "
                                 "--recompute out and give --memory-limit");
     row = new_row(t);
@@ -94,18 +95,23 @@ static void say(const struct sp_trainer *t, const int *row, const struct sp_adap
                                    [SP_RECOMPUTE_SELECTIVE] = 's',
                                    [SP_RECOMPUTE_NO_ATTENTION] = 'a',
                                    [SP_RECOMPUTE_FULL] = 'f'};
-    int stages = t->plan.layout.stages, l = 0;
+    int stages = t->plan.layout.stages, layers = t->model.layers, l = 0;
+    char *text = malloc((size_t)(stages + layers) + 1), *at = text;
 
-    printf("adapipe, of measured times: layers");
+    if (!text)
+        return;
     for (int s = 0; s < stages; s++) {
-        printf(" ");
+        *at++ = ' ';
         for (int k = 0; k < row[s]; k++)
-            putchar(letters[row[stages + l++]]);
+            *at++ = letters[row[stages + l++]];
     }
-    printf(" (- keeps all, s recomputes norms and activations, a all but attention, f everything); "
-           "expected step %.2f ms, at most %.2f MiB a stage\n",
-           f->makespan_us / 1e3, (double)f->peak_bytes / 1048576);
-    fflush(stdout);
+    *at = '\0';
+    sp_train_say(t,
+                 "adapipe, of measured times: layers%s (- keeps all, s recomputes norms and "
+                 "activations, a all but attention, f everything); expected step %.2f ms, at most "
+                 "%.2f MiB a stage",
+                 text, f->makespan_us / 1e3, (double)f->peak_bytes / 1048576);
+    free(text);
 }
 
 int sp_train_adapipe_measured(struct sp_trainer *t)

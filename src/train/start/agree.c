@@ -2,13 +2,23 @@
  * Processes that were told different things, or that read different files, would train on without a
  * word, or wait for each other for ever. So they compare both before anything else is done.
  */
-#include "train/trainer.h"
+#include "train/start/agree.h"
 #include "config.h"
 #include "model/file_digest.h"
 #include "sp_error.h"
 #include "train/settings.h"
 #include <stdlib.h>
 #include <string.h>
+
+bool sp_train_disagree(int rank, int err)
+{
+    int first;
+
+    if (!sp_transport_agree(err, &first))
+        return false;
+    sp_error_release(first == rank);
+    return true;
+}
 
 /* Compares with rank 0's, and frees `mine`. 0, or -EINVAL on ranks that differ. */
 static int compare(char *mine)
@@ -37,7 +47,7 @@ static bool is_local_path(const char *name, size_t n)
 int sp_train_agree_settings(const struct sp_trainer *t)
 {
     char *mine = sp_settings_add(NULL, "the program", "%s", PACKAGE_STRING);
-    const char *at = t->args.settings;
+    const char *at = t->settings;
 
     while (at && *at) {
         size_t n = strcspn(at, "=");
@@ -78,9 +88,10 @@ static char *add_file(char *text, const char *name, const char *path, int fd)
                            (unsigned long long)digest);
 }
 
-int sp_train_agree_inputs(const struct sp_trainer *t, const struct sp_st_file *weights)
+int sp_train_agree_inputs(const struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_st_file *weights = &t->weights;
+    const struct sp_train_config *a = &t->cfg;
     char *mine = add_model(NULL, &t->model);
 
     if (t->data.tokens)

@@ -1,14 +1,13 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
-#include "train/trainer.h"
+#include "train/start/device.h"
 #include "codelets/cuda.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/solver.h"
 #include "sp_error.h"
+#include "train/start/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { AUTO, CPU, CUDA }; /* the choices of --device */
-enum { MPI = 1, NCCL };   /* and of --transport, after AUTO */
 enum { MOST_HEAD_DIM = 256 };
 
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
@@ -58,8 +57,8 @@ static int64_t room(const struct sp_trainer *t)
  */
 bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
 {
-    const struct sp_layout_args *l = &t->args.layout;
-    int devices = t->args.device == CPU ? 0 : sp_cuda_devices(false);
+    const struct sp_layout_args *l = &t->cfg.layout;
+    int devices = t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
     struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
     int64_t total, unused, kernels;
     int stages;
@@ -73,7 +72,7 @@ bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
     sp_train_shape(t, &shape);
     kernels = sp_cuda_kernels_bytes(pl.gpu[0], &shape, (shape.seq + 7) / 8);
     stages = sp_stages_of_worker(&pl);
-    *gpus = (struct sp_cluster){.flops = t->args.dtype == SP_BF16 ? 4e14 : 4e13,
+    *gpus = (struct sp_cluster){.flops = t->cfg.dtype == SP_BF16 ? 4e14 : 4e13,
                                 .link = 1e11,
                                 .network = 2.5e10,
                                 .memory = budget(t->world.size > 1 ? total : unused) - kernels,
@@ -88,9 +87,9 @@ int sp_train_choose_device(struct sp_trainer *t)
     const char *why;
     int devices = 0, err = 0;
 
-    if (t->args.device != CPU)
-        devices = sp_cuda_devices(t->args.device == CUDA);
-    if (!devices && t->args.device == CUDA)
+    if (t->cfg.device != SP_TRAIN_CPU)
+        devices = sp_cuda_devices(t->cfg.device == SP_TRAIN_CUDA);
+    if (!devices && t->cfg.device == SP_TRAIN_CUDA)
         return -ENODEV;
     if (devices)
         sp_placement_use_gpus(pl, devices);
@@ -102,10 +101,10 @@ int sp_train_choose_device(struct sp_trainer *t)
                        "--device cpu",
                        t->model.name, t->model.head_dim, MOST_HEAD_DIM);
     why = no_nccl(t, devices);
-    if (why && t->args.transport == NCCL && pl->world.size > 1)
+    if (why && t->cfg.transport == SP_TRAIN_NCCL && pl->world.size > 1)
         return sp_error(EINVAL, "train: --transport nccl: %s", why);
     if (why)
-        t->args.transport = MPI;
+        t->cfg.transport = SP_TRAIN_MPI;
     if (!err && devices)
         t->gpu_room = room(t);
     return err;
@@ -172,12 +171,12 @@ int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
-    int64_t limit = (int64_t)t->args.layout.memory_limit * sp_stages_of_worker(pl);
+    int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(pl);
     char text[32];
 
     /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
     t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < t->gpu_room / 6 * 5;
-    if (t->args.transport != MPI)
+    if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
     setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
@@ -196,8 +195,8 @@ int sp_train_start_gpus(const struct sp_trainer *t)
 {
     int err = sp_cuda_start();
 
-    if (!err && t->args.transport != MPI)
+    if (!err && t->cfg.transport != SP_TRAIN_MPI)
         err = sp_transport_use_nccl(starpu_worker_get_memory_node(0), t->place.gpu[0],
-                                    t->args.transport == NCCL);
+                                    t->cfg.transport == SP_TRAIN_NCCL);
     return err;
 }

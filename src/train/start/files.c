@@ -1,7 +1,9 @@
 /* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
+#include "train/start/files.h"
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
-#include "train/trainer.h"
+
+const char *const sp_train_pictures[] = {"measured.svg", "expected.svg", "trace.html", NULL};
 
 static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
 {
@@ -22,7 +24,7 @@ static int add_names(struct sp_files *files, enum sp_file_use use, const char *o
     return err;
 }
 
-static int add_inputs(const struct sp_train_args *a, const char *resume, struct sp_files *files)
+static int add_inputs(const struct sp_train_config *a, const char *resume, struct sp_files *files)
 {
     int err = add(files, SP_FILE_READ, "--data", a->data);
 
@@ -33,7 +35,7 @@ static int add_inputs(const struct sp_train_args *a, const char *resume, struct 
     return err ? err : sp_files_add_layout(files, &a->layout);
 }
 
-static int add_outputs(const struct sp_train_args *a, struct sp_files *files)
+static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
 {
     static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
     int err = add(files, SP_FILE_WRITTEN, "--log", a->log);
@@ -43,15 +45,15 @@ static int add_outputs(const struct sp_train_args *a, struct sp_files *files)
     return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
 }
 
-int sp_train_check_files(const struct sp_trainer *t, const char *resume)
+int sp_train_check_files(const struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     struct sp_files files = {0};
     int err;
 
     if (t->world.rank || a->dry_run)
         return 0;
-    err = add_inputs(a, resume, &files);
+    err = add_inputs(a, t->resumed, &files);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
     sp_files_free(&files);
@@ -60,7 +62,7 @@ int sp_train_check_files(const struct sp_trainer *t, const char *resume)
     return err;
 }
 
-int sp_train_try_pictures(const char *dir)
+static int try_pictures(const char *dir)
 {
     char path[4400];
     int err = sp_output_try_dir(dir);
@@ -74,7 +76,7 @@ int sp_train_try_pictures(const char *dir)
 
 int sp_train_check_output(const struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     int err = 0;
 
     if (t->world.rank || a->dry_run)
@@ -86,6 +88,6 @@ int sp_train_check_output(const struct sp_trainer *t)
     if (!err && a->save)
         err = sp_output_try_dir(a->save);
     if (!err && a->trace)
-        err = sp_train_try_pictures(a->trace);
+        err = try_pictures(a->trace);
     return err;
 }

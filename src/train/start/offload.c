@@ -1,27 +1,21 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
-#include "train/trainer.h"
+#include "train/start/offload.h"
 #include "codelets/cuda.h"
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/profile.h"
 #include "plan/slices.h"
 #include "sp_error.h"
-#include <math.h>
+#include "train/start/adapipe.h"
+#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const double MiB = 1024 * 1024;
-
-bool sp_train_offloads(const struct sp_trainer *t)
-{
-    return t->args.offload != SP_OFFLOAD_NONE;
-}
-
 /* What does not go with it, and why. */
 static int check(const struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     const char *mode = a->layout.offload;
 
     if (!t->plan.family->offloads)
@@ -30,7 +24,7 @@ static int check(const struct sp_trainer *t)
             "train: --offload %s: stages of %s do not hold consecutive layers; use sppo, "
             "or another schedule whose family is layerwise",
             mode, t->plan.def->name);
-    if (a->scheduler == 1)
+    if (a->scheduler == SP_TRAIN_READY)
         return sp_error(
             EINVAL, "train: --offload %s wants ops in their order: use --scheduler strict", mode);
     if (a->post_validation)
@@ -67,9 +61,9 @@ static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
 {
     struct sp_offload_request want = {.mode = mode,
                                       .limit = limit,
-                                      .of_machine = !t->args.layout.memory_limit,
-                                      .recompute = t->args.recompute,
-                                      .every = t->args.every,
+                                      .of_machine = !t->cfg.layout.memory_limit,
+                                      .recompute = t->recompute,
+                                      .every = t->every,
                                       .rates = rates,
                                       .speed = speed};
     struct sp_shape shape;
@@ -108,7 +102,7 @@ static int open_behind_host(struct sp_trainer *t)
         return 0;
     snprintf(mib, sizeof mib, "%lld", (long long)(host_room(t) >> 20));
     setenv("STARPU_LIMIT_CPU_MEM", mib, 0);
-    return sp_disk_create(t->args.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
+    return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
 /* Where they go, and how fast. */
@@ -129,8 +123,8 @@ static int open_tier(struct sp_trainer *t)
 
 int sp_train_offload_early(struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
-    bool open = a->offload == SP_OFFLOAD_ADAPTIVE && !a->layout.memory_limit;
+    const struct sp_train_config *a = &t->cfg;
+    bool open = t->offloads == SP_OFFLOAD_ADAPTIVE && !a->layout.memory_limit;
     int64_t limit = open && !a->dry_run ? machine_share(t) : (int64_t)a->layout.memory_limit;
     int err;
 
@@ -139,7 +133,7 @@ int sp_train_offload_early(struct sp_trainer *t)
     err = check(t);
     /* Without a limit and without rates: the most that may be chosen once they are known. */
     err = err ? err
-              : plan(t, open ? SP_OFFLOAD_FULL : a->offload, limit, (struct sp_tier_rates){0},
+              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, limit, (struct sp_tier_rates){0},
                      (struct sp_op_speed){0});
     if (err || a->dry_run)
         return err;
@@ -154,14 +148,14 @@ int sp_train_offload_early(struct sp_trainer *t)
 static int measured_length(const struct sp_trainer *t, const struct sp_shape *shape)
 {
     enum { SHORT = 512, SHORTEST = 16 };
-    int64_t limit = (int64_t)t->args.layout.memory_limit;
+    int64_t limit = (int64_t)t->cfg.layout.memory_limit;
     struct sp_shape slice, one;
     int len;
 
     sp_memory_longest_slice(&t->plan, shape, &slice);
     for (len = slice.seq < SHORT ? slice.seq : SHORT; limit && len > SHORTEST; len /= 2) {
-        sp_shape_init(&one, &t->model, 1, len, 1, t->args.mlp_chunk, t->args.logit_rows);
-        one.dtype = t->args.dtype;
+        sp_shape_init(&one, &t->model, 1, len, 1, t->cfg.mlp_chunk, t->cfg.logit_rows);
+        one.dtype = t->cfg.dtype;
         if (sp_profile_bytes(&one) <= limit)
             break;
     }
@@ -171,14 +165,14 @@ static int measured_length(const struct sp_trainer *t, const struct sp_shape *sh
 /* A layer of a short sequence, scaled by operations: long ones would take as long as a step. */
 static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     struct sp_graph_config like = {
         .params = &t->params,
         .batch = 1,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
         .dtype = a->dtype,
-        .seed = a->seed,
+        .seed = t->seed,
     };
     struct sp_layer_costs costs;
     struct sp_slice_costs flops;
@@ -216,7 +210,7 @@ static bool exceeds_machine(const struct sp_trainer *t)
 
 int sp_train_offload_measured(struct sp_trainer *t)
 {
-    const struct sp_train_args *a = &t->args;
+    const struct sp_train_config *a = &t->cfg;
     struct sp_tier_rates share;
     struct sp_op_speed speed;
     int err;
@@ -229,90 +223,10 @@ int sp_train_offload_measured(struct sp_trainer *t)
         return err;
     share =
         (struct sp_tier_rates){t->rates.write / t->place.n_local, t->rates.read / t->place.n_local};
-    err = plan(t, a->offload, (int64_t)a->layout.memory_limit, share, speed);
+    err = plan(t, t->offloads, (int64_t)a->layout.memory_limit, share, speed);
     if (!err && !a->layout.memory_limit && exceeds_machine(t))
-        err = plan(t, a->offload, machine_share(t), share, speed);
+        err = plan(t, t->offloads, machine_share(t), share, speed);
     sp_host_trim();
     t->resident_before = sp_host_resident();
     return err;
-}
-
-/* ---- in words ------------------------------------------------------------------------- */
-
-static void print_ratios(const struct sp_trainer *t, int stage)
-{
-    const struct sp_layout *lay = &t->plan.layout;
-    int shown = lay->slices < 16 ? lay->slices : 16;
-
-    for (int k = 0; k < shown; k++) {
-        double ratio = sp_offload_ratio(&t->plan, &t->offload.away[stage], stage, k);
-
-        if (ratio >= 0)
-            printf(" %.2f", ratio);
-        else
-            printf(" -");
-    }
-    printf("%s\n", shown < lay->slices ? " ..." : "");
-}
-
-void sp_train_print_offload(const struct sp_trainer *t)
-{
-    printf("offload %s", t->args.layout.offload);
-    if (t->args.dry_run && t->args.offload == SP_OFFLOAD_ADAPTIVE && !t->args.layout.memory_limit)
-        printf(", at most: what leaves is chosen when the disk is measured");
-    if (t->rates.write > 0)
-        printf(" to %s, which writes %.2f and reads %.2f GB/s",
-               t->place.gpus ? "main memory" : t->args.offload_dir, t->rates.write / 1e9,
-               t->rates.read / 1e9);
-    printf("\nstage   in memory MiB   leaves a step MiB   of what %s keeps, by %s\n",
-           t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
-           t->plan.layout.slices > 1 ? "slice" : "tensor units");
-    for (int s = 0; s < t->offload.stages; s++) {
-        const struct sp_away *a = &t->offload.away[s];
-
-        printf("%5d %15.2f %19.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
-               (double)a->bytes / MiB);
-        print_ratios(t, s);
-    }
-}
-
-void sp_train_offload_summary(const struct sp_trainer *t)
-{
-    double io = 0, stalls = 0, left = 0, returned = 0;
-
-    printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)\n");
-    for (int s = 0; s < t->offload.stages; s++) {
-        const struct sp_stage_report *r = &t->report.stages[s];
-
-        printf("%5d %15.2f %18.2f %11.1f (%.1f)\n", s, r->left_bytes / MiB, r->returned_bytes / MiB,
-               r->stall_us / 1e3, 1e3 * t->offload.away[s].stall_s);
-        io += r->transfer_us;
-        stalls += r->stall_us;
-        left += r->left_bytes;
-        returned += r->returned_bytes;
-    }
-    if (io > 0)
-        printf("disk: %.0f MiB out, %.0f MiB back in %.1f ms of the last step, %.0f %% of it under "
-               "computation\n",
-               left / MiB, returned / MiB, io / 1e3, 100 * fmax(0, 1 - stalls / io));
-    if (t->place.gpus)
-        return;
-    printf("process of stage 0: %.1f MiB planned, %.1f MiB of buffers at their highest; resident "
-           "memory at most %.1f MiB, %.1f MiB of it before the model\n",
-           (double)sp_train_planned_bytes(t) / MiB, t->report.stages[0].buffers_bytes / MiB,
-           t->report.stages[0].resident_bytes / MiB, (double)t->resident_before / MiB);
-}
-
-int64_t sp_train_planned_bytes(const struct sp_trainer *t)
-{
-    struct sp_shape shape;
-    int64_t sum = 0;
-
-    sp_train_shape(t, &shape);
-    for (int k = 0; k < t->place.n_local; k++) {
-        struct sp_memory m = sp_train_memory(t, &shape, t->place.first_local + k);
-
-        sum += sp_memory_sum(&m);
-    }
-    return sum;
 }

@@ -5,7 +5,7 @@
 #ifndef SP_OUTPUTS_H
 #define SP_OUTPUTS_H
 
-#include "cli/options.h"
+#include "starpipe/trainer.h"
 
 /* Can a file be made at `path`? Nothing that exists is touched. 0; or -errno after one line on stderr, also
  * for FIFOs, sockets and block devices. Never blocks. */

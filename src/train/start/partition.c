@@ -1,5 +1,5 @@
 /* --partition: how many layers each global stage takes, by list or by measured times. */
-#include "train/trainer.h"
+#include "train/start/partition.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
 #include "plan/partition.h"
@@ -7,22 +7,15 @@
 #include "sp_error.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
+#include "train/start/adapipe.h"
+#include "train/start/measure.h"
+#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool is_balanced(const struct sp_trainer *t)
 {
-    return !strcmp(t->args.partition, "balanced");
-}
-
-void sp_train_shape(const struct sp_trainer *t, struct sp_shape *shape)
-{
-    const struct sp_train_args *a = &t->args;
-
-    sp_shape_init(shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
-                  a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    shape->dtype = a->dtype;
+    return !strcmp(t->cfg.partition, "balanced");
 }
 
 /* ---- the balanced one ----------------------------------------------------------------- */
@@ -39,7 +32,7 @@ static int64_t stage_bytes(void *arg, int stage, const int *counts)
 
     if (sp_plan_partition(&h->t->plan, counts))
         return INT64_MAX;
-    m = sp_memory_of_stage(&h->t->plan, &h->shape, h->t->args.recompute, h->t->args.every, stage);
+    m = sp_memory_of_stage(&h->t->plan, &h->shape, h->t->recompute, h->t->every, stage);
     return sp_memory_sum(&m);
 }
 
@@ -55,37 +48,20 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
         .first_us = costs->embed_fwd_us + costs->embed_bwd_us,
         .last_us = costs->head_us,
         .arg = &h,
-        .limit_bytes = (int64_t)t->args.layout.memory_limit,
+        .limit_bytes = (int64_t)t->cfg.layout.memory_limit,
     };
     int err;
 
     if (!layer_us)
         return sp_error(ENOMEM, "no memory for the times of %d layers", t->model.layers);
     for (int l = 0; l < t->model.layers; l++)
-        layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, t->args.recompute);
+        layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, t->recompute);
     sp_train_shape(t, &h.shape);
-    if (t->args.layout.memory_limit)
+    if (t->cfg.layout.memory_limit)
         b.bytes = stage_bytes;
     err = sp_partition_balanced(&b, counts);
     free(layer_us);
     return err;
-}
-
-/* What measuring takes has to fit as well. */
-int sp_train_check_profile(const struct sp_trainer *t)
-{
-    const double GiB = 1024.0 * 1024 * 1024;
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needs;
-    struct sp_shape shape;
-
-    sp_train_shape(t, &shape);
-    needs = (double)sp_profile_bytes(&shape);
-    if (t->args.dry_run || has <= 0 || needs <= has)
-        return 0;
-    return sp_error(EINVAL,
-                    "measuring two layers takes %.1f GiB, this machine has "
-                    "%.1f; give a list of layers instead",
-                    needs / GiB, has / GiB);
 }
 
 int sp_train_partition_early(struct sp_trainer *t)
@@ -97,13 +73,13 @@ int sp_train_partition_early(struct sp_trainer *t)
 
     if (sp_train_is_adapipe(t))
         return sp_train_adapipe_early(t);
-    if (!strcmp(t->args.partition, "even"))
+    if (!strcmp(t->cfg.partition, "even"))
         return 0;
-    if (!is_balanced(t) && !strpbrk(t->args.partition, "0123456789"))
+    if (!is_balanced(t) && !strpbrk(t->cfg.partition, "0123456789"))
         return sp_error(EINVAL,
                         "train: --partition %s: want even, balanced or the layers of each stage, "
                         "as 3,2,2,1",
-                        t->args.partition);
+                        t->cfg.partition);
     counts = calloc((size_t)globals, sizeof *counts);
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
@@ -113,7 +89,7 @@ int sp_train_partition_early(struct sp_trainer *t)
         err = sp_train_check_profile(t);
         err = err ? err : balance(t, &costs, counts);
     } else {
-        err = sp_partition_parse(t->args.partition, t->model.layers, globals, counts);
+        err = sp_partition_parse(t->cfg.partition, t->model.layers, globals, counts);
     }
     err = err ? err : sp_plan_partition(&t->plan, counts);
     free(counts);
@@ -141,7 +117,7 @@ static double step_us(struct sp_trainer *t, const struct sp_layer_costs *c, doub
 
     for (int g = 0; room && g < globals; g++) {
         f[g] = unit * (counts[g] * sp_layer_fwd_us(c) + (g ? 0 : c->embed_fwd_us));
-        b[g] = unit * (counts[g] * (c->bwd_us + c->recompute_us[t->args.recompute]) +
+        b[g] = unit * (counts[g] * (c->bwd_us + c->recompute_us[t->recompute]) +
                        (g == globals - 1 ? c->head_us : 0));
         w[g] = unit * (counts[g] * c->wgrad_us + (g ? 0 : c->embed_bwd_us));
     }
@@ -160,43 +136,29 @@ static void say(struct sp_trainer *t, const struct sp_layer_costs *c, double com
                 const int *even, const int *counts)
 {
     double before = step_us(t, c, comm_us, even), after = step_us(t, c, comm_us, counts);
+    int globals = sp_globals(&t->plan.layout);
+    char *list = malloc(12 * (size_t)globals + 1), *at = list, gain[128] = "";
 
-    printf("partition ");
-    for (int g = 0; g < sp_globals(&t->plan.layout); g++)
-        printf("%s%d", g ? "," : "", counts[g]);
-    printf(" of measured times (us a micro-batch: embedding %.0f, layer %.0f, head %.0f, message "
-           "%.0f)",
-           c->embed_fwd_us + c->embed_bwd_us,
-           sp_layer_fwd_us(c) + sp_layer_bwd_us(c, t->args.recompute), c->head_us, comm_us);
+    if (!list)
+        return;
+    for (int g = 0; g < globals; g++)
+        at += sprintf(at, "%s%d", g ? "," : "", counts[g]);
     if (before > 0 && after > 0)
-        printf("; expected step %.2f ms, %.2f if split evenly (%+.1f %%)", after / 1e3,
-               before / 1e3, 100 * (after - before) / before);
-    printf("\n");
-    fflush(stdout);
-}
-
-int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs)
-{
-    const struct sp_train_args *a = &t->args;
-    struct sp_graph_config like = {
-        .params = &t->params,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq,
-        .mlp_rows = a->mlp_chunk,
-        .head_rows = a->logit_rows,
-        .dtype = a->dtype,
-        .ready = a->scheduler == 1,
-        .seed = a->seed,
-    };
-
-    return sp_profile_layers(&like, &t->place, costs);
+        snprintf(gain, sizeof gain, "; expected step %.2f ms, %.2f if split evenly (%+.1f %%)",
+                 after / 1e3, before / 1e3, 100 * (after - before) / before);
+    sp_train_say(t,
+                 "partition %s of measured times (us a micro-batch: embedding %.0f, layer %.0f, "
+                 "head %.0f, message %.0f)%s",
+                 list, c->embed_fwd_us + c->embed_bwd_us,
+                 sp_layer_fwd_us(c) + sp_layer_bwd_us(c, t->recompute), c->head_us, comm_us, gain);
+    free(list);
 }
 
 int sp_train_partition_measured(struct sp_trainer *t)
 {
     int globals = sp_globals(&t->plan.layout), err = 0;
-    size_t bytes = (size_t)t->args.layout.micro_batch_size * (size_t)t->args.layout.seq *
-                   (size_t)t->model.hidden * sp_dtype_bytes(t->args.dtype);
+    size_t bytes = (size_t)t->cfg.layout.micro_batch_size * (size_t)t->cfg.layout.seq *
+                   (size_t)t->model.hidden * sp_dtype_bytes(t->cfg.dtype);
     struct sp_layer_costs costs;
     struct sp_shape shape;
     double comm_us;
@@ -226,8 +188,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
     err = sp_plan_partition(&t->plan, counts);
     sp_train_shape(t, &shape);
     if (!err)
-        err = sp_memory_check(&t->plan, &shape, t->args.recompute, t->args.every,
-                              t->args.layout.memory_limit);
+        err = sp_memory_check(&t->plan, &shape, t->recompute, t->every, t->cfg.layout.memory_limit);
 out:
     free(counts);
     return err;

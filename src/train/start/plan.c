@@ -1,17 +1,69 @@
-/* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
-#include "train/trainer.h"
+/* The plan of a run: what the settings make of the schedule, and whether they go with its family. */
+#include "train/start/plan.h"
 #include "plan/memory.h"
 #include "policies/plan_create.h"
+#include "plan/slices.h"
+#include "plan/solver.h"
+#include "sp_error.h"
+#include "train/slices_auto.h"
+#include "train/start/device.h"
+#include "train/start/memory.h"
+#include <string.h>
 
+/* --recompute, or what the schedule wants. */
+static int choose_recompute(struct sp_trainer *t)
+{
+    struct sp_train_config *a = &t->cfg;
+    struct sp_recompute_option option;
+    int err;
+
+    if (!a->layout.recompute)
+        a->layout.recompute = t->plan.def->recompute ? t->plan.def->recompute : "none";
+    err = sp_parse_recompute("train", a->layout.recompute, &option);
+    if (err)
+        return err;
+    t->recompute = option.mode;
+    t->every = option.every;
+    return 0;
+}
+
+static int check_family(const struct sp_trainer *t)
+{
+    const struct sp_train_wish wish = {
+        .recompute = t->recompute,
+        .recompute_text = t->cfg.layout.recompute,
+        .partition = t->cfg.partition,
+        .post_validation = t->cfg.post_validation,
+    };
+
+    return sp_plan_refuse(&t->plan, &wish);
+}
+
+/* --partition-slices. */
+static int cut_sequences(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_shape shape;
+    int err;
+
+    sp_train_shape(t, &shape);
+    if (l->partition_slices && t->plan.layout.slices == 1)
+        return sp_error(EINVAL, "train: --partition-slices %s without --slices N",
+                        l->partition_slices);
+    err = t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &shape, l->partition_slices) : 0;
+    return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &shape);
+}
+
+/* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
 static bool fits(const struct sp_trainer *t)
 {
     struct sp_shape sh;
 
     sp_train_shape(t, &sh);
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(&t->plan, &sh, t->args.recompute, t->args.every, s);
+        struct sp_memory m = sp_memory_of_stage(&t->plan, &sh, t->recompute, t->every, s);
 
-        if ((uint64_t)sp_memory_sum(&m) > t->args.layout.memory_limit)
+        if ((uint64_t)sp_memory_sum(&m) > t->cfg.layout.memory_limit)
             return false;
     }
     return true;
@@ -24,17 +76,18 @@ static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
 
     sp_plan_destroy(&t->plan);
     layout->memory = most;
-    err = sp_plan_create(t->args.layout.schedule, layout, &t->plan);
+    err = sp_plan_create(t->cfg.layout.schedule, layout, &t->plan);
     if (err)
         t->plan.def = NULL;
     return err;
 }
 
-int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout)
+/* As many micro-batches as --memory-limit leaves room for, where it needs more. */
+static int fit(struct sp_trainer *t, struct sp_layout *layout)
 {
     int low = 1, high = t->plan.layout.micro_batches, err = 0;
 
-    if (!t->args.layout.memory_limit || !sp_layout_flag(&t->plan.layout, "auto") || fits(t))
+    if (!t->cfg.layout.memory_limit || !sp_layout_flag(&t->plan.layout, "auto") || fits(t))
         return 0;
     /* 1 micro-batch may not fit either: the memory check says so then */
     while (low < high) {
@@ -49,4 +102,36 @@ int sp_train_fit(struct sp_trainer *t, struct sp_layout *layout)
             high = middle - 1;
     }
     return search(t, layout, low);
+}
+
+int sp_train_plan(struct sp_trainer *t)
+{
+    struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_layout layout;
+    struct sp_cluster gpus;
+    bool on_gpus = !l->slices && sp_train_expect_gpus(t, &gpus);
+    int err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, on_gpus ? &gpus : NULL);
+
+    if (err)
+        return err;
+    layout = sp_layout_of_args(l, t->model.layers);
+
+    if (l->seq > t->model.positions)
+        return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,
+                        t->model.name, t->model.positions);
+    if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
+        return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
+                        l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+    err = sp_plan_create(l->schedule, &layout, &t->plan);
+    err = err ? err : choose_recompute(t);
+    err = err ? err : check_family(t);
+    err = err ? err : cut_sequences(t);
+    err = err ? err : fit(t, &layout);
+    if (err)
+        return err;
+    /* those of a file */
+    l->stages = t->plan.layout.stages;
+    l->micro_batches = t->plan.layout.micro_batches;
+    t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
+    return 0;
 }

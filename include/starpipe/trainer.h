@@ -1,0 +1,189 @@
+/*
+ * The trainer, for programs that train with a loop of their own:
+ *
+ *   struct sp_train_config cfg;
+ *   struct sp_trainer *t;
+ *   struct sp_meters m;
+ *
+ *   sp_train_config_init(&cfg);
+ *   cfg.layout.model = "gpt-tiny";
+ *   cfg.layout.stages = 2;
+ *   cfg.data = "book.txt";
+ *   if (sp_trainer_open(&cfg, &t))
+ *       return 2;
+ *   for (int k = 0; k < cfg.steps; k++)
+ *       if (sp_trainer_step(t, true, &m))
+ *           break;
+ *   sp_trainer_close(t);
+ *
+ * Under mpirun or srun every process does the same: opens with the same settings, and makes the same
+ * calls in the same order. A function that fails has printed one line on stderr. What one process alone
+ * cannot survive, once work has begun (a full disk, a peer that is gone), ends all processes of a run
+ * under MPI with status 1; in a run of one process it is returned. One trainer may be open at a time, and
+ * all calls come from one thread.
+ */
+#ifndef STARPIPE_TRAINER_H
+#define STARPIPE_TRAINER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+
+/* Numbers of what can be chosen. */
+enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                        /* token_width */
+enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                                  /* order */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                             /* dtype */
+enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                       /* device */
+enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };                    /* transport */
+enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                         /* scheduler */
+enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
+enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
+
+/* How the model and a step are laid out; the options that the commands of starpipe have in common. */
+struct sp_layout_args {
+    const char *schedule; /* "NAME[:key=value,...]" or "csv:FILE" */
+    int stages;           /* p */
+    int micro_batches;    /* m, of a step */
+    int micro_batch_size; /* b, sequences */
+    int seq;              /* s, tokens of a sequence */
+    int chunks;           /* v, of a stage; 0: what the schedule wants */
+    int slices;           /* n, of a sequence; 0: chosen */
+    const char *model; /* preset, or directory with config.json and weights in Hugging Face form */
+    const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
+    const char *offload;   /* "none|full|adaptive" */
+    const char *plugin;    /* files of schedules, separated by ','; NULL: none */
+    const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
+    uint64_t memory_limit;        /* bytes of a stage; 0: none */
+    bool stages_set, micro_batches_set; /* with csv:FILE: false, and the file says how many */
+};
+
+/*
+ * The settings of a run. They are those of `starpipe train`: `starpipe train --help` says what each
+ * does, under its name with dashes. Strings are not copied, and must live as long as the trainer; NULL
+ * where an option would not be given.
+ */
+struct sp_train_config {
+    struct sp_layout_args layout;
+
+    const char *data;   /* file, whose bytes are the tokens; or */
+    const char *tokens; /* file of little-endian tokens */
+    int token_width;    /* of `tokens`, if there is no header to tell it */
+    bool token_width_set;
+    int order;
+    int steps; /* of the whole run: what the learning rate falls over */
+    double lr, lr_min;
+    int lr_shape, decay, warmup;
+    double weight_decay, beta1, beta2, eps;
+    double clip; /* most norm of a gradient; 0: any */
+    int seed;
+    bool seed_set; /* false: a run that is resumed keeps its own */
+    int dtype, device, transport, scheduler;
+    const char *partition;     /* "even|balanced" or layers of each stage and chunk, "3,2,2,1" */
+    int threads;               /* of a CPU stage; 0: the cores, shared evenly */
+    int window;                /* unfinished ops of a stage; 0: 6 */
+    int mlp_chunk, logit_rows; /* rows at a time; 0: all, 128 MiB of them */
+    const char *offload_dir;
+    const char *log;  /* file that gets a JSON line a step; NULL: no log */
+    const char *save; /* directory that sp_trainer_save writes to */
+    int keep;         /* checkpoints, the newest; 0: all */
+    bool overwrite, save_async;
+    uint64_t shard_size; /* bytes of a file of weights; 0: any */
+    bool shard_size_set;
+    const char *eval;       /* file that sp_trainer_evaluate takes its tokens from */
+    int eval_tokens;        /* 0: ten steps' */
+    const char *resume;     /* directory of a checkpoint to go on from; the model is its own then */
+    const char *dump_grads; /* file for the gradients of the first step */
+    double
+        stall_timeout; /* seconds without progress inside a call that end the process; 0: never */
+    bool post_validation;
+    bool dry_run; /* open checks everything, and starts nothing: there are no steps */
+
+    /* What the command does with a trainer, and other programs by themselves: checked, not used. */
+    int save_every, eval_every, progress, sample;
+    const char *trace, *prompt;
+
+    /* What the trainer does besides if it is asked to; all get `arg`. NULL: it does not. */
+    void *arg;
+    void (*say)(void *arg, const char *line); /* what it chose, a line at a time, on rank 0 */
+    int (*asks)(void *arg); /* at the end of each step: bits that this process asks all of them */
+};
+
+/* Sets the defaults of the command. 0; or -EINVAL: SP_DEVICE in the environment names no device. */
+int sp_train_config_init(struct sp_train_config *cfg);
+
+/* What a stage did in a step; times in milliseconds. */
+struct sp_stage_meters {
+    double busy_ms, idle_ms; /* at work, and not, from the first op of all stages to their last */
+    double comm_wait_ms;     /* of idle_ms: for a message that was on its way */
+    double bubble;           /* idle / (busy + idle) */
+    double peak_bytes;       /* of activations kept for a backward, the most at once */
+    double bytes_sent;       /* to other processes */
+};
+
+/* What a step did. */
+struct sp_meters {
+    int step;         /* its number, from 0; a run that is resumed counts on */
+    double loss;      /* mean cross-entropy of its tokens, nats; as grad_norm, on every rank */
+    double grad_norm; /* before clipping */
+    double lr;
+    int64_t tokens; /* of all its micro-batches */
+    double step_ms; /* of the clock */
+    double bubble;  /* mean of the stages; rank 0's */
+    int asked;      /* the bits that any process asked for, on every rank */
+    int stages;
+    const struct sp_stage_meters *stage; /* [stages], until the next call; on rank 0 of all stages,
+                                          * elsewhere of those of its own process */
+};
+
+struct sp_trainer;
+
+/*
+ * Checks all that can be checked, on all processes, then starts StarPU and lays out the model. Joins the
+ * MPI that the program has initialised (with MPI_THREAD_SERIALIZED at least), or initialises it when a
+ * launcher started the process; the trainer that did finalises it when it is closed. 0; -EINVAL on all
+ * processes, or another -errno, if something is refused or amiss, with no trainer left behind.
+ */
+int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t);
+
+/* Steps done, those counted that `resume` goes on from; and the number of this process, 0 being the one
+ * that prints. */
+int sp_trainer_done(const struct sp_trainer *t);
+int sp_trainer_rank(const struct sp_trainer *t);
+
+/*
+ * One step: forwards and backwards of all micro-batches, clipping, AdamW. `m` may be NULL. `more`:
+ * nothing but another step follows, which with post_validation begins at once; elsewhere it makes no
+ * difference. 0; -EDOM on all processes if the loss or the norm is not finite: the run has diverged, and
+ * the trainer can only be closed; -errno of a log or a checkpoint that cannot be written.
+ */
+int sp_trainer_step(struct sp_trainer *t, bool more, struct sp_meters *m);
+
+/*
+ * These want the step before them made with `more` false if the run has post_validation: -EBUSY.
+ */
+
+/* The mean loss on `eval`, in nats, on every rank; nothing of the model changes. 0, -EINVAL without
+ * `eval`, -EDOM if it is not finite. */
+int sp_trainer_evaluate(struct sp_trainer *t, double *loss);
+
+/* Writes a checkpoint of the steps done to `save`/step-N, unless that was done. 0, -EINVAL without
+ * `save`, or -errno; with save_async of an earlier one. */
+int sp_trainer_save(struct sp_trainer *t);
+
+/*
+ * Draws n tokens, at temperature 0.8, to follow the bytes of `prompt` ("": a line's end), of which the
+ * last `seq` count. On rank 0 `token` gets each as it comes, and ends it with a result other than 0.
+ * The same seed draws the same. 0 or -ENOMEM.
+ */
+int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
+                        int (*token)(void *arg, int32_t token), void *arg);
+
+/* Waits for what save_async is writing, stops StarPU and frees everything. NULL is none. 0, or -errno of
+ * that last checkpoint. Another trainer may be opened then; under MPI only in a program that
+ * initialised MPI itself. */
+int sp_trainer_close(struct sp_trainer *t);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,164 @@
+#include "cli/train/words.h"
+#include "plan/memory.h"
+#include "plan/slices.h"
+#include "sp_error.h"
+#include "train/checkpoint/resume.h"
+#include "train/start/memory.h"
+#include <math.h>
+#include <stdio.h>
+
+static const double MiB = 1024 * 1024;
+
+void sp_print_warnings(const struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+
+    if (t->data.path && t->data.tokens <= (size_t)a->layout.seq)
+        sp_warn("%s has %zu tokens, a sequence %d: it wraps around",
+                a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
+    if (a->data && t->model.vocab > 256)
+        sp_warn(
+            "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
+            "be seen; --tokens takes a tokenized file",
+            t->model.name, t->model.vocab);
+    if (a->eval && t->eval_data.tokens <= (size_t)sp_train_eval_tokens(t))
+        sp_warn("%s has %zu tokens, an evaluation takes %.0f: it wraps around", a->eval,
+                t->eval_data.tokens, (double)sp_train_eval_tokens(t));
+    if (a->resume && t->first_step >= a->steps)
+        sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
+    sp_train_warn_of_changes(t);
+    if (a->dtype == SP_BF16 && !t->place.gpus)
+        sp_warn("--dtype bf16 on CPU workers rounds as a GPU does, and takes longer than f32");
+}
+
+void sp_print_weights(const struct sp_trainer *t)
+{
+    const struct sp_st_file *weights = &t->weights;
+    const char *model = t->cfg.layout.model;
+
+    if (t->cfg.resume)
+        return;
+    if (weights->n_shards > 1)
+        printf("initial weights: %s, %d shards\n", weights->path, weights->n_shards);
+    else if (weights->n_shards)
+        printf("initial weights: %s\n", weights->path);
+    else
+        printf("initial weights: random, seed %llu (%s %s)\n", (unsigned long long)t->seed, model,
+               sp_model_is_preset(model) ? "is a preset" : "has a config.json and no weights");
+    fflush(stdout);
+}
+
+static void print_ratios(const struct sp_trainer *t, int stage)
+{
+    const struct sp_layout *lay = &t->plan.layout;
+    int shown = lay->slices < 16 ? lay->slices : 16;
+
+    for (int k = 0; k < shown; k++) {
+        double ratio = sp_offload_ratio(&t->plan, &t->offload.away[stage], stage, k);
+
+        if (ratio >= 0)
+            printf(" %.2f", ratio);
+        else
+            printf(" -");
+    }
+    printf("%s\n", shown < lay->slices ? " ..." : "");
+}
+
+void sp_print_offload(const struct sp_trainer *t)
+{
+    printf("offload %s", t->cfg.layout.offload);
+    if (t->cfg.dry_run && t->offloads == SP_OFFLOAD_ADAPTIVE && !t->cfg.layout.memory_limit)
+        printf(", at most: what leaves is chosen when the disk is measured");
+    if (t->rates.write > 0)
+        printf(" to %s, which writes %.2f and reads %.2f GB/s",
+               t->place.gpus ? "main memory" : t->cfg.offload_dir, t->rates.write / 1e9,
+               t->rates.read / 1e9);
+    printf("\nstage   in memory MiB   leaves a step MiB   of what %s keeps, by %s\n",
+           t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
+           t->plan.layout.slices > 1 ? "slice" : "tensor units");
+    for (int s = 0; s < t->offload.stages; s++) {
+        const struct sp_away *a = &t->offload.away[s];
+
+        printf("%5d %15.2f %19.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
+               (double)a->bytes / MiB);
+        print_ratios(t, s);
+    }
+}
+
+void sp_print_offloaded(const struct sp_trainer *t)
+{
+    double io = 0, stalls = 0, left = 0, returned = 0;
+
+    printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)\n");
+    for (int s = 0; s < t->offload.stages; s++) {
+        const struct sp_stage_report *r = &t->report.stages[s];
+
+        printf("%5d %15.2f %18.2f %11.1f (%.1f)\n", s, r->left_bytes / MiB, r->returned_bytes / MiB,
+               r->stall_us / 1e3, 1e3 * t->offload.away[s].stall_s);
+        io += r->transfer_us;
+        stalls += r->stall_us;
+        left += r->left_bytes;
+        returned += r->returned_bytes;
+    }
+    if (io > 0)
+        printf("disk: %.0f MiB out, %.0f MiB back in %.1f ms of the last step, %.0f %% of it under "
+               "computation\n",
+               left / MiB, returned / MiB, io / 1e3, 100 * fmax(0, 1 - stalls / io));
+    if (t->place.gpus)
+        return;
+    printf("process of stage 0: %.1f MiB planned, %.1f MiB of buffers at their highest; resident "
+           "memory at most %.1f MiB, %.1f MiB of it before the model\n",
+           (double)sp_train_planned_bytes(t) / MiB, t->report.stages[0].buffers_bytes / MiB,
+           t->report.stages[0].resident_bytes / MiB, (double)t->resident_before / MiB);
+}
+
+/* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */
+static void add_recompute(const struct sp_trainer *t, struct sp_costs *costs)
+{
+    bool attention = t->recompute == SP_RECOMPUTE_FULL;
+
+    costs->parts.again = 1;
+    costs->b += attention ? costs->f : costs->f / 2;
+}
+
+int sp_print_dry_run(const struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_costs costs = sp_costs_unit;
+    struct sp_times times;
+    struct sp_shape shape;
+    char why[256] = "";
+
+    if (t->plan.layout.layers > 0 &&
+        (t->recompute == SP_RECOMPUTE_FULL || t->recompute == SP_RECOMPUTE_NO_ATTENTION))
+        add_recompute(t, &costs);
+    if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
+        return sp_error(EINVAL, "%s", why);
+    sp_train_shape(t, &shape);
+    printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
+           "tokens\n",
+           t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
+           l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
+    printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
+           t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
+    if (t->plan.layout.slices > 1) {
+        sp_slices_text(&t->plan, l->seq, why, sizeof why);
+        printf("slices of %s tokens\n", why);
+    }
+    printf("bubble %.1f %% when a backward takes two forwards%s\n", 100 * times.bubble_ratio,
+           costs.parts.again > 0 ? " and what it computes again" : "");
+    printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
+    for (int s = 0; s < l->stages; s++) {
+        struct sp_memory m = sp_train_memory(t, &shape, s);
+        int layers = sp_stage_layers(&t->plan, t->model.layers, s);
+
+        printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
+               (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
+    }
+    if (sp_train_offloads(t))
+        sp_print_offload(t);
+    printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
+           times.messages);
+    sp_times_destroy(&times);
+    return 0;
+}

@@ -1,0 +1,98 @@
+/* From where a run goes on, and what its state has of it. */
+#include "train/checkpoint/resume.h"
+#include "graphs/checkpoint.h"
+#include "model/checksums.h"
+#include "sp_error.h"
+
+const char *const sp_field_files[] = {
+    [SP_FIELD_W] = "model.safetensors",
+    [SP_FIELD_M] = "optimizer-m.safetensors",
+    [SP_FIELD_V] = "optimizer-v.safetensors",
+};
+struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
+{
+    const struct sp_train_config *a = &t->cfg;
+
+    return (struct sp_run_config){.schedule = t->plan.def->name,
+                                  .settings = t->settings,
+                                  .data = a->tokens ? a->tokens : a->data,
+                                  .tokens = &t->data,
+                                  .step = steps_done,
+                                  .seed = t->seed,
+                                  .loss = t->report.loss};
+}
+
+int sp_train_find_resume(struct sp_trainer *t)
+{
+    struct sp_run_state state;
+    long step;
+    int err = sp_step_find(t->cfg.resume, t->resumed, &step);
+
+    err = err ? err : sp_run_state_read(t->resumed, &state);
+    if (err)
+        return err;
+    t->first_step = state.step;
+    if (!t->cfg.seed_set)
+        t->seed = state.seed;
+    sp_run_state_free(&state);
+    return 0;
+}
+
+/* Opens and checks one file of the optimizer; reads it into the stages if `load`. */
+static int moment(struct sp_trainer *t, const char *dir, enum sp_field field, bool load)
+{
+    struct sp_st_file st;
+    char path[SP_RUN_PATH + 64];
+    int err;
+
+    snprintf(path, sizeof path, "%s/%s", dir, sp_field_files[field]);
+    err = sp_st_open(path, &st);
+    if (err)
+        return err;
+    err = sp_weights_check(&st, &t->params);
+    if (!err && load)
+        err = sp_checkpoint_read(&t->graph, field, &st);
+    sp_st_close(&st);
+    return err;
+}
+
+int sp_train_check_resume(struct sp_trainer *t)
+{
+    const char *dir = t->resumed;
+    static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
+                                        "optimizer-v.safetensors", NULL};
+    struct sp_run_state state;
+    int err = sp_run_state_read(dir, &state);
+
+    if (err)
+        return err;
+    err = sp_checksums_verify(dir, names, t->world.rank, t->world.size);
+    if (err == -ENOENT && state.format > 1)
+        err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing", dir);
+    else if (err == -ENOENT && t->world.rank == 0)
+        sp_warn("%s was saved without checksums, by an older version", dir);
+    err = err == -ENOENT ? 0 : err;
+    sp_run_state_free(&state);
+    err = err ? err : moment(t, dir, SP_FIELD_M, false);
+    return err ? err : moment(t, dir, SP_FIELD_V, false);
+}
+
+int sp_train_load_resume(struct sp_trainer *t)
+{
+    int err = moment(t, t->resumed, SP_FIELD_M, true);
+
+    return err ? err : moment(t, t->resumed, SP_FIELD_V, true);
+}
+
+void sp_train_warn_of_changes(const struct sp_trainer *t)
+{
+    struct sp_run_config now = sp_train_state(t, t->first_step);
+    struct sp_run_state state;
+    char changes[2600];
+
+    if (!t->cfg.resume || sp_run_state_read(t->resumed, &state))
+        return;
+    if (sp_run_state_changes(&state, &now, changes, sizeof changes))
+        sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed, changes);
+    sp_run_state_free(&state);
+}

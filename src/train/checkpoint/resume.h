@@ -1,0 +1,25 @@
+/* A run that goes on from a checkpoint. */
+#ifndef SP_TRAIN_RESUME_H
+#define SP_TRAIN_RESUME_H
+
+#include "train/checkpoint/run_state.h"
+#include "train/trainer.h"
+
+/* The file of weights or moments in a step, by enum sp_field. */
+extern const char *const sp_field_files[];
+
+/* Finds the newest step of --resume, t->resumed: sets first_step, and the seed where none was given.
+ * 0 or -errno. */
+int sp_train_find_resume(struct sp_trainer *t);
+/* Is that step undamaged, and of this model? All ranks call it, each checks a share. Needs t->params.
+ * 0 or -errno. */
+int sp_train_check_resume(struct sp_trainer *t);
+/* Reads its moments. 0 or -errno. */
+int sp_train_load_resume(struct sp_trainer *t);
+/* Says in one line what this run was told otherwise than the one that saved it. */
+void sp_train_warn_of_changes(const struct sp_trainer *t);
+
+/* What a checkpoint after so many steps says of the run. */
+struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done);
+
+#endif

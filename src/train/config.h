@@ -1,0 +1,22 @@
+/* The settings of the trainer as a table: one list for the command, for programs, for what is kept. */
+#ifndef SP_TRAIN_CONFIG_H
+#define SP_TRAIN_CONFIG_H
+
+#include "train/options.h"
+#include "train/run/lr_schedule.h"
+
+enum { SP_TRAIN_OPTIONS = 59 }; /* entries, with the one that ends the table */
+
+/* The options of `starpipe train`; the value of each is in *cfg. */
+void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);
+
+/* All of them as lines, see settings.h; to be freed. */
+char *sp_train_settings(const struct sp_train_config *cfg);
+
+/* Refuses what needs no file to be known wrong, and loads plugins: 0, or -EINVAL after one line. */
+int sp_train_config_check(const struct sp_train_config *cfg);
+
+/* The learning rate of the run. */
+struct sp_lr_schedule sp_train_lr(const struct sp_train_config *cfg);
+
+#endif

@@ -1,0 +1,150 @@
+#include "train/options.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sp_choice(const char *choices, int i, int *length)
+{
+    for (; i > 0 && choices; i--) {
+        choices = strchr(choices, '|');
+        choices += choices != NULL;
+    }
+    if (choices)
+        *length = (int)strcspn(choices, "|");
+    return choices;
+}
+
+int sp_choice_of(const char *choices, const char *text)
+{
+    const char *word;
+    int length;
+
+    for (int i = 0; (word = sp_choice(choices, i, &length)); i++)
+        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length))
+            return i;
+    return -1;
+}
+
+int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode)
+{
+    int choice = sp_choice_of("none|full|adaptive", text); /* as in the enum */
+
+    if (choice < 0)
+        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+    *mode = (enum sp_offload_mode)choice;
+    return 0;
+}
+
+int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
+{
+    static const char *const names[] = {
+        [SP_RECOMPUTE_NONE] = "none",
+        [SP_RECOMPUTE_SELECTIVE] = "selective",
+        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
+        [SP_RECOMPUTE_FULL] = "full",
+    };
+
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *option = (struct sp_recompute_option){(enum sp_recompute)i, 1};
+            return 0;
+        }
+    if (strncmp(text, "every=", 6) == 0) {
+        char *end;
+        long k = strtol(text + 6, &end, 10);
+
+        if (end != text + 6 && !*end && k >= 1 && k <= 1000000) {
+            *option = (struct sp_recompute_option){SP_RECOMPUTE_FULL, (int)k};
+            return 0;
+        }
+    }
+    return sp_error(EINVAL,
+                    "%s: --recompute %s: want none, full, selective, no-attention or every=K "
+                    "with K >= 1",
+                    command, text);
+}
+
+void sp_option_text(const struct sp_option *o, char *text, size_t n)
+{
+    const char *word;
+    int length = 0;
+
+    text[0] = '\0';
+    switch (o->kind) {
+    case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
+    case SP_OPT_OPERAND:
+        if (*(const char **)o->value)
+            snprintf(text, n, "%s", *(const char **)o->value);
+        break;
+    case SP_OPT_INT:
+        snprintf(text, n, "%d", *(int *)o->value);
+        break;
+    case SP_OPT_DOUBLE:
+        /* the fewest digits that give the number back */
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(text, n, "%.*g", digits, *(double *)o->value);
+            if (strtod(text, NULL) == *(double *)o->value)
+                break;
+        }
+        break;
+    case SP_OPT_SIZE:
+        snprintf(text, n, "%llu", (unsigned long long)*(uint64_t *)o->value);
+        break;
+    case SP_OPT_CHOICE:
+        word = sp_choice(o->choices, *(int *)o->value, &length);
+        snprintf(text, n, "%.*s", length, word ? word : "");
+        break;
+    case SP_OPT_FLAG:
+        snprintf(text, n, "%s", *(bool *)o->value ? "on" : "off");
+        break;
+    }
+}
+
+int sp_option_beyond(const struct sp_option *o, const char *command, const char *text)
+{
+    bool any = o->min == 0 && o->max == 0;
+
+    return sp_error(EINVAL,
+                    o->kind == SP_OPT_INT ? "%s: --%s: %s is not in %.0f .. %.0f"
+                                          : "%s: --%s: %s is not in %g .. %g",
+                    command, o->name, text, any ? INT_MIN : o->min, any ? INT_MAX : o->max);
+}
+
+int sp_option_check(const struct sp_option *o, const char *command)
+{
+    bool any = o->min == 0 && o->max == 0, ok = true;
+    char text[32];
+    int length;
+    double v;
+
+    if (o->kind == SP_OPT_INT) {
+        v = *(int *)o->value;
+        ok = any || (v >= o->min && v <= o->max) || (o->choices && v == 0);
+    } else if (o->kind == SP_OPT_DOUBLE) {
+        v = *(double *)o->value;
+        ok = isfinite(v) && (any || (v >= o->min && v <= o->max));
+    } else if (o->kind == SP_OPT_CHOICE) {
+        int choice = *(int *)o->value;
+
+        if (choice < 0 || !sp_choice(o->choices, choice, &length))
+            return sp_error(EINVAL, "%s: --%s: %d is the number of none of %s", command, o->name,
+                            choice, o->choices);
+    }
+    sp_option_text(o, text, sizeof text);
+    return ok ? 0 : sp_option_beyond(o, command, text);
+}
+
+struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)
+{
+    bool csv = !strncmp(a->schedule, "csv:", 4);
+
+    return (struct sp_layout){.stages = csv && !a->stages_set ? 0 : a->stages,
+                              .micro_batches = csv && !a->micro_batches_set ? 0 : a->micro_batches,
+                              .chunks = a->chunks,
+                              .slices = a->slices,
+                              .layers = layers,
+                              .options = ""};
+}

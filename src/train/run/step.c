@@ -1,0 +1,168 @@
+/*
+ * The steps of a run. As a rule a step ends on all stages before its update, and the update before
+ * the next step. With --post-validation the next step begins at once, as if nothing had to be
+ * clipped; when the norm is known and says otherwise, both are undone and done again.
+ */
+#include "train/run/step.h"
+#include "sp_error.h"
+#include "train/checkpoint/save.h"
+#include "train/config.h"
+#include "train/run/log.h"
+#include "train/run/reorder.h"
+#include "train/run/watchdog.h"
+#include <math.h>
+
+struct sp_update sp_train_update(const struct sp_train_config *a, int step, double grad_norm)
+{
+    struct sp_lr_schedule lr = sp_train_lr(a);
+
+    return (struct sp_update){
+        .lr = (float)sp_lr_at(&lr, step),
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .eps = (float)a->eps,
+        .weight_decay = (float)a->weight_decay,
+        .bias1 = (float)(1 - pow(a->beta1, step + 1)),
+        .bias2 = (float)(1 - pow(a->beta2, step + 1)),
+        .factor = (float)(a->clip > 0 && grad_norm > a->clip ? a->clip / (grad_norm + 1e-6) : 1),
+    };
+}
+
+static bool is_finite(const struct sp_trainer *t)
+{
+    return isfinite(t->report.loss) && isfinite(t->report.grad_norm);
+}
+
+/* Every rank knows the loss and the norm, so all of them stop here. */
+static int diverged(struct sp_trainer *t, int step)
+{
+    if (t->world.rank == 0)
+        sp_error(EDOM,
+                 "step %d: loss %g, gradient norm %g: the run has diverged; try a lower --lr, or "
+                 "SP_CHECK=1 to find the first task that overflows",
+                 step, t->report.loss, t->report.grad_norm);
+    t->diverged = true;
+    sp_train_step_back(t);
+    return -EDOM;
+}
+
+/* The report of a step, with what any process asks for. */
+static void close_step(struct sp_trainer *t)
+{
+    t->report.asks = t->cfg.asks ? t->cfg.asks(t->cfg.arg) : 0;
+    sp_step_finish(&t->graph, &t->report);
+}
+
+/* A step that was begun, to its end. */
+static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
+{
+    const struct sp_train_config *a = &t->cfg;
+    int err = 0;
+
+    sp_step_rest(&t->graph, NULL, false);
+    sp_transport_wait_all();
+    close_step(t);
+    if (!is_finite(t))
+        return diverged(t, step);
+    if (a->dump_grads && step == t->first_step)
+        err = sp_train_dump_grads(t);
+    *hp = sp_train_update(a, step, t->report.grad_norm);
+    sp_step_update(&t->graph, hp, &t->report);
+    return err;
+}
+
+/* The same, with the next step begun before this one has ended. */
+static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
+{
+    const struct sp_train_config *a = &t->cfg;
+
+    *hp = sp_train_update(a, step, 0);
+    sp_step_rest(&t->graph, hp, a->clip > 0);
+    sp_step_update_submit(&t->graph, hp, a->clip > 0);
+    sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
+    close_step(t);
+    *hp = sp_train_update(a, step, t->report.grad_norm);
+    if (is_finite(t) && hp->factor >= 1)
+        return 0;
+    sp_step_undo(&t->graph);
+    if (!is_finite(t))
+        return diverged(t, step);
+    t->rollbacks++;
+    sp_step_update_submit(&t->graph, hp, false);
+    sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
+    return 0;
+}
+
+/* From the report. */
+static void fill(struct sp_trainer *t, double lr, struct sp_meters *m)
+{
+    const struct sp_step_report *r = &t->report;
+
+    for (int s = 0; s < t->place.stages; s++) {
+        const struct sp_stage_report *from = &r->stages[s];
+
+        t->meters[s] = (struct sp_stage_meters){.busy_ms = from->busy_us / 1e3,
+                                                .idle_ms = from->idle_us / 1e3,
+                                                .comm_wait_ms = from->comm_wait_us / 1e3,
+                                                .bubble = from->bubble_ratio,
+                                                .peak_bytes = from->peak_bytes,
+                                                .bytes_sent = from->bytes_sent};
+    }
+    *m = (struct sp_meters){.step = t->done - 1,
+                            .loss = r->loss,
+                            .grad_norm = r->grad_norm,
+                            .lr = lr,
+                            .tokens = sp_train_step_tokens(t),
+                            .step_ms = r->step_us / 1e3,
+                            .bubble = sp_train_bubble(t),
+                            .asked = r->asked,
+                            .stages = t->place.stages,
+                            .stage = t->meters};
+}
+
+double sp_train_bubble(const struct sp_trainer *t)
+{
+    double sum = 0;
+
+    for (int s = 0; s < t->place.stages; s++)
+        sum += t->report.stages[s].bubble_ratio;
+    return sum / t->place.stages;
+}
+
+static int run_step(struct sp_trainer *t, bool more, struct sp_update *hp)
+{
+    int step = t->done, err = t->begun || !sp_train_reorders(t) ? 0 : sp_train_reorder(t);
+    bool ahead;
+
+    if (err)
+        return err;
+    if (!t->begun)
+        sp_step_begin(&t->graph, &t->data, (uint64_t)step);
+    t->begun = false;
+    t->done++;
+    ahead = more && t->cfg.post_validation && !sp_train_reorders(t) &&
+            !(t->cfg.dump_grads && step == t->first_step);
+    err = ahead ? finish_ahead(t, step, hp) : finish(t, step, hp);
+    if (err)
+        return err;
+    t->begun = ahead;
+    err = sp_train_proven(t, step);
+    return err ? err : sp_train_log_step(t, step, hp->lr);
+}
+
+int sp_trainer_step(struct sp_trainer *t, bool more, struct sp_meters *m)
+{
+    struct sp_update hp;
+    int err = sp_train_refuse_call(t, "step", false);
+
+    if (err)
+        return err;
+    sp_watchdog_resume(t->watchdog);
+    err = run_step(t, more, &hp);
+    sp_watchdog_pause(t->watchdog);
+    if (err)
+        return sp_train_fail(t, err);
+    if (m)
+        fill(t, hp.lr, m);
+    return 0;
+}

@@ -1,0 +1,15 @@
+/* The files of a run, before it starts. */
+#ifndef SP_TRAIN_FILES_H
+#define SP_TRAIN_FILES_H
+
+#include "train/trainer.h"
+
+/* On rank 0: does an output destroy an input or another output, or a file that is no log? 0 or -errno. */
+int sp_train_check_files(const struct sp_trainer *t);
+/* Can the outputs be written? Makes their directories. 0 or -errno. */
+int sp_train_check_output(const struct sp_trainer *t);
+
+/* The names of the pictures in cfg.trace, up to a NULL. */
+extern const char *const sp_train_pictures[];
+
+#endif

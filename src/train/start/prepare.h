@@ -1,0 +1,12 @@
+/* A trainer before StarPU starts: everything checked, nothing begun. */
+#ifndef SP_TRAIN_PREPARE_H
+#define SP_TRAIN_PREPARE_H
+
+#include "train/trainer.h"
+
+/* All ranks call it. 0, or -errno on all of them after one line: nothing is left. */
+int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **t);
+/* Undoes it, once sp_train_stop has undone what came after it. */
+void sp_train_release(struct sp_trainer *t);
+
+#endif

@@ -1,0 +1,144 @@
+/* StarPU, the model in its stages, the log, the watchdog: from a plan to a trainer that can step. */
+#include "train/start/start.h"
+#include "codelets/cuda.h"
+#include "graphs/checkpoint.h"
+#include "offload/host.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include "train/checkpoint/resume.h"
+#include "train/checkpoint/save.h"
+#include "train/run/log.h"
+#include "train/run/watchdog.h"
+#include "train/start/device.h"
+#include "train/start/memory.h"
+#include "train/start/offload.h"
+#include "train/start/partition.h"
+#include <stdlib.h>
+
+/* Workers of one kind only: their numbers are those of the placement. */
+static void choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
+{
+    conf->precedence_over_environment_variables = 1;
+    conf->ncpus = pl->gpus ? 0 : pl->workers;
+    conf->ncuda = pl->gpus;
+    conf->nopencl = 0;
+    conf->nhip = 0;
+    conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
+    for (int i = 0; i < pl->gpus; i++)
+        conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
+}
+
+static int start_starpu(struct sp_trainer *t)
+{
+    struct starpu_conf conf;
+    unsigned workers;
+
+    setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    setenv("STARPU_SILENT", "1", 0);
+    starpu_conf_init(&conf);
+    choose_workers(&t->place, &conf);
+    if (t->place.gpus)
+        sp_train_prepare_gpus(t);
+    if (sp_train_offloads(t)) {
+        struct sp_shape shape;
+
+        /* would bring back what has just left: inputs of any task that is ready */
+        setenv("STARPU_PREFETCH", "0", 1);
+        sp_train_shape(t, &shape);
+        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &shape),
+                      t->place.gpus > 0);
+    }
+    conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
+    conf.catch_signals = 0; /* they are the program's */
+    if (sp_transport_start(&conf))
+        return sp_error(ENODEV, "StarPU found no worker to start");
+    t->has_starpu = true;
+    workers = t->place.gpus ? starpu_cuda_worker_get_count() : starpu_cpu_worker_get_count();
+    if ((int)workers < t->place.workers)
+        return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
+                        t->place.gpus ? "CUDA" : "CPU", t->place.workers);
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    sp_placement_bind(&t->place);
+    return t->place.gpus ? sp_train_start_gpus(t) : 0;
+}
+
+static int make_graph(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    const struct sp_graph_config cfg = {
+        .params = &t->params,
+        .plan = &t->plan,
+        .batch = a->layout.micro_batch_size,
+        .seq = a->layout.seq,
+        .mlp_rows = a->mlp_chunk,
+        .head_rows = a->logit_rows,
+        .dtype = (enum sp_dtype)a->dtype,
+        .recompute = t->recompute,
+        .every = t->every,
+        .ready = a->scheduler == SP_TRAIN_READY,
+        .window = a->window,
+        .seed = t->seed,
+        .away = t->offload.away,
+        .tier = t->tier,
+        .disk = t->disk,
+        .in_stream = t->runs_ahead,
+    };
+    int err = sp_graph_create(&cfg, &t->place, &t->graph);
+
+    if (err)
+        return err;
+    t->has_graph = true;
+    err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
+    if (!err && a->resume)
+        err = sp_train_load_resume(t);
+    err = err ? err : sp_step_report_create(&t->graph, &t->report);
+    if (err)
+        return err;
+    t->meters = calloc((size_t)t->place.stages, sizeof *t->meters);
+    return t->meters ? 0 : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
+}
+
+int sp_train_start(struct sp_trainer *t)
+{
+    int err = start_starpu(t);
+
+    err = err ? err : sp_train_partition_measured(t);
+    err = err ? err : sp_train_offload_measured(t);
+    err = err ? err : make_graph(t);
+    err = err ? err : sp_train_log_open(t);
+    if (err)
+        return sp_train_fail(t, err);
+    sp_transport_barrier(); /* nothing moves before the last one is ready */
+    if (t->cfg.stall_timeout > 0)
+        t->watchdog = sp_watchdog_start(&t->graph, t->cfg.stall_timeout);
+    sp_watchdog_pause(t->watchdog); /* outside of calls */
+    t->started = true;
+    return 0;
+}
+
+int sp_train_stop(struct sp_trainer *t)
+{
+    int err = 0;
+
+    if (t->begun) {
+        sp_step_rest(&t->graph, NULL, false);
+        sp_transport_wait_all();
+    }
+    if (t->started && !t->diverged)
+        err = sp_train_saved_all(t);
+    sp_watchdog_stop(t->watchdog);
+    if (t->log)
+        fclose(t->log);
+    free(t->meters);
+    if (t->report.stages)
+        sp_step_report_destroy(&t->graph, &t->report);
+    if (t->has_graph)
+        sp_graph_destroy(&t->graph);
+    if (t->has_starpu && t->place.gpus)
+        sp_cuda_stop();
+    if (t->has_starpu)
+        sp_transport_stop();
+    if (t->has_starpu && sp_train_offloads(t))
+        sp_host_stop();
+    return err;
+}

@@ -1,0 +1,47 @@
+#define _GNU_SOURCE /* vasprintf */
+#include "train/trainer.h"
+#include "sp_error.h"
+#include <stdarg.h>
+#include <stdlib.h>
+
+int sp_trainer_done(const struct sp_trainer *t)
+{
+    return t->done;
+}
+
+int sp_trainer_rank(const struct sp_trainer *t)
+{
+    return t->world.rank;
+}
+
+void sp_train_say(const struct sp_trainer *t, const char *format, ...)
+{
+    char *line = NULL;
+    va_list ap;
+
+    if (!t->cfg.say || t->world.rank)
+        return;
+    va_start(ap, format);
+    if (vasprintf(&line, format, ap) >= 0)
+        t->cfg.say(t->cfg.arg, line);
+    va_end(ap);
+    free(line);
+}
+
+int sp_train_fail(const struct sp_trainer *t, int err)
+{
+    if (err && err != -EDOM && t->world.size > 1)
+        sp_transport_abort(1);
+    return err;
+}
+
+int sp_train_refuse_call(const struct sp_trainer *t, const char *what, bool between)
+{
+    if (!t->started || t->diverged)
+        return sp_error(EINVAL, "%s: the trainer %s", what,
+                        t->started ? "has diverged" : "was opened for a dry run");
+    if (between && t->begun)
+        return sp_error(
+            EBUSY, "%s: the next step has begun; make the one before it with `more` false", what);
+    return 0;
+}
