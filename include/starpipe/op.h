@@ -12,6 +12,8 @@
 
 #include <stddef.h>
 
+#pragma GCC visibility push(default)
+
 enum sp_pass { SP_F, SP_B, SP_W, SP_R, SP_PASSES };
 
 enum sp_part {
@@ -55,5 +57,7 @@ void sp_program_add_op(struct sp_program *prog, struct sp_op op);
 /* Appends the forward of one micro-batch and the backward of another as one overlapped unit. */
 void sp_program_add_pair(struct sp_program *prog, int f_mb, int f_chunk, int b_mb, int b_chunk);
 void sp_program_clear(struct sp_program *prog);
+
+#pragma GCC visibility pop
 
 #endif

@@ -19,6 +19,8 @@
 #include <starpu.h>
 #include <starpu_scheduler.h>
 
+#pragma GCC visibility push(default)
+
 extern struct starpu_sched_policy sp_order_strict;
 extern struct starpu_sched_policy sp_order_ready;
 
@@ -59,5 +61,7 @@ void sp_order_reset(void);
  * NULL-terminated. */
 struct starpu_sched_policy *starpu_get_sched_lib_policy(const char *name);
 struct starpu_sched_policy **starpu_get_sched_lib_policies(void);
+
+#pragma GCC visibility pop
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "starpipe/op.h"
 
+#pragma GCC visibility push(default)
+
 #define SP_SCHEDULE_ABI 4
 
 /* Costs of one layer for one micro-batch, part by part. */
@@ -171,5 +173,7 @@ struct sp_schedule_def {
     extern const struct sp_schedule_def *const sp_plugin_schedules[];                              \
     __attribute__((visibility("default")))                                                         \
     const struct sp_schedule_def *const sp_plugin_schedules[] = {__VA_ARGS__, 0}
+
+#pragma GCC visibility pop
 
 #endif

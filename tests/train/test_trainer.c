@@ -1,0 +1,274 @@
+/*
+ * The trainer as programs call it: trainers one after the other in one process, meters, a run that is
+ * saved and gone on with, text, and every refusal of a call or a configuration, in one line.
+ */
+#include "model/support.h"
+#include "starpipe/trainer.h"
+#include <errno.h>
+#include <math.h>
+#include <sys/stat.h>
+
+enum { STEPS = 5, SEQ = 16, MICRO_BATCHES = 4 };
+
+static char *scratch, text[4200], saved[4200];
+
+static int setup(void **state)
+{
+    char words[4001];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words; i++)
+        words[i] = (char)('a' + i * i % 23);
+    scratch = scratch_make();
+    write_file(scratch_path(scratch, "text", text), words, sizeof words);
+    scratch_path(scratch, "saved", saved);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    scratch_remove(scratch);
+    return 0;
+}
+
+static void defaults(struct sp_train_config *cfg)
+{
+    assert_int_equal(sp_train_config_init(cfg), 0);
+    cfg->layout.model = "gpt-tiny";
+    cfg->layout.stages = 2;
+    cfg->layout.micro_batches = MICRO_BATCHES;
+    cfg->layout.seq = SEQ;
+    cfg->data = text;
+    cfg->steps = STEPS;
+    cfg->threads = 1;
+}
+
+static void check_meters(const struct sp_meters *m, int step)
+{
+    assert_int_equal(m->step, step);
+    assert_true(isfinite(m->loss) && m->loss > 0 && m->grad_norm > 0 && m->step_ms > 0);
+    assert_true(m->lr == (double)1e-3f);
+    assert_int_equal(m->tokens, SEQ * MICRO_BATCHES);
+    assert_int_equal(m->stages, 2);
+    for (int s = 0; s < m->stages; s++) {
+        assert_true(m->stage[s].busy_ms > 0 && m->stage[s].peak_bytes > 0);
+        assert_true(m->stage[s].bubble > 0 && m->stage[s].bubble < 1);
+        assert_true(m->stage[s].bytes_sent == 0);
+    }
+}
+
+/* The losses of the steps that are left. */
+static void train(const struct sp_train_config *cfg, int save_after, double loss[STEPS])
+{
+    struct sp_trainer *t;
+    struct sp_meters m;
+
+    assert_int_equal(sp_trainer_open(cfg, &t), 0);
+    assert_int_equal(sp_trainer_rank(t), 0);
+    while (sp_trainer_done(t) < STEPS) {
+        int step = sp_trainer_done(t);
+
+        assert_int_equal(sp_trainer_step(t, true, &m), 0);
+        check_meters(&m, step);
+        loss[step] = m.loss;
+        if (step + 1 == save_after)
+            assert_int_equal(sp_trainer_save(t), 0);
+    }
+    assert_int_equal(sp_trainer_close(t), 0);
+}
+
+static void one_after_the_other(void **state)
+{
+    struct sp_train_config cfg;
+    double whole[STEPS], again[STEPS], part[STEPS];
+
+    (void)state;
+    defaults(&cfg);
+    train(&cfg, 0, whole);
+    cfg.layout.schedule = "zbv"; /* another order, the same numbers: to rounding */
+    train(&cfg, 0, again);
+    for (int k = 0; k < STEPS; k++)
+        assert_true(fabs(whole[k] - again[k]) < 1e-5 * whole[k]);
+    cfg.layout.schedule = "1f1b";
+    cfg.save = saved;
+    cfg.save_async = true;
+    train(&cfg, 2, again);
+    assert_memory_equal(whole, again, sizeof whole);
+    cfg.save = NULL;
+    cfg.save_async = false;
+    cfg.resume = saved;
+    train(&cfg, 0, part);
+    assert_memory_equal(whole + 2, part + 2, (STEPS - 2) * sizeof *whole);
+    printf("losses %.6f .. %.6f in four trainers, the last from step 2 on\n", whole[0],
+           part[STEPS - 1]);
+}
+
+static int collect(void *arg, int32_t token)
+{
+    int32_t *at = arg;
+
+    at[++at[0]] = token;
+    return at[0] == 5; /* enough */
+}
+
+static void between_steps(void **state)
+{
+    struct sp_train_config cfg;
+    struct sp_trainer *t;
+    double loss[2];
+    int32_t drawn[2][9] = {{0}};
+
+    (void)state;
+    defaults(&cfg);
+    cfg.eval = text;
+    cfg.eval_tokens = 64;
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    assert_int_equal(sp_trainer_step(t, false, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sp_trainer_evaluate(t, &loss[i]), 0);
+        assert_int_equal(sp_trainer_generate(t, i ? "abc" : "", 8, collect, drawn[i]), 0);
+        assert_int_equal(drawn[i][0], 5);
+    }
+    assert_true(loss[0] > 0 && loss[0] == loss[1]);
+    assert_int_equal(sp_trainer_close(t), 0);
+}
+
+static int asks(void *arg)
+{
+    return (*(int *)arg)++ ? 4 : 0;
+}
+
+/* A process asks at the end of its second step, and nobody told before. */
+static void asked(void **state)
+{
+    struct sp_train_config cfg;
+    struct sp_trainer *t;
+    struct sp_meters m;
+    int times = 0;
+
+    (void)state;
+    defaults(&cfg);
+    cfg.arg = &times;
+    cfg.asks = asks;
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(sp_trainer_step(t, true, &m), 0);
+        assert_int_equal(m.asked, k ? 4 : 0);
+    }
+    assert_int_equal(sp_trainer_close(t), 0);
+}
+
+static void assert_call(int ret, int wanted, struct capture *c, const char *word)
+{
+    const char *said = capture_end(c);
+
+    assert_said(said, word, word);
+    assert_int_equal(ret, wanted);
+}
+
+/* With the next step under way nothing can be read or written; closed, it is forgotten. */
+static void ahead(void **state)
+{
+    struct sp_train_config cfg;
+    struct sp_trainer *t;
+    struct capture c;
+    double loss;
+
+    (void)state;
+    defaults(&cfg);
+    cfg.post_validation = true;
+    cfg.eval = text;
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    assert_int_equal(sp_trainer_step(t, true, NULL), 0);
+    capture_begin(&c);
+    assert_call(sp_trainer_evaluate(t, &loss), -EBUSY, &c, "evaluate: the next step has begun");
+    assert_int_equal(sp_trainer_step(t, false, NULL), 0);
+    assert_int_equal(sp_trainer_evaluate(t, &loss), 0);
+    assert_int_equal(sp_trainer_step(t, true, NULL), 0);
+    assert_int_equal(sp_trainer_close(t), 0);
+}
+
+static void refused_calls(void **state)
+{
+    struct sp_train_config cfg;
+    struct sp_trainer *t;
+    struct capture c;
+    double loss;
+    int err = 0;
+
+    (void)state;
+    defaults(&cfg);
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    capture_begin(&c);
+    assert_call(sp_trainer_evaluate(t, &loss), -EINVAL, &c, "evaluate: the configuration names");
+    capture_begin(&c);
+    assert_call(sp_trainer_save(t), -EINVAL, &c, "save: the configuration names");
+    assert_int_equal(sp_trainer_close(t), 0);
+    cfg.dry_run = true;
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    capture_begin(&c);
+    assert_call(sp_trainer_step(t, true, NULL), -EINVAL, &c, "opened for a dry run");
+    assert_int_equal(sp_trainer_close(t), 0);
+    assert_int_equal(sp_trainer_close(NULL), 0);
+    defaults(&cfg);
+    cfg.lr = 1e5;
+    cfg.clip = 0;
+    cfg.beta1 = cfg.beta2 = 0;
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    capture_begin(&c);
+    while (!err)
+        err = sp_trainer_step(t, true, NULL);
+    assert_call(err, -EDOM, &c, "the run has diverged; try a lower --lr");
+    capture_begin(&c);
+    assert_call(sp_trainer_step(t, true, NULL), -EINVAL, &c, "has diverged");
+    assert_int_equal(sp_trainer_close(t), 0);
+}
+
+static void refused_configurations(void **state)
+{
+    struct sp_train_config bad[9];
+    static const char *const said[] = {"train: --stages: 0 is not in 1 .. 65536",
+                                       "train: --beta1: 1.5 is not in 0 .. 1",
+                                       "train: --dtype: 2 is the number of none of f32|bf16",
+                                       "train: --lr: nan is not in 0 .. 1e+06",
+                                       "call sp_train_config_init first",
+                                       "train: which model?",
+                                       "train: --shard-size without --save DIR",
+                                       "no schedule",
+                                       "cannot"};
+    struct sp_trainer *t = NULL;
+    struct capture c;
+
+    (void)state;
+    for (int i = 0; i < 9; i++)
+        defaults(&bad[i]);
+    bad[0].layout.stages = 0;
+    bad[1].beta1 = 1.5;
+    bad[2].dtype = 2;
+    bad[3].lr = NAN;
+    bad[4].partition = NULL;
+    bad[5].layout.model = NULL;
+    bad[6].shard_size_set = true;
+    bad[7].layout.schedule = "none";
+    bad[8].data = "/nowhere";
+    for (int i = 0; i < 9; i++) {
+        capture_begin(&c);
+        assert_call(sp_trainer_open(&bad[i], &t), -EINVAL, &c, said[i]);
+        assert_null(t);
+    }
+}
+
+TEST_GROUP(trainer)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(between_steps),
+        cmocka_unit_test(asked),
+        cmocka_unit_test(ahead),
+        cmocka_unit_test(refused_calls),
+        cmocka_unit_test(refused_configurations),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
