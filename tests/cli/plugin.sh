@@ -1,7 +1,7 @@
 #!/bin/bash
 # Plugins: the example, built against an installed tree, is listed, shown and trained with, and gives
-# the gradients of one stage; every way in which a plugin can be wrong is refused with its line,
-# exit status 2, in seconds.
+# the gradients of one stage; a program built against that tree trains, and loads it too; every way in
+# which a plugin can be wrong is refused with its line, exit status 2, in seconds.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 CC=${CC:-cc}
@@ -17,7 +17,8 @@ unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 
 root=$work/root
 cp -R "$here/../../examples/plugin" "$work/example"
-chmod -R u+w "$work/example"
+cp -R "$here/../../examples/embed" "$work/embed"
+chmod -R u+w "$work/example" "$work/embed"
 if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     > "$work/output" 2>&1; then
     pc=$(find "$root" -name starpipe.pc)
@@ -27,6 +28,9 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     include=$(dirname "$(find "$root" -path '*/include/starpipe')")
     quiet "make of the example" make -C "$work/example" PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include"
+    lib=$(dirname "$(find "$root" -name libstarpipe.so)")
+    quiet "make of the program" make -C "$work/embed" PKG_CONFIG_PATH="$(dirname "$pc")" \
+        PKG_CONFIG="pkg-config --define-variable=includedir=$include --define-variable=libdir=$lib"
     # The headers that it took are the installed ones.
     $CC -M -I"$include" "$work/example/eager_1f1b.c" | grep -q "$root.*/starpipe/schedule.h" ||
         fail "no installed schedule.h"
@@ -80,6 +84,27 @@ if have_mpi; then
     agree "eager-1f1b, 2 processes, gradients" near "$work/two.safetensors" \
         "$work/one.safetensors" 1e-5
 fi
+
+# ---- a program on the installed library, which plugins take their functions from
+
+embed=$work/embed/embed
+export STARPIPE_PLUGIN_PATH=$eager
+quiet "the program" timeout -k 2 60 "$embed" "$work/text" "$work/embed1" 20
+grep -q '^step 20  loss [2-5]\.' "$work/output" && grep -q '^  stage 1: busy' "$work/output" &&
+    grep -q '^saved to .*; it goes on:$' "$work/output" && [ "$(grep -c '^The .' "$work/output")" -eq 1 ] ||
+    fail "the program says $(cat "$work/output")"
+unset STARPIPE_PLUGIN_PATH
+echo "embed: $(grep '^step 20' "$work/output")"
+quiet "what it saved" starpipe $train --steps 21 --resume "$work/embed1" --stages 3
+if have_mpi; then
+    quiet "the program in 2 processes" timeout -k 5 120 $MPIRUN -np 2 "$embed" "$work/text" "$work/embed2" 20
+    [ "$(grep -c '^step' "$work/output")" -eq 2 ] || fail "two processes print: $(cat "$work/output")"
+    cmp "$work/embed1/model.safetensors" "$work/embed2/model.safetensors" ||
+        fail "the program has other weights in 2 processes"
+fi
+timeout -k 2 10 "$embed" "$work/none" "$work/embed3" > "$work/stdout" 2> "$work/stderr"
+[ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && [ ! -e "$work/embed3" ] ||
+    fail "the program without a text: $(cat "$work/stderr")"
 
 # ---- several, lists, directories, every public function
 
