@@ -20,7 +20,7 @@
 #ifndef SP_BUFFERS_H
 #define SP_BUFFERS_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include <starpu.h>
 
 enum { SP_BUFFERS_MAX = 12 }; /* rows of a table */

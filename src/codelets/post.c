@@ -208,10 +208,10 @@ SP_CODELET(norm2_add);
 
 static double product_flops(const struct sp_shape *sh, bool down)
 {
-    double T = sh->rows, h = sh->model.hidden;
+    const struct sp_model *m = &sh->model;
 
-    return sp_flops_linear(T, sh->q_width, h) + sp_flops_linear(T, h, sh->up_width) +
-           (down ? sp_flops_linear(T, sh->model.mlp, h) : 0);
+    return sh->rows * (sp_product_flops(m, SP_ROLE_OUT) + sp_product_flops(m, SP_ROLE_UP) +
+                       (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
 }
 
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

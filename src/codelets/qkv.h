@@ -5,7 +5,7 @@
 #ifndef SP_QKV_H
 #define SP_QKV_H
 
-#include "codelets/shape.h"
+#include "model/shape.h"
 #include "kernels/backend.h"
 
 /* kv's rows and biases follow q's. */
@@ -74,7 +74,7 @@ static inline void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_shap
 
 static inline double sp_qkv_flops(const struct sp_shape *sh)
 {
-    return sp_flops_linear(sh->rows, sh->model.hidden, sh->q_width + sh->kv_width);
+    return sh->rows * sp_product_flops(&sh->model, SP_ROLE_QKV);
 }
 
 #endif

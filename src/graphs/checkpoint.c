@@ -209,7 +209,6 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
 
 int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg)
 {
-    static const enum sp_block_kind per_layer[] = {SP_BLOCK_NORM1, SP_BLOCK_QKV, SP_BLOCK_POST};
     int err = 0, more;
 
     g->step++; /* tags of this gathering are its own */
@@ -219,13 +218,12 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
         more = visit(g, field, kind, layer, fn, arg);                                              \
         err = err ? err : more;                                                                    \
     } while (0)
-    VISIT(SP_BLOCK_TOKENS, -1);
-    VISIT(SP_BLOCK_POSITIONS, -1);
-    for (int l = 0; l < g->shape.model.layers; l++)
-        for (int i = 0; i < 3; i++)
-            VISIT(per_layer[i], l);
-    VISIT(SP_BLOCK_NORM, -1);
-    VISIT(SP_BLOCK_HEAD, -1);
+    for (int kind = 0; kind < SP_BLOCK_NORM1; kind++)
+        VISIT((enum sp_block_kind)kind, -1);
+    for (int i = 0; i < SP_LAYER_BLOCKS * g->shape.model.layers; i++)
+        VISIT(sp_layer_block(i), i / SP_LAYER_BLOCKS);
+    for (int kind = SP_BLOCK_POST + 1; kind < SP_BLOCK_KINDS; kind++)
+        VISIT((enum sp_block_kind)kind, -1);
 #undef VISIT
     return err;
 }

@@ -1,212 +1,121 @@
 /* The list of tensors of a model: names, shapes, and where each lies in its block. */
 #include "model/params.h"
+#include "model/tensor_table.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define BLOCK_MAX_TENSORS 8 /* SP_BLOCK_POST of GPT-2 */
-#define ALIGNMENT 8         /* elements: one AVX register of floats, 32 bytes */
+#define ALIGNMENT 8 /* elements: one AVX register of floats, 32 bytes */
 #define INIT_STD 0.02f
-
-/* Tensors of one block, in the order of their offsets. */
-struct listing {
-    const struct sp_model *m;
-    enum sp_block_kind kind;
-    int layer;
-    size_t end; /* first free element */
-    int n;
-    struct sp_tensor t[BLOCK_MAX_TENSORS];
-};
 
 static size_t align(size_t n)
 {
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Tensors of one role follow each other without a gap, so that query, key and value (gate and
- * up) are one matrix to the kernels; every role starts aligned. */
-static struct sp_tensor *append(struct listing *l, enum sp_role role, const char *suffix, int rows,
-                                int cols)
+static size_t elements_of(const struct sp_model *m, const struct sp_tensor_row *row)
 {
-    struct sp_tensor *t = &l->t[l->n];
-
-    if (l->n == 0 || l->t[l->n - 1].role != role)
-        l->end = align(l->end);
-    *t = (struct sp_tensor){.block = l->kind,
-                            .role = role,
-                            .layer = l->layer,
-                            .offset = l->end,
-                            .rows = rows,
-                            .cols = cols};
-    if (l->layer < 0)
-        snprintf(t->name, sizeof t->name, "%s", suffix);
-    else if (l->m->arch == SP_ARCH_GPT2)
-        snprintf(t->name, sizeof t->name, "transformer.h.%d.%s", l->layer, suffix);
-    else
-        snprintf(t->name, sizeof t->name, "model.layers.%d.%s", l->layer, suffix);
-    l->end += (size_t)rows * (size_t)cols;
-    l->n++;
-    return t;
+    return (size_t)sp_dim(m, row->rows) * (size_t)sp_dim(m, row->cols);
 }
 
-static void add_vector(struct listing *l, enum sp_role role, const char *suffix, int size)
-{
-    struct sp_tensor *t = append(l, role, suffix, 1, size);
+/* A walk through the tensors that a block has. */
+struct walk {
+    const struct sp_model *m;
+    enum sp_block_kind kind;
+    const struct sp_tensor_row *row; /* NULL: before the first */
+    size_t offset, end;              /* of it; the first free element */
+};
 
-    t->is_vector = true;
-    t->init = role == SP_ROLE_GAIN ? SP_INIT_ONE : SP_INIT_ZERO;
+/* The next one; false: there is none, and `end` is the size of the block. Every role starts aligned. */
+static bool next(struct walk *w)
+{
+    const struct sp_tensor_row *last = w->row, *row = last ? last + 1 : sp_tensor_table;
+
+    for (; row < sp_tensor_table + sp_tensor_rows; row++) {
+        if (row->block != w->kind || !sp_row_name(w->m, row))
+            continue;
+        w->offset = !last || last->role != row->role ? align(w->end) : w->end;
+        w->end = w->offset + elements_of(w->m, row);
+        w->row = row;
+        return true;
+    }
+    w->end = align(w->end);
+    return false;
+}
+
+static void name_tensor(const struct sp_model *m, const struct sp_tensor_row *row, int layer,
+                        char name[80])
+{
+    const char *layers = m->arch == SP_ARCH_GPT2 ? "transformer.h" : "model.layers";
+
+    if (sp_block_is_of_layer(row->block))
+        snprintf(name, 80, "%s.%d.%s", layers, layer, sp_row_name(m, row));
+    else
+        snprintf(name, 80, "%s", sp_row_name(m, row));
 }
 
 /* The two products that add to the residual stream start smaller, for the sum of 2L of them to
  * have the variance of one (GPT-2). */
-static void add_matrix(struct listing *l, enum sp_role role, const char *suffix, int rows, int cols)
+static float std_of(const struct sp_model *m, enum sp_role role)
 {
-    struct sp_tensor *t = append(l, role, suffix, rows, cols);
+    bool residual = role == SP_ROLE_OUT || role == SP_ROLE_DOWN;
 
-    t->decay = true;
-    t->init = SP_INIT_NORMAL;
-    t->std = INIT_STD;
-    if (role == SP_ROLE_OUT || role == SP_ROLE_DOWN)
-        t->std /= sqrtf(2.0f * (float)l->m->layers);
+    return residual ? INIT_STD / sqrtf(2.0f * (float)m->layers) : INIT_STD;
 }
 
-/* GPT-2's Conv1D: [in, out] in the file, with a bias. */
-static void add_conv1d(struct listing *l, enum sp_role role, const char *name, int out, int in)
+static struct sp_tensor tensor_of(const struct walk *w, int layer)
 {
-    char suffix[32];
+    const struct sp_tensor_row *row = w->row;
+    bool of_layer = sp_block_is_of_layer(w->kind), matrix = row->init == SP_INIT_NORMAL;
+    struct sp_tensor t = {.block = w->kind,
+                          .role = row->role,
+                          .layer = of_layer ? layer : -1,
+                          .offset = w->offset,
+                          .rows = sp_dim(w->m, row->rows),
+                          .cols = sp_dim(w->m, row->cols),
+                          .is_vector = !matrix,
+                          .transposed = matrix && of_layer && w->m->arch == SP_ARCH_GPT2,
+                          .decay = row->decay,
+                          .init = row->init,
+                          .std = matrix ? std_of(w->m, row->role) : 0};
 
-    snprintf(suffix, sizeof suffix, "%s.weight", name);
-    add_matrix(l, role, suffix, out, in);
-    l->t[l->n - 1].transposed = true;
-    snprintf(suffix, sizeof suffix, "%s.bias", name);
-    add_vector(l, role + 1, suffix, out); /* SP_ROLE_X_BIAS follows SP_ROLE_X */
-}
-
-static void list_gpt2(struct listing *l)
-{
-    const struct sp_model *m = l->m;
-    int h = m->hidden;
-
-    switch (l->kind) {
-    case SP_BLOCK_TOKENS:
-        add_matrix(l, SP_ROLE_TABLE, "transformer.wte.weight", m->vocab, h);
-        break;
-    case SP_BLOCK_POSITIONS:
-        add_matrix(l, SP_ROLE_TABLE, "transformer.wpe.weight", m->positions, h);
-        break;
-    case SP_BLOCK_NORM1:
-        add_vector(l, SP_ROLE_GAIN, "ln_1.weight", h);
-        add_vector(l, SP_ROLE_BIAS, "ln_1.bias", h);
-        break;
-    case SP_BLOCK_QKV:
-        add_conv1d(l, SP_ROLE_QKV, "attn.c_attn", 3 * h, h);
-        break;
-    case SP_BLOCK_POST:
-        add_conv1d(l, SP_ROLE_OUT, "attn.c_proj", h, h);
-        add_vector(l, SP_ROLE_GAIN, "ln_2.weight", h);
-        add_vector(l, SP_ROLE_BIAS, "ln_2.bias", h);
-        add_conv1d(l, SP_ROLE_UP, "mlp.c_fc", m->mlp, h);
-        add_conv1d(l, SP_ROLE_DOWN, "mlp.c_proj", h, m->mlp);
-        break;
-    case SP_BLOCK_NORM:
-        add_vector(l, SP_ROLE_GAIN, "transformer.ln_f.weight", h);
-        add_vector(l, SP_ROLE_BIAS, "transformer.ln_f.bias", h);
-        break;
-    case SP_BLOCK_HEAD:
-        if (!m->tied)
-            add_matrix(l, SP_ROLE_TABLE, "lm_head.weight", m->vocab, h);
-        break;
-    case SP_BLOCK_KINDS:
-        break;
-    }
-}
-
-static void list_llama(struct listing *l)
-{
-    const struct sp_model *m = l->m;
-    int h = m->hidden, q = sp_model_q_width(m), kv = m->kv_heads * m->head_dim;
-
-    switch (l->kind) {
-    case SP_BLOCK_TOKENS:
-        add_matrix(l, SP_ROLE_TABLE, "model.embed_tokens.weight", m->vocab, h);
-        break;
-    case SP_BLOCK_NORM1:
-        add_vector(l, SP_ROLE_GAIN, "input_layernorm.weight", h);
-        break;
-    case SP_BLOCK_QKV:
-        add_matrix(l, SP_ROLE_QKV, "self_attn.q_proj.weight", q, h);
-        add_matrix(l, SP_ROLE_QKV, "self_attn.k_proj.weight", kv, h);
-        add_matrix(l, SP_ROLE_QKV, "self_attn.v_proj.weight", kv, h);
-        break;
-    case SP_BLOCK_POST:
-        add_matrix(l, SP_ROLE_OUT, "self_attn.o_proj.weight", h, q);
-        add_vector(l, SP_ROLE_GAIN, "post_attention_layernorm.weight", h);
-        add_matrix(l, SP_ROLE_UP, "mlp.gate_proj.weight", m->mlp, h);
-        add_matrix(l, SP_ROLE_UP, "mlp.up_proj.weight", m->mlp, h);
-        add_matrix(l, SP_ROLE_DOWN, "mlp.down_proj.weight", h, m->mlp);
-        break;
-    case SP_BLOCK_NORM:
-        add_vector(l, SP_ROLE_GAIN, "model.norm.weight", h);
-        break;
-    case SP_BLOCK_HEAD:
-        if (!m->tied)
-            add_matrix(l, SP_ROLE_TABLE, "lm_head.weight", m->vocab, h);
-        break;
-    case SP_BLOCK_POSITIONS:
-    case SP_BLOCK_KINDS:
-        break;
-    }
-}
-
-static bool in_layers(enum sp_block_kind kind)
-{
-    return kind == SP_BLOCK_NORM1 || kind == SP_BLOCK_QKV || kind == SP_BLOCK_POST;
-}
-
-static void list_block(const struct sp_model *m, enum sp_block_kind kind, int layer,
-                       struct listing *l)
-{
-    l->m = m;
-    l->kind = kind;
-    l->layer = in_layers(kind) ? layer : -1;
-    l->end = 0;
-    l->n = 0;
-    if (m->arch == SP_ARCH_GPT2)
-        list_gpt2(l);
-    else
-        list_llama(l);
-    l->end = align(l->end);
+    name_tensor(w->m, row, layer, t.name);
+    return t;
 }
 
 size_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind)
 {
-    struct listing l;
+    struct walk w = {.m = m, .kind = kind};
 
-    list_block(m, kind, 0, &l);
-    return l.end;
+    while (next(&w))
+        continue;
+    return w.end;
 }
 
 size_t sp_block_offset(const struct sp_model *m, enum sp_block_kind kind, enum sp_role role)
 {
-    struct listing l;
+    struct walk w = {.m = m, .kind = kind};
 
-    list_block(m, kind, 0, &l);
-    for (int i = 0; i < l.n; i++) {
-        if (l.t[i].role == role)
-            return l.t[i].offset;
-    }
+    while (next(&w))
+        if (w.row->role == role)
+            return w.offset;
     return (size_t)-1;
 }
 
-static int append_block(struct sp_params *p, enum sp_block_kind kind, int layer)
+static void append_block(struct sp_params *p, enum sp_block_kind kind, int layer)
 {
-    struct listing l;
+    struct walk w = {.m = &p->model, .kind = kind};
 
-    list_block(&p->model, kind, layer, &l);
-    if (p->tensors && l.n)
-        memcpy(p->tensors + p->n, l.t, (size_t)l.n * sizeof *l.t);
-    return l.n;
+    while (next(&w))
+        p->tensors[p->n++] = tensor_of(&w, layer);
+}
+
+/* How often the model has a row. */
+static size_t times(const struct sp_model *m, const struct sp_tensor_row *row)
+{
+    if (!sp_row_name(m, row))
+        return 0;
+    return sp_block_is_of_layer(row->block) ? (size_t)m->layers : 1;
 }
 
 int sp_params_create(const struct sp_model *m, struct sp_params *p)
@@ -214,20 +123,17 @@ int sp_params_create(const struct sp_model *m, struct sp_params *p)
     struct sp_params made = {.model = *m};
     size_t count = 0;
 
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        count += (size_t)append_block(&made, kind, 0) * (in_layers(kind) ? (size_t)m->layers : 1);
+    for (int i = 0; i < sp_tensor_rows; i++)
+        count += times(m, &sp_tensor_table[i]);
     made.tensors = malloc(count * sizeof *made.tensors);
     if (!made.tensors)
         return sp_error(ENOMEM, "model %s: no memory for a list of %zu tensors", m->name, count);
-    made.n += append_block(&made, SP_BLOCK_TOKENS, -1);
-    made.n += append_block(&made, SP_BLOCK_POSITIONS, -1);
-    for (int layer = 0; layer < m->layers; layer++) {
-        made.n += append_block(&made, SP_BLOCK_NORM1, layer);
-        made.n += append_block(&made, SP_BLOCK_QKV, layer);
-        made.n += append_block(&made, SP_BLOCK_POST, layer);
-    }
-    made.n += append_block(&made, SP_BLOCK_NORM, -1);
-    made.n += append_block(&made, SP_BLOCK_HEAD, -1);
+    for (int kind = 0; kind < SP_BLOCK_NORM1; kind++)
+        append_block(&made, (enum sp_block_kind)kind, -1);
+    for (int i = 0; i < SP_LAYER_BLOCKS * m->layers; i++)
+        append_block(&made, sp_layer_block(i), i / SP_LAYER_BLOCKS);
+    for (int kind = SP_BLOCK_POST + 1; kind < SP_BLOCK_KINDS; kind++)
+        append_block(&made, (enum sp_block_kind)kind, -1);
     *p = made;
     return 0;
 }
@@ -253,15 +159,21 @@ void sp_block_each(const struct sp_params *p, enum sp_block_kind kind, int layer
 uint64_t sp_model_parameters(const struct sp_model *m)
 {
     uint64_t total = 0;
-    struct listing l;
 
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        uint64_t block = 0;
-
-        list_block(m, kind, 0, &l);
-        for (int i = 0; i < l.n; i++)
-            block += (uint64_t)l.t[i].rows * (uint64_t)l.t[i].cols;
-        total += block * (in_layers(kind) ? (uint64_t)m->layers : 1);
-    }
+    for (int i = 0; i < sp_tensor_rows; i++)
+        total += elements_of(m, &sp_tensor_table[i]) * times(m, &sp_tensor_table[i]);
     return total;
+}
+
+double sp_product_flops(const struct sp_model *m, enum sp_role role)
+{
+    double flops = 0;
+
+    for (int i = 0; i < sp_tensor_rows; i++) {
+        const struct sp_tensor_row *row = &sp_tensor_table[i];
+
+        if (row->role == role && sp_row_name(m, row))
+            flops += 2.0 * (double)elements_of(m, row);
+    }
+    return flops;
 }

@@ -21,10 +21,23 @@ enum sp_block_kind {
     SP_BLOCK_KINDS
 };
 
+enum { SP_LAYER_BLOCKS = SP_BLOCK_POST - SP_BLOCK_NORM1 + 1 };
+
 /* Whether each layer has a block of the kind; of the others the model has one. */
 static inline bool sp_block_is_of_layer(enum sp_block_kind kind)
 {
     return kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
+}
+
+/* Place i of the blocks of layers, those of the first layer first: a kind, and back. */
+static inline enum sp_block_kind sp_layer_block(int i)
+{
+    return (enum sp_block_kind)(SP_BLOCK_NORM1 + i % SP_LAYER_BLOCKS);
+}
+
+static inline int sp_layer_block_at(enum sp_block_kind kind, int layer)
+{
+    return SP_LAYER_BLOCKS * layer + (int)kind - SP_BLOCK_NORM1;
 }
 
 enum sp_role {                /* what a tensor is inside its block */
@@ -53,7 +66,7 @@ struct sp_tensor {
     size_t offset;   /* first element in the block */
     int rows, cols;  /* as stored in the block, [out, in]; a vector has rows == 1 */
     bool is_vector;  /* one dimension in the file */
-    bool transposed; /* the file holds [cols, rows] */
+    bool transposed; /* the file holds [cols, rows]: GPT-2's Conv1D */
     bool decay;      /* weight decay applies: matrices and tables yes, gains and biases no */
     enum sp_init init;
     float std; /* of SP_INIT_NORMAL: 0.02; residual projections 0.02/sqrt(2L) */
@@ -94,5 +107,8 @@ void sp_block_each(const struct sp_params *p, enum sp_block_kind kind, int layer
 
 /* Parameters of the whole model, tied weights once. */
 uint64_t sp_model_parameters(const struct sp_model *m);
+
+/* Floating-point operations of the forward of a layer's product, for each token. */
+double sp_product_flops(const struct sp_model *m, enum sp_role role);
 
 #endif

@@ -35,8 +35,8 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
     sp_plan_destroy(&plan);
 
     *mem = (struct sp_adapipe_memory){.limit_bytes = limit, .stage_bytes = middle.workspace};
-    for (int kind = SP_BLOCK_NORM1; kind <= SP_BLOCK_POST; kind++)
-        mem->layer_bytes += 16 * (int64_t)sp_block_elements(m, (enum sp_block_kind)kind);
+    for (int i = 0; i < SP_LAYER_BLOCKS; i++)
+        mem->layer_bytes += 16 * (int64_t)sp_block_elements(m, sp_layer_block(i));
     mem->first_bytes =
         first[0].states + first[0].workspace - first_layers * mem->layer_bytes - middle.workspace;
     if (stages > 1)

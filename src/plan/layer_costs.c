@@ -4,9 +4,9 @@
 /* The nominal worker: between a CPU core and a GPU in what it computes for a byte it moves. */
 static const double flops_per_us = 1e6, bytes_per_us = 1e5;
 
-static double product_us(const struct sp_shape *sh, double in, double out)
+static double product_us(const struct sp_shape *sh, enum sp_role role)
 {
-    return sp_flops_linear(sh->rows, in, out) / flops_per_us;
+    return sh->rows * sp_product_flops(&sh->model, role) / flops_per_us;
 }
 
 /* A pass over `width` elements of every row, read or written. */
@@ -32,10 +32,11 @@ static double attention_us(const struct sp_shape *sh)
 void sp_layer_costs_estimate(const struct sp_shape *sh, struct sp_layer_costs *costs)
 {
     const double h = sh->model.hidden, f = sh->model.mlp, vocab = sh->model.vocab;
-    const double qkv = sh->q_width + sh->kv_width, up = sh->up_width;
-    double down = product_us(sh, f, h), norm = moved_us(sh, 2 * h), act = moved_us(sh, up + f);
-    double in_pre = product_us(sh, h, qkv);
-    double in_post = product_us(sh, sh->q_width, h) + product_us(sh, h, up) + down;
+    const double up = sh->up_width;
+    double down = product_us(sh, SP_ROLE_DOWN), norm = moved_us(sh, 2 * h),
+           act = moved_us(sh, up + f);
+    double in_pre = product_us(sh, SP_ROLE_QKV);
+    double in_post = product_us(sh, SP_ROLE_OUT) + product_us(sh, SP_ROLE_UP) + down;
     double attn = attention_us(sh);
 
     *costs = (struct sp_layer_costs){
@@ -49,7 +50,8 @@ void sp_layer_costs_estimate(const struct sp_shape *sh, struct sp_layer_costs *c
             in_pre + 2.5 * attn + in_post + 2 * moved_us(sh, 4 * h) + moved_us(sh, 2 * up + f),
         .wgrad_us = in_pre + in_post,
         /* logits are written, read twice and overwritten by their gradient */
-        .head_us = 3 * product_us(sh, h, vocab) + moved_us(sh, 6 * h) + moved_us(sh, 4 * vocab),
+        .head_us = 3 * sp_flops_linear(sh->rows, h, vocab) / flops_per_us + moved_us(sh, 6 * h) +
+                   moved_us(sh, 4 * vocab),
     };
     /* The MLP's last product gives the layer's output, which no backward of the layer needs. */
     costs->recompute_us[SP_RECOMPUTE_SELECTIVE] = 2 * norm + act;

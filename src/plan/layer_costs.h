@@ -10,7 +10,7 @@
 #ifndef SP_LAYER_COSTS_H
 #define SP_LAYER_COSTS_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 
 #define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
 

@@ -2,7 +2,7 @@
 #ifndef SP_MEMORY_H
 #define SP_MEMORY_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include "policies/plan.h"
 
 struct sp_memory {

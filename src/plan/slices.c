@@ -9,12 +9,13 @@
 
 struct sp_slice_costs sp_slice_flops(const struct sp_shape *sh)
 {
-    double h = sh->model.hidden, q = sh->q_width, kv = sh->kv_width;
+    const struct sp_model *m = &sh->model;
 
     return (struct sp_slice_costs){
-        .token = 2 * h * (q + kv) + 2 * q * h + 2 * h * sh->up_width + 2 * h * sh->model.mlp,
-        .pair =
-            4 * q, /* a product and a sum of d for the score, as many for the output, each head */
+        .token = sp_product_flops(m, SP_ROLE_QKV) + sp_product_flops(m, SP_ROLE_OUT) +
+                 sp_product_flops(m, SP_ROLE_UP) + sp_product_flops(m, SP_ROLE_DOWN),
+        /* a product and a sum of d for the score, as many for the output, each head */
+        .pair = 4.0 * sh->q_width,
     };
 }
 

@@ -5,7 +5,7 @@
 #ifndef SP_SLICES_H
 #define SP_SLICES_H
 
-#include "codelets/shape.h"
+#include "model/shape.h"
 #include "policies/plan.h"
 
 /* What a slice of tokens first .. first+len-1 takes: token * len + pair * pairs, in any unit, where

@@ -6,7 +6,7 @@
 #ifndef SP_TRAIN_OPTIONS_H
 #define SP_TRAIN_OPTIONS_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include "offload/eviction.h"
 #include "starpipe/schedule.h"
 #include "starpipe/trainer.h"

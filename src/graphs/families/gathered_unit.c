@@ -20,7 +20,7 @@ int sp_unit_blocks(const struct sp_graph *g, int chunk)
     if (chunk == SP_UNIT_ENDS)
         return SP_BLOCK_KINDS;
     layers_of(g, chunk, &first, &count);
-    return 3 * count;
+    return SP_LAYER_BLOCKS * count;
 }
 
 bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_block *block)
@@ -33,7 +33,7 @@ bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_bl
                sp_block_elements(&g->shape.model, block->kind) > 0;
     }
     layers_of(g, chunk, &first, &count);
-    *block = (struct sp_unit_block){(enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3), first + i / 3};
+    *block = (struct sp_unit_block){sp_layer_block(i), first + i / SP_LAYER_BLOCKS};
     return true;
 }
 

@@ -42,14 +42,14 @@ static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
 static starpu_data_handle_t *weight(struct sp_help *h, const struct walk *w,
                                     enum sp_block_kind kind, int layer)
 {
-    return layer < 0 ? &h->end_w[kind] : &h->w[3 * (layer - w->first) + kind - SP_BLOCK_NORM1];
+    return layer < 0 ? &h->end_w[kind] : &h->w[sp_layer_block_at(kind, layer - w->first)];
 }
 
 static starpu_data_handle_t *sum(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
                                  int layer)
 {
     return layer < 0 ? &h->end_gradient[kind]
-                     : &h->gradient[3 * (layer - w->first) + kind - SP_BLOCK_NORM1];
+                     : &h->gradient[sp_layer_block_at(kind, layer - w->first)];
 }
 
 /* ---- weights ---------------------------------------------------------------------------------- */

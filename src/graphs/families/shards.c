@@ -15,10 +15,10 @@ enum { TAGGED_OPS = 1 << 10 };
 static int64_t tag_of(const struct sp_graph *g, enum sp_message message, int index,
                       const struct sp_unit_block *b, int from, int to)
 {
-    int64_t layers = g->shape.model.layers;
-    int64_t block = b->layer < 0 ? 3 * layers + b->kind : 3 * b->layer + b->kind - SP_BLOCK_NORM1;
+    int64_t of_layers = (int64_t)SP_LAYER_BLOCKS * g->shape.model.layers;
+    int64_t block = b->layer < 0 ? of_layers + b->kind : sp_layer_block_at(b->kind, b->layer);
 
-    return sp_tag(g, message, index % TAGGED_OPS * (3 * layers + SP_BLOCK_KINDS) + block,
+    return sp_tag(g, message, index % TAGGED_OPS * (of_layers + SP_BLOCK_KINDS) + block,
                   (int64_t)from * g->place.stages + to);
 }
 

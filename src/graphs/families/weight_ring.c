@@ -87,7 +87,7 @@ static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct 
         passing(c->g, op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB, op->mb, op->chunk);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
-    for (int i = 0; !t && i < 3 * c->count; i++)
+    for (int i = 0; !t && i < SP_LAYER_BLOCKS * c->count; i++)
         own[i] = sp_stage_piece(c->g, c->st, &id, i);
     return t ? t->piece : own;
 }
@@ -171,7 +171,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
     const struct sp_op *op = &a->op;
-    starpu_data_handle_t own[3 * g->shape.model.layers];
+    starpu_data_handle_t own[SP_LAYER_BLOCKS * g->shape.model.layers];
     struct sp_op_ctx c = {
         .g = g,
         .st = st,

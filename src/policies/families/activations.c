@@ -8,27 +8,6 @@ bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *o
            !(plan->split && plan->deferred[plan->family->id(&plan->layout, stage, op)]);
 }
 
-void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
-                       bool sliced, int64_t bytes[SP_STASH_TENSORS])
-{
-    bool keep_outputs = recompute == SP_RECOMPUTE_NONE;
-    bool saved = keep_outputs || recompute == SP_RECOMPUTE_SELECTIVE;
-    bool attention = saved || recompute == SP_RECOMPUTE_NO_ATTENTION;
-    int64_t T = sh->rows, elem = (int64_t)sp_shape_elem(sh);
-    const int64_t elements[SP_STASH_TENSORS] = {
-        [SP_STASH_X] = keeps_x || attention ? T * sh->model.hidden : 0,
-        [SP_STASH_PRE] = saved ? (int64_t)sp_shape_pre_saved(sh, keep_outputs) : 0,
-        [SP_STASH_Q] = saved ? T * sh->q_width : 0,
-        [SP_STASH_KV] = saved || sliced ? T * sh->kv_width : 0,
-        [SP_STASH_O] = attention ? T * sh->q_width : 0,
-        [SP_STASH_LSE] = attention ? (int64_t)sp_shape_f32(sh, (size_t)(T * sh->model.heads)) : 0,
-        [SP_STASH_POST] = saved ? (int64_t)sp_shape_post_saved(sh, keep_outputs) : 0,
-    };
-
-    for (int k = 0; k < SP_STASH_TENSORS; k++)
-        bytes[k] = elem * elements[k];
-}
-
 static int64_t layer_bytes(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
                            bool sliced)
 {

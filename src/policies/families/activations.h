@@ -5,7 +5,7 @@
 #ifndef SP_STASH_H
 #define SP_STASH_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include "policies/families/ownership.h"
 
 /* Does an op end the life of its micro-batch's activations: a W, or a B that no W completes? */
@@ -17,23 +17,6 @@ static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
 {
     return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
 }
-
-/* What a layer keeps; its places in struct sp_layer_flight have the same names. */
-enum sp_stash_tensor {
-    SP_STASH_X,
-    SP_STASH_PRE,
-    SP_STASH_Q,
-    SP_STASH_KV,
-    SP_STASH_O,
-    SP_STASH_LSE,
-    SP_STASH_POST,
-    SP_STASH_TENSORS
-};
-
-/* Bytes of each, 0: computed again. `keeps_x`: the first of K layers with every=K; `sliced`: keys and
- * values stay for later slices. */
-void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
-                       bool sliced, int64_t bytes[SP_STASH_TENSORS]);
 
 /* Elements that n values in f32 take: gradients of parameters. */
 static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)

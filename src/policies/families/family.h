@@ -6,7 +6,7 @@
 #ifndef SP_FAMILY_H
 #define SP_FAMILY_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include "model/params.h"
 #include "policies/families/map.h"
 #include <stdbool.h>

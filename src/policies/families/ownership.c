@@ -143,13 +143,12 @@ static int visit_layers(const struct sp_plan *plan, const struct sp_model *m, in
     int err = 0, first, count;
 
     sp_part_layers(plan, m->layers, sp_globals(&plan->layout), global, &first, &count);
-    for (int l = first; l < first + count; l++)
-        for (int kind = SP_BLOCK_NORM1; !err && kind <= SP_BLOCK_POST; kind++)
-            err = fn(arg, (enum sp_block_kind)kind, l);
+    for (int i = SP_LAYER_BLOCKS * first; !err && i < SP_LAYER_BLOCKS * (first + count); i++)
+        err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     return err;
 }
 
-static int visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 {
     int err = 0;
 
@@ -190,7 +189,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     if (plan->family->each_block)
         return plan->family->each_block(plan, m, stage, fn, arg);
     if (plan->family->replicates_ends)
-        err = visit_ends(m, fn, arg);
+        err = sp_visit_ends(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->replicates_ends)
             err = visit_layers(plan, m, at, fn, arg);

@@ -59,6 +59,9 @@ int sp_slices_of(const struct sp_plan *plan, int global);
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg);
 
+/* The same for embedding, final norm and head. */
+int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+
 /*
  * Elements of a block that a stage holding it keeps: all of them, or, where the family is sharded, a
  * P-th, rounded up to a multiple of 8: what goes beyond the end of the block is zero. Stage s has those

@@ -2,7 +2,7 @@
 #ifndef SP_SLICE_BUFFERS_H
 #define SP_SLICE_BUFFERS_H
 
-#include "codelets/shape.h"
+#include "model/stash.h"
 #include "policies/plan.h"
 
 /* Rows of a buffer of every length that the stage's ops work on (`received`: or that come to its process);

@@ -78,7 +78,7 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
     if (!shape)
         return 1;
     if (kinds[t->kind].extent == CHUNK)
-        return t->at < 0 ? SP_BLOCK_KINDS : 3 * layers_of(plan, shape, t->at);
+        return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
     return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
 }
 
@@ -92,10 +92,10 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     return (int64_t)len * shape->batch;
 }
 
-/* Block i of a chunk, three a layer, or of the ends of the model, by kind. */
+/* Block i of a chunk, or of the ends of the model, by kind. */
 static size_t block_elements(const struct sp_model *m, int at, int i)
 {
-    enum sp_block_kind kind = (enum sp_block_kind)(at < 0 ? i : SP_BLOCK_NORM1 + i % 3);
+    enum sp_block_kind kind = at < 0 ? (enum sp_block_kind)i : sp_layer_block(i);
 
     if (at < 0 && sp_block_is_of_layer(kind))
         return 0;
@@ -126,15 +126,15 @@ struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct 
     } else {
         sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), t->at, &b.layer,
                        &count);
-        b.layer += i / 3;
-        b.kind = (enum sp_block_kind)(SP_BLOCK_NORM1 + i % 3);
+        b.layer += i / SP_LAYER_BLOCKS;
+        b.kind = sp_layer_block(i);
     }
     return b;
 }
 
 static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape *shape, int at)
 {
-    int blocks = at < 0 ? SP_BLOCK_KINDS : 3 * layers_of(plan, shape, at);
+    int blocks = at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, at);
     int64_t sum = 0;
 
     for (int i = 0; i < blocks; i++)

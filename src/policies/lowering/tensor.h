@@ -4,7 +4,7 @@
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H
 
-#include "codelets/shape.h"
+#include "model/shape.h"
 #include "policies/plan.h"
 
 /*

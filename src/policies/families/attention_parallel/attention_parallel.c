@@ -216,18 +216,11 @@ static int holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer
 static int each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                       sp_stage_block_fn fn, void *arg)
 {
-    static const enum sp_block_kind kinds[] = {SP_BLOCK_NORM1, SP_BLOCK_QKV, SP_BLOCK_POST};
-    static const enum sp_block_kind ends[] = {SP_BLOCK_TOKENS, SP_BLOCK_POSITIONS, SP_BLOCK_NORM,
-                                              SP_BLOCK_HEAD};
-    int err = 0;
+    int err = stage == 0 ? sp_visit_ends(m, fn, arg) : 0;
 
-    for (int i = 0; !err && stage == 0 && i < 4; i++)
-        if (sp_block_elements(m, ends[i]))
-            err = fn(arg, ends[i], -1);
-    for (int l = 0; l < m->layers; l++)
-        for (int i = 0; !err && i < 3; i++)
-            if (holder(plan, kinds[i], l) == stage)
-                err = fn(arg, kinds[i], l);
+    for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
+        if (holder(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
+            err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     return err;
 }
 

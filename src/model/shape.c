@@ -1,4 +1,4 @@
-#include "codelets/shape.h"
+#include "model/shape.h"
 #include <limits.h>
 
 /* Rows of logits at a time unless the user says: what 128 MiB hold, in whole tiles of a product. More
@@ -45,42 +45,6 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .down = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN),
         .down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS),
     };
-}
-
-size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs)
-{
-    size_t T = (size_t)sh->rows;
-
-    return sp_shape_f32(sh, 2 * T) + (keep_outputs ? T * (size_t)sh->model.hidden : 0);
-}
-
-size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs)
-{
-    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden, f = (size_t)sh->model.mlp;
-
-    return T * (h + (size_t)sh->up_width + (keep_outputs ? h + f : 0)) + sp_shape_f32(sh, 2 * T);
-}
-
-struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base)
-{
-    size_t n1 = keep_outputs ? (size_t)sh->rows * (size_t)sh->model.hidden : 0;
-
-    return (struct sp_pre_saved){.n1 = keep_outputs ? base : NULL, .stats = sp_skip(sh, base, n1)};
-}
-
-struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base)
-{
-    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
-    struct sp_post_saved v = {.r = base, .u = sp_skip(sh, base, T * h)};
-    void *end = sp_skip(sh, v.u, T * (size_t)sh->up_width);
-
-    if (keep_outputs) {
-        v.n2 = end;
-        v.g = sp_skip(sh, v.n2, T * h);
-        end = sp_skip(sh, v.g, T * (size_t)sh->model.mlp);
-    }
-    v.stats = end;
-    return v;
 }
 
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh)

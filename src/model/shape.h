@@ -8,15 +8,6 @@
 #include "kernels/dtype.h"
 #include "model/params.h"
 
-enum sp_recompute {
-    SP_RECOMPUTE_NONE,         /* keeps 16 bsh a layer (GPT-2 style): nothing is computed twice */
-    SP_RECOMPUTE_SELECTIVE,    /* keeps what products and attention wrote; norms and activations
-                                * are applied again in backward */
-    SP_RECOMPUTE_NO_ATTENTION, /* keeps a layer's input and attention's output; attention is the
-                                * one thing not computed twice (HelixPipe section 4.4) */
-    SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
-};
-
 /* Of a sequence, at most, parts of slices counted. */
 #define SP_MAX_SLICES 256
 
@@ -69,28 +60,6 @@ static inline void *sp_skip(const struct sp_shape *sh, void *at, size_t n)
 {
     return (char *)at + n * sp_shape_elem(sh);
 }
-
-/*
- * What a layer's tasks write for its backward, in elements. `keep_outputs`: the outputs of norms
- * and activations are kept too. Statistics are f32.
- *
- *   pre saved:   [n1(T,h)] stats1(T,2)
- *   post saved:  r(T,h) u(T,up) [n2(T,h) g(T,f)] stats2(T,2)
- */
-size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
-size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
-
-/* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
-struct sp_pre_saved {
-    void *n1;
-    float *stats;
-};
-struct sp_post_saved {
-    void *r, *u, *n2, *g;
-    float *stats;
-};
-struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base);
-struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base);
 
 /* A tensor of a block of weights; NULL where the model has none such. */
 static inline void *sp_weight_at(const struct sp_shape *sh, void *block, size_t offset)

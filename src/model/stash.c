@@ -1,0 +1,131 @@
+#include "model/stash.h"
+
+/* Elements of a token. */
+enum width { HIDDEN, QUERY, KEYS, UP, MLP, HEADS, STATS };
+
+/* Modes of recomputation. */
+enum {
+    NONE = 1 << SP_RECOMPUTE_NONE,
+    PRODUCTS = NONE | 1 << SP_RECOMPUTE_SELECTIVE,
+    ATTENTION = PRODUCTS | 1 << SP_RECOMPUTE_NO_ATTENTION,
+};
+
+enum part { X, N1, STATS1, Q, KV, O, LSE, R, U, N2, G, STATS2, PARTS };
+
+/* Parts of one buffer follow each other. */
+static const struct {
+    enum sp_stash_tensor tensor;
+    enum width width;
+    bool f32;  /* whatever the element type */
+    int modes; /* that keep it */
+} kept[PARTS] = {
+    [X] = {SP_STASH_X, HIDDEN, false, ATTENTION}, /* and the first of K layers with every=K */
+    [N1] = {SP_STASH_PRE, HIDDEN, false, NONE},
+    [STATS1] = {SP_STASH_PRE, STATS, true, PRODUCTS},
+    [Q] = {SP_STASH_Q, QUERY, false, PRODUCTS},
+    [KV] = {SP_STASH_KV, KEYS, false, PRODUCTS}, /* and wherever later slices read them */
+    [O] = {SP_STASH_O, QUERY, false, ATTENTION},
+    [LSE] = {SP_STASH_LSE, HEADS, true, ATTENTION},
+    [R] = {SP_STASH_POST, HIDDEN, false, PRODUCTS},
+    [U] = {SP_STASH_POST, UP, false, PRODUCTS},
+    [N2] = {SP_STASH_POST, HIDDEN, false, NONE},
+    [G] = {SP_STASH_POST, MLP, false, NONE},
+    [STATS2] = {SP_STASH_POST, STATS, true, PRODUCTS},
+};
+
+static size_t elements_of(const struct sp_shape *sh, enum part p)
+{
+    const int widths[] = {
+        [HIDDEN] = sh->model.hidden,
+        [QUERY] = sh->q_width,
+        [KEYS] = sh->kv_width,
+        [UP] = sh->up_width,
+        [MLP] = sh->model.mlp,
+        [HEADS] = sh->model.heads,
+        [STATS] = 2,
+    };
+    size_t n = (size_t)sh->rows * (size_t)widths[kept[p].width];
+
+    return kept[p].f32 ? sp_shape_f32(sh, n) : n;
+}
+
+static bool keeps(enum sp_recompute recompute, enum part p)
+{
+    return kept[p].modes & 1 << recompute;
+}
+
+bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor)
+{
+    bool any = false;
+
+    for (enum part p = 0; p < PARTS; p++)
+        any |= kept[p].tensor == tensor && keeps(recompute, p);
+    return any;
+}
+
+/* Of the parts of a buffer before `end`. */
+static size_t elements_before(const struct sp_shape *sh, enum sp_recompute recompute,
+                              enum sp_stash_tensor tensor, enum part end)
+{
+    size_t n = 0;
+
+    for (enum part p = 0; p < end; p++)
+        if (kept[p].tensor == tensor && keeps(recompute, p))
+            n += elements_of(sh, p);
+    return n;
+}
+
+size_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
+                         enum sp_stash_tensor tensor)
+{
+    return elements_before(sh, recompute, tensor, PARTS);
+}
+
+void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS])
+{
+    for (enum sp_stash_tensor t = 0; t < SP_STASH_TENSORS; t++) {
+        bool always = (t == SP_STASH_X && keeps_x) || (t == SP_STASH_KV && sliced);
+
+        bytes[t] = (int64_t)(sp_shape_elem(sh) *
+                             sp_stash_elements(sh, always ? SP_RECOMPUTE_NONE : recompute, t));
+    }
+}
+
+static enum sp_recompute mode_of(bool keep_outputs)
+{
+    return keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+}
+
+size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs)
+{
+    return sp_stash_elements(sh, mode_of(keep_outputs), SP_STASH_PRE);
+}
+
+size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs)
+{
+    return sp_stash_elements(sh, mode_of(keep_outputs), SP_STASH_POST);
+}
+
+/* Where a part lies in its buffer; NULL: it is not kept. */
+static void *part_at(const struct sp_shape *sh, bool keep_outputs, void *base, enum part p)
+{
+    enum sp_recompute mode = mode_of(keep_outputs);
+
+    return keeps(mode, p) ? sp_skip(sh, base, elements_before(sh, mode, kept[p].tensor, p)) : NULL;
+}
+
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base)
+{
+    return (struct sp_pre_saved){.n1 = part_at(sh, keep_outputs, base, N1),
+                                 .stats = part_at(sh, keep_outputs, base, STATS1)};
+}
+
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base)
+{
+    return (struct sp_post_saved){.r = part_at(sh, keep_outputs, base, R),
+                                  .u = part_at(sh, keep_outputs, base, U),
+                                  .n2 = part_at(sh, keep_outputs, base, N2),
+                                  .g = part_at(sh, keep_outputs, base, G),
+                                  .stats = part_at(sh, keep_outputs, base, STATS2)};
+}

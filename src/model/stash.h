@@ -1,0 +1,60 @@
+/*
+ * What a layer keeps from its forward to its backward: one table of tensors, their sizes, and the
+ * modes of recomputation that keep them. The graph, the plan of memory and the codelets read it.
+ */
+#ifndef SP_MODEL_STASH_H
+#define SP_MODEL_STASH_H
+
+#include "model/shape.h"
+
+enum sp_recompute {
+    SP_RECOMPUTE_NONE,         /* keeps 16 bsh a layer (GPT-2 style): nothing is computed twice */
+    SP_RECOMPUTE_SELECTIVE,    /* keeps what products and attention wrote; norms and activations
+                                * are applied again in backward */
+    SP_RECOMPUTE_NO_ATTENTION, /* keeps a layer's input and attention's output; attention is the
+                                * one thing not computed twice (HelixPipe section 4.4) */
+    SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
+};
+
+/* Buffers of a layer; their places in struct sp_layer_flight have the same names. */
+enum sp_stash_tensor {
+    SP_STASH_X,
+    SP_STASH_PRE, /* what pre writes for its backward: [n1(T,h)] stats1(T,2) */
+    SP_STASH_Q,
+    SP_STASH_KV,
+    SP_STASH_O,
+    SP_STASH_LSE,
+    SP_STASH_POST, /* what post writes: r(T,h) u(T,up) [n2(T,h) g(T,f)] stats2(T,2) */
+    SP_STASH_TENSORS
+};
+
+/* Whether a mode keeps a buffer, or a part of it. */
+bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor);
+
+/* Elements of a buffer as a mode keeps it, 0: computed again. Statistics are f32. */
+size_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
+                         enum sp_stash_tensor tensor);
+
+/* Bytes of each, 0: computed again. `keeps_x`: the first of K layers with every=K; `sliced`: keys and
+ * values stay for later slices. */
+void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
+                       bool sliced, int64_t bytes[SP_STASH_TENSORS]);
+
+/* Elements of SP_STASH_PRE and SP_STASH_POST; `keep_outputs`: those of norms and activations, in
+ * brackets above, are kept too. */
+size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
+size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
+
+/* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
+struct sp_pre_saved {
+    void *n1;
+    float *stats;
+};
+struct sp_post_saved {
+    void *r, *u, *n2, *g;
+    float *stats;
+};
+struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base);
+struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base);
+
+#endif
