@@ -1,8 +1,8 @@
 /*
  * T tokens at positions first .. first+T-1, T being a whole prompt or 1:
  *
- *   embed -> x;   layer l:  pre(x) -> q, kv    kv -> rows first .. of cache[l]
- *                           attention(q, rows 0 .. first+T-1 of cache[l]) -> o    post(x, o) -> x
+ *   embed -> x;   layer l:  the forward of training, whose attention reads rows 0 .. first+T-1 of
+ *                           cache[l], to which rows first .. of kv are copied before
  *   logits of the last row of x
  *
  * On cores the first worker does it all, with the threads of all workers. On GPUs the layers lie on
@@ -10,6 +10,7 @@
  */
 #include "graphs/generate.h"
 #include "graphs/checkpoint.h"
+#include "graphs/layer.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,11 @@ struct sp_generator {
     struct sp_shape whole, sh;                 /* of a full window; of the forward under way */
     int length;                                /* rows of the cache that count */
     int32_t *text;                             /* [window] the tokens behind these rows */
+    struct sp_shape all;                       /* of the rows of the cache that count */
     starpu_data_handle_t ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
-    starpu_data_handle_t (*layers)[3];         /* [layers] NORM1, QKV, POST */
-    starpu_data_handle_t *cache;               /* [layers] keys and values (window, kv) */
+    starpu_data_handle_t *blocks;              /* [layers][SP_LAYER_BLOCKS] */
+    starpu_data_handle_t *cache;    /* [layers] keys and values (window, kv), of `pool` */
+    struct sp_layer_flight *flight; /* [layers] */
     starpu_data_handle_t ids, logits;
     struct sp_pool *pool;
 };
@@ -46,7 +49,7 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
     struct sp_task_context ctx = context_of(gen, at_end ? gen->whole.model.layers - 1 : layer);
     starpu_data_handle_t from, *to;
 
-    to = layer < 0 ? &gen->ends[kind] : &gen->layers[layer][kind - SP_BLOCK_NORM1];
+    to = layer < 0 ? &gen->ends[kind] : &gen->blocks[sp_layer_block_at(kind, layer)];
     sp_vector_register(to, n, sp_shape_elem(&gen->whole), "w");
     sp_vector_register_at(&from, (void *)w, n, sizeof *w, "values");
     if (gen->whole.dtype == SP_F32)
@@ -59,58 +62,50 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
 
 /* ---- a forward -------------------------------------------------------------------------------- */
 
-/* A tensor of the rows under way. */
-static starpu_data_handle_t take(struct sp_generator *gen, size_t width, const char *name)
+/* The keys and values of the rows under way go behind those that are there, and attention reads all. */
+static void keep_keys(struct sp_op_ctx *c, int l)
 {
-    return sp_pool_get(gen->pool, (size_t)gen->sh.rows * width, sp_shape_elem(&gen->sh), name);
-}
-
-/* o = attention of q over all rows of the cache, those of kv last. */
-static void attend(struct sp_generator *gen, int l, starpu_data_handle_t q, starpu_data_handle_t kv,
-                   starpu_data_handle_t o)
-{
-    const struct sp_shape *sh = &gen->sh;
-    struct sp_task_context ctx = context_of(gen, l);
-    int len = sh->first + sh->seq;
+    struct sp_generator *gen = c->data;
+    struct sp_layer_flight *t = &gen->flight[l];
+    const struct sp_shape *sh = c->sh;
     struct sp_rows rows = {.batch = 1,
                            .width = sh->kv_width,
                            .n = sh->seq,
                            .from_len = sh->seq,
                            .to_len = gen->whole.seq,
                            .to_at = sh->first};
-    struct sp_attn at = {.q_len = sh->seq,
-                         .q_pos = sh->first,
-                         .n_kv = 1,
-                         .kv_len = &len,
-                         .q = q,
-                         .o = o,
-                         .kv = &gen->cache[l]};
 
-    sp_rows_insert(&ctx, sh, &rows, kv, gen->cache[l], sh->first == 0);
-    at.lse = take(gen, sp_shape_f32(sh, (size_t)sh->model.heads), "lse");
-    sp_attn_fwd_insert(&ctx, sh, &at, 0);
-    sp_pool_put(at.lse);
+    sp_rows_insert(&c->ctx, sh, &rows, t->kv, gen->cache[l], sh->first == 0);
+    sp_drop(&t->kv);
+    t->kv = gen->cache[l];
+    sp_pool_hold(t->kv);
 }
 
-/* Takes x, gives the layer's output. */
-static starpu_data_handle_t layer_forward(struct sp_generator *gen, int l, starpu_data_handle_t x)
+/* From the embedding's output, which dies with each layer, to that of the last layer. */
+static starpu_data_handle_t forward_layers(struct sp_generator *gen, starpu_data_handle_t x)
 {
-    const struct sp_shape *sh = &gen->sh;
-    const starpu_data_handle_t *w = gen->layers[l];
-    struct sp_task_context ctx = context_of(gen, l);
-    starpu_data_handle_t q = take(gen, (size_t)sh->q_width, "q");
-    starpu_data_handle_t kv = take(gen, (size_t)sh->kv_width, "kv");
-    starpu_data_handle_t o = take(gen, (size_t)sh->q_width, "o");
-    starpu_data_handle_t y = take(gen, (size_t)sh->model.hidden, "x");
+    struct sp_chunk_flight flight = {.layers = gen->flight};
+    struct sp_cut cut = {.n = 1, .shapes = &gen->all};
+    struct sp_stage pools = {.local = gen->pool};
+    struct sp_op_ctx c = {.g = gen->g,
+                          .st = &pools,
+                          .sh = &gen->sh,
+                          .fl = &flight,
+                          .cut = &cut,
+                          .share = keep_keys,
+                          .data = gen,
+                          .w = gen->blocks};
 
-    sp_pre_fwd_insert(&ctx, sh, &(struct sp_pre){.x = x, .q = q, .kv = kv}, w[0], w[1], 0);
-    attend(gen, l, q, kv, o);
-    sp_post_fwd_insert(&ctx, sh, &(struct sp_post){.x = x, .o = o}, w[2], y, 0);
-    sp_pool_put(q);
-    sp_pool_put(kv);
-    sp_pool_put(o);
-    sp_pool_put(x);
-    return y;
+    for (int l = 0; l < gen->whole.model.layers; l++) {
+        starpu_data_handle_t y = sp_take_hidden(&c, "x");
+
+        c.ctx = context_of(gen, l);
+        gen->flight[l].x = x;
+        sp_layer_forward(&c, l, (struct sp_keep){0}, false, y, false);
+        sp_drop(&gen->flight[l].x);
+        x = y;
+    }
+    return x;
 }
 
 static void read_logits(struct sp_generator *gen, float *to)
@@ -133,15 +128,15 @@ static void forward(struct sp_generator *gen, int first, int n, float *logits)
     starpu_data_handle_t table = gen->ends[m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD], x;
 
     sp_shape_slice(&gen->whole, first, n, &gen->sh);
+    sp_shape_slice(&gen->whole, 0, first + n, &gen->all);
     starpu_data_acquire(gen->ids, STARPU_W);
     memcpy(starpu_data_get_local_ptr(gen->ids), gen->text + first, (size_t)n * sizeof *gen->text);
     starpu_data_release(gen->ids);
 
-    x = take(gen, (size_t)m->hidden, "x");
+    x = sp_pool_get(gen->pool, (size_t)n * (size_t)m->hidden, sp_shape_elem(&gen->sh), "x");
     sp_embed_fwd_insert(&start, &gen->sh, gen->ids, gen->ends[SP_BLOCK_TOKENS],
                         gen->ends[SP_BLOCK_POSITIONS], x, 0);
-    for (int l = 0; l < m->layers; l++)
-        x = layer_forward(gen, l, x);
+    x = forward_layers(gen, x);
     sp_logits_insert(&end, &gen->sh, n - 1, 1, x, gen->ends[SP_BLOCK_NORM], table, gen->logits);
     sp_pool_put(x);
     read_logits(gen, logits);
@@ -180,10 +175,11 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     gen->whole.dtype = g->shape.dtype;
     gen->whole.longest = &gen->whole;
     gen->text = calloc((size_t)window, sizeof *gen->text);
-    gen->layers = calloc((size_t)m->layers, sizeof *gen->layers);
+    gen->blocks = calloc((size_t)m->layers * SP_LAYER_BLOCKS, sizeof *gen->blocks);
     gen->cache = calloc((size_t)m->layers, sizeof *gen->cache);
+    gen->flight = calloc((size_t)m->layers, sizeof *gen->flight);
     gen->pool = sp_pool_create(0);
-    if (!gen->text || !gen->layers || !gen->cache || !gen->pool) {
+    if (!gen->text || !gen->blocks || !gen->cache || !gen->flight || !gen->pool) {
         sp_generator_destroy(gen);
         return NULL;
     }
@@ -191,8 +187,8 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     sp_vector_register(&gen->ids, (size_t)window, sizeof(int32_t), "ids");
     sp_vector_register(&gen->logits, (size_t)sp_logits_ld(m->vocab), elem, "logits");
     for (int l = 0; l < m->layers; l++)
-        sp_vector_register(&gen->cache[l], (size_t)window * (size_t)gen->whole.kv_width, elem,
-                           "cache");
+        gen->cache[l] =
+            sp_pool_get(gen->pool, (size_t)window * (size_t)gen->whole.kv_width, elem, "cache");
     return gen;
 }
 
@@ -223,18 +219,18 @@ void sp_generator_destroy(struct sp_generator *gen)
         return;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         drop(gen->ends[kind]);
-    for (int l = 0; l < gen->whole.model.layers; l++) {
-        for (int k = 0; gen->layers && k < 3; k++)
-            drop(gen->layers[l][k]);
-        drop(gen->cache ? gen->cache[l] : NULL);
-    }
+    for (int i = 0; gen->blocks && i < SP_LAYER_BLOCKS * gen->whole.model.layers; i++)
+        drop(gen->blocks[i]);
+    for (int l = 0; gen->cache && l < gen->whole.model.layers; l++)
+        sp_drop(&gen->cache[l]);
     drop(gen->ids);
     drop(gen->logits);
     if (gen->pool)
         sp_pool_destroy(gen->pool);
     sp_placement_gather(&gen->g->place, false);
     free(gen->text);
-    free(gen->layers);
+    free(gen->blocks);
     free(gen->cache);
+    free(gen->flight);
     free(gen);
 }

@@ -30,18 +30,12 @@ void sp_drop(starpu_data_handle_t *handle)
     *handle = NULL;
 }
 
-/* Where a block of a layer is among those of the chunk. */
-static int block_at(const struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
-{
-    return 3 * (layer - c->first) + kind - SP_BLOCK_NORM1;
-}
-
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
     struct sp_block *b;
 
     if (c->w && layer >= 0)
-        return c->w[block_at(c, kind, layer)];
+        return c->w[sp_layer_block_at(kind, layer - c->first)];
     if (c->end_w && layer < 0)
         return c->end_w[kind];
     b = sp_stage_block(c->st, kind, layer);
@@ -54,7 +48,7 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
     struct sp_block *b;
 
     if (c->gradient && layer >= 0)
-        return c->gradient[block_at(c, kind, layer)];
+        return c->gradient[sp_layer_block_at(kind, layer - c->first)];
     if (c->end_gradient && layer < 0)
         return c->end_gradient[kind];
     b = sp_stage_block(c->st, kind, layer);
@@ -66,20 +60,11 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 
 struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
 {
-    struct sp_keep keep = {.stash = true};
-
-    switch (recompute) {
-    case SP_RECOMPUTE_NONE:
-        keep.keep_outputs = true; /* fall through */
-    case SP_RECOMPUTE_SELECTIVE:
-        keep.saved = keep.qkv = true; /* fall through */
-    case SP_RECOMPUTE_NO_ATTENTION:
-        keep.attn = true;
-        break;
-    case SP_RECOMPUTE_FULL:
-        break;
-    }
-    return keep;
+    return (struct sp_keep){.saved = sp_stash_keeps(recompute, SP_STASH_PRE),
+                            .keep_outputs = recompute == SP_RECOMPUTE_NONE,
+                            .qkv = sp_stash_keeps(recompute, SP_STASH_Q),
+                            .attn = sp_stash_keeps(recompute, SP_STASH_O),
+                            .stash = true};
 }
 
 /* Bytes of a handle if it is kept and counted. */
@@ -159,7 +144,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
         &(struct sp_pre){
             .x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
-    if (c->share && c->ctx.pass == 'F')
+    if (c->share && c->ctx.pass == 'G')
         c->share(c, i);
     if (!keep.has_attn) {
         struct attention a;

@@ -16,11 +16,14 @@ struct sp_op_ctx {
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
     int first, count;          /* layers of the chunk */
     bool split;                /* of a backward: weight gradients come in an op of their own */
-    /* Keys and values of layer i are there (pass F), or their gradients have all that this process
-     * adds (pass B): exchanges them with other processes; NULL: there is nothing to exchange. */
+    /* The gradients of the keys and values of layer i have all that this process adds (pass B):
+     * exchanges them with other processes. Pass G: keys and values are there, and go where those
+     * of earlier tokens are. NULL: nothing to do. */
     void (*share)(struct sp_op_ctx *c, int i);
+    void *data;                               /* of `share` */
     const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
-                                               * stage's own, [count][3]; NULL: its own */
+                                               * stage's own, [count][SP_LAYER_BLOCKS]; NULL: its
+                                               * own */
     /* Where B leaves the gradients of norm1 and norm2, [count][2] blocks like NORM1; NULL: in those
      * of the blocks. */
     const starpu_data_handle_t *norms;
