@@ -48,12 +48,14 @@ void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, int64_t stashed);
 
-/* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. */
+/* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. Where
+ * heads have norms, so are the gains' gradients: in `gains`, the block of the product's, or, `apart`,
+ * sp_shape_gains elements. */
 void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
-                       starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
-                       starpu_data_handle_t dx);
+                       starpu_data_handle_t gains, bool apart, starpu_data_handle_t dq,
+                       starpu_data_handle_t dkv, starpu_data_handle_t dr, starpu_data_handle_t dx);
 
 /* g_qkv += (dq, dkv)^T n1, after sp_pre_bwd. */
 void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -81,12 +83,15 @@ void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed);
 
-/* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. */
+/* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. Where heads have norms, these read n1, and
+ * g += the gradients of their gains; `fresh`: g =, and what else is in the block 0. */
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
-                       starpu_data_handle_t dn1);
+                       starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t dq,
+                       starpu_data_handle_t dkv, starpu_data_handle_t dn1, starpu_data_handle_t g,
+                       bool fresh);
 
-/* g += (dq, dkv)^T n1, after sp_qkv_bwd; `fresh`: g =, and what else is in the block 0. */
+/* g += (dq, dkv)^T n1, after sp_qkv_bwd with the same `fresh`: g =, and what else is in the block 0,
+ * unless sp_qkv_bwd has begun it. */
 void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g, bool fresh, int64_t released);
@@ -112,9 +117,9 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o);
 
-/* The gradient of norm2 that was apart is added to that of the block. */
-void sp_norm2_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t norm, starpu_data_handle_t g);
+/* g += part from its element `first` on, in f32: gradients that were apart from their block. */
+void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,
+                        starpu_data_handle_t g, size_t first);
 
 /* g += weight gradients of output, up and down products, from dy, du, dr. */
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

@@ -184,27 +184,9 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
     k->linear_dw(k, T, f, h, s.g, b->dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 
-#define NORM2_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(norm, STARPU_R) /* gradient of norm2, laid out like one of norm1 */                        \
-    ONE(g, STARPU_RW)   /* += in the block */
-SP_BUFFERS(norm2_add, NORM2_ADD_BUFFERS)
-
-static void norm2_add(const struct sp_backend *k, const struct norm2_add_buffers *b,
-                      const struct sp_task_args *a)
-{
-    const struct sp_shape *sh = a->shape;
-    size_t h = (size_t)sh->model.hidden;
-    float *g = b->g;
-
-    k->add_f32(k, h, b->norm, g + sh->gain);
-    if (sp_at(g, sh->bias))
-        k->add_f32(k, h, sp_at(b->norm, sh->norm_bias), sp_at(g, sh->bias));
-}
-
 SP_CODELET(post_fwd);
 SP_CODELET(post_bwd);
 SP_CODELET(post_wgrad);
-SP_CODELET(norm2_add);
 
 static double product_flops(const struct sp_shape *sh, bool down)
 {
@@ -266,14 +248,4 @@ void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_sha
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, wider));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, product_flops(sh, true));
-}
-
-void sp_norm2_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t norm, starpu_data_handle_t g)
-{
-    struct starpu_task *task =
-        sp_task_new(ctx, &norm2_add_cl, "norm2", sh, sizeof(struct sp_task_args));
-
-    SP_TASK_BUFFERS(task, norm2_add, .norm = norm, .g = g);
-    sp_task_submit(ctx, task, sh->model.hidden);
 }

@@ -2,10 +2,11 @@
  * Pre-attention part of a layer, one micro-batch:
  *
  *   n1(T,h) = norm1(x)      q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv
- *   Llama: q and the keys are rotated by their position (RoPE)
+ *   Llama style: q and the keys are rotated by their position (RoPE); Qwen 3: their heads are
+ *   normalised before (codelets/heads.h)
  *
  * Backward B, from dq, dkv and the gradient dr of the residual:
- *   was: rotate             so: rotate dq, dk back
+ *   was: rotate             so: rotate dq, dk back (and through the heads' norms; gains +=)
  *   was: q = n1 Wq^T        so: dn1 = dq Wq + dkv Wkv
  *   was: n1 = norm1(x)      so: dx = dr + norm1'(dn1); gain, bias +=
  * Backward W: dWq += dq^T n1, dWkv += dkv^T n1.
@@ -16,7 +17,23 @@
 struct pre_args {
     struct sp_task_args base;
     bool keep_outputs;
+    bool apart; /* the gradients of the gains of heads are by themselves, not in the block */
 };
+
+/* Scratch of a task: n1, unless it is kept, then that of the heads' norms. */
+static size_t scratch_elements(const struct sp_shape *sh, bool keeps_n1)
+{
+    size_t n1 = (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden;
+
+    return (keeps_n1 ? 0 : n1) + sp_heads_scratch(sh);
+}
+
+static void *heads_of(const struct sp_shape *sh, bool keeps_n1, void *scratch)
+{
+    if (!sh->model.qk_norm)
+        return NULL;
+    return keeps_n1 ? scratch : sp_skip(sh, scratch, (size_t)sh->rows * (size_t)sh->model.hidden);
+}
 
 #define PRE_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
     ONE(x, STARPU_R)                  /* (T,h) */                                                  \
@@ -25,7 +42,7 @@ struct pre_args {
     ONE(q, STARPU_W)                  /* = (T,q) */                                                \
     OPTIONAL(kv, STARPU_W)            /* = (T,kv) */                                               \
     OPTIONAL(saved, STARPU_W)         /* = sp_shape_pre_saved */                                   \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h), unless saved holds it */
+    OPTIONAL(scratch, STARPU_SCRATCH) /* scratch_elements */
 SP_BUFFERS(pre_fwd, PRE_FWD_BUFFERS)
 
 static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
@@ -42,22 +59,24 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
 
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
             sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
-    sp_qkv_forward(k, sh, n1, b->w_qkv, b->q, b->kv);
+    sp_qkv_forward(k, sh, n1, b->w_qkv, heads_of(sh, s.n1, b->scratch), b->q, b->kv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
         sp_check_finite(&a->base, k, "kv", b->kv, (size_t)T * (size_t)sh->kv_width);
 }
 
 #define PRE_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(x, STARPU_R)       /* (T,h) */                                                             \
-    ONE(saved, STARPU_R)   /* sp_shape_pre_saved */                                                \
-    ONE(w_norm, STARPU_R)  /* block of norm1 */                                                    \
-    ONE(w_qkv, STARPU_R)   /* block of the QKV product */                                          \
-    ONE(g_norm, STARPU_RW) /* += */                                                                \
-    ONE(dq, STARPU_RW)     /* (T,q), rotated back */                                               \
-    ONE(dkv, STARPU_RW)    /* (T,kv), rotated back */                                              \
-    ONE(dr, STARPU_R)      /* (T,h) */                                                             \
-    ONE(dx, STARPU_W)      /* = (T,h) */
+    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
+    ONE(saved, STARPU_R)              /* sp_shape_pre_saved */                                     \
+    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
+    ONE(w_qkv, STARPU_R)              /* block of the QKV product */                               \
+    ONE(g_norm, STARPU_RW)            /* += */                                                     \
+    ONE(dq, STARPU_RW)                /* (T,q), brought back to the product */                     \
+    ONE(dkv, STARPU_RW)               /* (T,kv), likewise */                                       \
+    ONE(dr, STARPU_R)                 /* (T,h) */                                                  \
+    ONE(dx, STARPU_W)                 /* = (T,h) */                                                \
+    OPTIONAL(gains, STARPU_RW)        /* += of heads: block of the product, or apart */            \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* scratch_elements, where heads have norms */
 SP_BUFFERS(pre_bwd, PRE_BWD_BUFFERS)
 
 static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
@@ -66,9 +85,15 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
+    void *n1 = s.n1 ? s.n1 : b->scratch;
+    float *gains = b->gains && !a->apart ? (float *)b->gains + sh->q_gain : b->gains;
 
+    if (b->gains && !s.n1)
+        k->norm_apply(k, T, h, b->x, s.stats, b->w_norm, sp_weight_at(sh, b->w_norm, sh->norm_bias),
+                      n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(k, sh, b->dq, b->dkv, b->w_qkv, b->dx);
+    sp_qkv_backward(k, sh, n1, heads_of(sh, s.n1, b->scratch), gains, b->dq, b->dkv, b->w_qkv,
+                    b->dx);
     k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dx, b->dr, b->dx, b->g_norm,
                 sp_at(b->g_norm, sh->norm_bias));
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
@@ -109,13 +134,13 @@ void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 {
     struct starpu_task *task = sp_task_new(ctx, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
+    size_t scratch = scratch_elements(sh, t->saved && t->keep_outputs);
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = (uint32_t)(4 * !t->kv + 2 * (t->saved != NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, pre_fwd, .x = t->x, .w_norm = w_norm, .w_qkv = w_qkv, .q = t->q,
                     .kv = t->kv, .saved = t->saved,
-                    .scratch =
-                        t->saved && t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
+                    .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
@@ -123,16 +148,21 @@ void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, starpu_data_handle_t w_norm,
                        starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
-                       starpu_data_handle_t dq, starpu_data_handle_t dkv, starpu_data_handle_t dr,
-                       starpu_data_handle_t dx)
+                       starpu_data_handle_t gains, bool apart, starpu_data_handle_t dq,
+                       starpu_data_handle_t dkv, starpu_data_handle_t dr, starpu_data_handle_t dx)
 {
     struct starpu_task *task = sp_task_new(ctx, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
     struct pre_args *a = task->cl_arg;
+    bool heads = sh->model.qk_norm;
+    starpu_data_handle_t scratch =
+        heads ? sp_scratch_handle(sh, scratch_elements(sh, t->keep_outputs)) : NULL;
 
     a->keep_outputs = t->keep_outputs;
+    a->apart = apart;
     SP_TASK_BUFFERS(task, pre_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm, .w_qkv = w_qkv,
-                    .g_norm = g_norm, .dq = dq, .dkv = dkv, .dr = dr, .dx = dx);
-    sp_task_submit(ctx, task, sp_qkv_flops(sh));
+                    .g_norm = g_norm, .dq = dq, .dkv = dkv, .dr = dr, .dx = dx,
+                    .gains = heads ? gains : NULL, .scratch = scratch);
+    sp_task_submit(ctx, task, sp_qkv_flops(sh) + (heads ? sp_heads_flops(sh) : 0));
 }
 
 void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

@@ -2,19 +2,20 @@
  * The QKV product beside attention, on weights that came with the input (HelixPipe section 4.2),
  * one micro-batch:
  *
- *   q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv      Llama: rotated
+ *   q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv      as in pre.c: heads' norms, rotated
  *
- * Backward B: dq, dkv rotated back; dn1 = dq Wq + dkv Wkv
+ * Backward B: dq, dkv brought back, gains (+)=; dn1 = dq Wq + dkv Wkv
  * Backward W: dWq (+)= dq^T n1, dWkv (+)= dkv^T n1, with biases
  */
 #include "codelets/insert.h"
 #include "codelets/qkv.h"
 
 #define QKV_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(n1, STARPU_R) /* (T,h) */                                                                  \
-    ONE(w, STARPU_R)  /* block of the product */                                                   \
-    ONE(q, STARPU_W)  /* = (T,q) */                                                                \
-    ONE(kv, STARPU_W) /* = (T,kv) */
+    ONE(n1, STARPU_R)                 /* (T,h) */                                                  \
+    ONE(w, STARPU_R)                  /* block of the product */                                   \
+    ONE(q, STARPU_W)                  /* = (T,q) */                                                \
+    ONE(kv, STARPU_W)                 /* = (T,kv) */                                               \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_fwd, QKV_FWD_BUFFERS)
 
 static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
@@ -22,16 +23,20 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
 {
     const struct sp_shape *sh = a->shape;
 
-    sp_qkv_forward(k, sh, b->n1, b->w, b->q, b->kv);
+    sp_qkv_forward(k, sh, b->n1, b->w, b->scratch, b->q, b->kv);
     sp_check_finite(a, k, "q", b->q, (size_t)sh->rows * (size_t)sh->q_width);
     sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
 
 #define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(w, STARPU_R)    /* block of the product */                                                 \
-    ONE(dq, STARPU_RW)  /* (T,q), rotated back */                                                  \
-    ONE(dkv, STARPU_RW) /* (T,kv), rotated back */                                                 \
-    ONE(dn1, STARPU_W)  /* = (T,h) */
+    ONE(w, STARPU_R)                  /* block of the product */                                   \
+    ONE(dq, STARPU_RW)                /* (T,q), brought back to the product */                     \
+    ONE(dkv, STARPU_RW)               /* (T,kv), likewise */                                       \
+    ONE(dn1, STARPU_W)                /* = (T,h) */                                                \
+    OPTIONAL(n1, STARPU_R)            /* (T,h), where heads have norms, as what follows */         \
+    OPTIONAL(g, STARPU_RW)            /* += gains in the block of the product */                   \
+    OPTIONAL(new_g, STARPU_W)         /* = block of the product, in place of g */                  \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_bwd, QKV_BWD_BUFFERS)
 
 static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
@@ -39,7 +44,11 @@ static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
 {
     const struct sp_shape *sh = a->shape;
 
-    sp_qkv_backward(k, sh, b->dq, b->dkv, b->w, b->dn1);
+    float *g = b->new_g ? b->new_g : b->g;
+
+    if (b->new_g)
+        k->clear(k, b->new_g_bytes, b->new_g);
+    sp_qkv_backward(k, sh, b->n1, b->scratch, sp_at(g, sh->q_gain), b->dq, b->dkv, b->w, b->dn1);
     sp_check_finite(a, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
@@ -63,6 +72,12 @@ SP_CODELET(qkv_fwd);
 SP_CODELET(qkv_bwd);
 SP_CODELET(qkv_wgrad);
 
+/* Scratch of the heads' norms; NULL: there are none. */
+static starpu_data_handle_t heads_of(const struct sp_shape *sh)
+{
+    return sh->model.qk_norm ? sp_scratch_handle(sh, sp_heads_scratch(sh)) : NULL;
+}
+
 void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed)
@@ -70,20 +85,24 @@ void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
     struct starpu_task *task =
         sp_task_new(ctx, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
-    SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv);
+    SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv, .scratch = heads_of(sh));
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t w, starpu_data_handle_t dq, starpu_data_handle_t dkv,
-                       starpu_data_handle_t dn1)
+                       starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t dq,
+                       starpu_data_handle_t dkv, starpu_data_handle_t dn1, starpu_data_handle_t g,
+                       bool fresh)
 {
+    bool heads = sh->model.qk_norm;
     struct starpu_task *task =
         sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
-    SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1);
-    sp_task_submit(ctx, task, sp_qkv_flops(sh));
+    SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1,
+                    .n1 = heads ? n1 : NULL, .g = heads && !fresh ? g : NULL,
+                    .new_g = heads && fresh ? g : NULL, .scratch = heads_of(sh));
+    sp_task_submit(ctx, task, sp_qkv_flops(sh) + (heads ? sp_heads_flops(sh) : 0));
 }
 
 void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -93,6 +112,7 @@ void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
     struct starpu_task *task =
         sp_task_new(ctx, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
+    fresh = fresh && !sh->model.qk_norm; /* B has begun it */
     SP_TASK_BUFFERS(task, qkv_wgrad, .n1 = n1, .dq = dq, .dkv = dkv, .g = fresh ? NULL : g,
                     .new_g = fresh ? g : NULL);
     sp_task_releases(task, released);

@@ -5,8 +5,9 @@
 #ifndef SP_QKV_H
 #define SP_QKV_H
 
-#include "model/shape.h"
+#include "codelets/heads.h"
 #include "kernels/backend.h"
+#include "model/shape.h"
 
 /* kv's rows and biases follow q's. */
 static inline size_t sp_kv_rows(const struct sp_shape *sh)
@@ -19,7 +20,7 @@ static inline size_t sp_kv_bias(const struct sp_shape *sh)
     return sh->qkv_bias == (size_t)-1 ? (size_t)-1 : sh->qkv_bias + (size_t)sh->q_width;
 }
 
-/* Llama: rotates q and the keys by their positions, or back. */
+/* Llama style: rotates q and the keys by their positions, or back. */
 static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh, void *q,
                                  void *kv, bool inverse)
 {
@@ -27,19 +28,25 @@ static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_sha
 
     if (m->arch != SP_ARCH_LLAMA)
         return;
-    k->rope(k, sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, m->rope_theta,
-            inverse, q);
+    k->rope(k, sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, &m->rope, inverse,
+            q);
     if (kv)
-        k->rope(k, sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first,
-                m->rope_theta, inverse, kv);
+        k->rope(k, sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first, &m->rope,
+                inverse, kv);
 }
 
-/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. */
+/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. `scratch`: of
+ * sp_heads_scratch elements. */
 static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_shape *sh,
-                                  const void *n1, void *w, void *q, void *kv)
+                                  const void *n1, void *w, void *scratch, void *q, void *kv)
 {
     int T = sh->rows, h = sh->model.hidden;
 
+    if (sh->model.qk_norm) {
+        sp_heads_forward(k, sh, n1, w, scratch, q, kv);
+        sp_qkv_rotate(k, sh, q, kv, false);
+        return;
+    }
     k->linear(k, T, h, sh->q_width, n1, sp_weight_at(sh, w, sh->qkv),
               sp_weight_at(sh, w, sh->qkv_bias), q, sh->q_width);
     if (kv)
@@ -48,19 +55,23 @@ static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_sh
     sp_qkv_rotate(k, sh, q, kv, false);
 }
 
-/* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are rotated back in place first. */
-static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_shape *sh, void *dq,
-                                   void *dkv, void *w, void *dn1)
+/* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are first brought back to the product's output, in place.
+ * Where heads have norms, these read n1 and add to the gradients of their gains. */
+static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_shape *sh,
+                                   const void *n1, void *scratch, float *gains, void *dq, void *dkv,
+                                   void *w, void *dn1)
 {
     int T = sh->rows, h = sh->model.hidden;
 
     sp_qkv_rotate(k, sh, dq, dkv, true);
+    if (sh->model.qk_norm)
+        sp_heads_backward(k, sh, n1, w, scratch, dq, dkv, gains);
     k->linear_dx(k, T, h, sh->q_width, dq, sh->q_width, sp_weight_at(sh, w, sh->qkv), dn1, false);
     k->linear_dx(k, T, h, sh->kv_width, dkv, sh->kv_width, sp_weight_at(sh, w, sp_kv_rows(sh)), dn1,
                  true);
 }
 
-/* dWq += dq^T n1, dWkv += dkv^T n1, of gradients rotated back; biases too. */
+/* dWq += dq^T n1, dWkv += dkv^T n1, of gradients that sp_qkv_backward brought back; biases too. */
 static inline void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_shape *sh,
                                 const void *n1, const void *dq, const void *dkv, float *g)
 {

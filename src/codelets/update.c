@@ -34,6 +34,22 @@ static void sum(const struct sp_backend *k, const struct sum_buffers *b,
         k->copy(k, b->a_bytes, b->a, b->both);
 }
 
+struct part_add_args {
+    struct sp_task_args base;
+    size_t first;
+};
+
+#define PART_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(part, STARPU_R) /* f32 */                                                                  \
+    ONE(g, STARPU_RW)   /* += from element `first` on */
+SP_BUFFERS(part_add, PART_ADD_BUFFERS)
+
+static void part_add(const struct sp_backend *k, const struct part_add_buffers *b,
+                     const struct part_add_args *a)
+{
+    k->add_f32(k, b->part_bytes / sizeof(float), b->part, (float *)b->g + a->first);
+}
+
 struct update_args {
     struct sp_task_args base;
     const struct sp_params *params;
@@ -135,6 +151,7 @@ static void clear(const struct sp_backend *k, const struct clear_buffers *b, con
 
 SP_CODELET(sumsq);
 SP_CODELET(sum);
+SP_CODELET(part_add);
 SP_CODELET(update);
 SP_CODELET(round_weights);
 SP_CODELET(state_copy);
@@ -163,6 +180,17 @@ void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starp
     ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
     SP_TASK_BUFFERS(t, sum, .a = a, .b = both ? NULL : b, .both = both ? b : NULL);
     sp_task_submit(ctx, t, f32_of(a));
+}
+
+void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,
+                        starpu_data_handle_t g, size_t first)
+{
+    struct starpu_task *t =
+        sp_task_new(ctx, &part_add_cl, "part", NULL, sizeof(struct part_add_args));
+
+    ((struct part_add_args *)t->cl_arg)->first = first;
+    SP_TASK_BUFFERS(t, part_add, .part = part, .g = g);
+    sp_task_submit(ctx, t, f32_of(part));
 }
 
 void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,

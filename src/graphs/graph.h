@@ -80,7 +80,7 @@ struct sp_stage {
     struct sp_store store;           /* what is on its way to other stages, or came from them */
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
-    starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][2], see sp_op_ctx */
+    starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][SP_NORMS] */
     struct sp_shards *shards;        /* sharded */
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */

@@ -232,7 +232,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     sp_post_bwd_insert(&c->ctx, sh,
                        &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),
-                       c->norms ? c->norms[2 * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
+                       c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
 
     t->dq = take(c, T * (size_t)sh->q_width, "dq");
@@ -251,8 +251,9 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
         &c->ctx, sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer),
-        c->norms ? c->norms[2 * i] : sp_gradient(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, t->dr,
-        dx);
+        c->norms ? c->norms[SP_NORMS * i] : sp_gradient(c, SP_BLOCK_NORM1, layer),
+        c->norms ? c->norms[SP_NORMS * i + 2] : sp_gradient(c, SP_BLOCK_QKV, layer),
+        c->norms != NULL, t->dq, t->dkv, t->dr, dx);
     c->ctx.output = false;
 }
 

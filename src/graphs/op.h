@@ -4,6 +4,8 @@
 
 #include "graphs/graph.h"
 
+enum { SP_NORMS = 3 }; /* of a layer, at most */
+
 /* The op being expanded. */
 struct sp_op_ctx {
     struct sp_graph *g;
@@ -24,8 +26,8 @@ struct sp_op_ctx {
     const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
                                                * stage's own, [count][SP_LAYER_BLOCKS]; NULL: its
                                                * own */
-    /* Where B leaves the gradients of norm1 and norm2, [count][2] blocks like NORM1; NULL: in those
-     * of the blocks. */
+    /* Where B leaves the gradients of norm1 and norm2, blocks like NORM1, and of the gains of heads,
+     * NULL without such: [count][SP_NORMS]; NULL: in those of the blocks. */
     const starpu_data_handle_t *norms;
     const starpu_data_handle_t *end_w, *end_gradient; /* the same of embedding and head,
                                                        * [SP_BLOCK_KINDS] */

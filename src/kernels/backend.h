@@ -51,7 +51,7 @@ struct sp_backend {
 
     /* ---- attention ---- */
     void (*rope)(const struct sp_backend *k, int batch, int len, int heads, int d, int ld, int pos0,
-                 float theta, bool inverse, void *x);
+                 const struct sp_rope *rope, bool inverse, void *x);
     void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
     /* `first`: dkv = instead of +=. */

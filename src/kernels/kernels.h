@@ -9,6 +9,7 @@
 #ifndef SP_KERNELS_H
 #define SP_KERNELS_H
 
+#include "kernels/rope.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,11 +65,12 @@ void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, con
 /*
  * Rotates `heads` heads of size d in rows of x (leading dimension ld), in place, the halves
  * convention of Hugging Face: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), angle =
- * (pos0 + t) / theta^(2i/d) for row t of each of `batch` sequences of `len` rows.
+ * (pos0 + t) / theta^(2i/d), stretched as `rope` says, for row t of each of `batch` sequences of
+ * `len` rows.
  * `inverse` rotates back, which is also the backward.
  */
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, float theta, bool inverse,
-             float *x);
+void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
+             bool inverse, float *x);
 
 /* ---- attention ------------------------------------------------------------------------ */
 

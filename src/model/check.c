@@ -1,5 +1,5 @@
 /* The check that the sizes of a model fit together. */
-#include "model/model.h"
+#include "model/model_types.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -39,10 +39,40 @@ static int check_total(const struct sp_model *m, const char *where)
                         m->kv_heads, m->head_dim);
     if (up > INT_MAX)
         return sp_error(EINVAL, "%s: an MLP width of %d is too large", where, m->mlp);
-    if (m->layers > INT_MAX / 16)
+    if (m->layers > INT_MAX / 32)
         return sp_error(EINVAL, "%s: %d layers are too many", where, m->layers);
     if (total > MAX_ELEMENTS)
         return sp_error(EINVAL, "%s: %.3g parameters are too large a model", where, total);
+    return 0;
+}
+
+static int check_rope(const struct sp_rope *r, const char *where)
+{
+    if (!(isfinite(r->theta) && r->theta > 0))
+        return sp_error(EINVAL, "%s: rope_theta is %g, it must be positive", where, r->theta);
+    if (r->type == SP_ROPE_DEFAULT)
+        return 0;
+    if (!(isfinite(r->factor) && r->factor >= 1))
+        return sp_error(EINVAL, "%s: the factor of rope_scaling is %g, it must be at least 1",
+                        where, r->factor);
+    if (r->type == SP_ROPE_LLAMA3 && !(r->low > 0 && r->high > r->low && isfinite(r->high)))
+        return sp_error(EINVAL,
+                        "%s: low_freq_factor %g and high_freq_factor %g of rope_scaling must be "
+                        "positive, the second the larger",
+                        where, r->low, r->high);
+    return 0;
+}
+
+int sp_model_check_seq(const struct sp_model *m, int seq, const char *where)
+{
+    if (seq > m->positions)
+        return sp_error(EINVAL, "%ssequences of %d tokens, but %s has %d positions", where, seq,
+                        m->name, m->positions);
+    if (m->window && seq > m->window)
+        return sp_error(EINVAL,
+                        "%ssequences of %d tokens, but attention of %s looks back %d "
+                        "(sliding_window), which is not supported",
+                        where, seq, m->name, m->window);
     return 0;
 }
 
@@ -68,9 +98,10 @@ int sp_model_check(const struct sp_model *m, const char *where)
         if (m->head_dim % 2)
             return sp_error(EINVAL, "%s: head size is %d, rotary positions need it even", where,
                             m->head_dim);
-        if (!(isfinite(m->rope_theta) && m->rope_theta > 0))
-            return sp_error(EINVAL, "%s: rope_theta is %g, it must be positive", where,
-                            m->rope_theta);
+        if (check_rope(&m->rope, where))
+            return -EINVAL;
+        if (!sp_model_type_of(m))
+            return sp_error(EINVAL, "%s: relative %d of Llama is unknown", where, (int)m->relative);
     } else {
         return sp_error(EINVAL, "%s: architecture %d is unknown", where, (int)m->arch);
     }

@@ -1,9 +1,10 @@
 /*
- * What a config.json may say beside the keys that config.c reads: keys that relatives of GPT-2 and
- * Llama have (Mistral, Gemma, Granite, MoE models, ...) and that fine-tuned copies inherit.
+ * Values of a config.json, and what it may say beside the keys that config.c reads: keys that relatives
+ * of GPT-2 and Llama have (Gemma, Granite, MoE models, ...) and that fine-tuned copies inherit.
  */
 #include "model/config_keys.h"
 #include "sp_error.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -29,6 +30,60 @@ const char *sp_config_show(const json_t *v, char out[64])
         snprintf(out, 64, "%s", type_names[json_typeof(v)]);
     }
     return out;
+}
+
+const json_t *sp_config_member(const json_t *obj, const char *key)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    return json_is_null(v) ? NULL : v;
+}
+
+int sp_config_size(const struct sp_config *c, const json_t *obj, const char *key, int fallback,
+                   int *out)
+{
+    const json_t *v = sp_config_member(obj, key);
+    char text[64];
+
+    if (!v && fallback) {
+        *out = fallback;
+        return 0;
+    }
+    if (!v)
+        return sp_error(EINVAL, "%s: %s is missing", c->where, key);
+    if (!json_is_integer(v))
+        return sp_error(EINVAL, "%s: %s is %s, it must be an integer", c->where, key,
+                        sp_config_show(v, text));
+    if (json_integer_value(v) < 1 || json_integer_value(v) > INT_MAX)
+        return sp_error(EINVAL, "%s: %s is %s, it must be between 1 and %d", c->where, key,
+                        sp_config_show(v, text), INT_MAX);
+    *out = (int)json_integer_value(v);
+    return 0;
+}
+
+int sp_config_real(const struct sp_config *c, const json_t *obj, const char *key, double fallback,
+                   float *out)
+{
+    const json_t *v = sp_config_member(obj, key);
+    char text[64];
+
+    if (v && !json_is_number(v))
+        return sp_error(EINVAL, "%s: %s is %s, it must be a number", c->where, key,
+                        sp_config_show(v, text));
+    *out = (float)(v ? json_number_value(v) : fallback);
+    return 0;
+}
+
+int sp_config_bool(const struct sp_config *c, const char *key, bool fallback, bool *out)
+{
+    const json_t *v = sp_config_member(c->root, key);
+    char text[64];
+
+    if (v && !json_is_boolean(v))
+        return sp_error(EINVAL, "%s: %s is %s, it must be true or false", c->where, key,
+                        sp_config_show(v, text));
+    *out = v ? json_is_true(v) : fallback;
+    return 0;
 }
 
 /* ---- keys of others ---------------------------------------------------------------------- */
@@ -115,14 +170,18 @@ static int check_others(const json_t *root, const char *where)
     return 0;
 }
 
-/* A window that is not switched off and is shorter than the longest sequence. */
+/* A window that is not switched off and is shorter than the longest sequence. Mistral's is read:
+ * sequences are compared with it. */
 static int check_window(const json_t *root, const char *where, const struct sp_model *m)
 {
     const json_t *v = json_object_get(root, "sliding_window");
     char text[64];
 
-    if (!v || json_is_null(v) || json_is_false(json_object_get(root, "use_sliding_window")) ||
-        (json_is_integer(v) && json_integer_value(v) >= m->positions))
+    const json_t *use = json_object_get(root, "use_sliding_window");
+    bool qwen = m->relative == SP_QWEN2 || m->relative == SP_QWEN3; /* not used unless said so */
+
+    if (!v || json_is_null(v) || json_is_false(use) || (qwen && !use) ||
+        m->relative == SP_MISTRAL || (json_is_integer(v) && json_integer_value(v) >= m->positions))
         return 0;
     return sp_error(EINVAL, "%s: sliding_window is %s, only null is supported", where,
                     sp_config_show(v, text));
@@ -220,7 +279,7 @@ static int check_llama_names(const json_t *root, const char *where, const struct
 
     if (rc)
         return rc;
-    return agree(root, where, "rope_theta", m->rope_theta,
+    return agree(root, where, "rope_theta", m->rope.theta,
                  KEYS("rotary_emb_base", "rope_base", "rotary_base"));
 }
 

@@ -1,5 +1,5 @@
 /* config.json of Hugging Face, written. */
-#include "model/model.h"
+#include "model/model_types.h"
 #include "model/output.h"
 #include "sp_error.h"
 #include <jansson.h>
@@ -34,18 +34,51 @@ static json_t *pack_gpt2(const struct sp_model *m)
                      "attn_pdrop", 0.0, "bos_token_id", "eos_token_id", "torch_dtype", "float32");
 }
 
+static json_t *pack_rope(const struct sp_rope *r)
+{
+    if (r->type == SP_ROPE_DEFAULT)
+        return json_null();
+    if (r->type == SP_ROPE_LINEAR)
+        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", shortest(r->factor));
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+                     shortest(r->factor), "low_freq_factor", shortest(r->low), "high_freq_factor",
+                     shortest(r->high), "original_max_position_embeddings", r->original);
+}
+
+/* Only the keys that a model type has: transformers would warn of others, or heed them. */
+static int add_own_keys(json_t *root, const struct sp_model *m, const struct sp_model_type *type)
+{
+    json_t *window = m->window ? json_integer(m->window) : json_null();
+    int failed = 0;
+
+    if (type->says_attention_bias)
+        failed |= json_object_set_new(root, "attention_bias", json_boolean(m->out_bias));
+    if (type->says_mlp_bias)
+        failed |= json_object_set_new(root, "mlp_bias", json_boolean(m->mlp_bias));
+    if (type->window)
+        failed |= json_object_set_new(root, "sliding_window", window);
+    return failed;
+}
+
 static json_t *pack_llama(const struct sp_model *m)
 {
-    return json_pack("{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:b, "
-                     "s:b, s:b, s:n, s:n, s:s}",
-                     "model_type", "llama", "architectures", "LlamaForCausalLM",
-                     "num_hidden_layers", m->layers, "hidden_size", m->hidden,
-                     "num_attention_heads", m->heads, "num_key_value_heads", m->kv_heads,
-                     "head_dim", m->head_dim, "intermediate_size", m->mlp, "vocab_size", m->vocab,
-                     "max_position_embeddings", m->positions, "rms_norm_eps", shortest(m->norm_eps),
-                     "rope_theta", shortest(m->rope_theta), "hidden_act", "silu",
-                     "tie_word_embeddings", (int)m->tied, "attention_bias", 0, "mlp_bias", 0,
-                     "bos_token_id", "eos_token_id", "torch_dtype", "float32");
+    const struct sp_model_type *type = sp_model_type_of(m);
+    json_t *root = json_pack(
+        "{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:s, s:b, "
+        "s:n, s:n, s:s}",
+        "model_type", type->name, "architectures", type->architecture, "num_hidden_layers",
+        m->layers, "hidden_size", m->hidden, "num_attention_heads", m->heads, "num_key_value_heads",
+        m->kv_heads, "head_dim", m->head_dim, "intermediate_size", m->mlp, "vocab_size", m->vocab,
+        "max_position_embeddings", m->positions, "rms_norm_eps", shortest(m->norm_eps),
+        "rope_theta", shortest(m->rope.theta), "rope_scaling", pack_rope(&m->rope), "hidden_act",
+        "silu", "tie_word_embeddings", (int)m->tied, "bos_token_id", "eos_token_id", "torch_dtype",
+        "float32");
+
+    if (root && add_own_keys(root, m, type)) {
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
 }
 
 int sp_model_write_config(const struct sp_model *m, const char *path)

@@ -1,6 +1,7 @@
 /*
  * The architecture of a decoder-only transformer: GPT-2 style (LayerNorm, learned positions,
- * GELU-tanh, biases) or Llama style (RMSNorm, RoPE, SwiGLU, grouped-query attention).
+ * GELU-tanh, biases) or Llama style (RMSNorm, RoPE, SwiGLU, grouped-query attention), which Mistral
+ * and Qwen 2 and 3 share.
  *
  * Every function that reports an error prints one line to stderr, prefixed "starpipe: ", and
  * returns -errno; outputs are set only on success.
@@ -8,11 +9,15 @@
 #ifndef SP_MODEL_H
 #define SP_MODEL_H
 
+#include "kernels/rope.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 enum sp_arch { SP_ARCH_GPT2, SP_ARCH_LLAMA };
+
+/* Relatives of Llama style: what their config.json says and what it leaves out differs. */
+enum sp_relative { SP_LLAMA, SP_MISTRAL, SP_QWEN2, SP_QWEN3 };
 
 struct sp_model {
     char name[64]; /* preset, or the directory it was read from */
@@ -27,7 +32,13 @@ struct sp_model {
     int positions; /* longest sequence (GPT-2: rows of the position table) */
     bool tied;     /* the head shares the token embedding */
     float norm_eps;
-    float rope_theta; /* Llama only */
+
+    /* Llama style only; GPT-2 has all biases. */
+    enum sp_relative relative;
+    struct sp_rope rope;
+    bool qkv_bias, out_bias, mlp_bias;
+    bool qk_norm; /* RMS norm of each head of queries and keys, before they are rotated */
+    int window;   /* tokens that attention looks back: no sequence may be longer. 0: all */
 };
 
 /* Elements a token takes in the query, and in the key and value projections together. */
@@ -65,6 +76,12 @@ int sp_model_write_config(const struct sp_model *m, const char *path);
 
 /* Checks that the sizes fit together; prints what does not. -EINVAL. */
 int sp_model_check(const struct sp_model *m, const char *where);
+
+/* model_type of config.json, "gpt2" or "llama" or a relative. */
+const char *sp_model_type(const struct sp_model *m);
+
+/* Refuses sequences that the model does not know or would not see whole; `where` begins the line. */
+int sp_model_check_seq(const struct sp_model *m, int seq, const char *where);
 
 /* NULL-terminated names of the presets. */
 const char *const *sp_model_presets(void);

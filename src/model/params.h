@@ -14,7 +14,7 @@ enum sp_block_kind {
     SP_BLOCK_TOKENS,    /* token embedding [V, h]; with tied weights also the head's */
     SP_BLOCK_POSITIONS, /* GPT-2: position embedding [positions, h]; Llama: absent */
     SP_BLOCK_NORM1,     /* gain [h] (, bias [h]) of the norm before attention */
-    SP_BLOCK_QKV,       /* query [a*d, h], key [kv*d, h], value [kv*d, h] (, bias) */
+    SP_BLOCK_QKV, /* query [a*d, h], key [kv*d, h], value [kv*d, h] (, bias) (, gains [d] twice) */
     SP_BLOCK_POST, /* output [h, a*d] (, bias), norm2, up [f or 2f, h] (, bias), down [h, f] (, bias) */
     SP_BLOCK_NORM, /* gain (, bias) of the final norm */
     SP_BLOCK_HEAD, /* [V, h]; absent when tied */
@@ -46,6 +46,8 @@ enum sp_role {                /* what a tensor is inside its block */
                SP_ROLE_BIAS, /* of NORM1, NORM, and of norm2 in POST */
                SP_ROLE_QKV,
                SP_ROLE_QKV_BIAS,
+               SP_ROLE_Q_GAIN, /* of the norm of each head of queries, keys */
+               SP_ROLE_K_GAIN,
                SP_ROLE_OUT,
                SP_ROLE_OUT_BIAS,
                SP_ROLE_UP,

@@ -25,7 +25,7 @@
     {                                                                                              \
         .name = NAME, .arch = SP_ARCH_LLAMA, .layers = L, .hidden = H, .heads = A, .kv_heads = G,  \
         .head_dim = (H) / (A), .mlp = F, .vocab = V, .positions = POSITIONS, .norm_eps = 1e-5f,    \
-        .rope_theta = THETA                                                                        \
+        .rope.theta = THETA                                                                        \
     }
 
 static const struct sp_model presets[] = {

@@ -36,6 +36,8 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS),
         .qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV),
         .qkv_bias = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS),
+        .q_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_Q_GAIN),
+        .k_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_K_GAIN),
         .out = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT),
         .out_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT_BIAS),
         .gain = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_GAIN),

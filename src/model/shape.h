@@ -14,7 +14,7 @@
 struct sp_shape {
     struct sp_model model;
     enum sp_dtype dtype; /* of activations and of weights as products read them */
-    bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama */
+    bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
     int seq;             /* s; of a slice, its tokens */
     int first;           /* position of the first token: not 0 in later slices of a sequence */
@@ -27,7 +27,7 @@ struct sp_shape {
 
     /* Offsets in their blocks, the gain of a norm block being at 0; (size_t)-1: absent. */
     size_t norm_bias; /* of SP_BLOCK_NORM1 and SP_BLOCK_NORM */
-    size_t qkv, qkv_bias;
+    size_t qkv, qkv_bias, q_gain, k_gain;
     size_t out, out_bias, gain, bias, up, up_bias, down, down_bias;
 };
 
@@ -59,6 +59,12 @@ static inline size_t sp_shape_f32(const struct sp_shape *sh, size_t n)
 static inline void *sp_skip(const struct sp_shape *sh, void *at, size_t n)
 {
     return (char *)at + n * sp_shape_elem(sh);
+}
+
+/* Elements of the gains of the heads' norms by themselves, laid out as in SP_BLOCK_QKV. 0: none. */
+static inline size_t sp_shape_gains(const struct sp_shape *sh)
+{
+    return sh->model.qk_norm ? 2 * (sh->k_gain - sh->q_gain) : 0;
 }
 
 /* A tensor of a block of weights; NULL where the model has none such. */

@@ -26,16 +26,22 @@ const struct sp_tensor_row sp_tensor_table[] = {
     MATRIX(QKV, QKV, KV, HIDDEN, NULL, "self_attn.k_proj.weight", ALWAYS),
     MATRIX(QKV, QKV, KV, HIDDEN, NULL, "self_attn.v_proj.weight", ALWAYS),
     BIAS(QKV, QKV_BIAS, QKV, "attn.c_attn.bias", NULL, ALWAYS),
+    BIAS(QKV, QKV_BIAS, Q, NULL, "self_attn.q_proj.bias", WHEN_QKV_BIAS),
+    BIAS(QKV, QKV_BIAS, KV, NULL, "self_attn.k_proj.bias", WHEN_QKV_BIAS),
+    BIAS(QKV, QKV_BIAS, KV, NULL, "self_attn.v_proj.bias", WHEN_QKV_BIAS),
+    GAIN(QKV, Q_GAIN, HEAD, NULL, "self_attn.q_norm.weight", WHEN_QK_NORM),
+    GAIN(QKV, K_GAIN, HEAD, NULL, "self_attn.k_norm.weight", WHEN_QK_NORM),
 
     MATRIX(POST, OUT, HIDDEN, Q, "attn.c_proj.weight", "self_attn.o_proj.weight", ALWAYS),
-    BIAS(POST, OUT_BIAS, HIDDEN, "attn.c_proj.bias", NULL, ALWAYS),
+    BIAS(POST, OUT_BIAS, HIDDEN, "attn.c_proj.bias", "self_attn.o_proj.bias", WHEN_OUT_BIAS),
     GAIN(POST, GAIN, HIDDEN, "ln_2.weight", "post_attention_layernorm.weight", ALWAYS),
     BIAS(POST, BIAS, HIDDEN, "ln_2.bias", NULL, ALWAYS),
     MATRIX(POST, UP, MLP, HIDDEN, "mlp.c_fc.weight", "mlp.gate_proj.weight", ALWAYS),
     MATRIX(POST, UP, MLP, HIDDEN, NULL, "mlp.up_proj.weight", ALWAYS),
-    BIAS(POST, UP_BIAS, MLP, "mlp.c_fc.bias", NULL, ALWAYS),
+    BIAS(POST, UP_BIAS, MLP, "mlp.c_fc.bias", "mlp.gate_proj.bias", WHEN_MLP_BIAS),
+    BIAS(POST, UP_BIAS, MLP, NULL, "mlp.up_proj.bias", WHEN_MLP_BIAS),
     MATRIX(POST, DOWN, HIDDEN, MLP, "mlp.c_proj.weight", "mlp.down_proj.weight", ALWAYS),
-    BIAS(POST, DOWN_BIAS, HIDDEN, "mlp.c_proj.bias", NULL, ALWAYS),
+    BIAS(POST, DOWN_BIAS, HIDDEN, "mlp.c_proj.bias", "mlp.down_proj.bias", WHEN_MLP_BIAS),
 
     GAIN(NORM, GAIN, HIDDEN, "transformer.ln_f.weight", "model.norm.weight", ALWAYS),
     BIAS(NORM, BIAS, HIDDEN, "transformer.ln_f.bias", NULL, ALWAYS),
@@ -46,11 +52,21 @@ const int sp_tensor_rows = sizeof sp_tensor_table / sizeof *sp_tensor_table;
 
 static bool has(const struct sp_model *m, enum sp_when when)
 {
+    bool gpt2 = m->arch == SP_ARCH_GPT2; /* it has all biases */
+
     switch (when) {
     case SP_ALWAYS:
         break;
     case SP_WHEN_UNTIED:
         return !m->tied;
+    case SP_WHEN_QKV_BIAS:
+        return gpt2 || m->qkv_bias;
+    case SP_WHEN_OUT_BIAS:
+        return gpt2 || m->out_bias;
+    case SP_WHEN_MLP_BIAS:
+        return gpt2 || m->mlp_bias;
+    case SP_WHEN_QK_NORM:
+        return m->qk_norm;
     }
     return true;
 }
@@ -69,6 +85,7 @@ int sp_dim(const struct sp_model *m, enum sp_dim dim)
         [SP_DIM_HIDDEN] = m->hidden,
         [SP_DIM_Q] = sp_model_q_width(m),
         [SP_DIM_KV] = m->kv_heads * m->head_dim,
+        [SP_DIM_HEAD] = m->head_dim,
         [SP_DIM_QKV] = sp_model_q_width(m) + sp_model_kv_width(m),
         [SP_DIM_MLP] = m->mlp,
         [SP_DIM_VOCAB] = m->vocab,

@@ -12,8 +12,9 @@
 enum sp_dim {
     SP_DIM_ONE,
     SP_DIM_HIDDEN,
-    SP_DIM_Q,   /* a*d */
-    SP_DIM_KV,  /* g*d, of keys or of values */
+    SP_DIM_Q,  /* a*d */
+    SP_DIM_KV, /* g*d, of keys or of values */
+    SP_DIM_HEAD,
     SP_DIM_QKV, /* (a + 2g)*d */
     SP_DIM_MLP,
     SP_DIM_VOCAB,
@@ -21,7 +22,14 @@ enum sp_dim {
 };
 
 /* What a model must have for a row to be one of its tensors, besides a name for it. */
-enum sp_when { SP_ALWAYS, SP_WHEN_UNTIED };
+enum sp_when {
+    SP_ALWAYS,
+    SP_WHEN_UNTIED,
+    SP_WHEN_QKV_BIAS,
+    SP_WHEN_OUT_BIAS,
+    SP_WHEN_MLP_BIAS,
+    SP_WHEN_QK_NORM
+};
 
 struct sp_tensor_row {
     enum sp_block_kind block;

@@ -38,16 +38,20 @@ void sp_layer_costs_estimate(const struct sp_shape *sh, struct sp_layer_costs *c
     double in_pre = product_us(sh, SP_ROLE_QKV);
     double in_post = product_us(sh, SP_ROLE_OUT) + product_us(sh, SP_ROLE_UP) + down;
     double attn = attention_us(sh);
+    /* norms of heads: read and written; backward, the products and the norms once more */
+    const double width = sh->model.qk_norm ? sh->q_width + sh->kv_width / 2 : 0;
+    double heads = moved_us(sh, 2 * width);
+    double heads_bwd = 3 * heads + sp_flops_linear(sh->rows, h, width) / flops_per_us;
 
     *costs = (struct sp_layer_costs){
         .embed_fwd_us = moved_us(sh, 3 * h), /* token and position rows read, their sum written */
         .embed_bwd_us = moved_us(sh, 3 * h),
-        .pre_fwd_us = in_pre + norm,
+        .pre_fwd_us = in_pre + norm + heads,
         .attn_fwd_us = attn,
         .post_fwd_us = in_post + norm + act,
         /* norms: x, dy, dr read, dx written; activation: u and dg read, du written */
-        .bwd_us =
-            in_pre + 2.5 * attn + in_post + 2 * moved_us(sh, 4 * h) + moved_us(sh, 2 * up + f),
+        .bwd_us = in_pre + 2.5 * attn + in_post + 2 * moved_us(sh, 4 * h) +
+                  moved_us(sh, 2 * up + f) + heads_bwd,
         .wgrad_us = in_pre + in_post,
         /* logits are written, read twice and overwritten by their gradient */
         .head_us = 3 * sp_flops_linear(sh->rows, h, vocab) / flops_per_us + moved_us(sh, 6 * h) +

@@ -40,12 +40,17 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
 static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, f = sh->model.mlp, part = sh->mlp_rows;
+    int64_t heads = 2 * T * sh->q_width + sp_in_f32(sh, 2 * T * sh->model.heads);
     int64_t elements = sh->rms ? part * f : 0;
 
     if (recompute == SP_RECOMPUTE_SELECTIVE)
         elements += x + x + part * f + T * (f > sh->model.hidden ? f : sh->model.hidden);
     else if (recompute != SP_RECOMPUTE_NONE)
         elements += x + 2 * x + part * (sh->up_width + f);
+    if (sh->model.qk_norm) /* beside n1, where that is no longer there, and by themselves */
+        elements += (recompute == SP_RECOMPUTE_NONE        ? heads
+                     : recompute == SP_RECOMPUTE_SELECTIVE ? x + heads
+                                                           : 2 * heads);
     if (head)
         elements +=
             2 * x + sp_in_f32(sh, 2 * T) + (int64_t)sh->head_rows * sp_logits_ld(sh->model.vocab);
@@ -194,12 +199,13 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, uint64_t limit)
 {
     const double MiB = 1024 * 1024;
+    const int most = INT32_MAX / (sh->model.qk_norm ? sh->model.heads : 1); /* a head is a row */
     struct sp_memory worst = {0};
     int stage = 0;
 
-    if ((int64_t)sh->batch * sh->seq > INT32_MAX)
+    if ((int64_t)sh->batch * sh->seq > most)
         return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
-                        sh->batch, sh->seq, INT32_MAX);
+                        sh->batch, sh->seq, most);
     if (!limit)
         return 0;
     for (int s = 0; s < plan->layout.stages; s++) {

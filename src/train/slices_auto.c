@@ -1,6 +1,7 @@
 #include "train/slices_auto.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include <stdio.h>
 #include <string.h>
 
 int sp_slices_request(const char *command, const struct sp_layout_args *l,
@@ -8,14 +9,15 @@ int sp_slices_request(const char *command, const struct sp_layout_args *l,
 {
     const struct sp_schedule_def *def = sp_schedule_find(l->schedule);
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
+    char where[32];
 
     if (!def || strcmp(def->family, "subsequence"))
         return sp_error(EINVAL,
                         "%s: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
                         command, l->schedule);
-    if (l->seq > model->positions)
-        return sp_error(EINVAL, "%s: sequences of %d tokens, but %s has %d positions", command,
-                        l->seq, model->name, model->positions);
+    snprintf(where, sizeof where, "%s: ", command);
+    if (sp_model_check_seq(model, l->seq, where))
+        return -EINVAL;
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%s: %d slices of a sequence of %d tokens: there are at most %d",
                         command, l->slices, l->seq,

@@ -12,9 +12,9 @@ static const struct variant {
     bool saved, keep_outputs;
 } variants[] = {{false, false}, {true, false}, {true, true}};
 
-static inline struct sp_shape shape_of(bool llama, int mlp_rows, int head_rows)
+static inline struct sp_shape shape_of(enum small which, int mlp_rows, int head_rows)
 {
-    struct sp_model m = small_model(llama);
+    struct sp_model m = small_model(which);
     struct sp_shape sh;
 
     sp_shape_init(&sh, &m, BATCH, SEQ, 3, mlp_rows, head_rows);
@@ -49,9 +49,9 @@ static inline void for_each_shape(void (*fn)(const struct sp_shape *sh))
 {
     static const int cuts[] = {0, 4, 5, 14, 1};
 
-    for (int llama = 0; llama < 2; llama++)
+    for (int which = 0; which < SMALL_MODELS; which++)
         for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-            struct sp_shape sh = shape_of(llama, cuts[i], cuts[i]);
+            struct sp_shape sh = shape_of((enum small)which, cuts[i], cuts[i]);
 
             fn(&sh);
         }

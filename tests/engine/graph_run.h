@@ -66,7 +66,7 @@ static inline struct sp_model model_of(int layers, bool llama, bool tied)
                              .positions = 64,
                              .tied = tied,
                              .norm_eps = 1e-5f,
-                             .rope_theta = 10000};
+                             .rope.theta = 10000};
 }
 
 static inline int keep_gradients(void *arg, enum sp_block_kind kind, int layer, const float *w,

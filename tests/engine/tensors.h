@@ -59,10 +59,22 @@ static inline void assert_same_bits(const float *a, const float *b, size_t n, co
     }
 }
 
-/* GPT-2 style and Llama style, no two sizes alike; Llama with grouped queries, a*d != h. */
-static inline struct sp_model small_model(bool llama)
+enum small { SMALL_GPT, SMALL_LLAMA, SMALL_QWEN, SMALL_MODELS };
+
+/* GPT-2 style and Llama style, no two sizes alike; Llama with grouped queries, a*d != h. The third is
+ * the second with all that relatives of Llama may have besides. */
+static inline struct sp_model small_model(enum small which)
 {
-    if (llama)
+    if (which == SMALL_QWEN) {
+        struct sp_model m = small_model(SMALL_LLAMA);
+
+        snprintf(m.name, sizeof m.name, "small qwen");
+        m.relative = SP_QWEN3;
+        m.rope = (struct sp_rope){1e4f, SP_ROPE_LLAMA3, 4, 1, 4, 32};
+        m.qkv_bias = m.out_bias = m.mlp_bias = m.qk_norm = true;
+        return m;
+    }
+    if (which == SMALL_LLAMA)
         return (struct sp_model){.name = "small llama",
                                  .arch = SP_ARCH_LLAMA,
                                  .layers = 1,
@@ -74,7 +86,7 @@ static inline struct sp_model small_model(bool llama)
                                  .vocab = 37,
                                  .positions = 64,
                                  .norm_eps = 1e-5f,
-                                 .rope_theta = 10000};
+                                 .rope.theta = 10000};
     return (struct sp_model){.name = "small gpt",
                              .arch = SP_ARCH_GPT2,
                              .layers = 1,

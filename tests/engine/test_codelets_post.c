@@ -95,7 +95,7 @@ static void check_apart(const struct sp_shape *sh, const struct sp_post *post,
     memcpy(g.at, before, g.n * sizeof(float));
     sp_post_bwd_insert(&ctx, sh, post, w->handle, norm.handle, true, dy->handle, du->handle,
                        dr->handle, d_o->handle);
-    sp_norm2_add_insert(&ctx, sh, norm.handle, g.handle);
+    sp_part_add_insert(&ctx, norm.handle, g.handle, sh->gain);
     starpu_task_wait_for_all();
     for (size_t i = 0; i < g.n; i++) {
         bool norm2 = i - sh->gain < h || (sp_at(g.at, sh->bias) && i - sh->bias < h);

@@ -7,8 +7,61 @@ static void rotate(const struct sp_shape *sh, bool inverse, float *q, float *kv)
 
     if (!sh->rms)
         return;
-    sp_rope(BATCH, SEQ, m->heads, m->head_dim, sh->q_width, 0, m->rope_theta, inverse, q);
-    sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, sh->kv_width, 0, m->rope_theta, inverse, kv);
+    sp_rope(BATCH, SEQ, m->heads, m->head_dim, sh->q_width, 0, &m->rope, inverse, q);
+    sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, sh->kv_width, 0, &m->rope, inverse, kv);
+}
+
+/* The product by parts: queries, keys, values; kv's rows are keys, then values. */
+struct part {
+    int at, width; /* rows of the weights */
+    float *out;
+    int ld;
+};
+
+static void project(const struct sp_shape *sh, const float *n1, float *w, struct part p)
+{
+    float *bias = sp_at(w, sh->qkv_bias);
+
+    sp_linear(T, sh->model.hidden, p.width, n1, w + sh->qkv + p.at * sh->model.hidden,
+              bias ? bias + p.at : NULL, p.out, p.ld);
+}
+
+/* Raw heads of queries (T,qw) and of keys (T,kw/2), and q and kv with those normalised. */
+static void normalised(const struct sp_shape *sh, const float *n1, float *w, float *raw_q,
+                       float *raw_k, float *q, float *kv)
+{
+    const struct sp_model *m = &sh->model;
+    int qw = sh->q_width, kw = sh->kv_width / 2, d = m->head_dim;
+
+    project(sh, n1, w, (struct part){0, qw, raw_q, qw});
+    project(sh, n1, w, (struct part){qw, kw, raw_k, kw});
+    project(sh, n1, w, (struct part){qw + kw, kw, kv + kw, 2 * kw});
+    sp_norm(true, T * m->heads, d, m->norm_eps, raw_q, w + sh->q_gain, NULL, q, NULL);
+    for (int t = 0; t < T; t++)
+        sp_norm(true, m->kv_heads, d, m->norm_eps, raw_k + t * kw, w + sh->k_gain, NULL,
+                kv + 2 * t * kw, NULL);
+}
+
+/* dq and the keys of dkv through the norms of heads, gains of g += ; the rest of dkv stays. */
+static void norms_back(const struct sp_shape *sh, const float *n1, float *w, float *dq, float *dkv,
+                       float *g)
+{
+    const struct sp_model *m = &sh->model;
+    int nq = T * m->heads, nk = T * m->kv_heads, d = m->head_dim, kw = sh->kv_width / 2;
+    float *raw_q = floats((size_t)(nq * d)), *raw_k = floats((size_t)(nk * d));
+    float *q = floats((size_t)(nq * d)), *kv = floats((size_t)(2 * nk * d));
+    float *stats = floats((size_t)(2 * nq)), *dk = floats((size_t)(nk * d));
+
+    normalised(sh, n1, w, raw_q, raw_k, q, kv);
+    sp_norm(true, nq, d, m->norm_eps, raw_q, w + sh->q_gain, NULL, q, stats);
+    sp_norm_bwd(true, nq, d, raw_q, stats, w + sh->q_gain, dq, NULL, dq, g + sh->q_gain, NULL);
+    for (int t = 0; t < T; t++)
+        memcpy(dk + t * kw, dkv + 2 * t * kw, (size_t)kw * sizeof *dk);
+    sp_norm(true, nk, d, m->norm_eps, raw_k, w + sh->k_gain, NULL, q, stats);
+    sp_norm_bwd(true, nk, d, raw_k, stats, w + sh->k_gain, dk, NULL, dk, g + sh->k_gain, NULL);
+    for (int t = 0; t < T; t++)
+        memcpy(dkv + 2 * t * kw, dk + t * kw, (size_t)kw * sizeof *dk);
+    free(raw_q), free(raw_k), free(q), free(kv), free(stats), free(dk);
 }
 
 static void check_pre(const struct sp_shape *sh)
@@ -25,6 +78,12 @@ static void check_pre(const struct sp_shape *sh)
     sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n1, stats);
     sp_linear(T, h, qw, n1, w.at + sh->qkv, bias, q, qw);
     sp_linear(T, h, kw, n1, wkv, bias ? bias + qw : NULL, kv, kw);
+    if (sh->model.qk_norm) {
+        float *raw_q = floats(nq), *raw_k = floats(nkv);
+
+        normalised(sh, n1, w.at, raw_q, raw_k, q, kv);
+        free(raw_q), free(raw_k);
+    }
     rotate(sh, false, q, kv);
 
     for (size_t k = 0; k < 3; k++) {
@@ -52,17 +111,19 @@ static void check_pre(const struct sp_shape *sh)
             goto next;
 
         rdq = copy(&dq), rdkv = copy(&dkv), rn = copy(&gn), rg = copy(&g);
-        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
-                          dr.handle, dx.handle);
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, g.handle, false,
+                          dq.handle, dkv.handle, dr.handle, dx.handle);
         sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
         starpu_task_wait_for_all();
         rotate(sh, true, rdq, rdkv);
+        if (!keep_outputs)
+            sp_norm_apply(T, h, x.at, stats, wn.at, sp_at(wn.at, sh->norm_bias), n1);
+        if (sh->model.qk_norm)
+            norms_back(sh, n1, w.at, rdq, rdkv, rg);
         sp_linear_dx(T, h, qw, rdq, qw, w.at + sh->qkv, dn, false);
         sp_linear_dx(T, h, kw, rdkv, kw, wkv, dn, true);
         sp_norm_bwd(sh->rms, T, h, x.at, stats, wn.at, dn, dr.at, dn, rn, sp_at(rn, sh->norm_bias));
         gbias = sp_at(rg, sh->qkv_bias);
-        if (!keep_outputs)
-            sp_norm_apply(T, h, x.at, stats, wn.at, sp_at(wn.at, sh->norm_bias), n1);
         sp_linear_dw(T, h, qw, n1, rdq, qw, rg + sh->qkv, gbias);
         sp_linear_dw(T, h, kw, n1, rdkv, kw, rg + sh->qkv + (size_t)qw * (size_t)h,
                      gbias ? gbias + qw : NULL);
@@ -134,10 +195,11 @@ static void check_halves(const struct sp_shape *sh)
 
         if (fresh)
             memset(g.at, 0, g.n * sizeof *g.at);
-        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, dq.handle, dkv.handle,
-                          dr.handle, dx.handle);
+        sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, g.handle, false,
+                          dq.handle, dkv.handle, dr.handle, dx.handle);
         sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
-        sp_qkv_bwd_insert(&ctx, sh, w.handle, dq2.handle, dkv2.handle, dn1.handle);
+        sp_qkv_bwd_insert(&ctx, sh, n1.handle, w.handle, dq2.handle, dkv2.handle, dn1.handle,
+                          g2.handle, fresh);
         sp_qkv_wgrad_insert(&ctx, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
         sp_norm_bwd_insert(&ctx, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
                            dx2.handle, 0);

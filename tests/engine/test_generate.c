@@ -13,11 +13,14 @@ struct kind {
     bool llama, tied;
     enum sp_dtype dtype;
     int stages, workers;
+    bool qwen; /* Llama style with norms of heads, biases, stretched positions */
 };
 
 static const struct kind kinds[] = {
-    {false, true, SP_F32, 1, 1}, {false, false, SP_F32, 2, 2}, {true, true, SP_F32, 3, 2},
-    {true, false, SP_F32, 2, 1}, {false, true, SP_BF16, 2, 2}, {true, false, SP_BF16, 1, 1},
+    {false, true, SP_F32, 1, 1, false},  {false, false, SP_F32, 2, 2, false},
+    {true, true, SP_F32, 3, 2, false},   {true, false, SP_F32, 2, 1, false},
+    {false, true, SP_BF16, 2, 2, false}, {true, false, SP_BF16, 1, 1, false},
+    {true, false, SP_F32, 2, 2, true},
 };
 
 /* A graph on a started StarPU, one sequence a step. */
@@ -50,6 +53,10 @@ static void start(const struct kind *kind, struct trained *t)
                                   .seed = 8};
     struct sp_step_report report;
 
+    if (kind->qwen) {
+        m.qk_norm = m.qkv_bias = m.out_bias = m.mlp_bias = true;
+        m.rope = (struct sp_rope){1e4f, SP_ROPE_LLAMA3, 4, 1, 4, 16};
+    }
     t->kind = *kind;
     lay.layers = LAYERS;
     assert_int_equal(sp_plan_create("1f1b", &lay, &t->plan), 0);

@@ -34,6 +34,19 @@ static void attention_of(const struct sp_shape *sh, const float *q, const float 
     sp_attention(&at, q, slices, o, lse);
 }
 
+/* Every head of q and of the keys, in place. */
+static void normalise_heads(const struct sp_shape *sh, const float *w, float *q, float *kv)
+{
+    const struct sp_model *m = &sh->model;
+
+    for (int t = 0; t < T; t++) {
+        float *qt = q + t * sh->q_width, *kt = kv + t * sh->kv_width;
+
+        sp_norm(true, m->heads, m->head_dim, m->norm_eps, qt, w + sh->q_gain, NULL, qt, NULL);
+        sp_norm(true, m->kv_heads, m->head_dim, m->norm_eps, kt, w + sh->k_gain, NULL, kt, NULL);
+    }
+}
+
 /* L at the present values of x and the weights. */
 static double loss(const struct layer *l)
 {
@@ -49,9 +62,11 @@ static double loss(const struct layer *l)
     sp_norm(sh->rms, T, h, m->norm_eps, l->x.at, wn, sp_at(wn, sh->norm_bias), n, NULL);
     sp_linear(T, h, qw, n, w + sh->qkv, bias, q, qw);
     sp_linear(T, h, kw, n, w + sh->qkv + qw * h, bias ? bias + qw : NULL, kv, kw);
+    if (m->qk_norm)
+        normalise_heads(sh, w, q, kv);
     if (sh->rms) {
-        sp_rope(BATCH, SEQ, m->heads, m->head_dim, qw, 0, m->rope_theta, false, q);
-        sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, kw, 0, m->rope_theta, false, kv);
+        sp_rope(BATCH, SEQ, m->heads, m->head_dim, qw, 0, &m->rope, false, q);
+        sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, kw, 0, &m->rope, false, kv);
     }
     attention_of(sh, q, kv, o, lse);
     sp_linear_add(T, qw, h, o, wp + sh->out, sp_at(wp, sh->out_bias), l->x.at, r);
@@ -100,7 +115,7 @@ static void run_codelets(struct layer *l, bool keep_outputs)
                        du.handle, dr.handle, d_o.handle);
     sp_attn_bwd_insert(&ctx, sh, &at, true, d_o.handle, dq.handle, &dkv.handle, 0);
     sp_pre_bwd_insert(&ctx, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
-                      dq.handle, dkv.handle, dr.handle, l->dx.handle);
+                      l->g_qkv.handle, false, dq.handle, dkv.handle, dr.handle, l->dx.handle);
     sp_post_wgrad_insert(&ctx, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,
                          du.handle, dr.handle, 0);
     sp_pre_wgrad_insert(&ctx, sh, &pre, l->w_norm.handle, dq.handle, dkv.handle, l->g_qkv.handle,
@@ -160,9 +175,9 @@ static void check_role(struct layer *l, struct tensor *w, const struct tensor *g
         check_direction(l, w, g->at, offset, (size_t)n, what);
 }
 
-static void check_layer(bool llama, bool keep_outputs, int mlp_rows)
+static void check_layer(enum small which, bool keep_outputs, int mlp_rows)
 {
-    struct sp_model m = small_model(llama);
+    struct sp_model m = small_model(which);
     size_t nx = (size_t)(T * m.hidden);
     struct layer l;
     const struct sp_shape *sh = &l.sh;
@@ -179,12 +194,17 @@ static void check_layer(bool llama, bool keep_outputs, int mlp_rows)
     for (int i = 0; i < h; i++)
         l.w_post.at[sh->gain + (size_t)i] += 1;
 
+    for (int i = 0; i < m.head_dim && m.qk_norm; i++)
+        l.w_qkv.at[sh->q_gain + (size_t)i] += 1, l.w_qkv.at[sh->k_gain + (size_t)i] += 1;
+
     run_codelets(&l, keep_outputs);
     check_direction(&l, &l.x, l.dx.at, 0, nx, "x");
     check_role(&l, &l.w_norm, &l.g_norm, 0, h, "norm1 gain");
     check_role(&l, &l.w_norm, &l.g_norm, sh->norm_bias, h, "norm1 bias");
     check_role(&l, &l.w_qkv, &l.g_qkv, sh->qkv, (sh->q_width + sh->kv_width) * h, "qkv");
     check_role(&l, &l.w_qkv, &l.g_qkv, sh->qkv_bias, sh->q_width + sh->kv_width, "qkv bias");
+    check_role(&l, &l.w_qkv, &l.g_qkv, sh->q_gain, m.head_dim, "gain of queries");
+    check_role(&l, &l.w_qkv, &l.g_qkv, sh->k_gain, m.head_dim, "gain of keys");
     check_role(&l, &l.w_post, &l.g_post, sh->out, sh->q_width * h, "out");
     check_role(&l, &l.w_post, &l.g_post, sh->out_bias, h, "out bias");
     check_role(&l, &l.w_post, &l.g_post, sh->gain, h, "norm2 gain");
@@ -202,10 +222,10 @@ static void check_layer(bool llama, bool keep_outputs, int mlp_rows)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (int llama = 0; llama < 2; llama++)
+    for (int which = 0; which < SMALL_MODELS; which++)
         for (int keep_outputs = 0; keep_outputs < 2; keep_outputs++) {
-            check_layer(llama, keep_outputs, 0);
-            check_layer(llama, keep_outputs, 5);
+            check_layer((enum small)which, keep_outputs, 0);
+            check_layer((enum small)which, keep_outputs, 5);
         }
     printf("[          ] largest deviation from finite differences: %.1e of the gradient\n", worst);
 }

@@ -241,6 +241,7 @@ static void attend(int B, int A, int G, int D, int q_len, int n_kv, const int *l
 
 static void mlp(const struct sizes *s)
 {
+    const struct sp_rope rope = {.theta = 1e4f};
     int T = s->T, f = s->out;
     size_t n = (size_t)T * (size_t)f;
     struct both u = filled(2 * n, 1, false), dy = filled(n, 2, false), y;
@@ -259,8 +260,8 @@ static void mlp(const struct sizes *s)
     BOTH(gpu->add(gpu, n, dy.at, y.at), cpu->add(cpu, n, dy.host, y.host));
     check("add", &y);
     y = filled(n, 4, false);
-    BOTH(gpu->rope(gpu, 1, T, 1, f / 2 * 2, f, 3, 1e4f, false, y.at),
-         cpu->rope(cpu, 1, T, 1, f / 2 * 2, f, 3, 1e4f, false, y.host));
+    BOTH(gpu->rope(gpu, 1, T, 1, f / 2 * 2, f, 3, &rope, false, y.at),
+         cpu->rope(cpu, 1, T, 1, f / 2 * 2, f, 3, &rope, false, y.host));
     check("rope", &y);
     drop(&u), drop(&dy);
 }

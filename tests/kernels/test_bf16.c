@@ -196,8 +196,8 @@ static void test_attention(void **state)
         check("dq", &dq), check("dkv 0", &dkv[0]), check("dkv 1", &dkv[1]);
     }
     x = pair(T * 50, 8); /* two heads of 24 in rows of 50 */
-    lo->rope(lo, 1, T, 2, 24, 50, 7, 1e4f, false, x.low);
-    hi->rope(hi, 1, T, 2, 24, 50, 7, 1e4f, false, x.wide);
+    lo->rope(lo, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.low);
+    hi->rope(hi, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.wide);
     check("rope", &x);
     check_f32("lse", B * A * Q, lse[0], lse[1]);
     drop(&q), drop(&d_o), drop(&o), drop(&kv[0]), drop(&kv[1]);

@@ -1,15 +1,33 @@
 /* Rotary positions: values, inverse, and rows that a slice starts in the middle. */
 #include "reference.h"
 
-static void reference(int batch, int len, int heads, int d, int ld, int pos0, double theta,
-                      double *x)
+static const struct sp_rope plain = {.theta = 1e4f};
+
+/* An angle a position as transformers stretches it, by cases of the wavelength. */
+static double stretched(const struct sp_rope *r, double angle)
+{
+    double wave = 2 * M_PI / angle, smooth;
+
+    if (r->type == SP_ROPE_LINEAR)
+        return angle / r->factor;
+    if (r->type == SP_ROPE_DEFAULT || wave < (double)r->original / r->high)
+        return angle;
+    if (wave > (double)r->original / r->low)
+        return angle / r->factor;
+    smooth = (r->original / wave - r->low) / (r->high - r->low);
+    return (1 - smooth) * angle / r->factor + smooth * angle;
+}
+
+static void reference(int batch, int len, int heads, int d, int ld, int pos0,
+                      const struct sp_rope *rope, double *x)
 {
     for (int b = 0; b < batch; b++)
         for (int t = 0; t < len; t++)
             for (int head = 0; head < heads; head++)
                 for (int i = 0; i < d / 2; i++) {
                     double *x1 = x + (b * len + t) * ld + head * d + i, *x2 = x1 + d / 2;
-                    double angle = (pos0 + t) / pow(theta, 2.0 * i / d);
+                    double angle =
+                        (pos0 + t) * stretched(rope, pow((double)rope->theta, -2.0 * i / d));
                     double a = *x1, c = *x2;
 
                     *x1 = a * cos(angle) - c * sin(angle);
@@ -17,17 +35,17 @@ static void reference(int batch, int len, int heads, int d, int ld, int pos0, do
                 }
 }
 
-static void shape(int batch, int len, int heads, int d, int pos0, float theta)
+static void shape(int batch, int len, int heads, int d, int pos0, const struct sp_rope *rope)
 {
     int ld = heads * d + 7;
     size_t n = (size_t)(batch * len) * (size_t)ld;
     float *x = new_random(n, 1), *was = new_copy(n, x);
     double *want = new_double(n, x), *back = new_double(n, x);
 
-    reference(batch, len, heads, d, ld, pos0, (double)theta, want);
-    sp_rope(batch, len, heads, d, ld, pos0, theta, false, x);
+    reference(batch, len, heads, d, ld, pos0, rope, want);
+    sp_rope(batch, len, heads, d, ld, pos0, rope, false, x);
     assert_close("rope", n, x, want, 3e-7);
-    sp_rope(batch, len, heads, d, ld, pos0, theta, true, x);
+    sp_rope(batch, len, heads, d, ld, pos0, rope, true, x);
     assert_close("there and back", n, x, back, 3e-7);
     for (int r = 0; r < batch * len; r++)
         assert_same_bits(7, x + (size_t)r * (size_t)ld + heads * d,
@@ -38,10 +56,27 @@ static void shape(int batch, int len, int heads, int d, int pos0, float theta)
 static void test_values(void **state)
 {
     (void)state;
-    shape(1, 7, 3, 10, 0, 1e4f);
-    shape(2, 5, 1, 2, 11, 1e4f);
-    shape(3, 37, 6, 64, 5, 5e5f);
-    shape(1, 9, 2, 128, 131000, 1e4f); /* angles of 1e5 radians */
+    shape(1, 7, 3, 10, 0, &plain);
+    shape(2, 5, 1, 2, 11, &plain);
+    shape(3, 37, 6, 64, 5, &(struct sp_rope){.theta = 5e5f});
+    shape(1, 9, 2, 128, 131000, &plain); /* angles of 1e5 radians */
+}
+
+/* Llama 3.1's own values; short ones with pairs below, between and above; bounds met exactly. */
+static void test_scaled(void **state)
+{
+    static const struct sp_rope ropes[] = {
+        {5e5f, SP_ROPE_LLAMA3, 8, 1, 4, 8192},
+        {500, SP_ROPE_LLAMA3, 4, 1, 4, 64},
+        {100, SP_ROPE_LLAMA3, 32, 2.5f, 3.75f, 31},
+        {1e4f, SP_ROPE_LINEAR, 2.5f, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
+        shape(2, 37, 3, 64, 5, &ropes[i]);
+        shape(1, 9, 2, 128, 131000, &ropes[i]);
+    }
 }
 
 /* Rotating a whole sequence is rotating its slices. */
@@ -51,9 +86,9 @@ static void test_slices(void **state)
     float *x = new_random(LEN * LD, 1), *cut = new_copy(LEN * LD, x);
 
     (void)state;
-    sp_rope(1, LEN, HEADS, D, LD, 0, 1e4f, false, x);
-    sp_rope(1, CUT, HEADS, D, LD, 0, 1e4f, false, cut);
-    sp_rope(1, LEN - CUT, HEADS, D, LD, CUT, 1e4f, false, cut + CUT * LD);
+    sp_rope(1, LEN, HEADS, D, LD, 0, &plain, false, x);
+    sp_rope(1, CUT, HEADS, D, LD, 0, &plain, false, cut);
+    sp_rope(1, LEN - CUT, HEADS, D, LD, CUT, &plain, false, cut + CUT * LD);
     assert_same_bits(LEN * LD, x, cut);
     free(x), free(cut);
 }
@@ -62,6 +97,7 @@ TEST_GROUP(rope)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_scaled),
         cmocka_unit_test(test_slices),
     };
 

@@ -21,14 +21,23 @@
     {                                                                                              \
         .name = "odd-llama", .arch = SP_ARCH_LLAMA, .layers = 2, .hidden = 7, .heads = 6,          \
         .kv_heads = 3, .head_dim = 2, .mlp = 5, .vocab = 11, .positions = 13, .norm_eps = 1e-5f,   \
-        .rope_theta = 10000                                                                        \
+        .rope.theta = 10000                                                                        \
     }
 
 #define ODD_LLAMA_TIED                                                                             \
     {                                                                                              \
         .name = "odd-llama-tied", .arch = SP_ARCH_LLAMA, .layers = 2, .hidden = 5, .heads = 2,     \
         .kv_heads = 1, .head_dim = 6, .mlp = 3, .vocab = 9, .positions = 13, .tied = true,         \
-        .norm_eps = 1e-5f, .rope_theta = 10000                                                     \
+        .norm_eps = 1e-5f, .rope.theta = 10000                                                     \
+    }
+
+/* All that relatives of Llama may have. */
+#define ODD_QWEN                                                                                   \
+    {                                                                                              \
+        .name = "odd-qwen", .arch = SP_ARCH_LLAMA, .layers = 3, .hidden = 7, .heads = 4,           \
+        .kv_heads = 2, .head_dim = 6, .mlp = 5, .vocab = 11, .positions = 13, .norm_eps = 1e-5f,   \
+        .relative = SP_QWEN3, .rope.theta = 10000, .qkv_bias = true, .out_bias = true,             \
+        .mlp_bias = true, .qk_norm = true                                                          \
     }
 
 #endif

@@ -11,6 +11,13 @@
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 3, \"hidden_size\": 24, "                  \
     "\"num_attention_heads\": 6, \"intermediate_size\": 37, \"vocab_size\": 101, "                 \
     "\"max_position_embeddings\": 99" MORE "}"
+#define RELATIVE(TYPE, MORE)                                                                       \
+    "{\"model_type\": \"" TYPE "\", \"num_hidden_layers\": 3, \"hidden_size\": 24, "               \
+    "\"num_attention_heads\": 6, \"num_key_value_heads\": 2, \"intermediate_size\": 37, "          \
+    "\"vocab_size\": 101, \"max_position_embeddings\": 99" MORE "}"
+#define LLAMA3(LOW, HIGH, MORE)                                                                    \
+    ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": " LOW   \
+    ", \"high_freq_factor\": " HIGH ", \"original_max_position_embeddings\": 8192" MORE "}"
 
 static int parse(const char *json, struct sp_model *m)
 {
@@ -30,8 +37,15 @@ static void assert_same(const struct sp_model *a, const struct sp_model *b)
     assert_int_equal(a->positions, b->positions);
     assert_int_equal(a->tied, b->tied);
     assert_true(a->norm_eps == b->norm_eps);
-    if (a->arch == SP_ARCH_LLAMA)
-        assert_true(a->rope_theta == b->rope_theta);
+    if (a->arch != SP_ARCH_LLAMA)
+        return;
+    assert_memory_equal(&a->rope, &b->rope, sizeof a->rope);
+    assert_int_equal(a->relative, b->relative);
+    assert_int_equal(a->qkv_bias, b->qkv_bias);
+    assert_int_equal(a->out_bias, b->out_bias);
+    assert_int_equal(a->mlp_bias, b->mlp_bias);
+    assert_int_equal(a->qk_norm, b->qk_norm);
+    assert_int_equal(a->window, b->window);
 }
 
 /* Writes m as DIR/config.json and loads DIR. */
@@ -95,7 +109,7 @@ static void every_field_is_read(void **state)
                          .positions = 99,
                          .tied = false,
                          .norm_eps = 1e-6f,
-                         .rope_theta = 10000};
+                         .rope.theta = 10000};
     char *dir = scratch_make();
 
     (void)state;
@@ -127,7 +141,7 @@ static void every_field_is_read(void **state)
     l.kv_heads = 2;
     l.head_dim = 10;
     l.norm_eps = 1;
-    l.rope_theta = 12345.678f;
+    l.rope.theta = 12345.678f;
     l.tied = true;
     assert_same(&m, &l);
     round_trip(dir, &m, &back);
@@ -142,9 +156,147 @@ static void every_field_is_read(void **state)
                                  "\"rope_theta\": 77}"),
                            &m),
                      0);
-    assert_true(m.rope_theta == 77);
+    assert_true(m.rope.theta == 77);
     rmdir(dir);
     free(dir);
+}
+
+/* What relatives of Llama, and scaled positions, say and leave out; written and read again. */
+static void relatives_are_read(void **state)
+{
+    static const struct {
+        const char *json, *type;
+        int head_dim, window;
+        bool qkv_bias, out_bias, mlp_bias, qk_norm;
+        struct sp_rope rope;
+    } good[] = {
+        {RELATIVE("llama", ", \"attention_bias\": true"),
+         "llama",
+         4,
+         0,
+         true,
+         true,
+         false,
+         false,
+         {.theta = 1e4f}},
+        {RELATIVE("llama", ", \"mlp_bias\": true" LLAMA3("1.0", "4.0", "")),
+         "llama",
+         4,
+         0,
+         false,
+         false,
+         true,
+         false,
+         {1e4f, SP_ROPE_LLAMA3, 8, 1, 4, 8192}},
+        {RELATIVE("llama", ", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.5, "
+                           "\"rope_theta\": 5e5}"),
+         "llama",
+         4,
+         0,
+         false,
+         false,
+         false,
+         false,
+         {.theta = 5e5f, SP_ROPE_LINEAR, 2.5f}},
+        {RELATIVE("llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"),
+         "llama",
+         4,
+         0,
+         false,
+         false,
+         false,
+         false,
+         {.theta = 1e4f, SP_ROPE_LINEAR, 2}},
+        {RELATIVE("mistral", ""), "mistral", 4, 4096, false, false, false, false, {.theta = 1e4f}},
+        {RELATIVE("mistral", ", \"sliding_window\": null, \"head_dim\": 8"),
+         "mistral",
+         8,
+         0,
+         false,
+         false,
+         false,
+         false,
+         {.theta = 1e4f}},
+        {RELATIVE("mistral", ", \"sliding_window\": 50"),
+         "mistral",
+         4,
+         50,
+         false,
+         false,
+         false,
+         false,
+         {.theta = 1e4f}},
+        {RELATIVE("qwen2", ", \"use_sliding_window\": false, \"sliding_window\": 5"),
+         "qwen2",
+         4,
+         0,
+         true,
+         false,
+         false,
+         false,
+         {.theta = 1e4f}},
+        {RELATIVE("qwen2", ", \"sliding_window\": 5, \"rope_theta\": 1e6"),
+         "qwen2",
+         4,
+         0,
+         true,
+         false,
+         false,
+         false,
+         {.theta = 1e6f}},
+        {RELATIVE("qwen3", ""), "qwen3", 128, 0, false, false, false, true, {.theta = 1e4f}},
+        {RELATIVE("qwen3", ", \"head_dim\": 10, \"attention_bias\": true"),
+         "qwen3",
+         10,
+         0,
+         true,
+         true,
+         false,
+         true,
+         {.theta = 1e4f}},
+    };
+    char *dir = scratch_make();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct sp_model m, back;
+
+        if (parse(good[i].json, &m))
+            fail_msg("refused: %s", good[i].json);
+        assert_string_equal(sp_model_type(&m), good[i].type);
+        assert_int_equal(m.kv_heads, 2);
+        assert_int_equal(m.head_dim, good[i].head_dim);
+        assert_int_equal(m.window, good[i].window);
+        assert_int_equal(m.qkv_bias, good[i].qkv_bias);
+        assert_int_equal(m.out_bias, good[i].out_bias);
+        assert_int_equal(m.mlp_bias, good[i].mlp_bias);
+        assert_int_equal(m.qk_norm, good[i].qk_norm);
+        assert_memory_equal(&m.rope, &good[i].rope, sizeof m.rope);
+        round_trip(dir, &m, &back);
+        assert_same(&m, &back);
+    }
+    rmdir(dir);
+    free(dir);
+}
+
+/* Attention that would not see a whole sequence is refused, one that would is not. */
+static void windows_limit_sequences(void **state)
+{
+    struct sp_model m;
+    struct capture c;
+
+    (void)state;
+    assert_int_equal(parse(RELATIVE("mistral", ", \"sliding_window\": 50"), &m), 0);
+    assert_int_equal(sp_model_check_seq(&m, 50, ""), 0);
+    capture_begin(&c);
+    assert_int_equal(sp_model_check_seq(&m, 51, "show: "), -EINVAL);
+    assert_said(capture_end(&c),
+                "show: sequences of 51 tokens, but attention of here looks back 50", "window");
+    m.window = 0;
+    assert_int_equal(sp_model_check_seq(&m, 99, ""), 0);
+    capture_begin(&c);
+    assert_int_equal(sp_model_check_seq(&m, 100, ""), -EINVAL);
+    assert_said(capture_end(&c), "sequences of 100 tokens, but here has 99 positions", "positions");
 }
 
 static const struct {
@@ -156,7 +308,20 @@ static const struct {
     {"3", "JSON"},
     {"{}", "model_type is missing"},
     {"{\"model_type\": 3}", "model_type is 3"},
-    {"{\"model_type\": \"mistral\"}", "'mistral'"},
+    {"{\"model_type\": \"falcon\"}", "'falcon', gpt2, llama, mistral, qwen2 or qwen3 would do"},
+    {"{\"model_type\": \"mistral\"}", "num_hidden_layers is missing"},
+    {RELATIVE("mistral", ", \"sliding_window\": 0"), "sliding_window is 0"},
+    {RELATIVE("mistral", ", \"attention_bias\": true"), "attention_bias is true"},
+    {RELATIVE("mistral", ", \"use_sliding_window\": true"), "use_sliding_window is true"},
+    {RELATIVE("qwen2", ", \"use_sliding_window\": true, \"sliding_window\": 50"),
+     "use_sliding_window is true"},
+    {RELATIVE("qwen2", ", \"mlp_bias\": true"), "mlp_bias is true"},
+    {RELATIVE("qwen3", ", \"mlp_bias\": true"), "mlp_bias is true"},
+    {RELATIVE("qwen3", ", \"head_dim\": 7"), "head size is 7"},
+    {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"hidden_size\": 24, "
+     "\"num_attention_heads\": 6, \"intermediate_size\": 3, \"vocab_size\": 101, "
+     "\"max_position_embeddings\": 99}",
+     "num_key_value_heads is missing"},
     {"{\"model_type\": \"a\\nb\"}", "'a?b'"},
     {"{\"model_type\": \"gpt2\"}", "n_layer is missing"},
     {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_layer\": 1}", "JSON"},
@@ -206,8 +371,19 @@ static const struct {
     {LLAMA(", \"rope_theta\": 0"), "rope_theta is 0"},
     {LLAMA(", \"rope_theta\": -1"), "rope_theta is -1"},
     {LLAMA(", \"rope_theta\": \"big\""), "rope_theta is 'big'"},
-    {LLAMA(", \"rope_scaling\": {\"rope_type\": \"llama3\"}"), "rope_type is 'llama3'"},
-    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "type is 'linear'"},
+    {LLAMA(", \"rope_scaling\": {\"rope_type\": \"llama3\"}"),
+     "original_max_position_embeddings is missing"},
+    {LLAMA(LLAMA3("4.0", "1.0", "")), "low_freq_factor 4 and high_freq_factor 1"},
+    {LLAMA(LLAMA3("null", "1.0", "")), "low_freq_factor 0 and high_freq_factor 1"},
+    {LLAMA(LLAMA3("1.0", "4.0", ", \"beta_slow\": 1")), "rope_scaling.beta_slow is 1"},
+    {LLAMA(LLAMA3("1.0", "4.0", "") ", \"rope_parameters\": {\"rope_type\": \"default\"}"),
+     "rope_scaling is of type llama3, rope_parameters of type default"},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "factor of rope_scaling is 0"},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 0.5}"), "is 0.5"},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"low_freq_factor\": 1}"),
+     "rope_scaling.low_freq_factor is 1"},
+    {LLAMA(", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}"),
+     "type is 'dynamic', default, linear and llama3 are supported"},
     {LLAMA(", \"rope_scaling\": 2"), "rope_scaling is 2"},
     {LLAMA(", \"rope_parameters\": {\"rope_type\": \"yarn\"}"), "rope_type is 'yarn'"},
     {LLAMA(", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}"), "partial_rotary_factor"},
@@ -244,8 +420,8 @@ static const struct {
     {GPT2(", \"pruned_heads\": {\"0\": [1]}"), "pruned_heads is an object"},
     {LLAMA(", \"rope_theta\": 3, \"rope_parameters\": {\"rope_theta\": 4}"), "rope_theta is 3"},
     {LLAMA(", \"hidden_act\": \"gelu\""), "hidden_act is 'gelu', only silu"},
-    {LLAMA(", \"attention_bias\": true"), "attention_bias is true"},
-    {LLAMA(", \"mlp_bias\": true"), "mlp_bias is true"},
+    {LLAMA(", \"attention_bias\": 1"), "attention_bias is 1"},
+    {LLAMA(", \"mlp_bias\": \"yes\""), "mlp_bias is 'yes'"},
     {LLAMA(", \"rms_norm_eps\": null, \"tie_word_embeddings\": \"no\""), "tie_word_embeddings"},
     {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 24, "
      "\"num_attention_heads\": 6, \"intermediate_size\": 2000000000, \"vocab_size\": 101, "
@@ -432,6 +608,8 @@ TEST_GROUP(config)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_load_and_round_trip),
         cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(relatives_are_read),
+        cmocka_unit_test(windows_limit_sequences),
         cmocka_unit_test(bad_configs_are_refused),
         cmocka_unit_test(neutral_keys_are_accepted),
         cmocka_unit_test(check_refuses_what_no_config_can_say),

@@ -3,7 +3,8 @@
 #include "support.h"
 #include "model/params.h"
 
-static const struct sp_model odd[] = {ODD_GPT2, ODD_GPT2_UNTIED, ODD_LLAMA, ODD_LLAMA_TIED};
+static const struct sp_model odd[] = {ODD_GPT2, ODD_GPT2_UNTIED, ODD_LLAMA, ODD_LLAMA_TIED,
+                                      ODD_QWEN};
 
 struct seen {
     const struct sp_params *p;
@@ -159,6 +160,15 @@ static void layouts_by_hand(void **state)
     assert_int_equal(sp_block_offset(l, SP_BLOCK_POST, SP_ROLE_UP), 96);
     assert_int_equal(sp_block_offset(l, SP_BLOCK_POST, SP_ROLE_DOWN), 168); /* 2 x 5 x 7 = 70 */
     assert_int_equal(sp_block_elements(l, SP_BLOCK_POST), 208);
+
+    l = &odd[4];
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS), 336); /* 48 x 7 */
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_QKV, SP_ROLE_Q_GAIN), 384);
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_QKV, SP_ROLE_K_GAIN), 392);
+    assert_int_equal(sp_block_elements(l, SP_BLOCK_QKV), 400);
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_POST, SP_ROLE_OUT_BIAS), 168);  /* 7 x 24 */
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_POST, SP_ROLE_UP_BIAS), 256);   /* 184 + 70 */
+    assert_int_equal(sp_block_offset(l, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS), 312); /* 272 + 35 */
 }
 
 /* Names and shapes of one layer of each style, as Hugging Face has them. */

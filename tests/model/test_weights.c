@@ -22,6 +22,7 @@ static const struct sp_model models[] = {
      .norm_eps = 1e-5f},
     ODD_LLAMA,
     ODD_LLAMA_TIED,
+    ODD_QWEN,
 };
 
 /* Distinct for every tensor (k) and place [r, c] of it. */

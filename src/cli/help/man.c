@@ -160,7 +160,7 @@ void sp_help_program_man(const struct sp_command *commands, int n)
     put_head("", "Pipelined training of GPTs as StarPU task graphs");
     printf("\\fBstarpipe\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n.br\n"
            "\\fBstarpipe\\fR \\fB\\-\\-help\\fR|\\fB\\-\\-version\\fR\n.SH DESCRIPTION\n");
-    put("starpipe trains GPT-2 and Llama models in pipeline stages. A schedule, chosen by its "
+    put("starpipe trains GPT-2 and Llama-like models in pipeline stages. A schedule, chosen by its "
         "name, says "
         "what each stage computes when; StarPU runs it as a task graph, on the cores or GPUs of "
         "one "

@@ -229,9 +229,8 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
 
     if (!l->model)
         return 0;
-    if (l->seq > model->positions)
-        return sp_error(EINVAL, "show: sequences of %d tokens, but %s has %d positions", l->seq,
-                        model->name, model->positions);
+    if (sp_model_check_seq(model, l->seq, "show: "))
+        return -EINVAL;
     sp_shape_init(shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
     shape->dtype = (enum sp_dtype)a->dtype;
     show->shape = shape;

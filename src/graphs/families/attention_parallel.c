@@ -156,7 +156,7 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
         own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
 
-    sp_qkv_bwd_insert(&c->ctx, c->sh, w, dq, dkv, dn1);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, t->attn.n1, w, dq, dkv, dn1, dw, !own);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
     sp_qkv_wgrad_insert(&c->ctx, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
     if (!own)
@@ -269,7 +269,7 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
             sp_sum_insert(&c->ctx, SP_F32, g_qkv, b, false);
     } else {
         sp_pre_bwd_insert(&c->ctx, c->sh, &pre, w_norm, sp_part_weight(c, SP_BLOCK_QKV, c->k),
-                          g_norm, a, b, dr, dx);
+                          g_norm, g_qkv, false, a, b, dr, dx);
         sp_pre_wgrad_insert(&c->ctx, c->sh, &pre, w_norm, a, b, g_qkv, stash);
     }
     sp_drop(&t->block.x);

@@ -107,34 +107,43 @@ static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
 {
     size_t round = (size_t)(c->mb / workers(c->g));
 
-    return &c->st->norms[2 * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
+    return &c->st->norms[SP_NORMS * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
 }
 
 static void take_norms(struct sp_op_ctx *c)
 {
     starpu_data_handle_t *norms = norms_of(c);
+    size_t norm = sp_block_elements(&c->sh->model, SP_BLOCK_NORM1);
+    const size_t sizes[SP_NORMS] = {norm, norm, sp_shape_gains(c->sh)};
 
-    for (int i = 0; i < 2 * c->count; i++) {
-        c->ctx.layer = c->first + i / 2;
-        norms[i] = sp_pool_get(c->st->local, sp_block_elements(&c->sh->model, SP_BLOCK_NORM1),
-                               sizeof(float), "norms");
-        sp_clear_insert(&c->ctx, norms[i]);
+    for (int i = 0; i < SP_NORMS * c->count; i++) {
+        size_t n = sizes[i % SP_NORMS];
+
+        c->ctx.layer = c->first + i / SP_NORMS;
+        norms[i] = n ? sp_pool_get(c->st->local, n, sizeof(float), "norms") : NULL;
+        if (n)
+            sp_clear_insert(&c->ctx, norms[i]);
     }
     c->norms = norms;
 }
 
 static void add_norms(struct sp_op_ctx *c)
 {
+    const struct {
+        enum sp_block_kind kind;
+        size_t first;
+    } to[SP_NORMS] = {
+        {SP_BLOCK_NORM1, 0}, {SP_BLOCK_POST, c->sh->gain}, {SP_BLOCK_QKV, c->sh->q_gain}};
     starpu_data_handle_t *norms = norms_of(c);
 
-    for (int i = 0; i < c->count; i++) {
-        c->ctx.layer = c->first + i;
-        sp_sum_insert(&c->ctx, SP_F32, sp_gradient(c, SP_BLOCK_NORM1, c->ctx.layer), norms[2 * i],
-                      false);
-        sp_norm2_add_insert(&c->ctx, c->sh, norms[2 * i + 1],
-                            sp_gradient(c, SP_BLOCK_POST, c->ctx.layer));
-        sp_drop(&norms[2 * i]);
-        sp_drop(&norms[2 * i + 1]);
+    for (int i = 0; i < SP_NORMS * c->count; i++) {
+        int k = i % SP_NORMS;
+
+        c->ctx.layer = c->first + i / SP_NORMS;
+        if (norms[i])
+            sp_part_add_insert(&c->ctx, norms[i], sp_gradient(c, to[k].kind, c->ctx.layer),
+                               to[k].first);
+        sp_drop(&norms[i]);
     }
 }
 
@@ -265,7 +274,7 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        st->norms = calloc(2 * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
+        st->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
                            sizeof(starpu_data_handle_t));
         err = st->norms ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds) : -ENOMEM;
     }

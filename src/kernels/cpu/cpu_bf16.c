@@ -201,15 +201,15 @@ static void norm_bwd(K, bool rms, int T, int h, const void *x, const float *stat
 
 /* ---- attention -------------------------------------------------------------------------- */
 
-static void rope(K, int batch, int len, int heads, int d, int ld, int pos0, float theta,
-                 bool inverse, void *x)
+static void rope(K, int batch, int len, int heads, int d, int ld, int pos0,
+                 const struct sp_rope *how, bool inverse, void *x)
 {
     struct copies c = {.n = 0};
     int T = batch * len, width = heads * d;
     float *all = widened(&c, spread(T, width, ld), x);
 
     (void)k;
-    sp_rope(batch, len, heads, d, ld, pos0, theta, inverse, all);
+    sp_rope(batch, len, heads, d, ld, pos0, how, inverse, all);
     round_rows(T, width, all, ld, x, ld);
     done(&c);
 }

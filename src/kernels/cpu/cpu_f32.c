@@ -71,11 +71,11 @@ static void norm_bwd(K, bool rms, int T, int h, const void *x, const float *stat
     sp_norm_bwd(rms, T, h, x, stats, gain, dy, dres, dx, dgain, dbias);
 }
 
-static void rope(K, int batch, int len, int heads, int d, int ld, int pos0, float theta,
-                 bool inverse, void *x)
+static void rope(K, int batch, int len, int heads, int d, int ld, int pos0,
+                 const struct sp_rope *how, bool inverse, void *x)
 {
     (void)k;
-    sp_rope(batch, len, heads, d, ld, pos0, theta, inverse, x);
+    sp_rope(batch, len, heads, d, ld, pos0, how, inverse, x);
 }
 
 static void attention(K, const struct sp_attention *at, const void *q, const void *const *kv,

@@ -1,6 +1,7 @@
 /*
  * Rotary positions: every pair (x1, x2) = (x[i], x[i + d/2]) of a head is turned by the angle
- * position / theta^(2i/d). Backward is the rotation by minus the angle.
+ * position / theta^(2i/d), stretched where the model says so. Backward is the rotation by minus the
+ * angle.
  *
  * Angles are kept in double and in turns, as position / theta^(2i/d) reaches 1e5 radians on long
  * sequences and would lose its fraction in float.
@@ -64,14 +65,38 @@ SP_CLONES static void rotate(int heads, int half, const float *cosine, const flo
     }
 }
 
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, float theta, bool inverse,
-             float *x)
+/* Between `low` and `high` turns over the original positions, from one to the other linearly. */
+static double stretched(const struct sp_rope *rope, double turns)
+{
+    double kept;
+
+    switch (rope->type) {
+    case SP_ROPE_DEFAULT:
+        return turns;
+    case SP_ROPE_LINEAR:
+        return turns / rope->factor;
+    case SP_ROPE_LLAMA3:
+        break;
+    }
+    kept = (rope->original * turns - rope->low) / ((double)rope->high - rope->low);
+    kept = kept < 0 ? 0 : kept > 1 ? 1 : kept;
+    return kept * turns + (1 - kept) * turns / rope->factor;
+}
+
+void sp_rope_turns(const struct sp_rope *rope, int d, double *turns)
+{
+    for (int i = 0; i < d / 2; i++)
+        turns[i] =
+            stretched(rope, pow((double)rope->theta, -2.0 * i / d) / (2 * 3.14159265358979323846));
+}
+
+void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
+             bool inverse, float *x)
 {
     int half = d / 2;
     double *turns = sp_scratch(SP_SCRATCH_TEAM, (size_t)half * sizeof *turns);
 
-    for (int i = 0; i < half; i++)
-        turns[i] = pow((double)theta, -2.0 * i / d) / (2 * 3.14159265358979323846);
+    sp_rope_turns(rope, d, turns);
 #pragma omp parallel if ((size_t)batch * (size_t)len * (size_t)(heads * d) > SP_TEAM_WORTH)
     {
         float *cosine = sp_scratch(SP_SCRATCH_OWN, 2 * (size_t)half * sizeof *cosine);

@@ -116,9 +116,9 @@ int sp_train_plan(struct sp_trainer *t)
         return err;
     layout = sp_layout_of_args(l, t->model.layers);
 
-    if (l->seq > t->model.positions)
-        return sp_error(EINVAL, "sequences of %d tokens, but %s has %d positions", l->seq,
-                        t->model.name, t->model.positions);
+    err = sp_model_check_seq(&t->model, l->seq, "");
+    if (err)
+        return err;
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);

@@ -156,7 +156,7 @@ static void test_accumulate(void **state)
 }
 
 static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap, int pos0,
-                 float theta)
+                 const struct sp_rope *how)
 {
     int ld = heads * d + gap;
     size_t n = (size_t)(batch * len) * (size_t)ld;
@@ -166,12 +166,12 @@ static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap,
 
     want = new_copy(n, x), back = new_copy(n, x);
     printf("    %d x %d rows, %d heads of %d, from %d\n", batch, len, heads, d, pos0);
-    sp_rope(batch, len, heads, d, ld, pos0, theta, false, want);
-    sp_rope(batch, len, heads, d, ld, pos0, theta, true, back);
-    k->rope(k, batch, len, heads, d, ld, pos0, theta, false, tx);
+    sp_rope(batch, len, heads, d, ld, pos0, how, false, want);
+    sp_rope(batch, len, heads, d, ld, pos0, how, true, back);
+    k->rope(k, batch, len, heads, d, ld, pos0, how, false, tx);
     sp_emulated_order(1);
     sp_emulated_wait();
-    k->rope(k, batch, len, heads, d, ld, pos0, theta, true, tback);
+    k->rope(k, batch, len, heads, d, ld, pos0, how, true, tback);
     sp_emulated_wait();
     sp_emulated_order(0);
     assert_typed("rope", t, n, tx, want, 6e-7);
@@ -189,13 +189,17 @@ static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap,
 
 static void test_rope(void **state)
 {
+    static const struct sp_rope plain = {.theta = 1e4f}, large = {.theta = 5e5f},
+                                llama3 = {5e5f, SP_ROPE_LLAMA3, 8, 1, 4, 8192};
+
     (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        rope(t, 1, 7, 3, 10, 7, 0, 1e4f);
-        rope(t, 2, 5, 1, 2, 0, 11, 1e4f);
-        rope(t, 3, 37, 6, 64, 8, 5, 5e5f);
-        rope(t, 2, 3, 40, 128, 16, 131000, 1e4f); /* angles of 1e5 radians */
-        rope(t, 1, 9, 2, 256, 3, 77, 1e4f);
+        rope(t, 1, 7, 3, 10, 7, 0, &plain);
+        rope(t, 2, 5, 1, 2, 0, 11, &plain);
+        rope(t, 3, 37, 6, 64, 8, 5, &large);
+        rope(t, 1, 9, 2, 128, 3, 77, &llama3);
+        rope(t, 2, 3, 40, 128, 16, 131000, &plain); /* angles of 1e5 radians */
+        rope(t, 1, 9, 2, 256, 3, 77, &plain);
     }
 }
 

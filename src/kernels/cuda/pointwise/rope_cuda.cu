@@ -13,7 +13,7 @@ enum {
 };
 
 struct rope_turns {
-    double of[HALF]; /* 1 / (2 pi theta^(2i/d)) */
+    double of[HALF]; /* of sp_rope_turns */
 };
 
 template <typename T, int V>
@@ -55,7 +55,7 @@ SP_KERNEL void rope_kernel(const __grid_constant__ struct rope_turns turns, int 
 
 template <typename T>
 static void rope(const struct sp_backend *k, int batch, int len, int heads, int d, int ld, int pos0,
-                 float theta, bool inverse, void *x)
+                 const struct sp_rope *how, bool inverse, void *x)
 {
     int half = d / 2, rows = batch * len, items, each;
     bool wide = half % sp_wide<T>::N == 0 && sp_is_wide((T *)x, (size_t)ld);
@@ -65,8 +65,7 @@ static void rope(const struct sp_backend *k, int batch, int len, int heads, int 
         sp_cuda_fatal("cuda: heads of %d, and rope is made for %d at most", d, 2 * HALF);
     if (!half || !heads)
         return;
-    for (int i = 0; i < half; i++)
-        turns.of[i] = pow((double)theta, -2.0 * i / d) / (2 * 3.14159265358979323846);
+    sp_rope_turns(how, d, turns.of);
     items = heads * (half / (wide ? (int)sp_wide<T>::N : 1));
     each = (int)sp_at_most((unsigned)(ROPE_WORK / items + 1), ROPE_ROWS);
     sp_launch(k, "rope", wide ? rope_kernel<T, sp_wide<T>::N> : rope_kernel<T, 1>,

@@ -34,7 +34,8 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     if (P == 1 && !plan->split && !line)
         return 4 * x;
     sp_worker_elements(plan, sh, &layer, &ends);
-    norms = 2 * layers_between(plan, sh) * (int64_t)sp_block_elements(&sh->model, SP_BLOCK_NORM1);
+    norms = layers_between(plan, sh) *
+            (int64_t)(2 * sp_block_elements(&sh->model, SP_BLOCK_NORM1) + sp_shape_gains(sh));
     if (line) /* of either kind: the larger */
         return 4 * x + sp_in_f32(sh, (5 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
     return 4 * x + 6 * most * layer +

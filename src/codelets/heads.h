@@ -1,0 +1,28 @@
+/*
+ * The QKV product of models that normalise each head of the queries and keys before they are rotated
+ * (Qwen 3), on plain arrays; qkv.h calls it in the place of the plain product.
+ */
+#ifndef SP_HEADS_H
+#define SP_HEADS_H
+
+#include "kernels/backend.h"
+#include "model/shape.h"
+
+/* Elements of scratch that the functions below need; 0: the model has no such norms. */
+size_t sp_heads_scratch(const struct sp_shape *sh);
+
+/* q(T,q) = norm(n1 Wq^T + bq), keys likewise, values = n1 Wv^T + bv; kv NULL: q alone. */
+void sp_heads_forward(const struct sp_backend *k, const struct sp_shape *sh, const void *n1,
+                      void *w, void *scratch, void *q, void *kv);
+
+/*
+ * dq and the keys of dkv, rotated back, go through norm' in place; gains += their gradients. What
+ * the norms read is computed again from n1, to the bit: kept, it would be as much as q and k.
+ */
+void sp_heads_backward(const struct sp_backend *k, const struct sp_shape *sh, const void *n1,
+                       void *w, void *scratch, void *dq, void *dkv, float *gains);
+
+/* Operations of these products, for T tokens. */
+double sp_heads_flops(const struct sp_shape *sh);
+
+#endif
