@@ -82,6 +82,17 @@ for name in zbv dualpipev helix weipipe fsdp; do
     same starpipe train --model llama-tiny --schedule $name --stages 2 --micro-batches 4 \
         --dtype bf16
 done
+mkdir "$work/qwen"
+cat > "$work/qwen/config.json" << 'END'
+{"model_type": "qwen3", "num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 48, "vocab_size": 256,
+ "max_position_embeddings": 128, "tie_word_embeddings": false, "attention_bias": true,
+ "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+END
+for options in "--schedule 1f1b --recompute selective" "--schedule wzb2" \
+    "--schedule helix:qkv=weights --dtype bf16"; do
+    same starpipe train --model "$work/qwen" --stages 2 --micro-batches 4 $options
+done
 for name in zbv weipipe fsdp; do
     SP_FAKE_GPUS=2 STARPU_HOSTNAME=fake2 same starpipe train --model gpt-tiny --schedule $name \
         --stages 4 --micro-batches 8

@@ -44,6 +44,8 @@ void bf16_cases(struct cases *c)
         add_bf16(c, alone, "gpt-tiny", "1f1b", 2, mode);
         add_bf16(c, alone, "llama-tiny", "seq1f1b", 2, mode);
     }
+    add_bf16(c, alone, "./qwen", "wzb2", 2, "");
+    add_bf16(c, alone, "./qwen", "helix:qkv=weights", 2, "");
     add_bf16(c, alone, "gpt-tiny", "sppo", 2, "--offload full");
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
         /* Two workers of a ring in a process have up to a fifth more than is planned for them. */

@@ -32,6 +32,10 @@ void helix_cases(struct cases *c)
 {
     for (int i = 0; i < 2; i++)
         both_ways(c, i);
+    for (int i = 0; i < 2; i++)
+        add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2), .wire = WIRE_HELIX},
+                 "--model ./qwen --stages 2 --schedule helix:qkv=%s --micro-batches 4",
+                 i ? "weights" : "activations");
     /* several stages a process */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
              "--model gpt-tiny --stages 4 --schedule helix");

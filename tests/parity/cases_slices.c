@@ -44,6 +44,18 @@ static void shared_slices(struct cases *c)
         }
 }
 
+/* Norms of heads: the product is computed again from slices. */
+static void norms_of_heads(struct cases *c)
+{
+    static const char *const modes[] = {"none", "selective", "full"};
+
+    for (int i = 0; i < 3; i++)
+        add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
+                 "--schedule sppo --stages 2 --slices 3 --micro-batches 2 --model ./qwen "
+                 "--recompute %s",
+                 modes[i]);
+}
+
 static void on_disk(struct cases *c)
 {
     static const struct {
@@ -78,5 +90,6 @@ static void on_disk(struct cases *c)
 void slice_cases(struct cases *c)
 {
     shared_slices(c);
+    norms_of_heads(c);
     on_disk(c);
 }

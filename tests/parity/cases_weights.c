@@ -134,8 +134,19 @@ static void shards(struct cases *c)
              CALM "--steps 12 --model gpt-tiny --schedule fsdp --stages 4 --seq 32");
 }
 
+/* Norms of heads, whose gains' gradients B leaves apart where weights and gradients come by apart. */
+static void norms_of_heads(struct cases *c)
+{
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2), .wire = WIRE_RING},
+             CALM "--steps 3 --model ./qwen --schedule wzb2 --stages 2 --micro-batches 4");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2), .wire = WIRE_SHARDS},
+             CALM "--steps 3 --model ./qwen --schedule fsdp --stages 2 --micro-batches 4 "
+                  "--recompute selective");
+}
+
 void weight_cases(struct cases *c)
 {
+    norms_of_heads(c);
     rings(c, 0);
     rings(c, 1);
     ring_processes(c);

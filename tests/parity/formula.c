@@ -2,7 +2,7 @@
 #include <string.h>
 
 /* Numbers of the parts of a model, from its architecture: GPT-2 has biases and a second matrix of the
- * MLP less than Llama, whose queries share keys and values. */
+ * MLP less than Llama, whose queries share keys and values; Qwen 3 has gains of heads. */
 struct parts {
     int64_t norm1, qkv, rest; /* of a layer */
     int64_t tokens, positions, norm, head;
@@ -12,6 +12,7 @@ static struct parts parts_of(const struct sp_model *m)
 {
     int64_t h = m->hidden, f = m->mlp, q = (int64_t)m->heads * m->head_dim;
     int64_t kv = (int64_t)2 * m->kv_heads * m->head_dim;
+    int64_t biases = m->qkv_bias ? q + kv : 0, gains = m->qk_norm ? 2 * m->head_dim : 0;
 
     if (m->arch == SP_ARCH_GPT2)
         return (struct parts){.norm1 = 2 * h,
@@ -21,8 +22,8 @@ static struct parts parts_of(const struct sp_model *m)
                               .positions = m->positions * h,
                               .norm = 2 * h};
     return (struct parts){.norm1 = h,
-                          .qkv = h * (q + kv),
-                          .rest = h * h + h + 3 * h * f,
+                          .qkv = h * (q + kv) + biases + gains,
+                          .rest = h * q + h + 3 * h * f + (m->out_bias ? h : 0),
                           .tokens = m->vocab * h,
                           .norm = h,
                           .head = m->vocab * h};

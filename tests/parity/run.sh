@@ -2,16 +2,25 @@
 . "$(dirname "$0")/../common.sh" || exit 1
 
 # models: those that are no presets, beside the text that all train on. The head of the heavy one is worth
-# several layers; the long one has positions for long sequences.
+# several layers; the long one has positions for long sequences; the third has all that relatives of Llama
+# may have.
 models()
 {
     make_text 20011 > text
-    mkdir heavy long
+    mkdir heavy long qwen
     cat > heavy/config.json << 'END'
 {"model_type": "llama", "num_hidden_layers": 8, "hidden_size": 32, "num_attention_heads": 4,
  "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 8192,
  "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
  "tie_word_embeddings": true, "hidden_act": "silu"}
+END
+    cat > qwen/config.json << 'END'
+{"model_type": "qwen3", "num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 48, "vocab_size": 256,
+ "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                  "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+ "tie_word_embeddings": false, "hidden_act": "silu", "attention_bias": true}
 END
     cat > long/config.json << 'END'
 {"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 256,

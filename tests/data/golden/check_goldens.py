@@ -53,10 +53,28 @@ def attention(q, k, v):
     return out.reshape(B, S, a * d)
 
 
-def rope(x, theta):
-    """Rotates the pairs (x_i, x_{i+d/2}) by t / theta^(2i/d), as complex numbers."""
+def stretch(frequency, rope):
+    """A frequency of rotary positions as rope_parameters stretch it, in plain case distinctions."""
+    if rope["rope_type"] == "linear":
+        return frequency / rope["factor"]
+    if rope["rope_type"] == "default":
+        return frequency
+    length, turns = rope["original_max_position_embeddings"], frequency / (2 * np.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    if 1 / turns < length / high:
+        return frequency
+    if 1 / turns > length / low:
+        return frequency / rope["factor"]
+    smooth = (length * turns - low) / (high - low)
+    return (1 - smooth) * frequency / rope["factor"] + smooth * frequency
+
+
+def rope(x, parameters):
+    """Rotates the pairs (x_i, x_{i+d/2}) by t / theta^(2i/d), stretched, as complex numbers."""
     B, S, heads, d = x.shape
-    turn = np.exp(1j * np.outer(np.arange(S), theta ** (-np.arange(0, d, 2) / d)))[None, :, None, :]
+    frequencies = parameters["rope_theta"] ** (-np.arange(0, d, 2) / d)
+    frequencies = [stretch(f, parameters) for f in frequencies]
+    turn = np.exp(1j * np.outer(np.arange(S), frequencies))[None, :, None, :]
     z = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * turn
     return np.concatenate((z.real, z.imag), -1)
 
@@ -80,23 +98,29 @@ def logits_gpt2(w, c, ids):
 
 
 def logits_llama(w, c, ids):
-    a, g, d, eps = (
-        c[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
-    )
-    theta = c["rope_parameters"]["rope_theta"]
+    a, g, eps = (c[k] for k in ("num_attention_heads", "num_key_value_heads", "rms_norm_eps"))
+    d = c.get("head_dim") or c["hidden_size"] // a
+    positions = c["rope_parameters"]
     B, S = ids.shape
     x = w["model.embed_tokens.weight"][ids]
+
+    def linear(y, name):
+        return y @ w[name + ".weight"].T + w.get(name + ".bias", 0)
+
+    def normed(y, name):
+        return rms_norm(y, w, name, eps) if name + ".weight" in w else y
+
     for layer in range(c["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         y = rms_norm(x, w, at + "input_layernorm", eps)
-        q = (y @ w[at + "self_attn.q_proj.weight"].T).reshape(B, S, a, d)
-        k = (y @ w[at + "self_attn.k_proj.weight"].T).reshape(B, S, g, d)
-        v = (y @ w[at + "self_attn.v_proj.weight"].T).reshape(B, S, g, d)
-        x = x + attention(rope(q, theta), rope(k, theta), v) @ w[at + "self_attn.o_proj.weight"].T
+        q = normed(linear(y, at + "self_attn.q_proj").reshape(B, S, a, d), at + "self_attn.q_norm")
+        k = normed(linear(y, at + "self_attn.k_proj").reshape(B, S, g, d), at + "self_attn.k_norm")
+        v = linear(y, at + "self_attn.v_proj").reshape(B, S, g, d)
+        y = attention(rope(q, positions), rope(k, positions), v)
+        x = x + linear(y, at + "self_attn.o_proj")
         y = rms_norm(x, w, at + "post_attention_layernorm", eps)
-        gate = y @ w[at + "mlp.gate_proj.weight"].T
-        up = y @ w[at + "mlp.up_proj.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[at + "mlp.down_proj.weight"].T
+        gate, up = linear(y, at + "mlp.gate_proj"), linear(y, at + "mlp.up_proj")
+        x = x + linear(gate / (1 + np.exp(-gate)) * up, at + "mlp.down_proj")
     x = rms_norm(x, w, "model.norm", eps)
     return x @ w["model.embed_tokens.weight" if c["tie_word_embeddings"] else "lm_head.weight"].T
 

@@ -8,6 +8,7 @@ steps in float64 on the CPU from its float32 weights. See README.md for what the
 """
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -17,7 +18,6 @@ import numpy as np
 import safetensors.torch
 import torch
 import transformers
-from transformers.models.llama import modeling_llama
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -61,19 +61,68 @@ CASES = {
         num_key_value_heads=1, head_dim=10, intermediate_size=20, rms_norm_eps=1e-3,
         rope_theta=500.0, tie_word_embeddings=True,
     ),
+    # Wavelengths 6, 30, 140 and 665 of positions: one kept, one between, two stretched.
+    "llama3-rope": dict(
+        model_type="llama", seed=15, num_hidden_layers=2, hidden_size=16, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, intermediate_size=12, rms_norm_eps=1e-5,
+        rope_parameters=dict(
+            rope_type="llama3", rope_theta=500.0, factor=4.0, low_freq_factor=1.0,
+            high_freq_factor=4.0, original_max_position_embeddings=32,
+        ),
+        tie_word_embeddings=False,
+    ),
+    "llama-bias": dict(
+        model_type="llama", seed=16, num_hidden_layers=2, hidden_size=12, num_attention_heads=3,
+        num_key_value_heads=1, head_dim=4, intermediate_size=15, rms_norm_eps=1e-4,
+        rope_parameters=dict(rope_type="linear", rope_theta=300.0, factor=2.5),
+        tie_word_embeddings=True, attention_bias=True, mlp_bias=True,
+    ),
+    "mistral": dict(
+        model_type="mistral", seed=17, num_hidden_layers=2, hidden_size=12, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=6, intermediate_size=14, rms_norm_eps=1e-5,
+        rope_theta=700.0, tie_word_embeddings=False, sliding_window=16,
+    ),
+    "qwen2": dict(
+        model_type="qwen2", seed=18, num_hidden_layers=3, hidden_size=12, num_attention_heads=6,
+        num_key_value_heads=3, intermediate_size=18, rms_norm_eps=1e-6, rope_theta=900.0,
+        tie_word_embeddings=True, use_sliding_window=False, sliding_window=4,
+    ),
+    "qwen3": dict(
+        model_type="qwen3", seed=19, num_hidden_layers=3, hidden_size=14, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=6, intermediate_size=10, rms_norm_eps=1e-3,
+        rope_theta=1100.0, tie_word_embeddings=False, attention_bias=True,
+    ),
 }  # fmt: skip
+
+CLASSES = {
+    "gpt2": ("GPT2", "GPT2LMHeadModel"),
+    "llama": ("Llama", "LlamaForCausalLM"),
+    "mistral": ("Mistral", "MistralForCausalLM"),
+    "qwen2": ("Qwen2", "Qwen2ForCausalLM"),
+    "qwen3": ("Qwen3", "Qwen3ForCausalLM"),
+}
 
 
 def rms_norm_any_dtype(self, x):
-    """LlamaRMSNorm without its cast to float32."""
+    """LlamaRMSNorm, as all relatives have it, without its cast to float32."""
     variance = x.pow(2).mean(-1, keepdim=True)
     return self.weight * (x * torch.rsqrt(variance + self.variance_epsilon))
 
 
 def rotary_any_dtype(self, x, position_ids):
     """LlamaRotaryEmbedding with its angles in the dtype of x instead of float32."""
-    theta, d = self.config.rope_parameters["rope_theta"], self.config.head_dim
-    inverse = theta ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+    rope = self.config.rope_parameters
+    d = getattr(self.config, "head_dim", None)
+    d = d or self.config.hidden_size // self.config.num_attention_heads
+    inverse = rope["rope_theta"] ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+    if rope["rope_type"] == "linear":
+        inverse = inverse / rope["factor"]
+    elif rope["rope_type"] == "llama3":
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        seen = rope["original_max_position_embeddings"] * inverse / (2 * math.pi)
+        kept = ((seen - low) / (high - low)).clamp(0, 1)
+        inverse = kept * inverse + (1 - kept) * inverse / rope["factor"]
+    assert torch.allclose(inverse.float(), self.inv_freq.float(), rtol=1e-5)
     angles = position_ids[..., None].to(x.dtype) * inverse
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos(), angles.sin()
@@ -96,16 +145,14 @@ def make_model(case):
     options = dict(CASES[case])
     seed = options.pop("seed")
     common = dict(vocab_size=VOCAB, bos_token_id=0, eos_token_id=0, use_cache=False)
-    if options.pop("model_type") == "gpt2":
-        config = transformers.GPT2Config(
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **common, **options
-        )
-        cls = transformers.GPT2LMHeadModel
+    style, cls = CLASSES[options.pop("model_type")]
+    if style == "GPT2":
+        common.update(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     else:
-        config = transformers.LlamaConfig(max_position_embeddings=40, **common, **options)
-        cls = transformers.LlamaForCausalLM
+        common.update(max_position_embeddings=40)
+    config = getattr(transformers, style + "Config")(**common, **options)
     config._attn_implementation = "sdpa"
-    model = cls(config).eval()
+    model = getattr(transformers, cls)(config).eval()
     rng = np.random.default_rng(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -168,6 +215,19 @@ def train(model, tokens):
     return losses, norms, rates, first
 
 
+def in_float64(model):
+    """Replaces what transformers casts to float32 in the code of a model, and returns the way back."""
+    module = importlib.import_module(type(model).__module__)
+    style = type(model).__name__.removesuffix("ForCausalLM")
+    replaced = []
+    for name, forward in (("RMSNorm", rms_norm_any_dtype), ("RotaryEmbedding", rotary_any_dtype)):
+        cls = getattr(module, style + name, None)
+        if cls:
+            replaced.append((cls, cls.forward))
+            cls.forward = forward
+    return replaced
+
+
 def worst(a, b):
     return max(abs(x - y) / abs(y) for x, y in zip(a, b))
 
@@ -183,11 +243,10 @@ def make_case(case, out, tokens):
     losses32, norms32, _, grads32 = train(model, tokens)
 
     model = make_model(case).double()
-    saved = modeling_llama.LlamaRMSNorm.forward, modeling_llama.LlamaRotaryEmbedding.forward
-    modeling_llama.LlamaRMSNorm.forward = rms_norm_any_dtype
-    modeling_llama.LlamaRotaryEmbedding.forward = rotary_any_dtype
+    replaced = in_float64(model)
     losses, norms, rates, grads = train(model, tokens)
-    modeling_llama.LlamaRMSNorm.forward, modeling_llama.LlamaRotaryEmbedding.forward = saved
+    for cls, forward in replaced:
+        cls.forward = forward
 
     safetensors.torch.save_file(
         {name: g.float().contiguous() for name, g in grads.items()},
