@@ -4,6 +4,9 @@
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
 #include "train/start/memory.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
 #include <math.h>
 #include <stdio.h>
 

@@ -126,6 +126,6 @@ int sp_train_reorder(struct sp_trainer *t)
     err = sp_plan_index(&t->plan);
     err = err ? err : sp_plan_check_traffic(&t->plan, why, sizeof why);
     if (err)
-        return sp_error(-err, "the order found after step %d cannot be taken over: %s", step, why);
+        return sp_error(-err, "the order found cannot be taken over: %s", why);
     return sp_graph_reorder(&t->graph);
 }

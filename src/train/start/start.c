@@ -13,6 +13,8 @@
 #include "train/start/memory.h"
 #include "train/start/offload.h"
 #include "train/start/partition.h"
+#include "plan/offload_pages.h"
+#include "graphs/create.h"
 #include <stdlib.h>
 
 /* Workers of one kind only: their numbers are those of the placement. */
