@@ -146,10 +146,11 @@ void norm_bwd(backend *k, bool rms, int T, int h, const void *x, const float *st
           W(dx, area(T, h)), WF(dgain, area(1, h)), WF(dbias, area(1, h)));
 }
 
-void rope(backend *k, int batch, int len, int heads, int d, int ld, int pos0, float theta,
-          bool inverse, void *x)
+void rope(backend *k, int batch, int len, int heads, int d, int ld, int pos0,
+          const struct sp_rope *like, bool inverse, void *x)
 {
-    QUEUE(rope, (cpu, batch, len, heads, d, ld, pos0, theta, inverse, x),
+    const struct sp_rope how = *like; /* the queue runs later */
+    QUEUE(rope, (cpu, batch, len, heads, d, ld, pos0, &how, inverse, x),
           W(x, area(batch * len - 1, ld) + area(heads, d)));
 }
 
