@@ -46,6 +46,26 @@ static void test_takes_the_latest(void **state)
     sp_pool_destroy(NULL);
 }
 
+/* It goes back when all who hold it have given it back, and not before. */
+static void test_holders(void **state)
+{
+    struct sp_pool *p = sp_pool_create(0);
+    starpu_data_handle_t a = sp_pool_get(p, 5, 4, "a"), b;
+
+    (void)state;
+    sp_pool_hold(a);
+    sp_pool_put(a);
+    b = sp_pool_get(p, 5, 4, "b");
+    assert_ptr_not_equal(b, a);
+    sp_pool_put(b);
+    sp_pool_put(a);
+    assert_ptr_equal(sp_pool_get(p, 5, 4, "x"), a);
+    assert_ptr_equal(sp_pool_get(p, 5, 4, "x"), b);
+    sp_pool_put(a);
+    sp_pool_put(b);
+    sp_pool_destroy(p);
+}
+
 /* Slack s: the oldest, and only when more than s lie idle. Against a plain list, at random. */
 static void test_slack(void **state)
 {
@@ -176,8 +196,11 @@ static void test_wide_vectors(void **state)
 TEST_GROUP(pool)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes_the_latest), cmocka_unit_test(test_slack),
-        cmocka_unit_test(test_steady),           cmocka_unit_test(test_forgets_and_keeps),
+        cmocka_unit_test(test_takes_the_latest),
+        cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_slack),
+        cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_forgets_and_keeps),
         cmocka_unit_test(test_wide_vectors),
     };
 

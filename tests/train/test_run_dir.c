@@ -126,18 +126,18 @@ static void test_belongs_to_one_run(void **state)
     claim(&d, at("mine"), NULL, 1, false);
     refused(at("mine"), NULL, "another run is writing it (process ");
     save(&d, 7);
-    save(&d, 9);
+    save(&d, 8);
     sp_run_dir_release(&d);
-    refused(at("mine"), NULL, "holds step 9 of another run");
-    refused(at("mine"), at("other/step-000009"), "holds step 9 of another run");
+    refused(at("mine"), NULL, "holds step 8 of another run");
+    refused(at("mine"), at("other/step-000008"), "holds step 8 of another run");
     refused(at("mine"), at("mine/step-000007"), "later than the resumed step 7");
-    claim(&d, at("mine"), at("mine/step-000009"), 1, false);
+    claim(&d, at("mine"), at("mine/step-000008"), 1, false);
     sp_run_dir_release(&d);
     mkdir(at("model"), 0777);
     write_file(at("model/model.safetensors"), "x", 1);
     refused(at("model"), NULL, "holds a model (model.safetensors)");
     assert_int_not_equal(access(at("model/.lock"), F_OK), 0); /* left as it was */
-    refused(at("mine/step-000009/state.json"), NULL, "Not a directory");
+    refused(at("mine/step-000008/state.json"), NULL, "Not a directory");
 }
 
 /* The old run's steps stay until the first of the new one is there, although it has a lower number. */
