@@ -46,7 +46,7 @@ finish()
 # Runs the program; nothing may hang.
 starpipe()
 {
-    timeout -k 2 60 "$STARPIPE" "$@"
+    timeout -k 2 120 "$STARPIPE" "$@"
 }
 
 # mpi N ARGUMENTS: the program in N processes.

@@ -20,7 +20,7 @@ ranks()
     echo ${pids:-$1}
 }
 
-# ---- stopped for 3 s, with a timeout of 1 s
+# ---- stopped for 4 s, with a timeout of 2 s
 
 # start NAME COMMAND...: an endless run with its log in NAME.
 runs=
@@ -29,7 +29,7 @@ start()
     local name=$1 run
 
     shift
-    "$@" $base --steps 1000000 --stall-timeout 1 --log "$work/$name" > "$work/$name.out" 2>&1 \
+    "$@" $base --steps 1000000 --stall-timeout 2 --log "$work/$name" > "$work/$name.out" 2>&1 \
         < /dev/null &
     run=$!
     children="$children $run"
@@ -48,7 +48,7 @@ kill -STOP $pids
 for run in $runs; do
     eval "before_${run%:*}=$(wc -l < "$work/${run%:*}")"
 done
-sleep 3
+sleep 4
 kill -CONT $pids
 for run in $runs; do
     name=${run%:*} before=before_${run%:*}
