@@ -28,6 +28,15 @@ void sp_train_say(const struct sp_trainer *t, const char *format, ...)
     free(line);
 }
 
+void sp_train_limit(struct sp_trainer *t, int which, const char *name, int64_t bytes)
+{
+    char mib[32];
+
+    snprintf(mib, sizeof mib, "%lld", (long long)((bytes + (1 << 20) - 1) >> 20));
+    if (!getenv(name) && !setenv(name, mib, 0))
+        t->limited[which] = name;
+}
+
 int sp_train_fail(const struct sp_trainer *t, int err)
 {
     if (err && err != -EDOM && t->world.size > 1)

@@ -34,12 +34,14 @@ struct sp_trainer {
     struct sp_data data;
     struct sp_st_file weights; /* to begin with; no shards: random ones */
     struct sp_plan plan;
+    struct sp_shape shape; /* the sizes of the run */
     struct sp_world world;
     struct sp_placement place;
     struct sp_graph graph;
     struct sp_step_report report;
     struct sp_stage_meters *meters; /* [stages] */
     bool has_starpu, has_graph, started, diverged;
+    const char *limited[2];    /* in the environment, until it is stopped: sp_train_limit */
     bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */
     int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
     char resumed[SP_RUN_PATH]; /* the step that cfg.resume found */
@@ -90,6 +92,9 @@ static inline int64_t sp_train_eval_tokens(const struct sp_trainer *t)
 /* Tells cfg.say a line, on rank 0. */
 void sp_train_say(const struct sp_trainer *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Tells StarPU in the environment, where the user does not: a memory of the device, or (1) of the host. */
+void sp_train_limit(struct sp_trainer *t, int which, const char *name, int64_t bytes);
 
 /* Whether a public function may do its work now, `between` steps only: 0, -EINVAL or -EBUSY after one
  * line. */

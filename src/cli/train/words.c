@@ -129,7 +129,6 @@ int sp_print_dry_run(const struct sp_trainer *t)
     const struct sp_layout_args *l = &t->cfg.layout;
     struct sp_costs costs = sp_costs_unit;
     struct sp_times times;
-    struct sp_shape shape;
     char why[256] = "";
 
     if (t->plan.layout.layers > 0 &&
@@ -137,7 +136,6 @@ int sp_print_dry_run(const struct sp_trainer *t)
         add_recompute(t, &costs);
     if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
         return sp_error(EINVAL, "%s", why);
-    sp_train_shape(t, &shape);
     printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
            "tokens\n",
            t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
@@ -152,7 +150,7 @@ int sp_print_dry_run(const struct sp_trainer *t)
            costs.parts.again > 0 ? " and what it computes again" : "");
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
     for (int s = 0; s < l->stages; s++) {
-        struct sp_memory m = sp_train_memory(t, &shape, s);
+        struct sp_memory m = sp_train_memory(t, s);
         int layers = sp_stage_layers(&t->plan, t->model.layers, s);
 
         printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),

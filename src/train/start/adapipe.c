@@ -7,7 +7,6 @@
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/start/measure.h"
-#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +25,12 @@ static int choose(struct sp_trainer *t, const struct sp_layer_costs *costs, int 
                             .micro_batches = lay->micro_batches,
                             .costs = *costs};
     unsigned char *mode = calloc((size_t)t->model.layers, 1);
-    struct sp_shape shape;
     int err;
 
     if (!mode)
         return sp_error(ENOMEM, "no memory for the modes of %d layers", t->model.layers);
-    sp_train_shape(t, &shape);
-    err =
-        sp_adapipe_memory_of(&shape, lay->stages, (int64_t)t->cfg.layout.memory_limit, &in.memory);
+    err = sp_adapipe_memory_of(&t->shape, lay->stages, (int64_t)t->cfg.layout.memory_limit,
+                               &in.memory);
     err = err ? err : sp_adapipe_choose(&in, row, mode, figures);
     for (int l = 0; !err && l < t->model.layers; l++)
         row[lay->stages + l] = mode[l];
@@ -67,7 +64,6 @@ static int *new_row(const struct sp_trainer *t)
 int sp_train_adapipe_early(struct sp_trainer *t)
 {
     struct sp_layer_costs costs;
-    struct sp_shape shape;
     int *row, err;
 
     if (strcmp(t->cfg.partition, "even"))
@@ -79,8 +75,7 @@ int sp_train_adapipe_early(struct sp_trainer *t)
     row = new_row(t);
     if (!row)
         return -ENOMEM;
-    sp_train_shape(t, &shape);
-    sp_layer_costs_estimate(&shape, &costs);
+    sp_layer_costs_estimate(&t->shape, &costs);
     err = sp_train_check_profile(t);
     err = err ? err : choose(t, &costs, row, NULL);
     err = err ? err : apply(t, row);
@@ -121,7 +116,7 @@ int sp_train_adapipe_measured(struct sp_trainer *t)
     int *row = new_row(t), err = row ? 0 : -ENOMEM;
 
     if (!err && t->world.rank == 0) {
-        err = sp_train_measure(t, &costs);
+        err = sp_train_measure(t, t->cfg.layout.micro_batch_size, t->cfg.layout.seq, &costs);
         err = err ? err : choose(t, &costs, row, &figures);
         if (!err)
             say(t, row, &figures);

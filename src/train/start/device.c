@@ -31,24 +31,22 @@ static int64_t budget(int64_t unused)
 }
 
 /* What the kernels of the k-th GPU of this process take beside tensors. */
-static int64_t kernels_bytes(const struct sp_trainer *t, const struct sp_shape *shape, int k)
+static int64_t kernels_bytes(const struct sp_trainer *t, int k)
 {
     struct sp_shape slice;
 
-    sp_memory_longest_slice(&t->plan, shape, &slice);
-    return sp_cuda_kernels_bytes(t->place.gpu[k], shape, slice.seq);
+    sp_memory_longest_slice(&t->plan, &t->shape, &slice);
+    return sp_cuda_kernels_bytes(t->place.gpu[k], &t->shape, slice.seq);
 }
 
 /* Bytes of a GPU for tensors. */
 static int64_t room(const struct sp_trainer *t)
 {
     int64_t total, unused;
-    struct sp_shape shape;
 
-    sp_train_shape(t, &shape);
     if (sp_cuda_memory(t->place.gpu[0], &total, &unused))
         return 0;
-    return budget(unused) - kernels_bytes(t, &shape, 0);
+    return budget(unused) - kernels_bytes(t, 0);
 }
 
 /*
@@ -62,15 +60,13 @@ bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
     struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
     int64_t total, unused, kernels;
     int stages;
-    struct sp_shape shape;
 
     if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
         return false;
     sp_placement_use_gpus(&pl, devices);
     if (sp_cuda_memory(pl.gpu[0], &total, &unused))
         return false;
-    sp_train_shape(t, &shape);
-    kernels = sp_cuda_kernels_bytes(pl.gpu[0], &shape, (shape.seq + 7) / 8);
+    kernels = sp_cuda_kernels_bytes(pl.gpu[0], &t->shape, (t->shape.seq + 7) / 8);
     stages = sp_stages_of_worker(&pl);
     *gpus = (struct sp_cluster){.flops = t->cfg.dtype == SP_BF16 ? 4e14 : 4e13,
                                 .link = 1e11,
@@ -113,19 +109,16 @@ int sp_train_choose_device(struct sp_trainer *t)
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
 {
     int64_t sum = sp_train_planned_bytes(t);
-    struct sp_shape shape;
 
-    sp_train_shape(t, &shape);
     for (int k = 0; k < t->place.gpus; k++)
-        sum += kernels_bytes(t, &shape, k);
+        sum += kernels_bytes(t, k);
     return sum;
 }
 
 /* The stages of this process that run on its k-th GPU. */
-static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_shape *shape, int k,
-                                  int *first, int *last)
+static struct sp_memory memory_of(const struct sp_trainer *t, int k, int *first, int *last)
 {
-    struct sp_memory sum = {.workspace = kernels_bytes(t, shape, k)};
+    struct sp_memory sum = {.workspace = kernels_bytes(t, k)};
 
     *first = *last = -1;
     for (int s = t->place.first_local; s < t->place.first_local + t->place.n_local; s++) {
@@ -133,7 +126,7 @@ static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_sh
 
         if (sp_stage_worker(&t->place, s) != k)
             continue;
-        m = sp_train_memory(t, shape, s);
+        m = sp_train_memory(t, s);
         sum.states += m.states;
         sum.activations += m.activations;
         sum.workspace += m.workspace;
@@ -143,14 +136,14 @@ static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_sh
     return sum;
 }
 
-int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape)
+int sp_train_check_gpus(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
 
     for (int k = 0; k < t->place.gpus; k++) {
         int64_t total, unused;
         int first, last, err = sp_cuda_memory(t->place.gpu[k], &total, &unused);
-        struct sp_memory m = memory_of(t, shape, k, &first, &last);
+        struct sp_memory m = memory_of(t, k, &first, &last);
 
         if (err)
             return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
@@ -172,7 +165,6 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
     int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(pl);
-    char text[32];
 
     /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
     t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < t->gpu_room / 6 * 5;
@@ -185,10 +177,8 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
     /* Buffers that were freed wait for others of their size until so much is taken. */
     if (!limit || limit > t->gpu_room || !sp_train_offloads(t))
         limit = t->gpu_room;
-    if (limit > 0) {
-        snprintf(text, sizeof text, "%lld", (long long)((limit + (1 << 20) - 1) >> 20));
-        setenv("STARPU_LIMIT_CUDA_MEM", text, 0);
-    }
+    if (limit > 0)
+        sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", limit);
 }
 
 int sp_train_start_gpus(const struct sp_trainer *t)

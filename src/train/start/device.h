@@ -11,7 +11,7 @@ bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
-int sp_train_check_gpus(const struct sp_trainer *t, const struct sp_shape *shape);
+int sp_train_check_gpus(const struct sp_trainer *t);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(struct sp_trainer *t);
 /* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */

@@ -1,17 +1,14 @@
 #include "train/start/measure.h"
 #include "plan/profile.h"
 #include "sp_error.h"
-#include "train/start/memory.h"
 #include <unistd.h>
 
 int sp_train_check_profile(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needs;
-    struct sp_shape shape;
 
-    sp_train_shape(t, &shape);
-    needs = (double)sp_profile_bytes(&shape);
+    needs = (double)sp_profile_bytes(&t->shape);
     if (t->cfg.dry_run || has <= 0 || needs <= has)
         return 0;
     return sp_error(EINVAL,
@@ -20,17 +17,17 @@ int sp_train_check_profile(const struct sp_trainer *t)
                     needs / GiB, has / GiB);
 }
 
-int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs)
+int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_costs *costs)
 {
     const struct sp_train_config *a = &t->cfg;
     struct sp_graph_config like = {
         .params = &t->params,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq,
+        .batch = batch,
+        .seq = seq,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
-        .dtype = a->dtype,
-        .ready = a->scheduler == 1,
+        .dtype = (enum sp_dtype)a->dtype,
+        .ready = a->scheduler == SP_TRAIN_READY,
         .seed = t->seed,
     };
 

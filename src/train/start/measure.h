@@ -7,7 +7,7 @@
 
 /* Before StarPU starts: whether measuring fits this machine. 0, or -EINVAL after one line. */
 int sp_train_check_profile(const struct sp_trainer *t);
-/* After it, on rank 0: measured times. 0 or -errno. */
-int sp_train_measure(struct sp_trainer *t, struct sp_layer_costs *costs);
+/* After it, on rank 0: the times of so many sequences of so many tokens. 0 or -errno. */
+int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_costs *costs);
 
 #endif

@@ -4,11 +4,8 @@
 
 #include "train/trainer.h"
 
-/* The sizes of the run. */
-void sp_train_shape(const struct sp_trainer *t, struct sp_shape *shape);
 /* What a stage holds: by the plan of what leaves memory, or as if nothing left. */
-struct sp_memory sp_train_memory(const struct sp_trainer *t, const struct sp_shape *shape,
-                                 int stage);
+struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage);
 /* Planned for this process, bytes. */
 int64_t sp_train_planned_bytes(const struct sp_trainer *t);
 

@@ -7,7 +7,7 @@
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "train/start/adapipe.h"
-#include "train/start/memory.h"
+#include "train/start/measure.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,10 +66,8 @@ static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
                                       .every = t->every,
                                       .rates = rates,
                                       .speed = speed};
-    struct sp_shape shape;
 
-    sp_train_shape(t, &shape);
-    return sp_offload_create(&t->plan, &shape, &want, &t->offload);
+    return sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
 }
 
 /* Bytes of the file: what is away at once, and room for the gaps that sizes leave. */
@@ -96,12 +94,9 @@ static int64_t host_room(const struct sp_trainer *t)
 
 static int open_behind_host(struct sp_trainer *t)
 {
-    char mib[32];
-
     if (file_bytes(t) <= host_room(t))
         return 0;
-    snprintf(mib, sizeof mib, "%lld", (long long)(host_room(t) >> 20));
-    setenv("STARPU_LIMIT_CPU_MEM", mib, 0);
+    sp_train_limit(t, 1, "STARPU_LIMIT_CPU_MEM", host_room(t) >> 20 << 20);
     return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
@@ -145,14 +140,14 @@ int sp_train_offload_early(struct sp_trainer *t)
 /* ---- measured ------------------------------------------------------------------------- */
 
 /* Tokens that are measured: no more than a slice has, or than the limit has room for. */
-static int measured_length(const struct sp_trainer *t, const struct sp_shape *shape)
+static int measured_length(const struct sp_trainer *t)
 {
     enum { SHORT = 512, SHORTEST = 16 };
     int64_t limit = (int64_t)t->cfg.layout.memory_limit;
     struct sp_shape slice, one;
     int len;
 
-    sp_memory_longest_slice(&t->plan, shape, &slice);
+    sp_memory_longest_slice(&t->plan, &t->shape, &slice);
     for (len = slice.seq < SHORT ? slice.seq : SHORT; limit && len > SHORTEST; len /= 2) {
         sp_shape_init(&one, &t->model, 1, len, 1, t->cfg.mlp_chunk, t->cfg.logit_rows);
         one.dtype = t->cfg.dtype;
@@ -165,30 +160,18 @@ static int measured_length(const struct sp_trainer *t, const struct sp_shape *sh
 /* A layer of a short sequence, scaled by operations: long ones would take as long as a step. */
 static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
 {
-    const struct sp_train_config *a = &t->cfg;
-    struct sp_graph_config like = {
-        .params = &t->params,
-        .batch = 1,
-        .mlp_rows = a->mlp_chunk,
-        .head_rows = a->logit_rows,
-        .dtype = a->dtype,
-        .seed = t->seed,
-    };
     struct sp_layer_costs costs;
     struct sp_slice_costs flops;
-    struct sp_shape shape;
+    int len = measured_length(t), err = 0;
     double one;
-    int err = 0;
 
-    sp_train_shape(t, &shape);
-    like.seq = measured_length(t, &shape);
     if (t->world.rank == 0)
-        err = sp_profile_layers(&like, &t->place, &costs);
+        err = sp_train_measure(t, 1, len, &costs);
     if (err)
         return err;
     if (t->world.rank == 0) {
-        flops = sp_slice_flops(&shape);
-        one = like.batch * sp_slice_cost(&flops, 0, like.seq);
+        flops = sp_slice_flops(&t->shape);
+        one = sp_slice_cost(&flops, 0, len);
         *speed = (struct sp_op_speed){1e-6 * sp_layer_fwd_us(&costs) / one,
                                       1e-6 * (costs.bwd_us + costs.wgrad_us) / one};
     }

@@ -9,7 +9,6 @@
 #include "policies/simulation/times.h"
 #include "train/start/adapipe.h"
 #include "train/start/measure.h"
-#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,26 +19,20 @@ static bool is_balanced(const struct sp_trainer *t)
 
 /* ---- the balanced one ----------------------------------------------------------------- */
 
-struct holder {
-    struct sp_trainer *t;
-    struct sp_shape shape;
-};
-
 static int64_t stage_bytes(void *arg, int stage, const int *counts)
 {
-    struct holder *h = arg;
+    struct sp_trainer *t = arg;
     struct sp_memory m;
 
-    if (sp_plan_partition(&h->t->plan, counts))
+    if (sp_plan_partition(&t->plan, counts))
         return INT64_MAX;
-    m = sp_memory_of_stage(&h->t->plan, &h->shape, h->t->recompute, h->t->every, stage);
+    m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, stage);
     return sp_memory_sum(&m);
 }
 
 /* The balanced counts[globals] at these costs, within --memory-limit. */
 static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int *counts)
 {
-    struct holder h = {.t = t};
     double *layer_us = malloc((size_t)t->model.layers * sizeof *layer_us);
     struct sp_balance b = {
         .lay = &t->plan.layout,
@@ -47,7 +40,7 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
         .layer_us = layer_us,
         .first_us = costs->embed_fwd_us + costs->embed_bwd_us,
         .last_us = costs->head_us,
-        .arg = &h,
+        .arg = t,
         .limit_bytes = (int64_t)t->cfg.layout.memory_limit,
     };
     int err;
@@ -56,7 +49,6 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
         return sp_error(ENOMEM, "no memory for the times of %d layers", t->model.layers);
     for (int l = 0; l < t->model.layers; l++)
         layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, t->recompute);
-    sp_train_shape(t, &h.shape);
     if (t->cfg.layout.memory_limit)
         b.bytes = stage_bytes;
     err = sp_partition_balanced(&b, counts);
@@ -68,7 +60,6 @@ int sp_train_partition_early(struct sp_trainer *t)
 {
     int globals = sp_globals(&t->plan.layout), err;
     struct sp_layer_costs costs;
-    struct sp_shape shape;
     int *counts;
 
     if (sp_train_is_adapipe(t))
@@ -84,8 +75,7 @@ int sp_train_partition_early(struct sp_trainer *t)
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
     if (is_balanced(t)) {
-        sp_train_shape(t, &shape);
-        sp_layer_costs_estimate(&shape, &costs);
+        sp_layer_costs_estimate(&t->shape, &costs);
         err = sp_train_check_profile(t);
         err = err ? err : balance(t, &costs, counts);
     } else {
@@ -160,7 +150,6 @@ int sp_train_partition_measured(struct sp_trainer *t)
     size_t bytes = (size_t)t->cfg.layout.micro_batch_size * (size_t)t->cfg.layout.seq *
                    (size_t)t->model.hidden * sp_dtype_bytes(t->cfg.dtype);
     struct sp_layer_costs costs;
-    struct sp_shape shape;
     double comm_us;
     int *counts;
 
@@ -172,7 +161,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
     if (t->world.rank == 0)
-        err = sp_train_measure(t, &costs);
+        err = sp_train_measure(t, t->cfg.layout.micro_batch_size, t->cfg.layout.seq, &costs);
     if (err)
         goto out; /* the run ends: the other ranks are told by the abort */
     comm_us = sp_profile_comm_us(&t->world, bytes);
@@ -186,9 +175,9 @@ int sp_train_partition_measured(struct sp_trainer *t)
     }
     sp_transport_share(counts, (size_t)globals * sizeof *counts);
     err = sp_plan_partition(&t->plan, counts);
-    sp_train_shape(t, &shape);
     if (!err)
-        err = sp_memory_check(&t->plan, &shape, t->recompute, t->every, t->cfg.layout.memory_limit);
+        err = sp_memory_check(&t->plan, &t->shape, t->recompute, t->every,
+                              t->cfg.layout.memory_limit);
 out:
     free(counts);
     return err;

@@ -7,7 +7,6 @@
 #include "sp_error.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
-#include "train/start/memory.h"
 #include <string.h>
 
 /* --recompute, or what the schedule wants. */
@@ -43,25 +42,20 @@ static int check_family(const struct sp_trainer *t)
 static int cut_sequences(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
-    struct sp_shape shape;
     int err;
 
-    sp_train_shape(t, &shape);
     if (l->partition_slices && t->plan.layout.slices == 1)
         return sp_error(EINVAL, "train: --partition-slices %s without --slices N",
                         l->partition_slices);
-    err = t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &shape, l->partition_slices) : 0;
-    return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &shape);
+    err = t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices) : 0;
+    return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
 }
 
 /* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
 static bool fits(const struct sp_trainer *t)
 {
-    struct sp_shape sh;
-
-    sp_train_shape(t, &sh);
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(&t->plan, &sh, t->recompute, t->every, s);
+        struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, s);
 
         if ((uint64_t)sp_memory_sum(&m) > t->cfg.layout.memory_limit)
             return false;
@@ -104,14 +98,26 @@ static int fit(struct sp_trainer *t, struct sp_layout *layout)
     return search(t, layout, low);
 }
 
+static void take_sizes(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+
+    sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
+                  a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+    t->shape.dtype = a->dtype;
+}
+
 int sp_train_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->cfg.layout;
     struct sp_layout layout;
     struct sp_cluster gpus;
-    bool on_gpus = !l->slices && sp_train_expect_gpus(t, &gpus);
-    int err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, on_gpus ? &gpus : NULL);
+    bool on_gpus;
+    int err;
 
+    take_sizes(t);
+    on_gpus = !l->slices && sp_train_expect_gpus(t, &gpus);
+    err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, on_gpus ? &gpus : NULL);
     if (err)
         return err;
     layout = sp_layout_of_args(l, t->model.layers);
@@ -132,6 +138,7 @@ int sp_train_plan(struct sp_trainer *t)
     /* those of a file */
     l->stages = t->plan.layout.stages;
     l->micro_batches = t->plan.layout.micro_batches;
+    take_sizes(t);
     t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
     return 0;
 }

@@ -103,14 +103,14 @@ static int check_shards(const struct sp_trainer *t)
 }
 
 /* A process without a limit still cannot have more than its machine has. */
-static int check_machine(const struct sp_trainer *t, const struct sp_shape *shape)
+static int check_machine(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
     double states = 0, activations = 0, workspace = 0;
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     for (int k = 0; k < t->place.n_local; k++) {
-        struct sp_memory m = sp_train_memory(t, shape, t->place.first_local + k);
+        struct sp_memory m = sp_train_memory(t, t->place.first_local + k);
 
         states += (double)m.states;
         activations += (double)m.activations;
@@ -130,16 +130,14 @@ static int check_machine(const struct sp_trainer *t, const struct sp_shape *shap
 static int check_memory(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
-    struct sp_shape shape;
     int err;
 
-    sp_train_shape(t, &shape);
     /* with --offload the plan keeps to the limit */
-    err = sp_memory_check(&t->plan, &shape, t->recompute, t->every,
+    err = sp_memory_check(&t->plan, &t->shape, t->recompute, t->every,
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
     if (err || a->dry_run)
         return err;
-    return t->place.gpus ? sp_train_check_gpus(t, &shape) : check_machine(t, &shape);
+    return t->place.gpus ? sp_train_check_gpus(t) : check_machine(t);
 }
 
 /* What does, and the plan. */

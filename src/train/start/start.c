@@ -42,12 +42,9 @@ static int start_starpu(struct sp_trainer *t)
     if (t->place.gpus)
         sp_train_prepare_gpus(t);
     if (sp_train_offloads(t)) {
-        struct sp_shape shape;
-
         /* would bring back what has just left: inputs of any task that is ready */
         setenv("STARPU_PREFETCH", "0", 1);
-        sp_train_shape(t, &shape);
-        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &shape),
+        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
                       t->place.gpus > 0);
     }
     conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
@@ -140,7 +137,12 @@ int sp_train_stop(struct sp_trainer *t)
         sp_cuda_stop();
     if (t->has_starpu)
         sp_transport_stop();
-    if (t->has_starpu && sp_train_offloads(t))
+    if (t->has_starpu && sp_train_offloads(t)) {
         sp_host_stop();
+        unsetenv("STARPU_PREFETCH");
+    }
+    for (int i = 0; i < 2; i++)
+        if (t->limited[i])
+            unsetenv(t->limited[i]);
     return err;
 }
