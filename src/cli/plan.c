@@ -99,6 +99,25 @@ static void print_text(const struct args *a, const struct sp_solution *s, int n)
                l->schedule, s[0].pp, s[0].n, s[0].sp, s[0].sp > 1 ? "s" : "");
 }
 
+/* Where no layout could be tried: says why. 2. */
+static int refuse_all(const struct args *a, const struct sp_model *model,
+                      const struct sp_solver_request *want)
+{
+    if (sp_solver_layouts(want) > 0)
+        sp_slices_refuse_parts("plan", want);
+    else if (want->stages)
+        sp_error(EINVAL,
+                 "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
+                 a->nodes, a->per_node, want->stages);
+    else
+        sp_error(
+            EINVAL,
+            "plan: %d nodes of %d devices are more than the %d layers of %s even with a stage a "
+            "node; take fewer nodes",
+            a->nodes, a->per_node, model->layers, model->name);
+    return 2;
+}
+
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT,
@@ -141,20 +160,8 @@ int sp_cmd_plan(int argc, char **argv)
     n = sp_solve(&want, best, a.top);
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
-    if (n == 0 && sp_solver_layouts(&want) > 0)
-        sp_slices_refuse_parts("plan", &want);
-    else if (n == 0 && want.stages)
-        sp_error(EINVAL,
-                 "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
-                 a.nodes, a.per_node, want.stages);
-    else if (n == 0)
-        sp_error(
-            EINVAL,
-            "plan: %d nodes of %d devices are more than the %d layers of %s even with a stage a "
-            "node; take fewer nodes",
-            a.nodes, a.per_node, model.layers, model.name);
     if (n == 0)
-        return 2;
+        return refuse_all(&a, &model, &want);
     if (a.json)
         ret = print_json(&a, best, n);
     else

@@ -1,5 +1,4 @@
 #include "codelets/heads.h"
-#include "codelets/qkv.h"
 
 /* Queries, or keys: rows of the product's matrix, and the gain of their heads. */
 struct heads {

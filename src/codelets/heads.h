@@ -8,6 +8,17 @@
 #include "kernels/backend.h"
 #include "model/shape.h"
 
+/* kv's rows and biases follow q's. */
+static inline size_t sp_kv_rows(const struct sp_shape *sh)
+{
+    return sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
+}
+
+static inline size_t sp_kv_bias(const struct sp_shape *sh)
+{
+    return sh->qkv_bias == (size_t)-1 ? (size_t)-1 : sh->qkv_bias + (size_t)sh->q_width;
+}
+
 /* Elements of scratch that the functions below need; 0: the model has no such norms. */
 size_t sp_heads_scratch(const struct sp_shape *sh);
 

@@ -9,17 +9,6 @@
 #include "kernels/backend.h"
 #include "model/shape.h"
 
-/* kv's rows and biases follow q's. */
-static inline size_t sp_kv_rows(const struct sp_shape *sh)
-{
-    return sh->qkv + (size_t)sh->q_width * (size_t)sh->model.hidden;
-}
-
-static inline size_t sp_kv_bias(const struct sp_shape *sh)
-{
-    return sh->qkv_bias == (size_t)-1 ? (size_t)-1 : sh->qkv_bias + (size_t)sh->q_width;
-}
-
 /* Llama style: rotates q and the keys by their positions, or back. */
 static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh, void *q,
                                  void *kv, bool inverse)

@@ -3,7 +3,7 @@
 #define SP_CHECKPOINT_H
 
 #include "graphs/graph.h"
-#include "model/weights.h"
+#include "model/files/weights.h"
 
 /*
  * Initial values of every local block: from `weights` if not NULL (checked already), otherwise

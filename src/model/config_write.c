@@ -1,6 +1,6 @@
 /* config.json of Hugging Face, written. */
 #include "model/model_types.h"
-#include "model/output.h"
+#include "model/files/output.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Where a paper gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's; the
  * position tables reach the longest sequence of the paper.
  */
-#include "model/input.h"
+#include "model/files/input.h"
 #include "model/model.h"
 #include "sp_error.h"
 #include <stdlib.h>

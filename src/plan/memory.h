@@ -14,7 +14,7 @@ struct sp_memory {
 struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
                                     enum sp_recompute recompute, int every, int stage);
 
-/* Its parts where activations come and go by a plan of their own (plan/offload.h): parameters with
+/* Its parts where activations come and go by a plan of their own (plan/offload/offload.h): parameters with
  * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages,
  * `slice` being the shape of the longest one. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);

@@ -11,7 +11,7 @@
 #ifndef SP_SOLVER_H
 #define SP_SOLVER_H
 
-#include "plan/offload.h"
+#include "plan/offload/offload.h"
 
 enum { SP_TOKENS_LEAST = 2048, SP_TOKENS_MOST = 16384 };
 

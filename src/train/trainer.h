@@ -3,9 +3,9 @@
 #define SP_TRAINER_H
 
 #include "graphs/step.h"
-#include "model/weights.h"
+#include "model/files/weights.h"
 #include "offload/disk.h"
-#include "plan/offload.h"
+#include "plan/offload/offload.h"
 #include "starpipe/trainer.h"
 #include "train/checkpoint/run_dir.h"
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "plan/memory.h"
-#include "plan/offload.h"
+#include "plan/offload/offload.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
 #include <math.h>

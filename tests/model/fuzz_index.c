@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "fuzz.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include <sys/mman.h>
 
 /* "201" holds a and b, "202" holds c. */

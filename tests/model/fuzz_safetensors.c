@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "fuzz.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include <sys/mman.h>
 
 /* The input as a file; kept in memory. */

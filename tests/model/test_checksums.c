@@ -1,6 +1,6 @@
 /* A checkpoint's checksums: what was written loads, any bit that is flipped is refused by name. */
 #include "model/support.h"
-#include "model/checksums.h"
+#include "model/files/checksums.h"
 #include <errno.h>
 #include <stdbool.h>
 

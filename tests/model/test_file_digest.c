@@ -1,6 +1,6 @@
 /* What a digest of a file sees: its size, its ends, and 256 of its pages. */
 #include "model/support.h"
-#include "model/file_digest.h"
+#include "model/files/file_digest.h"
 #include <fcntl.h>
 
 static char *dir;

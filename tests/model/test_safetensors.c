@@ -1,6 +1,6 @@
 /* Reading safetensors: every dtype as floats, and everything malformed refused by name. */
 #include "support.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include <errno.h>
 #include <math.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
  * same of every tensor are refused, and nothing outside the directory is opened.
  */
 #include "support.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>

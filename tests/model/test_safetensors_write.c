@@ -1,6 +1,6 @@
 /* Writing safetensors: what is written is read; what is interrupted leaves the old file. */
 #include "support.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Blocks to and from files: every element in its place, both styles, tied and untied. */
 #include "odd_models.h"
 #include "support.h"
-#include "model/weights.h"
+#include "model/files/weights.h"
 #include <errno.h>
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Which files of a directory are its weights, and which directories are refused. */
 #include "support.h"
-#include "model/weights_dir.h"
+#include "model/files/weights_dir.h"
 #include <errno.h>
 #include <sys/stat.h>
 

@@ -4,7 +4,7 @@
  */
 #include "policies/common.h"
 #include "offload/host.h"
-#include "plan/offload.h"
+#include "plan/offload/offload.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
 #include <errno.h>

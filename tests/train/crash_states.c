@@ -5,7 +5,7 @@
  * Whatever it is, the checkpoint found in it is whole: the last that was complete, or a later one. A test by itself too: exit status 0 or 1.
  */
 #define _GNU_SOURCE
-#include "model/checksums.h"
+#include "model/files/checksums.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_dirs.h"
 #include <fcntl.h>

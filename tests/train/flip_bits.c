@@ -3,7 +3,7 @@
  * places in them. Each is refused with one line that names a file; only a flip in checksums.json
  * itself may do nothing, as one of a blank does: the values are then what they were.
  */
-#include "model/checksums.h"
+#include "model/files/checksums.h"
 #include "train/checkpoint/run_state.h"
 #include <dirent.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "cli/diff/diff.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "model/weights_dir.h"
+#include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_dirs.h"
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef SP_DIFF_H
 #define SP_DIFF_H
 
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 /* What a comparison comes to, as the command's exit status. */
 enum sp_diff { SP_DIFF_SAME, SP_DIFF_DIFFERENT, SP_DIFF_UNREADABLE };

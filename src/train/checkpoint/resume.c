@@ -1,7 +1,7 @@
 /* From where a run goes on, and what its state has of it. */
 #include "train/checkpoint/resume.h"
 #include "graphs/checkpoint.h"
-#include "model/checksums.h"
+#include "model/files/checksums.h"
 #include "sp_error.h"
 
 const char *const sp_field_files[] = {

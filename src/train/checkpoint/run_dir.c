@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "train/checkpoint/run_dir.h"
-#include "model/output.h"
+#include "model/files/output.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_links.h"
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "train/checkpoint/run_state.h"
-#include "model/file_digest.h"
-#include "model/output.h"
+#include "model/files/file_digest.h"
+#include "model/files/output.h"
 #include "sp_error.h"
 #include "train/settings.h"
 #include "train/checkpoint/step_dirs.h"

@@ -1,7 +1,7 @@
 /* Checkpoints: when, what, and from where a run goes on. The directory is train/checkpoint/run_dir.h's. */
 #include "train/checkpoint/save.h"
 #include "graphs/checkpoint.h"
-#include "model/checksums.h"
+#include "model/files/checksums.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
 #include "train/run/watchdog.h"

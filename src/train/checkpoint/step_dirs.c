@@ -1,5 +1,5 @@
 #include "train/checkpoint/step_dirs.h"
-#include "model/weights_dir.h"
+#include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include <dirent.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "train/start/agree.h"
 #include "config.h"
-#include "model/file_digest.h"
+#include "model/files/file_digest.h"
 #include "sp_error.h"
 #include "train/settings.h"
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * one line is printed and nothing hangs.
  */
 #include "train/start/prepare.h"
-#include "model/weights_dir.h"
+#include "model/files/weights_dir.h"
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"

@@ -13,7 +13,7 @@
 #include "train/start/memory.h"
 #include "train/start/offload.h"
 #include "train/start/partition.h"
-#include "plan/offload_pages.h"
+#include "plan/offload/pages.h"
 #include "graphs/create.h"
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #define SP_WEIGHTS_H
 
 #include "model/params.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 /*
  * Checks that `st` holds every tensor of the model with its shape (a name may lack the leading

@@ -1,4 +1,4 @@
-#include "plan/offload_pages.h"
+#include "plan/offload/pages.h"
 #include "policies/families/slice_buffers.h"
 
 void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,

@@ -1,5 +1,5 @@
-#include "plan/offload.h"
-#include "plan/offload_pages.h"
+#include "plan/offload/offload.h"
+#include "plan/offload/pages.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

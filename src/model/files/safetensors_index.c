@@ -2,8 +2,8 @@
  * The index of shards: {"metadata": {...}, "weight_map": {"tensor": "file", ...}}. The map and the
  * shards must say the same of every tensor.
  */
-#include "model/input.h"
-#include "model/safetensors.h"
+#include "model/files/input.h"
+#include "model/files/safetensors.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* The files of a model in shards: their names, their index, and how they appear. */
-#include "model/safetensors_writer.h"
+#include "model/files/safetensors_writer.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

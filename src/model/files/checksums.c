@@ -1,5 +1,5 @@
-#include "model/checksums.h"
-#include "model/output.h"
+#include "model/files/checksums.h"
+#include "model/files/output.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 #ifndef SP_SAFETENSORS_WRITER_H
 #define SP_SAFETENSORS_WRITER_H
 
-#include "model/checksums.h"
-#include "model/output.h"
-#include "model/safetensors.h"
+#include "model/files/checksums.h"
+#include "model/files/output.h"
+#include "model/files/safetensors.h"
 #include <jansson.h>
 
 struct sp_st_writer_shard {

@@ -1,4 +1,4 @@
-#include "model/file_digest.h"
+#include "model/files/file_digest.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "model/input.h"
+#include "model/files/input.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Reading safetensors: the file, and its data as floats. The header is in safetensors_header.c. */
-#include "model/input.h"
-#include "model/safetensors.h"
+#include "model/files/input.h"
+#include "model/files/safetensors.h"
 #include "sp_error.h"
 #include <stdbool.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef SP_WEIGHTS_DIR_H
 #define SP_WEIGHTS_DIR_H
 
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 #define SP_WEIGHTS_FILE "model.safetensors"
 #define SP_WEIGHTS_INDEX SP_WEIGHTS_FILE ".index.json"

@@ -6,7 +6,7 @@
 #define SP_PLAN_OFFLOAD_H
 
 #include "plan/memory.h"
-#include "plan/offload_units.h"
+#include "plan/offload/units.h"
 
 struct sp_offload {
     int stages;

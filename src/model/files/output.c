@@ -1,5 +1,5 @@
 /* Write beside, fsync, rename: an interrupted save never replaces a good file. */
-#include "model/output.h"
+#include "model/files/output.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <stdlib.h>

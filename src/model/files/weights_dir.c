@@ -1,4 +1,4 @@
-#include "model/weights_dir.h"
+#include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include <dirent.h>
 #include <fnmatch.h>

@@ -1,5 +1,5 @@
 /* Blocks to and from Hugging Face weight files. */
-#include "model/weights.h"
+#include "model/files/weights.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

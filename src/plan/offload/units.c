@@ -1,5 +1,5 @@
-#include "plan/offload_units.h"
-#include "plan/offload_pages.h"
+#include "plan/offload/units.h"
+#include "plan/offload/pages.h"
 #include "plan/slices.h"
 #include <errno.h>
 #include <stdlib.h>

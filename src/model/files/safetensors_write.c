@@ -1,5 +1,5 @@
 /* Writing safetensors: declare, then stream. The file is complete or is not there. */
-#include "model/safetensors_writer.h"
+#include "model/files/safetensors_writer.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The JSON header of a safetensors file: every tensor is where it says, and nothing else is. */
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>
