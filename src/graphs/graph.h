@@ -166,9 +166,6 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
 /* Tags: distinct for every message on its way. */
 enum sp_message {
     SP_MSG_ACTION, /* (number of the message in the step, in two parts) */
-    SP_MSG_GATHER,
-    SP_MSG_SCATTER, /* (op and block, stages) */
-    SP_MSG_REPLICA, /* (block kind and layer, sending stage) */
     SP_MSG_REPORT,
     SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
     SP_MSG_BLOCK, /* (block kind, layer) */

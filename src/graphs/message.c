@@ -2,6 +2,15 @@
 #include "graphs/families/family.h"
 #include <stdlib.h>
 
+int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int k)
+{
+    const int64_t low = 1 << 20;
+    int64_t number = a->number + k;
+
+    STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
+    return sp_tag(g, SP_MSG_ACTION, number / low, number % low);
+}
+
 /* ---- one message ------------------------------------------------------------------------- */
 
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
@@ -29,16 +38,6 @@ void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */
-
-/* Every message of a step has a number that all processes agree on. */
-static int64_t tag_of(const struct sp_graph *g, const struct sp_action *a, int piece)
-{
-    const int64_t low = 1 << 20;
-    int64_t number = a->number + piece;
-
-    STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
-    return sp_tag(g, SP_MSG_ACTION, number / low, number % low);
-}
 
 /* A tensor as a stage has it: in its store, or in its own blocks. */
 struct found {
@@ -74,7 +73,7 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     f = find(g, st, &a->tensor);
     for (int i = 0; i < f->n; i++)
         if (f->piece[i])
-            sp_message_post(g, st, f->piece[i], a->peer, tag_of(g, a, i));
+            sp_message_post(g, st, f->piece[i], a->peer, sp_message_tag(g, a, i));
     free(f);
 }
 
@@ -106,7 +105,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
             continue;
         piece[i] = a->home ? sp_stage_piece(g, st, &a->tensor, i)
                            : sp_pool_get(pool_for(g, st, &a->tensor), elements, bytes, name);
-        sp_message_expect(g, &ctx, piece[i], a->peer, tag_of(g, a, i));
+        sp_message_expect(g, &ctx, piece[i], a->peer, sp_message_tag(g, a, i));
     }
     if (!a->home)
         sp_store_put(&st->store, &a->tensor, n, piece, true);

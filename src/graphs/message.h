@@ -12,6 +12,9 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
  * into buffers that it is received in. */
 void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
+/* The tag of message k of an action: its number in the step, on which all processes agree. */
+int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int k);
+
 /*
  * One message to another process: of a buffer that nobody writes before it has gone, or who does waits. And
  * its receive, which the op of `ctx` waits for: its arrival is recorded.

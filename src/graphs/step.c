@@ -102,10 +102,9 @@ static void drop_theirs(struct sp_stage *st)
 static void add_replica(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at);
-    int peer = a->member[a->member[0] == st->index];
+    int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
     struct sp_stage *other = sp_graph_stage(g, peer);
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    int64_t block = (int64_t)(b->layer + 1) * SP_BLOCK_KINDS + b->kind;
     starpu_data_handle_t theirs;
 
     ctx.layer = b->layer;
@@ -115,8 +114,8 @@ static void add_replica(struct sp_graph *g, struct sp_stage *st, const struct sp
         return;
     }
     theirs = take_theirs(st, b->n);
-    sp_message_post(g, st, b->g, peer, sp_tag(g, SP_MSG_REPLICA, block, st->index));
-    sp_message_expect(g, &ctx, theirs, peer, sp_tag(g, SP_MSG_REPLICA, block, peer));
+    sp_message_post(g, st, b->g, peer, sp_message_tag(g, a, mine));
+    sp_message_expect(g, &ctx, theirs, peer, sp_message_tag(g, a, !mine));
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 

@@ -87,6 +87,11 @@ static void act(void *arg, const struct sp_action *a)
             w->alive[at] = w->alive[--w->n];
         break;
     default:
+        if (a->kind == SP_ACTION_REDUCE && a->stage != a->member[0])
+            assert_true(a->number + a->members - 1 == w->last);
+        else
+            assert_true(a->number > w->last);
+        w->last = a->number + a->members - 1;
         w->bytes[a->stage] += a->bytes;
         w->collectives[a->stage] += a->kind != SP_ACTION_REDUCE;
     }

@@ -9,29 +9,23 @@ static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
     return sp_block_held(g->cfg.plan, &g->shape.model, kind);
 }
 
-/* Tags come back after so many ops of a worker, when their messages have long arrived. */
-enum { TAGGED_OPS = 1 << 10 };
-
-static int64_t tag_of(const struct sp_graph *g, enum sp_message message, int index,
-                      const struct sp_unit_block *b, int from, int to)
+/* The tag of the message of block i between the stage of a gather or scatter and another one. */
+static int64_t tag_of(const struct sp_graph *g, const struct sp_action *a, int i, int other)
 {
-    int64_t of_layers = (int64_t)SP_LAYER_BLOCKS * g->shape.model.layers;
-    int64_t block = b->layer < 0 ? of_layers + b->kind : sp_layer_block_at(b->kind, b->layer);
-
-    return sp_tag(g, message, index % TAGGED_OPS * (of_layers + SP_BLOCK_KINDS) + block,
-                  (int64_t)from * g->place.stages + to);
+    return sp_message_tag(g, a, i * a->members + other);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* Into `unit`, for the op at `index`. */
-static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_task_context *ctx,
-                   struct sp_gathered_unit *unit, int chunk, int index)
+/* Into `unit`. */
+static void gather(struct sp_graph *g, const struct sp_task_context *ctx,
+                   struct sp_gathered_unit *unit, const struct sp_action *a)
 {
+    int chunk = a->tensor.at;
     struct sp_task_context copy = *ctx, receive = *ctx;
     struct sp_unit_block b;
 
-    receive.op_index = index;
+    receive.op_index = a->index;
     for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
         if (!sp_unit_block(g, chunk, i, &b))
             continue;
@@ -44,16 +38,16 @@ static void gather(struct sp_graph *g, struct sp_stage *st, const struct sp_task
                 sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
                                unit->block[i].part[r]);
             else
-                sp_message_expect(g, &receive, unit->block[i].part[r], r,
-                                  tag_of(g, SP_MSG_GATHER, index, &b, r, st->index));
+                sp_message_expect(g, &receive, unit->block[i].part[r], r, tag_of(g, a, i, r));
         }
         sp_gathered_join(&unit->block[i]);
     }
 }
 
-/* The shards of this process, to a worker of another that gathers for its op at `index`. */
-static void send_shards(struct sp_graph *g, int chunk, int to, int index)
+/* The shards of this process, to a worker of another that gathers. */
+static void send_shards(struct sp_graph *g, const struct sp_action *a)
 {
+    int chunk = a->tensor.at;
     struct sp_unit_block b;
 
     for (int k = 0; k < g->place.n_local; k++) {
@@ -61,8 +55,8 @@ static void send_shards(struct sp_graph *g, int chunk, int to, int index)
 
         for (int i = 0; i < sp_unit_blocks(g, chunk); i++)
             if (sp_unit_block(g, chunk, i, &b))
-                sp_message_post(g, st, sp_stage_block(st, b.kind, b.layer)->w, to,
-                                tag_of(g, SP_MSG_GATHER, index, &b, st->index, to));
+                sp_message_post(g, st, sp_stage_block(st, b.kind, b.layer)->w, a->stage,
+                                tag_of(g, a, i, st->index));
     }
 }
 
@@ -125,8 +119,9 @@ static int parts_of(const struct sp_stage *owner, const struct sp_gathered_unit 
 
 /* The gradients of a unit on a worker of this process, to their owners. */
 static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_unit *unit,
-                    int chunk, int index)
+                    const struct sp_action *a)
 {
+    int chunk = a->tensor.at;
     struct sp_unit_block b;
 
     for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
@@ -139,16 +134,17 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_
 
             if (owner)
                 queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part,
-                                                    unit, index});
+                                                    unit, a->index});
             else
-                sp_message_post(g, st, part, r, tag_of(g, SP_MSG_SCATTER, index, &b, st->index, r));
+                sp_message_post(g, st, part, r, tag_of(g, a, i, r));
         }
     }
 }
 
 /* The same of a worker of another process: what it sends to the owners in this one. */
-static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
+static void receive_parts(struct sp_graph *g, const struct sp_action *a)
 {
+    int chunk = a->tensor.at;
     struct sp_unit_block b;
 
     for (int i = 0; i < sp_unit_blocks(g, chunk); i++) {
@@ -160,10 +156,9 @@ static void receive_parts(struct sp_graph *g, int from, int chunk, int index)
             starpu_data_handle_t part =
                 sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
 
-            sp_message_expect(g, &ctx, part, from,
-                              tag_of(g, SP_MSG_SCATTER, index, &b, from, owner->index));
+            sp_message_expect(g, &ctx, part, a->stage, tag_of(g, a, i, owner->index));
             queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part, NULL,
-                                                index});
+                                                a->index});
         }
     }
 }
@@ -195,13 +190,12 @@ void sp_shards_collective(struct sp_graph *g, const struct sp_action *a)
 
         ctx.op_index = s->next;
         ctx.mb = g->cfg.plan->programs[a->stage].ops[s->next].mb;
-        gather(g, st, &ctx, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]],
-               chunk, a->index);
+        gather(g, &ctx, chunk < 0 ? &s->end_weights : &s->weights[s->weights_of[a->index]], a);
     } else if (a->kind == SP_ACTION_GATHER) {
-        send_shards(g, chunk, a->stage, a->index);
+        send_shards(g, a);
     } else if (st) {
-        scatter(g, st, chunk < 0 ? &s->end_gradients : &s->gradients[s->gradient], chunk, a->index);
+        scatter(g, st, chunk < 0 ? &s->end_gradients : &s->gradients[s->gradient], a);
     } else {
-        receive_parts(g, a->stage, chunk, a->index);
+        receive_parts(g, a);
     }
 }

@@ -37,8 +37,9 @@ struct sp_action {
     int64_t
         bytes; /* SEND, RECV: of the message; collectives: what this stage sends of it; 0: unknown */
     int64_t
-        number; /* SEND, RECV: the same for both, different for all messages of a step, counted in
-                     * pieces of tensors */
+        number; /* of its first message, different for all messages of a step: SEND and RECV, the same
+                     * for both, one a piece of the tensor; GATHER and SCATTER one for each piece and
+                     * member, piece by piece; REDUCE, the same for all of a group, one a member */
 };
 
 /*

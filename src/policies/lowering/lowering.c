@@ -253,13 +253,17 @@ void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t)
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
                          struct sp_tensor_id t, int members, const int *member, int64_t bytes)
 {
+    bool again = kind == SP_ACTION_REDUCE && stage != member[0]; /* of a group that has begun */
+    int64_t messages = (int64_t)members * sp_tensor_pieces(l->plan, l->shape, &t);
     struct sp_action a = {.kind = kind,
                           .stage = stage,
                           .index = index,
                           .tensor = t,
                           .members = members,
                           .member = member,
-                          .bytes = bytes};
+                          .bytes = bytes,
+                          .number = l->messages->sent - (again ? messages : 0)};
 
+    l->messages->sent += again ? 0 : messages;
     l->emit(l->arg, &a);
 }

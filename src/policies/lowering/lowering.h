@@ -75,7 +75,8 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
 void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
-/* `index`: of the op in the stage's program that wants what is gathered, or that left what is scattered. */
+/* `index`: of the op in the stage's program that wants what is gathered, or that left what is scattered. The
+ * members of a REDUCE follow each other, the first one first. */
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
                          struct sp_tensor_id t, int members, const int *member, int64_t bytes);
 
