@@ -54,15 +54,16 @@ static void default_size(uint64_t bytes, char *text, size_t n)
 void sp_help_default(const struct sp_option *o, char *text, size_t n)
 {
     bool bounded = o->min != 0 || o->max != 0;
-    const char *word;
-    int length = 0;
+    char value[4096];
 
     text[0] = '\0';
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
-        if (*(const char **)o->value)
-            snprintf(text, n, "(default %s)", *(const char **)o->value);
+    case SP_OPT_CHOICE:
+        sp_option_text(o, value, sizeof value);
+        if (*value)
+            snprintf(text, n, "(default %s)", value);
         break;
     case SP_OPT_INT:
         default_int(o, text, n);
@@ -75,11 +76,6 @@ void sp_help_default(const struct sp_option *o, char *text, size_t n)
         break;
     case SP_OPT_SIZE:
         default_size(*(uint64_t *)o->value, text, n);
-        break;
-    case SP_OPT_CHOICE:
-        word = sp_choice(o->choices, *(int *)o->value, &length);
-        if (word)
-            snprintf(text, n, "(default %.*s)", length, word);
         break;
     case SP_OPT_FLAG:
     case SP_OPT_OPERAND:
