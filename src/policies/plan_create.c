@@ -152,6 +152,19 @@ static int finish(struct sp_plan *plan)
     return ret ? sp_error(-ret, "schedule %s: %s", plan->def->name, why) : 0;
 }
 
+/* The plan that was made becomes the caller's, or is taken apart where something went wrong. */
+static int hand_over(struct sp_plan *made, int ret, struct sp_plan *plan)
+{
+    if (ret) {
+        sp_plan_destroy(made);
+        return ret;
+    }
+    *plan = *made;
+    plan->layout.options = plan->options;
+    plan->layout.costs = NULL;
+    return 0;
+}
+
 /* "csv:FILE": sizes, placement and programs are those of the file. */
 static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
 {
@@ -163,15 +176,7 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
     p.layout.options = p.options;
     ret = ret ? ret : check_layers(&p.layout, p.family);
-    ret = ret ? ret : finish(&p);
-    if (ret) {
-        sp_plan_destroy(&p);
-        return ret;
-    }
-    *plan = p;
-    plan->layout.options = plan->options;
-    plan->layout.costs = NULL;
-    return 0;
+    return hand_over(&p, ret ? ret : finish(&p), plan);
 }
 
 /* Of a schedule that does not say, a chunk is a layer. */
@@ -218,13 +223,5 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     p.layout.map = p.map;
     ret = check_layers(&p.layout, p.family);
     ret = ret ? ret : sp_call_emit(&p);
-    ret = ret ? ret : finish(&p);
-    if (ret) {
-        sp_plan_destroy(&p);
-        return ret;
-    }
-    *plan = p;
-    plan->layout.options = plan->options;
-    plan->layout.costs = NULL;
-    return 0;
+    return hand_over(&p, ret ? ret : finish(&p), plan);
 }

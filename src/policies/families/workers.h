@@ -4,6 +4,9 @@
 
 #include "policies/plan.h"
 
+/* Whole sequences, so many chunks, and as many micro-batches on each worker: 0, or -EINVAL with the reason. */
+int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n);
+
 /* For struct sp_family. */
 bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                        size_t n);

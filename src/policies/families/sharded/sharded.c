@@ -18,18 +18,12 @@
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
 #include "policies/families/workers.h"
-#include "policies/refuse.h"
 #include <errno.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    struct sp_layout fit = *lay;
-
-    fit.slices = 1;
-    if (sp_refuse_chunks(lay, &fit, why, n))
-        return -EINVAL;
-    return sp_refuse_rounds(lay, why, n);
+    return sp_worker_check(lay, lay->chunks, why, n);
 }
 
 /* Every stage has every chunk. */

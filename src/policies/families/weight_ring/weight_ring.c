@@ -14,18 +14,11 @@
 #include "policies/families/ownership.h"
 #include "policies/families/weight_ring/ring.h"
 #include "policies/families/workers.h"
-#include "policies/refuse.h"
 #include "sp_error.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    struct sp_layout fit = *lay;
-
-    fit.chunks = 1;
-    fit.slices = 1;
-    if (sp_refuse_chunks(lay, &fit, why, n))
-        return -EINVAL;
-    return sp_refuse_rounds(lay, why, n);
+    return sp_worker_check(lay, 1, why, n);
 }
 
 /* The home of a chunk is the worker that keeps its parameters. */
