@@ -33,6 +33,7 @@ struct sp_costs {
         *part_by_op; /* by the same number: what others wait for is there after this part of
                                * an op's time (of the time of two that overlap); NULL: at the end */
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
+    double wire; /* that a whole micro-batch's message occupies its sender and its receiver */
 };
 
 struct sp_map; /* where global stages live; see src/policies/families/map.h */

@@ -5,6 +5,7 @@
 #ifndef SP_GANTT_H
 #define SP_GANTT_H
 
+#include "policies/lowering/tensor.h"
 #include "policies/simulation/times.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ struct sp_bar {
 struct sp_gantt_message {
     double sent, arrived;
     int from, to;
-    char name[SP_OP_TEXT]; /* of the op that sends */
+    char name[SP_TENSOR_TEXT]; /* of the op that sends, or the tensor */
 };
 
 struct sp_gantt {
@@ -77,9 +78,12 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
-/* The messages of the same; none are added if they cost nothing. 0 or -ENOMEM. */
+/* The messages of a simulated step that took time. 0 or -ENOMEM. */
+struct sp_step_messages;
+struct sp_message_times;
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_times *times, const struct sp_costs *costs);
+                          const struct sp_step_messages *messages,
+                          const struct sp_message_times *when);
 
 /*
  * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='

@@ -17,8 +17,9 @@
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
  *                            "approximate"): the published one, without communication; only where
  *                            there is one for the layout
- *   messages                 [from, to, op, sent, arrives] of every tensor that crosses between
- *                            stages, in the order of the receivers' programs; op is the producer
+ *   messages                 [from, to, op, sent, arrives] of every message between stages, in the order
+ *                            of the receivers' programs; op is the producer, or the tensor where that
+ *                            goes on as it came
  *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the order of
  *                            submission, with a process a stage; only with --actions
  *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
@@ -27,12 +28,10 @@
  */
 #include "policies/families/multiplexed/multiplex.h"
 #include "cli/show/show.h"
-#include "policies/simulation/index.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
 #include <jansson.h>
+#include <stdlib.h>
 
 static json_t *stage_map(const struct sp_plan *plan)
 {
@@ -103,34 +102,19 @@ static void add_formula(const struct sp_show *show, json_t *root)
 
 static json_t *messages(const struct sp_show *show)
 {
-    const struct sp_plan *plan = show->plan;
-    json_t *list = json_array();
-    struct sp_index ix;
-    int stage, index;
+    int n, *order = sp_step_messages_by_reader(show->messages, show->plan, &n);
+    json_t *list = order ? json_array() : NULL;
 
-    if (!list || sp_index_create(plan, &ix, &stage, &index)) {
-        json_decref(list);
-        return NULL;
+    for (int i = 0; list && i < n; i++) {
+        const struct sp_step_message *m = &show->messages->message[order[i]];
+        char name[SP_TENSOR_TEXT];
+
+        json_array_append_new(list,
+                              json_pack("[i,i,s,f,f]", m->from, m->to,
+                                        sp_step_message_print(show->plan, m, name),
+                                        show->when->sent[order[i]], show->when->arrived[order[i]]));
     }
-    for (int s = 0; s < plan->layout.stages; s++) {
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            struct sp_dep deps[SP_MAX_DEPS];
-            int n = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[k], deps);
-
-            for (int i = 0; i < n; i++) {
-                int place = sp_index_place(&ix, plan, &deps[i]);
-                double sent;
-
-                if (deps[i].stage == s || place < 0)
-                    continue;
-                sent = sp_message_sent(&deps[i], show->times->start, show->times->end, place);
-                json_array_append_new(
-                    list, json_pack("[i,i,o,f,f]", deps[i].stage, s, op_name(plan, &deps[i].op),
-                                    sent, sent + sp_message_cost(plan, show->costs, &deps[i])));
-            }
-        }
-    }
-    sp_index_destroy(&ix);
+    free(order);
     return list;
 }
 

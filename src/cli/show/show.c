@@ -11,9 +11,7 @@
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
 #include "train/slices_auto.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +33,11 @@ static int parse(int argc, char **argv, struct args *a)
         SP_LAYOUT_OPTIONS(a->layout),
         {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
          0},
-        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..",
-         "costs of a stage (default all 1, comm 0), or pre=,attn=,post=,backward=,comm= of a layer "
-         "(1, 3, 2, 2, 0 where ops are parts of layers)",
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
+         "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
+         "ops "
+         "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
+         "occupies its sender and its receiver (0)",
          0, 0, 0, 0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
          "f32|bf16", &a->dtype_set},
@@ -240,32 +240,47 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     return sp_memory_apart(plan, shape);
 }
 
+static int simulate(struct sp_show *show, struct sp_step_messages *messages, struct sp_times *times,
+                    struct sp_message_times *when)
+{
+    struct sp_unit_network unit = {.plan = show->plan, .costs = show->costs};
+    struct sp_network network = sp_network_of_costs(&unit);
+    int err = sp_step_messages_create(show->plan, show->shape, messages);
+
+    err = err ? err : sp_simulate(show->plan, show->costs, messages, &network, times, when);
+    if (err)
+        return sp_error(-err, "show: no memory to simulate %d ops", sp_plan_ops(show->plan));
+    show->messages = messages;
+    show->times = times;
+    show->when = when;
+    return 0;
+}
+
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
                               struct sp_plan *plan)
 {
     struct sp_lowering lowering = {0};
+    struct sp_step_messages messages = {0};
+    struct sp_message_times when = {0};
+    struct sp_times times = {0};
     struct sp_shape shape;
     struct sp_costs costs;
-    struct sp_times times;
     struct sp_show show = {.schedule = a->layout.schedule,
                            .plan = plan,
                            .costs = &costs,
-                           .times = &times,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
                            .actions = a->actions};
-    char why[256] = "no memory";
     int ret = find_costs(a, plan, &costs);
 
     ret = ret ? ret : find_shape(a, model, plan, &shape, &show);
-    if (ret)
-        return ret;
-    ret = sp_listsim(plan, &costs, SP_PAIRED, &times, why, sizeof why);
-    if (ret)
-        return sp_error(-ret, "show: %s", why);
-    ret = sp_show_lower(&show, &lowering);
+    ret = ret ? ret : simulate(&show, &messages, &times, &when);
+    ret = ret ? ret : sp_show_lower(&show, &lowering);
     ret = ret ? ret : write_out(a, &show);
-    sp_lowering_destroy(&lowering);
+    if (lowering.order)
+        sp_lowering_destroy(&lowering);
+    sp_step_messages_destroy(&messages);
+    sp_message_times_destroy(&when);
     sp_times_destroy(&times);
     return ret;
 }
@@ -281,7 +296,7 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
         return ret;
     ret = find_costs(a, plan, &costs);
     if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
-        costs.comm == 0)
+        costs.comm == 0 && costs.wire == 0)
         return 0;
     sp_plan_destroy(plan);
     if (ret)

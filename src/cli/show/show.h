@@ -3,7 +3,7 @@
 #define SP_SHOW_H
 
 #include "cli/options.h"
-#include "policies/simulation/times.h"
+#include "plan/simulation/simulate.h"
 #include <jansson.h>
 #include <stdio.h>
 
@@ -14,6 +14,8 @@ struct sp_show {
     const struct sp_plan *plan;
     const struct sp_costs *costs;
     const struct sp_times *times;
+    const struct sp_step_messages *messages;
+    const struct sp_message_times *when; /* they travelled */
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
     struct sp_lowering *lowering; /* of --actions and --model; NULL: neither was given */

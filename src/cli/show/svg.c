@@ -8,7 +8,7 @@ int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g)
 
     if (ret)
         return ret;
-    ret = sp_gantt_add_messages(g, show->plan, show->times, show->costs);
+    ret = sp_gantt_add_messages(g, show->plan, show->messages, show->when);
     if (ret)
         sp_gantt_destroy(g);
     return ret;

@@ -204,10 +204,11 @@ void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradient
     l->emit(l->arg, &a);
 }
 
-void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
 {
     struct sp_action a = {.kind = SP_ACTION_SEND,
                           .stage = from,
+                          .index = index,
                           .tensor = t,
                           .peer = to,
                           .bytes = sp_tensor_bytes(l->plan, l->shape, &t),

@@ -69,8 +69,9 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
-void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
-/* `index`: of the op in the receiver's program that reads it first, -1: none or unknown; home: into the
+/* `index`: of the op in the sender's program that leaves it, -1: none, it is kept or goes on as it came. */
+void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
+/* `index`: of the op in the receiver's program that reads it first, -1: none; home: into the
  * gradients of the receiver's own blocks. */
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
 void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);

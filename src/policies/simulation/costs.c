@@ -26,9 +26,9 @@ double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
 }
 
 /* The two ways to say what ops cost; the keys of each come with their values when not given. */
-enum { KEY_F, KEY_B, KEY_W, KEY_PRE, KEY_ATTN, KEY_POST, KEY_BACKWARD, KEY_COMM, KEYS };
-static const char *const key_name[KEYS] = {"f",    "b",    "w",        "pre",
-                                           "attn", "post", "backward", "comm"};
+enum { KEY_F, KEY_B, KEY_W, KEY_PRE, KEY_ATTN, KEY_POST, KEY_BACKWARD, KEY_COMM, KEY_WIRE, KEYS };
+static const char *const key_name[KEYS] = {"f",    "b",        "w",    "pre", "attn",
+                                           "post", "backward", "comm", "wire"};
 
 /* Reads "key=value,..." into value[], and marks what was given. */
 static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
@@ -43,8 +43,8 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
             key++;
         if (len == item || key == KEYS)
             return sp_error(EINVAL,
-                            "cost: '%.*s' is not one of f=, b=, w=, comm= (a stage) or pre=, "
-                            "attn=, post=, backward=, comm= (a layer)",
+                            "cost: '%.*s' is not one of f=, b=, w= (a stage) or pre=, attn=, "
+                            "post=, backward= (a layer), comm=, wire=",
                             item, at);
         snprintf(number, sizeof number, "%.*s", item - len - 1, at + len + 1);
         v = strtod(number, &end);
@@ -65,7 +65,7 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
 int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs)
 {
     const struct sp_layout *lay = &plan->layout;
-    double v[KEYS] = {1, 1, 1, 1, 3, 2, 2, 0}, layers, weights;
+    double v[KEYS] = {1, 1, 1, 1, 3, 2, 2, 0, 0}, layers, weights;
     bool given[KEYS] = {false};
     int ret = parse_keys(text, v, given);
     bool stage_keys = given[KEY_F] || given[KEY_B] || given[KEY_W];
@@ -74,8 +74,8 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
     if (ret)
         return ret;
     if (!layer_keys && !plan->family->parts) {
-        *costs =
-            (struct sp_costs){.f = v[KEY_F], .b = v[KEY_B], .w = v[KEY_W], .comm = v[KEY_COMM]};
+        *costs = (struct sp_costs){
+            .f = v[KEY_F], .b = v[KEY_B], .w = v[KEY_W], .comm = v[KEY_COMM], .wire = v[KEY_WIRE]};
         return 0;
     }
     if (stage_keys && layer_keys)
@@ -103,6 +103,7 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
         .b = weights + layers * v[KEY_ATTN] * v[KEY_BACKWARD],
         .w = weights,
         .comm = v[KEY_COMM],
+        .wire = v[KEY_WIRE],
         .parts = {.pre = v[KEY_PRE],
                   .attn = v[KEY_ATTN],
                   .post = v[KEY_POST],

@@ -24,8 +24,8 @@ static inline double sp_message_sent(const struct sp_dep *dep, double *const *st
 extern const struct sp_costs sp_costs_unit;
 
 /*
- * Parses "f=1,b=1,w=1,comm=0", or, if the layers are known, costs per layer
- * "pre=1,attn=3,post=2,backward=2,comm=0"; these are the values of what is not given. A backward
+ * Parses "f=1,b=1,w=1,comm=0,wire=0", or, if the layers are known, costs per layer
+ * "pre=1,attn=3,post=2,backward=2,comm=0,wire=0"; these are the values of what is not given. A backward
  * is `backward` forwards, half of it weight gradient except in attention, which has no weights.
  * Families whose ops are parts of layers want the latter. One line on stderr and -EINVAL.
  */

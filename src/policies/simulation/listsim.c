@@ -53,26 +53,6 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->paired && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
 }
 
-/* Writes the times of the `ops` ops from index k on, which run together; returns when they end. */
-static double time_ops(struct sim *sim, int stage, int k, int ops, double start)
-{
-    double end = start;
-
-    for (int i = 0; i < ops; i++)
-        end += sp_op_cost(sim->plan, sim->costs, stage, &sim->plan->programs[stage].ops[k + i]);
-    for (int i = 0; i < ops; i++) {
-        const struct sp_op *op = &sim->plan->programs[stage].ops[k + i];
-        double part =
-            !sim->costs->part_by_op
-                ? 1
-                : sim->costs->part_by_op[sim->plan->family->id(&sim->plan->layout, stage, op)];
-
-        sim->t.start[stage][k + i] = start;
-        sim->t.end[stage][k + i] = part < 1 ? start + part * (end - start) : end;
-    }
-    return end;
-}
-
 /* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
  * room was made. */
 static int full(const struct sim *sim, int stage, int k, int ops, double *start)
@@ -128,7 +108,7 @@ static int run(struct sp_player *player, int stage, int k, double start, double 
     const struct sp_op *op = &sim->plan->programs[stage].ops[k];
     int ops = unit(sim, stage, k);
 
-    *end = time_ops(sim, stage, k, ops, start);
+    *end = sp_times_of_unit(sim->plan, sim->costs, &sim->t, stage, k, ops, start);
     sim->t.messages += sim->cross;
     for (int i = 0; sim->ch.n > 0 && i < sim->cross; i++)
         sp_player_try(player, sp_channels_take(&sim->ch, stage, start));

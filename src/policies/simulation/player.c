@@ -73,13 +73,12 @@ static void advance(struct sp_player *player, int lane)
             return;
         player->next[lane] += rules->run(player, lane, at, start, &end);
         player->free_at[lane] = end;
+        player->to_go -= player->next[lane] >= player->ops[lane];
     }
 }
 
-bool sp_player_play(struct sp_player *player)
+bool sp_player_go_on(struct sp_player *player)
 {
-    for (int l = 0; l < player->lanes; l++)
-        sp_player_try(player, l);
     while (player->length > 0) {
         int lane = player->queue[player->head];
 
@@ -88,9 +87,15 @@ bool sp_player_play(struct sp_player *player)
         player->queued[lane] = false;
         advance(player, lane);
     }
+    return player->to_go == 0;
+}
+
+bool sp_player_play(struct sp_player *player)
+{
+    player->to_go = 0;
     for (int l = 0; l < player->lanes; l++) {
-        if (player->next[l] < player->ops[l])
-            return false;
+        player->to_go += player->next[l] < player->ops[l];
+        sp_player_try(player, l);
     }
-    return true;
+    return sp_player_go_on(player);
 }

@@ -41,6 +41,7 @@ struct sp_player {
     int *queue;       /* [lanes] ring of lanes to try */
     bool *queued;     /* [lanes] */
     int head, length; /* of the ring */
+    int to_go;        /* lanes that have not run all their ops */
 };
 
 /* Lanes without ops yet; events have numbers below `events`. 0 or -ENOMEM. */
@@ -55,6 +56,9 @@ void sp_player_rewind(struct sp_player *player);
 /* Lets every lane go as far as it can; true if all ops ran. May be called again when what blocked
  * a lane has changed. */
 bool sp_player_play(struct sp_player *player);
+
+/* The same for the lanes that were told to try again (below) since it was last called. */
+bool sp_player_go_on(struct sp_player *player);
 
 /* The event has come: the lanes that wait for it try again. */
 void sp_player_wake(struct sp_player *player, int event);

@@ -40,6 +40,25 @@ void sp_times_destroy(struct sp_times *t)
     *t = (struct sp_times){0};
 }
 
+double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs,
+                        struct sp_times *t, int stage, int k, int ops, double start)
+{
+    const struct sp_op *op = &plan->programs[stage].ops[k];
+    double end = start;
+
+    for (int i = 0; i < ops; i++)
+        end += sp_op_cost(plan, costs, stage, op + i);
+    for (int i = 0; i < ops; i++) {
+        double part = !costs->part_by_op
+                          ? 1
+                          : costs->part_by_op[plan->family->id(&plan->layout, stage, op + i)];
+
+        t->start[stage][k + i] = start;
+        t->end[stage][k + i] = part < 1 ? start + part * (end - start) : end;
+    }
+    return end;
+}
+
 /* The largest number of activations alive at once on a stage. */
 static int peak_live(const struct sp_plan *plan, int stage)
 {

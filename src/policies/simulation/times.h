@@ -19,6 +19,10 @@ struct sp_times {
 /* Room for the times of every op, all 0. 0 or -ENOMEM. */
 int sp_times_create(const struct sp_plan *plan, struct sp_times *t);
 
+/* Writes the times of the `ops` ops of a stage from index k on, which run together; returns when they end. */
+double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs,
+                        struct sp_times *t, int stage, int k, int ops, double start);
+
 /* Makespan, span, idle, busy, peak_live and bubble_ratio, from `start` and `end`. */
 void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t);

@@ -175,15 +175,17 @@ void sp_attention_parallel_lower(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
     int stage = l->order[i].stage;
+    int index = l->order[i].index;
     struct message in, out;
     bool takes = received(l, op, &in);
 
     if (takes)
-        receive(l, &in, l->order[i].index);
-    sp_lower_run(l, stage, l->order[i].index);
+        receive(l, &in, index);
+    sp_lower_run(l, stage, index);
     if (sent(l, op, &out))
         for (int k = 0; k < out.n && out.from != out.to; k++)
-            sp_lower_send(l, out.from, out.to, out.tensor[k]);
+            sp_lower_send(l, out.from, out.to, out.tensor[k],
+                          out.tensor[k].kind == SP_TENSOR_WQKV ? -1 : index);
     if (takes)
         release(l, op, &in);
     release_weights(l, stage, op);

@@ -45,13 +45,13 @@ static void receive(struct sp_lowering *l, int stage, const struct sp_op *op, in
     sp_lower_free(l, from, result(op, g));
 }
 
-static void send(struct sp_lowering *l, int stage, const struct sp_op *op)
+static void send(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     int g = sp_global_stage(&l->plan->layout, stage, op->chunk);
     int to = way(op) ? stage_of(l, op, g + way(op)) : -1;
 
     if (to >= 0 && to != stage)
-        sp_lower_send(l, stage, to, result(op, g));
+        sp_lower_send(l, stage, to, result(op, g), index);
 }
 
 /* What the op was the last to read of other global stages. */
@@ -73,7 +73,7 @@ void sp_layerwise_lower(struct sp_lowering *l, int i)
         receive(l, stage, op + k, index + k);
     sp_lower_run(l, stage, index);
     for (int k = 0; k < n; k++)
-        send(l, stage, op + k);
+        send(l, stage, op + k, index + k);
     for (int k = 0; k < n; k++)
         release(l, stage, op + k);
 }

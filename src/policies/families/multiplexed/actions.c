@@ -35,21 +35,44 @@ static int later_stage(const struct sp_lowering *l, int global, int part, int pr
 
 /* ---- keys and values ------------------------------------------------------------------------ */
 
+/* The place in its program of the first or the last op of a stage that computes a part after that of `op`:
+ * who reads its keys and values first, who adds to their gradients last. */
+static int index_of_later(const struct sp_lowering *l, const struct sp_op *op, int stage, bool last)
+{
+    int found = -1, place = -1;
+
+    for (int k = op->slice + 1; k <= sp_last_part(layout(l), op->chunk, stage); k++) {
+        struct sp_op later = *op;
+        int at;
+
+        if (sp_part_at(layout(l), op->chunk, k).stage != stage)
+            continue;
+        later.slice = (unsigned short)k;
+        at = sp_lowering_position(l, stage, &later);
+        if (found < 0 || (at > place) == last) {
+            place = at;
+            found = l->order[at].index;
+        }
+    }
+    return found;
+}
+
 static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *op)
 {
     return (struct sp_tensor_id){
         .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = op->chunk};
 }
 
-static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op)
+static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     for (int process = 0; process < l->processes; process++) {
         int reader = later_stage(l, op->chunk, op->slice, process);
 
         if (reader < 0 || process == sp_lowering_process(l, stage))
             continue;
-        sp_lower_send(l, stage, reader, of_op(SP_TENSOR_KV, op));
-        sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op), -1);
+        sp_lower_send(l, stage, reader, of_op(SP_TENSOR_KV, op), index);
+        sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op),
+                      index_of_later(l, op, reader, false));
         sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
     }
 }
@@ -62,7 +85,8 @@ static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_
 
         if (reader < 0 || process == sp_lowering_process(l, stage))
             continue;
-        sp_lower_send(l, reader, stage, of_op(SP_TENSOR_DKV, op));
+        sp_lower_send(l, reader, stage, of_op(SP_TENSOR_DKV, op),
+                      index_of_later(l, op, reader, true));
         sp_lower_recv(l, reader, stage, of_op(SP_TENSOR_DKV, op), index);
         sp_lower_free(l, reader, of_op(SP_TENSOR_DKV, op));
         sp_lower_free(l, reader, of_op(SP_TENSOR_KV, op));
@@ -79,18 +103,29 @@ static void release_gradients(struct sp_lowering *l, int stage, const struct sp_
 
 /* ---- rows from stage to stage ---------------------------------------------------------------- */
 
-/* The place of part k of global stage `to`, which reads what an op left, in the program of its stage. */
-static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writer, int to, int k)
+/* The place in its program of the op that reads first what an op left, of those of a stage that compute
+ * parts first .. last of global stage `to`. */
+static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writer, int to,
+                           int stage, int first, int last)
 {
     struct sp_op reader = *writer;
+    int found = -1;
 
     reader.chunk = to;
-    reader.slice = (unsigned short)k;
-    return l->order[sp_lowering_position(l, sp_part_at(layout(l), to, k).stage, &reader)].index;
+    for (int k = first; k <= last; k++) {
+        int at;
+
+        if (sp_part_at(layout(l), to, k).stage != stage)
+            continue;
+        reader.slice = (unsigned short)k;
+        at = l->order[sp_lowering_position(l, stage, &reader)].index;
+        found = found < 0 || at < found ? at : found;
+    }
+    return found;
 }
 
 /* To each process once: parts are in the order of stages, and stages of processes. */
-static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op)
+static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     struct sp_tensor_id rows = of_op(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op);
     int to = op->chunk + (op->pass == SP_F ? 1 : -1), first, last;
@@ -107,8 +142,8 @@ static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op)
         here |= process == sp_lowering_process(l, stage);
         if (process == sp_lowering_process(l, stage) || process == sent)
             continue;
-        sp_lower_send(l, stage, reader, rows);
-        sp_lower_recv(l, stage, reader, rows, index_of_reader(l, op, to, k));
+        sp_lower_send(l, stage, reader, rows, index);
+        sp_lower_recv(l, stage, reader, rows, index_of_reader(l, op, to, reader, first, last));
         sent = process;
     }
     if (!here)
@@ -163,16 +198,16 @@ static void release_rows(struct sp_lowering *l, int i)
 void sp_multiplexed_lower(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
-    int stage = l->order[i].stage;
+    int stage = l->order[i].stage, index = l->order[i].index;
 
     if (op->pass == SP_B)
-        collect_gradients(l, stage, op, l->order[i].index);
-    sp_lower_run(l, stage, l->order[i].index);
+        collect_gradients(l, stage, op, index);
+    sp_lower_run(l, stage, index);
     if (op->pass == SP_F)
-        share_keys(l, stage, op);
+        share_keys(l, stage, op, index);
     else
         release_gradients(l, stage, op);
-    send_rows(l, stage, op);
+    send_rows(l, stage, op, index);
     release_rows(l, i);
 }
 
@@ -183,6 +218,8 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
 struct transfer {
     struct sp_lowering *l;
     int owner, helper;
+    int index; /* in the program of the helper: of the op that reads the weights first, that adds to
+                * gradients last; -1: none does */
     void (*step)(struct transfer *t, struct sp_tensor_id block);
 };
 
@@ -196,19 +233,23 @@ static int transfer_block(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
+static void lend(struct transfer *t, struct sp_tensor_id block)
+{
+    sp_lower_send(t->l, t->owner, t->helper, block, -1);
+    sp_lower_recv(t->l, t->owner, t->helper, block, t->index);
+}
+
 static void transfer_blocks(struct sp_lowering *l, int owner, int helper,
                             void (*step)(struct transfer *t, struct sp_tensor_id block))
 {
-    struct transfer t = {.l = l, .owner = owner, .helper = helper, .step = step};
+    struct transfer t = {.l = l, .owner = owner, .helper = helper, .index = -1, .step = step};
+    const struct sp_program *prog = &l->plan->programs[helper];
 
+    for (int k = 0; k < prog->n; k++)
+        if (prog->ops[k].chunk == owner && (step != lend || t.index < 0))
+            t.index = k;
     if (l->shape)
         sp_stage_each_block(l->plan, &l->shape->model, owner, transfer_block, &t);
-}
-
-static void lend(struct transfer *t, struct sp_tensor_id block)
-{
-    sp_lower_send(t->l, t->owner, t->helper, block);
-    sp_lower_recv(t->l, t->owner, t->helper, block, -1);
 }
 
 static void take_back(struct transfer *t, struct sp_tensor_id block)
@@ -243,7 +284,7 @@ int sp_multiplexed_lower_begin(struct sp_lowering *l)
 static void give_sum(struct transfer *t, struct sp_tensor_id block)
 {
     block.kind = SP_TENSOR_GRADIENT;
-    sp_lower_send(t->l, t->helper, t->owner, block);
+    sp_lower_send(t->l, t->helper, t->owner, block, t->index);
     sp_lower_recv(t->l, t->helper, t->owner, block, -1);
     sp_lower_free(t->l, t->helper, block);
     sp_lower_add(t->l, t->owner, block);

@@ -38,7 +38,7 @@ void sp_weight_ring_lower(struct sp_lowering *l, int i)
     else
         sp_ring_around_lower(l, i);
     if (adds_last_to_ends(l->plan, l->order[i].stage, l->order[i].index))
-        sp_replicated_lower_add(l, l->order[i].stage);
+        sp_replicated_lower_add(l, l->order[i].stage, l->order[i].index);
 }
 
 void sp_weight_ring_lower_end(struct sp_lowering *l)

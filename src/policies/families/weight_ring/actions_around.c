@@ -40,6 +40,31 @@ static struct sp_tensor_id tensor_of(struct sp_ring_item item)
     return (struct sp_tensor_id){.kind = kinds[item.payload], .mb = -1, .at = item.chunk};
 }
 
+/* The first or the last op of a worker's turn that computes with an item or adds to it, in its program; -1:
+ * none does. */
+static int user_of(const struct sp_lowering *l, int worker, int t, struct sp_ring_item item,
+                   bool last)
+{
+    const struct sp_ring *ring = sp_lowering_ring(l);
+    int k = t - worker, user = -1;
+
+    for (int i = ring->first[k < 0 || k >= ring->turns ? ring->turns : k];
+         k >= 0 && k < ring->turns && i < ring->first[k + 1]; i++) {
+        struct sp_op op = ring->ops[i];
+        bool uses = item.payload == SP_RING_GRADIENT
+                        ? op.pass != SP_F
+                        : (op.pass == SP_F) == (item.payload == SP_RING_FORWARD);
+
+        op.mb = op.mb * workers(l) + worker;
+        uses = uses && op.chunk == item.chunk &&
+               (item.payload == SP_RING_GRADIENT ? sp_ring_adds(l->plan, worker, &op)
+                                                 : sp_ring_wants_weights(&op));
+        if (uses && (user < 0 || last))
+            user = l->order[sp_lowering_position(l, worker, &op)].index;
+    }
+    return user;
+}
+
 /* What a worker has in turn t goes on to the next one. */
 static bool goes_on(const struct sp_lowering *l, int t, int item)
 {
@@ -66,12 +91,14 @@ static bool has(const struct sp_lowering *l, int worker, int t, int item)
 static void pass(struct sp_lowering *l, int worker, int item)
 {
     struct turn *t = turn_of(l, worker);
+    struct sp_ring_item what = item_of(l, worker, t->now, item);
+    bool gradient = what.payload == SP_RING_GRADIENT;
 
     if (t->passed[item] || !goes_on(l, t->now, item))
         return;
     t->passed[item] = true;
-    sp_lower_send(l, worker, (worker + 1) % workers(l),
-                  tensor_of(item_of(l, worker, t->now, item)));
+    sp_lower_send(l, worker, (worker + 1) % workers(l), tensor_of(what),
+                  gradient ? user_of(l, worker, t->now, what, true) : -1);
 }
 
 static void advance(struct sp_lowering *l, int worker, int t);
@@ -90,7 +117,7 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
     if (home)
         sp_lower_recv_home(l, from, worker, tensor_of(what));
     else
-        sp_lower_recv(l, from, worker, tensor_of(what), -1);
+        sp_lower_recv(l, from, worker, tensor_of(what), user_of(l, worker, t + 1, what, false));
     if (turn_of(l, from)->now > t)
         sp_lower_free(l, from, tensor_of(what));
 }
@@ -101,25 +128,27 @@ static void lend(struct sp_lowering *l, int worker, struct sp_ring_item item)
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
 
     if (owner != worker)
-        sp_lower_send(l, owner, worker, tensor_of(item));
+        sp_lower_send(l, owner, worker, tensor_of(item), -1);
 }
 
-static void borrow(struct sp_lowering *l, int worker, struct sp_ring_item item)
+static void borrow(struct sp_lowering *l, int worker, int t, struct sp_ring_item item)
 {
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
 
     if (owner != worker)
-        sp_lower_recv(l, owner, worker, tensor_of(item), -1);
+        sp_lower_recv(l, owner, worker, tensor_of(item), user_of(l, worker, t, item, false));
 }
 
 /* Turn P: a worker begins the backward rings with what it is the first to have. */
 static void set_out(struct sp_lowering *l, int worker)
 {
+    int now = turn_of(l, worker)->now;
+
     for (int i = 1; i < SP_RING_ITEMS; i++) {
-        struct sp_ring_item item = item_of(l, worker, turn_of(l, worker)->now, i);
+        struct sp_ring_item item = item_of(l, worker, now, i);
 
         if (item.payload == SP_RING_BACKWARD)
-            borrow(l, worker, item);
+            borrow(l, worker, now, item);
     }
 }
 
@@ -226,7 +255,7 @@ int sp_ring_around_lower_begin(struct sp_lowering *l)
                 lend(l, r, item);
         }
     for (int r = 0; r < P; r++)
-        borrow(l, r, item_of(l, r, 0, 0));
+        borrow(l, r, 0, item_of(l, r, 0, 0));
     return 0;
 }
 
@@ -239,7 +268,7 @@ static void give_back(struct sp_lowering *l, int worker, struct sp_ring_item ite
         sp_lower_add(l, owner, tensor_of(item));
         return;
     }
-    sp_lower_send(l, worker, owner, tensor_of(item));
+    sp_lower_send(l, worker, owner, tensor_of(item), -1);
     sp_lower_recv_home(l, worker, owner, tensor_of(item));
 }
 

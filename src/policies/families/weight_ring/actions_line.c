@@ -27,11 +27,21 @@ static struct sp_tensor_id gradient_of(const struct sp_lowering *l, const struct
         .kind = SP_TENSOR_D, .mb = op->mb / l->plan->layout.stages, .at = op->chunk};
 }
 
-static void hand_on(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
+/* What op `left` of the worker before left, or -1: what it received, for op `index` of worker `to`. */
+static void hand_on(struct sp_lowering *l, int to, struct sp_tensor_id t, int left, int index)
 {
-    sp_lower_send(l, from, to, t);
-    sp_lower_recv(l, from, to, t, index);
-    sp_lower_free(l, from, t);
+    sp_lower_send(l, to - 1, to, t, left);
+    sp_lower_recv(l, to - 1, to, t, index);
+    sp_lower_free(l, to - 1, t);
+}
+
+/* The place of the same op in the program of the worker before. */
+static int index_before(const struct sp_lowering *l, int worker, const struct sp_op *op)
+{
+    struct sp_op before = *op;
+
+    before.mb--;
+    return l->order[sp_lowering_position(l, worker - 1, &before)].index;
 }
 
 /* Weights of worker 0, from their owner, who keeps them. */
@@ -41,17 +51,17 @@ static void lend(struct sp_lowering *l, struct sp_tensor_id w, int index)
 
     if (owner == 0)
         return;
-    sp_lower_send(l, owner, 0, w);
+    sp_lower_send(l, owner, 0, w, -1);
     sp_lower_recv(l, owner, 0, w, index);
 }
 
-static void bring_home(struct sp_lowering *l, int last, const struct sp_op *op)
+static void bring_home(struct sp_lowering *l, int last, const struct sp_op *op, int index)
 {
     struct sp_tensor_id d = gradient_of(l, op);
     int owner = sp_ring_owner(sp_lowering_ring(l), op->chunk);
 
     if (owner != last) {
-        sp_lower_send(l, last, owner, d);
+        sp_lower_send(l, last, owner, d, index);
         sp_lower_recv(l, last, owner, d, -1);
     }
     sp_lower_add(l, owner, d);
@@ -68,14 +78,14 @@ void sp_ring_line_lower(struct sp_lowering *l, int i)
     bool reads = sp_ring_wants_weights(op), adds = sp_ring_adds(l->plan, worker, op);
 
     if (reads && worker > 0)
-        hand_on(l, worker - 1, worker, w, index);
+        hand_on(l, worker, w, -1, index);
     else if (reads)
         lend(l, w, index);
     if (adds && worker > 0)
-        hand_on(l, worker - 1, worker, d, index);
+        hand_on(l, worker, d, index_before(l, worker, op), index);
     sp_lower_run(l, worker, index);
     if (reads && worker == last)
         sp_lower_free(l, worker, w);
     if (adds && worker == last)
-        bring_home(l, last, op);
+        bring_home(l, last, op, index);
 }

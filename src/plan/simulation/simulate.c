@@ -1,0 +1,243 @@
+/*
+ * Stages run ahead as far as messages allow; then the message that was ready first is sent. Those that are
+ * not ready yet come from ops that wait for it or for a later one, so none of them was ready before.
+ */
+#include "plan/simulation/simulate.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/player.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct sim {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs;
+    const struct sp_step_messages *messages;
+    const struct sp_network *network;
+    struct sp_times t; /* start: of an op that has not run, when its last message so far arrived */
+    unsigned short *missing; /* [ops] messages that an op waits for */
+    unsigned char *after;    /* [messages] of its writer and the message before, what is to come */
+    double *ready;           /* [messages] */
+    double *arrived;         /* [messages] */
+    double *sent;            /* [messages] */
+    double *free_at;         /* [ports] */
+    int *heap;               /* messages that are ready, the earliest first */
+    int n;
+    struct sp_player player;
+};
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static bool earlier(const struct sim *sim, int a, int b)
+{
+    if (sim->ready[a] != sim->ready[b])
+        return sim->ready[a] < sim->ready[b];
+    if (sim->messages->message[a].from != sim->messages->message[b].from)
+        return sim->messages->message[a].from < sim->messages->message[b].from;
+    return a < b;
+}
+
+static void push(struct sim *sim, int message)
+{
+    int i = sim->n++;
+
+    for (; i > 0 && earlier(sim, message, sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+    sim->heap[i] = message;
+}
+
+static int pop(struct sim *sim)
+{
+    int top = sim->heap[0], last = sim->heap[--sim->n], i = 0;
+
+    for (int child; (child = 2 * i + 1) < sim->n; i = child) {
+        if (child + 1 < sim->n && earlier(sim, sim->heap[child + 1], sim->heap[child]))
+            child++;
+        if (!earlier(sim, sim->heap[child], last))
+            break;
+        sim->heap[i] = sim->heap[child];
+    }
+    sim->heap[i] = last;
+    return top;
+}
+
+/* One of the things that a message follows is there at `time`. */
+static void follow(struct sim *sim, int message, double time)
+{
+    sim->ready[message] = fmax(sim->ready[message], time);
+    if (--sim->after[message] == 0)
+        push(sim, message);
+}
+
+static void arrive(struct sim *sim, int message)
+{
+    const struct sp_step_messages *all = sim->messages;
+    const struct sp_step_message *m = &all->message[message];
+
+    for (int i = all->first_of_before[message]; i >= 0; i = all->message[i].next_of_before)
+        follow(sim, i, sim->arrived[message]);
+    if (m->reader < 0)
+        return;
+    sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], sim->arrived[message]);
+    if (--sim->missing[all->first_op[m->to] + m->reader] == 0)
+        sp_player_try(&sim->player, m->to);
+}
+
+static void send(struct sim *sim, int message)
+{
+    struct sp_route r = sim->network->route(sim->network->arg, &sim->messages->message[message]);
+    double start = sim->ready[message];
+
+    if (r.out >= 0) {
+        start = fmax(start, fmax(sim->free_at[r.out], sim->free_at[r.in]));
+        sim->free_at[r.out] = sim->free_at[r.in] = start + r.busy;
+    }
+    sim->sent[message] = start;
+    sim->arrived[message] = start + r.busy + r.delay;
+    arrive(sim, message);
+}
+
+/* ---- ops -------------------------------------------------------------------------------------- */
+
+/* How many ops begin together at index k. */
+static int unit(const struct sim *sim, int stage, int k)
+{
+    return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
+}
+
+static int wait_for(struct sp_player *player, int stage, int k, double *start)
+{
+    struct sim *sim = player->arg;
+    const unsigned short *missing = &sim->missing[sim->messages->first_op[stage] + k];
+
+    for (int i = 0; i < unit(sim, stage, k); i++) {
+        if (missing[i])
+            return SP_PLAYER_BLOCKED; /* tried again when the last of them arrives */
+        *start = fmax(*start, sim->t.start[stage][k + i]);
+    }
+    return SP_PLAYER_READY;
+}
+
+static int run(struct sp_player *player, int stage, int k, double start, double *end)
+{
+    struct sim *sim = player->arg;
+    const struct sp_step_messages *all = sim->messages;
+    int ops = unit(sim, stage, k);
+
+    *end = sp_times_of_unit(sim->plan, sim->costs, &sim->t, stage, k, ops, start);
+    for (int i = k; i < k + ops; i++)
+        for (int m = all->first_of_writer[all->first_op[stage] + i]; m >= 0;
+             m = all->message[m].next_of_writer)
+            follow(sim, m, all->message[m].beside ? start : sim->t.end[stage][i]);
+    return ops;
+}
+
+static const struct sp_player_rules rules = {.wait = wait_for, .run = run};
+
+/* ---- a step ----------------------------------------------------------------------------------- */
+
+static int create(struct sim *sim)
+{
+    const struct sp_step_messages *all = sim->messages;
+    int stages = sim->plan->layout.stages, err = sp_times_create(sim->plan, &sim->t);
+    size_t n = (size_t)all->n + 1;
+
+    err = err ? err : sp_player_create(&rules, sim, stages, 1, &sim->player);
+    sim->missing = calloc((size_t)all->first_op[stages] + 1, sizeof *sim->missing);
+    sim->after = calloc(n, sizeof *sim->after);
+    sim->heap = calloc(n, sizeof *sim->heap);
+    sim->ready = calloc(3 * n, sizeof *sim->ready);
+    sim->free_at = calloc((size_t)sim->network->ports + 1, sizeof *sim->free_at);
+    if (err || !sim->missing || !sim->after || !sim->heap || !sim->ready || !sim->free_at)
+        return -ENOMEM;
+    sim->sent = sim->ready + n;
+    sim->arrived = sim->sent + n;
+    for (int s = 0; s < stages; s++)
+        sim->player.ops[s] = sim->plan->programs[s].n;
+    for (int i = 0; i < all->n; i++) {
+        const struct sp_step_message *m = &all->message[i];
+
+        sim->t.messages += !m->collective;
+        sim->after[i] = (unsigned char)((m->writer >= 0) + (m->before >= 0));
+        if (m->reader >= 0)
+            sim->missing[all->first_op[m->to] + m->reader]++;
+        if (!sim->after[i])
+            push(sim, i);
+    }
+    return 0;
+}
+
+static void destroy(struct sim *sim)
+{
+    sp_player_destroy(&sim->player);
+    sp_times_destroy(&sim->t);
+    free(sim->missing);
+    free(sim->after);
+    free(sim->heap);
+    free(sim->ready);
+    free(sim->free_at);
+}
+
+/* The times of messages, for the caller. */
+static int keep(const struct sim *sim, struct sp_message_times *when)
+{
+    int n = sim->messages->n;
+
+    when->sent = malloc(2 * (size_t)(n + 1) * sizeof *when->sent);
+    if (!when->sent)
+        return -ENOMEM;
+    when->arrived = when->sent + n;
+    for (int i = 0; i < n; i++) {
+        when->sent[i] = sim->sent[i];
+        when->arrived[i] = sim->arrived[i];
+    }
+    return 0;
+}
+
+int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
+                const struct sp_step_messages *messages, const struct sp_network *network,
+                struct sp_times *times, struct sp_message_times *when)
+{
+    struct sim sim = {.plan = plan, .costs = costs, .messages = messages, .network = network};
+    int err = create(&sim);
+    bool finished = !err && sp_player_play(&sim.player);
+
+    while (!err && sim.n > 0) {
+        send(&sim, pop(&sim));
+        finished = sp_player_go_on(&sim.player);
+    }
+    if (!err && !finished)
+        err = -EDEADLK;
+    err = err || !when ? err : keep(&sim, when);
+    if (!err) {
+        sp_times_summarize(plan, costs, &sim.t);
+        *times = sim.t;
+        sim.t = (struct sp_times){0};
+    }
+    destroy(&sim);
+    return err;
+}
+
+void sp_message_times_destroy(struct sp_message_times *when)
+{
+    free(when->sent);
+    *when = (struct sp_message_times){0};
+}
+
+static struct sp_route route_of_costs(const void *arg, const struct sp_step_message *m)
+{
+    const struct sp_unit_network *unit = arg;
+    const struct sp_layout *lay = &unit->plan->layout;
+    double share = sp_step_message_share(unit->plan, m), wire = unit->costs->wire * share;
+
+    return (struct sp_route){.out = wire > 0 && !m->collective ? m->from : -1,
+                             .in = lay->stages + m->to,
+                             .busy = m->collective ? 0 : wire / lay->slices,
+                             .delay = m->collective ? 0 : unit->costs->comm * share};
+}
+
+struct sp_network sp_network_of_costs(const struct sp_unit_network *unit)
+{
+    return (struct sp_network){
+        .ports = 2 * unit->plan->layout.stages, .route = route_of_costs, .arg = unit};
+}

@@ -1,0 +1,54 @@
+/*
+ * A step played on what it runs on: every stage computes its program in order, and messages take turns on
+ * the ports that they leave and arrive by. Pure; the list simulation (policies/simulation/listsim.h) is
+ * what orders are made and checked with.
+ */
+#ifndef SP_SIMULATE_H
+#define SP_SIMULATE_H
+
+#include "plan/simulation/step_messages.h"
+#include "policies/simulation/times.h"
+
+/*
+ * How a message travels: it waits until both ports are free, has them for `busy`, and arrives `delay` later.
+ * A port carries one message at a time, in the order in which they were ready; of those ready together, that
+ * of the lower stage first.
+ */
+struct sp_route {
+    int out, in; /* ports; both -1: none is needed */
+    double busy, delay;
+};
+
+struct sp_network {
+    int ports;
+    struct sp_route (*route)(const void *arg, const struct sp_step_message *m);
+    const void *arg;
+};
+
+/* When messages were sent (had their ports) and arrived. */
+struct sp_message_times {
+    double *sent, *arrived; /* [messages] */
+};
+
+/*
+ * Every op starts as soon as the one before it on its stage ended and its messages are there; overlapped ops
+ * start and end together. Costs as sp_op_cost has them. 0, -ENOMEM, or -EDEADLK: the plan is not a verified
+ * one. `times` and `when` (NULL: not wanted) are set on success; times->messages is that of all messages,
+ * collectives apart.
+ */
+int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
+                const struct sp_step_messages *messages, const struct sp_network *network,
+                struct sp_times *times, struct sp_message_times *when);
+void sp_message_times_destroy(struct sp_message_times *when);
+
+/*
+ * Unit costs and their like: every message occupies a port out of its stage and one into the other for
+ * costs->wire times its part of a micro-batch, and is costs->comm on its way.
+ */
+struct sp_unit_network {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs;
+};
+struct sp_network sp_network_of_costs(const struct sp_unit_network *unit);
+
+#endif

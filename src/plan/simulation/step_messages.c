@@ -1,0 +1,325 @@
+#include "plan/simulation/step_messages.h"
+#include "policies/lowering/lowering.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor that a stage received last, and in which message. */
+struct came {
+    struct sp_tensor_id tensor;
+    int stage, message;
+    int next; /* of the same list, -1: none */
+};
+
+enum { LISTS = 1 << 14 };
+
+struct walk {
+    const struct sp_plan *plan;
+    struct sp_step_messages *out;
+    int room;        /* for messages */
+    int *of_number;  /* [numbers] the message that a number of a SEND is in */
+    int64_t numbers; /* room for them */
+    int *last_run;   /* [stages] index of the last op that ran; -1: none */
+    int *list;       /* [LISTS] by a hash of tensor and stage: in `came`; -1: none */
+    struct came *came;
+    int n_came, room_came;
+    bool lost; /* there was no memory */
+};
+
+/* Makes room for one more of `size` bytes; false: no memory. */
+static bool grow(struct walk *w, void *list, int64_t n, int64_t *room, size_t size)
+{
+    void **at = list, *more;
+
+    if (n < *room)
+        return true;
+    more = realloc(*at, (size_t)(2 * n + 1024) * size);
+    w->lost |= !more;
+    if (!more)
+        return false;
+    *at = more;
+    *room = 2 * n + 1024;
+    return true;
+}
+
+/* ---- who has what ----------------------------------------------------------------------------- */
+
+static int *list_of(const struct walk *w, const struct sp_tensor_id *t, int stage)
+{
+    return &w->list[(sp_tensor_hash(t, LISTS) + 31 * (unsigned)stage) % LISTS];
+}
+
+static struct came *find(const struct walk *w, const struct sp_tensor_id *t, int stage)
+{
+    for (int i = *list_of(w, t, stage); i >= 0; i = w->came[i].next)
+        if (w->came[i].stage == stage && sp_tensor_is_same(&w->came[i].tensor, t))
+            return &w->came[i];
+    return NULL;
+}
+
+/* Weights, and sums of gradients, may go on to other stages; all else ends where it came. */
+static bool goes_on(const struct sp_tensor_id *t)
+{
+    return t->kind >= SP_TENSOR_WQKV;
+}
+
+static void remember(struct walk *w, const struct sp_action *a, int message)
+{
+    struct came *came = goes_on(&a->tensor) ? find(w, &a->tensor, a->stage) : NULL;
+    int64_t room = w->room_came;
+
+    if (came)
+        came->message = message;
+    if (came || !goes_on(&a->tensor) || !grow(w, &w->came, w->n_came, &room, sizeof *w->came))
+        return;
+    w->room_came = (int)room;
+    w->came[w->n_came] = (struct came){.tensor = a->tensor,
+                                       .stage = a->stage,
+                                       .message = message,
+                                       .next = *list_of(w, &a->tensor, a->stage)};
+    *list_of(w, &a->tensor, a->stage) = w->n_came++;
+}
+
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static struct sp_step_message *add(struct walk *w, struct sp_step_message m)
+{
+    int64_t room = w->room;
+
+    if (!grow(w, &w->out->message, w->out->n, &room, sizeof *w->out->message))
+        return NULL;
+    w->room = (int)room;
+    m.reader = m.next_of_writer = m.next_of_before = -1;
+    w->out->message[w->out->n] = m;
+    return &w->out->message[w->out->n++];
+}
+
+/* Whether what is sent goes with the last message: a part of a layer left all of it for one other part. */
+static bool goes_along(const struct walk *w, const struct sp_action *a)
+{
+    const struct sp_step_message *last = w->out->n ? &w->out->message[w->out->n - 1] : NULL;
+
+    return last && w->plan->family->parts && !last->collective && a->index >= 0 &&
+           last->from == a->stage && last->to == a->peer && last->writer == a->index &&
+           !goes_on(&last->tensor);
+}
+
+static void send(struct walk *w, const struct sp_action *a)
+{
+    const struct came *came = goes_on(&a->tensor) ? find(w, &a->tensor, a->stage) : NULL;
+
+    if (goes_along(w, a))
+        w->out->message[w->out->n - 1].bytes += a->bytes;
+    else
+        add(w, (struct sp_step_message){.tensor = a->tensor,
+                                        .bytes = a->bytes,
+                                        .writer = a->index,
+                                        .before = came ? came->message : -1,
+                                        .from = (unsigned short)a->stage,
+                                        .to = (unsigned short)a->peer,
+                                        .writer_stage = (unsigned short)a->stage});
+    if (grow(w, &w->of_number, a->number, &w->numbers, sizeof *w->of_number))
+        w->of_number[a->number] = w->out->n - 1;
+}
+
+/* Keys and values go layer by layer to parts of the same slice, which begin together. */
+static bool is_beside(const struct walk *w, const struct sp_step_message *m)
+{
+    const struct sp_family *family = w->plan->family;
+
+    return family->slice && m->writer >= 0 && m->reader >= 0 &&
+           (m->tensor.kind == SP_TENSOR_KV || m->tensor.kind == SP_TENSOR_DKV) &&
+           family->slice(&w->plan->layout, &w->plan->programs[m->from].ops[m->writer]) ==
+               family->slice(&w->plan->layout, &w->plan->programs[m->to].ops[m->reader]);
+}
+
+static void receive(struct walk *w, const struct sp_action *a)
+{
+    int at = w->of_number[a->number];
+    struct sp_step_message *m = &w->out->message[at];
+
+    if (a->index >= 0 && (m->reader < 0 || a->index < m->reader))
+        m->reader = a->index;
+    m->beside = is_beside(w, m);
+    remember(w, a, at);
+}
+
+static void collective(struct walk *w, const struct sp_action *a)
+{
+    int first = a->member[0], last = a->member[a->members - 1];
+    struct sp_step_message *m;
+
+    if (!a->bytes)
+        return;
+    m = add(w,
+            (struct sp_step_message){
+                .tensor = a->tensor,
+                .bytes = a->kind == SP_ACTION_REDUCE ? 2 * a->bytes / a->members * (a->members - 1)
+                                                     : a->bytes,
+                .writer = w->last_run[a->stage],
+                .before = -1,
+                .from = (unsigned short)(a->stage - first > last - a->stage ? first : last),
+                .to = (unsigned short)a->stage,
+                .writer_stage = (unsigned short)a->stage,
+                .collective = true});
+    if (m && a->kind == SP_ACTION_GATHER)
+        m->reader = a->index;
+}
+
+static void follow(void *arg, const struct sp_action *a)
+{
+    struct walk *w = arg;
+
+    if (w->lost)
+        return;
+    switch (a->kind) {
+    case SP_ACTION_RUN:
+        if (a->index >= 0)
+            w->last_run[a->stage] = a->index + a->op.overlap;
+        break;
+    case SP_ACTION_SEND:
+        send(w, a);
+        break;
+    case SP_ACTION_RECV:
+        receive(w, a);
+        break;
+    case SP_ACTION_GATHER:
+    case SP_ACTION_SCATTER:
+    case SP_ACTION_REDUCE:
+        collective(w, a);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------ */
+
+/* Lists the messages by what they follow, the first one first. */
+static int list_messages(const struct sp_plan *plan, struct sp_step_messages *messages)
+{
+    int stages = plan->layout.stages, *first_of_before;
+
+    messages->first_op = calloc((size_t)stages + 1, sizeof *messages->first_op);
+    messages->first_of_writer =
+        malloc((size_t)(sp_plan_ops(plan) + 1) * sizeof *messages->first_of_writer);
+    first_of_before = malloc((size_t)(messages->n + 1) * sizeof *first_of_before);
+    if (!messages->first_op || !messages->first_of_writer || !first_of_before) {
+        free(first_of_before);
+        return -ENOMEM;
+    }
+    for (int s = 0; s < stages; s++)
+        messages->first_op[s + 1] = messages->first_op[s] + plan->programs[s].n;
+    for (int i = 0; i < messages->first_op[stages]; i++)
+        messages->first_of_writer[i] = -1;
+    for (int i = 0; i < messages->n; i++)
+        first_of_before[i] = -1;
+    for (int i = messages->n - 1; i >= 0; i--) {
+        struct sp_step_message *m = &messages->message[i];
+
+        if (m->writer >= 0) {
+            int *first =
+                &messages->first_of_writer[messages->first_op[m->writer_stage] + m->writer];
+
+            m->next_of_writer = *first;
+            *first = i;
+        }
+        if (m->before >= 0) {
+            m->next_of_before = first_of_before[m->before];
+            first_of_before[m->before] = i;
+        }
+    }
+    free(messages->first_of_before);
+    messages->first_of_before = first_of_before;
+    return 0;
+}
+
+int sp_step_messages_create(const struct sp_plan *plan, const struct sp_shape *shape,
+                            struct sp_step_messages *messages)
+{
+    int stages = plan->layout.stages, err = -ENOMEM;
+    struct walk w = {.plan = plan, .out = messages};
+    struct sp_lowering l = {0};
+
+    *messages = (struct sp_step_messages){0};
+    w.last_run = malloc((size_t)stages * sizeof *w.last_run);
+    w.list = malloc(LISTS * sizeof *w.list);
+    if (w.last_run && w.list) {
+        memset(w.last_run, -1, (size_t)stages * sizeof *w.last_run);
+        memset(w.list, -1, LISTS * sizeof *w.list);
+        err = sp_lowering_create(plan, shape, stages, &l);
+    }
+    err = err ? err : sp_lower_step(&l, follow, &w);
+    err = err ? err : w.lost ? -ENOMEM : list_messages(plan, messages);
+    if (l.messages)
+        sp_lowering_destroy(&l);
+    free(w.of_number);
+    free(w.last_run);
+    free(w.list);
+    free(w.came);
+    if (err)
+        sp_step_messages_destroy(messages);
+    return err;
+}
+
+void sp_step_messages_destroy(struct sp_step_messages *messages)
+{
+    free(messages->message);
+    free(messages->first_op);
+    free(messages->first_of_writer);
+    free(messages->first_of_before);
+    *messages = (struct sp_step_messages){0};
+}
+
+/* Where a message comes in the order of readers: those of ops, stage by stage, then those that none reads. */
+static int place_of(const struct sp_step_messages *messages, const struct sp_step_message *m)
+{
+    return m->reader >= 0 ? messages->first_op[m->to] + m->reader + m->to
+                          : messages->first_op[m->to + 1] + m->to;
+}
+
+int *sp_step_messages_by_reader(const struct sp_step_messages *messages, const struct sp_plan *plan,
+                                int *n)
+{
+    int stages = plan->layout.stages, places = messages->first_op[stages] + stages;
+    int *order = malloc((size_t)(messages->n + 1) * sizeof *order);
+    int *first = calloc((size_t)places + 1, sizeof *first);
+
+    *n = 0;
+    if (!order || !first) {
+        free(order);
+        free(first);
+        return NULL;
+    }
+    for (int i = 0; i < messages->n; i++)
+        if (!messages->message[i].collective)
+            first[place_of(messages, &messages->message[i]) + 1]++;
+    for (int k = 0; k < places; k++)
+        first[k + 1] += first[k];
+    *n = first[places];
+    for (int i = 0; i < messages->n; i++)
+        if (!messages->message[i].collective)
+            order[first[place_of(messages, &messages->message[i])]++] = i;
+    free(first);
+    return order;
+}
+
+char *sp_step_message_print(const struct sp_plan *plan, const struct sp_step_message *m,
+                            char text[SP_TENSOR_TEXT])
+{
+    if (m->writer < 0)
+        return sp_tensor_print(plan, &m->tensor, text);
+    return sp_op_print(&plan->programs[m->writer_stage].ops[m->writer], plan->layout.slices > 1,
+                       text);
+}
+
+double sp_step_message_share(const struct sp_plan *plan, const struct sp_step_message *m)
+{
+    const struct sp_family *family = plan->family;
+    const struct sp_op *op;
+
+    if (m->writer < 0 || m->collective)
+        return 1;
+    op = &plan->programs[m->writer_stage].ops[m->writer];
+    return family->size ? family->size(&plan->layout, op) : 1;
+}
