@@ -16,7 +16,7 @@ struct sp_show {
     const struct sp_times *times;
     const struct sp_step_messages *messages;
     const struct sp_message_times *when; /* they travelled */
-    const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
+    const struct sp_shape *shape;        /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
     struct sp_lowering *lowering; /* of --actions and --model; NULL: neither was given */
     int columns;                  /* of the text form */
