@@ -1,0 +1,34 @@
+/* The keys of a machine's file and where their values are in the structure: one table that the reader and the
+ * writer go through, in the order of the file. */
+#ifndef SP_MACHINE_FIELDS_H
+#define SP_MACHINE_FIELDS_H
+
+#include "plan/machine/machine.h"
+#include <stddef.h>
+
+enum sp_machine_kind {
+    SP_FIELD_TEXT,  /* char[] of `size` */
+    SP_FIELD_LINES, /* the same, a list of lines in the file */
+    SP_FIELD_REAL,  /* double, above 0 */
+    SP_FIELD_COUNT, /* int, above 0 */
+    SP_FIELD_BYTES, /* int64_t, above 0 */
+    SP_FIELD_FLAG,  /* bool */
+    SP_FIELD_CURVE  /* struct sp_curve: a list of [size, rate] */
+};
+
+struct sp_machine_field {
+    const char *path; /* keys from the root on, "node.link.bandwidth" */
+    enum sp_machine_kind kind;
+    size_t at, size;
+};
+
+/* Ends with a field without a path. */
+extern const struct sp_machine_field sp_machine_fields[];
+
+/* Objects that may be null in the file: what they have is 0 then. Ends with NULL. */
+extern const char *const sp_machine_optional[];
+
+/* Whether `path` is `object` or a key in it. */
+bool sp_machine_within(const char *object, const char *path);
+
+#endif

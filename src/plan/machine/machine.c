@@ -1,0 +1,112 @@
+/* What is asked of a machine; the named ones, whose files are in the program. */
+#include "plan/machine/machine.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* { name, text of its file } of all of named/. */
+static const struct named {
+    const char *name, *json;
+} named[] = {
+#include "src/plan/machine/named.inc"
+};
+enum { NAMED = sizeof named / sizeof *named };
+
+const char *sp_machine_name_at(int i)
+{
+    return i >= 0 && i < NAMED ? named[i].name : NULL;
+}
+
+double sp_curve_rate(const struct sp_curve *c, double size)
+{
+    int k = 1;
+    double part;
+
+    if (size <= c->at[0].size)
+        return c->at[0].rate;
+    while (k < c->n && c->at[k].size < size)
+        k++;
+    if (k == c->n)
+        return c->at[k - 1].rate;
+    part = log(size / c->at[k - 1].size) / log(c->at[k].size / c->at[k - 1].size);
+    return c->at[k - 1].rate * pow(c->at[k].rate / c->at[k - 1].rate, part);
+}
+
+double sp_curve_s(const struct sp_curve *c, double size)
+{
+    return size > 0 ? size / sp_curve_rate(c, size) : 0;
+}
+
+double sp_link_s(const struct sp_link *l, double bytes)
+{
+    return l->latency_s + bytes / l->bandwidth;
+}
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+static int refuse_name(const char *name)
+{
+    char names[512];
+    int at = 0;
+
+    for (int i = 0; i < NAMED && at < (int)sizeof names; i++)
+        at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i ? " " : "", named[i].name);
+    return sp_error(EINVAL,
+                    "there is no machine '%s'; give one of %s, or a file whose name ends in .json",
+                    name, names);
+}
+
+static bool is_file(const char *name)
+{
+    size_t n = strlen(name);
+
+    return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".json"));
+}
+
+/* The whole of a file, to be freed. A machine's is short: other files are not read to their end. */
+static int read_all(const char *path, char **text)
+{
+    enum { MOST = 1 << 20 };
+    FILE *f = fopen(path, "rb");
+    int err = f ? 0 : errno;
+    size_t n = 0;
+
+    if (!f)
+        return sp_error(err, "machine %s: %s", path, strerror(err));
+    *text = malloc(MOST + 1);
+    if (*text) {
+        n = fread(*text, 1, MOST, f);
+        err = ferror(f) ? errno : 0;
+    }
+    fclose(f);
+    if (!*text)
+        return sp_error(ENOMEM, "machine %s: no memory to read it", path);
+    (*text)[n] = 0;
+    if (!err && n < MOST && strlen(*text) == n)
+        return 0;
+    free(*text);
+    if (err)
+        return sp_error(err, "machine %s: %s", path, strerror(err));
+    return sp_error(EINVAL, "machine %s: it is no text of at most %d bytes", path, MOST - 1);
+}
+
+int sp_machine_load(const char *name, struct sp_machine *m)
+{
+    char where[128], *text = NULL;
+    int err;
+
+    for (int i = 0; i < NAMED; i++)
+        if (!strcmp(name, named[i].name))
+            return sp_machine_parse(name, named[i].json, m);
+    if (!is_file(name))
+        return refuse_name(name);
+    err = read_all(name, &text);
+    if (err)
+        return err;
+    snprintf(where, sizeof where, "machine %.100s", name);
+    err = sp_machine_parse(where, text, m);
+    free(text);
+    return err;
+}

@@ -1,0 +1,94 @@
+/*
+ * A machine: nodes of equal devices, as everything that predicts times sees it. A named one, or a file that
+ * somebody wrote or `starpipe calibrate` measured; docs/machines.md has the keys of such a file. Pure.
+ *
+ * Rates are what is sustained, not peaks. Operations and bytes are those that the kernels of
+ * kernels/kernels.h count for a call.
+ */
+#ifndef SP_MACHINE_H
+#define SP_MACHINE_H
+
+#include "kernels/dtype.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SP_CURVE_POINTS = 24, SP_MACHINE_TEXT = 4096 };
+
+/* A rate over the size of one call: between its points on the line through them in logarithms, beyond them
+ * that of the nearest. Sizes ascend; there is at least one point. */
+struct sp_curve {
+    int n;
+    struct {
+        double size, rate;
+    } at[SP_CURVE_POINTS];
+};
+
+double sp_curve_rate(const struct sp_curve *c, double size);
+
+/* What a call of that size takes, in seconds; 0 of size 0. */
+double sp_curve_s(const struct sp_curve *c, double size);
+
+/* One interface: it sends and receives at `bandwidth` each, at the same time unless half_duplex. */
+struct sp_link {
+    double latency_s, bandwidth; /* bytes a second */
+    bool half_duplex;
+    int shared_by; /* devices that send and receive through it */
+};
+
+/* A message that has the interface to itself, in seconds. */
+double sp_link_s(const struct sp_link *l, double bytes);
+
+/* Between the memory of a device and that of its node, bytes a second; all 0: they are the same memory, as
+ * a CPU's are. */
+struct sp_copy_rates {
+    double to_host, from_host;
+    double both;   /* each way, when both ways are busy */
+    int shared_by; /* devices that share these rates */
+};
+
+/* Of a node, bytes a second; all 0: it has no disk. */
+struct sp_disk_rates {
+    double write, read;
+    double both; /* each way, when both ways are busy */
+};
+
+enum sp_attention_pass { SP_ATTENTION_FORWARD, SP_ATTENTION_BACKWARD, SP_ATTENTION_PASSES };
+
+struct sp_machine {
+    char name[64];
+    char source[SP_MACHINE_TEXT]; /* where its numbers are from, in lines */
+    char device[128];             /* what a device is called */
+
+    struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */
+    /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs only;
+     * 2.5 times that in the backward */
+    struct sp_curve attention[SP_DTYPES][SP_ATTENTION_PASSES];
+    /* bytes/s of kernels that memory bounds, by the bytes that a call reads and writes */
+    struct sp_curve memory;
+    double launch_s;      /* what the runtime takes for a task */
+    int64_t memory_bytes; /* of a device */
+
+    int devices_per_node;
+    int64_t host_bytes; /* of a node; a CPU's memory is this */
+    struct sp_copy_rates copy;
+    struct sp_disk_rates disk;
+    struct sp_link node;    /* between devices of a node */
+    struct sp_link network; /* between nodes */
+};
+
+/*
+ * A machine by its name, or of a file: what is no name of a machine and has a '/' or ends in ".json".
+ * 0; or one line on stderr and -EINVAL, or what opening the file says; *m is set on success.
+ */
+int sp_machine_load(const char *name_or_file, struct sp_machine *m);
+
+/* The named ones in the order of the alphabet, NULL past the end. */
+const char *sp_machine_name_at(int i);
+
+/* What `json` says; messages begin with `where`. Refuses as sp_machine_load does. */
+int sp_machine_parse(const char *where, const char *json, struct sp_machine *m);
+
+/* The machine as such a file, to be freed; it reads back as exactly *m. NULL after one line on stderr. */
+char *sp_machine_text(const struct sp_machine *m);
+
+#endif

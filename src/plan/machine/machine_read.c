@@ -1,0 +1,290 @@
+/* Reading a machine: every key of the file is one that there is, and every one there is is in the file. */
+#include "model/config_keys.h"
+#include "plan/machine/fields.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_COUNT = 1000000 };
+static const double most_bytes = 1e18;
+
+/* What is being read, for messages. */
+struct reading {
+    const char *where;
+    const char *path;
+};
+
+static int refuse(const struct reading *r, const json_t *v, const char *must)
+{
+    char text[64];
+
+    return sp_error(EINVAL, "%s: %s: it is %s, it must be %s", r->where, r->path,
+                    sp_config_show(v, text), must);
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static bool has_control(const char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            return true;
+    return false;
+}
+
+static int read_text(const struct reading *r, const json_t *v, char *text, size_t size)
+{
+    const char *s = json_string_value(v);
+
+    if (!s || !*s || has_control(s))
+        return refuse(r, v, "a text in one line");
+    if (strlen(s) >= size)
+        return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path, size - 1);
+    memcpy(text, s, strlen(s) + 1);
+    return 0;
+}
+
+static int read_lines(const struct reading *r, const json_t *v, char *text, size_t size)
+{
+    size_t at = 0;
+
+    if (!json_is_array(v))
+        return refuse(r, v, "a list of lines");
+    if (json_array_size(v) == 0)
+        return sp_error(EINVAL, "%s: %s: it must have at least one line", r->where, r->path);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *line = json_string_value(json_array_get(v, i));
+
+        if (!line || has_control(line))
+            return refuse(r, json_array_get(v, i), "lines of text");
+        if (at + strlen(line) + 2 > size)
+            return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path,
+                            size - 2);
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? "\n" : "", line);
+    }
+    return 0;
+}
+
+static int read_real(const struct reading *r, const json_t *v, double *x)
+{
+    if (!json_is_number(v) || json_number_value(v) <= 0)
+        return refuse(r, v, "a number above 0");
+    *x = json_number_value(v);
+    return 0;
+}
+
+/* 80e9 is a whole number as well. */
+static int read_whole(const struct reading *r, const json_t *v, double most, int64_t *n)
+{
+    double x = json_number_value(v);
+    char must[64];
+
+    snprintf(must, sizeof must, "a whole number between 1 and %g", most);
+    if (!json_is_number(v) || x < 1 || x > most || x != (double)(int64_t)x)
+        return refuse(r, v, must);
+    *n = json_is_integer(v) ? json_integer_value(v) : (int64_t)x;
+    return 0;
+}
+
+static int read_count(const struct reading *r, const json_t *v, int *n)
+{
+    int64_t whole;
+    int err = read_whole(r, v, MOST_COUNT, &whole);
+
+    if (!err)
+        *n = (int)whole;
+    return err;
+}
+
+static int read_flag(const struct reading *r, const json_t *v, bool *flag)
+{
+    if (!json_is_boolean(v))
+        return refuse(r, v, "true or false");
+    *flag = json_is_true(v);
+    return 0;
+}
+
+static int read_point(const struct reading *r, const json_t *v, struct sp_curve *c)
+{
+    const json_t *size = json_array_get(v, 0), *rate = json_array_get(v, 1);
+    int err;
+
+    if (json_array_size(v) != 2)
+        return sp_error(EINVAL, "%s: %s: it must be a size and a rate", r->where, r->path);
+    err = read_real(r, size, &c->at[c->n].size);
+    err = err ? err : read_real(r, rate, &c->at[c->n].rate);
+    if (!err && c->n && c->at[c->n].size <= c->at[c->n - 1].size)
+        return sp_error(EINVAL, "%s: %s: sizes must ascend, %g is not above %g", r->where, r->path,
+                        c->at[c->n].size, c->at[c->n - 1].size);
+    c->n++;
+    return err;
+}
+
+static int read_curve(const struct reading *r, const json_t *v, struct sp_curve *c)
+{
+    int err = 0;
+
+    if (!json_is_array(v))
+        return refuse(r, v, "a list of [size, rate]");
+    if (json_array_size(v) < 1 || json_array_size(v) > SP_CURVE_POINTS)
+        return sp_error(EINVAL, "%s: %s: it has %zu points, it must have 1 to %d", r->where,
+                        r->path, json_array_size(v), SP_CURVE_POINTS);
+    for (size_t i = 0; i < json_array_size(v) && !err; i++) {
+        char path[128];
+        struct reading point = {r->where, path};
+
+        snprintf(path, sizeof path, "%s[%zu]", r->path, i);
+        err = read_point(&point, json_array_get(v, i), c);
+    }
+    return err;
+}
+
+static int read_value(const char *where, const struct sp_machine_field *f, const json_t *v,
+                      struct sp_machine *m)
+{
+    struct reading r = {where, f->path};
+    void *at = (char *)m + f->at;
+
+    switch (f->kind) {
+    case SP_FIELD_TEXT:
+        return read_text(&r, v, at, f->size);
+    case SP_FIELD_LINES:
+        return read_lines(&r, v, at, f->size);
+    case SP_FIELD_REAL:
+        return read_real(&r, v, at);
+    case SP_FIELD_COUNT:
+        return read_count(&r, v, at);
+    case SP_FIELD_BYTES:
+        return read_whole(&r, v, most_bytes, at);
+    case SP_FIELD_FLAG:
+        return read_flag(&r, v, at);
+    case SP_FIELD_CURVE:
+        break;
+    }
+    return read_curve(&r, v, at);
+}
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+static bool is_optional(const char *object)
+{
+    for (const char *const *o = sp_machine_optional; *o; o++)
+        if (!strcmp(*o, object))
+            return true;
+    return false;
+}
+
+/* Whether it is the path of a field, or of an object that has some. */
+static bool is_known(const char *path, bool *is_object)
+{
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
+        if (!sp_machine_within(path, f->path))
+            continue;
+        *is_object = strcmp(path, f->path) != 0;
+        return true;
+    }
+    return false;
+}
+
+/* A key as it may stand in a message: short, in one line. */
+static int refuse_key(const char *where, const char *path)
+{
+    char shown[64];
+
+    snprintf(shown, sizeof shown, "%.60s", path);
+    for (char *c = shown; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    return sp_error(EINVAL, "%s: %s: there is no such key", where, shown);
+}
+
+static int check_keys(const char *where, const char *prefix, const json_t *object)
+{
+    const char *key;
+    json_t *v;
+    int err = 0;
+
+    json_object_foreach((json_t *)object, key, v)
+    {
+        char path[128];
+        struct reading r = {where, path};
+        bool is_object;
+
+        snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", key);
+        if (strchr(key, '.') || !is_known(path, &is_object))
+            err = refuse_key(where, path);
+        else if (is_object && json_is_object(v))
+            err = check_keys(where, path, v);
+        else if (is_object && !(json_is_null(v) && is_optional(path)))
+            err = refuse(&r, v, is_optional(path) ? "an object or null" : "an object");
+        if (err)
+            break;
+    }
+    return err;
+}
+
+/* The value of a path, or the null in the place of an object that it is in; NULL: missing. */
+static const json_t *find(const json_t *root, const char *path)
+{
+    while (*path && json_is_object(root)) {
+        size_t n = strcspn(path, ".");
+        char key[32];
+
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        root = json_object_get(root, key);
+        path += n + (path[n] == '.');
+    }
+    return root;
+}
+
+static bool is_left_out(const json_t *root, const char *path)
+{
+    for (const char *const *o = sp_machine_optional; *o; o++)
+        if (sp_machine_within(*o, path) && json_is_null(find(root, *o)))
+            return true;
+    return false;
+}
+
+static int check_sharing(const char *where, const struct sp_machine *m)
+{
+    const struct {
+        const char *path;
+        int by;
+    } shared[] = {{"node.copy", m->copy.shared_by},
+                  {"node.link", m->node.shared_by},
+                  {"network", m->network.shared_by}};
+
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (shared[i].by > m->devices_per_node)
+            return sp_error(EINVAL, "%s: %s.shared_by: %d devices share it, a node has %d", where,
+                            shared[i].path, shared[i].by, m->devices_per_node);
+    return 0;
+}
+
+int sp_machine_parse(const char *where, const char *json, struct sp_machine *m)
+{
+    struct sp_machine read = {.copy.shared_by = 0};
+    json_error_t error;
+    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
+    int err = 0;
+
+    if (!root)
+        return sp_error(EINVAL, "%s: line %d: %s", where, error.line, error.text);
+    if (!json_is_object(root))
+        err = sp_error(EINVAL, "%s: it is no JSON object", where);
+    err = err ? err : check_keys(where, "", root);
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
+        const json_t *v = find(root, f->path);
+
+        if (is_left_out(root, f->path))
+            continue;
+        err = v ? read_value(where, f, v, &read)
+                : sp_error(EINVAL, "%s: %s: it is missing", where, f->path);
+    }
+    json_decref(root);
+    err = err ? err : check_sharing(where, &read);
+    if (!err)
+        *m = read;
+    return err;
+}

@@ -1,0 +1,176 @@
+/* A machine as a file: objects a key a line, lists of numbers in one. */
+#include "plan/machine/fields.h"
+#include "sp_error.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_left_out(const struct sp_machine *m, const char *object)
+{
+    return (!strcmp(object, "node.copy") && m->copy.to_host <= 0) ||
+           (!strcmp(object, "node.disk") && m->disk.write <= 0);
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static json_t *lines(const char *text)
+{
+    json_t *list = json_array();
+
+    for (const char *at = text; *at; at += *at == '\n') {
+        size_t n = strcspn(at, "\n");
+
+        json_array_append_new(list, json_stringn(at, n));
+        at += n;
+    }
+    return list;
+}
+
+static json_t *curve(const struct sp_curve *c)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < c->n; i++)
+        json_array_append_new(list, json_pack("[f,f]", c->at[i].size, c->at[i].rate));
+    return list;
+}
+
+static json_t *value(const struct sp_machine *m, const struct sp_machine_field *f)
+{
+    const void *at = (const char *)m + f->at;
+
+    switch (f->kind) {
+    case SP_FIELD_TEXT:
+        return json_string(at);
+    case SP_FIELD_LINES:
+        return lines(at);
+    case SP_FIELD_REAL:
+        return json_real(*(const double *)at);
+    case SP_FIELD_COUNT:
+        return json_integer(*(const int *)at);
+    case SP_FIELD_BYTES:
+        return json_integer(*(const int64_t *)at);
+    case SP_FIELD_FLAG:
+        return json_boolean(*(const bool *)at);
+    case SP_FIELD_CURVE:
+        break;
+    }
+    return curve(at);
+}
+
+/* Sets the value of a path, making the objects on the way to it. */
+static int put(json_t *root, const char *path, json_t *v)
+{
+    const char *dot;
+
+    while ((dot = strchr(path, '.'))) {
+        char key[32];
+        json_t *next;
+
+        snprintf(key, sizeof key, "%.*s", (int)(dot - path), path);
+        next = json_object_get(root, key);
+        if (!next && !json_object_set_new(root, key, json_object()))
+            next = json_object_get(root, key);
+        root = next;
+        path = dot + 1;
+    }
+    return json_object_set_new(root, path, v);
+}
+
+static json_t *tree(const struct sp_machine *m)
+{
+    json_t *root = json_object();
+    int err = 0;
+
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
+        const char *const *object = sp_machine_optional;
+
+        while (*object && !(sp_machine_within(*object, f->path) && is_left_out(m, *object)))
+            object++;
+        err = *object ? put(root, *object, json_null()) : put(root, f->path, value(m, f));
+    }
+    if (!err)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+/* Digits with which a number reads back as it is. */
+static int digits_of(double x)
+{
+    char text[64];
+
+    for (int n = 4; n < 17; n++) {
+        snprintf(text, sizeof text, "%.*g", n, x);
+        if (strtod(text, NULL) == x) /* exactly */
+            return n;
+    }
+    return 17;
+}
+
+static void print(FILE *f, const json_t *v, int indent);
+
+static void print_members(FILE *f, const json_t *v, int indent)
+{
+    const char *key, *between = "{";
+    json_t *member;
+
+    json_object_foreach((json_t *)v, key, member)
+    {
+        fprintf(f, "%s\n%*s\"%s\": ", between, indent + 4, "", key);
+        print(f, member, indent + 4);
+        between = ",";
+    }
+    fprintf(f, "\n%*s}", indent, "");
+}
+
+/* Points in one line; texts one a line. */
+static void print_list(FILE *f, const json_t *v, int indent)
+{
+    bool text = json_is_string(json_array_get(v, 0));
+
+    fputc('[', f);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        fputs(i && !text ? ", " : i ? "," : "", f);
+        if (text)
+            fprintf(f, "\n%*s", indent + 4, "");
+        print(f, json_array_get(v, i), indent + 4);
+    }
+    if (text)
+        fprintf(f, "\n%*s", indent, "");
+    fputc(']', f);
+}
+
+static void print(FILE *f, const json_t *v, int indent)
+{
+    if (json_is_object(v))
+        print_members(f, v, indent);
+    else if (json_is_array(v))
+        print_list(f, v, indent);
+    else if (json_is_real(v))
+        fprintf(f, "%.*g", digits_of(json_real_value(v)), json_real_value(v));
+    else
+        json_dumpf(v, f, JSON_ENCODE_ANY);
+}
+
+char *sp_machine_text(const struct sp_machine *m)
+{
+    json_t *root = tree(m);
+    char *text = NULL;
+    size_t n;
+    FILE *f = root ? open_memstream(&text, &n) : NULL;
+
+    if (f) {
+        print(f, root, 0);
+        fputc('\n', f);
+    }
+    json_decref(root);
+    if (f && !fclose(f))
+        return text;
+    free(text);
+    sp_error(ENOMEM, "machine %s: no memory to write it, or a text in it is no UTF-8", m->name);
+    return NULL;
+}
