@@ -1,9 +1,11 @@
-/* starpipe info: what this build and this machine have. */
+/* starpipe info: what this build and this machine have; or a described machine. */
 #include "cli/commands.h"
+#include "cli/hardware.h"
 #include "cli/options.h"
 #include "codelets/cuda.h"
 #include "config.h"
 #include "kernels/kernels.h"
+#include "sp_error.h"
 #include "transport/transport.h"
 #include <hwloc.h>
 #include <starpu.h>
@@ -50,14 +52,30 @@ static int workers(void)
     return 0;
 }
 
-int sp_cmd_info(int argc, char **argv)
+/* A machine in words, or as the file that describes it. */
+static int described(const char *name, bool json)
 {
-    const struct sp_option options[] = {{0}};
-    int ret = sp_options_parse(options, "The hardware, build features and versions.", argc, argv);
+    struct sp_machine m;
+    char *text;
+
+    if (sp_machine_load(name, &m))
+        return 2;
+    if (!json) {
+        sp_hardware_print(stdout, &m);
+        return 0;
+    }
+    text = sp_machine_text(&m);
+    if (!text)
+        return 1;
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+static void features(void)
+{
     int major, minor, release;
 
-    if (ret)
-        return SP_OPTIONS_EXIT(ret);
     starpu_get_version(&major, &minor, &release);
     printf("%s\n", PACKAGE_STRING);
     printf("StarPU:    %d.%d.%d\n", major, minor, release);
@@ -69,6 +87,30 @@ int sp_cmd_info(int argc, char **argv)
 #else
     printf("CUDA:      no\n");
 #endif
+}
+
+int sp_cmd_info(int argc, char **argv)
+{
+    const char *machine = NULL;
+    bool json = false;
+    const struct sp_option options[] = {
+        {"hardware", SP_OPT_STRING, &machine, "NAME|FILE.json",
+         "a described machine in the place of this one", 0, 0, 0, 0},
+        {"json", SP_OPT_FLAG, &json, 0, "that machine as a file", 0, 0, 0, 0},
+        {0},
+    };
+    int ret = sp_options_parse(options, "The hardware, build features and versions.", argc, argv);
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (machine)
+        return described(machine, json);
+    if (json) {
+        sp_error(EINVAL, "info: --json writes a described machine: give --hardware NAME|FILE.json; "
+                         "'starpipe calibrate' describes this one");
+        return 2;
+    }
+    features();
     hardware();
     return workers();
 }
