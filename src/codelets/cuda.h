@@ -38,9 +38,14 @@ struct sp_shape;
  * `sh`, in slices of at most `len` tokens. */
 int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len);
 
-/* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB. 0 or -errno after
- * one line. */
-int sp_cuda_measure_copies(int device, double *out, double *back);
+/* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB; `both`, if not NULL:
+ * each way, when both ways are busy. 0 or -errno after one line. */
+int sp_cuda_measure_copies(int device, double *out, double *back, double *both);
+
+struct sp_backend;
+
+/* Inside a task: waits for the kernels that it queued; those of a CPU have ended. */
+void sp_cuda_wait(const struct sp_backend *k);
 
 /* cuDNN's version, or why attention does without; for `starpipe info`. */
 const char *sp_cuda_cudnn(void);

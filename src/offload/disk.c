@@ -277,32 +277,83 @@ void sp_disk_destroy(struct sp_disk *d)
     free(d);
 }
 
+/* ---- rates ---------------------------------------------------------------------------- */
+
+enum { PIECES = 16 };
+
+/* Pieces of the file, and memory for one. */
+struct pieces {
+    size_t bytes;
+    void *memory, *place[PIECES];
+};
+
+static int pieces_take(struct sp_disk *d, struct pieces *p)
+{
+    const size_t most = 4 << 20;
+    size_t share =
+        (size_t)d->space.end / PIECES / SP_HOST_PAGE * SP_HOST_PAGE; /* within the file */
+
+    p->bytes = share > most ? most : share > 0 ? share : SP_HOST_PAGE;
+    if (posix_memalign(&p->memory, SP_HOST_PAGE, p->bytes))
+        return sp_error(ENOMEM, "out of memory for measuring a disk");
+    memset(p->memory, 1, p->bytes);
+    for (int i = 0; i < PIECES; i++)
+        p->place[i] = alloc(d, p->bytes);
+    return 0;
+}
+
+static void pieces_give(struct sp_disk *d, struct pieces *p)
+{
+    for (int i = 0; i < PIECES; i++)
+        give_back(d, p->place[i], p->bytes);
+    free(p->memory);
+}
+
 int sp_disk_measure(struct sp_disk *d, struct sp_tier_rates *rates)
 {
-    enum { MOST = 4 << 20, PIECES = 16 };
-    void *memory, *place[PIECES];
-    size_t piece =
-        (size_t)d->space.end / PIECES / SP_HOST_PAGE * SP_HOST_PAGE; /* within the file */
+    struct pieces p;
     double begin, middle, end;
+    int err = pieces_take(d, &p);
 
-    piece = piece > MOST ? MOST : piece > 0 ? piece : SP_HOST_PAGE;
-    if (posix_memalign(&memory, SP_HOST_PAGE, piece))
-        return sp_error(ENOMEM, "out of memory for measuring a disk");
-    memset(memory, 1, piece);
-    for (int i = 0; i < PIECES; i++)
-        place[i] = alloc(d, piece);
+    if (err)
+        return err;
     begin = sp_transfers_now_us();
     for (int i = 0; i < PIECES; i++)
-        write_now(d, place[i], memory, 0, piece);
+        write_now(d, p.place[i], p.memory, 0, p.bytes);
     middle = sp_transfers_now_us();
     for (int i = 0; i < PIECES; i++)
-        read_now(d, place[i], memory, 0, piece);
+        read_now(d, p.place[i], p.memory, 0, p.bytes);
     end = sp_transfers_now_us();
-    for (int i = 0; i < PIECES; i++)
-        give_back(d, place[i], piece);
-    free(memory);
-    rates->write = 1e6 * PIECES * (double)piece / (middle - begin);
-    rates->read = 1e6 * PIECES * (double)piece / (end - middle);
+    pieces_give(d, &p);
+    rates->write = 1e6 * PIECES * (double)p.bytes / (middle - begin);
+    rates->read = 1e6 * PIECES * (double)p.bytes / (end - middle);
+    return 0;
+}
+
+/* What is written is never what is read; the memory that both use may hold either. */
+int sp_disk_measure_both(struct sp_disk *d, double *both)
+{
+    enum { EACH = PIECES / 2 };
+    void *request[PIECES];
+    struct pieces p;
+    double begin;
+    int err = pieces_take(d, &p);
+
+    if (err)
+        return err;
+    for (int i = 0; i < EACH; i++) /* what was never written is not read from the disk */
+        write_now(d, p.place[i], p.memory, 0, p.bytes);
+    begin = sp_transfers_now_us();
+    for (int i = 0; i < EACH; i++) {
+        request[i] = async_read(d, p.place[i], p.memory, 0, p.bytes);
+        request[EACH + i] = async_write(d, p.place[EACH + i], p.memory, 0, p.bytes);
+    }
+    for (int i = 0; i < PIECES; i++) {
+        sp_transfer_wait(request[i]);
+        sp_transfer_free(request[i]);
+    }
+    *both = 1e6 * EACH * (double)p.bytes / (sp_transfers_now_us() - begin);
+    pieces_give(d, &p);
     return 0;
 }
 

@@ -23,6 +23,8 @@ void sp_disk_destroy(struct sp_disk *disk);
 
 /* Bytes a second, measured with a few tens of MiB. 0 or -errno after one line. */
 int sp_disk_measure(struct sp_disk *disk, struct sp_tier_rates *rates);
+/* The same each way, when both ways are busy. */
+int sp_disk_measure_both(struct sp_disk *disk, double *both);
 
 /* In a started StarPU: the memory node of the file, -1 if StarPU has no room for one more. StarPU lets
  * go of it when it ends. */

@@ -360,14 +360,14 @@ int64_t sp_profile_bytes(const struct sp_shape *sh)
 
 /* ---- messages ------------------------------------------------------------------------- */
 
-double sp_profile_comm_us(const struct sp_world *world, size_t bytes)
+double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes)
 {
     const int64_t tag = (int64_t)1 << 50; /* beyond those of any graph */
     struct samples s = {0};
     starpu_data_handle_t handle;
     char *x;
 
-    if (world->size == 1 || world->rank > 1)
+    if (peer >= world->size || (world->rank != 0 && world->rank != peer))
         return 0;
     x = calloc(bytes, 1);
     STARPU_ASSERT_MSG(x, "starpipe: out of memory for a message of %zu bytes", bytes);
@@ -377,8 +377,8 @@ double sp_profile_comm_us(const struct sp_world *world, size_t bytes)
         double start = sp_now_us();
 
         if (world->rank == 0) {
-            sp_transport_send_wait(handle, 1, tag);
-            sp_transport_recv_wait(handle, 1, tag);
+            sp_transport_send_wait(handle, peer, tag);
+            sp_transport_recv_wait(handle, peer, tag);
         } else {
             sp_transport_recv_wait(handle, 0, tag);
             sp_transport_send_wait(handle, 0, tag);

@@ -29,9 +29,9 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
 int64_t sp_profile_bytes(const struct sp_shape *sh);
 
 /*
- * Time of one message of `bytes` from rank 0 to rank 1: half of a round trip. All ranks call it,
- * in a started StarPU; the result counts on rank 0. 0 in a world of one process.
+ * Time of one message of `bytes` from rank 0 to rank `peer`: half of a round trip. Both call it, and others
+ * may, in a started StarPU; the result counts on rank 0. 0 where there is no such rank.
  */
-double sp_profile_comm_us(const struct sp_world *world, size_t bytes);
+double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes);
 
 #endif

@@ -137,6 +137,7 @@ static void test_rates(void **state)
 {
     struct sp_tier_rates rates;
     struct sp_disk_traffic t;
+    double both;
 
     (void)state;
     assert_int_equal(sp_disk_measure(disk, &rates), 0);
@@ -144,7 +145,11 @@ static void test_rates(void **state)
     assert_true(rates.write > 1e6 && rates.read > 1e6);
     assert_true(t.written >= 16 * SP_HOST_PAGE && t.read >= 16 * SP_HOST_PAGE);
     assert_true(t.write_us > 0 && t.read_us > 0);
-    printf("[          ] writes %.2f, reads %.2f GB/s\n", rates.write / 1e9, rates.read / 1e9);
+    assert_int_equal(sp_disk_measure_both(disk, &both), 0);
+    assert_true(both > 1e6);
+    assert_true(sp_disk_traffic(disk).read > t.read && sp_disk_traffic(disk).written > t.written);
+    printf("[          ] writes %.2f, reads %.2f, both at once %.2f GB/s\n", rates.write / 1e9,
+           rates.read / 1e9, both / 1e9);
 }
 
 static void test_refusals(void **state)

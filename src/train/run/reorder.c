@@ -109,7 +109,7 @@ int sp_train_reorder(struct sp_trainer *t)
     int *row = NULL, err = 0;
 
     sp_watchdog_pause(t->watchdog);
-    comm_ms = sp_profile_comm_us(&t->world, n) / 1e3;
+    comm_ms = sp_profile_comm_us(&t->world, 1, n) / 1e3;
     if (t->world.rank == 0)
         err = search(t, comm_ms, &row, &n);
     if (err)

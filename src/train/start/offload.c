@@ -110,7 +110,7 @@ static int open_tier(struct sp_trainer *t)
                                 "--enable-maxnodes");
     if (t->place.gpus) {
         t->tier = STARPU_MAIN_RAM;
-        return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read);
+        return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read, NULL);
     }
     t->tier = (unsigned)node;
     return sp_disk_measure(t->disk, &t->rates);

@@ -164,7 +164,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
         err = sp_train_measure(t, t->cfg.layout.micro_batch_size, t->cfg.layout.seq, &costs);
     if (err)
         goto out; /* the run ends: the other ranks are told by the abort */
-    comm_us = sp_profile_comm_us(&t->world, bytes);
+    comm_us = sp_profile_comm_us(&t->world, 1, bytes);
     if (t->world.rank == 0) {
         for (int g = 0, first; g < globals; g++)
             sp_partition(t->model.layers, globals, g, &first, &counts[globals + g]);
