@@ -97,11 +97,14 @@ struct sp_train_config {
     double
         stall_timeout; /* seconds without progress inside a call that end the process; 0: never */
     bool post_validation;
-    bool dry_run; /* open checks everything, and starts nothing: there are no steps */
+    const char
+        *hardware; /* a machine by name or file, for what is predicted; NULL: the one at hand */
+    bool dry_run;  /* open checks everything, and starts nothing: there are no steps */
 
     /* What the command does with a trainer, and other programs by themselves: checked, not used. */
     int save_every, eval_every, progress, sample;
     const char *trace, *prompt;
+    bool json;
 
     /* What the trainer does besides if it is asked to; all get `arg`. NULL: it does not. */
     void *arg;

@@ -39,6 +39,32 @@ static int find_cores(bool *restricted)
     return usable;
 }
 
+/* Of a process with so many stages. */
+static int workers_of(int cores, int stages, int threads)
+{
+    int workers = stages < cores ? stages : cores;
+
+    if (threads > 0 && workers * threads > cores && workers > 1)
+        workers = cores / threads > 0 ? cores / threads : 1;
+    return workers;
+}
+
+int sp_stage_lane(const struct sp_placement *pl, int stage)
+{
+    int rank = sp_stage_rank(pl, stage), first = stage, end = stage, workers;
+
+    while (first > 0 && sp_stage_rank(pl, first - 1) == rank)
+        first--;
+    while (end < pl->stages && sp_stage_rank(pl, end) == rank)
+        end++;
+    workers = pl->gpus ? pl->gpus : workers_of(pl->cores, end - first, pl->threads);
+    workers = workers < end - first ? workers : end - first;
+    while (stage > first && (stage - first) * workers / (end - first) ==
+                                (stage - 1 - first) * workers / (end - first))
+        stage--;
+    return stage;
+}
+
 int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
                       int threads)
 {
@@ -58,9 +84,7 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
     /* Unbound processes of one machine share its cores; rank k of the node takes the k-th part. */
     share = restricted ? cores : cores / world->node_size;
     pl->cores = share > 0 ? share : 1;
-    pl->workers = pl->n_local < pl->cores ? pl->n_local : pl->cores;
-    if (threads > 0 && pl->workers * threads > pl->cores && pl->workers > 1)
-        pl->workers = pl->cores / threads > 0 ? pl->cores / threads : 1;
+    pl->workers = workers_of(pl->cores, pl->n_local, threads);
     pl->threads = threads > 0 ? threads : pl->cores / pl->workers;
     pl->bound = share > 0 && pl->workers * pl->threads <= pl->cores;
     pl->crowded = !pl->bound || pl->workers * pl->threads >= pl->cores;

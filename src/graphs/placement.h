@@ -52,6 +52,10 @@ static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
     return (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
 }
 
+/* The first of the stages that share a worker with one of any process, if all processes have as many cores
+ * as this one. */
+int sp_stage_lane(const struct sp_placement *pl, int stage);
+
 /* Local stages that share a worker, at most. */
 static inline int sp_stages_of_worker(const struct sp_placement *pl)
 {

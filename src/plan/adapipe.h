@@ -20,7 +20,7 @@
 #ifndef SP_PLAN_ADAPIPE_H
 #define SP_PLAN_ADAPIPE_H
 
-#include "plan/layer_costs.h"
+#include "plan/cost/layer_costs.h"
 #include <stdint.h>
 
 /* What a stage holds, in bytes of one worker's memory. */

@@ -36,6 +36,20 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
     return plan->states_twice ? 2 * st.bytes : st.bytes;
 }
 
+int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    struct states st = {.plan = plan, .model = &sh->model, .of_element = 1};
+
+    sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
+    return st.bytes;
+}
+
+int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    return 2 * (int64_t)sizeof(float) * sp_memory_parameters(plan, sh, stage) *
+           (plan->states_twice ? 2 : 1);
+}
+
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */
 static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {

@@ -6,7 +6,7 @@
 #define SP_PROFILE_H
 
 #include "graphs/graph.h"
-#include "plan/layer_costs.h"
+#include "plan/cost/layer_costs.h"
 
 /*
  * Measures one micro-batch on worker 0 of `place`, in a started StarPU under a policy of

@@ -91,7 +91,11 @@ static const struct sp_option table[] = {
          "end the run when no task ended for so long, pauses apart (0: never)", 0, 1e9),
     FLAG("post-validation", post_validation,
          "begin the next step without a barrier, undo it where clipping proves needed"),
+    TEXT("hardware", hardware, "NAME|FILE.json",
+         "the machine whose times are predicted (default: what calibrate left of this one in the "
+         "cache, or laptop, or h100-ib for GPUs)"),
     FLAG("dry-run", dry_run, "plan and verify, submit nothing"),
+    FLAG("json", json, "with --dry-run: one JSON object"),
     {0},
 };
 _Static_assert((int)SP_TRAIN_WSD == SP_LR_WSD && (int)SP_TRAIN_BF16 == SP_BF16,
@@ -187,6 +191,8 @@ static int check(const struct sp_train_config *a)
 {
     if (a->data && a->tokens)
         return sp_error(EINVAL, "train: give --data or --tokens, not both");
+    if (a->json && !a->dry_run)
+        return sp_error(EINVAL, "train: --json prints what --dry-run plans; a run has --log FILE");
     if (!a->data && !a->tokens && !a->dry_run)
         return sp_error(EINVAL, "train: what to train on? give --data FILE (bytes) or "
                                 "--tokens FILE.bin (uint16 or uint32)");

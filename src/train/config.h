@@ -5,7 +5,7 @@
 #include "train/options.h"
 #include "train/run/lr_schedule.h"
 
-enum { SP_TRAIN_OPTIONS = 59 }; /* entries, with the one that ends the table */
+enum { SP_TRAIN_OPTIONS = 61 }; /* entries, with the one that ends the table */
 
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);

@@ -5,6 +5,7 @@
 #include "graphs/step.h"
 #include "model/files/weights.h"
 #include "offload/disk.h"
+#include "plan/machine/machine.h"
 #include "plan/offload/offload.h"
 #include "starpipe/trainer.h"
 #include "train/checkpoint/run_dir.h"
@@ -34,7 +35,8 @@ struct sp_trainer {
     struct sp_data data;
     struct sp_st_file weights; /* to begin with; no shards: random ones */
     struct sp_plan plan;
-    struct sp_shape shape; /* the sizes of the run */
+    struct sp_shape shape;     /* the sizes of the run */
+    struct sp_machine machine; /* what times are predicted with */
     struct sp_world world;
     struct sp_placement place;
     struct sp_graph graph;

@@ -168,6 +168,7 @@ static void models(void **state)
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct sp_adapipe in = {.stages = runs[i].stages, .micro_batches = runs[i].micro_batches};
+        static struct sp_machine machine;
         struct sp_adapipe_figures fig;
         unsigned char mode[MOST];
         struct sp_model model;
@@ -176,7 +177,8 @@ static void models(void **state)
 
         assert_int_equal(sp_model_load(runs[i].name, &model), 0);
         sp_shape_init(&sh, &model, 1, runs[i].seq, in.micro_batches, 0, 0);
-        sp_layer_costs_estimate(&sh, &in.costs);
+        assert_int_equal(sp_machine_load(SP_MACHINE_DEFAULT, &machine), 0);
+        sp_layer_costs_estimate(&machine, &sh, &in.costs);
         in.layers = model.layers;
         assert_int_equal(sp_adapipe_memory_of(&sh, in.stages, 0, &in.memory), 0);
         assert_int_equal(sp_adapipe_choose(&in, counts, mode, &fig), 0);

@@ -1,7 +1,7 @@
 /* Dealing out layers: lists, and the balanced partition against every partition there is. */
 #include "policies/common.h"
 #include "policies/families/activations.h"
-#include "plan/layer_costs.h"
+#include "plan/cost/layer_costs.h"
 #include "plan/partition.h"
 #include <math.h>
 
@@ -345,13 +345,15 @@ static void models(void **state)
         double layer_us[128], even_worst;
         int even[MOST], counts[MOST];
         struct sp_balance b = {.lay = &lay, .layer_us = layer_us};
+        static struct sp_machine machine;
         struct sp_layer_costs costs;
         struct sp_shape sh;
         struct sp_model m;
 
         assert_int_equal(sp_model_load(runs[i].name, &m), 0);
         sp_shape_init(&sh, &m, 1, runs[i].seq, 16, 0, 0);
-        sp_layer_costs_estimate(&sh, &costs);
+        assert_int_equal(sp_machine_load(SP_MACHINE_DEFAULT, &machine), 0);
+        sp_layer_costs_estimate(&machine, &sh, &costs);
         assert_true(costs.pre_fwd_us > 0 && costs.attn_fwd_us > 0 && costs.post_fwd_us > 0);
         assert_true(costs.bwd_us + costs.wgrad_us > sp_layer_fwd_us(&costs));
         assert_true(costs.recompute_us[SP_RECOMPUTE_NONE] <= 0);

@@ -16,7 +16,7 @@ static void simulate(const struct sp_plan *plan, const struct sp_costs *costs, s
     struct sp_step_messages messages;
 
     assert_int_equal(sp_step_messages_create(plan, NULL, &messages), 0);
-    assert_int_equal(sp_simulate(plan, costs, &messages, &network, t, NULL), 0);
+    assert_int_equal(sp_simulate(plan, costs, &messages, &network, NULL, t, NULL), 0);
     sp_step_messages_destroy(&messages);
 }
 

@@ -2,6 +2,7 @@
 #include "cli/show/show.h"
 #include "plan/memory.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/traffic.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -141,19 +142,11 @@ int sp_show_actions_json(const struct sp_show *show, json_t *root)
     return lower(show, add_action, &lists);
 }
 
-static void count_bytes(void *arg, const struct sp_action *a)
-{
-    if (a->kind != SP_ACTION_RECV)
-        ((int64_t *)arg)[a->stage] += a->bytes;
-}
-
 static json_t *memory_of(const struct sp_show *show, int stage)
 {
     struct sp_memory m = sp_memory_of_stage(show->plan, show->shape, show->recompute.mode,
                                             show->recompute.every, stage);
-    /* two moments of the four arrays that are 16 bytes a parameter */
-    int64_t state = 16 + (show->shape->dtype == SP_F32 ? 0 : (int64_t)sp_shape_elem(show->shape));
-    int64_t optimizer = m.states / state * 8;
+    int64_t optimizer = sp_memory_optimizer(show->plan, show->shape, stage);
 
     return json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters", (json_int_t)(m.states - optimizer),
                      "optimizer", (json_int_t)optimizer, "activations", (json_int_t)m.activations,
@@ -166,7 +159,7 @@ int sp_show_bytes_json(const struct sp_show *show, json_t *root)
     json_t *sent = json_array(), *memory = json_array();
     int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
 
-    err = bytes ? lower(show, count_bytes, bytes) : sp_error(ENOMEM, "show: no memory");
+    err = bytes ? sp_plan_bytes_sent(show->plan, show->shape, stages, bytes) : -ENOMEM;
     for (int s = 0; !err && s < stages; s++) {
         json_array_append_new(sent, json_integer(bytes[s]));
         json_array_append_new(memory, memory_of(show, s));
@@ -174,5 +167,5 @@ int sp_show_bytes_json(const struct sp_show *show, json_t *root)
     json_object_set_new(root, "bytes_sent", sent);
     json_object_set_new(root, "memory_bytes", memory);
     free(bytes);
-    return err;
+    return err ? no_memory(show) : 0;
 }

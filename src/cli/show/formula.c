@@ -6,7 +6,7 @@
 static double published_makespan(const struct sp_show *show)
 {
     const struct sp_schedule_def *def = show->plan->def;
-    const struct sp_costs *c = show->costs;
+    const struct sp_costs *c = &show->prediction->costs;
 
     if (def->makespan_of_parts && show->plan->family->parts)
         return def->makespan_of_parts(&show->plan->layout, &c->parts);
@@ -20,11 +20,11 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
                                          [SP_UPPER_BOUND] = "upper bound",
                                          [SP_APPROXIMATE] = "approximate"};
     const struct sp_schedule_def *def = show->plan->def;
-    const struct sp_costs *c = show->costs;
+    const struct sp_costs *c = &show->prediction->costs;
     double published = published_makespan(show);
-    double simulated = show->times->makespan, difference = simulated - published;
+    double simulated = show->prediction->times.makespan, difference = simulated - published;
 
-    if (!(published >= 0))
+    if (!(published >= 0) || show->machine) /* of costs that are those of the machine's ops */
         return false;
     *f = (struct sp_show_formula){.makespan = published,
                                   .source = def->makespan_source ? def->makespan_source : "",
@@ -33,7 +33,9 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
                                                : claims[SP_APPROXIMATE]};
     if (show->plan->slice_share)
         f->claim = "for equal slices";
-    if (c->comm > 0)
+    if (show->plan->family->run_deps) /* published in lockstep */
+        f->claim = claims[SP_UPPER_BOUND];
+    if (c->comm > 0 || c->wire > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");
     else if (fabs(difference) <= 1e-9 * fmax(published, 1))
         snprintf(f->verdict, sizeof f->verdict, "simulated the same");
@@ -45,16 +47,19 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
 
 void sp_show_costs(const struct sp_show *show, char *text, size_t n)
 {
-    const struct sp_costs *c = show->costs;
+    const struct sp_costs *c = &show->prediction->costs;
     const struct sp_part_costs *p = &c->parts;
 
-    if (show->plan->family->parts)
+    if (show->machine)
+        snprintf(text, n, "milliseconds on %s, in %s", show->machine->name,
+                 sp_dtype_name(show->shape->dtype));
+    else if (show->plan->family->parts)
         snprintf(text, n,
                  "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "
-                 "that%s, comm=%.6g",
+                 "that%s, comm=%.6g wire=%.6g",
                  p->pre, p->attn, p->post, p->backward,
-                 p->again > 0 ? " and pre and post once more" : "", c->comm);
+                 p->again > 0 ? " and pre and post once more" : "", c->comm, c->wire);
     else
-        snprintf(text, n, "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g", c->f, c->b,
-                 c->w, c->comm);
+        snprintf(text, n, "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g wire=%.6g",
+                 c->f, c->b, c->w, c->comm, c->wire);
 }

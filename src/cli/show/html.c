@@ -26,7 +26,7 @@ add(struct facts *facts, const char *name, const char *fmt, ...)
 static void add_figures(const struct sp_show *show, const struct sp_gantt *g, struct facts *facts)
 {
     const struct sp_plan *plan = show->plan;
-    const struct sp_times *t = show->times;
+    const struct sp_times *t = &show->prediction->times;
     struct sp_show_formula f;
     char costs[192];
     int most = 0, at = 0;

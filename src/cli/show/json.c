@@ -22,6 +22,8 @@
  *                            goes on as it came
  *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the order of
  *                            submission, with a process a stage; only with --actions
+ *   step_ms                  makespan, messages that come after it, and the update; times are in milliseconds
+ *                            then; only with --model and without --cost
  *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
  *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
  *                            workspace, total}; only with --model
@@ -64,8 +66,8 @@ static void add_programs(const struct sp_show *show, json_t *root)
 
         for (int k = 0; k < plan->programs[s].n; k++) {
             json_array_append_new(ops, op_name(plan, &plan->programs[s].ops[k]));
-            json_array_append_new(
-                when, json_pack("[f,f]", show->times->start[s][k], show->times->end[s][k]));
+            json_array_append_new(when, json_pack("[f,f]", show->prediction->times.start[s][k],
+                                                  show->prediction->times.end[s][k]));
         }
         json_array_append_new(ranks, ops);
         json_array_append_new(times, when);
@@ -102,17 +104,17 @@ static void add_formula(const struct sp_show *show, json_t *root)
 
 static json_t *messages(const struct sp_show *show)
 {
-    int n, *order = sp_step_messages_by_reader(show->messages, show->plan, &n);
+    int n, *order = sp_step_messages_by_reader(&show->prediction->messages, show->plan, &n);
     json_t *list = order ? json_array() : NULL;
 
     for (int i = 0; list && i < n; i++) {
-        const struct sp_step_message *m = &show->messages->message[order[i]];
+        const struct sp_step_message *m = &show->prediction->messages.message[order[i]];
         char name[SP_TENSOR_TEXT];
 
-        json_array_append_new(list,
-                              json_pack("[i,i,s,f,f]", m->from, m->to,
-                                        sp_step_message_print(show->plan, m, name),
-                                        show->when->sent[order[i]], show->when->arrived[order[i]]));
+        json_array_append_new(list, json_pack("[i,i,s,f,f]", m->from, m->to,
+                                              sp_step_message_print(show->plan, m, name),
+                                              show->prediction->when.sent[order[i]],
+                                              show->prediction->when.arrived[order[i]]));
     }
     free(order);
     return list;
@@ -139,7 +141,7 @@ static json_t *integers(const int *v, int n)
 int sp_show_json(const struct sp_show *show, FILE *out)
 {
     const struct sp_layout *lay = &show->plan->layout;
-    const struct sp_times *t = show->times;
+    const struct sp_times *t = &show->prediction->times;
     json_t *root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "schedule", show->schedule, "stages",
                              lay->stages, "micro_batches", lay->micro_batches, "chunks",
                              lay->chunks, "slices", lay->slices, "layers", lay->layers);
@@ -169,6 +171,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "overlap", overlap(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->plan->buffers));
     add_formula(show, root);
+    if (show->machine)
+        json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_bytes_json(show, root);

@@ -86,13 +86,14 @@ void sp_show_multiplex_text(const struct sp_show *show, FILE *out)
             memcpy(plan.slice_share, show->plan->slice_share,
                    (size_t)lay->slices * sizeof *plan.slice_share);
     }
-    if (!sp_listsim(&plan, show->costs, SP_PAIRED, &times, why, sizeof why)) {
+    if (!sp_listsim(&plan, &show->prediction->costs, SP_PAIRED, &times, why, sizeof why)) {
         fprintf(out,
                 "without multiplex: makespan %.6g, bubble %.2f %%; with it %.6g, %.2f %%: %.1f %% "
                 "less\n",
-                times.makespan, 100 * times.bubble_ratio, show->times->makespan,
-                100 * show->times->bubble_ratio,
-                times.makespan > 0 ? 100 * (1 - show->times->makespan / times.makespan) : 0);
+                times.makespan, 100 * times.bubble_ratio, show->prediction->times.makespan,
+                100 * show->prediction->times.bubble_ratio,
+                times.makespan > 0 ? 100 * (1 - show->prediction->times.makespan / times.makespan)
+                                   : 0);
         sp_times_destroy(&times);
     }
     sp_plan_destroy(&plan);

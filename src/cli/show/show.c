@@ -7,6 +7,7 @@
 #include "cli/show/show.h"
 #include "model/model.h"
 #include "plan/memory.h"
+#include "plan/predict.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
@@ -24,7 +25,7 @@ struct args {
     struct sp_layout_args layout;
     int layers, format, width, dtype;
     bool color, actions, dtype_set;
-    const char *cost, *output;
+    const char *cost, *output, *hardware;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -39,6 +40,9 @@ static int parse(int argc, char **argv, struct args *a)
          "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
          "occupies its sender and its receiver (0)",
          0, 0, 0, 0},
+        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
+         "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")", 0,
+         0, 0, 0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
          "f32|bf16", &a->dtype_set},
         {"actions", SP_OPT_FLAG, &a->actions, 0,
@@ -71,6 +75,10 @@ static int check(const struct args *a)
         return sp_error(EINVAL,
                         "show: --memory-limit: an order has micro-batches, not bytes; leave it "
                         "out, 'train --dry-run' takes it");
+    if (a->hardware && (!l->model || a->cost))
+        return sp_error(EINVAL, "show: --hardware %s: %s", a->hardware,
+                        a->cost ? "--cost says what ops take; give one of the two"
+                                : "what ops take there depends on the model; give --model too");
     if (a->actions && a->format != TEXT && a->format != JSON)
         return sp_error(EINVAL, "show: --actions is for --format text and json");
     if (a->dtype_set && !l->model)
@@ -240,48 +248,64 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     return sp_memory_apart(plan, shape);
 }
 
-static int simulate(struct sp_show *show, struct sp_step_messages *messages, struct sp_times *times,
-                    struct sp_message_times *when)
+/* At the costs of --cost, or unit costs. */
+static int simulate_costs(struct sp_show *show, const struct sp_costs *costs,
+                          struct sp_prediction *p)
 {
-    struct sp_unit_network unit = {.plan = show->plan, .costs = show->costs};
+    struct sp_unit_network unit = {.plan = show->plan, .costs = costs};
     struct sp_network network = sp_network_of_costs(&unit);
-    int err = sp_step_messages_create(show->plan, show->shape, messages);
+    int err = sp_step_messages_create(show->plan, NULL, &p->messages);
 
-    err = err ? err : sp_simulate(show->plan, show->costs, messages, &network, times, when);
+    p->costs = *costs;
+    return err ? err
+               : sp_simulate(show->plan, costs, &p->messages, &network, NULL, &p->times, &p->when);
+}
+
+/* Of the model on a machine, unless costs are given. */
+static int simulate(const struct args *a, struct sp_show *show, struct sp_prediction *p)
+{
+    struct sp_predict_request request = {.plan = show->plan,
+                                         .shape = show->shape,
+                                         .terms = {.machine = show->machine,
+                                                   .devices = 1,
+                                                   .recompute = show->recompute.mode,
+                                                   .every = show->recompute.every}};
+    struct sp_costs costs;
+    int err;
+
+    if (!show->machine && find_costs(a, show->plan, &costs))
+        return -EINVAL;
+    err = show->machine ? sp_predict(&request, p) : simulate_costs(show, &costs, p);
     if (err)
         return sp_error(-err, "show: no memory to simulate %d ops", sp_plan_ops(show->plan));
-    show->messages = messages;
-    show->times = times;
-    show->when = when;
+    show->prediction = p;
     return 0;
 }
 
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
                               struct sp_plan *plan)
 {
+    static struct sp_machine machine;
     struct sp_lowering lowering = {0};
-    struct sp_step_messages messages = {0};
-    struct sp_message_times when = {0};
-    struct sp_times times = {0};
+    struct sp_prediction prediction = {0};
     struct sp_shape shape;
-    struct sp_costs costs;
     struct sp_show show = {.schedule = a->layout.schedule,
                            .plan = plan,
-                           .costs = &costs,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
                            .actions = a->actions};
-    int ret = find_costs(a, plan, &costs);
+    int ret = find_shape(a, model, plan, &shape, &show);
 
-    ret = ret ? ret : find_shape(a, model, plan, &shape, &show);
-    ret = ret ? ret : simulate(&show, &messages, &times, &when);
+    if (!ret && show.shape && !a->cost) {
+        ret = sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
+        show.machine = &machine;
+    }
+    ret = ret ? ret : simulate(a, &show, &prediction);
     ret = ret ? ret : sp_show_lower(&show, &lowering);
     ret = ret ? ret : write_out(a, &show);
     if (lowering.order)
         sp_lowering_destroy(&lowering);
-    sp_step_messages_destroy(&messages);
-    sp_message_times_destroy(&when);
-    sp_times_destroy(&times);
+    sp_prediction_destroy(&prediction);
     return ret;
 }
 

@@ -3,7 +3,7 @@
 #define SP_SHOW_H
 
 #include "cli/options.h"
-#include "plan/simulation/simulate.h"
+#include "plan/predict.h"
 #include <jansson.h>
 #include <stdio.h>
 
@@ -12,11 +12,9 @@ struct sp_lowering;
 struct sp_show {
     const char *schedule; /* as typed */
     const struct sp_plan *plan;
-    const struct sp_costs *costs;
-    const struct sp_times *times;
-    const struct sp_step_messages *messages;
-    const struct sp_message_times *when; /* they travelled */
-    const struct sp_shape *shape;        /* of --model; NULL: sizes are unknown */
+    const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
+    const struct sp_prediction *prediction;
+    const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
     struct sp_lowering *lowering; /* of --actions and --model; NULL: neither was given */
     int columns;                  /* of the text form */

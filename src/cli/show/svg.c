@@ -4,11 +4,12 @@
 
 int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g)
 {
-    int ret = sp_gantt_from_times(show->plan, show->times, g);
+    int ret = sp_gantt_from_times(show->plan, &show->prediction->times, g);
 
     if (ret)
         return ret;
-    ret = sp_gantt_add_messages(g, show->plan, show->messages, show->when);
+    ret =
+        sp_gantt_add_messages(g, show->plan, &show->prediction->messages, &show->prediction->when);
     if (ret)
         sp_gantt_destroy(g);
     return ret;

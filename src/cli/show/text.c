@@ -18,7 +18,7 @@ static void print_published(const struct sp_show *show, FILE *out)
 int sp_show_text(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
-    const struct sp_times *t = show->times;
+    const struct sp_times *t = &show->prediction->times;
     char costs[192], slices[160];
     struct sp_gantt g;
     double share;

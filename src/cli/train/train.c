@@ -1,6 +1,7 @@
 /* starpipe train: options, a trainer, its loop, an exit status. */
 #include "cli/commands.h"
 #include "cli/train/args.h"
+#include "cli/train/dry_run.h"
 #include "cli/train/interrupt.h"
 #include "cli/train/loop.h"
 #include "cli/train/progress.h"
@@ -44,7 +45,7 @@ static int train(struct sp_trainer *t)
     if (!dry)
         status = run(t);
     else if (t->world.rank == 0)
-        status = sp_print_dry_run(t) ? 1 : 0;
+        status = sp_dry_run(t) ? 1 : 0;
     if (sp_trainer_close(t))
         status = 1;
     if (!dry && sp_interrupt_reader_gone() &&

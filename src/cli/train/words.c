@@ -1,12 +1,8 @@
 #include "cli/train/words.h"
 #include "plan/memory.h"
-#include "plan/slices.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
 #include "train/start/memory.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -113,53 +109,4 @@ void sp_print_offloaded(const struct sp_trainer *t)
            "memory at most %.1f MiB, %.1f MiB of it before the model\n",
            (double)sp_train_planned_bytes(t) / MiB, t->report.stages[0].buffers_bytes / MiB,
            t->report.stages[0].resident_bytes / MiB, (double)t->resident_before / MiB);
-}
-
-/* What backwards compute again, where the parts of a layer take 1 : 3 : 2 as in sp_costs_unit. */
-static void add_recompute(const struct sp_trainer *t, struct sp_costs *costs)
-{
-    bool attention = t->recompute == SP_RECOMPUTE_FULL;
-
-    costs->parts.again = 1;
-    costs->b += attention ? costs->f : costs->f / 2;
-}
-
-int sp_print_dry_run(const struct sp_trainer *t)
-{
-    const struct sp_layout_args *l = &t->cfg.layout;
-    struct sp_costs costs = sp_costs_unit;
-    struct sp_times times;
-    char why[256] = "";
-
-    if (t->plan.layout.layers > 0 &&
-        (t->recompute == SP_RECOMPUTE_FULL || t->recompute == SP_RECOMPUTE_NO_ATTENTION))
-        add_recompute(t, &costs);
-    if (sp_listsim(&t->plan, &costs, SP_PAIRED, &times, why, sizeof why))
-        return sp_error(EINVAL, "%s", why);
-    printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
-           "tokens\n",
-           t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
-           l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
-    printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
-           t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
-    if (t->plan.layout.slices > 1) {
-        sp_slices_text(&t->plan, l->seq, why, sizeof why);
-        printf("slices of %s tokens\n", why);
-    }
-    printf("bubble %.1f %% when a backward takes two forwards%s\n", 100 * times.bubble_ratio,
-           costs.parts.again > 0 ? " and what it computes again" : "");
-    printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
-    for (int s = 0; s < l->stages; s++) {
-        struct sp_memory m = sp_train_memory(t, s);
-        int layers = sp_stage_layers(&t->plan, t->model.layers, s);
-
-        printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
-               (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
-    }
-    if (sp_train_offloads(t))
-        sp_print_offload(t);
-    printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
-           times.messages);
-    sp_times_destroy(&times);
-    return 0;
 }

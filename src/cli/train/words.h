@@ -8,8 +8,6 @@
 void sp_print_warnings(const struct sp_trainer *t);
 /* What its weights are, on stdout: nobody should train from random ones without knowing it. */
 void sp_print_weights(const struct sp_trainer *t);
-/* --dry-run: what would run. 0 or -EINVAL. */
-int sp_print_dry_run(const struct sp_trainer *t);
 /* The plan of what leaves memory; and what t->report says was done of it. */
 void sp_print_offload(const struct sp_trainer *t);
 void sp_print_offloaded(const struct sp_trainer *t);

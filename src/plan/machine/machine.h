@@ -76,11 +76,20 @@ struct sp_machine {
     struct sp_link network; /* between nodes */
 };
 
+/* Whether its devices compute in the memory of their node. */
+static inline bool sp_machine_is_cpu(const struct sp_machine *m)
+{
+    return m->copy.to_host <= 0;
+}
+
 /*
  * A machine by its name, or of a file: what is no name of a machine and has a '/' or ends in ".json".
  * 0; or one line on stderr and -EINVAL, or what opening the file says; *m is set on success.
  */
 int sp_machine_load(const char *name_or_file, struct sp_machine *m);
+
+/* Where nobody says which. */
+#define SP_MACHINE_DEFAULT "h100-ib"
 
 /* The named ones in the order of the alphabet, NULL past the end. */
 const char *sp_machine_name_at(int i);

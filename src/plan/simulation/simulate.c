@@ -4,6 +4,7 @@
  */
 #include "plan/simulation/simulate.h"
 #include "policies/simulation/costs.h"
+#include "policies/simulation/merge.h"
 #include "policies/simulation/player.h"
 #include <errno.h>
 #include <math.h>
@@ -14,6 +15,10 @@ struct sim {
     const struct sp_costs *costs;
     const struct sp_step_messages *messages;
     const struct sp_network *network;
+    const int *worker; /* [stages] NULL: each stage has its own */
+    struct sp_placed
+        *turns;        /* [ops] of each worker, one after the other; NULL: those of its stage */
+    int *first_turn;   /* [stages + 1] */
     struct sp_times t; /* start: of an op that has not run, when its last message so far arrived */
     unsigned short *missing; /* [ops] messages that an op waits for */
     unsigned char *after;    /* [messages] of its writer and the message before, what is to come */
@@ -61,6 +66,11 @@ static int pop(struct sim *sim)
     return top;
 }
 
+static int lane_of(const struct sim *sim, int stage)
+{
+    return sim->worker ? sim->worker[stage] : stage;
+}
+
 /* One of the things that a message follows is there at `time`. */
 static void follow(struct sim *sim, int message, double time)
 {
@@ -80,7 +90,7 @@ static void arrive(struct sim *sim, int message)
         return;
     sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], sim->arrived[message]);
     if (--sim->missing[all->first_op[m->to] + m->reader] == 0)
-        sp_player_try(&sim->player, m->to);
+        sp_player_try(&sim->player, lane_of(sim, m->to));
 }
 
 static void send(struct sim *sim, int message)
@@ -105,9 +115,22 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
 }
 
-static int wait_for(struct sp_player *player, int stage, int k, double *start)
+/* The stage of a lane's next turn; *k, the place in the lane, becomes that in the stage's program. */
+static int stage_of(const struct sim *sim, int lane, int *k)
+{
+    const struct sp_placed *turn;
+
+    if (!sim->turns)
+        return lane;
+    turn = &sim->turns[sim->first_turn[lane] + *k];
+    *k = turn->index;
+    return turn->stage;
+}
+
+static int wait_for(struct sp_player *player, int lane, int k, double *start)
 {
     struct sim *sim = player->arg;
+    int stage = stage_of(sim, lane, &k);
     const unsigned short *missing = &sim->missing[sim->messages->first_op[stage] + k];
 
     for (int i = 0; i < unit(sim, stage, k); i++) {
@@ -118,11 +141,11 @@ static int wait_for(struct sp_player *player, int stage, int k, double *start)
     return SP_PLAYER_READY;
 }
 
-static int run(struct sp_player *player, int stage, int k, double start, double *end)
+static int run(struct sp_player *player, int lane, int k, double start, double *end)
 {
     struct sim *sim = player->arg;
     const struct sp_step_messages *all = sim->messages;
-    int ops = unit(sim, stage, k);
+    int stage = stage_of(sim, lane, &k), ops = unit(sim, stage, k);
 
     *end = sp_times_of_unit(sim->plan, sim->costs, &sim->t, stage, k, ops, start);
     for (int i = k; i < k + ops; i++)
@@ -135,6 +158,31 @@ static int run(struct sp_player *player, int stage, int k, double start, double 
 static const struct sp_player_rules rules = {.wait = wait_for, .run = run};
 
 /* ---- a step ----------------------------------------------------------------------------------- */
+
+/* Deals the ops out to the workers, in the order of submission. */
+static int deal(struct sim *sim)
+{
+    int stages = sim->plan->layout.stages, n;
+    struct sp_placed *order = sp_plan_order(sim->plan, &n);
+
+    sim->turns = calloc((size_t)sp_plan_ops(sim->plan) + 1, sizeof *sim->turns);
+    sim->first_turn = calloc((size_t)stages + 1, sizeof *sim->first_turn);
+    if (!order || !sim->turns || !sim->first_turn) {
+        free(order);
+        return -ENOMEM;
+    }
+    for (int s = 0; s < stages; s++)
+        sim->first_turn[sim->worker[s] + 1] += sim->plan->programs[s].n;
+    for (int lane = 0; lane < stages; lane++)
+        sim->first_turn[lane + 1] += sim->first_turn[lane];
+    for (int i = 0; i < n; i++) {
+        int lane = sim->worker[order[i].stage];
+
+        sim->turns[sim->first_turn[lane] + sim->player.ops[lane]++] = order[i];
+    }
+    free(order);
+    return 0;
+}
 
 static int create(struct sim *sim)
 {
@@ -152,7 +200,7 @@ static int create(struct sim *sim)
         return -ENOMEM;
     sim->sent = sim->ready + n;
     sim->arrived = sim->sent + n;
-    for (int s = 0; s < stages; s++)
+    for (int s = 0; !sim->worker && s < stages; s++)
         sim->player.ops[s] = sim->plan->programs[s].n;
     for (int i = 0; i < all->n; i++) {
         const struct sp_step_message *m = &all->message[i];
@@ -164,13 +212,15 @@ static int create(struct sim *sim)
         if (!sim->after[i])
             push(sim, i);
     }
-    return 0;
+    return sim->worker ? deal(sim) : 0;
 }
 
 static void destroy(struct sim *sim)
 {
     sp_player_destroy(&sim->player);
     sp_times_destroy(&sim->t);
+    free(sim->turns);
+    free(sim->first_turn);
     free(sim->missing);
     free(sim->after);
     free(sim->heap);
@@ -196,9 +246,10 @@ static int keep(const struct sim *sim, struct sp_message_times *when)
 
 int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
                 const struct sp_step_messages *messages, const struct sp_network *network,
-                struct sp_times *times, struct sp_message_times *when)
+                const int *worker, struct sp_times *times, struct sp_message_times *when)
 {
-    struct sim sim = {.plan = plan, .costs = costs, .messages = messages, .network = network};
+    struct sim sim = {
+        .plan = plan, .costs = costs, .messages = messages, .network = network, .worker = worker};
     int err = create(&sim);
     bool finished = !err && sp_player_play(&sim.player);
 

@@ -32,13 +32,14 @@ struct sp_message_times {
 
 /*
  * Every op starts as soon as the one before it on its stage ended and its messages are there; overlapped ops
- * start and end together. Costs as sp_op_cost has them. 0, -ENOMEM, or -EDEADLK: the plan is not a verified
- * one. `times` and `when` (NULL: not wanted) are set on success; times->messages is that of all messages,
+ * start and end together. worker[stages]: stages of one number take turns, in the order of submission; NULL:
+ * each has its own. Costs as sp_op_cost has them. 0, -ENOMEM, or -EDEADLK: the plan is not a verified one.
+ * `times` and `when` (NULL: not wanted) are set on success; times->messages is that of all messages,
  * collectives apart.
  */
 int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
                 const struct sp_step_messages *messages, const struct sp_network *network,
-                struct sp_times *times, struct sp_message_times *when);
+                const int *worker, struct sp_times *times, struct sp_message_times *when);
 void sp_message_times_destroy(struct sp_message_times *when);
 
 /*

@@ -23,6 +23,7 @@ struct sp_dep {
 
 struct sp_plan;
 struct sp_lowering;
+struct sp_op_work;
 
 /* Called for a parameter block of a stage, layer -1 outside the layers; an error ends the walk. */
 typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
@@ -97,6 +98,11 @@ struct sp_family {
     /* What an op costs, if it was not measured (sp_op_cost asks that first). */
     double (*cost)(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op);
+
+    /* What an op computes, where that is parts of layers: fills in all but pass and tokens of the entries of
+     * work, and returns how many there are (work.h). NULL: whole layers. */
+    int (*work)(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op,
+                struct sp_op_work *work);
 
     /* Activations of one micro-batch on all stages, as peak_live counts them. */
     int (*activations)(const struct sp_layout *lay);

@@ -28,7 +28,7 @@ struct sp_action {
     enum sp_action_kind kind;
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
-    int index;       /* in the program of the stage: of the op that RUN runs (-1: the family's own, see
+    int index; /* in the program of the stage: of the op that RUN runs (-1: the family's own, see
                       * below), that left what SEND sends (-1: it is kept, or goes on as it came), that
                       * reads first what RECV receives (-1: none does) */
     struct sp_tensor_id tensor; /* all but RUN of an op */

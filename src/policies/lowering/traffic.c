@@ -128,3 +128,36 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
     free(w.now);
     return err ? err : w.err;
 }
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+struct count {
+    const struct sp_lowering *l;
+    int64_t *bytes;
+};
+
+static void count(void *arg, const struct sp_action *a)
+{
+    struct count *c = arg;
+    bool here = a->kind == SP_ACTION_SEND &&
+                sp_lowering_process(c->l, a->stage) == sp_lowering_process(c->l, a->peer);
+
+    if (a->kind != SP_ACTION_RECV && !here)
+        c->bytes[a->stage] += a->bytes;
+}
+
+int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape, int processes,
+                       int64_t *bytes)
+{
+    struct sp_lowering l;
+    struct count c = {.l = &l, .bytes = bytes};
+    int err = sp_lowering_create(plan, shape, processes, &l);
+
+    if (err)
+        return err;
+    for (int s = 0; s < plan->layout.stages; s++)
+        bytes[s] = 0;
+    err = sp_lower_step(&l, count, &c);
+    sp_lowering_destroy(&l);
+    return err;
+}

@@ -2,6 +2,7 @@
 #ifndef SP_TRAFFIC_H
 #define SP_TRAFFIC_H
 
+#include "model/shape.h"
 #include "policies/plan.h"
 
 /*
@@ -10,5 +11,10 @@
  * in different orders.
  */
 int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n);
+
+/* Payload that each stage sends to other processes in one step, bytes[stages], with the stages dealt out to
+ * so many. 0 or -ENOMEM. */
+int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape, int processes,
+                       int64_t *bytes);
 
 #endif

@@ -75,7 +75,7 @@ int sp_train_adapipe_early(struct sp_trainer *t)
     row = new_row(t);
     if (!row)
         return -ENOMEM;
-    sp_layer_costs_estimate(&t->shape, &costs);
+    sp_layer_costs_estimate(&t->machine, &t->shape, &costs);
     err = sp_train_check_profile(t);
     err = err ? err : choose(t, &costs, row, NULL);
     err = err ? err : apply(t, row);

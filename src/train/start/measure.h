@@ -2,7 +2,7 @@
 #ifndef SP_TRAIN_MEASURE_H
 #define SP_TRAIN_MEASURE_H
 
-#include "plan/layer_costs.h"
+#include "plan/cost/layer_costs.h"
 #include "train/trainer.h"
 
 /* Before StarPU starts: whether measuring fits this machine. 0, or -EINVAL after one line. */

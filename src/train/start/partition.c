@@ -75,7 +75,7 @@ int sp_train_partition_early(struct sp_trainer *t)
     if (!counts)
         return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
     if (is_balanced(t)) {
-        sp_layer_costs_estimate(&t->shape, &costs);
+        sp_layer_costs_estimate(&t->machine, &t->shape, &costs);
         err = sp_train_check_profile(t);
         err = err ? err : balance(t, &costs, counts);
     } else {

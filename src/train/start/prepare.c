@@ -12,6 +12,7 @@
 #include "train/start/agree.h"
 #include "train/start/device.h"
 #include "train/start/files.h"
+#include "train/start/machine.h"
 #include "train/start/memory.h"
 #include "train/start/offload.h"
 #include "train/start/partition.h"
@@ -157,6 +158,7 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : open_eval(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
+    err = err ? err : sp_train_find_machine(t);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);

@@ -13,6 +13,7 @@
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
+#include "policies/families/work.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +177,36 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     return op->pass == SP_F ? forward : (c->backward + c->again) * forward;
 }
 
+/* Block k is post of layer k - 1 and pre of layer k; embedding and head at the ends. */
+static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op,
+                   struct sp_op_work *work)
+{
+    bool ships = sp_ships_weights(plan, sh);
+    int n = 0;
+
+    if (op->part == SP_ATTN) {
+        work->first = op->chunk;
+        work->layers = 1;
+        work->attention = true;
+        work->qkv_with_attention = ships;
+        return 1;
+    }
+    if (op->chunk > 0) {
+        work[n].first = op->chunk - 1;
+        work[n].layers = 1;
+        work[n].head = op->chunk == sh->model.layers && op->pass == SP_B;
+        work[n++].post = true;
+    }
+    if (op->chunk < sh->model.layers) {
+        work[n].first = op->chunk;
+        work[n].layers = 1;
+        work[n].embed = op->chunk == 0;
+        work[n].qkv_with_attention = ships;
+        work[n++].pre = true;
+    }
+    return n;
+}
+
 /* The micro-batches of a slot take turns on the way: each has its own messages. */
 static int stream(const struct sp_layout *lay, const struct sp_op *op)
 {
@@ -235,6 +266,7 @@ const struct sp_family sp_family_attention_parallel = {
     .deps = deps,
     .required = required,
     .cost = cost,
+    .work = work_of,
     .activations = places,
     .stream = stream,
     .owned = owned,

@@ -10,9 +10,7 @@
 #ifndef SP_LAYER_COSTS_H
 #define SP_LAYER_COSTS_H
 
-#include "model/stash.h"
-
-#define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
+#include "plan/cost/part_times.h"
 
 struct sp_layer_costs {
     double embed_fwd_us, embed_bwd_us; /* on the first global stage, once a micro-batch */
@@ -41,11 +39,8 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
     return c->recompute_us[mode] + c->bwd_us + c->wgrad_us;
 }
 
-/*
- * Times of a nominal worker, from floating-point operations (products, attention) and bytes moved
- * (norms, activations, embedding), for planning before anything was measured. Their ratios are to
- * be relied on, not their size. Every field of *costs is set.
- */
-void sp_layer_costs_estimate(const struct sp_shape *sh, struct sp_layer_costs *costs);
+/* Times on one device of a machine, for planning before anything was measured. Every field is set. */
+void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
+                             struct sp_layer_costs *costs);
 
 #endif

@@ -1,0 +1,111 @@
+/*
+ * As JSON, one object:
+ *   schedule, hardware
+ *   predicted_step_ms, predicted_bubble
+ *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
+ *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
+ *                     each stage has its own unless a launcher started several}
+ */
+#include "cli/train/dry_run.h"
+#include "cli/train/words.h"
+#include "plan/memory.h"
+#include "plan/slices.h"
+#include "policies/families/ownership.h"
+#include "policies/lowering/traffic.h"
+#include "sp_error.h"
+#include "train/start/machine.h"
+#include "train/start/memory.h"
+#include <jansson.h>
+#include <stdlib.h>
+
+static const double MiB = 1024 * 1024;
+
+static void print_stages(const struct sp_trainer *t, const int64_t *bytes)
+{
+    printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        struct sp_memory m = sp_train_memory(t, s);
+        int layers = sp_stage_layers(&t->plan, t->model.layers, s);
+
+        printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
+               (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
+    }
+    printf("sent a step, MiB a stage:");
+    for (int s = 0; s < t->plan.layout.stages; s++)
+        printf(" %.4g", (double)bytes[s] / MiB);
+    printf("\n");
+}
+
+static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
+                       const int64_t *bytes)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    char text[256];
+
+    printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
+           "tokens\n",
+           t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
+           l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
+    printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
+           t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
+    if (t->plan.layout.slices > 1) {
+        sp_slices_text(&t->plan, l->seq, text, sizeof text);
+        printf("slices of %s tokens\n", text);
+    }
+    printf("predicted on %s: step %.4g ms, bubble %.1f %%, %.4g tokens/s\n", t->machine.name,
+           p->step_ms, 100 * p->times.bubble_ratio,
+           1e3 * (double)sp_train_step_tokens(t) / p->step_ms);
+    print_stages(t, bytes);
+    if (sp_train_offloads(t))
+        sp_print_offload(t);
+    printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
+           p->times.messages);
+}
+
+static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
+                      const int64_t *bytes)
+{
+    json_t *stages = json_array(), *root;
+
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        struct sp_memory m = sp_train_memory(t, s);
+        int64_t optimizer = sp_memory_optimizer(&t->plan, &t->shape, s);
+
+        json_array_append_new(stages, json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
+                                                (json_int_t)(m.states - optimizer),
+                                                "optimizer_bytes", (json_int_t)optimizer,
+                                                "activations_bytes", (json_int_t)m.activations,
+                                                "workspace_bytes", (json_int_t)m.workspace,
+                                                "bytes_sent", (json_int_t)bytes[s]));
+    }
+    root = json_pack("{s:s,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name, "hardware",
+                     t->machine.name, "predicted_step_ms", p->step_ms, "predicted_bubble",
+                     p->times.bubble_ratio, "stages", stages);
+    if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
+        json_decref(root);
+        return sp_error(EIO, "train: the prediction cannot be written");
+    }
+    json_decref(root);
+    return 0;
+}
+
+int sp_dry_run(const struct sp_trainer *t)
+{
+    int stages = t->plan.layout.stages, processes = t->world.size > 1 ? t->world.size : stages;
+    int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
+    struct sp_prediction prediction;
+    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, processes, bytes) : -ENOMEM;
+
+    err = err ? err : sp_train_predict(t, &prediction);
+    if (err) {
+        free(bytes);
+        return sp_error(ENOMEM, "train: no memory to simulate %d ops", sp_plan_ops(&t->plan));
+    }
+    if (t->cfg.json)
+        err = print_json(t, &prediction, bytes);
+    else
+        print_text(t, &prediction, bytes);
+    sp_prediction_destroy(&prediction);
+    free(bytes);
+    return err;
+}

@@ -1,0 +1,23 @@
+#include "plan/cost/layer_costs.h"
+#include "plan/cost/part_times.h"
+
+void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
+                             struct sp_layer_costs *costs)
+{
+    struct sp_part_times t;
+
+    sp_part_times(machine, 1, sh, &t);
+    *costs = (struct sp_layer_costs){
+        .embed_fwd_us = 1e6 * t.embed,
+        .embed_bwd_us = 1e6 * t.embed_weight,
+        .pre_fwd_us = 1e6 * t.pre,
+        .attn_fwd_us = 1e6 * t.attention,
+        .post_fwd_us = 1e6 * t.post,
+        .bwd_us = 1e6 * (t.pre_input + t.attention_input + t.post_input),
+        .wgrad_us = 1e6 * (t.qkv_weight + t.post_weight),
+        .head_us = 1e6 * t.head,
+    };
+    for (int mode = 0; mode < SP_RECOMPUTE_MODES; mode++)
+        costs->recompute_us[mode] =
+            1e6 * (t.pre_again[mode] + t.attention_again[mode] + t.post_again[mode]);
+}

@@ -1,0 +1,139 @@
+#include "plan/cost/op_times.h"
+#include "plan/cost/part_times.h"
+#include "plan/memory.h"
+#include "policies/families/activations.h"
+#include "policies/families/work.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* Slices come in a few lengths, but each at a place of its own. */
+enum { SLICES = 1 << 9 };
+
+struct slice_times {
+    int first, tokens; /* tokens 0: not known yet */
+    struct sp_part_times t;
+};
+
+struct pricing {
+    const struct sp_plan *plan;
+    const struct sp_shape *sh;
+    const struct sp_op_terms *terms;
+    struct slice_times *slice; /* [SLICES] by place and length */
+};
+
+static const struct sp_part_times *times_of(const struct pricing *p, const struct sp_op_work *w)
+{
+    struct slice_times *s =
+        &p->slice[((unsigned)w->first_token * 31u + (unsigned)w->tokens) % SLICES];
+
+    if (s->tokens != w->tokens || s->first != w->first_token) {
+        struct sp_shape part;
+
+        sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
+        sp_part_times(p->terms->machine, p->terms->devices, &part, &s->t);
+        s->first = w->first_token;
+        s->tokens = w->tokens;
+    }
+    return &s->t;
+}
+
+static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
+{
+    double layer = 0, moved = w->qkv_with_attention ? t->qkv : 0;
+
+    if (w->pre)
+        layer += t->pre - moved;
+    if (w->attention)
+        layer += t->attention + moved;
+    if (w->post)
+        layer += t->post;
+    return w->layers * layer + (w->embed ? t->embed : 0);
+}
+
+/* What the backward of a layer has to have again. */
+static double again(const struct pricing *p, const struct sp_part_times *t,
+                    const struct sp_op_work *w, int layer)
+{
+    enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms->recompute, layer);
+    double sum = 0;
+
+    if (w->pre)
+        sum += t->pre_again[mode];
+    if (w->attention)
+        sum += t->attention_again[mode];
+    if (w->post)
+        sum += t->post_again[mode];
+    if (w->pre && w->post && mode == SP_RECOMPUTE_FULL && p->terms->every > 1)
+        sum += (t->post - t->post_again[mode]) * (p->terms->every - 1) / p->terms->every;
+    return sum;
+}
+
+static double backward(const struct pricing *p, const struct sp_part_times *t,
+                       const struct sp_op_work *w)
+{
+    double layer = 0, input = w->qkv_with_attention ? t->qkv_input : 0, sum = 0;
+
+    if (w->input && w->pre)
+        layer += t->pre_input - input;
+    if (w->input && w->attention)
+        layer += t->attention_input + input;
+    if (w->input && w->post)
+        layer += t->post_input;
+    if (w->weight && (w->qkv_with_attention ? w->attention : w->pre))
+        layer += t->qkv_weight;
+    if (w->weight && w->post)
+        layer += t->post_weight;
+    for (int i = 0; w->input && i < w->layers; i++)
+        sum += again(p, t, w, w->first + i);
+    return sum + w->layers * layer + (w->embed && w->weight ? t->embed_weight : 0);
+}
+
+static double price(const struct pricing *p, int stage, const struct sp_op *op)
+{
+    struct sp_op_work work[SP_MOST_WORK];
+    int n = sp_op_work(p->plan, p->sh, stage, op, work);
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct sp_part_times *t = times_of(p, &work[i]);
+
+        sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
+        sum += work[i].head ? t->head : 0;
+    }
+    return 1e3 * sum;
+}
+
+double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_op_terms *terms)
+{
+    const struct sp_layout *lay = &plan->layout;
+    double *ms = calloc((size_t)plan->family->ids(lay), sizeof *ms);
+    struct pricing p = {
+        .plan = plan, .sh = sh, .terms = terms, .slice = calloc(SLICES, sizeof *p.slice)};
+
+    for (int s = 0; ms && p.slice && s < lay->stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+
+            ms[plan->family->id(lay, s, op)] = price(&p, s, op);
+        }
+    if (!p.slice) {
+        free(ms);
+        ms = NULL;
+    }
+    free(p.slice);
+    return ms;
+}
+
+double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                       const struct sp_op_terms *terms)
+{
+    double most = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        double elements = (double)sp_memory_parameters(plan, sh, s);
+
+        most = fmax(most, sp_update_time(terms->machine, elements / terms->devices));
+    }
+    return 1e3 * most;
+}

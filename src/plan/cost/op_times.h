@@ -1,0 +1,25 @@
+/* What the ops of a plan take on a machine. Pure. */
+#ifndef SP_OP_TIMES_H
+#define SP_OP_TIMES_H
+
+#include "plan/machine/machine.h"
+#include "policies/plan.h"
+
+/* What ops are computed with. */
+struct sp_op_terms {
+    const struct sp_machine *machine;
+    int devices; /* of a stage */
+    enum sp_recompute recompute;
+    int every; /* layers between those whose inputs are kept, with full recomputation */
+};
+
+/* Milliseconds of every op, by the number that its family gives it, as `by_op` of struct sp_costs; to be
+ * freed. NULL: no memory. */
+double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_op_terms *terms);
+
+/* Of the optimizer on the stage that takes longest, in milliseconds. */
+double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                       const struct sp_op_terms *terms);
+
+#endif

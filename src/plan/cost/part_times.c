@@ -1,0 +1,113 @@
+#include "plan/cost/part_times.h"
+#include "kernels/kernels.h"
+
+struct cost {
+    const struct sp_machine *machine;
+    const struct sp_shape *sh;
+    double devices;
+};
+
+/* A product by the operations of all devices. */
+static double product_of(const struct cost *c, double flops)
+{
+    return sp_curve_s(&c->machine->matmul[c->sh->dtype], flops / c->devices);
+}
+
+static double product(const struct cost *c, enum sp_role role)
+{
+    return product_of(c, c->sh->rows * sp_product_flops(&c->sh->model, role));
+}
+
+/* A pass over `width` elements of every row, read or written. */
+static double moved(const struct cost *c, double width)
+{
+    return sp_curve_s(&c->machine->memory,
+                      (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
+}
+
+/* Rows gathered from the devices of the stage, or their sums scattered over them. */
+static double gathered(const struct cost *c)
+{
+    double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows * c->sh->model.hidden;
+
+    if (c->devices <= 1)
+        return 0;
+    return sp_link_s(&c->machine->node, bytes * (c->devices - 1) / c->devices);
+}
+
+static double attention(const struct cost *c, enum sp_attention_pass pass)
+{
+    const struct sp_model *m = &c->sh->model;
+    struct sp_attention at = {.batch = c->sh->batch,
+                              .heads = m->heads,
+                              .kv_heads = m->kv_heads,
+                              .head_dim = m->head_dim,
+                              .q_len = c->sh->seq,
+                              .q_pos = c->sh->first};
+    double flops = sp_flops_attention(&at) / c->devices;
+
+    return pass == SP_ATTENTION_FORWARD
+               ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
+               : 2.5 * flops / sp_curve_rate(&c->machine->attention[c->sh->dtype][pass], flops);
+}
+
+static void again(struct sp_part_times *t, double norm, double activation, double down)
+{
+    t->pre_again[SP_RECOMPUTE_SELECTIVE] = norm;
+    t->post_again[SP_RECOMPUTE_SELECTIVE] = norm + activation;
+    /* the MLP's last product gives the layer's output, which no backward of the layer needs */
+    t->pre_again[SP_RECOMPUTE_NO_ATTENTION] = t->pre_again[SP_RECOMPUTE_FULL] = t->pre;
+    t->post_again[SP_RECOMPUTE_NO_ATTENTION] = t->post_again[SP_RECOMPUTE_FULL] = t->post - down;
+    t->attention_again[SP_RECOMPUTE_FULL] = t->attention;
+}
+
+static double head(const struct cost *c)
+{
+    const double h = c->sh->model.hidden, vocab = c->sh->model.vocab;
+
+    /* logits are written, read twice and overwritten by their gradient */
+    return 3 * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
+           moved(c, 4 * vocab) + c->machine->launch_s;
+}
+
+void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                   struct sp_part_times *t)
+{
+    const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
+    const double h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
+    const double task = machine->launch_s, ring = gathered(&c);
+    double norm = moved(&c, 2 * h), norm_input = moved(&c, 4 * h), activation = moved(&c, up + f);
+    double down = product(&c, SP_ROLE_DOWN);
+    double in_post = product(&c, SP_ROLE_OUT) + product(&c, SP_ROLE_UP) + down;
+    /* norms of heads: read and written; backward, the products and the norms once more */
+    const double width = sh->model.qk_norm ? sh->q_width + sh->kv_width / 2 : 0;
+    double heads = moved(&c, 2 * width);
+
+    *t = (struct sp_part_times){
+        .qkv = product(&c, SP_ROLE_QKV),
+        .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
+        .post = in_post + norm + activation + 3 * ring + task,
+        .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + task,
+        /* activation: u and dg read, du written */
+        .post_input = in_post + norm_input + moved(&c, 2 * up + f) + 3 * ring + task,
+        .post_weight = in_post + ring + task,
+        .embed = moved(&c, 3 * h) + task, /* token and position rows read, their sum written */
+        .embed_weight = moved(&c, 3 * h) + task,
+        .head = head(&c),
+    };
+    t->pre = t->qkv + norm + heads + ring + task;
+    t->qkv_input = t->qkv;
+    t->qkv_weight = t->qkv + ring + task;
+    /* x, dy, dr read, dx written */
+    t->pre_input = t->qkv_input + norm_input + 3 * heads + ring + task;
+    if (width > 0)
+        t->pre_input += product_of(&c, sp_flops_linear(sh->rows, h, width));
+    again(t, norm, activation, down);
+}
+
+double sp_update_time(const struct sp_machine *machine, double elements)
+{
+    /* the gradient is read for its norm; then it, the weight and two moments are read, three written */
+    return sp_curve_s(&machine->memory, sizeof(float) * elements) +
+           sp_curve_s(&machine->memory, 7 * sizeof(float) * elements) + 2 * machine->launch_s;
+}

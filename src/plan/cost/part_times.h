@@ -1,0 +1,34 @@
+/*
+ * What the parts of a layer take on a machine, from the operations and the bytes of their kernels. Pure.
+ *
+ * Seconds, of a stage of `devices` devices that share its rows and heads (Megatron's tensor and sequence
+ * parallelism: a layer gathers its rows twice and scatters their sums twice, in each direction, and gathers
+ * them twice more for weight gradients).
+ */
+#ifndef SP_PART_TIMES_H
+#define SP_PART_TIMES_H
+
+#include "model/stash.h"
+#include "plan/machine/machine.h"
+
+#define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
+
+struct sp_part_times {
+    double pre, qkv, attention, post; /* forward; qkv: of pre, the QKV product */
+    double pre_input, qkv_input, attention_input, post_input; /* backward: gradients of inputs */
+    double qkv_weight, post_weight;                           /* of weights */
+    /* what the backward has to have again, by enum sp_recompute */
+    double pre_again[SP_RECOMPUTE_MODES], attention_again[SP_RECOMPUTE_MODES],
+        post_again[SP_RECOMPUTE_MODES];
+    double embed, embed_weight;
+    double head; /* forward and backward */
+};
+
+/* Of the rows of sh, a slice or a whole micro-batch. */
+void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                   struct sp_part_times *t);
+
+/* AdamW on `elements` parameters of each device, with the norm of their gradients. */
+double sp_update_time(const struct sp_machine *machine, double elements);
+
+#endif

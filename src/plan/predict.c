@@ -1,0 +1,43 @@
+#include "plan/predict.h"
+#include "plan/simulation/machine_network.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p)
+{
+    const struct sp_plan *plan = request->plan;
+    const struct sp_machine_network links = {.machine = request->terms.machine,
+                                             .stages = plan->layout.stages,
+                                             .devices = request->terms.devices,
+                                             .process = request->process};
+    const struct sp_network network = sp_network_of_machine(&links);
+    int err;
+
+    *p = (struct sp_prediction){0};
+    p->by_op = sp_op_times(plan, request->shape, &request->terms);
+    p->costs = (struct sp_costs){.by_op = p->by_op};
+    err = p->by_op ? sp_step_messages_create(plan, request->shape, &p->messages) : -ENOMEM;
+    err = err ? err
+              : sp_simulate(plan, &p->costs, &p->messages, &network, request->worker, &p->times,
+                            &p->when);
+    if (err) {
+        sp_prediction_destroy(p);
+        return err;
+    }
+    p->step_ms = p->times.makespan;
+    for (int i = 0; i < p->messages.n; i++)
+        p->step_ms = fmax(p->step_ms, p->when.arrived[i]);
+    p->update_ms = sp_update_times(plan, request->shape, &request->terms);
+    p->step_ms += p->update_ms;
+    return 0;
+}
+
+void sp_prediction_destroy(struct sp_prediction *p)
+{
+    free(p->by_op);
+    sp_step_messages_destroy(&p->messages);
+    sp_message_times_destroy(&p->when);
+    sp_times_destroy(&p->times);
+    *p = (struct sp_prediction){0};
+}

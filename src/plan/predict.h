@@ -1,0 +1,31 @@
+/* A step of a plan on a described machine: the one prediction that everything shows. Pure. */
+#ifndef SP_PREDICT_H
+#define SP_PREDICT_H
+
+#include "plan/cost/op_times.h"
+#include "plan/simulation/simulate.h"
+
+struct sp_predict_request {
+    const struct sp_plan *plan;
+    const struct sp_shape *shape;
+    struct sp_op_terms terms;
+    const int *worker;  /* [stages] as sp_simulate has it; NULL: each stage has its own */
+    const int *process; /* [stages] NULL: each stage has its own */
+};
+
+/* Times in milliseconds. */
+struct sp_prediction {
+    double *by_op; /* what `costs` says of ops */
+    struct sp_costs costs;
+    struct sp_step_messages messages;
+    struct sp_message_times when;
+    struct sp_times times;
+    double update_ms; /* of the optimizer, on the stage that takes longest */
+    double step_ms;   /* until the last op and the last message, and the update */
+};
+
+/* 0 or -ENOMEM; nothing to be destroyed then. */
+int sp_predict(const struct sp_predict_request *request, struct sp_prediction *prediction);
+void sp_prediction_destroy(struct sp_prediction *prediction);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * Messages between stages on a machine: which interfaces they take, for how long. Pure.
+ *
+ * Stages fill the nodes one after the other, `devices` of a stage side by side; where a stage has more than a
+ * node, its first node sends for it. A message is cut over the devices of its stage. It takes the interfaces
+ * of a node where both stages are in one, and those of the network otherwise.
+ */
+#ifndef SP_MACHINE_NETWORK_H
+#define SP_MACHINE_NETWORK_H
+
+#include "plan/machine/machine.h"
+#include "plan/simulation/simulate.h"
+
+struct sp_machine_network {
+    const struct sp_machine *machine;
+    int stages;
+    int devices; /* of a stage */
+    const int *
+        process; /* [stages] stages of one process hand tensors on without a copy; NULL: each has its own */
+};
+
+/* Times in milliseconds. */
+struct sp_network sp_network_of_machine(const struct sp_machine_network *m);
+
+#endif

@@ -1,0 +1,36 @@
+#include "policies/families/work.h"
+#include "policies/families/ownership.h"
+
+/* Whole layers, or a head apart. */
+static int chunk_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                      const struct sp_op *op, struct sp_op_work *work)
+{
+    int global;
+
+    if (op->part == SP_HEAD) {
+        work->head = true;
+        return 1;
+    }
+    global = sp_chunk_global(plan, stage, op->chunk);
+    sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &work->first, &work->layers);
+    work->pre = work->attention = work->post = true;
+    work->embed = global == 0;
+    work->head =
+        global == sp_globals(&plan->layout) - 1 && op->pass == SP_B && !plan->family->head_op;
+    return 1;
+}
+
+int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+               const struct sp_op *op, struct sp_op_work work[SP_MOST_WORK])
+{
+    const struct sp_family *family = plan->family;
+    bool apart = plan->deferred && plan->deferred[family->id(&plan->layout, stage, op)];
+    struct sp_op_work pass = {.forward = op->pass == SP_F,
+                              .input = op->pass == SP_B,
+                              .weight = op->pass == SP_W || (op->pass == SP_B && !apart)};
+
+    sp_plan_op_tokens(plan, sh->seq, op, &pass.first_token, &pass.tokens);
+    for (int i = 0; i < SP_MOST_WORK; i++)
+        work[i] = pass;
+    return family->work ? family->work(plan, sh, op, work) : chunk_work(plan, sh, stage, op, work);
+}

@@ -1,0 +1,18 @@
+/* The described machine of a run: what its times are predicted with. */
+#ifndef SP_TRAIN_MACHINE_H
+#define SP_TRAIN_MACHINE_H
+
+#include "plan/predict.h"
+#include "train/trainer.h"
+
+/*
+ * That of --hardware; or what `starpipe calibrate` left of this machine in the cache; or a named one like
+ * what the run computes on. 0, or -errno after one line.
+ */
+int sp_train_find_machine(struct sp_trainer *t);
+
+/* A step of the run: on the workers and processes that it has here where the machine's devices are CPUs, on
+ * a device a stage elsewhere. 0 or -ENOMEM. */
+int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction);
+
+#endif
