@@ -15,6 +15,7 @@ static const struct sp_command commands[] = {
     {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
     {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
+    {"calibrate", sp_cmd_calibrate, "measures this machine and writes a description of it"},
     {"info", sp_cmd_info, "the hardware, build features and versions"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

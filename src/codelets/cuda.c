@@ -90,6 +90,13 @@ void sp_cuda_queued(const void *arg)
     sp_cuda_must(cudaStreamWaitEvent(starpu_cuda_get_local_stream(), w->queued, 0), "an event");
 }
 
+void sp_cuda_name(int device, char name[128])
+{
+    struct cudaDeviceProp p;
+
+    snprintf(name, 128, "%s", cudaGetDeviceProperties(&p, device) == cudaSuccess ? p.name : "GPU");
+}
+
 void sp_cuda_wait(const struct sp_backend *k)
 {
     if (k->cuda)
@@ -236,6 +243,12 @@ int sp_cuda_devices(bool wanted)
 int sp_cuda_usable(int device)
 {
     return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
+}
+
+void sp_cuda_name(int device, char name[128])
+{
+    (void)device;
+    snprintf(name, 128, "none");
 }
 
 void sp_cuda_wait(const struct sp_backend *k)

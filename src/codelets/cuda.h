@@ -29,6 +29,9 @@ int sp_cuda_devices(bool wanted);
 /* Whether a GPU runs what was built. 0, or -errno after one line on stderr. */
 int sp_cuda_usable(int device);
 
+/* What its maker calls a GPU. */
+void sp_cuda_name(int device, char name[128]);
+
 /* Bytes of a GPU: in all, and free now. 0 or -errno. */
 int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
 

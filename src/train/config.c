@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES "auto|cpu|cuda"
-
 /* Only its addresses are used: the table's values are at the same places of any configuration. */
 static struct sp_train_config like;
 
@@ -48,7 +46,7 @@ static const struct sp_option table[] = {
     SP_OPTION("seed", SP_OPT_INT, &like.seed, "N", "seed of initial weights and of shuffling", 0,
               INT_MAX, 0, &like.seed_set),
     CHOICE("dtype", dtype, "type of activations, and of weights in products", "f32|bf16"),
-    CHOICE("device", device, "where to compute", DEVICES),
+    CHOICE("device", device, "where to compute", SP_TRAIN_DEVICES),
     CHOICE("transport", transport, "messages between processes on GPUs", "auto|mpi|nccl"),
     TEXT("partition", partition, "even|balanced|LIST",
          "layers of each stage and chunk: even, by measured times, or 3,2,2,1"),
@@ -147,7 +145,7 @@ static int default_device(int *device)
 
     if (!wanted || !*wanted)
         return 0;
-    *device = sp_choice_of(DEVICES, wanted);
+    *device = sp_choice_of(SP_TRAIN_DEVICES, wanted);
     if (*device < 0)
         return sp_error(EINVAL, "train: SP_DEVICE=%s in the environment: say auto, cpu or cuda",
                         wanted);

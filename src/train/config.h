@@ -5,6 +5,8 @@
 #include "train/options.h"
 #include "train/run/lr_schedule.h"
 
+#define SP_TRAIN_DEVICES "auto|cpu|cuda"
+
 enum { SP_TRAIN_OPTIONS = 61 }; /* entries, with the one that ends the table */
 
 /* The options of `starpipe train`; the value of each is in *cfg. */

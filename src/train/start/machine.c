@@ -31,7 +31,7 @@ int sp_train_find_machine(struct sp_trainer *t)
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
 {
     int stages = t->plan.layout.stages, err;
-    int *worker = calloc(2 * (size_t)stages, sizeof *worker), *process = worker + stages;
+    int *worker = calloc(2 * (size_t)stages, sizeof *worker), *process;
     struct sp_predict_request request = {
         .plan = &t->plan,
         .shape = &t->shape,
@@ -40,6 +40,7 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
 
     if (!worker)
         return -ENOMEM;
+    process = worker + stages;
     for (int s = 0; s < stages; s++) {
         worker[s] = sp_stage_lane(&t->place, s);
         process[s] = sp_stage_rank(&t->place, s);

@@ -1,0 +1,157 @@
+#include "train/calibrate/kernels.h"
+#include <math.h>
+
+enum { LINE = 256 }; /* what libraries of GPUs want of addresses */
+
+static struct sp_attention attention_of(const struct sp_timed_call *c)
+{
+    return (struct sp_attention){.batch = 1,
+                                 .heads = c->heads,
+                                 .kv_heads = c->heads,
+                                 .head_dim = c->head_dim,
+                                 .scale = 1 / sqrtf((float)c->head_dim),
+                                 .q_len = c->rows,
+                                 .n_kv = 1,
+                                 .kv_len = &c->rows};
+}
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+/* Elements of the arrays in the order of sp_timed_run's; negative: of f32 whatever the type. */
+static void count(const struct sp_timed_call *c, double n[SP_TIMED_ARRAYS])
+{
+    double T = c->rows, x = T * c->in, y = T * c->out, w = (double)c->in * c->out;
+    double q = T * c->heads * c->head_dim, lse = -T * c->heads;
+
+    for (int i = 0; i < SP_TIMED_ARRAYS; i++)
+        n[i] = 0;
+    switch (c->kernel) {
+    case SP_TIME_LINEAR:
+    case SP_TIME_LINEAR_DX:
+        n[0] = x, n[1] = w, n[2] = y;
+        break;
+    case SP_TIME_LINEAR_DW:
+        n[0] = x, n[1] = -w, n[2] = y;
+        break;
+    case SP_TIME_ATTENTION:
+        n[0] = q, n[1] = 2 * q, n[2] = q, n[3] = lse;
+        break;
+    case SP_TIME_ATTENTION_BWD:
+        n[0] = q, n[1] = 2 * q, n[2] = q, n[3] = lse, n[4] = q, n[5] = q, n[6] = 2 * q;
+        break;
+    case SP_TIME_NORM:
+        n[0] = x, n[1] = c->in, n[2] = c->in, n[3] = x, n[4] = -2 * T;
+        break;
+    case SP_TIME_ADD:
+    case SP_TIME_GELU:
+        n[0] = x, n[1] = x;
+        break;
+    case SP_TIME_ADAMW:
+        n[0] = n[1] = n[2] = n[3] = -x, n[4] = c->dtype == SP_F32 ? 0 : x;
+        break;
+    }
+}
+
+size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS])
+{
+    double n[SP_TIMED_ARRAYS];
+    size_t sum = 0;
+
+    count(c, n);
+    for (int i = 0; i < SP_TIMED_ARRAYS; i++) {
+        size_t elem = n[i] < 0 ? sizeof(float) : sp_dtype_bytes(c->dtype);
+
+        bytes[i] = ((size_t)fabs(n[i]) * elem + LINE - 1) / LINE * LINE;
+        sum += bytes[i];
+    }
+    return sum;
+}
+
+double sp_timed_work(const struct sp_timed_call *c)
+{
+    double elem = (double)sp_dtype_bytes(c->dtype), n = (double)c->rows * c->in;
+    struct sp_attention at;
+
+    switch (c->kernel) {
+    case SP_TIME_LINEAR:
+    case SP_TIME_LINEAR_DX:
+    case SP_TIME_LINEAR_DW:
+        return sp_flops_linear(c->rows, c->in, c->out);
+    case SP_TIME_ATTENTION:
+    case SP_TIME_ATTENTION_BWD:
+        at = attention_of(c);
+        return (c->kernel == SP_TIME_ATTENTION ? 1 : 2.5) * sp_flops_attention(&at);
+    case SP_TIME_NORM:
+    case SP_TIME_GELU:
+        return 2 * elem * n; /* read, written */
+    case SP_TIME_ADD:
+        return 3 * elem * n; /* read twice */
+    case SP_TIME_ADAMW:
+        break;
+    }
+    /* weights, gradients and moments read and written; weights once more in the type of products */
+    return (8 * sizeof(float) + (c->dtype == SP_F32 ? 0 : elem)) * n;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static void run_attention(const struct sp_backend *k, const struct sp_timed_call *c,
+                          void *a[SP_TIMED_ARRAYS])
+{
+    struct sp_attention at = attention_of(c);
+    const void *kv[] = {a[1]};
+    void *dkv[] = {a[6]};
+
+    if (c->kernel == SP_TIME_ATTENTION)
+        k->attention(k, &at, a[0], kv, a[2], a[3]);
+    else
+        k->attention_bwd(k, &at, a[0], kv, a[2], a[3], a[4], a[5], dkv, true);
+}
+
+/* Factors that leave everything as it is, however often: the arithmetic is the same. */
+static void run_adamw(const struct sp_backend *k, const struct sp_timed_call *c,
+                      void *a[SP_TIMED_ARRAYS])
+{
+    const struct sp_adamw hp = {
+        .beta1 = 1, .beta2 = 1, .eps = 1e-8f, .bias1 = 1, .bias2 = 1, .grad_scale = 1};
+
+    k->adamw(k, (size_t)c->rows * (size_t)c->in, &hp, a[0], a[1], a[2], a[3],
+             c->dtype == SP_F32 ? NULL : a[4]);
+}
+
+void sp_timed_run(const struct sp_backend *k, const struct sp_timed_call *c, char *place)
+{
+    size_t bytes[SP_TIMED_ARRAYS], n = (size_t)c->rows * (size_t)c->in;
+    void *a[SP_TIMED_ARRAYS];
+
+    sp_timed_bytes(c, bytes);
+    for (int i = 0; i < SP_TIMED_ARRAYS; place += bytes[i++])
+        a[i] = place;
+    switch (c->kernel) {
+    case SP_TIME_LINEAR:
+        k->linear(k, c->rows, c->in, c->out, a[0], a[1], NULL, a[2], c->out);
+        break;
+    case SP_TIME_LINEAR_DX:
+        k->linear_dx(k, c->rows, c->in, c->out, a[2], c->out, a[1], a[0], false);
+        break;
+    case SP_TIME_LINEAR_DW:
+        k->linear_dw(k, c->rows, c->in, c->out, a[0], a[2], c->out, a[1], NULL);
+        break;
+    case SP_TIME_ATTENTION:
+    case SP_TIME_ATTENTION_BWD:
+        run_attention(k, c, a);
+        break;
+    case SP_TIME_NORM:
+        k->norm(k, false, c->rows, c->in, 1e-5f, a[0], a[1], a[2], a[3], a[4]);
+        break;
+    case SP_TIME_ADD:
+        k->add(k, n, a[0], a[1]);
+        break;
+    case SP_TIME_GELU:
+        k->gelu(k, n, a[0], a[1]);
+        break;
+    case SP_TIME_ADAMW:
+        run_adamw(k, c, a);
+        break;
+    }
+}

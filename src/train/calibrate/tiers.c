@@ -1,0 +1,81 @@
+/* Where offloaded activations go: the host, disks. The rates are measured as a run that offloads does. */
+#include "codelets/cuda.h"
+#include "offload/disk.h"
+#include "train/calibrate/rates.h"
+#include "train/calibrate/steady.h"
+#include <math.h>
+
+/* Medians of rates to, from, and with both ways busy, of which no way is faster than alone. */
+struct tier {
+    struct sp_steady write, read, both;
+};
+
+static bool goes_on(const struct sp_bench *b, const struct tier *t, double start)
+{
+    bool steady = t->write.n >= SP_STEADY_LEAST && sp_steady_reached(&t->write) &&
+                  sp_steady_reached(&t->read) && sp_steady_reached(&t->both);
+
+    return t->write.n < SP_STEADY_LEAST ||
+           (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 4 * b->figure_s);
+}
+
+static void add(struct tier *t, double write, double read, double both)
+{
+    sp_steady_add(&t->write, write);
+    sp_steady_add(&t->read, read);
+    sp_steady_add(&t->both, both);
+}
+
+static void take(struct sp_bench *b, const struct tier *t, double *write, double *read,
+                 double *both)
+{
+    const struct sp_steady *all[] = {&t->write, &t->read, &t->both};
+
+    for (int i = 0; i < 3; i++)
+        sp_bench_count(b, sp_steady_reached(all[i]));
+    *write = sp_measured(sp_steady_median(&t->write));
+    *read = sp_measured(sp_steady_median(&t->read));
+    *both = fmin(fmin(*write, *read), sp_measured(sp_steady_median(&t->both)));
+}
+
+int sp_measure_copies(struct sp_bench *b, struct sp_copy_rates *copy)
+{
+    const double start = sp_bench_now_s();
+    struct tier t = {0};
+    double write, read, both;
+
+    *copy = (struct sp_copy_rates){.to_host = 0};
+    if (!b->place.gpus)
+        return 0;
+    sp_bench_show(b, "copies between GPU and host");
+    do {
+        int err = sp_cuda_measure_copies(b->place.gpu[0], &write, &read, &both);
+
+        if (err)
+            return err;
+        add(&t, write, read, both);
+    } while (goes_on(b, &t, start));
+    take(b, &t, &copy->to_host, &copy->from_host, &copy->both);
+    copy->shared_by = 1;
+    return 0;
+}
+
+int sp_measure_disk(struct sp_bench *b, struct sp_disk *file, struct sp_disk_rates *disk)
+{
+    const double start = sp_bench_now_s();
+    struct sp_tier_rates rates;
+    struct tier t = {0};
+    double both;
+    int err;
+
+    sp_bench_show(b, "the disk");
+    do {
+        err = sp_disk_measure(file, &rates);
+        err = err ? err : sp_disk_measure_both(file, &both);
+        if (!err)
+            add(&t, rates.write, rates.read, both);
+    } while (!err && goes_on(b, &t, start));
+    if (!err)
+        take(b, &t, &disk->write, &disk->read, &disk->both);
+    return err;
+}
