@@ -48,7 +48,7 @@ has()
 says "--version" '^starpipe [0-9]+\.[0-9]+' starpipe --version
 says "--help" '^ *train ' starpipe --help
 says "help" '^ *show ' starpipe help
-for command in train list show plan diff info; do
+for command in train list show plan diff calibrate info; do
     says "$command --help" "^usage: starpipe $command" starpipe $command --help
     grep -q -- '^  --help' "$work/stdout" || fail "$command --help does not list --help"
 done

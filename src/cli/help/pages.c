@@ -67,7 +67,25 @@ static const struct sp_help_page pages[] = {
      {"Prints the published figures of a paper beside those that the list simulation gives."},
      {{"starpipe reproduce helixpipe",
        "The bubbles, the memory and the communication of HelixPipe:"}}},
-    {"info", {"Prints what this build was made with, and what hardware it finds."}, {{0}}},
+    {"calibrate",
+     {"Measures the kernels that training runs, the cost of a task, messages, copies and the disk, "
+      "in "
+      "under a minute, and writes a description of this machine that other commands plan and "
+      "predict "
+      "with. Its keys are those of the files in the machines directory of the installation.",
+      "Under mpirun, messages between two processes of a node and of two nodes are measured too. "
+      "Other "
+      "programs should not run meanwhile: how many figures did not get steady is said at the end "
+      "of "
+      "the file's source."},
+     {{"starpipe calibrate --output here.json", "This machine, all cores as one device:"},
+      {"mpirun -np 2 --bind-to none starpipe calibrate --output here.json",
+       "Two devices, and the messages between them:"}}},
+    {"info",
+     {"Prints what this build was made with, and what hardware it finds; or a machine that is "
+      "described in a file or known by its name."},
+     {{"starpipe info --hardware h100-ib", "Nodes of eight H100:"},
+      {"starpipe info --hardware h100-ib --json > mine.json", "A file to start one's own from:"}}},
 };
 
 const struct sp_help_page *sp_help_find_page(const char *command)

@@ -73,6 +73,8 @@ static void timing(const struct sp_backend *k, void *buffers[], void *arg)
     calls_s(k, a->call, &turns, 1); /* libraries choose what they do when they meet a shape */
     first = calls_s(k, a->call, &turns, 1);
     calls = first < sample_s ? (int)(sample_s / (first + 1e-9)) + 1 : 1;
+    if (calls == 1)
+        sp_steady_add(&s, first);
     do
         sp_steady_add(&s, calls_s(k, a->call, &turns, calls) / calls);
     while (s.n < SP_STEADY_MOST &&

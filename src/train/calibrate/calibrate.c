@@ -177,7 +177,7 @@ int sp_calibrate(const struct sp_calibration *c, const struct sp_placement *pl,
 
     b = (struct sp_bench){.place = *pl,
                           .figure_s = c->quick ? 0.02 : 0.4,
-                          .longest_s = c->quick ? 0.05 : 1,
+                          .longest_s = c->quick ? 0.05 : 0.6,
                           .shows = c->shows && pl->world.rank == 0};
     *m = (struct sp_machine){.launch_s = 0};
     err = start(pl);

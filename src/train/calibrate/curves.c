@@ -1,12 +1,15 @@
 #include "train/calibrate/curves.h"
 #include "train/calibrate/rates.h"
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 double sp_measured(double x)
 {
-    double unit = pow(10, floor(log10(x)) - 3);
+    char text[32];
 
-    return round(x / unit) * unit;
+    snprintf(text, sizeof text, "%.3e", x);
+    return strtod(text, NULL);
 }
 
 /* What calls of one size take together is a point. */

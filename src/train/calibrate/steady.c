@@ -25,7 +25,7 @@ bool sp_steady_reached(const struct sp_steady *s)
     int reach = (int)floor(sqrt(s->n)), low = s->n / 2 - reach, high = (s->n - 1) / 2 + reach;
     double median = sp_steady_median(s);
 
-    if (low < 0 || high >= s->n)
+    if (s->n < SP_STEADY_LEAST || low < 0 || high >= s->n)
         return false;
     return s->sorted[high] - median <= tolerance * median &&
            median - s->sorted[low] <= tolerance * median;

@@ -19,7 +19,7 @@ void sp_steady_add(struct sp_steady *s, double sample);
 double sp_steady_median(const struct sp_steady *s);
 
 /* Whether the median of many more would lie within 5 % of this one: the samples that bound it with 95 %
- * confidence do, those sqrt(n) places before and after it. */
+ * confidence do, those sqrt(n) places before and after it. Never of fewer than SP_STEADY_LEAST. */
 bool sp_steady_reached(const struct sp_steady *s);
 
 #endif

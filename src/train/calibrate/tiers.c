@@ -12,8 +12,8 @@ struct tier {
 
 static bool goes_on(const struct sp_bench *b, const struct tier *t, double start)
 {
-    bool steady = t->write.n >= SP_STEADY_LEAST && sp_steady_reached(&t->write) &&
-                  sp_steady_reached(&t->read) && sp_steady_reached(&t->both);
+    bool steady =
+        sp_steady_reached(&t->write) && sp_steady_reached(&t->read) && sp_steady_reached(&t->both);
 
     return t->write.n < SP_STEADY_LEAST ||
            (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 4 * b->figure_s);

@@ -1,0 +1,81 @@
+#!/bin/bash
+# calibrate: a description that reads back, of one process, of threads, of two; files that appear whole or not
+# at all; its refusals. info --hardware: machines in words and as files.
+. "$(dirname "$0")/../common.sh" || exit 1
+
+# ---- described machines
+
+for name in a800-nvlink-eth a800-pcie-eth a800-ib h20-ib a100-sppo h100-ib h200 laptop; do
+    said "info --hardware $name" "^$name: nodes of [0-9]+ x " info --hardware $name
+    said "info --hardware $name --json" '"source": \[' info --hardware $name --json
+    cmp -s "$work/stdout" "$here/../../src/plan/machine/named/$name.json" ||
+        fail "$name as a file is not the file that it came from"
+    cp "$work/stdout" "$work/$name.json"
+done
+said "info --hardware FILE" '^h20-ib: nodes of 8 x NVIDIA H20' info --hardware "$work/h20-ib.json"
+said "info --hardware, no copies" '^copies +none' info --hardware laptop
+sed 's/"devices": 8/"devices": 0/' "$work/h200.json" > "$work/bad.json"
+refused "bad.json: node.devices: it is 0, it must be a whole number" info --hardware "$work/bad.json"
+refused "no machine 'h300'; give one of a100-sppo .* laptop, or a file" info --hardware h300
+refused "No such file" info --hardware "$work/none.json"
+refused "give --hardware" info --json
+
+# ---- this one
+
+# checked WHAT FILE: a machine, with every figure above 0.
+checked()
+{
+    said "$1" '^products +f32 ' info --hardware "$2"
+    python3 - "$2" << 'END' || fail "$1: $(cat "$2")"
+import json, sys
+m = json.load(open(sys.argv[1]))
+d = m["device"]
+for curve in list(d["matmul"].values()) + [c for t in d["attention"].values() for c in t.values()] + [d["memory"]]:
+    assert len(curve) >= 2 and all(1e5 < rate < 1e16 for _, rate in curve), curve
+assert 1e-7 < d["launch_s"] < 1e-1
+assert m["node"]["host_bytes"] == d["memory_bytes"] * m["node"]["devices"] or m["node"]["copy"] or \
+    abs(m["node"]["host_bytes"] - d["memory_bytes"] * m["node"]["devices"]) < m["node"]["devices"]
+assert any(line.startswith("measured by starpipe ") for line in m["source"])
+print("%s: products %.3g, %.3g GFLOP/s, task %.1f us, link %.2g GB/s" % (
+    m["device"]["name"], d["matmul"]["f32"][-1][1] / 1e9, d["matmul"]["bf16"][-1][1] / 1e9,
+    d["launch_s"] * 1e6, m["node"]["link"]["bandwidth"] / 1e9))
+END
+}
+
+said "calibrate" '"name": "' calibrate --quick
+cp "$work/stdout" "$work/here.json"
+checked "calibrate" "$work/here.json"
+grep -q 'node.link: not measured, there was one process' "$work/here.json" || fail "where is the link from?"
+
+echo old > "$work/out.json"
+ln "$work/out.json" "$work/other.json"
+quiet "calibrate --output" starpipe calibrate --quick --threads 1 --device cpu --output "$work/out.json"
+[ ! -s "$work/output" ] || fail "calibrate --output prints: $(head -n 2 "$work/output")"
+checked "calibrate --output" "$work/out.json"
+[ "$(cat "$work/other.json")" = old ] || fail "--output writes into the old file, does not replace it"
+grep -q '"name": "1 core of ' "$work/out.json" || fail "--threads 1 is no device of 1 core"
+
+# Stopped, it leaves the old file and nothing beside it.
+mkdir "$work/stopped"
+echo old > "$work/stopped/out.json"
+timeout -s INT 1 "$STARPIPE" calibrate --offload-dir "$work/stopped" --output "$work/stopped/out.json" > "$work/output" 2>&1
+[ $? -eq 124 ] || fail "calibrate ended before it was stopped: $(cat "$work/output")"
+[ "$(cat "$work/stopped/out.json")" = old ] || fail "stopped, calibrate wrote: $(head "$work/stopped/out.json")"
+[ "$(ls "$work/stopped")" = out.json ] || fail "stopped, calibrate leaves $(ls "$work/stopped")"
+
+refused "/nowhere" calibrate --output /nowhere/out.json
+refused "/nowhere" calibrate --offload-dir /nowhere
+refused "none of auto" calibrate --device gpu
+refused "threads" calibrate --threads -1
+refused "no option --quik, did you mean --quick" calibrate --quik
+starpipe calibrate --quick > /dev/full 2> "$work/stderr"
+[ $? -eq 1 ] && grep -q "cannot write" "$work/stderr" || fail "calibrate does not say that it cannot write"
+
+if have_mpi; then
+    quiet "2 processes" mpi 2 calibrate --quick --output "$work/two.json"
+    checked "2 processes" "$work/two.json"
+    grep -q 'node.link: messages between ranks 0 and 1' "$work/two.json" || fail "2 processes: no message was timed"
+    refused_by_all=$(mpi 2 calibrate --quick --offload-dir /nowhere 2>&1 | grep -c '^starpipe: .*nowhere')
+    [ "$refused_by_all" -eq 1 ] || fail "2 processes: $refused_by_all lines of one refusal"
+fi
+finish

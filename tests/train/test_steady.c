@@ -1,0 +1,97 @@
+/*
+ * Medians of repetitions: of few and of many, and when they are known well enough, against the medians of
+ * many draws of noisy samples.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "groups.h"
+#include "train/calibrate/steady.h"
+#include <math.h>
+#include <string.h>
+
+static uint64_t state = 7;
+
+/* Of 0 .. 1. */
+static double draw(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(state >> 40) / (1 << 24);
+}
+
+static void medians(void **unused)
+{
+    struct sp_steady s = {0};
+    const double samples[] = {5, 1, 4, 2, 3}, want[] = {5, 3, 4, 3, 3};
+
+    (void)unused;
+    for (int i = 0; i < 5; i++) {
+        sp_steady_add(&s, samples[i]);
+        assert_true(fabs(sp_steady_median(&s) - want[i]) < 1e-12);
+        for (int j = 1; j < s.n; j++)
+            assert_true(s.sorted[j - 1] <= s.sorted[j]);
+    }
+}
+
+/* How many samples of 1, give or take `noise`, it takes; 0: the most are not enough. */
+static int needed(double noise, double *median)
+{
+    struct sp_steady s = {0};
+
+    while (s.n < SP_STEADY_MOST && !sp_steady_reached(&s))
+        sp_steady_add(&s, 1 + noise * (2 * draw() - 1));
+    *median = sp_steady_median(&s);
+    return sp_steady_reached(&s) ? s.n : 0;
+}
+
+/* The more noise, the more samples; too much, and there is no end; and what is steady is right. */
+static void samples_needed(void **unused)
+{
+    static const double noise[] = {0, 0.04, 0.1, 0.9};
+    enum { KINDS = 4, RUNS = 200 };
+    double mean[KINDS] = {0}, most = 0;
+    int wrong = 0, never[KINDS] = {0};
+
+    (void)unused;
+    for (int k = 0; k < KINDS; k++)
+        for (int i = 0; i < RUNS; i++) {
+            double median;
+            int n = needed(noise[k], &median);
+
+            never[k] += !n;
+            mean[k] += (n ? n : SP_STEADY_MOST) / (double)RUNS;
+            if (!n)
+                continue;
+            wrong += fabs(median - 1) > 0.05;
+            most = fmax(most, fabs(median - 1));
+        }
+    print_message(
+        "noise of 0, 4, 10, 90 %%: %.1f, %.1f, %.1f, %.1f samples; %d of %d medians more than "
+        "5 %% off, the worst %.1f %%\n",
+        mean[0], mean[1], mean[2], mean[3], wrong, KINDS * RUNS, 100 * most);
+    assert_true(mean[0] < mean[2] && mean[1] < mean[2] && mean[2] < mean[3]);
+    assert_true(never[0] + never[1] + never[2] == 0 && never[3] > RUNS / 2);
+    assert_true(wrong <= KINDS * RUNS / 20);
+}
+
+/* One disturbed sample in ten moves nothing. */
+static void outliers(void **unused)
+{
+    struct sp_steady s = {0};
+
+    (void)unused;
+    for (int i = 0; i < 40; i++)
+        sp_steady_add(&s, i % 10 == 3 ? 50 : 1 + 0.01 * draw());
+    assert_true(sp_steady_reached(&s) && sp_steady_median(&s) < 1.01);
+}
+
+TEST_GROUP(steady)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(medians), cmocka_unit_test(samples_needed),
+                                       cmocka_unit_test(outliers)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
