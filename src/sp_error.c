@@ -6,6 +6,7 @@
 
 static int held_rank; /* > 0: holding */
 static char held[1024];
+static bool silent;
 
 /* One write, so that lines of several ranks do not interleave. */
 static void say(const char *prefix, const char *fmt, va_list ap)
@@ -14,6 +15,8 @@ static void say(const char *prefix, const char *fmt, va_list ap)
     int n = snprintf(line, sizeof line, "%s", prefix);
     int k = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
 
+    if (silent)
+        return;
     n += k;
     if (n > (int)sizeof line - 2)
         n = (int)sizeof line - 2;
@@ -45,6 +48,14 @@ void sp_warn(const char *fmt, ...)
     va_start(ap, fmt);
     say("starpipe: warning: ", fmt, ap);
     va_end(ap);
+}
+
+bool sp_error_quiet(bool quiet)
+{
+    bool before = silent;
+
+    silent = quiet;
+    return before;
 }
 
 void sp_error_hold(int rank)

@@ -11,6 +11,9 @@ int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether nothing is printed, for what is only tried; returns what was before. */
+bool sp_error_quiet(bool quiet);
+
 /*
  * While several ranks prepare, each would print the same refusal. Held, ranks other than 0 keep
  * their first line; sp_error_release prints it, with the rank, where this one `speaks`: the first of

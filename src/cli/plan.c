@@ -1,71 +1,111 @@
 /*
- * starpipe plan: how to lay out a long sequence on a cluster, without running: devices of a stage,
- * stages, slices.
+ * starpipe plan: which schedule, and which layout, for a model on a machine; without running.
+ *
+ * As JSON, one object: model, hardware, nodes, dtype, seq, sequences (of a step), and layouts[], the best first:
+ *   command              that trains with it
+ *   trains               whether train runs it; otherwise it is simulated only
+ *   fits                 into the memory of devices and nodes
+ *   schedule, stages, devices (of a stage), micro_batches, micro_batch_size, chunks, slices, recompute, offload
+ *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
+ *   host_bytes (of the fullest node, of what left)
  */
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "model/model.h"
-#include "plan/solver.h"
+#include "plan/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
-#include "train/slices_auto.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST = 64 };
+enum { MOST = 64, COMMAND = 512 };
 
 struct args {
     struct sp_layout_args layout;
-    int nodes, per_node, top;
-    double tflops, link, network, write, read;
-    int dtype;
-    bool json;
+    int nodes, devices, top, dtype;
+    const char *hardware;
+    bool json, schedule_set, batch_set;
 };
+
+static const char *const recompute_names[] = {[SP_RECOMPUTE_NONE] = "none",
+                                              [SP_RECOMPUTE_SELECTIVE] = "selective",
+                                              [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
+                                              [SP_RECOMPUTE_FULL] = "full"};
+static const char *const offload_names[] = {
+    [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
 
 static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        SP_LAYOUT_OPTIONS(a->layout),
+        {"model", SP_OPT_STRING, &a->layout.model, "PRESET|DIR", "the model", 0, 0, 0, 0},
+        {"seq", SP_OPT_INT, &a->layout.seq, "S", "tokens of a sequence", 1, 1 << 30, 0, 0},
+        {"micro-batches", SP_OPT_INT, &a->layout.micro_batches, "M",
+         "micro-batches of a step (with --micro-batch-size B: M x B sequences, however they are "
+         "cut)",
+         1, SP_MAX_SIZE, 0, 0},
+        {"micro-batch-size", SP_OPT_INT, &a->layout.micro_batch_size, "B",
+         "sequences of a micro-batch (default: any up to 8)", 1, 1 << 20, 0, &a->batch_set},
+        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
+         "the machine, named or described in a file", 0, 0, 0, 0},
+        {"nodes", SP_OPT_INT, &a->nodes, "N", "its nodes", 1, 4096, 0, 0},
+        {"stages", SP_OPT_INT, &a->layout.stages, "P", "pipeline stages (0: any)", 0, 1 << 16, 0,
+         0},
+        {"devices", SP_OPT_INT, &a->devices, "T", "devices of a stage (0: any)", 0, 64, 0, 0},
+        {"schedule", SP_OPT_STRING, &a->layout.schedule, "NAME[:key=value,...]",
+         "the schedule (default: all)", 0, 0, 0, &a->schedule_set},
+        {"chunks", SP_OPT_INT, &a->layout.chunks, "V",
+         "chunks per stage (0: what the schedule wants)", 0, 1 << 16, 0, 0},
+        {"slices", SP_OPT_INT, &a->layout.slices, "N", "slices of a sequence (0: any)", 0,
+         SP_MAX_SLICES, 0, 0},
+        {"partition-slices", SP_OPT_STRING, &a->layout.partition_slices, "HOW",
+         "length, flops, dp, or the tokens of each", 0, 0, 0, 0},
+        {"recompute", SP_OPT_STRING, &a->layout.recompute, "HOW",
+         "none, selective, no-attention, full, every=K (default: the least that fits)", 0, 0, 0, 0},
+        {"offload", SP_OPT_STRING, &a->layout.offload, "HOW",
+         "none, full, adaptive (default: adaptive where nothing else fits)", 0, 0, 0, 0},
+        {"memory-limit", SP_OPT_SIZE, &a->layout.memory_limit, "BYTES",
+         "memory of a device (default: the machine's)", 0, 0, 0, 0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "type of activations, and of weights in products", 0,
          0, "f32|bf16", 0},
-        {"nodes", SP_OPT_INT, &a->nodes, "N", "nodes of the cluster", 1, 4096, 0, 0},
-        {"per-node", SP_OPT_INT, &a->per_node, "D", "devices of a node", 1, 64, 0, 0},
-        {"tflops", SP_OPT_DOUBLE, &a->tflops, "X",
-         "what a device sustains, 10^12 operations a second", 1e-6, 1e9, 0, 0},
-        {"link", SP_OPT_DOUBLE, &a->link, "X", "bandwidth between devices of a node, GB/s", 1e-6,
-         1e9, 0, 0},
-        {"network", SP_OPT_DOUBLE, &a->network, "X", "bandwidth between nodes, GB/s", 1e-6, 1e9, 0,
-         0},
-        {"tier-write", SP_OPT_DOUBLE, &a->write, "X",
-         "bandwidth from a device to where activations are offloaded, GB/s", 1e-6, 1e9, 0, 0},
-        {"tier-read", SP_OPT_DOUBLE, &a->read, "X", "bandwidth from there back to a device, GB/s",
-         1e-6, 1e9, 0, 0},
+        {"plugin", SP_OPT_PLUGIN, &a->layout.plugin, "FILE.so,...", SP_PLUGIN_HELP, 0, 0, 0, 0},
         {"top", SP_OPT_INT, &a->top, "K", "layouts to print", 1, MOST, 0, 0},
         {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object", 0, 0, 0, 0},
         {0},
     };
 
     return sp_options_parse(options,
-                            "Finds devices of a stage, stages and slices for a long sequence (SPPO "
-                            "section 6.1).",
+                            "Finds the fastest layout of a model on a machine, without running it.",
                             argc, argv);
 }
 
-static int print_json(const struct args *a, const struct sp_solution *s, int n)
+static int print_json(const struct args *a, const struct sp_search *want, const struct sp_found *f,
+                      int n)
 {
     json_t *list = json_array(), *root;
     int ret = 0;
 
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:i,s:i,s:i,s:f,s:f,s:f,s:I,s:b}", "sp", s[i].sp, "pp",
-                                        s[i].pp, "n", s[i].n, "step_s", s[i].step_s, "bubble_ratio",
-                                        s[i].bubble, "stall_s", s[i].stall_s, "memory_bytes",
-                                        (json_int_t)s[i].memory, "fits", s[i].fits));
-    root = json_pack("{s:s,s:s,s:s,s:i,s:o}", "schedule", a->layout.schedule, "model",
-                     a->layout.model, "dtype", sp_dtype_name((enum sp_dtype)a->dtype), "seq",
-                     a->layout.seq, "layouts", list);
+    for (int i = 0; i < n; i++) {
+        char command[COMMAND];
+        json_t *one;
+
+        sp_found_command(want, &f[i], a->layout.model, command, sizeof command);
+        one = json_pack("{s:s,s:b,s:b,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command", command,
+                        "trains", f[i].trains, "fits", f[i].fits, "schedule", f[i].schedule,
+                        "stages", f[i].stages, "devices", f[i].devices, "micro_batches",
+                        f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
+                        "slices", f[i].slices, "recompute", recompute_names[f[i].recompute],
+                        "offload", offload_names[f[i].offload]);
+        json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
+                                              "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
+                                              f[i].bubble, "stall_ms", f[i].stall_ms,
+                                              "memory_bytes", (json_int_t)f[i].memory, "host_bytes",
+                                              (json_int_t)f[i].host));
+        json_array_append_new(list, one);
+    }
+    root = json_pack("{s:s,s:s,s:i,s:s,s:i,s:i,s:o}", "model", a->layout.model, "hardware",
+                     want->machine->name, "nodes", want->nodes, "dtype", sp_dtype_name(want->dtype),
+                     "seq", want->seq, "sequences", want->sequences, "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
         ret = 1;
     if (!root)
@@ -75,96 +115,157 @@ static int print_json(const struct args *a, const struct sp_solution *s, int n)
     return ret;
 }
 
-static void print_text(const struct args *a, const struct sp_solution *s, int n)
+/* The first that train runs; NULL: none. */
+static const struct sp_found *recommended(const struct sp_found *f, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (f[i].fits && f[i].trains)
+            return &f[i];
+    return NULL;
+}
+
+static void print_row(const struct sp_found *f)
+{
+    printf("%-18s %6d %4d %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
+           f->stages, f->devices, f->micro_batches, f->batch, f->chunks, f->slices,
+           recompute_names[f->recompute], offload_names[f->offload], f->step_ms, f->tokens_per_s,
+           100 * f->bubble, (double)f->memory / (1 << 30),
+           !f->fits     ? "  does not fit"
+           : !f->trains ? "  simulated only"
+                        : "");
+}
+
+static void print_text(const struct args *a, const struct sp_search *want, const struct sp_found *f,
+                       int n)
+{
+    const struct sp_found *best = recommended(f, n);
+    char command[COMMAND];
+
+    printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
+           a->layout.model, want->sequences, want->seq, sp_dtype_name(want->dtype), want->nodes,
+           want->machine->devices_per_node, want->machine->name);
+    printf("schedule           stages  dev     m   b   v     n  recompute    offload     step ms  "
+           "tok/s/dev bubble %%  GiB a device\n");
+    for (int i = 0; i < n && i < a->top; i++)
+        print_row(&f[i]);
+    if (best) {
+        sp_found_command(want, best, a->layout.model, command, sizeof command);
+        printf("recommended: %s\n", command);
+    } else if (f[0].fits) {
+        printf("train runs none of these: stages of several devices are simulated only\n");
+    } else {
+        printf("nothing fits: the first one needs least; try --nodes, shorter sequences, or "
+               "--recompute full\n");
+    }
+}
+
+static int check(const struct args *a, const struct sp_model *model)
 {
     const struct sp_layout_args *l = &a->layout;
-    double tokens = (double)l->seq * l->micro_batch_size * l->micro_batches;
+    const struct sp_schedule_def *def = l->schedule ? sp_schedule_find(l->schedule) : NULL;
 
-    printf(
-        "%s, %d micro-batches of %d x %d tokens in %s, %s with --offload %s on %d x %d devices of "
-        "%.4g TFLOP/s\n",
-        l->model, l->micro_batches, l->micro_batch_size, l->seq,
-        sp_dtype_name((enum sp_dtype)a->dtype), l->schedule, l->offload, a->nodes, a->per_node,
-        a->tflops);
-    printf("   SP    PP     N     step s   tokens/s  bubble %%  stall s  GiB a device\n");
-    for (int i = 0; i < n; i++)
-        printf("%5d %5d %5d %10.4g %10.4g %9.1f %8.3g %13.2f%s\n", s[i].sp, s[i].pp, s[i].n,
-               s[i].step_s, tokens / s[i].step_s, 100 * s[i].bubble, s[i].stall_s,
-               (double)s[i].memory / (1 << 30), s[i].fits ? "" : "  does not fit");
-    if (!s[0].fits)
-        printf("nothing fits: the first one needs least; try --offload, --recompute full, or more "
-               "devices\n");
-    else
-        printf("recommended: --schedule %s --stages %d --slices %d, %d device%s a stage\n",
-               l->schedule, s[0].pp, s[0].n, s[0].sp, s[0].sp > 1 ? "s" : "");
+    if (sp_model_check_seq(model, l->seq, "plan: "))
+        return -EINVAL;
+    if (l->schedule && !def)
+        return sp_error(EINVAL, "plan: there is no schedule '%s'; starpipe list has them",
+                        l->schedule);
+    if (def && l->slices > 1 && strcmp(def->family, "subsequence"))
+        return sp_error(
+            EINVAL, "plan: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
+            l->schedule);
+    if (l->slices > l->seq)
+        return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
+    if (a->batch_set && (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
+        return sp_error(EINVAL,
+                        "plan: %d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        l->micro_batch_size, l->seq, INT32_MAX);
+    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2)
+        return sp_error(EINVAL, "plan: a step of %d x %d sequences is too long", l->micro_batches,
+                        l->micro_batch_size);
+    return 0;
 }
 
 /* Where no layout could be tried: says why. 2. */
-static int refuse_all(const struct args *a, const struct sp_model *model,
-                      const struct sp_solver_request *want)
+static int refuse_all(const struct args *a, const struct sp_search *want)
 {
-    if (sp_solver_layouts(want) > 0)
-        sp_slices_refuse_parts("plan", want);
-    else if (want->stages)
+    int devices = want->nodes * want->machine->devices_per_node;
+
+    if (want->stages > want->model->layers)
+        sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
+                 want->model->layers, want->model->name);
+    else if (want->stages && (devices % want->stages || want->stages > devices))
         sp_error(EINVAL,
                  "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
-                 a->nodes, a->per_node, want->stages);
+                 want->nodes, want->machine->devices_per_node, want->stages);
     else
-        sp_error(
-            EINVAL,
-            "plan: %d nodes of %d devices are more than the %d layers of %s even with a stage a "
-            "node; take fewer nodes",
-            a->nodes, a->per_node, model->layers, model->name);
+        sp_error(EINVAL,
+                 "plan: no schedule takes %d micro-batches of %s on %d devices; other "
+                 "--micro-batches or --stages may do",
+                 a->layout.micro_batches, want->model->name, devices);
     return 2;
+}
+
+/* What was asked for, of the options. 0 or -EINVAL after one line. */
+static int take(const struct args *a, const struct sp_model *model,
+                const struct sp_machine *machine, struct sp_search *want)
+{
+    const struct sp_layout_args *l = &a->layout;
+    struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
+
+    *want = (struct sp_search){.schedule = l->schedule,
+                               .model = model,
+                               .dtype = (enum sp_dtype)a->dtype,
+                               .seq = l->seq,
+                               .sequences = l->micro_batches * l->micro_batch_size,
+                               .batch = a->batch_set ? l->micro_batch_size : 0,
+                               .stages = l->stages,
+                               .devices = a->devices,
+                               .chunks = l->chunks,
+                               .slices = l->slices,
+                               .cut = l->partition_slices,
+                               .any_recompute = !l->recompute,
+                               .any_offload = !l->offload,
+                               .machine = machine,
+                               .nodes = a->nodes,
+                               .memory = (int64_t)l->memory_limit};
+    if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
+        (l->offload && sp_parse_offload("plan", l->offload, &want->offload)))
+        return -EINVAL;
+    want->recompute = recompute.mode;
+    want->every = recompute.every;
+    return 0;
 }
 
 int sp_cmd_plan(int argc, char **argv)
 {
-    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT,
+    struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
                      .nodes = 1,
-                     .per_node = 8,
-                     .top = 8,
-                     .tflops = 400,
-                     .link = 400,
-                     .network = 50,
-                     .write = 25,
-                     .read = 25};
-    static struct sp_solution best[MOST];
-    struct sp_solver_request want;
+                     .top = 12,
+                     .dtype = SP_BF16,
+                     .hardware = SP_MACHINE_DEFAULT};
+    static struct sp_found best[MOST];
+    static struct sp_machine machine;
+    struct sp_search want;
     struct sp_model model;
-    int ret, n;
+    int ret = parse(argc, argv, &a), n;
 
-    a.layout.schedule = "sppo";
-    a.layout.micro_batches = 1;
-    a.layout.slices = 0;
-    a.layout.seq = 65536;
-    ret = parse(argc, argv, &a);
     if (ret)
         return SP_OPTIONS_EXIT(ret);
     if (!a.layout.model) {
         sp_error(EINVAL, "plan: which model? give --model PRESET or --model DIR");
         return 2;
     }
-    if (sp_model_load(a.layout.model, &model) ||
-        sp_slices_request("plan", &a.layout, &model, &want))
+    if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
+        sp_machine_load(a.hardware, &machine) || take(&a, &model, &machine, &want))
         return 2;
-    want.dtype = (enum sp_dtype)a.dtype;
-    want.cluster = (struct sp_cluster){.nodes = a.nodes,
-                                       .per_node = a.per_node,
-                                       .flops = 1e12 * a.tflops,
-                                       .link = 1e9 * a.link,
-                                       .network = 1e9 * a.network,
-                                       .tier = {1e9 * a.write, 1e9 * a.read},
-                                       .memory = (int64_t)a.layout.memory_limit,
-                                       .task_s = 1e-5};
-    n = sp_solve(&want, best, a.top);
+    n = sp_search(&want, best, MOST);
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)
-        return refuse_all(&a, &model, &want);
+        return refuse_all(&a, &want);
     if (a.json)
-        ret = print_json(&a, best, n);
+        ret = print_json(&a, &want, best, n < a.top ? n : a.top);
     else
-        print_text(&a, best, n);
+        print_text(&a, &want, best, n);
     return ret;
 }

@@ -1,65 +1,83 @@
 #!/bin/bash
-# plan: layouts that fit before those that do not and the fastest first, what is given kept, its refusals;
-# --slices auto; SPPO's table 3 as show prints it.
+# plan: layouts that fit before those that do not and the fastest first, what is given kept, commands that
+# train takes, its refusals; --slices auto; SPPO's table 3 as show prints it.
 . "$(dirname "$0")/../common.sh" || exit 1
-
-# rows: SP PP N and the rest of each layout in $work/stdout.
-rows()
-{
-    awk '$1 ~ /^[0-9]+$/ && NF >= 8' "$work/stdout"
-}
 
 # ---- layouts
 
-long="plan --model gpt3-7b --seq 131072 --nodes 1 --per-node 8"
-said "plan" '^recommended: --schedule sppo --stages [0-9]+ --slices [0-9]+, ' $long
-rows | awk '{ n++; if ($1 * $2 != 8 || 131072 / $1 / $3 > 16384 || $4 < 0.998 * last) bad = 1; last = $4 }
-    END { exit bad || n != 8 }' || fail "plan: $(rows)"
-said "plan --top" '^recommended' $long --top 3
-[ "$(rows | wc -l)" -eq 3 ] || fail "plan --top 3: $(rows | wc -l) layouts"
-said "plan --stages --slices" 'recommended: --schedule sppo --stages 4 --slices 12, 2 devices a stage' \
-    $long --stages 4 --slices 12
-[ "$(rows | wc -l)" -eq 1 ] || fail "plan, one layout: $(rows)"
-said "plan, a limit" 'recommended' $long --memory-limit 80GiB --offload adaptive --top 64
-rows | awk '{ fits = !/does not fit/; if (fits != ($8 <= 80.001) || (fits && hidden)) exit 1; hidden = !fits }' ||
-    fail "plan, a limit: $(rows)"
-said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB
-said "plan, in f32" 'in f32' $long --stages 4 --slices 12
-f32=$(rows | awk '{ print $8 }')
-said "plan --dtype" 'in bf16' $long --stages 4 --slices 12 --dtype bf16
-rows | awk -v f32="$f32" '{ n++; r = $8 / f32 } END { exit !(n == 1 && r > 0.5 && r < 0.6) }' ||
-    fail "long sequences take $f32 GiB in f32, in bf16: $(rows)"
+long="plan --model gpt3-1.3b --seq 32768 --micro-batches 16"
+said "plan" '^recommended: starpipe train --model gpt3-1.3b --seq 32768 --schedule [a-z0-9:=-]+ --stages 8 ' \
+    $long --devices 1
+said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
+said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
+said "plan, no group trains" 'simulated only' $long --devices 2 --schedule 1f1b
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
-said "plan --json" '"fits"' $long --json
-python3 - "$work/stdout" << 'END' || fail "plan --json"
+
+# layouts NAME OPTION...: the JSON of plan in $work/NAME.json
+layouts()
+{
+    starpipe plan --json "${@:2}" > "$work/$1.json" || fail "plan --json ${*:2}"
+}
+layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64
+layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2
+layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --memory-limit 24GiB --top 64
+layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
+    --micro-batch-size 1 --dtype f32
+layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
+    --micro-batch-size 1
+layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
+python3 - "$work" << 'END' || fail "plan --json"
 import json, sys
-plan = json.load(open(sys.argv[1]))
-assert plan["seq"] == 131072 and plan["dtype"] == "f32" and len(plan["layouts"]) == 8
-for l in plan["layouts"]:
-    assert set(l) == {"sp", "pp", "n", "step_s", "bubble_ratio", "stall_s", "memory_bytes", "fits"}
-    assert l["sp"] * l["pp"] == 8 and l["step_s"] > 0 and 0 <= l["bubble_ratio"] < 1
+read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
+rows = read("all")
+assert len(rows) > 30, len(rows)
+names = {r["schedule"] for r in rows}
+assert {"1f1b", "helix", "helix:fold=1", "weipipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
+last = None
+for r in rows:
+    assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1)
+    assert r["micro_batches"] * r["micro_batch_size"] == 16
+    tokens = 32768 * 16 / (r["step_ms"] / 1e3) / 8
+    assert abs(tokens / r["tokens_per_s"] - 1) < 1e-9
+    assert r["fits"] == (r["memory_bytes"] <= 80e9) or r["offload"] != "none" or r["schedule"] == "adapipe", r
+    if last:
+        assert last["fits"] >= r["fits"]
+        assert not r["fits"] or last["tokens_per_s"] >= 0.998 * r["tokens_per_s"]
+    last = r
+assert len({(r["schedule"], r["stages"]) for r in rows}) == len(rows)
+one = read("one")
+assert len(one) == 1 and one[0]["slices"] == 4 and one[0]["stages"] == 4
+small = [r for r in read("small") if r["fits"]]
+assert small and all(r["memory_bytes"] <= 24 * 2**30 for r in small)
+assert any(r["recompute"] != "none" or r["offload"] != "none" for r in small)
+ratio = read("f32")[0]["memory_bytes"] / read("bf16")[0]["memory_bytes"]
+assert 1.5 < ratio < 2.1, ratio
+json.dump([r["command"] for r in read("tiny") if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
 END
+
+# What is recommended runs: every command for a tiny model, of two stages.
+while read -r command; do
+    said "of plan: $command" 'nothing was submitted' ${command#starpipe } --dry-run
+done < <(python3 -c 'import json, sys
+for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 
 refused "which model" plan
 refused "has 512 positions" plan --model gpt-tiny
-refused "does not cut sequences" plan --model gpt-tiny --seq 256 --schedule 1f1b
+refused "there is no machine" plan --model gpt-tiny --seq 64 --hardware abacus
+refused "does not cut sequences" plan --model gpt-tiny --seq 256 --schedule 1f1b --slices 4
 refused "do not make 3 stages" plan --model gpt-tiny --seq 256 --stages 3
-refused "are more than the 8 layers" plan --model gpt-tiny --seq 256 --nodes 9 --per-node 1
-refused "at most 64" plan --model gpt-tiny --seq 64 --slices 65
+refused "are more than the 8 layers" plan --model gpt-tiny --seq 256 --stages 16
+refused "65 slices of a sequence of 64 tokens" plan --model gpt-tiny --seq 64 --slices 65 --schedule sppo
 refused "want none, full or adaptive" plan --model gpt-tiny --seq 64 --offload some
-refused "tflops" plan --model gpt-tiny --seq 64 --tflops 0
-refused "per-node" plan --model gpt-tiny --seq 64 --per-node -1
+refused "no schedule takes" plan --model gpt-tiny --seq 64 --schedule helix --micro-batches 3 --devices 1 \
+    --micro-batch-size 1
+refused "there is no schedule" plan --model gpt-tiny --seq 64 --schedule dragonpipe
+refused "nodes" plan --model gpt-tiny --seq 64 --nodes 0
 
 # ---- multiplexed slices: what cannot be shared out is left out, or refused with the reason
 
-said "multiplex" 'recommended: --schedule sppo:multiplex --stages 4 --slices 4' plan --schedule sppo:multiplex \
-    --model gpt3-7b --seq 131072 --per-node 8 --slices 4
-said "multiplex, short" '^recommended' plan --schedule sppo:multiplex --model gpt-tiny --seq 64 --per-node 8
-said "multiplex, many slices" '^recommended' plan --schedule sppo:multiplex --model gpt3-7b --seq 131072 \
-    --per-node 8 --slices 240
-rows | awk '$2 > 4 { exit 1 }' || fail "240 slices on more than 4 stages: $(rows)"
-refused "can be shared out to these stages" plan --schedule sppo:multiplex --model gpt3-7b --seq 131072 \
-    --per-node 20 --stages 20
+said "multiplex" '^recommended: .*--schedule sppo:multiplex --stages 8 .*--slices 8' plan \
+    --schedule sppo:multiplex --model gpt3-1.3b --seq 32768 --micro-batches 1 --devices 1 --slices 8
 refused "makes 65537 parts" show --schedule sppo:multiplex --stages 2 --slices 65536 --micro-batches 1
 refused "ops, at most" show --schedule sppo:multiplex --stages 30 --slices 29 --micro-batches 6000
 refused "at most 2147483647 tokens" plan --model gpt3-7b --seq 131072 --micro-batch-size 16385

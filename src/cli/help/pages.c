@@ -37,12 +37,12 @@ static const struct sp_help_page pages[] = {
        "An order that is searched for these costs:"},
       {"starpipe show --schedule 1f1b --format svg --output 1f1b.svg", "A picture:"}}},
     {"plan",
-     {"Tries the devices of a stage, the stages and the slices of a sequence that a cluster "
-      "allows, and "
-      "prints the layouts with the shortest steps and the memory that each takes."},
-     {{"starpipe plan --model gpt3-7b --seq 16384 --dtype bf16 --per-node 8 --offload adaptive "
-       "--memory-limit 40GiB",
-       "Eight devices with 40 GiB each:"}}},
+     {"Predicts a step of every schedule on a described machine, with what else may be chosen: "
+      "devices of a stage, sequences of a micro-batch, chunks, slices, what is computed again, "
+      "what leaves memory. Prints those that fit, the fastest first, and the command that trains "
+      "with the first one that train runs."},
+     {{"starpipe plan --model gpt3-7b --seq 16384 --hardware a800-ib --nodes 2 --devices 1",
+       "A stage on each of 16 A800:"}}},
     {"list",
      {"A line for each schedule: its name, what it is and, in brackets, the options that may "
       "follow the name "

@@ -104,10 +104,16 @@ static int find_layers(const struct args *a, struct sp_model *model, int *layers
 /* --slices auto. */
 static int find_slices(struct args *a, const struct sp_model *model)
 {
+    static struct sp_machine machine;
+
     if (!a->layout.slices && !a->layout.model)
         return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
                                 "and --seq");
-    return sp_slices_auto("show", &a->layout, model, SP_F32, NULL);
+    if (a->layout.slices)
+        return 0;
+    if (sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine))
+        return -EINVAL;
+    return sp_slices_auto("show", &a->layout, model, (enum sp_dtype)a->dtype, &machine, 0);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. */

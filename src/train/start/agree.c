@@ -35,8 +35,8 @@ static int compare(char *mine)
 /* Paths may differ from machine to machine: what is there is compared later. */
 static bool is_local_path(const char *name, size_t n)
 {
-    static const char *const names[] = {"--data",   "--tokens", "--eval",       "--model",
-                                        "--resume", "--plugin", "--offload-dir"};
+    static const char *const names[] = {"--data",   "--tokens", "--eval",        "--model",
+                                        "--resume", "--plugin", "--offload-dir", "--hardware"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == n && !strncmp(name, names[i], n))

@@ -2,7 +2,6 @@
 #include "train/start/device.h"
 #include "codelets/cuda.h"
 #include "policies/families/slice_buffers.h"
-#include "plan/solver.h"
 #include "sp_error.h"
 #include "train/start/memory.h"
 #include <stdio.h>
@@ -50,31 +49,24 @@ static int64_t room(const struct sp_trainer *t)
 }
 
 /*
- * An eighth of a sequence is the longest slice that many would have. Rates only weigh slices against what
- * StarPU takes for a task. Processes must come to the same: what their GPUs have, not what is free.
+ * An eighth of a sequence is the longest slice that many would have. Processes must come to the same: what
+ * their GPUs have, not what is free.
  */
-bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus)
+int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
     int devices = t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
     struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
-    int64_t total, unused, kernels;
-    int stages;
+    int64_t total, unused, kernels, memory;
 
     if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
-        return false;
+        return 0;
     sp_placement_use_gpus(&pl, devices);
     if (sp_cuda_memory(pl.gpu[0], &total, &unused))
-        return false;
+        return 0;
     kernels = sp_cuda_kernels_bytes(pl.gpu[0], &t->shape, (t->shape.seq + 7) / 8);
-    stages = sp_stages_of_worker(&pl);
-    *gpus = (struct sp_cluster){.flops = t->cfg.dtype == SP_BF16 ? 4e14 : 4e13,
-                                .link = 1e11,
-                                .network = 2.5e10,
-                                .memory = budget(t->world.size > 1 ? total : unused) - kernels,
-                                .task_s = 1e-5};
-    gpus->memory = gpus->memory > stages ? gpus->memory / stages : 1;
-    return true;
+    memory = (budget(t->world.size > 1 ? total : unused) - kernels) / sp_stages_of_worker(&pl);
+    return memory > 0 ? memory : 1;
 }
 
 int sp_train_choose_device(struct sp_trainer *t)

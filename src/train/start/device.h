@@ -4,10 +4,9 @@
 
 #include "train/trainer.h"
 
-struct sp_cluster;
-
-/* Before stages are placed: whether they will be on GPUs, and what one has for a stage. */
-bool sp_train_expect_gpus(const struct sp_trainer *t, struct sp_cluster *gpus);
+/* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
+ * known. */
+int64_t sp_train_expect_gpus(const struct sp_trainer *t);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */

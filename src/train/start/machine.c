@@ -1,4 +1,5 @@
 #include "train/start/machine.h"
+#include "codelets/cuda.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <stdio.h>
@@ -18,14 +19,29 @@ static bool calibrated(char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && !access(path, R_OK);
 }
 
-int sp_train_find_machine(struct sp_trainer *t)
+/* That of rank 0, which prints what is wrong with it. */
+static int load(struct sp_trainer *t)
 {
+    bool gpus = t->cfg.device != SP_TRAIN_CPU && sp_cuda_devices(false) > 0;
     char path[PATH_MAX];
     const char *name = t->cfg.hardware;
 
     if (!name)
-        name = calibrated(path) ? path : t->place.gpus ? SP_MACHINE_DEFAULT : "laptop";
+        name = calibrated(path) ? path : gpus ? SP_MACHINE_DEFAULT : "laptop";
     return sp_machine_load(name, &t->machine);
+}
+
+int sp_train_find_machine(struct sp_trainer *t)
+{
+    int err = t->world.rank == 0 ? load(t) : 0;
+    char *mine = t->world.rank == 0 && !err ? sp_machine_text(&t->machine) : NULL;
+    char *root = sp_transport_root_text(mine ? mine : "");
+
+    if (!err && t->world.rank > 0 && root && *root)
+        err = sp_machine_parse("the machine of rank 0", root, &t->machine);
+    free(mine);
+    free(root);
+    return err;
 }
 
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)

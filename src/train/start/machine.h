@@ -7,7 +7,7 @@
 
 /*
  * That of --hardware; or what `starpipe calibrate` left of this machine in the cache; or a named one like
- * what the run computes on. 0, or -errno after one line.
+ * what the run computes on. All ranks call it, and have rank 0's. 0, or -errno after one line.
  */
 int sp_train_find_machine(struct sp_trainer *t);
 

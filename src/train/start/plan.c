@@ -3,7 +3,6 @@
 #include "plan/memory.h"
 #include "policies/plan_create.h"
 #include "plan/slices.h"
-#include "plan/solver.h"
 #include "sp_error.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
@@ -111,13 +110,11 @@ int sp_train_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->cfg.layout;
     struct sp_layout layout;
-    struct sp_cluster gpus;
-    bool on_gpus;
     int err;
 
     take_sizes(t);
-    on_gpus = !l->slices && sp_train_expect_gpus(t, &gpus);
-    err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, on_gpus ? &gpus : NULL);
+    err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, &t->machine,
+                         l->slices ? 0 : sp_train_expect_gpus(t));
     if (err)
         return err;
     layout = sp_layout_of_args(l, t->model.layers);

@@ -158,7 +158,6 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : open_eval(t);
     err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
-    err = err ? err : sp_train_find_machine(t);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
@@ -202,6 +201,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
     sp_error_hold(rank);
     failed = sp_train_disagree(rank, take_settings(t)) ||
              sp_train_disagree(rank, sp_train_agree_settings(t)) ||
+             sp_train_disagree(rank, sp_train_find_machine(t)) ||
              sp_train_disagree(rank, take_inputs(t)) ||
              sp_train_disagree(rank, sp_train_agree_inputs(t));
     sp_error_release(false);

@@ -35,26 +35,23 @@ static int later_stage(const struct sp_lowering *l, int global, int part, int pr
 
 /* ---- keys and values ------------------------------------------------------------------------ */
 
-/* The place in its program of the first or the last op of a stage that computes a part after that of `op`:
- * who reads its keys and values first, who adds to their gradients last. */
-static int index_of_later(const struct sp_lowering *l, const struct sp_op *op, int stage, bool last)
+/* The place in its program of the op of a stage that computes the next of its parts after that of `op`: it
+ * reads those keys and values first, and adds to their gradients last. */
+static int index_of_later(const struct sp_lowering *l, const struct sp_op *op, int stage)
 {
-    int found = -1, place = -1;
+    struct sp_op later = *op;
 
-    for (int k = op->slice + 1; k <= sp_last_part(layout(l), op->chunk, stage); k++) {
-        struct sp_op later = *op;
-        int at;
+    for (int k = sp_part_at(layout(l), op->chunk, op->slice).slice; k < layout(l)->slices; k++) {
+        int first, last, part;
 
-        if (sp_part_at(layout(l), op->chunk, k).stage != stage)
+        sp_slice_stages(layout(l), op->chunk, k, &first, &last);
+        part = sp_first_part(layout(l), op->chunk, k) + stage - first;
+        if (stage < first || stage > last || part <= op->slice)
             continue;
-        later.slice = (unsigned short)k;
-        at = sp_lowering_position(l, stage, &later);
-        if (found < 0 || (at > place) == last) {
-            place = at;
-            found = l->order[at].index;
-        }
+        later.slice = (unsigned short)part;
+        return l->order[sp_lowering_position(l, stage, &later)].index;
     }
-    return found;
+    return -1;
 }
 
 static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *op)
@@ -71,8 +68,7 @@ static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op,
         if (reader < 0 || process == sp_lowering_process(l, stage))
             continue;
         sp_lower_send(l, stage, reader, of_op(SP_TENSOR_KV, op), index);
-        sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op),
-                      index_of_later(l, op, reader, false));
+        sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op), index_of_later(l, op, reader));
         sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
     }
 }
@@ -85,8 +81,7 @@ static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_
 
         if (reader < 0 || process == sp_lowering_process(l, stage))
             continue;
-        sp_lower_send(l, reader, stage, of_op(SP_TENSOR_DKV, op),
-                      index_of_later(l, op, reader, true));
+        sp_lower_send(l, reader, stage, of_op(SP_TENSOR_DKV, op), index_of_later(l, op, reader));
         sp_lower_recv(l, reader, stage, of_op(SP_TENSOR_DKV, op), index);
         sp_lower_free(l, reader, of_op(SP_TENSOR_DKV, op));
         sp_lower_free(l, reader, of_op(SP_TENSOR_KV, op));

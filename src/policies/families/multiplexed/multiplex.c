@@ -36,21 +36,17 @@ int sp_parts_of(const struct sp_layout *lay, int global)
 
 struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number)
 {
-    struct sp_slice_part at = {0};
-    int low = 0, high = lay->slices - 1, first, last;
+    int left = lay->stages - 1 - global, right = lay->slices - global;
+    int steady = left * (lay->stages - global), ends = steady + right - left;
+    struct sp_slice_part at;
+    int first, last;
 
-    while (low < high) { /* the last slice that begins at the number or before it */
-        int middle = (low + high + 1) / 2;
-
-        if (sp_first_part(lay, global, middle) <= number)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    sp_slice_stages(lay, global, low, &first, &last);
-    at.slice = low;
+    at.slice = number < steady ? number / (lay->stages - global)
+               : number < ends ? left + number - steady
+                               : right + (number - ends) / (global + 1);
+    sp_slice_stages(lay, global, at.slice, &first, &last);
     at.of = last - first + 1;
-    at.part = number - sp_first_part(lay, global, low);
+    at.part = number - sp_first_part(lay, global, at.slice);
     at.stage = first + at.part;
     return at;
 }

@@ -1,0 +1,69 @@
+/*
+ * Which layout of a model on a machine is fastest, by predicting all that could be: schedules with their
+ * variants, devices of a stage, sequences of a micro-batch, slices, what is computed again, what leaves
+ * memory. Pure.
+ *
+ * A sequence is cut into slices of 6.4 to 16 Ki tokens (SPPO section 6.1), or into as many as there are stages
+ * if that is more: fewer would leave stages idle; into smaller ones where nothing else fits into memory.
+ */
+#ifndef SP_SEARCH_H
+#define SP_SEARCH_H
+
+#include "model/shape.h"
+#include "offload/eviction.h"
+#include "plan/machine/machine.h"
+#include "policies/plan.h"
+
+enum { SP_TOKENS_LEAST = 6554, SP_TOKENS_MOST = 16384 };
+
+/* The least tokens of a part where slices are shared out. */
+enum { SP_TOKENS_OF_PART = 4 };
+
+struct sp_search {
+    const char *schedule; /* "NAME[:options]"; NULL: all */
+    const struct sp_model *model;
+    enum sp_dtype dtype;
+    int seq;
+    int sequences;                   /* of a step */
+    int batch;                       /* of a micro-batch; 0: any */
+    int stages;                      /* 0: any; with `devices`, as many as there are */
+    int devices;                     /* of a stage; 0: any */
+    int chunks;                      /* 0: what the schedule wants, and more */
+    int slices;                      /* 0: any */
+    const char *cut;                 /* --partition-slices; NULL: the schedule's */
+    bool any_recompute, any_offload; /* otherwise these: */
+    enum sp_recompute recompute;
+    int every;
+    enum sp_offload_mode offload;
+    const struct sp_machine *machine;
+    int nodes;
+    int64_t memory; /* bytes of a device; 0: what the machine has */
+};
+
+struct sp_found {
+    char schedule[64];
+    int stages, devices; /* of each */
+    int micro_batches, batch, chunks, slices;
+    enum sp_recompute recompute;
+    int every;
+    enum sp_offload_mode offload;
+    double step_ms, bubble;
+    double stall_ms;     /* of step_ms, waiting for what left memory */
+    double tokens_per_s; /* of a device */
+    int64_t memory;      /* of the fullest device, bytes */
+    int64_t host;        /* of the fullest node, of what left */
+    bool fits, trains;   /* trains: `starpipe train` can run it */
+};
+
+/*
+ * The best, at most `most`: those that fit before those that do not, the most tokens a second and device
+ * first, of equal ones those that train runs, with the fewest slices. Returns how many; -ENOMEM, -EINVAL
+ * after one line. A step of very many micro-batches is predicted from two of fewer.
+ */
+int sp_search(const struct sp_search *want, struct sp_found *best, int most);
+
+/* The command that trains with it, into text[n]; `model` as the user names it. */
+void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,
+                      char *text, size_t n);
+
+#endif

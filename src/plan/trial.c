@@ -1,0 +1,312 @@
+#include "plan/trial.h"
+#include "plan/adapipe.h"
+#include "plan/offload/offload.h"
+#include "plan/predict.h"
+#include "plan/slices.h"
+#include "policies/plan_create.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step of so many micro-batches. */
+struct step {
+    int micro_batches;
+    struct sp_plan plan;
+    struct sp_shape shape;
+};
+
+struct trial {
+    const struct sp_search *want;
+    struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
+    int steps;
+};
+
+static int64_t limit_of(const struct sp_search *want)
+{
+    return want->memory ? want->memory : want->machine->memory_bytes;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+/* What the fullest device holds. */
+static int64_t fullest(const struct step *step, const struct sp_found *f)
+{
+    int64_t most = 0;
+
+    for (int s = 0; s < f->stages; s++) {
+        struct sp_memory m =
+            sp_memory_of_stage(&step->plan, &step->shape, f->recompute, f->every, s);
+
+        most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
+    }
+    return most / f->devices;
+}
+
+/* What leaves memory instead, and how long a step waits for it. 0, -EINVAL: not even that fits; -ENOMEM. */
+static int choose_offload(const struct sp_search *want, const struct step *step, double fwd_ms,
+                          struct sp_found *f)
+{
+    const struct sp_machine *m = want->machine;
+    bool disk = sp_machine_is_cpu(m);
+    double write = disk ? m->disk.write / m->devices_per_node : m->copy.both / m->copy.shared_by;
+    double read = disk ? m->disk.read / m->devices_per_node : write;
+    int per_node = m->devices_per_node / f->devices > 0 ? m->devices_per_node / f->devices : 1;
+    struct sp_offload_request request = {.mode = f->offload,
+                                         .limit = limit_of(want) * f->devices,
+                                         .recompute = f->recompute,
+                                         .every = f->every,
+                                         .rates = {write * f->devices, read * f->devices}};
+    struct sp_offload offload = {0};
+    struct sp_offload_lack lack;
+    struct sp_slice_costs c = sp_slice_flops(&step->shape);
+    double flops =
+        step->shape.batch * sp_slice_cost(&c, 0, step->shape.seq) * step->shape.model.layers;
+    int err;
+
+    request.speed = (struct sp_op_speed){1e-3 * fwd_ms / flops, 2e-3 * fwd_ms / flops};
+    err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
+    if (err == -EINVAL)
+        f->memory = (sp_memory_sum(&lack.memory) + lack.least) / f->devices;
+    if (err)
+        return err;
+    f->memory = f->host = 0;
+    for (int s = 0; s < offload.stages; s++) {
+        int64_t bytes = sp_memory_sum(&offload.memory[s]) / f->devices;
+
+        f->memory = bytes > f->memory ? bytes : f->memory;
+        f->host = offload.away[s].bytes > f->host ? offload.away[s].bytes : f->host;
+        f->stall_ms = fmax(f->stall_ms, 1e3 * offload.away[s].stall_s);
+    }
+    f->host *= f->stages < per_node ? f->stages : per_node;
+    f->fits = disk || f->host <= m->host_bytes;
+    sp_offload_destroy(&offload);
+    return 0;
+}
+
+/* ---- time --------------------------------------------------------------------------------------- */
+
+static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f,
+                   double *fwd_ms)
+{
+    struct sp_predict_request request = {.plan = &step->plan,
+                                         .shape = &step->shape,
+                                         .terms = {.machine = want->machine,
+                                                   .devices = f->devices,
+                                                   .recompute = f->recompute,
+                                                   .every = f->every}};
+    struct sp_prediction p;
+    int err = sp_predict(&request, &p);
+
+    if (err)
+        return err;
+    f->step_ms = p.step_ms;
+    f->bubble = p.times.bubble_ratio;
+    *fwd_ms = 0; /* of a micro-batch through all layers */
+    for (int s = 0; s < f->stages; s++)
+        for (int k = 0; k < step->plan.programs[s].n; k++) {
+            const struct sp_op *op = &step->plan.programs[s].ops[k];
+
+            if (op->pass == SP_F && op->mb == 0)
+                *fwd_ms += p.times.end[s][k] - p.times.start[s][k];
+        }
+    sp_prediction_destroy(&p);
+    return 0;
+}
+
+/* In the modes of f. 0, -ENOMEM, or -EINVAL: train refuses them. */
+static int try_step(const struct sp_search *want, const struct step *step, struct sp_found *f)
+{
+    const struct sp_train_wish wish = {
+        .recompute = f->recompute, .recompute_text = "", .partition = "even"};
+    bool offloads = f->offload != SP_OFFLOAD_NONE;
+    double fwd_ms;
+    int err = sp_plan_refuse(&step->plan, &wish);
+
+    if (offloads && (!step->plan.family->offloads || step->plan.recompute))
+        err = -EINVAL;
+    f->stall_ms = 0;
+    f->host = 0;
+    err = err ? err : predict(want, step, f, &fwd_ms);
+    if (!err && !offloads) {
+        f->memory = fullest(step, f);
+        f->fits = f->memory <= limit_of(want);
+    } else if (!err) {
+        err = choose_offload(want, step, fwd_ms, f);
+        f->fits = f->fits && !err;
+        err = err == -EINVAL ? 0 : err;
+        f->step_ms += f->stall_ms;
+    }
+    return err;
+}
+
+/* A step of very many micro-batches: as the longer of two, and what each more adds. */
+static void go_on(const struct trial *t, const struct sp_found *few, struct sp_found *f)
+{
+    int more = t->step[1].micro_batches, each = more - t->step[0].micro_batches;
+    double beyond = (double)(f->micro_batches - more) / each;
+    double step_ms = f->step_ms + beyond * (f->step_ms - few->step_ms);
+
+    f->bubble = 1 - (1 - f->bubble) * f->step_ms / step_ms * f->micro_batches / more;
+    f->step_ms = step_ms;
+    f->stall_ms += beyond * (f->stall_ms - few->stall_ms);
+    f->memory += (int64_t)(beyond * (double)(f->memory - few->memory));
+    f->host += (int64_t)(beyond * (double)(f->host - few->host));
+    f->fits = f->fits && f->memory <= limit_of(t->want);
+}
+
+static int try_mode(const struct trial *t, struct sp_found *f)
+{
+    struct sp_found few = *f;
+    int err = try_step(t->want, &t->step[t->steps - 1], f);
+
+    if (err || t->steps == 1)
+        return err;
+    err = try_step(t->want, &t->step[0], &few);
+    if (!err)
+        go_on(t, &few, f);
+    return err;
+}
+
+/* ---- modes -------------------------------------------------------------------------------------- */
+
+static bool is_better(const struct sp_found *a, const struct sp_found *b)
+{
+    if (a->fits != b->fits)
+        return a->fits;
+    return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
+}
+
+/* Tries f in one mode; *best, where *found, is the best so far. 0, -ENOMEM, or -EINVAL. */
+static int take(const struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
+{
+    int err = try_mode(t, &f);
+
+    if (!err && (!*found || is_better(&f, best))) {
+        *best = f;
+        *found = true;
+    }
+    return err;
+}
+
+/* Those that compute less again first, until one fits; and what may leave memory. */
+static int try_modes(const struct trial *t, struct sp_found *best)
+{
+    const struct sp_search *want = t->want;
+    bool found = false, own = t->step[0].plan.recompute; /* adapipe chose its own */
+    struct sp_found f = *best;
+    int err = 0;
+
+    f.every = want->any_recompute ? 1 : want->every;
+    f.offload = want->any_offload ? SP_OFFLOAD_NONE : want->offload;
+    for (int mode = 0; mode < SP_RECOMPUTE_MODES && err != -ENOMEM && !(found && best->fits);
+         mode++) {
+        f.recompute = want->any_recompute ? (enum sp_recompute)mode : want->recompute;
+        err = take(t, f, best, &found);
+        if (!want->any_recompute || own)
+            break;
+    }
+    if (err != -ENOMEM && found && want->any_offload &&
+        !(best->fits && best->recompute == SP_RECOMPUTE_NONE)) {
+        f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
+        f.offload = SP_OFFLOAD_ADAPTIVE;
+        err = take(t, f, best, &found);
+    }
+    return err == -ENOMEM ? err : found ? 0 : -EINVAL;
+}
+
+/* ---- plans -------------------------------------------------------------------------------------- */
+
+/* AdaPipe's layers and modes within the memory that there is. */
+static int partition(const struct sp_search *want, const struct sp_found *f, struct step *step)
+{
+    struct sp_adapipe in = {.stages = f->stages,
+                            .layers = step->shape.model.layers,
+                            .micro_batches = step->micro_batches};
+    int *counts = calloc((size_t)in.stages, sizeof *counts), err = counts ? 0 : -ENOMEM;
+    unsigned char *mode = calloc((size_t)in.layers, 1);
+
+    err = mode ? err : -ENOMEM;
+    sp_layer_costs_estimate(want->machine, &step->shape, &in.costs);
+    err = err ? err
+              : sp_adapipe_memory_of(&step->shape, in.stages, limit_of(want) * f->devices,
+                                     &in.memory);
+    err = err ? err : sp_adapipe_choose(&in, counts, mode, NULL);
+    err = err ? err : sp_plan_partition(&step->plan, counts);
+    if (!err)
+        step->plan.recompute = mode;
+    else
+        free(mode);
+    free(counts);
+    return err;
+}
+
+/* On failure nothing is left to destroy. */
+static int create(const struct sp_search *want, const struct sp_found *f, struct step *step)
+{
+    struct sp_layout lay = {.stages = f->stages,
+                            .micro_batches = step->micro_batches,
+                            .chunks = f->chunks,
+                            .slices = f->slices,
+                            .layers = want->model->layers,
+                            .options = ""};
+    int err = sp_plan_create(f->schedule, &lay, &step->plan);
+
+    if (err)
+        return err;
+    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
+    step->shape.dtype = want->dtype;
+    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
+    if (!err && f->slices > 1)
+        err = sp_plan_cut(&step->plan, &step->shape, want->cut);
+    err = err ? err : sp_memory_apart(&step->plan, &step->shape);
+    if (!err && !strcmp(step->plan.def->name, "adapipe"))
+        err = partition(want, f, step);
+    if (err)
+        sp_plan_destroy(&step->plan);
+    return err;
+}
+
+/* Micro-batches, of a stage, or slices of them, until the steady state is sure to have begun; and so many
+ * that a schedule may repeat itself in. */
+enum { UNTIL_STEADY = 6, PERIOD = 2 };
+
+/* How many micro-batches are simulated. */
+static void choose_steps(struct trial *t, const struct sp_found *f)
+{
+    int p = f->stages, period = f->slices > 1 ? 1 + PERIOD * p / f->slices : PERIOD * p;
+    int few = f->slices > 1 ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
+
+    t->steps = f->micro_batches > few + 2 * period ? 2 : 1;
+    t->step[0].micro_batches = f->micro_batches;
+    if (t->steps == 1)
+        return;
+    few += (f->micro_batches - few) % period; /* as what is left over is the same */
+    t->step[0].micro_batches = few;
+    t->step[1].micro_batches = few + period;
+}
+
+int sp_trial(const struct sp_search *want, struct sp_found *f)
+{
+    bool quiet = sp_error_quiet(true);
+    struct trial t = {.want = want};
+    int err = 0, made = 0;
+
+    choose_steps(&t, f);
+    while (!err && made < t.steps)
+        err = create(want, f, &t.step[made++]);
+    if (err)
+        made--;
+    if (!err) {
+        f->chunks = t.step[0].plan.layout.chunks;
+        f->trains = f->devices == 1; /* groups are simulated only */
+        err = try_modes(&t, f);
+    }
+    for (int i = 0; i < made; i++)
+        sp_plan_destroy(&t.step[i].plan);
+    sp_error_quiet(quiet);
+    if (!err)
+        f->tokens_per_s = 1e3 * (double)want->seq * f->batch * f->micro_batches / f->step_ms /
+                          (f->stages * f->devices);
+    return err;
+}

@@ -1,0 +1,224 @@
+/*
+ * The search for layouts: SPPO's heuristics kept, the best of all it may try found, limits of memory, steps of
+ * very many micro-batches, what pulls the number of slices up and down.
+ */
+#include "plan/memory.h"
+#include "plan/predict.h"
+#include "plan/search.h"
+#include "plan/slices.h"
+#include "policies/common.h"
+#include <math.h>
+
+static struct sp_model model;
+static struct sp_machine machine;
+
+static int load(void **state)
+{
+    (void)state;
+    return sp_machine_load("h100-ib", &machine) || sp_model_load("gpt3-1.3b", &model);
+}
+
+static struct sp_search request(const char *schedule, int seq, int per_node)
+{
+    model.positions = 1 << 22;
+    machine.devices_per_node = per_node;
+    return (struct sp_search){.schedule = schedule,
+                              .model = &model,
+                              .dtype = SP_BF16,
+                              .seq = seq,
+                              .sequences = 1,
+                              .batch = 1,
+                              .every = 1,
+                              .machine = &machine,
+                              .nodes = 1,
+                              .memory = INT64_MAX / 64};
+}
+
+static void heuristics(void **state)
+{
+    static const int seqs[] = {2048, 16384, 131072, 1 << 20};
+    int layouts = 0;
+
+    (void)state;
+    for (int per_node = 1; per_node <= 8; per_node *= 2)
+        for (size_t q = 0; q < sizeof seqs / sizeof *seqs; q += (size_t)test_every(2)) {
+            struct sp_search want = request("sppo", seqs[q], per_node);
+            struct sp_found best[64];
+            int n = sp_search(&want, best, 64);
+
+            assert_true(n > 0);
+            layouts += n;
+            for (int i = 0; i < n; i++) {
+                const struct sp_found *f = &best[i];
+                double tokens = (double)seqs[q] / f->slices;
+
+                assert_int_equal(f->devices * f->stages, per_node);
+                assert_true(tokens <= SP_TOKENS_MOST || f->slices == 256);
+                assert_true(tokens >= SP_TOKENS_LEAST - 1 || f->slices <= f->stages);
+                assert_true(f->fits && f->step_ms > 0 && f->memory > 0);
+                assert_int_equal(f->trains, f->devices == 1);
+                assert_true(i == 0 || f->tokens_per_s <= best[i - 1].tokens_per_s * (1 + 1e-2));
+            }
+        }
+    printf("[          ] %d layouts\n", layouts);
+}
+
+/* No other number of slices, and no other stages, are faster than the first. */
+static void best_of_all(void **state)
+{
+    struct sp_search want = request("sppo", 65536, 8), one;
+    struct sp_found best, other;
+    int tried = 0;
+
+    (void)state;
+    assert_int_equal(sp_search(&want, &best, 1), 1);
+    for (int p = 1; p <= 8; p *= 2)
+        for (int n = 4; n <= 10; n++) {
+            if (65536.0 / n < SP_TOKENS_LEAST && n > p)
+                continue;
+            one = want;
+            one.stages = p;
+            one.slices = n;
+            assert_int_equal(sp_search(&one, &other, 1), 1);
+            assert_true(other.stages == p && other.slices == n);
+            assert_true(best.tokens_per_s >= other.tokens_per_s * (1 - 1e-2));
+            tried++;
+        }
+    assert_true(tried > 20);
+}
+
+/* With free tasks as many slices as may be; with tasks that take as long as slices, as few. */
+static void slices(void **state)
+{
+    struct sp_search want = request("sppo", 131072, 4);
+    struct sp_machine kept = machine;
+    struct sp_found best;
+
+    (void)state;
+    want.stages = 4;
+    machine.launch_s = 0;
+    machine.node.bandwidth = 1e18;
+    assert_int_equal(sp_search(&want, &best, 1), 1);
+    assert_true(best.slices > 16);
+    machine.launch_s = 10;
+    assert_int_equal(sp_search(&want, &best, 1), 1);
+    assert_int_equal(best.slices, 131072 / SP_TOKENS_MOST);
+    machine = kept;
+}
+
+static void memory(void **state)
+{
+    struct sp_search want = request("sppo", 262144, 4);
+    struct sp_found none, full, best[64];
+    int n;
+
+    (void)state;
+    want.stages = 4;
+    assert_int_equal(sp_search(&want, &none, 1), 1);
+    want.offload = SP_OFFLOAD_FULL;
+    assert_int_equal(sp_search(&want, &full, 1), 1);
+    assert_true(full.memory < none.memory);
+    want.memory = (none.memory + full.memory) / 2;
+    want.offload = SP_OFFLOAD_NONE;
+    assert_int_equal(sp_search(&want, best, 1), 1);
+    assert_true(!best[0].fits || best[0].slices > none.slices);
+    want.offload = SP_OFFLOAD_ADAPTIVE;
+    n = sp_search(&want, best, 64);
+    assert_true(n >= 1 && best[0].fits);
+    want.any_recompute = want.any_offload = true;
+    n = sp_search(&want, best, 64);
+    assert_true(n >= 1 && best[0].fits && best[0].memory <= want.memory);
+    want.memory = 1 << 20;
+    assert_int_equal(sp_search(&want, best, 1), 1);
+    assert_true(!best[0].fits && best[0].memory > 1 << 20);
+}
+
+/* What fits computes again as little as it must. */
+static void recompute(void **state)
+{
+    struct sp_search want = request("1f1b", 8192, 8);
+    struct sp_found f, last = {.memory = INT64_MAX};
+    int modes = 0;
+
+    (void)state;
+    want.stages = 8;
+    want.sequences = 16;
+    want.any_recompute = true;
+    want.memory = INT64_MAX / 64;
+    for (int i = 0; i < 8 && last.memory > 1; i++) {
+        assert_int_equal(sp_search(&want, &f, 1), 1);
+        if (!f.fits)
+            break;
+        assert_true(f.memory <= want.memory && f.memory < last.memory);
+        assert_true(i == 0 || (f.recompute > last.recompute && f.step_ms > last.step_ms));
+        modes++;
+        last = f;
+        want.memory = f.memory - 1;
+    }
+    assert_int_equal(modes, 4);
+}
+
+static double simulated_whole(const struct sp_search *want, const struct sp_layout *lay)
+{
+    struct sp_predict_request r = {.terms = {.machine = want->machine, .devices = 1, .every = 1}};
+    struct sp_prediction p;
+    struct sp_shape shape;
+    struct sp_plan plan;
+    double step_ms;
+
+    assert_int_equal(sp_plan_create(want->schedule, lay, &plan), 0);
+    sp_shape_init(&shape, want->model, 1, want->seq, lay->micro_batches, 0, 0);
+    shape.dtype = want->dtype;
+    if (lay->slices > 1)
+        assert_int_equal(sp_plan_cut(&plan, &shape, NULL), 0);
+    assert_int_equal(sp_memory_apart(&plan, &shape), 0);
+    r.plan = &plan;
+    r.shape = &shape;
+    assert_int_equal(sp_predict(&r, &p), 0);
+    step_ms = p.step_ms;
+    sp_prediction_destroy(&p);
+    sp_plan_destroy(&plan);
+    return step_ms;
+}
+
+/* A step of many micro-batches from two of fewer is what simulating all of it gives. */
+static void many_micro_batches(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int slices;
+    } cases[] = {{"1f1b", 1}, {"gpipe", 1},   {"interleaved", 1}, {"zb1p", 1},
+                 {"zbv", 1},  {"helix", 1},   {"weipipe", 1},     {"wzb1", 1},
+                 {"fsdp", 1}, {"seq1f1b", 8}, {"sppo", 8},        {"dualpipev", 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sp_search want = request(cases[i].schedule, 8192, 4);
+        struct sp_layout lay = {.stages = 4,
+                                .micro_batches = 64,
+                                .slices = cases[i].slices,
+                                .layers = model.layers,
+                                .options = ""};
+        struct sp_found f;
+        double whole;
+
+        want.stages = 4;
+        want.slices = cases[i].slices;
+        want.sequences = 64;
+        assert_int_equal(sp_search(&want, &f, 1), 1);
+        whole = simulated_whole(&want, &lay);
+        if (fabs(f.step_ms / whole - 1) > 2e-3)
+            fail_msg("%s: %g ms, simulated whole %g", cases[i].schedule, f.step_ms, whole);
+    }
+}
+
+TEST_GROUP(search)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heuristics), cmocka_unit_test(best_of_all),
+        cmocka_unit_test(slices),     cmocka_unit_test(memory),
+        cmocka_unit_test(recompute),  cmocka_unit_test(many_micro_batches),
+    };
+
+    return cmocka_run_group_tests(tests, load, NULL);
+}
