@@ -79,17 +79,23 @@ static void stop(const struct sp_placement *pl)
 
 /* ---- measuring ----------------------------------------------------------------------------- */
 
+/* All processes begin each curve together: their devices are at work at once. */
 static void measure_curves(struct sp_bench *b, bool quick, struct sp_machine *m)
 {
-    for (int t = 0; t < SP_DTYPES; t++)
+    for (int t = 0; t < SP_DTYPES; t++) {
+        sp_transport_barrier();
         sp_measure_products(b, (enum sp_dtype)t, quick ? 1e8 : 1e12, &m->matmul[t]);
+    }
     for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES; i++) {
         int t = i / SP_ATTENTION_PASSES, pass = i % SP_ATTENTION_PASSES;
 
+        sp_transport_barrier();
         sp_measure_attention(b, (enum sp_dtype)t, (enum sp_attention_pass)pass, quick ? 2e8 : 1e13,
                              &m->attention[t][pass]);
     }
+    sp_transport_barrier();
     sp_measure_memory(b, quick ? 1e7 : b->place.gpus ? 1e9 : 1e8, &m->memory);
+    sp_transport_barrier();
 }
 
 /* Alone, devices of a node hand over through memory, those of GPUs through the host's. */
@@ -147,7 +153,6 @@ static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp
     if (err)
         return err;
     sp_machine_note_origin(&b->place, m);
-    sp_transport_barrier();
     measure_curves(b, c->quick, m);
     m->launch_s = sp_measure_task(b);
     sp_transport_barrier();
