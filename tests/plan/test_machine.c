@@ -244,6 +244,7 @@ static void unknown_keys(void **state)
     (void)state;
     refused_with("colour", "1", "there is no such key");
     refused_with("device.matmull", "1", "there is no such key");
+    refused_with("device.mat", "1", "there is no such key");
     refused_with("device.matmul.f16", "[[1, 1]]", "there is no such key");
     refused_with("device.attention.f32.sideways", "[[1, 1]]", "there is no such key");
     refused_with("node.link", "3", "it is 3, it must be an object");
