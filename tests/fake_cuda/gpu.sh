@@ -183,6 +183,14 @@ SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=110 refused "needs 97.39 MiB" starpipe 
 SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=110 quiet "--slices auto in 52 MiB" starpipe $long --slices auto
 SP_FAKE_GPUS=0 quiet "auto without a GPU" starpipe train --model gpt-tiny --data "$work/text" \
     --seq 24 --steps 1
+# this machine described: its GPUs, their memory, copies to the host
+for gpus in 1 2; do
+    SP_FAKE_GPUS=$gpus quiet "calibrate, $gpus" starpipe calibrate --quick --device cuda --offload-dir "$work" \
+        --output "$work/machine.json"
+    starpipe info --hardware "$work/machine.json" > "$work/output" || fail "calibrate, $gpus: $(cat "$work/machine.json")"
+    grep -q ": nodes of $gpus x " "$work/output" || fail "calibrate, $gpus: $(head -n 1 "$work/output")"
+    grep -Eq '^copies +[0-9.e+]+ GB/s to the host' "$work/output" || fail "calibrate, $gpus: no copies"
+done
 wait $units || fail "the fake runtime's own tests"
 cat "$work/units"
 finish

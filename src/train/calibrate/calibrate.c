@@ -8,6 +8,7 @@
 #include "train/calibrate/curves.h"
 #include "train/calibrate/facts.h"
 #include "train/calibrate/rates.h"
+#include "train/start/device.h"
 #include <stdlib.h>
 
 enum { DISK_BYTES = 64 << 20 };
@@ -54,14 +55,7 @@ static int start(const struct sp_placement *pl)
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
     setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
-    conf.precedence_over_environment_variables = 1;
-    conf.ncpus = pl->gpus ? 0 : pl->workers;
-    conf.ncuda = pl->gpus;
-    conf.nopencl = 0;
-    conf.nhip = 0;
-    conf.use_explicit_workers_cuda_gpuid = pl->gpus > 0;
-    for (int i = 0; i < pl->gpus; i++)
-        conf.workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
+    sp_train_choose_workers(pl, &conf);
     conf.sched_policy = &sp_order_strict;
     conf.catch_signals = 0;
     if (sp_transport_start(&conf))

@@ -98,6 +98,18 @@ int sp_train_choose_device(struct sp_trainer *t)
     return err;
 }
 
+void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
+{
+    conf->precedence_over_environment_variables = 1;
+    conf->ncpus = pl->gpus ? 0 : pl->workers;
+    conf->ncuda = pl->gpus;
+    conf->nopencl = 0;
+    conf->nhip = 0;
+    conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
+    for (int i = 0; i < pl->gpus; i++)
+        conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
+}
+
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
 {
     int64_t sum = sp_train_planned_bytes(t);

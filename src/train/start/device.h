@@ -11,6 +11,8 @@ int64_t sp_train_expect_gpus(const struct sp_trainer *t);
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
 int sp_train_check_gpus(const struct sp_trainer *t);
+/* Workers of one kind only: their numbers are those of the placement. */
+void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(struct sp_trainer *t);
 /* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */

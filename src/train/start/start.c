@@ -17,19 +17,6 @@
 #include "graphs/create.h"
 #include <stdlib.h>
 
-/* Workers of one kind only: their numbers are those of the placement. */
-static void choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
-{
-    conf->precedence_over_environment_variables = 1;
-    conf->ncpus = pl->gpus ? 0 : pl->workers;
-    conf->ncuda = pl->gpus;
-    conf->nopencl = 0;
-    conf->nhip = 0;
-    conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
-    for (int i = 0; i < pl->gpus; i++)
-        conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
-}
-
 static int start_starpu(struct sp_trainer *t)
 {
     struct starpu_conf conf;
@@ -38,7 +25,7 @@ static int start_starpu(struct sp_trainer *t)
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
     setenv("STARPU_SILENT", "1", 0);
     starpu_conf_init(&conf);
-    choose_workers(&t->place, &conf);
+    sp_train_choose_workers(&t->place, &conf);
     if (t->place.gpus)
         sp_train_prepare_gpus(t);
     if (sp_train_offloads(t)) {
