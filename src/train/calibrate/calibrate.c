@@ -84,7 +84,7 @@ static void measure_curves(struct sp_bench *b, bool quick, struct sp_machine *m)
         int t = i / SP_ATTENTION_PASSES, pass = i % SP_ATTENTION_PASSES;
 
         sp_transport_barrier();
-        sp_measure_attention(b, (enum sp_dtype)t, (enum sp_attention_pass)pass, quick ? 2e8 : 1e13,
+        sp_measure_attention(b, (enum sp_dtype)t, (enum sp_attention_pass)pass, quick ? 2e9 : 1e13,
                              &m->attention[t][pass]);
     }
     sp_transport_barrier();

@@ -104,10 +104,8 @@ void sp_machine_note_origin(const struct sp_placement *pl, struct sp_machine *m)
     starpu_get_version(&major, &minor, &release);
     sp_machine_note(m, "measured by %s calibrate on %s", PACKAGE_STRING, day);
     if (!look_around(cpu, &cores))
-        sp_machine_note(m, "machine: %d cores, %s; %d device%s of %d thread%s at work at once",
-                        cores, cpu, pl->workers * pl->world.size,
-                        pl->workers * pl->world.size > 1 ? "s" : "", pl->threads,
-                        pl->threads > 1 ? "s" : "");
+        sp_machine_note(m, "machine: %d cores, %s; at work at once: %d times %s", cores, cpu,
+                        pl->workers * pl->world.size, m->device);
     sp_machine_note(m, "versions: StarPU %d.%d.%d, %s, %s, %s %s", major, minor, release,
                     sp_gemm_backend(), sp_transport_version(),
                     uname(&system) ? "?" : system.sysname, uname(&system) ? "?" : system.release);
