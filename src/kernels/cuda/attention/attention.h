@@ -123,6 +123,12 @@ SP_DEVICE size_t attention_query(const struct attention_shape &a, int b, int row
            (size_t)a.d;
 }
 
+/* Offset of a query's row of one head in lse and D. */
+SP_DEVICE size_t attention_row(const struct attention_shape &a, int b, int row, int head)
+{
+    return ((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len + (size_t)row;
+}
+
 /* The keys of one head in row `pos`; slice j is its own or an earlier one. The values are
  * kv_heads * d further. */
 template <typename T, int N>
@@ -137,6 +143,31 @@ SP_DEVICE T *attention_key(const struct attention_slices<N> &s, const struct att
     start = j ? s.end[j - 1] : s.begin;
     row = (size_t)b * (size_t)(s.end[j] - start) + (size_t)(pos - start);
     return (T *)s.kv[j] + (row * 2 * (size_t)a.kv_heads + (size_t)kv_head) * (size_t)a.d;
+}
+
+/* ---- the tile of a block --------------------------------------------------------------------- */
+
+/* Queries row .. row+rows-1 of one head. The first is token `first` of the sequence; they see keys
+ * before `end`. */
+struct query_tile {
+    int b, head, kv_head;
+    int row, rows, first, end;
+};
+
+/* M queries at most. The last tiles see the most keys: longest first. */
+template <int M> SP_DEVICE struct query_tile query_tile_of(const struct attention_shape &a)
+{
+    int all = a.batch * a.heads, block = (int)blockIdx.x;
+    struct query_tile t;
+
+    t.b = block % all / a.heads;
+    t.head = block % a.heads;
+    t.kv_head = t.head / (a.heads / a.kv_heads);
+    t.row = (a.q_len - 1) / M * M - block / all * M;
+    t.rows = a.q_len - t.row < M ? a.q_len - t.row : M;
+    t.first = a.q_pos + t.row;
+    t.end = t.first + t.rows < a.seen ? t.first + t.rows : a.seen;
+    return t;
 }
 
 /* ---- the parts of sp_cuda_attention_fill, one a file ----------------------------------------- */

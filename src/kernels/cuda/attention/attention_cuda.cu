@@ -8,6 +8,56 @@
  */
 #include "kernels/cuda/attention/attention_tile.h"
 
+/* Of the keys met so far, for the thread's RM queries, the tile's from ty*RM on. */
+template <int RM, int D> struct tile_softmax {
+    float out[RM][D / 16], sum[RM], max[RM];
+};
+
+/* Query i meets keys pos+tx+16j, and sees those before `visible`: s = Q K^T becomes its row of
+ * P(M,16*RN). */
+template <typename T, int RN, int RM, int D>
+SP_DEVICE void tile_softmax_meet(struct tile_softmax<RM, D> &so_far, int i, float s[RN], int tx,
+                                 int ty, int pos, int visible, float scale, float *P)
+{
+    float now = so_far.max[i], correction;
+
+    for (int j = 0; j < RN; j++) {
+        s[j] = pos + tx + 16 * j < visible ? s[j] * scale : -INFINITY;
+        now = fmaxf(now, s[j]);
+    }
+    now = sp_lanes_max(now, 16);
+    correction = sp_exp<T>(so_far.max[i] - now);
+    so_far.max[i] = now;
+    so_far.sum[i] *= correction;
+    for (int c = 0; c < D / 16; c++)
+        so_far.out[i][c] *= correction;
+    for (int j = 0; j < RN; j++) {
+        float p = sp_exp<T>(s[j] - now);
+
+        so_far.sum[i] += p;
+        P[(ty * RM + i) * SCORE_LD<16 * RN> + tx + 16 * j] = p;
+    }
+}
+
+/* O and lse of query i, where the tile has so many. */
+template <typename T, int RM, int D>
+SP_DEVICE void tile_softmax_finish(const struct tile_softmax<RM, D> &so_far, int i, int tx, int ty,
+                                   const struct attention_shape &a, const struct query_tile &t,
+                                   T *o, float *lse)
+{
+    int r = ty * RM + i;
+    float total = sp_lanes_sum(so_far.sum[i], 16), inverse = 1.0f / total;
+
+    if (r >= t.rows)
+        return;
+    if (tx == 0)
+        lse[attention_row(a, t.b, t.row + r, t.head)] = so_far.max[i] + logf(total);
+    for (int c = 0; c < D / 16; c++)
+        if (tile_column(c) < a.d)
+            sp_put(o + attention_query(a, t.b, t.row + r, t.head) + tile_column(c),
+                   so_far.out[i][c] * inverse);
+}
+
 /* Tiles of M queries and N keys; K and V take turns in one place. */
 template <typename T, int D, int M, int N>
 SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
@@ -15,73 +65,41 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
                      const __grid_constant__ struct attention_slices<ATTENTION_SLICES> kv,
                      const T *q, T *o, float *lse)
 {
-    constexpr int RM = M / 16, RN = N / 16, LDP = N + 4;
+    constexpr int RM = M / 16, RN = N / 16;
     float *Q = sp_shared<float>(), *K = Q + M * TILE_LD<D>, *P = K + N * TILE_LD<D>;
-    int all = a.batch * a.heads, b = (int)blockIdx.x % all / a.heads;
-    int head = (int)blockIdx.x % a.heads, kv_head = head / (a.heads / a.kv_heads);
-    /* The last tiles see the most keys: longest first. */
-    int row = (a.q_len - 1) / M * M - (int)blockIdx.x / all * M;
-    int rows = a.q_len - row < M ? a.q_len - row : M, first = a.q_pos + row;
-    int end = first + rows < a.seen ? first + rows : a.seen, slice = 0;
-    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
-    float max[RM], sum[RM], out[RM][D / 16];
+    struct query_tile t = query_tile_of<M>(a);
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, slice = 0;
+    struct tile_softmax<RM, D> so_far;
 
     for (int i = 0; i < RM; i++) {
-        max[i] = -INFINITY;
-        sum[i] = 0;
+        so_far.max[i] = -INFINITY;
+        so_far.sum[i] = 0;
         for (int c = 0; c < D / 16; c++)
-            out[i][c] = 0;
+            so_far.out[i][c] = 0;
     }
-    tile_queries<D, M>(Q, a, b, head, row, rows, q);
-    for (int pos = 0; pos < end; pos += N) {
+    tile_queries<D, M>(Q, a, t.b, t.head, t.row, t.rows, q);
+    for (int pos = 0; pos < t.end; pos += N) {
         float s[RM][RN];
 
         while (pos >= kv.end[slice])
             slice++;
         __syncthreads(); /* V was read */
-        tile_keys<T, D, N>(K, kv, a, b, kv_head, pos, end, slice, 0);
+        tile_keys<T, D, N>(K, kv, a, t.b, t.kv_head, pos, t.end, slice, 0);
         __syncthreads();
         tile_dot<D, RM, RN>(Q, K, a.d, s);
         for (int i = 0; i < RM; i++) {
-            int visible = first + ty * RM + i + 1 < end ? first + ty * RM + i + 1 : end;
-            float now = max[i], correction;
+            int visible = t.first + ty * RM + i + 1;
 
-            for (int j = 0; j < RN; j++) {
-                s[i][j] = pos + tx + 16 * j < visible ? s[i][j] * a.scale : -INFINITY;
-                now = fmaxf(now, s[i][j]);
-            }
-            now = sp_lanes_max(now, 16);
-            correction = sp_exp<T>(max[i] - now);
-            max[i] = now;
-            sum[i] *= correction;
-            for (int c = 0; c < D / 16; c++)
-                out[i][c] *= correction;
-            for (int j = 0; j < RN; j++) {
-                float p = sp_exp<T>(s[i][j] - now);
-
-                sum[i] += p;
-                P[(ty * RM + i) * LDP + tx + 16 * j] = p;
-            }
+            visible = visible < t.end ? visible : t.end;
+            tile_softmax_meet<T, RN>(so_far, i, s[i], tx, ty, pos, visible, a.scale, P);
         }
         __syncthreads(); /* K was read, P is written */
-        tile_keys<T, D, N>(K, kv, a, b, kv_head, pos, end, slice, a.kv_heads * a.d);
+        tile_keys<T, D, N>(K, kv, a, t.b, t.kv_head, pos, t.end, slice, a.kv_heads * a.d);
         __syncthreads();
-        tile_mix<D, RM>(P, LDP, 1, K, N, out);
+        tile_mix<D, RM>(P, SCORE_LD<N>, 1, K, N, so_far.out);
     }
-    for (int i = 0; i < RM; i++) {
-        int r = ty * RM + i;
-        float total = sp_lanes_sum(sum[i], 16), inverse = 1.0f / total;
-
-        if (r >= rows)
-            continue;
-        if (tx == 0)
-            lse[((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len +
-                (size_t)(row + r)] = max[i] + logf(total);
-        for (int c = 0; c < D / 16; c++)
-            if (tile_column(c) < a.d)
-                sp_put(o + attention_query(a, b, row + r, head) + tile_column(c),
-                       out[i][c] * inverse);
-    }
+    for (int i = 0; i < RM; i++)
+        tile_softmax_finish(so_far, i, tx, ty, a, t, o, lse);
 }
 
 template <typename T, int D, int M, int N>
@@ -89,7 +107,7 @@ static void attention_launch(const struct sp_backend *k, const struct attention_
                              const struct attention_slices<ATTENTION_SLICES> &s, const void *q,
                              void *o, float *lse)
 {
-    size_t floats = (size_t)(M + N) * TILE_LD<D> + (size_t)M * (N + 4);
+    size_t floats = (size_t)(M + N) * TILE_LD<D> + (size_t)M * SCORE_LD<N>;
     size_t blocks = (size_t)sp_blocks((size_t)a.q_len, M) * (size_t)a.batch * (size_t)a.heads;
 
     sp_launch(k, "attention", attention_kernel<T, D, M, N>, (unsigned)blocks, ATTENTION_THREADS,

@@ -88,4 +88,15 @@ SP_DEVICE void mma_mix(float sum[D / 8][4], const float w[n][4], const bf16 *B)
     }
 }
 
+/* A lane's part of a row of d elements, from `to` on: its row i of sums, times `factor`. */
+template <int D>
+SP_DEVICE void mma_put(bf16 *to, const float sum[D / 8][4], int i, int d, float factor)
+{
+#pragma unroll
+    for (int c = 0; c < D / 8; c++)
+        if (c * 8 < d)
+            *(unsigned *)(to + c * 8) =
+                sp_bf16_pair(sum[c][2 * i] * factor, sum[c][2 * i + 1] * factor);
+}
+
 #endif

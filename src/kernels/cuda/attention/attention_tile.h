@@ -9,10 +9,12 @@
 
 enum { ATTENTION_THREADS = 256 /* 16 x 16: thread (ty, tx) */ };
 
-/* A tile is (rows, D), D the head size rounded up to what there is a kernel for. Four floats more a
- * row let the 16-byte accesses of eight threads to eight rows meet all banks. */
+/* A tile is (rows, D), D the head size rounded up to what there is a kernel for; one of P or dS
+ * (queries, N). Four floats more a row let the 16-byte accesses of eight threads to eight rows meet
+ * all banks. */
 
 template <int D> constexpr int TILE_LD = D + 4;
+template <int N> constexpr int SCORE_LD = N + 4;
 
 /* Columns from d on, and rows from `n` on, are 0. */
 template <int V, int D, typename T>
