@@ -45,6 +45,36 @@ SP_DEVICE void norm_load(const T *row, int h, int span, float x[HELD<V>])
     }
 }
 
+/* *sum += the thread's elements of a row, of which it holds the first span. */
+template <int V, typename T>
+SP_DEVICE void norm_add(const T *x, int h, int spans, float held[HELD<V>], float *sum)
+{
+    for (int s = 0; s < spans; s++) {
+        if (spans > 1)
+            norm_load<V>(x, h, s, held);
+#pragma unroll
+        for (int j = 0; j < HELD<V>; j++)
+            *sum += held[j];
+    }
+}
+
+/* The same of their squares, centred, as x may have a large mean. */
+template <int V, typename T>
+SP_DEVICE void norm_add_squares(const T *x, int h, int spans, float mean, float held[HELD<V>],
+                                float *sum)
+{
+    for (int s = 0; s < spans; s++) {
+        if (spans > 1)
+            norm_load<V>(x, h, s, held);
+#pragma unroll
+        for (int j = 0; j < HELD<V>; j++) {
+            float centred = norm_column<V>(s, j / V) < h ? held[j] - mean : 0;
+
+            *sum = fmaf(centred, centred, *sum);
+        }
+    }
+}
+
 /* `given`: stats are read, not computed; the rest is the same to the bit. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(FWD_THREADS)
@@ -65,27 +95,11 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
         rstd = stats[2 * (size_t)row + 1];
     } else {
         if (!rms) {
-            for (int s = 0; s < spans; s++) {
-                if (spans > 1)
-                    norm_load<V>(x, h, s, held);
-#pragma unroll
-                for (int j = 0; j < HELD<V>; j++)
-                    mean += held[j];
-            }
+            norm_add<V>(x, h, spans, held, &mean);
             sp_row_sums(&mean, &none, shared);
             mean /= (float)h;
         }
-        /* The variance from centred values, as x may have a large mean. */
-        for (int s = 0; s < spans; s++) {
-            if (spans > 1)
-                norm_load<V>(x, h, s, held);
-#pragma unroll
-            for (int j = 0; j < HELD<V>; j++) {
-                float centred = norm_column<V>(s, j / V) < h ? held[j] - mean : 0;
-
-                square = fmaf(centred, centred, square);
-            }
-        }
+        norm_add_squares<V>(x, h, spans, mean, held, &square);
         sp_row_sums(&square, &none, shared);
         rstd = 1.0f / sqrtf(square / (float)h + eps);
         if (stats && threadIdx.x == 0) {
@@ -138,6 +152,23 @@ SP_DEVICE void norm_terms(const T *x, const T *dy, const T *gain, int h, int spa
         sp_load<V>(gain + c, g);
         for (int v = 0; v < V; v++)
             e[i * V + v] *= g[v];
+    }
+}
+
+/* A group's sums, of rows of one span, to `part`. */
+template <int V>
+SP_DEVICE void norm_put_sums(float *part, int h, int sums, const float sum_gain[HELD<V>],
+                             const float sum_bias[HELD<V>])
+{
+#pragma unroll
+    for (int i = 0; i < HELD<V> / V; i++) {
+        int c = norm_column<V>(0, i);
+
+        if (c >= h)
+            continue;
+        sp_store<V>(part + c, sum_gain + i * V);
+        if (sums == 2)
+            sp_store<V>(part + h + c, sum_bias + i * V);
     }
 }
 
@@ -202,19 +233,8 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
             }
         }
     }
-    if (!part)
-        return;
-    part += (size_t)(group * sums) * (size_t)h;
-#pragma unroll
-    for (int i = 0; i < HELD<V> / V; i++) {
-        int c = norm_column<V>(0, i);
-
-        if (c >= h)
-            continue;
-        sp_store<V>(part + c, sum_gain + i * V);
-        if (sums == 2)
-            sp_store<V>(part + h + c, sum_bias + i * V);
-    }
+    if (part)
+        norm_put_sums<V>(part + (size_t)(group * sums) * (size_t)h, h, sums, sum_gain, sum_bias);
 }
 
 /* The same sums for rows of several spans, before norm_bwd_kernel overwrites dy: blocks of 32 x
