@@ -55,6 +55,21 @@ SP_DEVICE void scores(const struct attention_shape &a, int row, int rows, int po
     }
 }
 
+/* dK of a key to its row at `to`, dV to_v elements further: in place of what is there if `first`, or
+ * added to it. */
+template <typename T, int D>
+SP_DEVICE void dkv_put(T *to, const struct attention_shape &a, int to_v, const float dk[D / 16],
+                       const float dv[D / 16], bool first)
+{
+    for (int c = 0; c < D / 16; c++)
+        if (tile_column(c) < a.d) {
+            T *k = to + tile_column(c), *v = k + to_v;
+
+            sp_put(k, dk[c] * a.scale + (first ? 0 : sp_value(*k)));
+            sp_put(v, dv[c] + (first ? 0 : sp_value(*v)));
+        }
+}
+
 /* A tile of N keys of `kv` from blockIdx on; M queries at a time. */
 template <typename T, int D, int M, int N>
 SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
@@ -63,12 +78,12 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
                          const __grid_constant__ struct attention_slices<ATTENTION_CHUNK> dkv,
                          const T *q, const T *d_o, const float *lse, const float *means, bool first)
 {
-    constexpr int RM = M / 16, RN = N / 16, LDP = N + 4;
+    constexpr int RM = M / 16, RN = N / 16;
     float *K = sp_shared<float>(), *V = K + N * TILE_LD<D>, *Q = V + N * TILE_LD<D>;
-    float *dO = Q + M * TILE_LD<D>, *P = dO + M * TILE_LD<D>, *dS = P + M * LDP;
+    float *dO = Q + M * TILE_LD<D>, *P = dO + M * TILE_LD<D>, *dS = P + M * SCORE_LD<N>;
     int all = a.batch * a.kv_heads, b = (int)blockIdx.x % all / a.kv_heads;
-    int kv_head = (int)blockIdx.x % a.kv_heads, group = a.heads / a.kv_heads,
-        to_v = a.kv_heads * a.d;
+    int kv_head = (int)blockIdx.x % a.kv_heads, group = a.heads / a.kv_heads;
+    int to_v = a.kv_heads * a.d;
     int pos = kv.begin + (int)blockIdx.x / all * N, end = kv.end[kv.n - 1], slice = 0;
     int row0 = pos > a.q_pos ? (pos - a.q_pos) / M * M : 0; /* of the first query that may see it */
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
@@ -87,7 +102,7 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
         row0 = a.q_len;
     }
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        size_t of_head = ((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len;
+        size_t of_head = attention_row(a, b, 0, head);
 
         for (int row = row0; row < a.q_len; row += M) {
             int rows = a.q_len - row < M ? a.q_len - row : M;
@@ -102,12 +117,12 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
             scores<T, RM, RN>(a, row, rows, pos, lse + of_head, means + of_head, p, dp);
             for (int i = 0; i < RM; i++)
                 for (int j = 0; j < RN; j++) {
-                    P[(ty * RM + i) * LDP + tx + 16 * j] = p[i][j];
-                    dS[(ty * RM + i) * LDP + tx + 16 * j] = dp[i][j];
+                    P[(ty * RM + i) * SCORE_LD<N> + tx + 16 * j] = p[i][j];
+                    dS[(ty * RM + i) * SCORE_LD<N> + tx + 16 * j] = dp[i][j];
                 }
             __syncthreads();
-            tile_mix<D, RN>(P, 1, LDP, dO, M, dv);
-            tile_mix<D, RN>(dS, 1, LDP, Q, M, dk);
+            tile_mix<D, RN>(P, 1, SCORE_LD<N>, dO, M, dv);
+            tile_mix<D, RN>(dS, 1, SCORE_LD<N>, Q, M, dk);
         }
     }
     for (int j = 0; j < RN; j++) {
@@ -117,13 +132,7 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
         if (key >= end || (key >= a.seen && !first))
             continue;
         to = attention_key<T>(dkv, a, b, kv_head, key, slice);
-        for (int c = 0; c < D / 16; c++)
-            if (tile_column(c) < a.d) {
-                T *k = to + tile_column(c), *v = k + to_v;
-
-                sp_put(k, dk[j][c] * a.scale + (first ? 0 : sp_value(*k)));
-                sp_put(v, dv[j][c] + (first ? 0 : sp_value(*v)));
-            }
+        dkv_put<T, D>(to, a, to_v, dk[j], dv[j], first);
     }
 }
 
@@ -134,51 +143,47 @@ SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
                         const __grid_constant__ struct attention_slices<ATTENTION_SLICES> kv,
                         const T *q, const T *d_o, const float *lse, const float *means, T *dq)
 {
-    constexpr int RM = M / 16, RN = N / 16, LDP = N + 4;
+    constexpr int RM = M / 16, RN = N / 16;
     float *Q = sp_shared<float>(), *dO = Q + M * TILE_LD<D>, *K = dO + M * TILE_LD<D>;
     float *V = K + N * TILE_LD<D>, *dS = V + N * TILE_LD<D>;
-    int all = a.batch * a.heads, b = (int)blockIdx.x % all / a.heads;
-    int head = (int)blockIdx.x % a.heads, kv_head = head / (a.heads / a.kv_heads);
-    int row = (a.q_len - 1) / M * M - (int)blockIdx.x / all * M; /* longest first */
-    int rows = a.q_len - row < M ? a.q_len - row : M, slice = 0;
-    int end = a.q_pos + row + rows < a.seen ? a.q_pos + row + rows : a.seen;
-    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
-    size_t of_head = ((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len;
+    struct query_tile t = query_tile_of<M>(a);
+    int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, slice = 0;
+    size_t of_head = attention_row(a, t.b, 0, t.head);
     float sum[RM][D / 16];
 
     for (int i = 0; i < RM; i++)
         for (int c = 0; c < D / 16; c++)
             sum[i][c] = 0;
-    tile_queries<D, M>(Q, a, b, head, row, rows, q);
-    tile_queries<D, M>(dO, a, b, head, row, rows, d_o);
-    for (int pos = 0; pos < end; pos += N) {
+    tile_queries<D, M>(Q, a, t.b, t.head, t.row, t.rows, q);
+    tile_queries<D, M>(dO, a, t.b, t.head, t.row, t.rows, d_o);
+    for (int pos = 0; pos < t.end; pos += N) {
         float p[RM][RN], dp[RM][RN];
 
         while (pos >= kv.end[slice])
             slice++;
         __syncthreads(); /* the last tile was read */
-        tile_keys<T, D, N>(K, kv, a, b, kv_head, pos, end, slice, 0);
-        tile_keys<T, D, N>(V, kv, a, b, kv_head, pos, end, slice, a.kv_heads * a.d);
+        tile_keys<T, D, N>(K, kv, a, t.b, t.kv_head, pos, t.end, slice, 0);
+        tile_keys<T, D, N>(V, kv, a, t.b, t.kv_head, pos, t.end, slice, a.kv_heads * a.d);
         __syncthreads();
         tile_dot<D, RM, RN>(Q, K, a.d, p);
         tile_dot<D, RM, RN>(dO, V, a.d, dp);
-        scores<T, RM, RN>(a, row, rows, pos, lse + of_head, means + of_head, p, dp);
+        scores<T, RM, RN>(a, t.row, t.rows, pos, lse + of_head, means + of_head, p, dp);
         for (int i = 0; i < RM; i++)
             for (int j = 0; j < RN; j++)
-                dS[(ty * RM + i) * LDP + tx + 16 * j] = dp[i][j];
+                dS[(ty * RM + i) * SCORE_LD<N> + tx + 16 * j] = dp[i][j];
         __syncthreads();
-        tile_mix<D, RM>(dS, LDP, 1, K, N, sum);
+        tile_mix<D, RM>(dS, SCORE_LD<N>, 1, K, N, sum);
     }
-    for (int i = 0; i < RM && ty * RM + i < rows; i++)
+    for (int i = 0; i < RM && ty * RM + i < t.rows; i++)
         for (int c = 0; c < D / 16; c++)
             if (tile_column(c) < a.d)
-                sp_put(dq + attention_query(a, b, row + ty * RM + i, head) + tile_column(c),
+                sp_put(dq + attention_query(a, t.b, t.row + ty * RM + i, t.head) + tile_column(c),
                        sum[i][c] * a.scale);
 }
 
 template <typename T, int D, int M, int N> static void dkv_launch(const struct attention_grads &w)
 {
-    size_t floats = (size_t)2 * (M + N) * TILE_LD<D> + (size_t)2 * M * (N + 4);
+    size_t floats = (size_t)2 * (M + N) * TILE_LD<D> + (size_t)2 * M * SCORE_LD<N>;
 
     attention_each_chunk(w, N, [&](const auto &kv, const auto &dkv, size_t tiles) {
         sp_launch(w.k, "attention_dkv", attention_dkv_kernel<T, D, M, N>,
@@ -190,7 +195,7 @@ template <typename T, int D, int M, int N> static void dkv_launch(const struct a
 
 template <typename T, int D, int M, int N> static void dq_launch(const struct attention_grads &w)
 {
-    size_t floats = (size_t)2 * (M + N) * TILE_LD<D> + (size_t)M * (N + 4);
+    size_t floats = (size_t)2 * (M + N) * TILE_LD<D> + (size_t)M * SCORE_LD<N>;
     size_t blocks = (size_t)sp_blocks((size_t)w.a.q_len, M) * (size_t)w.a.batch;
     struct attention_slices<ATTENTION_SLICES> kv;
 

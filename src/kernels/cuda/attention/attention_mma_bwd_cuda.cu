@@ -16,7 +16,7 @@ SP_DEVICE void stage_queries(struct mma_stage<D, M> *stage, const struct attenti
                              int head, int row, const bf16 *q, const bf16 *d_o, const float *lse,
                              const float *means)
 {
-    size_t at = ((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len + (size_t)row;
+    size_t at = attention_row(a, b, row, head);
     int n = a.q_len - row, i = (int)threadIdx.x;
 
     mma_queries<D, M>(stage->q, a, b, head, row, n, q);
@@ -26,6 +26,47 @@ SP_DEVICE void stage_queries(struct mma_stage<D, M> *stage, const struct attenti
         stage->lse[i] = i < n ? lse[at + (size_t)i] * LOG2E : 0;
         stage->means[i] = i < n ? means[at + (size_t)i] : 0;
     }
+}
+
+/* From S^T / scale and dP^T, P^T and dS^T of a warp's keys, `key` and on, and the queries of a tile,
+ * `row` and on. Queries past the last are 0, and so is what they add. */
+template <int D, int M>
+SP_DEVICE void mma_dkv_scores(const struct mma_stage<D, M> *stage, const struct attention_shape &a,
+                              int row, int key, float scale, float s[M / 8][4], float dp[M / 8][4])
+{
+    int lane = (int)threadIdx.x % SP_WARP;
+
+#pragma unroll
+    for (int j = 0; j < M / 8; j++)
+        for (int l = 0; l < 4; l++) {
+            int c = j * 8 + lane % 4 * 2 + l % 2; /* the query, in the tile */
+            bool seen = key + lane / 4 + l / 2 * 8 <= a.q_pos + row + c;
+
+            s[j][l] = seen ? exp2f(s[j][l] * scale - stage->lse[c]) : 0;
+            dp[j][l] = seen ? s[j][l] * (dp[j][l] - stage->means[c]) : 0;
+        }
+}
+
+/* A lane's part of a row of keys and of values, from `to` on: its row i of dK and dV, in place of what
+ * is there if `first`, or added to it. */
+template <int D>
+SP_DEVICE void mma_dkv_put(bf16 *to, const struct attention_shape &a, int i,
+                           const float dk[D / 8][4], const float dv[D / 8][4], bool first)
+{
+#pragma unroll
+    for (int c = 0; c < D / 8; c++)
+        if (c * 8 < a.d) {
+            unsigned *k = (unsigned *)(to + c * 8), *v = k + a.kv_heads * a.d / 2;
+            float old_k[2] = {0, 0}, old_v[2] = {0, 0};
+
+            if (!first) {
+                sp_unpack(*k, old_k);
+                sp_unpack(*v, old_v);
+            }
+            *k = sp_bf16_pair(dk[c][2 * i] * a.scale + old_k[0],
+                              dk[c][2 * i + 1] * a.scale + old_k[1]);
+            *v = sp_bf16_pair(dv[c][2 * i] + old_v[0], dv[c][2 * i + 1] + old_v[1]);
+        }
 }
 
 /* A tile of 64 keys of `kv` from blockIdx on; M queries at a time, of one head after the other. */
@@ -75,16 +116,7 @@ SP_KERNEL void __launch_bounds__(MMA_THREADS)
         __syncthreads(); /* the tile is there */
         mma_dot<D, M / 8>(s, K + mine * MMA_LD<D>, stage->q);
         mma_dot<D, M / 8>(dp, V + mine * MMA_LD<D>, stage->d_o);
-        /* Queries past the last are 0, and so is what they add. */
-#pragma unroll
-        for (int j = 0; j < M / 8; j++)
-            for (int l = 0; l < 4; l++) {
-                int c = j * 8 + lane % 4 * 2 + l % 2; /* the query, in the tile */
-                bool seen = pos + mine + lane / 4 + l / 2 * 8 <= a.q_pos + row + c;
-
-                s[j][l] = seen ? exp2f(s[j][l] * scale - stage->lse[c]) : 0;
-                dp[j][l] = seen ? s[j][l] * (dp[j][l] - stage->means[c]) : 0;
-            }
+        mma_dkv_scores(stage, a, row, pos + mine, scale, s, dp);
         mma_mix<D, M / 8>(dv, s, stage->d_o);
         mma_mix<D, M / 8>(dk, dp, stage->q);
         __syncthreads(); /* the tile was read */
@@ -97,21 +129,26 @@ SP_KERNEL void __launch_bounds__(MMA_THREADS)
         if (key >= end || (key >= a.seen && !first))
             continue;
         to = attention_key<bf16>(dkv, a, b, kv_head, key, slice) + lane % 4 * 2;
-#pragma unroll
-        for (int c = 0; c < D / 8; c++)
-            if (c * 8 < a.d) {
-                unsigned *k = (unsigned *)(to + c * 8), *v = k + a.kv_heads * a.d / 2;
-                float old_k[2] = {0, 0}, old_v[2] = {0, 0};
-
-                if (!first) {
-                    sp_unpack(*k, old_k);
-                    sp_unpack(*v, old_v);
-                }
-                *k = sp_bf16_pair(dk[c][2 * i] * a.scale + old_k[0],
-                                  dk[c][2 * i + 1] * a.scale + old_k[1]);
-                *v = sp_bf16_pair(dv[c][2 * i] + old_v[0], dv[c][2 * i + 1] + old_v[1]);
-            }
+        mma_dkv_put<D>(to, a, i, dk, dv, first);
     }
+}
+
+/* From S / scale and dP, dS of a warp's queries and of N keys, `pos` and on. A lane has two queries,
+ * which see the keys before `visible`. */
+template <int N>
+SP_DEVICE void mma_dq_scores(const float s[N / 8][4], float dp[N / 8][4], int pos,
+                             const int visible[2], float scale, const float shift[2],
+                             const float mean[2])
+{
+    int lane = (int)threadIdx.x % SP_WARP;
+
+#pragma unroll
+    for (int j = 0; j < N / 8; j++)
+        for (int l = 0; l < 4; l++) {
+            bool seen = pos + j * 8 + lane % 4 * 2 + l % 2 < visible[l / 2];
+
+            dp[j][l] = seen ? exp2f(s[j][l] * scale - shift[l / 2]) * (dp[j][l] - mean[l / 2]) : 0;
+        }
 }
 
 /* A tile of 64 queries; N keys at a time. */
@@ -125,37 +162,34 @@ SP_KERNEL void __launch_bounds__(MMA_THREADS)
     constexpr int STAGE = N * MMA_LD<D>;
     bf16 *Q = sp_shared<bf16>(), *dO = Q + MMA_ROWS * MMA_LD<D>;
     bf16 *K = dO + MMA_ROWS * MMA_LD<D>, *V = K + 2 * STAGE; /* two stages each */
-    int all = a.batch * a.heads, b = (int)blockIdx.x % all / a.heads;
-    int head = (int)blockIdx.x % a.heads, kv_head = head / (a.heads / a.kv_heads);
-    int row = (a.q_len - 1) / MMA_ROWS * MMA_ROWS - (int)blockIdx.x / all * MMA_ROWS;
-    int rows = a.q_len - row < MMA_ROWS ? a.q_len - row : MMA_ROWS, slice = 0, stage = 0;
-    int end = a.q_pos + row + rows < a.seen ? a.q_pos + row + rows : a.seen;
+    struct query_tile t = query_tile_of<MMA_ROWS>(a);
     int mine = (int)threadIdx.x / SP_WARP * 16, lane = (int)threadIdx.x % SP_WARP;
-    size_t at = ((size_t)b * (size_t)a.heads + (size_t)head) * (size_t)a.q_len + (size_t)row;
+    int slice = 0, stage = 0;
+    size_t at = attention_row(a, t.b, t.row, t.head);
     float sum[D / 8][4] = {}, scale = a.scale * LOG2E, shift[2], mean[2];
     int visible[2];
 
     for (int i = 0; i < 2; i++) {
         int r = mine + lane / 4 + 8 * i;
 
-        shift[i] = r < rows ? lse[at + (size_t)r] * LOG2E : 0;
-        mean[i] = r < rows ? means[at + (size_t)r] : 0;
-        visible[i] = r < rows ? a.q_pos + row + r + 1 : 0;
+        shift[i] = r < t.rows ? lse[at + (size_t)r] * LOG2E : 0;
+        mean[i] = r < t.rows ? means[at + (size_t)r] : 0;
+        visible[i] = r < t.rows ? a.q_pos + t.row + r + 1 : 0;
     }
-    mma_queries<D, MMA_ROWS>(Q, a, b, head, row, rows, q);
-    mma_queries<D, MMA_ROWS>(dO, a, b, head, row, rows, d_o);
-    mma_keys<D, N>(K, kv, a, b, kv_head, 0, end, 0, 0);
-    mma_keys<D, N>(V, kv, a, b, kv_head, 0, end, 0, a.kv_heads * a.d);
+    mma_queries<D, MMA_ROWS>(Q, a, t.b, t.head, t.row, t.rows, q);
+    mma_queries<D, MMA_ROWS>(dO, a, t.b, t.head, t.row, t.rows, d_o);
+    mma_keys<D, N>(K, kv, a, t.b, t.kv_head, 0, t.end, 0, 0);
+    mma_keys<D, N>(V, kv, a, t.b, t.kv_head, 0, t.end, 0, a.kv_heads * a.d);
     sp_copy_commit();
-    for (int pos = 0; pos < end; pos += N, stage = 1 - stage) {
+    for (int pos = 0; pos < t.end; pos += N, stage = 1 - stage) {
         int next = pos + N;
         float s[N / 8][4] = {}, dp[N / 8][4] = {};
 
-        if (next < end) {
+        if (next < t.end) {
             while (next >= kv.end[slice])
                 slice++;
-            mma_keys<D, N>(K + (1 - stage) * STAGE, kv, a, b, kv_head, next, end, slice, 0);
-            mma_keys<D, N>(V + (1 - stage) * STAGE, kv, a, b, kv_head, next, end, slice,
+            mma_keys<D, N>(K + (1 - stage) * STAGE, kv, a, t.b, t.kv_head, next, t.end, slice, 0);
+            mma_keys<D, N>(V + (1 - stage) * STAGE, kv, a, t.b, t.kv_head, next, t.end, slice,
                            a.kv_heads * a.d);
             sp_copy_commit();
             sp_copy_wait<1>();
@@ -165,29 +199,17 @@ SP_KERNEL void __launch_bounds__(MMA_THREADS)
         __syncthreads(); /* the tile is there */
         mma_dot<D, N / 8>(s, Q + mine * MMA_LD<D>, K + stage * STAGE);
         mma_dot<D, N / 8>(dp, dO + mine * MMA_LD<D>, V + stage * STAGE);
-#pragma unroll
-        for (int j = 0; j < N / 8; j++)
-            for (int l = 0; l < 4; l++) {
-                bool seen = pos + j * 8 + lane % 4 * 2 + l % 2 < visible[l / 2];
-
-                dp[j][l] =
-                    seen ? exp2f(s[j][l] * scale - shift[l / 2]) * (dp[j][l] - mean[l / 2]) : 0;
-            }
+        mma_dq_scores<N>(s, dp, pos, visible, scale, shift, mean);
         mma_mix<D, N / 8>(sum, dp, K + stage * STAGE);
         __syncthreads(); /* the tile was read */
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int r = mine + lane / 4 + 8 * i;
-        bf16 *to = dq + attention_query(a, b, row + r, head) + lane % 4 * 2;
+        bf16 *to = dq + attention_query(a, t.b, t.row + r, t.head) + lane % 4 * 2;
 
-        if (r >= rows)
-            continue;
-#pragma unroll
-        for (int c = 0; c < D / 8; c++)
-            if (c * 8 < a.d)
-                *(unsigned *)(to + c * 8) =
-                    sp_bf16_pair(sum[c][2 * i] * a.scale, sum[c][2 * i + 1] * a.scale);
+        if (r < t.rows)
+            mma_put<D>(to, sum, i, a.d, a.scale);
     }
 }
 
