@@ -217,10 +217,12 @@ static bool is_new(const struct world *w)
 
 static bool all_done(const struct world *w)
 {
-    for (int e = 0; e < w->ends; e++)
-        if (w->end[e].done < w->messages || sp_agree_waits(&w->end[e].end) || w->end[e].end.asks ||
-            w->end[e].end.begun)
+    for (int e = 0; e < w->ends; e++) {
+        const struct sp_agree *end = &w->end[e].end;
+
+        if (w->end[e].done < w->messages || end->waiting || end->agreed || end->asks || end->begun)
             return false;
+    }
     return true;
 }
 

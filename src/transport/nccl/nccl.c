@@ -203,11 +203,6 @@ void sp_nccl_stop(struct sp_nccl *n)
     free(n);
 }
 
-uint64_t sp_nccl_bytes_sent(struct sp_nccl *n)
-{
-    return __atomic_load_n(&n->bytes_sent, __ATOMIC_RELAXED);
-}
-
 double sp_nccl_polling_us(struct sp_nccl *n)
 {
     struct timespec t;

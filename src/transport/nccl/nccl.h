@@ -85,8 +85,6 @@ int sp_nccl_wait_all(struct sp_nccl *nccl);
  * thread. What is acquired stays so. */
 void sp_nccl_abort(struct sp_nccl *nccl);
 
-/* Bytes of values that have left this process so far. */
-uint64_t sp_nccl_bytes_sent(struct sp_nccl *nccl);
 /* CPU time that the thread has taken so far, in microseconds. */
 double sp_nccl_polling_us(struct sp_nccl *nccl);
 /* As NCCL writes it, 22809. */

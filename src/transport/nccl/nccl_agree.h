@@ -70,10 +70,4 @@ int sp_agree_hear(struct sp_agree *end, const struct sp_agree_note *note,
 /* The message begun first of those that are not done is done. */
 void sp_agree_done(struct sp_agree *end, struct sp_agree_step *step);
 
-/* Has the end anything that is ready, and not begun? */
-static inline bool sp_agree_waits(const struct sp_agree *end)
-{
-    return end->waiting || end->agreed;
-}
-
 #endif

@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum { SP_COMM_ID_BYTES = 128, SP_COMM_DEPTH = 8 };
 

@@ -146,8 +146,6 @@ static void release(struct sp_nccl *n, struct sp_nccl_message *m)
     forget(n, m);
     if (m->arrived)
         m->arrived(m->arg);
-    if (m->link->role != SP_NCCL_RECEIVER)
-        __atomic_add_fetch(&n->bytes_sent, m->part.bytes, __ATOMIC_RELAXED);
     starpu_data_release_on_node(m->handle, (int)n->cfg.node);
     free(m);
     n->working--;

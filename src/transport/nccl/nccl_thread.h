@@ -42,7 +42,6 @@ struct sp_nccl {
     /* the thread's */
     int working; /* messages that were ready and are not done */
     double checked_us;
-    uint64_t bytes_sent; /* atomic */
 };
 
 /* The thread; its argument is the struct sp_nccl. */
