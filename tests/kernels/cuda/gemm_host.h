@@ -8,9 +8,9 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_lt.h"
-#include "kernels/cuda/pointwise/bias_cuda.h"
 #include "kernels/cuda/gemm/gemm_cuda.h"
-#include "kernels/cuda/pointwise/mlp_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
+#include "kernels/cuda/pointwise/sums.h"
 
 /* What the kernels on the host are said to take, and how often they were called. */
 enum { GELU_US = 1, SUMS_US = 2, OTHERS };

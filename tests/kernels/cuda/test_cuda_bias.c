@@ -1,6 +1,6 @@
 /* A bias added to rows, on the emulated device. */
 #include "cuda_test.h"
-#include "kernels/cuda/pointwise/bias_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
 
 static void add_bias(enum sp_dtype t, int T, int n, int ldy)
 {

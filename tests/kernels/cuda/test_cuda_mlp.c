@@ -1,6 +1,7 @@
 /* Activations, rotary positions and column sums on the emulated device, against the CPU's. */
 #include "cuda_test.h"
-#include "kernels/cuda/pointwise/mlp_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
+#include "kernels/cuda/pointwise/sums.h"
 
 /* Up to +-40, where e^-2z overflows a float too, and the odd infinity of the exponential. */
 static float *new_spread(size_t n, uint64_t seed)

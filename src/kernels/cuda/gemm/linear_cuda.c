@@ -7,9 +7,9 @@
  *
  * Where cuBLASLt has no such epilogue, or is slower with it, the same in two steps.
  */
-#include "kernels/cuda/pointwise/bias_cuda.h"
 #include "kernels/cuda/gemm/gemm_cuda.h"
-#include "kernels/cuda/pointwise/mlp_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
+#include "kernels/cuda/pointwise/sums.h"
 
 static struct sp_product product(const struct sp_backend *k, int m, int n, int kk)
 {

@@ -1,5 +1,5 @@
 /* A bias added to rows: a block has 32 columns of ROWS of them. */
-#include "kernels/cuda/pointwise/bias_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
 #include "kernels/cuda/device/launch.h"
 
 enum { ROWS = 8 };

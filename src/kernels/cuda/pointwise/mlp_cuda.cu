@@ -3,7 +3,7 @@
  * floor is what is read and written.
  */
 #include "kernels/cuda/device/launch.h"
-#include "kernels/cuda/pointwise/mlp_cuda.h"
+#include "kernels/cuda/pointwise/epilogues.h"
 
 #define TWICE_ROOT 1.5957691216057308f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
