@@ -1,7 +1,7 @@
 /*
  * Which algorithm of cuBLASLt computes a product. Its heuristics name some, the best guess first;
  * when a shape is first met, each is timed on the worker's own stream and the fastest is kept for
- * this run and later ones (kept.h): algorithms sum in different orders, and runs are to give the same
+ * this run and later ones (tuning_cache.h): algorithms sum in different orders, and runs are to give the same
  * bits. SP_CUDA_TUNE=0 takes the first guess.
  *
  * To measure must change nothing. A product that only writes D is timed where it will run: what it

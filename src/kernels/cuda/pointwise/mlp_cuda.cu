@@ -163,8 +163,5 @@ template <typename T> static void mlp_fill(struct sp_backend *backend)
 
 extern "C" void sp_cuda_mlp_fill(struct sp_backend *backend)
 {
-    if (backend->dtype == SP_BF16)
-        mlp_fill<bf16>(backend);
-    else
-        mlp_fill<float>(backend);
+    (backend->dtype == SP_BF16 ? mlp_fill<bf16> : mlp_fill<float>)(backend);
 }

@@ -350,8 +350,5 @@ template <typename T> static void norm_fill(struct sp_backend *backend)
 
 extern "C" void sp_cuda_norm_fill(struct sp_backend *backend)
 {
-    if (backend->dtype == SP_BF16)
-        norm_fill<bf16>(backend);
-    else
-        norm_fill<float>(backend);
+    (backend->dtype == SP_BF16 ? norm_fill<bf16> : norm_fill<float>)(backend);
 }

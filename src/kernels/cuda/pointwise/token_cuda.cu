@@ -264,8 +264,5 @@ template <typename T> static void token_fill(struct sp_backend *backend)
 
 extern "C" void sp_cuda_token_fill(struct sp_backend *backend)
 {
-    if (backend->dtype == SP_BF16)
-        token_fill<bf16>(backend);
-    else
-        token_fill<float>(backend);
+    (backend->dtype == SP_BF16 ? token_fill<bf16> : token_fill<float>)(backend);
 }

@@ -206,8 +206,5 @@ template <typename T> static void update_fill(struct sp_backend *backend)
 
 extern "C" void sp_cuda_update_fill(struct sp_backend *backend)
 {
-    if (backend->dtype == SP_BF16)
-        update_fill<bf16>(backend);
-    else
-        update_fill<float>(backend);
+    (backend->dtype == SP_BF16 ? update_fill<bf16> : update_fill<float>)(backend);
 }
