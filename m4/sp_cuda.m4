@@ -48,6 +48,7 @@ AC_ARG_VAR([NVCCFLAGS], [more flags for it])
 SP_ARG_GUESS([cuda], [kernels for NVIDIA GPUs])
 SP_CUDA_ARCH
 AM_COND_IF([ENGINE], [], [with_cuda=no])
+AS_IF([test $sp_simulates = yes], [with_cuda=no])
 sp_cuda=no CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
 AS_IF([test "$with_cuda" != no],
     [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR${CUDA_HOME:-/usr/local/cuda}/bin])

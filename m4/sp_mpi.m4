@@ -37,6 +37,7 @@ AC_ARG_VAR([MPICC], [MPI compiler wrapper, asked for its flags])
 AC_ARG_VAR([MPIRUN], [MPI launcher of the tests, with its options])
 SP_ARG_GUESS([mpi], [pipelines over several processes])
 AM_COND_IF([ENGINE], [], [with_mpi=no])
+AS_IF([test $sp_simulates = yes], [with_mpi=no])
 MPI_CFLAGS= MPI_LIBS= sp_mpi=no
 AS_IF([test "$with_mpi" != no],
     [AC_CHECK_PROGS([MPICC], [mpicc])

@@ -5,6 +5,7 @@
 AC_DEFUN([SP_NCCL],
 [SP_ARG_GUESS([nccl], [messages between GPUs over NCCL])
 AM_COND_IF([ENGINE], [], [with_nccl=no])
+AS_IF([test $sp_simulates = yes], [with_nccl=no])
 sp_nccl=no sp_nccl_headers=no NCCL_CFLAGS=$CUDA_CFLAGS
 AS_IF([test "$with_nccl" != no],
     [AS_IF([test -n "$NCCL_CFLAGS"], [],

@@ -12,6 +12,7 @@ static const struct sp_command commands[] = {
     {"train", sp_cmd_train, "trains a model, pipelined over stages"},
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
+    {"simulate", sp_cmd_simulate, "a step in virtual time, under StarPU-SimGrid"},
     {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
     {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},

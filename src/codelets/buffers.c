@@ -39,6 +39,10 @@ void sp_buffers_add(struct starpu_task *task, int row, const char *name, int n,
 {
     struct sp_task_args *a = task->cl_arg;
 
+#ifdef HAVE_SIMGRID
+    if (mode == STARPU_SCRATCH)
+        return; /* StarPU would allocate it, for kernels that do not run */
+#endif
     a->n_buffers[row] = (uint16_t)n;
     for (int i = 0; i < n; i++) {
         STARPU_ASSERT_MSG(handles[i], "starpipe: %s: no handle for %s", a->name, name);

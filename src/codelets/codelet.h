@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "codelets/buffers.h"
+#include "codelets/simulated.h"
 #include "kernels/backend.h"
 #include "offload/pool.h"
 #include "starpipe/op.h"
@@ -62,9 +63,15 @@
 #define SP_DEVICES(f) .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}
 #endif
 
+#ifdef HAVE_SIMGRID
+#define SP_MODEL(name)                                                                             \
+    static struct starpu_perfmodel name##_model = {.type = STARPU_PER_ARCH,                        \
+                                                   .arch_cost_function = sp_simulated_us}
+#else
 #define SP_MODEL(name)                                                                             \
     static struct starpu_perfmodel name##_model = {                                                \
         .type = STARPU_HISTORY_BASED, .symbol = "starpipe_" #name, .footprint = sp_task_footprint}
+#endif
 
 /* When the tasks of one op ran, and what they keep alive on a stage. */
 struct sp_op_record {
@@ -84,6 +91,7 @@ struct sp_meter {
     struct sp_op_record *ops; /* [n_ops], by program index */
     double update_us;         /* time in tasks outside the ops: norms, optimizer */
     double fetch_us;          /* time that tasks waited for their data to be fetched */
+    struct sp_op_time *times; /* [n_ops] where runs are simulated; NULL elsewhere */
 };
 
 struct sp_move; /* offload/mover.h */
@@ -112,6 +120,7 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
+    int number;          /* among the tasks of its op; where runs are simulated */
     bool output;         /* as in struct sp_task_context */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */

@@ -20,10 +20,14 @@ static bool wanted(const char *name, int *known)
 
 double sp_now_us(void)
 {
+#ifdef HAVE_SIMGRID
+    return starpu_timing_now();
+#else
     struct timespec t;
 
     clock_gettime(CLOCK_REALTIME, &t);
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+#endif
 }
 
 static double thread_cpu_us(void)
@@ -199,6 +203,8 @@ void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task,
     int err;
 
     task->flops = flops;
+    if (a->meter && a->meter->times)
+        sp_simulated_add(task);
     task->synchronous = wanted("SP_SYNC", &sync);
     if (ctx->worker >= 0) {
         task->workerids = mask_of(ctx->worker, &task->workerids_len);

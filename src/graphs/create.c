@@ -179,7 +179,7 @@ static void bound_memory(struct sp_graph *g)
         live[w] -=
             sp_stash_freed_by_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
     }
-    for (int w = 0; w < g->place.workers; w++)
+    for (int w = g->place.first_worker; w < g->place.first_worker + g->place.workers; w++)
         sp_order_bound(w, peak[w]);
 }
 
@@ -202,7 +202,7 @@ static int check_messages(const struct sp_graph *g)
     const size_t most = INT_MAX / sizeof(float);
     size_t width = (size_t)m->hidden, activations;
 
-    if (g->place.world.size == 1)
+    if (g->place.world.size == 1 || !sp_transport_counts_in_int())
         return 0;
     if (family->parts && (size_t)g->shape.q_width > width)
         width = (size_t)g->shape.q_width;

@@ -15,6 +15,7 @@ struct sp_placement {
     int stages;
     int n_local, first_local; /* local stages are consecutive */
     int workers;              /* StarPU workers of this process */
+    int first_worker;         /* the first of them: 0, but where processes are simulated in one */
     int threads;              /* OpenMP threads of a worker */
     int cores;                /* cores this process may use for itself */
     bool bound;               /* threads are bound to cores */
@@ -49,7 +50,7 @@ static inline bool sp_stage_is_local(const struct sp_placement *pl, int stage)
 /* Worker of a local stage: consecutive stages share one where there are more than workers. */
 static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
 {
-    return (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
+    return pl->first_worker + (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
 }
 
 /* The first of the stages that share a worker with one of any process, if all processes have as many cores

@@ -40,7 +40,7 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
     const struct sp_tokens *t = sp_graph_tokens(g);
     size_t T = (size_t)g->shape.rows;
 
-    if (!t->ids && !t->targets)
+    if (!data || (!t->ids && !t->targets))
         return;
     for (int i = 0; i < M; i++) {
         acquire_tokens(g, i, acquire);

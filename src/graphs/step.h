@@ -7,7 +7,8 @@
 /*
  * Runs step k of the data: forward and backward of every micro-batch. Afterwards the gradients
  * are whole (replicas summed) and the norm is known; weights are not changed. The report is
- * complete on rank 0. Data that cannot be read ends all processes, after one line on stderr.
+ * complete on rank 0. Data that cannot be read ends all processes, after one line on stderr; NULL:
+ * the tokens stay as they are.
  */
 void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t k,
                        struct sp_step_report *report);

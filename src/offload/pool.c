@@ -1,4 +1,6 @@
 #include "offload/pool.h"
+#include "config.h"
+#include "offload/simulated_memory.h"
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -38,7 +40,16 @@ static size_t units(size_t n)
 
 void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes, const char *name)
 {
-    starpu_vector_data_register(handle, -1, 0, (uint32_t)units(n), unit_of(n) * elem_bytes);
+    size_t elem = unit_of(n) * elem_bytes;
+    uintptr_t memory = 0;
+    int home = -1;
+
+#ifdef HAVE_SIMGRID
+    home = STARPU_MAIN_RAM;
+    memory = (uintptr_t)sp_simulated_memory(units(n) * elem);
+    STARPU_ASSERT_MSG(memory, "starpipe: no addresses for %zu elements of %s", n, name);
+#endif
+    starpu_vector_data_register(handle, home, memory, (uint32_t)units(n), elem);
     starpu_data_set_name(*handle, name);
 }
 

@@ -1,6 +1,6 @@
 /* The transport of a build without MPI: one process. */
 #include "config.h"
-#ifndef HAVE_MPI
+#if !defined(HAVE_MPI) && !defined(HAVE_SIMGRID)
 #include "sp_error.h"
 #include "transport/transport.h"
 #include "transport/launcher.h"
@@ -112,6 +112,11 @@ bool sp_transport_same(uint64_t value)
 double sp_transport_polling_us(void)
 {
     return 0;
+}
+
+bool sp_transport_counts_in_int(void)
+{
+    return false;
 }
 
 uint64_t sp_transport_bytes_sent(void)

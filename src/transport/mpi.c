@@ -256,6 +256,11 @@ double sp_transport_polling_us(void)
     return sp_poll_cpu_us() + (nccl ? sp_nccl_polling_us(nccl) : 0);
 }
 
+bool sp_transport_counts_in_int(void)
+{
+    return true;
+}
+
 uint64_t sp_transport_bytes_sent(void)
 {
     return __atomic_load_n(&bytes_sent, __ATOMIC_RELAXED);

@@ -76,6 +76,9 @@ bool sp_transport_same(uint64_t value);
  * there is none. */
 double sp_transport_polling_us(void);
 
+/* Whether a message has at most INT_MAX bytes. */
+bool sp_transport_counts_in_int(void);
+
 /* Bytes of messages submitted by this process so far. */
 uint64_t sp_transport_bytes_sent(void);
 

@@ -1,4 +1,6 @@
 #include "graphs/families/gathered.h"
+#include "config.h"
+#include "offload/simulated_memory.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +8,29 @@
 size_t sp_gathered_bytes(const struct sp_gathered *w)
 {
     return w->handle ? starpu_data_get_size(w->handle) : 0;
+}
+
+/* Zeros, in memory that GPUs can copy from. NULL: there is none. */
+static void *take_memory(size_t bytes)
+{
+#ifdef HAVE_SIMGRID
+    return sp_simulated_memory(bytes);
+#else
+    void *memory;
+
+    if (starpu_malloc(&memory, bytes))
+        return NULL;
+    return memset(memory, 0, bytes);
+#endif
+}
+
+static void give_memory(void *memory, size_t bytes)
+{
+#ifdef HAVE_SIMGRID
+    (void)memory, (void)bytes;
+#else
+    starpu_free_noflag(memory, bytes);
+#endif
 }
 
 int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t elem_bytes)
@@ -16,12 +41,12 @@ int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t ele
 
     *w = (struct sp_gathered){.parts = parts};
     w->part = calloc((size_t)parts, sizeof(starpu_data_handle_t));
-    if (!w->part || starpu_malloc(&w->memory, n * elem_bytes)) {
+    w->memory = w->part ? take_memory(n * elem_bytes) : NULL;
+    if (!w->memory) {
         free(w->part);
         *w = (struct sp_gathered){0};
         return -ENOMEM;
     }
-    memset(w->memory, 0, n * elem_bytes);
     starpu_vector_data_register(&w->handle, STARPU_MAIN_RAM, (uintptr_t)w->memory, (uint32_t)n,
                                 elem_bytes);
     starpu_data_set_name(w->handle, "whole");
@@ -41,7 +66,7 @@ void sp_gathered_destroy(struct sp_gathered *w)
     sp_gathered_join(w);
     starpu_data_partition_clean(w->handle, (unsigned)w->parts, w->part);
     starpu_data_unregister_no_coherency(w->handle);
-    starpu_free_noflag(w->memory, bytes);
+    give_memory(w->memory, bytes);
     free(w->part);
     *w = (struct sp_gathered){0};
 }

@@ -1,0 +1,209 @@
+/*
+ * The JSON form, one object:
+ *   schedule, model, stages, micro_batches, chunks, slices, layers
+ *   ranks[rank][k]           ops in issue order, "F3.0"
+ *   times[rank][k]           [start, end] of ranks[rank][k]: of its first task, of its last
+ *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
+ *   predicted_makespan       what show says of the same
+ *   unit                     of times: "ms", or "" for that of the costs
+ *   span[rank], busy[rank], idle[rank]   last end - first start; in tasks; makespan - busy
+ *   peak_bytes[rank]         stashed activations, as the tasks counted them
+ *   bytes_sent[rank]         of messages
+ *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived
+ *   tasks                    of ops
+ *   submit_s, run_s          what submitting and simulating took, and
+ *   resident_bytes           the most memory it took
+ */
+#include "cli/simulate/print.h"
+#include "sp_error.h"
+#include "trace/gantt.h"
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+int sp_simulate_text(const struct sp_simulate_print *p)
+{
+    const struct sp_simulated *r = p->simulated;
+    const struct sp_times *t = &r->times;
+    struct sp_gantt g;
+
+    if (sp_gantt_from_times(p->plan, t, &g))
+        return sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
+                        sp_plan_ops(p->plan));
+    sp_gantt_text(&g, 120, false, stdout);
+    sp_gantt_destroy(&g);
+    printf("\nschedule   %s: %s\n", p->plan->def->name, p->plan->def->summary);
+    printf("model      %s\n", p->model);
+    printf("makespan   %.6g%s, bubble %.2f %%; show predicts %.6g, ratio %.6f\n", t->makespan,
+           p->unit[0] ? " ms" : "", 100 * t->bubble_ratio, p->listed->makespan,
+           t->makespan / p->listed->makespan);
+    printf("simulated  %ld tasks, %ld messages in %.2f + %.2f s, %.0f MiB\n", r->tasks,
+           r->n_messages, r->submit_s, r->run_s, (double)r->resident_bytes / 1048576);
+    printf("\nstage %10s %10s %10s %8s %12s %12s\n", "busy", "span", "idle", "bubble", "stash MiB",
+           "sent MiB");
+    for (int s = 0; s < p->plan->layout.stages; s++)
+        printf("%5d %10.6g %10.6g %10.6g %6.2f %% %12.2f %12.2f\n", s, r->busy[s], t->span[s],
+               t->idle[s], t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0,
+               (double)r->peak_bytes[s] / 1048576, r->bytes_sent[s] / 1048576);
+    return 0;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *reals(const double *v, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_real(v[i]));
+    return list;
+}
+
+static void add_programs(const struct sp_simulate_print *p, json_t *root)
+{
+    json_t *ranks = json_array(), *times = json_array();
+
+    for (int s = 0; s < p->plan->layout.stages; s++) {
+        json_t *ops = json_array(), *when = json_array();
+
+        for (int k = 0; k < p->plan->programs[s].n; k++) {
+            char text[SP_OP_TEXT];
+
+            sp_op_print(&p->plan->programs[s].ops[k], p->plan->layout.slices > 1, text);
+            json_array_append_new(ops, json_string(text));
+            json_array_append_new(when, json_pack("[f,f]", p->simulated->times.start[s][k],
+                                                  p->simulated->times.end[s][k]));
+        }
+        json_array_append_new(ranks, ops);
+        json_array_append_new(times, when);
+    }
+    json_object_set_new(root, "ranks", ranks);
+    json_object_set_new(root, "times", times);
+}
+
+static void add_stages(const struct sp_simulate_print *p, json_t *root)
+{
+    const struct sp_simulated *r = p->simulated;
+    int n = p->plan->layout.stages;
+    json_t *peaks = json_array();
+
+    for (int s = 0; s < n; s++)
+        json_array_append_new(peaks, json_integer(r->peak_bytes[s]));
+    json_object_set_new(root, "span", reals(r->times.span, n));
+    json_object_set_new(root, "busy", reals(r->busy, n));
+    json_object_set_new(root, "idle", reals(r->times.idle, n));
+    json_object_set_new(root, "peak_bytes", peaks);
+    json_object_set_new(root, "bytes_sent", reals(r->bytes_sent, n));
+}
+
+static void add_messages(const struct sp_simulated *r, json_t *root)
+{
+    json_t *list = json_array();
+
+    for (long i = 0; i < r->n_messages; i++) {
+        const struct sp_sim_message *m = &r->messages[i];
+
+        json_array_append_new(
+            list, json_pack("[i,i,f,f,f]", m->from, m->to, m->bytes, m->ready, m->arrived));
+    }
+    json_object_set_new(root, "messages", list);
+}
+
+int sp_simulate_json(const struct sp_simulate_print *p)
+{
+    const struct sp_layout *lay = &p->plan->layout;
+    const struct sp_simulated *r = p->simulated;
+    json_t *root = json_pack(
+        "{s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule", p->schedule,
+        "model", p->model, "unit", p->unit, "stages", lay->stages, "micro_batches",
+        lay->micro_batches, "chunks", lay->chunks, "slices", lay->slices, "layers", lay->layers,
+        "makespan", r->times.makespan, "predicted_makespan", p->listed->makespan, "bubble_ratio",
+        r->times.bubble_ratio, "tasks", (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s",
+        r->run_s, "resident_bytes", (json_int_t)r->resident_bytes);
+
+    if (!root)
+        return sp_error(EINVAL, "simulate: '%s' is not valid UTF-8", p->schedule);
+    add_programs(p, root);
+    add_stages(p, root);
+    add_messages(r, root);
+    if (json_dumpf(root, stdout, JSON_INDENT(1)) == 0)
+        putchar('\n');
+    json_decref(root);
+    return 0;
+}
+
+/* ---- pictures ------------------------------------------------------------------------------------ */
+
+static FILE *create(const char *dir, const char *name)
+{
+    char path[4096];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "w");
+    if (!f)
+        sp_error(errno, "simulate: cannot write %s: %s", path, strerror(errno));
+    return f;
+}
+
+static int finish(FILE *f, const char *dir, const char *name)
+{
+    int bad = ferror(f);
+
+    bad |= fclose(f);
+    return bad ? sp_error(EIO, "simulate: cannot write %s/%s", dir, name) : 0;
+}
+
+static int write_svg(const struct sp_gantt *g, const char *dir, const char *name)
+{
+    FILE *f = create(dir, name);
+
+    if (!f)
+        return -EIO;
+    sp_gantt_svg(g, f);
+    return finish(f, dir, name);
+}
+
+static int write_page(const struct sp_simulate_print *p, const struct sp_gantt g[2],
+                      const char *dir)
+{
+    struct sp_gantt_fact facts[3] = {
+        {.name = "schedule"}, {.name = "simulated"}, {.name = "predicted"}};
+    FILE *f = create(dir, "trace.html");
+
+    if (!f)
+        return -EIO;
+    snprintf(facts[0].value, sizeof facts[0].value, "%s: %s", p->plan->def->name,
+             p->plan->def->summary);
+    for (int i = 0; i < 2; i++)
+        snprintf(facts[i + 1].value, sizeof facts[i + 1].value, "%.6g", g[i].end);
+    sp_gantt_html(g, 2, facts, 3, f);
+    return finish(f, dir, "trace.html");
+}
+
+int sp_simulate_trace(const struct sp_simulate_print *p, const char *dir)
+{
+    const struct sp_times *times[] = {&p->simulated->times, p->listed};
+    static const char *const what[] = {"simulated", "predicted"};
+    struct sp_gantt g[2] = {0};
+    int err = 0;
+
+    for (int i = 0; !err && i < 2; i++) {
+        char name[32];
+
+        if (sp_gantt_from_times(p->plan, times[i], &g[i]))
+            err = sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
+                           sp_plan_ops(p->plan));
+        g[i].unit = p->unit;
+        snprintf(name, sizeof name, "%s.svg", what[i]);
+        snprintf(g[i].title, sizeof g[i].title, "%s %s: %d stages, %d micro-batches",
+                 p->plan->def->name, what[i], p->plan->layout.stages,
+                 p->plan->layout.micro_batches);
+        err = err ? err : write_svg(&g[i], dir, name);
+    }
+    err = err ? err : write_page(p, g, dir);
+    sp_gantt_destroy(&g[0]);
+    sp_gantt_destroy(&g[1]);
+    return err;
+}

@@ -1,0 +1,322 @@
+/*
+ * starpipe simulate: a step of training in virtual time, the graph of `train` under StarPU-SimGrid.
+ */
+#include "simulate/run.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/simulate/print.h"
+#include "config.h"
+#include "plan/predict.h"
+#include "policies/families/families.h"
+#include "policies/plan_create.h"
+#include "policies/registry.h"
+#include "policies/simulation/costs.h"
+#include "sp_error.h"
+#include "train/slices_auto.h"
+#include "train/start/outputs.h"
+#include <string.h>
+
+struct args {
+    struct sp_layout_args layout;
+    int layers, dtype, share;
+    bool json;
+    const char *cost, *hardware, *link, *trace;
+};
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        SP_LAYOUT_OPTIONS(a->layout),
+        {"layers", SP_OPT_INT, &a->layers, "L",
+         "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0},
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
+         "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
+         "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
+         "micro-batch's boundary occupies its sender and its receiver (0)",
+         0, 0, 0, 0},
+        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
+         "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")", 0, 0, 0, 0},
+        {"share", SP_OPT_CHOICE, &a->share, 0,
+         "how the tasks of an op share its cost: as if it were one, as in the list simulation, or "
+         "by "
+         "their FLOPs",
+         0, 0, "whole|flops", 0},
+        {"link", SP_OPT_STRING, &a->link, "latency=..,bandwidth=..",
+         "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= of a "
+         "node, "
+         "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), each for "
+         "links inside a node with node_ before it; sharing=queued|fair|free",
+         0, 0, 0, 0},
+        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
+         "f32|bf16", 0},
+        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object instead of text", 0, 0, 0, 0},
+        {"trace", SP_OPT_STRING, &a->trace, "DIR",
+         "writes simulated.svg, predicted.svg and trace.html there", 0, 0, 0, 0},
+        {0},
+    };
+
+    return sp_options_parse(
+        options, "Simulates a step: the graph of train, in virtual time on described links.", argc,
+        argv);
+}
+
+static int check(const struct args *a)
+{
+    const struct sp_layout_args *l = &a->layout;
+
+    if (strcmp(l->offload, "none"))
+        return sp_error(EINVAL, "simulate: --offload %s: copies to slower memory are not simulated",
+                        l->offload);
+    if (l->memory_limit)
+        return sp_error(EINVAL, "simulate: --memory-limit has no effect: simulated memory has no "
+                                "end; 'train --dry-run' takes it");
+    if (l->partition_slices)
+        return sp_error(EINVAL, "simulate: --partition-slices is not simulated yet");
+    if (l->model && a->layers)
+        return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
+    if (a->hardware && (!l->model || a->cost))
+        return sp_error(EINVAL, "simulate: --hardware %s: %s", a->hardware,
+                        a->cost ? "--cost says what ops take; give one of the two"
+                                : "what ops take there depends on the model; give --model too");
+    return a->trace ? sp_output_try_dir(a->trace) : 0;
+}
+
+/* ---- what is simulated --------------------------------------------------------------------------- */
+
+struct subject {
+    struct sp_model model;
+    struct sp_params params;
+    struct sp_plan plan;
+    struct sp_costs costs;
+    struct sp_recompute_option recompute;
+};
+
+/* Layers of a small model: two in every chunk, or a stage where ops are parts of layers. */
+static int small_layers(const struct args *a, struct sp_layout *lay, int *layers)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
+    const struct sp_family *family = def ? sp_family_find(def->family) : NULL;
+    struct sp_plan plan;
+    int err;
+
+    *layers = a->layers;
+    if (a->layers)
+        return 0;
+    if (family && family->parts) {
+        *layers = 2 * a->layout.stages;
+        return 0;
+    }
+    err = sp_plan_create(a->layout.schedule, lay, &plan);
+    if (err)
+        return err;
+    lay->chunks = plan.layout.chunks;
+    *layers = 2 * lay->chunks * (plan.family->one_line ? 1 : plan.layout.stages);
+    sp_plan_destroy(&plan);
+    return 0;
+}
+
+static int find_model(const struct args *a, struct sp_layout *lay, struct sp_model *model)
+{
+    int err = sp_model_load(a->layout.model ? a->layout.model : "gpt-tiny", model);
+
+    if (err || a->layout.model)
+        return err;
+    err = small_layers(a, lay, &model->layers);
+    snprintf(model->name, sizeof model->name, "a small model of %d layers", model->layers);
+    return err;
+}
+
+/* --recompute, or what the schedule wants, as train takes it. */
+static int find_recompute(struct args *a, struct subject *s)
+{
+    const char *wanted = s->plan.def->recompute;
+
+    if (!a->layout.recompute)
+        a->layout.recompute = wanted ? wanted : "none";
+    return sp_parse_recompute("simulate", a->layout.recompute, &s->recompute);
+}
+
+static int check_family(const struct args *a, const struct subject *s)
+{
+    const struct sp_train_wish wish = {
+        .recompute = s->recompute.mode, .recompute_text = a->layout.recompute, .partition = "even"};
+
+    return sp_plan_refuse(&s->plan, &wish);
+}
+
+/* --cost, with what --recompute adds to backwards, as in show. */
+static int find_costs(const struct args *a, struct subject *s)
+{
+    int err = sp_costs_parse(a->cost ? a->cost : "", &s->plan, &s->costs);
+    bool full;
+
+    if (err || !a->layout.recompute)
+        return err;
+    err = sp_parse_recompute("simulate", a->layout.recompute, &s->recompute);
+    full = s->recompute.mode == SP_RECOMPUTE_FULL;
+    if (err || (!full && s->recompute.mode != SP_RECOMPUTE_NO_ATTENTION))
+        return err;
+    if (!full && !sp_costs_know_parts(&s->costs))
+        return sp_error(EINVAL,
+                        "simulate: --recompute no-attention needs the costs of the parts of a "
+                        "layer: --cost pre=..,attn=..,post=..");
+    if (full && s->plan.family->parts)
+        return sp_error(EINVAL,
+                        "simulate: --recompute %s: %s keeps what attention wrote; use no-attention",
+                        a->layout.recompute, s->plan.def->name);
+    sp_costs_add_recompute(&s->plan, full, &s->costs);
+    return 0;
+}
+
+/* The plan, once more at its costs where the order is searched. */
+static int create_plan(const struct args *a, struct sp_layout *lay, struct subject *s)
+{
+    int err = sp_plan_create(a->layout.schedule, lay, &s->plan);
+
+    if (err)
+        return err;
+    err = find_costs(a, s);
+    if (!err && s->plan.def->emit_all) {
+        sp_plan_destroy(&s->plan);
+        lay->costs = &s->costs;
+        return sp_plan_create(a->layout.schedule, lay, &s->plan);
+    }
+    if (err)
+        sp_plan_destroy(&s->plan);
+    return err;
+}
+
+static int find_subject(struct args *a, struct subject *s)
+{
+    struct sp_layout lay = sp_layout_of_args(&a->layout, 0);
+    int err = find_model(a, &lay, &s->model);
+
+    lay.layers = s->model.layers;
+    err = err ? err : sp_slices_auto("simulate", &a->layout, &s->model, SP_F32, NULL);
+    lay.slices = err ? 1 : a->layout.slices;
+    err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
+    err = err ? err : create_plan(a, &lay, s);
+    if (err)
+        return err;
+    err = find_recompute(a, s);
+    err = err ? err : check_family(a, s);
+    err = err ? err : sp_params_create(&s->model, &s->params);
+    if (err)
+        sp_plan_destroy(&s->plan);
+    return err;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------- */
+
+static int print(const struct args *a, struct sp_simulate_print *p)
+{
+    int err = a->trace ? sp_simulate_trace(p, a->trace) : 0;
+
+    if (!err)
+        err = a->json ? sp_simulate_json(p) : sp_simulate_text(p);
+    return err;
+}
+
+/* A boundary tensor of a whole micro-batch takes wire, then comm. */
+static struct sp_sim_machine links_of_costs(const struct args *a, const struct subject *s)
+{
+    struct sp_sim_machine m = sp_sim_machine_default;
+    double elements = (double)a->layout.micro_batch_size * a->layout.seq * s->model.hidden;
+
+    m.node.latency_s = s->costs.comm;
+    if (s->costs.wire > 0)
+        m.node.bandwidth = elements * (a->dtype == SP_BF16 ? 2 : 4) / s->costs.wire;
+    return m;
+}
+
+/* What `show` says of the same, and the links. */
+static int predict(const struct args *a, const struct subject *s, struct sp_prediction *p,
+                   struct sp_sim_machine *links)
+{
+    static struct sp_machine machine;
+    struct sp_unit_network unit = {.plan = &s->plan, .costs = &s->costs};
+    struct sp_network network = sp_network_of_costs(&unit);
+    struct sp_predict_request request = {.plan = &s->plan,
+                                         .terms = {.machine = &machine,
+                                                   .devices = 1,
+                                                   .recompute = s->recompute.mode,
+                                                   .every = s->recompute.every}};
+    struct sp_shape shape;
+    int err;
+
+    if (a->layout.model && !a->cost) {
+        err = sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
+        if (err)
+            return err;
+        sp_shape_init(&shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
+                      a->layout.micro_batches, 0, 0);
+        shape.dtype = (enum sp_dtype)a->dtype;
+        request.shape = &shape;
+        *links = sp_sim_machine_of(&machine);
+        err = sp_predict(&request, p);
+    } else {
+        *links = links_of_costs(a, s);
+        p->costs = s->costs;
+        err = sp_step_messages_create(&s->plan, NULL, &p->messages);
+        if (!err)
+            err =
+                sp_simulate(&s->plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
+    }
+    if (err)
+        return sp_error(-err, "simulate: no memory to predict %d ops", sp_plan_ops(&s->plan));
+    return a->link ? sp_sim_machine_parse(a->link, links) : 0;
+}
+
+static int simulate(const struct args *a, const struct subject *s)
+{
+    struct sp_simulation simulation = {
+        .plan = &s->plan,
+        .params = &s->params,
+        .batch = a->layout.micro_batch_size,
+        .seq = a->layout.seq,
+        .dtype = (enum sp_dtype)a->dtype,
+        .recompute = s->recompute.mode,
+        .every = s->recompute.every,
+        .share = (enum sp_share)a->share,
+    };
+    struct sp_prediction p = {0};
+    struct sp_simulated simulated;
+    int err = predict(a, s, &p, &simulation.machine);
+
+    simulation.costs = &p.costs;
+    err = err ? err : sp_sim_run(&simulation, &simulated);
+    if (!err) {
+        struct sp_simulate_print what = {
+            a->layout.schedule, s->model.name, a->layout.model && !a->cost ? "ms" : "",
+            &s->plan,           &p.times,      &simulated};
+
+        err = print(a, &what);
+        sp_simulated_destroy(&simulated);
+    }
+    sp_prediction_destroy(&p);
+    return err;
+}
+
+int sp_cmd_simulate(int argc, char **argv)
+{
+    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT};
+    struct subject s;
+    int err = parse(argc, argv, &a);
+
+    if (err)
+        return SP_OPTIONS_EXIT(err);
+    if (!sp_can_simulate()) {
+        sp_error(ENOSYS, "simulate: this program runs; './quickstart sim' builds "
+                         "build-sim/starpipe-sim, which simulates");
+        return 2;
+    }
+    if (check(&a))
+        return 2;
+    err = find_subject(&a, &s);
+    if (!err) {
+        err = simulate(&a, &s);
+        sp_params_destroy(&s.params);
+        sp_plan_destroy(&s.plan);
+    }
+    return err == 0 ? 0 : err == -EINVAL ? 2 : 1;
+}

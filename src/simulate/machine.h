@@ -1,0 +1,65 @@
+/*
+ * The links of a simulated run: which stages share a node, and how messages get from one to another.
+ */
+#ifndef SP_SIMULATE_MACHINE_H
+#define SP_SIMULATE_MACHINE_H
+
+#include "plan/machine/machine.h"
+
+/* How the messages of an interface get on when there are several. */
+enum sp_sharing {
+    SP_LINK_QUEUED, /* one at a time, in the order in which they became ready: as `show` has it */
+    SP_LINK_FAIR,   /* they share it evenly: as SimGrid has it */
+    SP_LINK_FREE    /* each has the whole bandwidth */
+};
+
+struct sp_sim_machine {
+    double
+        unit_s; /* a unit of the costs: 1e-3 where they are milliseconds, 1 where they have no unit */
+    int devices_per_node; /* stage s is on node s / devices_per_node; 0: all are on one node */
+    struct sp_link node, network; /* bandwidth 0: unlimited */
+    enum sp_sharing sharing;
+};
+
+/* Links that take no time, with costs that have no unit. */
+extern const struct sp_sim_machine sp_sim_machine_default;
+
+/* The links of a machine, and costs in milliseconds. */
+struct sp_sim_machine sp_sim_machine_of(const struct sp_machine *m);
+
+/*
+ * Reads "key=value,..." over *machine: devices; latency, bandwidth, duplex=full|half, shared_by of the
+ * network, which the links inside a node are made alike; node_latency, node_bandwidth, node_duplex,
+ * node_shared_by; sharing=queued|fair|free. One line on stderr and -EINVAL.
+ */
+int sp_sim_machine_parse(const char *text, struct sp_sim_machine *machine);
+
+static inline int sp_sim_node(const struct sp_sim_machine *m, int stage)
+{
+    return m->devices_per_node > 0 ? stage / m->devices_per_node : 0;
+}
+
+static inline bool sp_sim_is_inside(const struct sp_sim_machine *m, int from, int to)
+{
+    return sp_sim_node(m, from) == sp_sim_node(m, to);
+}
+
+/* The link that a message takes, through an interface at both ends. */
+static inline const struct sp_link *sp_sim_link_between(const struct sp_sim_machine *m, int from,
+                                                        int to)
+{
+    return sp_sim_is_inside(m, from, to) ? &m->node : &m->network;
+}
+
+/* The interface of a stage, of those of this link. */
+static inline int sp_sim_interface(const struct sp_link *l, int stage)
+{
+    return l->shared_by > 1 ? stage / l->shared_by : stage;
+}
+
+static inline bool sp_sim_link_is_instant(const struct sp_link *l)
+{
+    return l->latency_s <= 0 && l->bandwidth <= 0;
+}
+
+#endif

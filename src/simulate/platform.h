@@ -1,0 +1,26 @@
+/*
+ * The files by which StarPU-SimGrid knows a machine: a platform for SimGrid, with a host for the main
+ * program and one for each stage, and the bus that StarPU would have measured.
+ */
+#ifndef SP_SIMULATE_PLATFORM_H
+#define SP_SIMULATE_PLATFORM_H
+
+#include "simulate/machine.h"
+
+struct sp_platform {
+    char dir[64]; /* of the files, made for this run; "": none */
+};
+
+/*
+ * Writes them for `stages` stages, with times `stretch` times as long, and points StarPU's environment at
+ * them. 0, or -errno after one line. Links that queue their messages have no
+ * latency here: network.c adds it.
+ */
+int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int stages,
+                       double stretch);
+void sp_platform_destroy(struct sp_platform *p);
+
+/* The host of a stage, as the platform names it. */
+#define SP_PLATFORM_STAGE "CPU%d"
+
+#endif

@@ -1,0 +1,311 @@
+#include "simulate/run.h"
+#include "config.h"
+#ifdef HAVE_SIMGRID
+#include "graphs/create.h"
+#include "graphs/step.h"
+#include "policies/simulation/costs.h"
+#include "simulate/actors.h"
+#include "simulate/network.h"
+#include "simulate/platform.h"
+#include "sp_error.h"
+#include "starpipe/order.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+struct run {
+    const struct sp_simulation *s;
+    struct sp_platform platform;
+    int stages, n_graphs;
+    struct sp_graph *graphs; /* [stages] one a stage, as its process would have it */
+    double second;           /* what a unit of the costs takes of simulated time */
+    double stretch;          /* of the machine's times */
+    double began_us;
+    struct sp_simulated *out;
+};
+
+bool sp_can_simulate(void)
+{
+    return true;
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The longest op takes a thousand seconds: beside that the microseconds that StarPU's workers take to wake
+ * up are nothing. */
+static double choose_second(const struct sp_simulation *s)
+{
+    double longest = 0;
+
+    for (int stage = 0; stage < s->plan->layout.stages; stage++)
+        for (int k = 0; k < s->plan->programs[stage].n; k++)
+            longest = fmax(longest,
+                           sp_op_cost(s->plan, s->costs, stage, &s->plan->programs[stage].ops[k]));
+    return longest > 0 ? 1000 / longest : 1000;
+}
+
+static int start_starpu(const struct run *r)
+{
+    struct starpu_conf conf;
+
+    if (r->stages > STARPU_MAXCPUS)
+        return sp_error(EINVAL, "simulate: %d stages, this StarPU has at most %d workers",
+                        r->stages, STARPU_MAXCPUS);
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    conf.ncpus = r->stages;
+    conf.ncuda = conf.nopencl = conf.nhip = 0;
+    conf.sched_policy = &sp_order_strict;
+    conf.catch_signals = 0;
+    if (sp_transport_start(&conf))
+        return sp_error(ENODEV, "simulate: StarPU did not start");
+    if ((int)starpu_cpu_worker_get_count() != r->stages) {
+        sp_transport_stop();
+        return sp_error(ENODEV, "simulate: StarPU started %u workers for %d stages",
+                        starpu_cpu_worker_get_count(), r->stages);
+    }
+    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    return 0;
+}
+
+/* ---- the graphs -------------------------------------------------------------------------------- */
+
+static int set_times(const struct run *r, struct sp_graph *g, int stage)
+{
+    const struct sp_simulation *s = r->s;
+    const struct sp_program *prog = &s->plan->programs[stage];
+    struct sp_op_time *times = calloc((size_t)prog->n, sizeof *times);
+
+    if (!times)
+        return sp_error(ENOMEM, "simulate: no memory for %d ops", prog->n);
+    for (int k = 0; k < prog->n; k++) {
+        double us = 1e6 * r->second * sp_op_cost(s->plan, s->costs, stage, &prog->ops[k]);
+
+        times[k].share = s->share;
+        if (k > 0 && prog->ops[k - 1].overlap)
+            times[k].leads = &times[k - 1];
+        (times[k].leads ? times[k].leads : &times[k])->us += us;
+    }
+    for (int turn = 0; turn < 2; turn++)
+        g->stages[0].meter[turn].times = times;
+    return 0;
+}
+
+static int create_graph(struct run *r, int stage)
+{
+    const struct sp_simulation *s = r->s;
+    struct sp_graph *g = &r->graphs[stage];
+    const struct sp_graph_config cfg = {
+        .params = s->params,
+        .plan = s->plan,
+        .batch = s->batch,
+        .seq = s->seq,
+        .dtype = s->dtype,
+        .recompute = s->recompute,
+        .every = s->every,
+        .window = sp_plan_ops(s->plan) + 1, /* nothing runs before everything is submitted */
+    };
+    const struct sp_placement place = {
+        .world = {.rank = stage, .size = r->stages, .node_size = 1},
+        .stages = r->stages,
+        .n_local = 1,
+        .first_local = stage,
+        .workers = 1,
+        .first_worker = stage,
+        .threads = 1,
+        .cores = 1,
+    };
+    int err;
+
+    sp_sim_network_act_as(stage);
+    err = sp_graph_create(&cfg, &place, g);
+    r->n_graphs = stage + 1;
+    return err ? err : set_times(r, g, stage);
+}
+
+static void destroy_graphs(struct run *r)
+{
+    for (int stage = 0; stage < r->n_graphs; stage++) {
+        struct sp_graph *g = &r->graphs[stage];
+
+        if (g->stages)
+            free(g->stages[0].meter[0].times);
+        sp_graph_destroy(g);
+    }
+    free(r->graphs);
+}
+
+/* ---- the step ------------------------------------------------------------------------------------ */
+
+static double resident_bytes(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : 1024.0 * (double)usage.ru_maxrss;
+}
+
+/*
+ * All tasks of a step are there at once, ten kilobytes each: what those of the first stage took tells what
+ * all will. Tasks cannot be taken back: the program ends.
+ */
+static void check_memory(const struct run *r, double before)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+    double wanted = before + (resident_bytes() - before) * r->stages;
+    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+    if (has <= 0 || wanted < 0.9 * has)
+        return;
+    sp_error(EINVAL,
+             "simulate: the tasks of the step take about %.1f GiB, this machine has %.1f; take "
+             "fewer micro-batches, slices or layers",
+             wanted / GiB, has / GiB);
+    _exit(2);
+}
+
+/* Workers rest until everything is submitted: then the tasks of each op are counted. */
+static int play(struct run *r, struct sp_simulated *out)
+{
+    double start = seconds_now(), before = resident_bytes(), submitted;
+
+    starpu_pause();
+    for (int stage = 0; stage < r->stages; stage++) {
+        sp_sim_network_act_as(stage);
+        sp_step_begin(&r->graphs[stage], NULL, 0);
+        sp_step_rest(&r->graphs[stage], NULL, false);
+        if (stage == 0)
+            check_memory(r, before);
+    }
+    submitted = seconds_now();
+    r->began_us = starpu_timing_now();
+    starpu_resume();
+    sp_transport_wait_all();
+    out->submit_s = submitted - start;
+    out->run_s = seconds_now() - submitted;
+    if (sp_sim_network_unmatched())
+        return sp_error(EPROTO, "simulate: internal: %ld messages have one end only",
+                        sp_sim_network_unmatched());
+    return 0;
+}
+
+static double units(const struct run *r, double us)
+{
+    return us / 1e6 / r->second;
+}
+
+/* When the ops ran, from the meters that every run has. */
+static int take_times(const struct run *r, struct sp_simulated *out)
+{
+    const struct sp_plan *plan = r->s->plan;
+    size_t p = (size_t)r->stages;
+
+    out->busy = calloc(p, sizeof *out->busy);
+    out->peak_bytes = calloc(p, sizeof *out->peak_bytes);
+    out->bytes_sent = calloc(p, sizeof *out->bytes_sent);
+    if (!out->busy || !out->peak_bytes || !out->bytes_sent || sp_times_create(plan, &out->times))
+        return sp_error(ENOMEM, "simulate: no memory for the times of %d stages", r->stages);
+    for (int s = 0; s < r->stages; s++) {
+        struct sp_graph *g = &r->graphs[s];
+        const struct sp_meter *meter = sp_stage_meter(g, &g->stages[0]);
+
+        out->peak_bytes[s] = meter->peak_bytes;
+        out->bytes_sent[s] = (double)g->stages[0].bytes_sent[g->turn];
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op_record *op = &meter->ops[k];
+
+            out->times.start[s][k] = units(r, op->start_us - r->began_us);
+            out->times.end[s][k] = units(r, op->end_us - r->began_us);
+            out->busy[s] += units(r, op->busy_us);
+            out->tasks += meter->times[k].tasks;
+        }
+    }
+    sp_times_summarize(plan, r->s->costs, &out->times);
+    return 0;
+}
+
+static int take_messages(const struct run *r, struct sp_simulated *out)
+{
+    const struct sp_carried *c = sp_sim_network_carried(&out->n_messages);
+
+    out->messages = calloc((size_t)out->n_messages + 1, sizeof *out->messages);
+    if (!out->messages)
+        return sp_error(ENOMEM, "simulate: no memory for %ld messages", out->n_messages);
+    for (long i = 0; i < out->n_messages; i++)
+        out->messages[i] = (struct sp_sim_message){.from = c[i].from,
+                                                   .to = c[i].to,
+                                                   .bytes = c[i].bytes,
+                                                   .ready = units(r, c[i].ready - r->began_us),
+                                                   .arrived = units(r, c[i].arrived - r->began_us)};
+    return 0;
+}
+
+static int run_step(struct run *r, struct sp_simulated *out)
+{
+    int err = 0;
+
+    r->graphs = calloc((size_t)r->stages, sizeof *r->graphs);
+    if (!r->graphs)
+        err = sp_error(ENOMEM, "simulate: no memory for %d graphs", r->stages);
+    for (int stage = 0; !err && stage < r->stages; stage++)
+        err = create_graph(r, stage);
+    err = err ? err : play(r, out);
+    err = err ? err : take_times(r, out);
+    err = err ? err : take_messages(r, out);
+    destroy_graphs(r);
+    out->resident_bytes = (int64_t)resident_bytes();
+    return err;
+}
+
+/* What the first actor does. */
+static int act(void *arg)
+{
+    struct run *r = arg;
+    int err = start_starpu(r);
+
+    sp_platform_destroy(&r->platform); /* was read: nothing is left behind, however this ends */
+    if (!err) {
+        err = run_step(r, r->out);
+        sp_transport_stop();
+    }
+    return err;
+}
+
+int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
+{
+    struct run r = {.s = s, .stages = s->plan->layout.stages, .out = out};
+    int err;
+
+    *out = (struct sp_simulated){0};
+    r.second = choose_second(s);
+    r.stretch = r.second / s->machine.unit_s;
+    err = sp_sim_network_create(&s->machine, r.stages, r.stretch);
+    if (err)
+        return err;
+    err = sp_platform_create(&r.platform, &s->machine, r.stages, r.stretch);
+    err = err ? err : sp_actors_run(act, &r);
+    sp_platform_destroy(&r.platform);
+    sp_sim_network_destroy();
+    if (err)
+        sp_simulated_destroy(out);
+    return err;
+}
+
+void sp_simulated_destroy(struct sp_simulated *r)
+{
+    sp_times_destroy(&r->times);
+    free(r->busy);
+    free(r->peak_bytes);
+    free(r->bytes_sent);
+    free(r->messages);
+    *r = (struct sp_simulated){0};
+}
+#endif

@@ -1,0 +1,54 @@
+/*
+ * A step of training under StarPU-SimGrid: the graph, the codelets, the order and the messages are those
+ * of a run with one process a stage; tasks take what a cost model says, messages what the links of a
+ * machine make of them, and nothing is computed or copied.
+ */
+#ifndef SP_SIM_RUN_H
+#define SP_SIM_RUN_H
+
+#include "codelets/simulated.h"
+#include "model/params.h"
+#include "policies/plan.h"
+#include "policies/simulation/times.h"
+#include "simulate/machine.h"
+
+struct sp_simulation {
+    const struct sp_plan *plan;
+    const struct sp_params *params;
+    int batch, seq;
+    enum sp_dtype dtype;
+    enum sp_recompute recompute;
+    int every;
+    enum sp_share share;          /* of an op's cost among its tasks: codelets/simulated.h */
+    const struct sp_costs *costs; /* of ops; what comes of messages is not used */
+    struct sp_sim_machine machine;
+};
+
+struct sp_sim_message {
+    int from, to;
+    double bytes, ready, arrived;
+};
+
+/* In the unit of the costs, from the first moment of the step. */
+struct sp_simulated {
+    struct sp_times times;
+    double *busy;        /* [stages] tasks of ops */
+    int64_t *peak_bytes; /* [stages] of stashed activations */
+    double *bytes_sent;  /* [stages] */
+    long tasks, n_messages;
+    struct sp_sim_message *messages; /* as they arrived */
+    double submit_s, run_s;          /* of the real clock: submitting, simulating */
+    int64_t resident_bytes;          /* the most memory that this process had */
+};
+
+/* Whether this program was built with StarPU-SimGrid. */
+bool sp_can_simulate(void);
+
+/*
+ * Where it was: runs one step, once a process. 0; or -errno after one line: -EINVAL where there are more
+ * stages than StarPU can have workers.
+ */
+int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out);
+void sp_simulated_destroy(struct sp_simulated *r);
+
+#endif
