@@ -186,13 +186,25 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
     return err;
 }
 
+/* --slices auto. */
+static int find_slices(struct args *a, const struct sp_model *model)
+{
+    static struct sp_machine machine;
+
+    if (a->layout.slices)
+        return 0;
+    if (sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine))
+        return -EINVAL;
+    return sp_slices_auto("simulate", &a->layout, model, (enum sp_dtype)a->dtype, &machine, 0);
+}
+
 static int find_subject(struct args *a, struct subject *s)
 {
     struct sp_layout lay = sp_layout_of_args(&a->layout, 0);
     int err = find_model(a, &lay, &s->model);
 
     lay.layers = s->model.layers;
-    err = err ? err : sp_slices_auto("simulate", &a->layout, &s->model, SP_F32, NULL);
+    err = err ? err : find_slices(a, &s->model);
     lay.slices = err ? 1 : a->layout.slices;
     err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
     err = err ? err : create_plan(a, &lay, s);
