@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""What `train --dry-run` predicts of steps on this machine, beside what they take.
+
+The machine is calibrated first, unless --hardware names a description; no configuration below was run for
+that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+TINY = dict(layers=8, hidden=128, heads=4)
+WIDE = dict(layers=8, hidden=256, heads=4)
+DEEP = dict(layers=16, hidden=192, heads=6)
+
+# group, model, options; rows of a group differ in the schedule, and the fastest is to be found
+GROUPS = [
+    ("short", WIDE, "--seq 256 --micro-batches 8 --micro-batch-size 2",
+     ["gpipe", "1f1b", "interleaved", "zb1p", "zbv", "helix", "wzb1", "fsdp"]),
+    ("long", TINY, "--seq 2048 --micro-batches 4 --micro-batch-size 1",
+     ["1f1b", "naive", "helix", "weipipe", "zb2p", "seq1f1b --slices 4", "sppo --slices 4"]),
+    ("deep", DEEP, "--seq 512 --micro-batches 8 --micro-batch-size 1",
+     ["1f1b", "1f1b --recompute full", "dualpipev", "hanayo", "wzb2", "v-min"]),
+    ("llama", dict(WIDE, llama=True), "--seq 1024 --micro-batches 4 --micro-batch-size 1",
+     ["1f1b", "gpipe --recompute selective", "chimera", "weipipe-naive", "1f1b-v"]),
+]
+
+
+def model_dir(where, m):
+    """A directory with the config.json of a model."""
+    path = os.path.join(where, "-".join(f"{k}{v}" for k, v in m.items()))
+    os.makedirs(path, exist_ok=True)
+    if m.get("llama"):
+        config = dict(model_type="llama", hidden_size=m["hidden"], intermediate_size=4 * m["hidden"],
+                      num_hidden_layers=m["layers"], num_attention_heads=m["heads"],
+                      num_key_value_heads=m["heads"], vocab_size=256, max_position_embeddings=4096,
+                      rms_norm_eps=1e-5, tie_word_embeddings=False)
+    else:
+        config = dict(model_type="gpt2", n_embd=m["hidden"], n_layer=m["layers"], n_head=m["heads"],
+                      n_positions=4096, vocab_size=256)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(config, f)
+    return path
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def measure(starpipe, options, launcher, log, text, steps):
+    if os.path.exists(log):
+        os.unlink(log)
+    run(launcher + [starpipe, "train", *options, "--data", text, "--steps", str(steps), "--lr", "0", "--log", log])
+    with open(log) as f:
+        ms = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
+    return statistics.median(ms[2:])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--starpipe", default="build/starpipe")
+    p.add_argument("--hardware", help="a machine description instead of calibrating")
+    p.add_argument("--stages", type=int, default=2)
+    p.add_argument("--steps", type=int, default=8)
+    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--launcher", default="", help='what starts processes, as "mpirun -np 2"')
+    p.add_argument("--only", help="one group")
+    a = p.parse_args()
+    launcher = a.launcher.split()
+    with tempfile.TemporaryDirectory() as where:
+        text, log = os.path.join(where, "text"), os.path.join(where, "log")
+        with open(text, "wb") as f:
+            f.write(bytes((i * 2654435761 >> 13) % 256 for i in range(100000)))
+        hardware = a.hardware
+        if not hardware:
+            hardware = os.path.join(where, "machine.json")
+            run(launcher + [a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
+        with open(hardware) as f:
+            print(f"on {json.load(f)['device']['name']}, {a.stages} stages, {a.launcher or 'one process'}")
+        rows, right, groups = [], 0, 0
+        for group, m, common, schedules in GROUPS:
+            if a.only and group != a.only:
+                continue
+            best = {}
+            for schedule in schedules:
+                options = ["--model", model_dir(where, m), "--stages", str(a.stages), "--threads", "1",
+                           *common.split(), "--schedule", *schedule.split()]
+                said = json.loads(run(launcher + [a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
+                                                  *options]))["predicted_step_ms"]
+                took = min(measure(a.starpipe, options, launcher, log, text, a.steps) for _ in range(a.rounds))
+                error = 100 * (said / took - 1)
+                rows.append(abs(error))
+                best[schedule] = (said, took)
+                print(f"{group:6} {schedule:28} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
+                      flush=True)
+            chosen = min(best, key=lambda s: best[s][0])
+            fastest = min(t for _, t in best.values())
+            ok = best[chosen][1] <= 1.02 * fastest
+            right += ok
+            groups += 1
+            print(f"{group:6} chosen {chosen}: {'right' if ok else 'wrong'}", flush=True)
+        print(f"{len(rows)} configurations: mean error {statistics.mean(rows):.1f} %, worst {max(rows):.1f} %; "
+              f"winner right in {right} of {groups}")
+
+
+if __name__ == "__main__":
+    main()
