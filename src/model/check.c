@@ -65,9 +65,11 @@ static int check_rope(const struct sp_rope *r, const char *where)
 
 int sp_model_check_seq(const struct sp_model *m, int seq, const char *where)
 {
-    if (seq > m->positions)
+    int longest = m->planned > m->positions ? m->planned : m->positions;
+
+    if (seq > longest)
         return sp_error(EINVAL, "%ssequences of %d tokens, but %s has %d positions", where, seq,
-                        m->name, m->positions);
+                        m->name, longest);
     if (m->window && seq > m->window)
         return sp_error(EINVAL,
                         "%ssequences of %d tokens, but attention of %s looks back %d "

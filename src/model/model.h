@@ -30,7 +30,8 @@ struct sp_model {
     int mlp;       /* f, MLP width */
     int vocab;     /* V */
     int positions; /* longest sequence (GPT-2: rows of the position table) */
-    bool tied;     /* the head shares the token embedding */
+    int planned; /* longest that may be planned, of presets whose table ends before; 0: positions */
+    bool tied;   /* the head shares the token embedding */
     float norm_eps;
 
     /* Llama style only; GPT-2 has all biases. */

@@ -3,8 +3,9 @@
  *
  * Sources: GPT-2 (Radford et al. 2019); gpt3-* HelixPipe table 3; gpt-13b and gpt-65b SPPO
  * table 2; llama-h* WeiPipe section 6 (32 layers, 32 heads); llama3-405b the Llama 3 report.
- * Where a paper gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's; the
- * position tables reach the longest sequence of the paper.
+ * Where a paper gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's. Position
+ * tables reach the longest sequence of HelixPipe, which counts them as parameters; the 4 M tokens of
+ * SPPO, which counts none, can be planned.
  */
 #include "model/files/input.h"
 #include "model/model.h"
@@ -14,11 +15,11 @@
 #include <sys/stat.h>
 
 /* f = 4h, learned positions, tied head. */
-#define GPT2(NAME, L, H, A, V, POSITIONS)                                                          \
+#define GPT2(NAME, L, H, A, V, POSITIONS, PLANNED)                                                 \
     {                                                                                              \
         .name = NAME, .arch = SP_ARCH_GPT2, .layers = L, .hidden = H, .heads = A, .kv_heads = A,   \
         .head_dim = (H) / (A), .mlp = 4 * (H), .vocab = V, .positions = POSITIONS, .tied = true,   \
-        .norm_eps = 1e-5f                                                                          \
+        .norm_eps = 1e-5f, .planned = PLANNED                                                      \
     }
 
 #define LLAMA(NAME, L, H, A, G, F, V, POSITIONS, THETA)                                            \
@@ -29,14 +30,14 @@
     }
 
 static const struct sp_model presets[] = {
-    GPT2("gpt-tiny", 8, 64, 4, 256, 512),
+    GPT2("gpt-tiny", 8, 64, 4, 256, 512, 0),
     LLAMA("llama-tiny", 8, 64, 4, 2, 172, 256, 2048, 10000),
-    GPT2("gpt2-124m", 12, 768, 12, 50257, 1024),
-    GPT2("gpt3-1.3b", 24, 2048, 16, 50257, 131072),
-    GPT2("gpt3-3b", 16, 4096, 32, 50257, 131072),
-    GPT2("gpt3-7b", 32, 4096, 32, 50257, 131072),
-    GPT2("gpt-13b", 40, 5120, 40, 50257, 4194304),
-    GPT2("gpt-65b", 80, 8192, 64, 50257, 4194304),
+    GPT2("gpt2-124m", 12, 768, 12, 50257, 1024, 0),
+    GPT2("gpt3-1.3b", 24, 2048, 16, 50257, 131072, 0),
+    GPT2("gpt3-3b", 16, 4096, 32, 50257, 131072, 0),
+    GPT2("gpt3-7b", 32, 4096, 32, 50257, 131072, 4194304),
+    GPT2("gpt-13b", 40, 5120, 40, 50257, 2048, 4194304),
+    GPT2("gpt-65b", 80, 8192, 64, 50257, 2048, 4194304),
     /*
      * WeiPipe counts 12h^2 weights a layer, 4h^2 of them in attention. SwiGLU has three matrices,
      * so 3hf = 8h^2: f = 8h/3, to the nearest multiple of 64 (within 0.6 % of 12h^2).

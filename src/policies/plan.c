@@ -3,11 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void forget_order(struct sp_plan *plan)
+{
+    free(plan->order);
+    plan->order = NULL;
+}
+
 int sp_plan_index(struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
     unsigned char *deferred = NULL;
 
+    forget_order(plan);
     plan->paired = false;
     for (int s = 0; s < lay->stages; s++) {
         for (int k = 0; k < plan->programs[s].n; k++) {
@@ -43,6 +50,7 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts)
         return sp_error(ENOMEM, "no memory for the layers of %d stages", globals);
     for (int g = 0; g < globals; g++)
         first[g + 1] = first[g] + counts[g];
+    forget_order(plan);
     free(plan->first_layer);
     plan->first_layer = first;
     return 0;
@@ -59,6 +67,7 @@ int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share)
         free(copy);
         return sp_error(ENOMEM, "no memory for %zu slices", n);
     }
+    forget_order(plan);
     for (size_t k = 0; k < n; k++) {
         first[k + 1] = first[k] + len[k];
         copy[k] = share[k];
@@ -132,6 +141,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     for (int s = 0; plan->programs && s < plan->layout.stages; s++)
         sp_program_clear(&plan->programs[s]);
     free(plan->programs);
+    forget_order(plan);
     free(plan->deferred);
     free(plan->first_layer);
     free(plan->first_token);

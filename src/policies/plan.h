@@ -7,6 +7,8 @@
 #include "policies/families/family.h"
 #include <stdint.h>
 
+struct sp_placed; /* policies/simulation/merge.h */
+
 struct sp_plan {
     struct sp_layout layout;
     char options[128];
@@ -24,8 +26,9 @@ struct sp_plan {
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
     bool apart;   /* stages are in processes of their own (sp_memory_apart) */
-    bool states_twice; /* parameters and optimizer are kept from before the last update */
-    int buffers;       /* what sp_listsim_buffers found */
+    bool states_twice;       /* parameters and optimizer are kept from before the last update */
+    int buffers;             /* what sp_listsim_buffers found */
+    struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
@@ -33,7 +36,7 @@ struct sp_plan {
 
 void sp_plan_destroy(struct sp_plan *plan);
 
-/* Sets `split` and `deferred` again after the programs were changed. 0 or -ENOMEM. */
+/* Sets `split` and `deferred` again after the programs were changed, and forgets their order. 0 or -ENOMEM. */
 int sp_plan_index(struct sp_plan *plan);
 
 /* Layers of each global stage, counts[globals], instead of an even split; every one at least 1.

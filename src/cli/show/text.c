@@ -15,19 +15,36 @@ static void print_published(const struct sp_show *show, FILE *out)
         fprintf(out, "published  none for this layout\n");
 }
 
+/* Ops that a column may stand for: more tell nothing. */
+enum { OPS_OF_COLUMN = 8 };
+
+/* 0 or -ENOMEM. */
+static int draw(const struct sp_show *show, FILE *out)
+{
+    const struct sp_plan *plan = show->plan;
+    struct sp_gantt g;
+
+    if (sp_plan_ops(plan) / plan->layout.stages > OPS_OF_COLUMN * show->columns) {
+        fprintf(out, "%d ops of a stage do not fit in %d columns; --width N takes more\n",
+                sp_plan_ops(plan) / plan->layout.stages, show->columns);
+        return 0;
+    }
+    if (sp_gantt_from_times(plan, &show->prediction->times, &g))
+        return -ENOMEM;
+    sp_gantt_text(&g, show->columns, show->color, out);
+    sp_gantt_destroy(&g);
+    return 0;
+}
+
 int sp_show_text(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
     const struct sp_times *t = &show->prediction->times;
     char costs[192], slices[160];
-    struct sp_gantt g;
-    double share;
+    double share = sp_activation_share(plan->family, &plan->layout);
 
-    if (sp_gantt_from_times(plan, t, &g))
+    if (draw(show, out))
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(plan));
-    sp_gantt_text(&g, show->columns, show->color, out);
-    share = g.share;
-    sp_gantt_destroy(&g);
 
     fprintf(out, "\nschedule   %s: %s\n", plan->def->name, plan->def->summary);
     fprintf(out, "source     %s\n", plan->def->source);

@@ -8,6 +8,7 @@
 #include "trace/gantt.h"
 #include "train/run/step.h"
 #include "train/start/device.h"
+#include "train/start/machine.h"
 #include "train/start/memory.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ enum { COLUMNS = 100 };
 static void print_headline(const struct sp_trainer *t, const struct sp_typical *typical,
                            const struct sp_causes *causes)
 {
+    struct sp_prediction predicted;
     double least, median, most;
 
     sp_typical_range(typical, &least, &median, &most);
@@ -29,6 +31,12 @@ static void print_headline(const struct sp_trainer *t, const struct sp_typical *
         printf(", %.1f %% expected of %s", 100 * causes->bubble[SP_CAUSE_SCHEDULE],
                t->plan.def->name);
     printf("\n");
+    if (sp_train_predict(t, &predicted))
+        return;
+    printf("predicted on %s: %.1f ms, bubble %.1f %%%s\n", t->machine.name, predicted.step_ms,
+           100 * predicted.times.bubble_ratio,
+           sp_train_machine_is_assumed(t) ? "; starpipe calibrate describes this one" : "");
+    sp_prediction_destroy(&predicted);
 }
 
 /* The schedule's own time, what is added to it, and what is measured. */

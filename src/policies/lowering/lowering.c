@@ -102,7 +102,8 @@ int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape,
     const struct sp_layout *lay = &plan->layout;
 
     *l = (struct sp_lowering){.plan = plan, .shape = shape, .processes = processes};
-    l->order = sp_plan_order(plan, &l->n);
+    l->n = sp_plan_ops(plan);
+    l->order = plan->order ? plan->order : (l->made = sp_plan_order(plan, &l->n));
     l->position = calloc((size_t)plan->family->ids(lay), sizeof *l->position);
     l->all = calloc((size_t)lay->stages, sizeof *l->all);
     l->messages = calloc(1, sizeof *l->messages);
@@ -119,7 +120,7 @@ int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape,
 
 void sp_lowering_destroy(struct sp_lowering *l)
 {
-    free(l->order);
+    free(l->made);
     free(l->position);
     free(l->all);
     free(l->state);

@@ -16,14 +16,15 @@ struct sp_messages; /* sent and not yet received */
 
 struct sp_lowering {
     const struct sp_plan *plan;
-    const struct sp_shape *shape; /* NULL: sizes are unknown */
-    int processes;                /* stage s is in process floor(s * processes / stages) */
-    struct sp_placed *order;      /* [n] all ops in the order of submission */
+    const struct sp_shape *shape;  /* NULL: sizes are unknown */
+    int processes;                 /* stage s is in process floor(s * processes / stages) */
+    const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
     int *position; /* by the number that the family gives an op: in `order` */
     int *all;      /* [stages] 0, 1, ...: the group of all stages */
     void *state;   /* the family's, of one step */
     struct sp_messages *messages;
+    struct sp_placed *made; /* `order`, where the plan has not kept it */
     void (*emit)(void *arg, const struct sp_action *action);
     void *arg;
 };

@@ -122,6 +122,10 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
     err = err ? err : sp_lower_step(&l, follow, &w);
     if (!err)
         sp_lower_orphans(&l, orphan, &w);
+    if (!err && l.made) { /* for those who ask for it next */
+        plan->order = l.made;
+        l.made = NULL;
+    }
     if (l.messages)
         sp_lowering_destroy(&l);
     clear(&w);

@@ -6,7 +6,7 @@
 #include "policies/plan.h"
 
 /*
- * Walks the actions of a step of a verified plan and counts plan->transit. 0; -ENOMEM; or -EINVAL with the
+ * Walks the actions of a step of a verified plan, counts plan->transit and keeps plan->order. 0; -ENOMEM; or -EINVAL with the
  * reason in why[n]: a tensor is received before it was sent, sent and never received, or replicas are summed
  * in different orders.
  */

@@ -10,6 +10,7 @@
 #include "policies/simulation/merge.h"
 #include "policies/simulation/times.h"
 #include <stdlib.h>
+#include <string.h>
 
 struct merge {
     const struct sp_plan *plan;
@@ -144,6 +145,13 @@ struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n)
     struct sp_times times;
     char why[64];
 
+    *n = sp_plan_ops(plan);
+    if (plan->order) {
+        order = malloc((size_t)(*n + 1) * sizeof *order);
+        if (order)
+            memcpy(order, plan->order, (size_t)*n * sizeof *order);
+        return order;
+    }
     if (sp_listsim(plan, &sp_costs_unit, SP_PAIRED, &times, why, sizeof why))
         return NULL;
     for (int s = 0; plan->family->turn && s < plan->layout.stages; s++)

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "plan/memory.h"
 #include "sp_error.h"
+#include "train/start/machine.h"
 #include "transport/transport.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
@@ -45,6 +46,7 @@ static json_t *offload_json(const struct sp_trainer *t)
 int sp_train_log_open(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_prediction predicted;
     char starpu[32];
     json_t *line;
     int err;
@@ -67,6 +69,12 @@ int sp_train_log_open(struct sp_trainer *t)
         PACKAGE_VERSION, "starpu", starpu, "transport", sp_transport_version());
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
+    if (line && !sp_train_predict(t, &predicted)) {
+        json_object_update_new(line, json_pack("{s:s,s:f,s:f}", "hardware", t->machine.name,
+                                               "predicted_step_ms", predicted.step_ms,
+                                               "predicted_bubble", predicted.times.bubble_ratio));
+        sp_prediction_destroy(&predicted);
+    }
     return write_line(t, line);
 }
 

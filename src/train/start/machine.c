@@ -44,6 +44,13 @@ int sp_train_find_machine(struct sp_trainer *t)
     return err;
 }
 
+bool sp_train_machine_is_assumed(const struct sp_trainer *t)
+{
+    char path[PATH_MAX];
+
+    return !t->cfg.hardware && !calibrated(path);
+}
+
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
 {
     int stages = t->plan.layout.stages, err;

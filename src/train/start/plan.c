@@ -122,6 +122,11 @@ int sp_train_plan(struct sp_trainer *t)
     err = sp_model_check_seq(&t->model, l->seq, "");
     if (err)
         return err;
+    if (!t->cfg.dry_run && l->seq > t->model.positions)
+        return sp_error(EINVAL,
+                        "sequences of %d tokens, but the position table of %s has %d rows: longer "
+                        "ones can only be planned; a model directory may have more n_positions",
+                        l->seq, t->model.name, t->model.positions);
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
