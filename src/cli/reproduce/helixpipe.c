@@ -1,219 +1,260 @@
 /*
- * HelixPipe (Zhang et al. 2025): table 2, the bubble and the activation memory of 1F1B, ZB1P and
- * HelixPipe by formula and as the list simulation and the memory plan have them; figure 6, what
- * communication costs the naive and the two-fold schedule.
+ * HelixPipe (Zhang et al. 2025) on its two clusters: eight nodes of eight GPUs, a node a stage, with
+ * Megatron's tensor and sequence parallelism inside.
+ *
+ * The baselines are Megatron-LM's: their messages block (run.h). Those of HelixPipe do not; its two-fold
+ * schedule is there to hide them.
  */
-#include "cli/options.h"
-#include "cli/reproduce/reproduce.h"
-#include "policies/families/activations.h"
-#include "model/model.h"
-#include "policies/plan.h"
+#include "cli/reproduce/helixpipe.h"
+#include "cli/reproduce/run.h"
+#include "plan/cost/part_times.h"
 #include "sp_error.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
+#include <errno.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-struct args {
-    int stages, layers, micro_batches;
-    const char *cost;
-};
+static const char *const baselines[] = {"1f1b", "zb1p", "adapipe"};
+enum { BASELINES = sizeof baselines / sizeof *baselines };
 
-/* A line of the table; formulas of p, L, m and the costs of the parts, in units of a layer. */
-struct line {
-    const char *name, *schedule;
-    enum sp_recompute recompute;
-    double bubble; /* (p-1) x this: blocks, blocks and attention apart */
-    const char *bubble_formula, *memory_formula;
-    double memory; /* bsh numbers, of the first stage */
-};
-
-static int parse(int argc, char **argv, struct args *a)
+static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model *model,
+                  struct sp_run *run)
 {
-    const struct sp_option options[] = {
-        {"stages", SP_OPT_INT, &a->stages, "P", "pipeline stages", 2, 256, 0, 0},
-        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model", 1, 1024, 0, 0},
-        {"micro-batches", SP_OPT_INT, &a->micro_batches, "M", "micro-batches (0: twice the stages)",
-         0, 1024, 0, 0},
-        {"cost", SP_OPT_STRING, &a->cost, "pre=..,attn=..,post=..",
-         "forwards of the parts of a layer; a backward takes twice that", 0, 0, 0, 0},
-        {0},
-    };
-    int ret = sp_options_parse(
-        options, "Table 2 and figure 6 of HelixPipe, formula and simulated side by side.", argc,
-        argv);
+    bool helix = !strncmp(schedule, "helix", 5);
 
-    if (ret)
-        return ret;
-    if (a->micro_batches == 0)
-        a->micro_batches = 2 * a->stages;
-    if (a->layers % a->stages)
-        return sp_error(EINVAL, "reproduce: the formulas want a multiple of %d layers, not %d",
-                        a->stages, a->layers);
-    return 0;
+    *run = (struct sp_run){.machine = sp_cell_text(c, "machine", "h20-ib"),
+                           .schedule = schedule,
+                           .model = model,
+                           .batch = sp_cell_int(c, "micro_batch_size", 1),
+                           .seq = sp_cell_int(c, "seq", 0),
+                           .stages = sp_cell_int(c, "stages", 8),
+                           .devices = sp_cell_int(c, "devices_per_stage", 8),
+                           .micro_batches = sp_cell_int(c, "micro_batches", 16),
+                           .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
+                           .blocking = !helix};
+    return sp_model_load(sp_cell_text(c, "model", "gpt3-3b"), model);
 }
 
-static int plan_of(const struct args *a, const char *schedule, struct sp_plan *plan)
+/* ---- figures 8 and 11: throughput ------------------------------------------------------------- */
+
+/* HelixPipe over the best of its baselines that fits. */
+static int figure_8(struct sp_cell *c)
 {
-    struct sp_layout lay = {.stages = a->stages,
-                            .micro_batches = a->micro_batches,
-                            .slices = 1,
-                            .layers = a->layers,
-                            .options = ""};
+    struct sp_run_result r;
+    struct sp_model model;
+    struct sp_run run;
+    const char *best = NULL;
+    double rate = 0;
+    int err = 0;
 
-    return sp_plan_create(schedule, &lay, plan);
-}
-
-/* Makespan, and its excess over the work of the busiest stage. */
-static int simulate(const struct sp_plan *plan, const struct sp_costs *costs, double *makespan,
-                    double *bubble)
-{
-    struct sp_times t;
-    char why[256] = "";
-    double most = 0;
-
-    if (sp_listsim(plan, costs, SP_PAIRED, &t, why, sizeof why))
-        return sp_error(EINVAL, "reproduce: %s", why);
-    for (int s = 0; s < plan->layout.stages; s++)
-        most = fmax(most, t.busy[s]);
-    *makespan = t.makespan;
-    *bubble = t.makespan - most;
-    sp_times_destroy(&t);
-    return 0;
-}
-
-/* Activations of the fullest and the emptiest stage, in bsh numbers: those of a wide model, whose
- * statistics are nothing beside them. */
-static int memory_of(const struct sp_plan *plan, enum sp_recompute recompute, double *least,
-                     double *most)
-{
-    struct sp_model m;
-    struct sp_shape sh;
-
-    *least = INFINITY;
-    *most = 0;
-    if (sp_model_load("preset:gpt3-7b", &m))
-        return -EINVAL;
-    m.layers = plan->layout.layers;
-    sp_shape_init(&sh, &m, 1, 16384, plan->layout.micro_batches, 0, 0);
-    for (int s = 0; s < plan->layout.stages; s++) {
-        double bsh = (double)sp_stash_peak(plan, &sh, recompute, 1, s) / sizeof(float) /
-                     ((double)sh.rows * m.hidden);
-
-        *least = fmin(*least, bsh);
-        *most = fmax(*most, bsh);
+    for (int i = 0; !err && i < BASELINES; i++) {
+        err = run_of(c, baselines[i], &model, &run);
+        err = err ? err : sp_run(&run, &r);
+        if (!err && r.fits && sp_run_rate(&run, &r) > rate) {
+            best = baselines[i];
+            rate = sp_run_rate(&run, &r);
+        }
     }
+    err = err ? err : run_of(c, "helix", &model, &run);
+    err = err ? err : sp_run(&run, &r);
+    if (err)
+        return err;
+    if (!best) {
+        sp_cell_note(c, "no baseline fits");
+        return 0;
+    }
+    sp_cell_set(c, 100 * (sp_run_rate(&run, &r) / rate - 1));
+    sp_cell_note(c, "over %s", best);
     return 0;
 }
 
-static int print_line(const struct args *a, const struct line *line)
+/* What recomputation costs HelixPipe. */
+static int figure_11(struct sp_cell *c)
 {
-    struct sp_plan plan;
-    struct sp_costs costs;
-    double makespan, bubble, least, most;
-    int ret = plan_of(a, line->schedule, &plan);
+    struct sp_run_result with, without;
+    struct sp_model model;
+    struct sp_run run;
+    int err = run_of(c, "helix", &model, &run);
 
-    if (ret)
-        return ret;
-    ret = sp_costs_parse(a->cost, &plan, &costs);
-    if (!ret && line->recompute == SP_RECOMPUTE_NO_ATTENTION)
-        sp_costs_add_recompute(&plan, false, &costs);
-    ret = ret ? ret : simulate(&plan, &costs, &makespan, &bubble);
-    ret = ret ? ret : memory_of(&plan, line->recompute, &least, &most);
-    if (!ret)
-        printf("%-22s %-30s %8.6g %9.6g   %-12s %7.6g  %8.5g %8.5g\n", line->name,
-               line->bubble_formula, (a->stages - 1) * line->bubble, bubble, line->memory_formula,
-               line->memory, most, least);
-    sp_plan_destroy(&plan);
-    return ret;
+    err = err ? err : sp_run(&run, &with);
+    run.recompute = SP_RECOMPUTE_NONE;
+    err = err ? err : sp_run(&run, &without);
+    if (!err)
+        sp_cell_set(c, 100 * (1 - without.step_s / with.step_s));
+    return err;
 }
 
-static int table_2(const struct args *a, const struct sp_part_costs *c)
-{
-    double L = a->layers, p = a->stages, m = a->micro_batches, blocks = c->pre + c->post;
-    const struct line lines[] = {
-        {"1F1B", "1f1b", SP_RECOMPUTE_NONE, 3 * (blocks + c->attn) * L / p,
-         "3(p-1)(pre+attn+post)L/p", "16(p-i)L/p", 16 * L},
-        {"ZB1P", "zb1p", SP_RECOMPUTE_NONE, (blocks + 3 * c->attn) * L / p,
-         "(p-1)(pre+3attn+post)L/p", "16L", 16 * L},
-        {"HelixPipe, naive FILO", "helix:fold=1,tail=published", SP_RECOMPUTE_NONE, 3 * blocks,
-         "3(p-1)(pre+post)", "16mL/p", 16 * m * L / p},
-        {"HelixPipe, two-fold", "helix:tail=published", SP_RECOMPUTE_NONE, 6 * blocks,
-         "at most 6(p-1)(pre+post)", "16mL/p", 16 * m * L / p},
-        {"HelixPipe", "helix:tail=published", SP_RECOMPUTE_NO_ATTENTION, 8 * blocks,
-         "at most 8(p-1)(pre+post)", "4mL/p", 4 * m * L / p},
-    };
-    int ret = 0;
+/* ---- figure 9: a message beside what hides it --------------------------------------------------- */
 
-    printf("Table 2: %d stages, %d layers, %d micro-batches, pre %g, attn %g, post %g, a backward "
-           "two forwards\n\n",
-           a->stages, a->layers, a->micro_batches, c->pre, c->attn, c->post);
-    printf("%-22s %-30s %8s %9s   %-12s %7s  %8s %8s\n", "", "bubble: formula", "", "simulated",
-           "memory / bsh", "stage 0", "fullest", "emptiest");
-    for (size_t i = 0; !ret && i < sizeof lines / sizeof *lines; i++)
-        ret = print_line(a, &lines[i]);
-    printf(
-        "\nThe bubble is the makespan less the work of the busiest stage. Memory as planned, "
-        "which is what runs\nmeasure: with attention's output held where it is written and where "
-        "it is read.\n");
-    return ret;
+static int figure_9(struct sp_cell *c)
+{
+    const struct sp_machine *machine = sp_run_machine(sp_cell_text(c, "machine", "h20-ib"));
+    struct sp_part_times t;
+    struct sp_model model;
+    struct sp_shape sh;
+    struct sp_run run;
+    double interfaces, bytes;
+
+    if (!machine || run_of(c, "helix", &model, &run))
+        return -EINVAL;
+    sp_shape_init(&sh, &model, run.batch, run.seq, 1, 0, 0);
+    sh.dtype = SP_BF16;
+    sp_part_times(machine, run.devices, &sh, &t);
+    interfaces = (double)machine->devices_per_node / machine->network.shared_by;
+    bytes = 2.0 * sh.rows * model.hidden * (double)sp_shape_elem(&sh);
+    sp_cell_set(c, t.attention / sp_link_s(&machine->network, bytes / interfaces));
+    return 0;
 }
 
-static int figure_6(const struct args *a)
+/* ---- figures 4 and 10, table 2: activations ----------------------------------------------------- */
+
+static int activations(const struct sp_cell *c, struct sp_model *model, const char *schedule,
+                       double *bytes, double *bsh)
 {
+    bool helix = !strncmp(schedule, "helix", 5);
+    struct sp_theory t = {.schedule = schedule,
+                          .stages = sp_cell_int(c, "stages", 8),
+                          .micro_batches =
+                              sp_cell_int(c, "micro_batches", 2 * sp_cell_int(c, "stages", 8)),
+                          .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE};
+    struct sp_shape sh;
+    int err;
+
+    t.layers = sp_cell_int(c, "layers", model->layers);
+    model->layers = t.layers;
+    sp_shape_init(&sh, model, sp_cell_int(c, "micro_batch_size", 1), sp_cell_int(c, "seq", 16384),
+                  t.micro_batches, 0, 0);
+    sh.dtype = SP_BF16;
+    err = sp_theory_activations(&t, &sh, sp_cell_int(c, "stage", 0), bytes);
+    *bsh = *bytes / ((double)sp_shape_elem(&sh) * sh.rows * model->hidden);
+    return err;
+}
+
+/* In GiB of a GPU, or in bsh numbers where there is no model. */
+static int table_2_memory(struct sp_cell *c)
+{
+    struct sp_model model;
+    double bytes = 0, bsh = 0;
+    int err = sp_model_load(sp_cell_text(c, "model", "gpt3-7b"), &model);
+
+    err = err ? err : activations(c, &model, sp_cell_text(c, "schedule", "1f1b"), &bytes, &bsh);
+    sp_cell_set(c, sp_cell_text(c, "model", NULL)
+                       ? bytes / sp_cell_int(c, "devices_per_stage", 8) / (1 << 30)
+                       : bsh);
+    return err;
+}
+
+static int figure_4(struct sp_cell *c)
+{
+    int err = table_2_memory(c);
+
+    sp_cell_note(c, "in GiB, as equation 2 has it");
+    return err;
+}
+
+/* ---- table 3 ------------------------------------------------------------------------------------ */
+
+static int table_3(struct sp_cell *c)
+{
+    struct sp_model model;
+    int err = sp_model_load(sp_cell_text(c, "model", "gpt3-3b"), &model);
+
+    if (!err) {
+        sp_cell_set(c, (double)sp_model_parameters(&model) / 1e9);
+        sp_cell_note(c, "with %d tokens and %d positions", model.vocab, model.positions);
+    }
+    return err;
+}
+
+/* ---- figures 6 and 10, which have no numbers ------------------------------------------------------ */
+
+/* The makespan with messages that take so long, of the naive and of the two-fold schedule. */
+static int figure_6(struct sp_unpublished *out)
+{
+    static const char *const rows[] = {"naive FILO", "two-fold"};
+    static const char *const columns[] = {"comm 0", "comm 0.25", "comm 0.5", "comm 0.75", "comm 1"};
     static const char *const schedules[] = {"helix:fold=1,tail=published",
                                             "helix:fold=2,tail=published"};
-    static const double comm[] = {0, 0.25, 0.5, 0.75, 1};
-    int ret = 0;
+    int n = 0;
 
-    printf("\nFigure 6: makespan with messages that take so long\n\n%-22s", "");
-    for (size_t k = 0; k < 5; k++)
-        printf(" %8g", comm[k]);
-    putchar('\n');
-    for (int i = 0; !ret && i < 2; i++) {
-        struct sp_plan plan;
-        struct sp_costs costs;
-        double makespan = 0, bubble;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 5; k++) {
+            struct sp_theory t = {.schedule = schedules[i],
+                                  .stages = 4,
+                                  .micro_batches = 8,
+                                  .layers = 8,
+                                  .costs = SP_HELIXPIPE_COSTS,
+                                  .comm = 0.25 * k};
+            struct sp_theory_result r;
+            int err = sp_theory_run(&t, &r);
 
-        ret = plan_of(a, schedules[i], &plan);
-        if (ret)
-            return ret;
-        ret = sp_costs_parse(a->cost, &plan, &costs);
-        printf("%-22s", i ? "two-fold" : "naive FILO");
-        for (size_t k = 0; !ret && k < 5; k++) {
-            costs.comm = comm[k];
-            ret = simulate(&plan, &costs, &makespan, &bubble);
-            printf(" %8.6g", makespan);
+            if (err)
+                return err;
+            out[n++] = (struct sp_unpublished){"figure6", rows[i], columns[k],
+                                               "forward of pre-attention", r.makespan};
         }
-        putchar('\n');
-        sp_plan_destroy(&plan);
-    }
-    return ret;
+    return n;
 }
 
-int sp_reproduce_helixpipe(int argc, char **argv)
+/* Peak memory of a GPU of a stage, 3B with 128k: what a run holds in all. */
+static int figure_10(struct sp_unpublished *out)
 {
-    struct args a = {.stages = 8, .layers = 32, .cost = "pre=1,attn=3,post=2"};
-    struct sp_costs costs;
-    struct sp_plan plan;
-    int ret = parse(argc, argv, &a);
+    static const char *const schedules[] = {"1f1b", "zb1p", "adapipe", "helix"};
+    static const char *const stages[] = {"stage 0", "stage 1", "stage 2", "stage 3",
+                                         "stage 4", "stage 5", "stage 6", "stage 7"};
+    enum { STAGES = sizeof stages / sizeof *stages };
+    int n = 0;
 
-    if (ret)
-        return SP_OPTIONS_EXIT(ret);
-    if (plan_of(&a, "helix", &plan))
-        return 2;
-    ret = sp_costs_parse(a.cost, &plan, &costs);
-    if (!ret && costs.parts.backward != 2)
-        ret = sp_error(EINVAL, "reproduce: the formulas have a backward of two forwards, not %g",
-                       costs.parts.backward);
-    if (!ret && costs.comm > 0)
-        ret = sp_error(EINVAL, "reproduce: table 2 is without communication; leave comm out");
-    sp_plan_destroy(&plan);
-    if (ret)
-        return 2;
-    ret = table_2(&a, &costs.parts);
-    ret = ret ? ret : figure_6(&a);
-    return ret ? 1 : 0;
+    for (int i = 0; i < 4; i++) {
+        double bytes[STAGES];
+        struct sp_model model;
+        struct sp_run run = {.machine = "h20-ib",
+                             .schedule = schedules[i],
+                             .model = &model,
+                             .batch = 1,
+                             .seq = 131072,
+                             .stages = STAGES,
+                             .devices = 8,
+                             .micro_batches = 16,
+                             .recompute =
+                                 i == 3 ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
+                             .stage_bytes = bytes};
+        struct sp_run_result r;
+        int err = sp_model_load("gpt3-3b", &model);
+
+        err = err ? err : sp_run(&run, &r);
+        if (err)
+            return err;
+        for (int s = 0; s < STAGES; s++)
+            out[n++] = (struct sp_unpublished){"figure10", schedules[i], stages[s], "GiB/GPU",
+                                               bytes[s] / (1 << 30)};
+    }
+    return n;
 }
+
+static int unpublished(struct sp_unpublished *out, int most)
+{
+    int n = figure_6(out), more;
+
+    (void)most;
+    if (n < 0)
+        return n;
+    more = figure_10(out + n);
+    return more < 0 ? more : n + more;
+}
+
+static const struct sp_experiment experiments[] = {
+    {"figure4", figure_4},
+    {"figure8", figure_8},
+    {"figure9", figure_9},
+    {"figure11", figure_11},
+    {"table1", sp_helixpipe_table_1},
+    {"table1-memory", sp_helixpipe_table_1_memory},
+    {"table2", sp_helixpipe_table_2},
+    {"table2-memory", table_2_memory},
+    {"table3", table_3},
+    {0},
+};
+
+const struct sp_paper sp_paper_helixpipe = {
+    .name = "helixpipe", .experiments = experiments, .unpublished = unpublished};

@@ -4,37 +4,55 @@
 #include "cli/commands.h"
 #include "cli/help/help.h"
 #include "cli/options.h"
-#include "cli/reproduce/reproduce.h"
+#include "cli/reproduce/paper.h"
 #include "sp_error.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
+    const struct sp_paper *paper;
     const char *summary;
 } papers[] = {
-    {"helixpipe", sp_reproduce_helixpipe,
-     "HelixPipe: table 2 (bubble and activation memory) and figure 6 (communication)"},
+    {&sp_paper_helixpipe, "HelixPipe (Zhang et al. 2025): attention of all stages in parallel"},
+    {&sp_paper_weipipe, "WeiPipe (Lin et al. 2025): weights travel, activations stay"},
+    {&sp_paper_sppo, "SPPO (2025): slices of one sequence, offloaded adaptively"},
+    {&sp_paper_survey, "a survey of pipeline schedules: bubbles, memory, communication"},
 };
-#define SUMMARY "Re-runs the experiments of a paper, published beside simulated."
+#define SUMMARY "Re-runs the experiments of a paper in simulation, published beside simulated."
+#define FORMATS "text|json|markdown|html"
 enum { PAPERS = sizeof papers / sizeof *papers };
 
+static int (*const forms[])(const struct sp_paper *) = {sp_paper_text, sp_paper_json,
+                                                        sp_paper_markdown, sp_paper_html};
+
 /* The paper's own command, under its whole name. */
-static int run(int paper, int argc, char **argv)
+static int run(int i, int argc, char **argv)
 {
     static char name[64];
+    struct sp_paper paper = *papers[i].paper;
+    int format = 0, ret;
+    const struct sp_option options[] = {
+        {"format", SP_OPT_CHOICE, &format, FORMATS,
+         "tables for people, one object, a document, a page with plots", 0, 0, FORMATS, 0},
+        {0}};
 
-    snprintf(name, sizeof name, "reproduce %s", papers[paper].name);
+    snprintf(name, sizeof name, "reproduce %s", paper.name);
     argv[0] = name;
-    return papers[paper].run(argc, argv);
+    ret = sp_options_parse(options, papers[i].summary, argc, argv);
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    ret = sp_paper_run(&paper);
+    ret = ret ? ret : forms[format](&paper);
+    sp_paper_destroy(&paper);
+    return ret ? 1 : 0;
 }
 
 static void print_papers(void)
 {
-    printf("usage: starpipe reproduce PAPER [options]\n%s\n\n", SUMMARY);
+    printf("usage: starpipe reproduce PAPER [--format " FORMATS "]\n%s\n\n", SUMMARY);
     for (int i = 0; i < PAPERS; i++)
-        printf("  %-10s %s\n", papers[i].name, papers[i].summary);
+        printf("  %-10s %s\n", papers[i].paper->name, papers[i].summary);
     printf("\n'starpipe reproduce PAPER --help' lists the options of a paper.\n");
 }
 
@@ -48,9 +66,10 @@ static void help(enum sp_help_form form)
     size_t n = 0, m = 0;
 
     for (int i = 0; i < PAPERS; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? "|" : "", papers[i].name);
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? "|" : "",
+                              papers[i].paper->name);
         m += (size_t)snprintf(summaries + m, sizeof summaries - m, "%s%s, for %s", i ? "; " : "",
-                              papers[i].name, papers[i].summary);
+                              papers[i].paper->name, papers[i].summary);
     }
     sp_help_print(form, options, "reproduce", SUMMARY);
     for (int i = 0; i < PAPERS && form == SP_HELP_BASH; i++)
@@ -74,7 +93,7 @@ int sp_cmd_reproduce(int argc, char **argv)
         return 0;
     }
     for (int i = 0; i < PAPERS; i++)
-        if (!strcmp(argv[1], papers[i].name))
+        if (!strcmp(argv[1], papers[i].paper->name))
             return run(i, argc - 1, argv + 1);
     sp_error(EINVAL, "reproduce: no paper '%s'; 'starpipe reproduce --help' lists them", argv[1]);
     return 2;

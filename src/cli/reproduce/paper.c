@@ -1,0 +1,183 @@
+#include "cli/reproduce/paper.h"
+#include "sp_error.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* { name, text } of all of published/. */
+static const struct published {
+    const char *name, *json;
+} published[] = {
+#include "src/cli/reproduce/published.inc"
+};
+enum { PUBLISHED = sizeof published / sizeof *published };
+
+/* ---- cells ------------------------------------------------------------------------------------ */
+
+const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(cell->config, key));
+
+    return text ? text : otherwise;
+}
+
+int sp_cell_int(const struct sp_cell *cell, const char *key, int otherwise)
+{
+    const json_t *value = json_object_get(cell->config, key);
+
+    return json_is_number(value) ? (int)json_number_value(value) : otherwise;
+}
+
+void sp_cell_set(struct sp_cell *cell, double simulated)
+{
+    cell->simulated = (struct sp_value){SP_VALUE_NUMBER, simulated};
+}
+
+void sp_cell_note(struct sp_cell *cell, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(cell->note, sizeof cell->note, fmt, ap);
+    va_end(ap);
+}
+
+const char *sp_value_print(struct sp_value v, char text[32])
+{
+    if (v.kind == SP_VALUE_OOM)
+        return "OOM";
+    if (v.kind == SP_VALUE_NONE)
+        return "-";
+    if (v.number >= 1000)
+        snprintf(text, 32, "%.0f", v.number);
+    else
+        snprintf(text, 32, "%.4g", v.number);
+    return text;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static struct sp_value value_of(const json_t *value)
+{
+    if (json_is_number(value))
+        return (struct sp_value){SP_VALUE_NUMBER, json_number_value(value)};
+    if (json_is_string(value) && !strcmp(json_string_value(value), "OOM"))
+        return (struct sp_value){.kind = SP_VALUE_OOM};
+    return (struct sp_value){.kind = SP_VALUE_NONE};
+}
+
+/* Values of `from` that are known. */
+static void put(json_t *config, json_t *from)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(from, key, value)
+        if (!json_is_null(value))
+            json_object_set(config, key, value);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static void read_cell(json_t *experiment, json_t *from, struct sp_cell *cell)
+{
+    const char *unit = text_of(from, "unit");
+
+    *cell = (struct sp_cell){.experiment = experiment,
+                             .config = json_object(),
+                             .id = text_of(experiment, "id"),
+                             .what = text_of(experiment, "what"),
+                             .row = text_of(from, "row"),
+                             .column = text_of(from, "column"),
+                             .unit = unit ? unit : text_of(experiment, "unit"),
+                             .relation = text_of(from, "relation"),
+                             .published = value_of(json_object_get(from, "published"))};
+    if (!cell->unit)
+        cell->unit = "";
+    put(cell->config, json_object_get(experiment, "setup"));
+    put(cell->config, json_object_get(experiment, "inferred"));
+    if (text_of(json_object_get(experiment, "machine"), "name"))
+        json_object_set(cell->config, "machine",
+                        json_object_get(json_object_get(experiment, "machine"), "name"));
+    put(cell->config, json_object_get(from, "config"));
+}
+
+static int read_cells(struct sp_paper *paper)
+{
+    json_t *list = json_object_get(paper->root, "experiments"), *experiment, *cell;
+    size_t i, k, n = 0;
+
+    json_array_foreach(list, i, experiment)
+        n += json_array_size(json_object_get(experiment, "cells"));
+    paper->cells = calloc(n, sizeof *paper->cells);
+    if (!paper->cells)
+        return sp_error(ENOMEM, "reproduce: no memory for %zu cells", n);
+    json_array_foreach(list, i, experiment)
+        json_array_foreach(json_object_get(experiment, "cells"), k, cell)
+            read_cell(experiment, cell, &paper->cells[paper->n++]);
+    return 0;
+}
+
+static int read_published(struct sp_paper *paper)
+{
+    json_error_t why;
+
+    for (int i = 0; i < PUBLISHED; i++)
+        if (!strcmp(published[i].name, paper->name)) {
+            paper->root = json_loads(published[i].json, 0, &why);
+            return paper->root ? read_cells(paper)
+                               : sp_error(EINVAL, "reproduce: what %s published: %s", paper->name,
+                                          why.text);
+        }
+    return sp_error(ENOENT, "reproduce: nothing published by %s", paper->name);
+}
+
+/* ---- simulating ------------------------------------------------------------------------------- */
+
+static int simulate(const struct sp_paper *paper, struct sp_cell *cell)
+{
+    for (const struct sp_experiment *e = paper->experiments; e->id; e++)
+        if (!strcmp(e->id, cell->id))
+            return e->simulate(cell);
+    sp_cell_note(cell, "no simulation of this experiment");
+    return 0;
+}
+
+static int add_unpublished(struct sp_paper *paper)
+{
+    enum { MOST = 64 };
+
+    if (!paper->unpublished)
+        return 0;
+    paper->more = calloc(MOST, sizeof *paper->more);
+    if (!paper->more)
+        return sp_error(ENOMEM, "reproduce: no memory for %d values", MOST);
+    paper->n_more = paper->unpublished(paper->more, MOST);
+    return paper->n_more < 0 ? paper->n_more : 0;
+}
+
+int sp_paper_run(struct sp_paper *paper)
+{
+    int err = read_published(paper);
+
+    for (int i = 0; !err && i < paper->n; i++)
+        err = simulate(paper, &paper->cells[i]);
+    err = err ? err : add_unpublished(paper);
+    if (!err)
+        sp_paper_summarize(paper);
+    return err;
+}
+
+void sp_paper_destroy(struct sp_paper *paper)
+{
+    for (int i = 0; i < paper->n; i++)
+        json_decref(paper->cells[i].config);
+    free(paper->cells);
+    free(paper->more);
+    json_decref(paper->root);
+}

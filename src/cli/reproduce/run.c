@@ -1,0 +1,238 @@
+#include "cli/reproduce/run.h"
+#include "plan/adapipe.h"
+#include "plan/memory.h"
+#include "plan/offload/offload.h"
+#include "plan/predict.h"
+#include "plan/simulation/machine_network.h"
+#include "plan/slices.h"
+#include "policies/plan_create.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct trial {
+    const struct sp_run *run;
+    const struct sp_machine *machine;
+    struct sp_plan plan;
+    struct sp_shape shape;
+    struct sp_op_terms terms;
+};
+
+const struct sp_machine *sp_run_machine(const char *name)
+{
+    static struct sp_machine kept;
+
+    if (strcmp(kept.name, name) && sp_machine_load(name, &kept))
+        return NULL;
+    return &kept;
+}
+
+double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
+{
+    return (double)run->micro_batches * run->batch * run->seq /
+           (result->step_s * run->stages * run->devices);
+}
+
+/* AdaPipe deals the layers out and chooses what each recomputes. */
+static int adapt(struct trial *t)
+{
+    const int layers = t->shape.model.layers, stages = t->run->stages;
+    struct sp_adapipe in = {
+        .stages = stages, .layers = layers, .micro_batches = t->run->micro_batches};
+    int64_t limit = t->machine->memory_bytes * t->run->devices;
+    int *counts = calloc((size_t)stages, sizeof *counts);
+    int err;
+
+    t->plan.recompute = calloc((size_t)layers, 1);
+    sp_layer_costs_estimate(t->machine, &t->shape, &in.costs);
+    err = counts && t->plan.recompute ? 0 : -ENOMEM;
+    err = err ? err : sp_adapipe_memory_of(&t->shape, stages, limit, &in.memory);
+    err = err ? err : sp_adapipe_choose(&in, counts, t->plan.recompute, NULL);
+    err = err ? err : sp_plan_partition(&t->plan, counts);
+    free(counts);
+    return err;
+}
+
+/* ---- time ------------------------------------------------------------------------------------- */
+
+/*
+ * Messages that block, as Megatron-LM's do between forwards and backwards: both sides wait while one travels,
+ * so it makes the op that leaves it longer, and the op that reads it.
+ */
+struct blocking {
+    struct sp_network network; /* of the machine */
+};
+
+static struct sp_route blocking_route(const void *arg, const struct sp_step_message *m)
+{
+    const struct blocking *b = arg;
+    struct sp_route r = b->network.route(b->network.arg, m);
+
+    if (m->collective)
+        return r;
+    /* the reader's own time has the way of the message in it, from when the writer's way begins */
+    return (struct sp_route){.out = -1, .in = -1, .delay = -r.busy};
+}
+
+static void prolong(const struct blocking *b, const struct sp_plan *plan,
+                    const struct sp_step_messages *messages, double *by_op)
+{
+    for (int i = 0; i < messages->n; i++) {
+        const struct sp_step_message *m = &messages->message[i];
+        double busy = b->network.route(b->network.arg, m).busy;
+
+        if (m->collective || m->writer < 0 || m->reader < 0)
+            continue;
+        by_op[plan->family->id(&plan->layout, m->writer_stage,
+                               &plan->programs[m->writer_stage].ops[m->writer])] += busy;
+        by_op[plan->family->id(&plan->layout, m->to, &plan->programs[m->to].ops[m->reader])] += busy;
+    }
+}
+
+static void halve_gradients(struct sp_step_messages *messages)
+{
+    for (int i = 0; i < messages->n; i++)
+        if (messages->message[i].tensor.kind == SP_TENSOR_D)
+            messages->message[i].bytes /= 2;
+}
+
+static int simulate(const struct trial *t, struct sp_run_result *result)
+{
+    const struct sp_plan *plan = &t->plan;
+    const struct sp_machine_network links = {
+        .machine = t->machine, .stages = t->run->stages, .devices = t->run->devices};
+    struct blocking block = {.network = sp_network_of_machine(&links)};
+    struct sp_network network = block.network;
+    struct sp_step_messages messages = {0};
+    struct sp_message_times when = {0};
+    struct sp_times times;
+    double *by_op = sp_op_times(plan, &t->shape, &t->terms);
+    struct sp_costs costs = {.by_op = by_op};
+    int err = by_op ? sp_step_messages_create(plan, &t->shape, &messages) : -ENOMEM;
+
+    if (!err && t->run->half_gradients)
+        halve_gradients(&messages);
+    if (!err && t->run->blocking) {
+        prolong(&block, plan, &messages, by_op);
+        network.route = blocking_route;
+        network.arg = &block;
+    }
+    err = err ? err : sp_simulate(plan, &costs, &messages, &network, NULL, &times, &when);
+    if (!err) {
+        double ms = times.makespan;
+
+        for (int i = 0; i < messages.n; i++)
+            ms = fmax(ms, when.arrived[i]);
+        result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms));
+        result->bubble = times.bubble_ratio;
+        sp_times_destroy(&times);
+    }
+    sp_message_times_destroy(&when);
+    sp_step_messages_destroy(&messages);
+    free(by_op);
+    return err;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+static void note_memory(const struct trial *t, int stage, const struct sp_memory *m,
+                        struct sp_run_result *result)
+{
+    double bytes = (double)sp_memory_sum(m) / t->run->devices;
+
+    if (t->run->stage_bytes)
+        t->run->stage_bytes[stage] = bytes;
+    result->memory_bytes = fmax(result->memory_bytes, bytes);
+}
+
+static double speed_of(const struct trial *t, double *backward)
+{
+    struct sp_slice_costs flops = sp_slice_flops(&t->shape);
+    double all = t->run->batch * sp_slice_cost(&flops, 0, t->run->seq);
+    struct sp_part_times p;
+
+    sp_part_times(t->machine, t->run->devices, &t->shape, &p);
+    *backward = (p.pre_input + p.attention_input + p.post_input + p.qkv_weight + p.post_weight) / all;
+    return (p.pre + p.attention + p.post) / all;
+}
+
+/* What leaves the devices, and what the step waits for it. */
+static int offload(const struct trial *t, struct sp_run_result *result)
+{
+    const double devices = t->run->devices;
+    struct sp_offload_request want = {
+        .mode = t->run->offload,
+        .limit = (int64_t)(t->machine->memory_bytes * devices),
+        .recompute = t->run->recompute,
+        .every = 1,
+        .rates = {t->machine->copy.to_host * devices / t->machine->copy.shared_by,
+                  t->machine->copy.from_host * devices / t->machine->copy.shared_by}};
+    struct sp_offload out = {0};
+    struct sp_offload_lack lack;
+    int err;
+
+    want.speed.fwd_s = speed_of(t, &want.speed.bwd_s);
+    err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
+    if (err == -EINVAL) {
+        result->memory_bytes = (double)(sp_memory_sum(&lack.memory) + lack.least) / devices;
+        return 0;
+    }
+    for (int s = 0; !err && s < out.stages; s++) {
+        note_memory(t, s, &out.memory[s], result);
+        result->stall_s = fmax(result->stall_s, out.away[s].stall_s);
+    }
+    result->step_s += result->stall_s;
+    sp_offload_destroy(&out);
+    return err;
+}
+
+static int weigh(const struct trial *t, struct sp_run_result *result)
+{
+    int err = 0;
+
+    if (t->run->offload != SP_OFFLOAD_NONE)
+        err = offload(t, result);
+    else
+        for (int s = 0; s < t->run->stages; s++) {
+            struct sp_memory m =
+                sp_memory_of_stage(&t->plan, &t->shape, t->run->recompute, 1, s);
+
+            note_memory(t, s, &m, result);
+        }
+    result->fits = result->memory_bytes <= (double)t->machine->memory_bytes;
+    return err;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------ */
+
+int sp_run(const struct sp_run *run, struct sp_run_result *result)
+{
+    struct sp_layout lay = {.stages = run->stages,
+                            .micro_batches = run->micro_batches,
+                            .chunks = run->chunks,
+                            .slices = run->slices ? run->slices : 1,
+                            .layers = run->model->layers,
+                            .options = ""};
+    struct trial t = {.run = run, .machine = sp_run_machine(run->machine)};
+    int err = t.machine ? sp_plan_create(run->schedule, &lay, &t.plan) : -EINVAL;
+
+    if (err)
+        return err;
+    *result = (struct sp_run_result){0};
+    sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
+    t.shape.dtype = SP_BF16;
+    t.terms = (struct sp_op_terms){.machine = t.machine,
+                                   .devices = run->devices,
+                                   .recompute = run->recompute,
+                                   .every = 1};
+    err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut) : 0;
+    err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
+    err = err ? err : sp_memory_apart(&t.plan, &t.shape);
+    err = err ? err : simulate(&t, result);
+    err = err ? err : weigh(&t, result);
+    sp_plan_destroy(&t.plan);
+    return err == -ENOMEM ? sp_error(ENOMEM, "reproduce: no memory for %s on %d stages",
+                                     run->schedule, run->stages)
+                          : err;
+}

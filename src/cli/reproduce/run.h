@@ -1,0 +1,45 @@
+/*
+ * One run of an experiment: a schedule on a machine, as a paper had it, played by the simulation that every
+ * prediction uses (plan/predict.h). What a system does that our own runs do not do, such as sending before
+ * it goes on computing, is a property of the run.
+ */
+#ifndef SP_REPRODUCE_RUN_H
+#define SP_REPRODUCE_RUN_H
+
+#include "model/model.h"
+#include "model/stash.h"
+#include "kernels/dtype.h"
+#include "offload/eviction.h"
+
+struct sp_run {
+    const char *machine, *schedule;
+    const struct sp_model *model;
+    int batch, seq;                      /* of a micro-batch */
+    int stages, devices;                 /* devices: of a stage */
+    int micro_batches, slices, chunks;   /* chunks 0: the schedule's */
+    enum sp_recompute recompute;
+    enum sp_offload_mode offload;
+    const char *cut;       /* of the slices; NULL: what the schedule is known for */
+    bool blocking;         /* a stage does not compute while its messages to and from other nodes travel */
+    bool half_gradients;   /* gradients of parameters travel in two bytes */
+    double *stage_bytes;   /* [stages] set to what a device of each holds; NULL: not wanted */
+};
+
+struct sp_run_result {
+    double step_s;
+    double bubble;       /* of the time of all stages */
+    double memory_bytes; /* of a device of the fullest stage */
+    double stall_s;      /* of step_s: what offloading adds */
+    bool fits;
+};
+
+/* 0; or one line on stderr and -errno. */
+int sp_run(const struct sp_run *run, struct sp_run_result *result);
+
+/* The machine by its name; the last one is kept. NULL after one line on stderr. */
+const struct sp_machine *sp_run_machine(const char *name);
+
+/* Tokens a second and device of a run. */
+double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result);
+
+#endif

@@ -1,0 +1,260 @@
+/*
+ * The survey: bubbles and activations at unit costs, sizes of messages, what recomputation saves. All of it
+ * is theory there, without a machine; only the cost of recomputation is of an H100 here.
+ */
+#include "cli/reproduce/paper.h"
+#include "cli/reproduce/run.h"
+#include "cli/reproduce/systems.h"
+#include "cli/reproduce/theory.h"
+#include "plan/cost/part_times.h"
+#include <string.h>
+
+static struct sp_theory theory_of(const struct sp_cell *c)
+{
+    return (struct sp_theory){.schedule = sp_cell_text(c, "schedule", "1f1b"),
+                              .stages = sp_cell_int(c, "stages", 8),
+                              .micro_batches = sp_cell_int(c, "micro_batches", 1),
+                              .chunks = sp_cell_int(c, "chunks", 0)};
+}
+
+static bool is_column(const struct sp_cell *c, const char *name)
+{
+    return !strncmp(c->column, name, strlen(name));
+}
+
+/* Schedules with one chunk a stage refuse more. */
+static int play(struct sp_theory *t, struct sp_theory_result *r)
+{
+    if (strcmp(t->schedule, "interleaved"))
+        t->chunks = 0;
+    return sp_theory_run(t, r);
+}
+
+static int bubble(struct sp_cell *c)
+{
+    struct sp_theory t = theory_of(c);
+    struct sp_theory_result r;
+    int err = play(&t, &r);
+
+    if (err)
+        return err;
+    sp_cell_set(c, 100 * r.bubble);
+    if (!strcmp(t.schedule, "interleaved") || !strcmp(t.schedule, "dualpipe")) {
+        /* the survey's formula is idle time over work, not over the whole time */
+        sp_cell_set(c, 100 * r.bubble / (1 - r.bubble));
+        sp_cell_note(c, "of the work, as its formula has it; %.1f %% of the time", 100 * r.bubble);
+    }
+    return 0;
+}
+
+static int peak(struct sp_cell *c)
+{
+    struct sp_theory t = theory_of(c);
+    struct sp_theory_result r, over;
+    int err = play(&t, &r);
+
+    if (err)
+        return err;
+    sp_cell_set(c, r.peak);
+    if (sp_cell_text(c, "over", NULL)) {
+        t.schedule = sp_cell_text(c, "over", "gpipe");
+        err = play(&t, &over);
+        sp_cell_set(c, over.peak / r.peak);
+    }
+    return err;
+}
+
+/* Messages of a step beside those of 1F1B. */
+static int messages(struct sp_cell *c)
+{
+    struct sp_theory t = theory_of(c), plain = t;
+    struct sp_theory_result r, one;
+    int err = play(&t, &r);
+
+    plain.schedule = "1f1b";
+    err = err ? err : play(&plain, &one);
+    if (!err)
+        sp_cell_set(c, (double)r.messages / one.messages);
+    return err;
+}
+
+static int interleaved(struct sp_cell *c)
+{
+    if (is_column(c, "Bubble"))
+        return bubble(c);
+    if (is_column(c, "Peak"))
+        return peak(c);
+    if (is_column(c, "Comm"))
+        return messages(c);
+    sp_cell_note(c, "the survey names neither the machine nor the model of this gain");
+    return 0;
+}
+
+static int communication_volume(struct sp_cell *c)
+{
+    struct sp_theory t = {.schedule = "1f1b", .stages = 8, .micro_batches = 4};
+    struct sp_theory_result r;
+    int err;
+
+    if (is_column(c, "all-reduces of"))
+        sp_cell_set(c, SP_TENSOR_PARALLEL_SUMS * sp_cell_int(c, "layers", 80));
+    else if (is_column(c, "all-reduces a layer"))
+        sp_cell_set(c, SP_TENSOR_PARALLEL_SUMS);
+    else {
+        err = sp_theory_run(&t, &r);
+        if (err)
+            return err;
+        /* half of them are gradients */
+        sp_cell_set(c, (double)r.messages / 2 / t.micro_batches /
+                           (is_column(c, "point-to-point a") ? t.stages - 1 : 1));
+    }
+    return 0;
+}
+
+/* GPT-2 style layers of h = 8192, as many a stage as it says; b = 1, s = 4096 in two bytes. */
+static int shape_of(int layers, int micro_batches, struct sp_model *m, struct sp_shape *sh)
+{
+    int err = sp_model_load("preset:gpt-65b", m);
+
+    if (err)
+        return err;
+    m->layers = layers;
+    sp_shape_init(sh, m, 1, 4096, micro_batches, 0, 0);
+    sh->dtype = SP_BF16;
+    return 0;
+}
+
+static int activation_memory(struct sp_cell *c)
+{
+    struct sp_theory t = theory_of(c);
+    struct sp_model m;
+    struct sp_shape sh;
+    double bytes = 0;
+    int err;
+
+    if (t.micro_batches == 1) /* not said: enough for 1F1B to fill its stages */
+        t.micro_batches = 2 * t.stages;
+    if (is_column(c, "In-Flight"))
+        return sp_cell_note(c, "%d stages", t.stages), peak(c);
+    t.layers = sp_cell_int(c, "layers_per_stage", 10) * t.stages;
+    err = shape_of(t.layers, t.micro_batches, &m, &sh);
+    err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes);
+    sp_cell_set(c, bytes / 1e9);
+    sp_cell_note(c, "16bsh numbers a layer; the table has a quarter of that");
+    return err;
+}
+
+/* What full recomputation of all layers saves and costs, in per cent. */
+static int recomputed(double *saved, double *cost)
+{
+    const struct sp_machine *machine = sp_run_machine("h100-ib");
+    struct sp_theory t = {.schedule = "1f1b", .stages = 8, .micro_batches = 32, .layers = 80};
+    struct sp_part_times p;
+    struct sp_model m;
+    struct sp_shape sh;
+    double all, kept;
+    int err = machine ? shape_of(t.layers, t.micro_batches, &m, &sh) : -1;
+
+    err = err ? err : sp_theory_activations(&t, &sh, 0, &all);
+    t.recompute = SP_RECOMPUTE_FULL;
+    err = err ? err : sp_theory_activations(&t, &sh, 0, &kept);
+    if (err)
+        return err;
+    sp_part_times(machine, 8, &sh, &p);
+    *saved = 100 * (1 - kept / all);
+    *cost = 100 *
+            (p.pre_again[SP_RECOMPUTE_FULL] + p.attention_again[SP_RECOMPUTE_FULL] +
+             p.post_again[SP_RECOMPUTE_FULL]) /
+            (p.pre + p.attention + p.post + p.pre_input + p.attention_input + p.post_input +
+             p.qkv_weight + p.post_weight);
+    return 0;
+}
+
+static int checkpointing(struct sp_cell *c)
+{
+    const char *mode = sp_cell_text(c, "recompute", "none");
+    double saved, cost, part = !strcmp(mode, "full") ? 1 : !strcmp(mode, "none") ? 0 : 0.5;
+    int err = recomputed(&saved, &cost);
+
+    if (err)
+        return err;
+    if (!strcmp(mode, "selective")) {
+        sp_cell_note(c, "attention keeps no scores here: there is nothing of them to recompute");
+        return 0;
+    }
+    sp_cell_set(c, part * (is_column(c, "Memory") ? saved : cost));
+    if (part == 0.5)
+        sp_cell_note(c, "every second layer is recomputed");
+    return 0;
+}
+
+static int layout_405b(struct sp_cell *c)
+{
+    int stages = sp_cell_int(c, "stages", 8);
+
+    if (is_column(c, "GPUs"))
+        sp_cell_set(c, (double)sp_cell_int(c, "tensor_parallel", 1) * stages *
+                           sp_cell_int(c, "data_parallel", 1));
+    else if (is_column(c, "layers"))
+        sp_cell_set(c, (double)sp_cell_int(c, "layers", 0) / stages);
+    else
+        sp_cell_note(c, "a choice of the survey, not a result");
+    return 0;
+}
+
+static int communication_405b(struct sp_cell *c)
+{
+    double t = sp_cell_int(c, "tensor_parallel", 8);
+    double tensor = 2.0 * sp_cell_int(c, "micro_batch_size", 1) * sp_cell_int(c, "seq", 0) *
+                    sp_cell_int(c, "hidden", 0);
+    struct sp_model m;
+    int err = sp_model_load("preset:llama3-405b", &m);
+
+    if (is_column(c, "per layer"))
+        sp_cell_set(c, SP_TENSOR_PARALLEL_SUMS);
+    else if (!is_column(c, "Volume"))
+        sp_cell_set(c, 1);
+    else if (!strncmp(c->row, "TP", 2)) {
+        sp_cell_set(c, 2 * (t - 1) / t * tensor / 1e6);
+        sp_cell_note(c, "what a device sends in a ring");
+    } else if (!strncmp(c->row, "PP", 2))
+        sp_cell_set(c, tensor / 1e6);
+    else
+        sp_cell_set(c, 2.0 * (double)sp_model_parameters(&m) / 1e9);
+    return err;
+}
+
+static int facts(struct sp_cell *c)
+{
+    const double tensor = 2.0 * sp_cell_int(c, "micro_batch_size", 1) * sp_cell_int(c, "seq", 0) *
+                          sp_cell_int(c, "hidden", 0);
+    struct sp_model m;
+    int err = sp_model_load("preset:llama3-405b", &m);
+
+    if (is_column(c, "weights"))
+        sp_cell_set(c, 2.0 * (double)sp_model_parameters(&m) / 1e9);
+    else if (is_column(c, "embedding"))
+        sp_cell_set(c, 2.0 * sp_cell_int(c, "vocabulary", 0) * sp_cell_int(c, "hidden", 0) / 1e9);
+    else if (is_column(c, "32"))
+        sp_cell_set(c, 32 * tensor / (1 << 30));
+    else
+        sp_cell_set(c, tensor / (1 << 20));
+    return err;
+}
+
+static const struct sp_experiment experiments[] = {
+    {"communication-volume", communication_volume},
+    {"naive-bubble", bubble},
+    {"gpipe-bubble", bubble},
+    {"activations", peak},
+    {"interleaved", interleaved},
+    {"activation-memory", activation_memory},
+    {"checkpointing", checkpointing},
+    {"layout-405b", layout_405b},
+    {"communication-405b", communication_405b},
+    {"summary", interleaved},
+    {"facts", facts},
+    {0},
+};
+
+const struct sp_paper sp_paper_survey = {.name = "survey", .experiments = experiments};

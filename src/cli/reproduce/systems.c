@@ -1,0 +1,49 @@
+#include "cli/reproduce/systems.h"
+#include "plan/cost/part_times.h"
+#include "sp_error.h"
+#include <errno.h>
+
+/* A micro-batch forwards and backwards through all layers on one device, embedding and head included. */
+static double compute(const struct sp_machine *machine, const struct sp_run *run,
+                      const struct sp_shape *sh)
+{
+    struct sp_part_times t;
+    double layer;
+
+    sp_part_times(machine, run->devices, sh, &t);
+    layer = t.pre + t.attention + t.post + t.pre_again[run->recompute] +
+            t.attention_again[run->recompute] + t.post_again[run->recompute] + t.pre_input +
+            t.attention_input + t.post_input + t.qkv_weight + t.post_weight;
+    return run->model->layers * layer + t.embed + t.embed_weight + t.head;
+}
+
+int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
+{
+    const struct sp_machine *machine = sp_run_machine(run->machine);
+    const double parameters = (double)sp_model_parameters(run->model), n = run->stages;
+    const struct sp_link *link;
+    int64_t kept[SP_STASH_TENSORS], stash = 0;
+    struct sp_shape sh;
+
+    if (!machine)
+        return -EINVAL;
+    link = run->stages > machine->devices_per_node ? &machine->network : &machine->node;
+    sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
+    sh.dtype = SP_BF16;
+    *result = (struct sp_run_result){0};
+    result->step_s = run->micro_batches / n *
+                         (compute(machine, run, &sh) +
+                          3 * (n - 1) / n * 2 * parameters / link->bandwidth) +
+                     sp_update_time(machine, parameters / n);
+    sp_stash_of_layer(&sh, run->recompute, true, false, kept);
+    for (int i = 0; i < SP_STASH_TENSORS; i++)
+        stash += kept[i];
+    /* its shard with gradient, moments and the type of the run; two gathered layers; one layer at work */
+    result->memory_bytes = 18 * parameters / n + (double)run->model->layers * (double)stash +
+                           4 * parameters / run->model->layers;
+    sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
+    for (int i = 0; i < SP_STASH_TENSORS; i++)
+        result->memory_bytes += (double)kept[i];
+    result->fits = result->memory_bytes <= (double)machine->memory_bytes;
+    return 0;
+}

@@ -1,0 +1,81 @@
+/* A table for each experiment: a line a cell, published and simulated, how far apart they are. */
+#include "cli/reproduce/paper.h"
+#include <stdio.h>
+#include <string.h>
+
+static int width_of(const struct sp_paper *paper, const struct sp_cell *first)
+{
+    int most = 0;
+
+    for (int i = 0; i < paper->n; i++) {
+        const struct sp_cell *c = &paper->cells[i];
+        int n = (int)(strlen(c->row) + strlen(c->column)) + 2;
+
+        if (c->experiment == first->experiment && n > most)
+            most = n;
+    }
+    return most;
+}
+
+static void print_cell(const struct sp_cell *c, int width)
+{
+    char name[256], published[32], simulated[32], error[32] = "";
+    double off = sp_cell_error(c);
+
+    snprintf(name, sizeof name, "%s, %s", c->row, c->column);
+    if (off >= 0)
+        snprintf(error, sizeof error, "%.1f %%", 100 * off);
+    printf("  %-*s  %9s %10s %10s %9s  %s%s%s\n", width, name, c->relation ? c->relation : "",
+           sp_value_print(c->published, published), sp_value_print(c->simulated, simulated), error,
+           c->unit, c->note[0] ? ": " : "", c->note);
+}
+
+static void print_unpublished(const struct sp_paper *paper)
+{
+    const char *id = "";
+
+    for (int i = 0; i < paper->n_more; i++) {
+        const struct sp_unpublished *u = &paper->more[i];
+        char name[128];
+
+        if (strcmp(id, u->id))
+            printf("\n%s, of which no number is published\n", u->id);
+        id = u->id;
+        snprintf(name, sizeof name, "%s, %s", u->row, u->column);
+        printf("  %-40s %10.6g  %s\n", name, u->simulated, u->unit);
+    }
+}
+
+int sp_paper_text(const struct sp_paper *paper)
+{
+    const struct sp_summary *s = &paper->summary;
+    const json_t *last = NULL;
+    int width = 0;
+
+    printf("%s\n", json_string_value(json_object_get(paper->root, "title")));
+    for (int i = 0; i < paper->n; i++) {
+        const struct sp_cell *c = &paper->cells[i];
+
+        if (c->experiment != last) {
+            width = width_of(paper, c);
+            printf("\n%s: %s\n  %-*s  %9s %10s %10s %9s\n", c->id,
+                   json_string_value(json_object_get(c->experiment, "title")), width, "", "",
+                   "published", "simulated", "off by");
+        }
+        last = c->experiment;
+        print_cell(c, width);
+    }
+    print_unpublished(paper);
+    printf("\n%d cells, %d simulated; ahead the same system in %d of %d comparisons; ", s->cells,
+           s->simulated, s->winners_right, s->winners);
+    if (s->verdicts)
+        printf("out of memory or not as published in %d of %d runs; ", s->verdicts_right,
+               s->verdicts);
+    printf("off by %.1f %% in the mean, %.0f %% at worst", 100 * s->mean_error,
+           100 * s->worst_error);
+    if (s->worst_error > 0)
+        printf(" (%s: %s, %s)", paper->cells[s->worst].id, paper->cells[s->worst].row,
+               paper->cells[s->worst].column);
+    putchar('\n');
+    return 0;
+}
