@@ -88,7 +88,7 @@ static int figure_11(struct sp_cell *c)
 
 static int figure_9(struct sp_cell *c)
 {
-    const struct sp_machine *machine = sp_run_machine(sp_cell_text(c, "machine", "h20-ib"));
+    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "h20-ib"));
     struct sp_part_times t;
     struct sp_model model;
     struct sp_shape sh;

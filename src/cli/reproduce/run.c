@@ -1,4 +1,5 @@
 #include "cli/reproduce/run.h"
+#include "cli/reproduce/ring.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
@@ -19,13 +20,26 @@ struct trial {
     struct sp_op_terms terms;
 };
 
-const struct sp_machine *sp_run_machine(const char *name)
+const struct sp_machine *sp_machine_named(const char *name)
 {
     static struct sp_machine kept;
 
     if (strcmp(kept.name, name) && sp_machine_load(name, &kept))
         return NULL;
     return &kept;
+}
+
+const struct sp_machine *sp_run_machine(const struct sp_run *run)
+{
+    static struct sp_machine machine;
+    const struct sp_machine *named = sp_machine_named(run->machine);
+
+    if (!named || !(run->unfused > 0))
+        return named;
+    machine = *named;
+    for (int i = 0; i < machine.memory.n; i++)
+        machine.memory.at[i].rate /= run->unfused;
+    return &machine;
 }
 
 double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
@@ -90,13 +104,6 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
     }
 }
 
-static void halve_gradients(struct sp_step_messages *messages)
-{
-    for (int i = 0; i < messages->n; i++)
-        if (messages->message[i].tensor.kind == SP_TENSOR_D)
-            messages->message[i].bytes /= 2;
-}
-
 static int simulate(const struct trial *t, struct sp_run_result *result)
 {
     const struct sp_plan *plan = &t->plan;
@@ -111,8 +118,8 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
     struct sp_costs costs = {.by_op = by_op};
     int err = by_op ? sp_step_messages_create(plan, &t->shape, &messages) : -ENOMEM;
 
-    if (!err && t->run->half_gradients)
-        halve_gradients(&messages);
+    if (!err && t->run->ring_as_published)
+        sp_ring_as_published(plan, &messages);
     if (!err && t->run->blocking) {
         prolong(&block, plan, &messages, by_op);
         network.route = blocking_route;
@@ -214,7 +221,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
                             .slices = run->slices ? run->slices : 1,
                             .layers = run->model->layers,
                             .options = ""};
-    struct trial t = {.run = run, .machine = sp_run_machine(run->machine)};
+    struct trial t = {.run = run, .machine = sp_run_machine(run)};
     int err = t.machine ? sp_plan_create(run->schedule, &lay, &t.plan) : -EINVAL;
 
     if (err)

@@ -21,7 +21,8 @@ struct sp_run {
     enum sp_offload_mode offload;
     const char *cut;       /* of the slices; NULL: what the schedule is known for */
     bool blocking;         /* a stage does not compute while its messages to and from other nodes travel */
-    bool half_gradients;   /* gradients of parameters travel in two bytes */
+    bool ring_as_published; /* ring.h; of weight rings */
+    double unfused;        /* bytes that element-wise kernels move, of those that ours do; 0: the same */
     double *stage_bytes;   /* [stages] set to what a device of each holds; NULL: not wanted */
 };
 
@@ -36,8 +37,10 @@ struct sp_run_result {
 /* 0; or one line on stderr and -errno. */
 int sp_run(const struct sp_run *run, struct sp_run_result *result);
 
-/* The machine by its name; the last one is kept. NULL after one line on stderr. */
-const struct sp_machine *sp_run_machine(const char *name);
+/* The machine by its name; and as the run has it. Both last until the next call. NULL after one line on
+ * stderr. */
+const struct sp_machine *sp_machine_named(const char *name);
+const struct sp_machine *sp_run_machine(const struct sp_run *run);
 
 /* Tokens a second and device of a run. */
 double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result);

@@ -147,7 +147,7 @@ static int activation_memory(struct sp_cell *c)
 /* What full recomputation of all layers saves and costs, in per cent. */
 static int recomputed(double *saved, double *cost)
 {
-    const struct sp_machine *machine = sp_run_machine("h100-ib");
+    const struct sp_machine *machine = sp_machine_named("h100-ib");
     struct sp_theory t = {.schedule = "1f1b", .stages = 8, .micro_batches = 32, .layers = 80};
     struct sp_part_times p;
     struct sp_model m;

@@ -19,7 +19,7 @@ static double compute(const struct sp_machine *machine, const struct sp_run *run
 
 int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
 {
-    const struct sp_machine *machine = sp_run_machine(run->machine);
+    const struct sp_machine *machine = sp_run_machine(run);
     const double parameters = (double)sp_model_parameters(run->model), n = run->stages;
     const struct sp_link *link;
     int64_t kept[SP_STASH_TENSORS], stash = 0;

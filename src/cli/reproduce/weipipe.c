@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SEQUENCES_A_DEVICE = 64 };
+enum { SEQUENCES_A_DEVICE = 64, VOCABULARY = 1024 };
 
 static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model *model,
                   struct sp_run *run)
@@ -28,6 +28,7 @@ static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model
     int err = sp_model_load(sp_cell_text(c, "model", "llama-h1024"), model);
 
     model->layers = sp_cell_int(c, "layers", model->layers);
+    model->vocab = VOCABULARY;
     *run = (struct sp_run){.machine = sp_cell_text(c, "machine", "a800-nvlink-eth"),
                            .schedule = schedule,
                            .model = model,
@@ -37,7 +38,8 @@ static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model
                            .devices = 1,
                            .recompute = zero_bubble ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_FULL,
                            .blocking = zero_bubble || !strcmp(schedule, "1f1b"),
-                           .half_gradients = true};
+                           .ring_as_published = !strcmp(schedule, "weipipe"),
+                           .unfused = 10};
     run->micro_batches = SEQUENCES_A_DEVICE * run->stages / run->batch;
     return err;
 }
