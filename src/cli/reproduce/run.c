@@ -146,7 +146,10 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
 static void note_memory(const struct trial *t, int stage, const struct sp_memory *m,
                         struct sp_run_result *result)
 {
-    double bytes = (double)sp_memory_sum(m) / t->run->devices;
+    double logits = stage == t->run->stages - 1
+                        ? t->run->logit_bytes * t->shape.rows * t->shape.model.vocab
+                        : 0;
+    double bytes = ((double)sp_memory_sum(m) + logits) / t->run->devices;
 
     if (t->run->stage_bytes)
         t->run->stage_bytes[stage] = bytes;
@@ -187,6 +190,9 @@ static int offload(const struct trial *t, struct sp_run_result *result)
     }
     for (int s = 0; !err && s < out.stages; s++) {
         note_memory(t, s, &out.memory[s], result);
+        result->host_bytes =
+            fmax(result->host_bytes,
+                 (double)out.away[s].most_away * t->machine->devices_per_node / devices);
         result->stall_s = fmax(result->stall_s, out.away[s].stall_s);
     }
     result->step_s += result->stall_s;
@@ -207,7 +213,8 @@ static int weigh(const struct trial *t, struct sp_run_result *result)
 
             note_memory(t, s, &m, result);
         }
-    result->fits = result->memory_bytes <= (double)t->machine->memory_bytes;
+    result->fits = result->memory_bytes <= (double)t->machine->memory_bytes &&
+                   result->host_bytes <= (double)t->machine->host_bytes;
     return err;
 }
 
@@ -236,7 +243,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut) : 0;
     err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
     err = err ? err : sp_memory_apart(&t.plan, &t.shape);
-    err = err ? err : simulate(&t, result);
+    err = err || run->memory_only ? err : simulate(&t, result);
     err = err ? err : weigh(&t, result);
     sp_plan_destroy(&t.plan);
     return err == -ENOMEM ? sp_error(ENOMEM, "reproduce: no memory for %s on %d stages",

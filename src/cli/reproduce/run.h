@@ -23,6 +23,8 @@ struct sp_run {
     bool blocking;         /* a stage does not compute while its messages to and from other nodes travel */
     bool ring_as_published; /* ring.h; of weight rings */
     double unfused;        /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double logit_bytes;    /* kept of every logit of a micro-batch, where the head is not cut into rows */
+    bool memory_only;      /* nothing is simulated */
     double *stage_bytes;   /* [stages] set to what a device of each holds; NULL: not wanted */
 };
 
@@ -31,6 +33,7 @@ struct sp_run_result {
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
     double stall_s;      /* of step_s: what offloading adds */
+    double host_bytes;   /* that offloading keeps in the memory of a node */
     bool fits;
 };
 

@@ -12,7 +12,7 @@ static int plan_of(const struct sp_theory *t, struct sp_plan *plan)
     struct sp_layout lay = {.stages = t->stages,
                             .micro_batches = t->micro_batches,
                             .chunks = t->chunks,
-                            .slices = 1,
+                            .slices = t->slices ? t->slices : 1,
                             .layers = t->layers,
                             .options = ""};
 

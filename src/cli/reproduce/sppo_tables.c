@@ -1,0 +1,210 @@
+#include "cli/reproduce/run.h"
+#include "cli/reproduce/sppo.h"
+#include "cli/reproduce/theory.h"
+#include "plan/cost/part_times.h"
+#include "plan/slices.h"
+#include "policies/families/multiplexed/multiplex.h"
+#include "policies/plan_create.h"
+#include "sp_error.h"
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static const double GiB = 1 << 30;
+
+int sp_sppo_model(const struct sp_cell *c, struct sp_model *model)
+{
+    int err = sp_model_load(sp_cell_text(c, "model", "gpt3-7b"), model);
+
+    model->positions = 1;
+    return err;
+}
+
+/* ---- table 2, section 2: sizes -------------------------------------------------------------------- */
+
+/* Of all layers and of the model with its optimizer, in bytes. */
+static int sizes(const struct sp_cell *c, double *activations, double *states)
+{
+    const int tokens = 65536; /* of which a part is measured: all is in proportion */
+    int64_t kept[SP_STASH_TENSORS];
+    struct sp_model model;
+    struct sp_shape sh;
+    int err = sp_sppo_model(c, &model);
+
+    if (err)
+        return err;
+    sp_shape_init(&sh, &model, 1, tokens, 1, 0, 0);
+    sh.dtype = SP_BF16;
+    sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
+    *activations = 0;
+    for (int i = 0; i < SP_STASH_TENSORS; i++)
+        *activations += (double)kept[i] * model.layers * sp_cell_int(c, "seq", 0) / tokens;
+    *states = 18.0 * (double)sp_model_parameters(&model);
+    return 0;
+}
+
+int sp_sppo_table_2(struct sp_cell *c)
+{
+    double activations, states;
+    int err = sizes(c, &activations, &states);
+
+    if (err)
+        return err;
+    if (!strncmp(c->column, "model", 5)) {
+        sp_cell_set(c, states / 1e9);
+        sp_cell_note(c, "18 bytes a parameter");
+    } else if (!strncmp(c->column, "activation", 10))
+        sp_cell_set(c, activations / GiB);
+    else {
+        sp_cell_set(c, ceil((activations + states) / (80 * GiB)));
+        sp_cell_note(c, "that hold both, in GPUs of 80 GiB");
+    }
+    return 0;
+}
+
+int sp_sppo_section_2(struct sp_cell *c)
+{
+    double activations, states;
+    int err = sizes(c, &activations, &states);
+
+    if (err)
+        return err;
+    if (!strcmp(c->column, "activation memory"))
+        sp_cell_set(c, activations / (strcmp(c->unit, "TB") ? 1024 * GiB : 1e12));
+    else if (!strncmp(c->column, "GPUs", 4))
+        sp_cell_set(c, ceil(activations / 80e9));
+    else
+        sp_cell_note(c, "what else is in the 80 GB is not said: one layer at 128K is 16 GiB");
+    return 0;
+}
+
+/* ---- table 3: who computes which slices ----------------------------------------------------------- */
+
+int sp_sppo_table_3(struct sp_cell *c)
+{
+    struct sp_layout lay = {.stages = sp_cell_int(c, "stages", 4),
+                            .micro_batches = 1,
+                            .slices = sp_cell_int(c, "slices", 8),
+                            .layers = sp_cell_int(c, "stages", 4),
+                            .options = ""};
+    const char *row = c->row;
+    enum sp_phase phase = *row == 'L' ? SP_LEFT : *row == 'R' ? SP_RIGHT : SP_STEADY;
+    bool range = strstr(row, "Range") != NULL;
+    int stage = sp_cell_int(c, "stage", 0), n = 0, stages = 0;
+    struct sp_plan plan;
+
+    if (sp_plan_create("sppo:multiplex", &lay, &plan))
+        return -EINVAL;
+    for (int k = 0; k < lay.slices; k++) {
+        int first, last;
+
+        if (sp_slice_phase(&plan.layout, stage, k) != phase)
+            continue;
+        sp_slice_stages(&plan.layout, stage, k, &first, &last);
+        stages = last - first + 1;
+        n++;
+    }
+    sp_cell_set(c, range ? stages : n);
+    sp_plan_destroy(&plan);
+    return 0;
+}
+
+/* ---- figure 5: slices of equal operations --------------------------------------------------------- */
+
+int sp_sppo_figure_5(struct sp_cell *c)
+{
+    enum { MOST = 64 };
+    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+    int n = sp_cell_int(c, "slices", 8), k = sp_cell_int(c, "slice", 0), len[MOST];
+    int seq = sp_cell_int(c, "seq", 131072);
+    struct sp_slice_costs flops;
+    struct sp_model model;
+    struct sp_shape sh;
+    double activations, states, bytes;
+
+    if (!machine || sp_sppo_model(c, &model) || sizes(c, &activations, &states) || n > MOST)
+        return -EINVAL;
+    if (!strncmp(c->row, "16", 2) && n != 16)
+        return sp_error(EINVAL, "reproduce: 16 slices, not %d", n);
+    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
+    flops = sp_slice_flops(&sh);
+    flops.pair *= 2; /* its cuts do not halve attention by the mask */
+    sp_slices_by_flops(&flops, seq, n, len);
+    /* keys and values, 2 of 16 parts, stay for later slices */
+    bytes = activations * 14 / 16 * len[k] / seq / sp_cell_int(c, "devices", 64);
+    if (!strncmp(c->column, "transfer", 8))
+        sp_cell_set(c, 1e3 * bytes / (machine->copy.to_host / machine->copy.shared_by));
+    else
+        sp_cell_set(c, bytes / 1e9);
+    sp_cell_note(c, "keys and values stay; on %d GPUs, which the paper does not say",
+                 sp_cell_int(c, "devices", 64));
+    return 0;
+}
+
+/* ---- figure 7: how long a slice should be ----------------------------------------------------------- */
+
+/* A layer's forward in slices of `len` tokens on one device, and the bubble of four stages. */
+static double layer_time(const struct sp_machine *machine, const struct sp_shape *sh, int len)
+{
+    const double stages = 4, n = (double)sh->seq / len;
+    double sum = 0;
+
+    for (int first = 0; first < sh->seq; first += len) {
+        struct sp_part_times t;
+        struct sp_shape part;
+
+        sp_shape_slice(sh, first, len, &part);
+        sp_part_times(machine, 1, &part, &t);
+        sum += t.pre + t.attention + t.post;
+    }
+    return sum * (n + stages - 1) / n;
+}
+
+int sp_sppo_figure_7(struct sp_cell *c)
+{
+    enum { LENGTHS = 9, SHORTEST = 256 };
+    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+    bool lower = !strncmp(c->column, "lower", 5);
+    struct sp_model model;
+    struct sp_shape sh;
+    double t[LENGTHS], best = INFINITY;
+    int end = 0;
+
+    if (!machine || sp_sppo_model(c, &model))
+        return -EINVAL;
+    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1, 0, 0);
+    sh.dtype = SP_BF16;
+    for (int i = 0; i < LENGTHS; i++) {
+        t[i] = layer_time(machine, &sh, SHORTEST << i);
+        best = fmin(best, t[i]);
+    }
+    for (int i = 0; i < LENGTHS; i++)
+        if (t[i] <= 1.1 * best && (!lower || !end))
+            end = SHORTEST << i;
+    sp_cell_set(c, end);
+    sp_cell_note(c, "within a tenth of the best, on four stages");
+    return 0;
+}
+
+/* ---- what has no unit, and unit costs ----------------------------------------------------------------- */
+
+int sp_sppo_figure_8(struct sp_cell *c)
+{
+    sp_cell_note(c, "the size of a unit is not said, nor what a transfer takes of a slice's time");
+    return 0;
+}
+
+int sp_sppo_section_3(struct sp_cell *c)
+{
+    struct sp_theory t = {.schedule = "sppo",
+                          .stages = sp_cell_int(c, "stages", 4),
+                          .micro_batches = 1,
+                          .slices = sp_cell_int(c, "slices", 16),
+                          .layers = sp_cell_int(c, "stages", 4)};
+    struct sp_theory_result r;
+    int err = sp_theory_run(&t, &r);
+
+    if (!err)
+        sp_cell_set(c, r.bubble / (1 - r.bubble));
+    return err;
+}
