@@ -235,10 +235,8 @@ refused "parts of layers; use pre=" show --schedule helix --layers 8 --cost f=1
 refused "no word for" show --schedule helix --layers 8 --format csv
 refused "which paper" reproduce
 refused "no paper" reproduce megatron
-refused "multiple of 8" reproduce helixpipe --layers 33
-refused "multiple" reproduce helixpipe --micro-batches 12
-refused "two forwards" reproduce helixpipe --cost backward=3
-refused "leave comm out" reproduce helixpipe --cost comm=1
+refused "format" reproduce helixpipe --format pdf
+refused "no paper" reproduce HelixPipe
 refused "starpipe reproduce helixpipe --help" reproduce helixpipe --bogus
 refused "train --dry-run" show --memory-limit 1GiB
 refused "csv:FILE" show --schedule csv

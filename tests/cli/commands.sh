@@ -71,8 +71,8 @@ done
 # ---- reproduce
 
 says "reproduce" '^  helixpipe' starpipe reproduce --help
-says "reproduce helixpipe" '^HelixPipe, naive FILO +3\(p-1\)\(pre\+post\) +63 +63 ' starpipe reproduce helixpipe
-says "reproduce helixpipe" '^two-fold +326 +327.5 +329 +330.5 +332$' starpipe reproduce helixpipe --stages 4 --layers 8
+says "reproduce helixpipe" '^  HelixPipe, naive FILO, 7B on 8 stages: p=8, m=16, L=32 +63 +63 ' starpipe reproduce helixpipe
+says "reproduce helixpipe" '^  two-fold, p=4, m=8, L=8, comm 0.5 +329 ' starpipe reproduce helixpipe
 starpipe reproduce helixpipe > /dev/full 2> "$work/stderr"
 [ $? -eq 1 ] && grep -q "cannot write" "$work/stderr" || fail "reproduce does not say that it cannot write"
 

@@ -64,9 +64,12 @@ static const struct sp_help_page pages[] = {
       {"starpipe diff --part resumed.jsonl whole.jsonl",
        "A log that has only some of the steps of the other:"}}},
     {"reproduce",
-     {"Prints the published figures of a paper beside those that the list simulation gives."},
-     {{"starpipe reproduce helixpipe",
-       "The bubbles, the memory and the communication of HelixPipe:"}}},
+     {"Runs the experiments of a paper in simulation, on a description of its machine, and prints "
+      "what it published beside what the simulation gives. What cannot be simulated says why.",
+      "One set of constants serves all experiments on a machine; docs/fidelity.md says what "
+      "differs, by how much and why."},
+     {{"starpipe reproduce helixpipe", "HelixPipe's speedups, bubbles and memory, and how near:"},
+      {"starpipe reproduce survey --format markdown", "The tables of the survey as a document:"}}},
     {"calibrate",
      {"Measures the kernels that training runs, the cost of a task, messages, copies and the disk, "
       "in "

@@ -171,18 +171,22 @@ static int table_3(struct sp_cell *c)
 /* The makespan with messages that take so long, of the naive and of the two-fold schedule. */
 static int figure_6(struct sp_unpublished *out)
 {
-    static const char *const rows[] = {"naive FILO", "two-fold"};
+    static const struct {
+        const char *row, *schedule;
+        int stages, layers;
+    } rows[] = {{"naive FILO, p=4, m=8, L=8", "helix:fold=1,tail=published", 4, 8},
+                {"two-fold, p=4, m=8, L=8", "helix:fold=2,tail=published", 4, 8},
+                {"naive FILO, p=8, m=16, L=32", "helix:fold=1,tail=published", 8, 32},
+                {"two-fold, p=8, m=16, L=32", "helix:fold=2,tail=published", 8, 32}};
     static const char *const columns[] = {"comm 0", "comm 0.25", "comm 0.5", "comm 0.75", "comm 1"};
-    static const char *const schedules[] = {"helix:fold=1,tail=published",
-                                            "helix:fold=2,tail=published"};
     int n = 0;
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
         for (int k = 0; k < 5; k++) {
-            struct sp_theory t = {.schedule = schedules[i],
-                                  .stages = 4,
-                                  .micro_batches = 8,
-                                  .layers = 8,
+            struct sp_theory t = {.schedule = rows[i].schedule,
+                                  .stages = rows[i].stages,
+                                  .micro_batches = 2 * rows[i].stages,
+                                  .layers = rows[i].layers,
                                   .costs = SP_HELIXPIPE_COSTS,
                                   .comm = 0.25 * k};
             struct sp_theory_result r;
@@ -190,7 +194,7 @@ static int figure_6(struct sp_unpublished *out)
 
             if (err)
                 return err;
-            out[n++] = (struct sp_unpublished){"figure6", rows[i], columns[k],
+            out[n++] = (struct sp_unpublished){"figure6", rows[i].row, columns[k],
                                                "forward of pre-attention", r.makespan};
         }
     return n;
@@ -206,7 +210,7 @@ static int figure_10(struct sp_unpublished *out)
     int n = 0;
 
     for (int i = 0; i < 4; i++) {
-        double bytes[STAGES];
+        double bytes[STAGES] = {0};
         struct sp_model model;
         struct sp_run run = {.machine = "h20-ib",
                              .schedule = schedules[i],
@@ -216,8 +220,7 @@ static int figure_10(struct sp_unpublished *out)
                              .stages = STAGES,
                              .devices = 8,
                              .micro_batches = 16,
-                             .recompute =
-                                 i == 3 ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
+                             .recompute = i == 3 ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
                              .stage_bytes = bytes};
         struct sp_run_result r;
         int err = sp_model_load("gpt3-3b", &model);
@@ -232,11 +235,10 @@ static int figure_10(struct sp_unpublished *out)
     return n;
 }
 
-static int unpublished(struct sp_unpublished *out, int most)
+static int unpublished(struct sp_unpublished *out)
 {
     int n = figure_6(out), more;
 
-    (void)most;
     if (n < 0)
         return n;
     more = figure_10(out + n);

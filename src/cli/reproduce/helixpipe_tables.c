@@ -21,10 +21,8 @@ static int shape_of(struct sp_model *m, struct sp_shape *sh)
 static const struct {
     const char *name;
     enum sp_role role;
-} products[] = {{"qkv", SP_ROLE_QKV},
-                {"o", SP_ROLE_OUT},
-                {"linear1", SP_ROLE_UP},
-                {"linear2", SP_ROLE_DOWN}};
+} products[] = {
+    {"qkv", SP_ROLE_QKV}, {"o", SP_ROLE_OUT}, {"linear1", SP_ROLE_UP}, {"linear2", SP_ROLE_DOWN}};
 enum { PRODUCTS = sizeof products / sizeof *products };
 
 /* Operations of a token in a product, of all of them for "layer", in h^2. */
@@ -59,8 +57,7 @@ int sp_helixpipe_table_1(struct sp_cell *c)
     sp_cell_set(c, (*pass == 'F'   ? 1
                     : *pass == 'B' ? 2.5
                                    : 0) *
-                       sp_flops_attention(&at) /
-                       ((double)sh.batch * m.hidden * sh.seq * sh.seq));
+                       sp_flops_attention(&at) / ((double)sh.batch * m.hidden * sh.seq * sh.seq));
     if (*pass != 'W')
         sp_cell_note(c, "half of the scores are masked%s",
                      *pass == 'B' ? "; products of the forward once more" : "");

@@ -1,2 +1,177 @@
+/*
+ * One page without anything from elsewhere: for each experiment bars, published beside simulated, and the
+ * table of its numbers.
+ */
 #include "cli/reproduce/paper.h"
-int sp_paper_html(const struct sp_paper *paper){(void)paper;return 0;}
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LABELS = 430, BARS = 370, LINE = 30, BAR = 11 }; /* pixels */
+
+static const char head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
+    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 "
+    "1em; "
+    "color: #222; background: #fff }\n"
+    "table { border-collapse: collapse; font-size: 13px }\n"
+    "td, th { padding: .15em .7em; border-bottom: 1px solid #ddd; text-align: left }\n"
+    "td.n { text-align: right; font-variant-numeric: tabular-nums }\n"
+    "svg text { font: 12px system-ui, sans-serif; fill: #222 }\n"
+    ".p { fill: #9a9a9a } .s { fill: #2a6fb0 }\n"
+    "summary { cursor: pointer; color: #2a6fb0 }\n"
+    "@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd } "
+    "svg text { fill: #ddd } td, th { border-color: #444 } .s { fill: #5a9fe0 } }\n"
+    "</style>\n";
+
+static void put(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", stdout);
+        else if (*text == '&')
+            fputs("&amp;", stdout);
+        else
+            putchar(*text);
+    }
+}
+
+static const char *title_of(const struct sp_cell *c)
+{
+    return json_string_value(json_object_get(c->experiment, "title"));
+}
+
+static double size_of(struct sp_value v)
+{
+    return v.kind == SP_VALUE_NUMBER ? fabs(v.number) : 0;
+}
+
+/* Cells of one unit share a scale. */
+static double scale_of(const struct sp_cell *cells, int n, const char *unit)
+{
+    double most = 0;
+
+    for (int i = 0; i < n; i++)
+        if (!strcmp(cells[i].unit, unit))
+            most = fmax(most, fmax(size_of(cells[i].published), size_of(cells[i].simulated)));
+    return most > 0 ? BARS / most : 0;
+}
+
+static void put_bar(const char *class, struct sp_value v, double scale, int y)
+{
+    char text[32];
+    double width = size_of(v) * scale;
+
+    if (v.kind == SP_VALUE_NUMBER)
+        printf("<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class, LABELS,
+               y, width, BAR);
+    printf("<text x=\"%.1f\" y=\"%d\">%s</text>\n", LABELS + width + 5, y + BAR - 1,
+           sp_value_print(v, text));
+}
+
+static void put_bars(const struct sp_cell *cells, int n)
+{
+    printf(
+        "<svg width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"published beside simulated\">\n",
+        LABELS + BARS + 80, n * LINE + 6);
+    for (int i = 0; i < n; i++) {
+        double scale = scale_of(cells, n, cells[i].unit);
+        int y = i * LINE + 3;
+
+        printf("<text x=\"0\" y=\"%d\">", y + BAR + 4);
+        put(cells[i].row);
+        fputs(", ", stdout);
+        put(cells[i].column);
+        puts("</text>");
+        put_bar("p", cells[i].published, scale, y);
+        put_bar("s", cells[i].simulated, scale, y + BAR + 1);
+    }
+    puts("</svg>");
+}
+
+static void put_table(const struct sp_cell *cells, int n)
+{
+    puts("<details><summary>numbers</summary><table><tr><th>row<th>column<th>published<th>simulated"
+         "<th>off by<th>unit<th>note</tr>");
+    for (int i = 0; i < n; i++) {
+        const struct sp_cell *c = &cells[i];
+        char published[32], simulated[32];
+        double off = sp_cell_error(c);
+
+        fputs("<tr><td>", stdout);
+        put(c->row);
+        fputs("<td>", stdout);
+        put(c->column);
+        printf("<td class=\"n\">%s %s<td class=\"n\">%s<td class=\"n\">",
+               c->relation ? c->relation : "", sp_value_print(c->published, published),
+               sp_value_print(c->simulated, simulated));
+        if (off >= 0)
+            printf("%.1f %%", 100 * off);
+        fputs("<td>", stdout);
+        put(c->unit);
+        fputs("<td>", stdout);
+        put(c->note);
+        puts("</tr>");
+    }
+    puts("</table></details>");
+}
+
+static void put_unpublished(const struct sp_paper *paper)
+{
+    if (!paper->n_more)
+        return;
+    puts(
+        "<h2>What is drawn without numbers</h2>\n<details><summary>numbers</summary><table><tr><th>"
+        "figure<th>row<th>column<th>simulated<th>unit</tr>");
+    for (int i = 0; i < paper->n_more; i++) {
+        const struct sp_unpublished *u = &paper->more[i];
+
+        printf("<tr><td>%s<td>%s<td>%s<td class=\"n\">%.6g<td>%s</tr>\n", u->id, u->row, u->column,
+               u->simulated, u->unit);
+    }
+    puts("</table></details>");
+}
+
+static void put_summary(const struct sp_paper *paper)
+{
+    const struct sp_summary *s = &paper->summary;
+
+    printf("<p>%d cells, %d simulated. The same system is ahead in %d of %d comparisons", s->cells,
+           s->simulated, s->winners_right, s->winners);
+    if (s->verdicts)
+        printf("; a run goes out of memory or not as published in %d of %d", s->verdicts_right,
+               s->verdicts);
+    printf(". Off by %.1f %% in the mean.</p>\n", 100 * s->mean_error);
+    puts("<p><svg width=\"230\" height=\"14\"><rect class=\"p\" width=\"11\" height=\"11\"/><text "
+         "x=\"16\" "
+         "y=\"10\">published</text><rect class=\"s\" x=\"110\" width=\"11\" height=\"11\"/><text "
+         "x=\"126\" "
+         "y=\"10\">simulated</text></svg></p>");
+}
+
+int sp_paper_html(const struct sp_paper *paper)
+{
+    const char *title = json_string_value(json_object_get(paper->root, "title"));
+
+    fputs(head, stdout);
+    fputs("<title>", stdout);
+    put(title);
+    fputs("</title></head><body>\n<h1>", stdout);
+    put(title);
+    puts("</h1>");
+    put_summary(paper);
+    for (int i = 0, n; i < paper->n; i += n) {
+        for (n = 1;
+             i + n < paper->n && paper->cells[i + n].experiment == paper->cells[i].experiment;)
+            n++;
+        printf("<h2>%s: ", paper->cells[i].id);
+        put(title_of(&paper->cells[i]));
+        puts("</h2>");
+        put_bars(&paper->cells[i], n);
+        put_table(&paper->cells[i], n);
+    }
+    put_unpublished(paper);
+    puts("</body></html>");
+    return 0;
+}

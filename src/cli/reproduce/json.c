@@ -38,8 +38,8 @@ int sp_paper_json(const struct sp_paper *paper)
         const struct sp_unpublished *u = &paper->more[i];
 
         err = json_array_append_new(more, json_pack("{s:s,s:s,s:s,s:f,s:s}", "experiment", u->id,
-                                                    "row", u->row, "column", u->column,
-                                                    "simulated", u->simulated, "unit", u->unit))
+                                                    "row", u->row, "column", u->column, "simulated",
+                                                    u->simulated, "unit", u->unit))
                   ? -ENOMEM
                   : 0;
     }

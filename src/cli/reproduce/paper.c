@@ -71,12 +71,9 @@ static struct sp_value value_of(const json_t *value)
 /* Values of `from` that are known. */
 static void put(json_t *config, json_t *from)
 {
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(from, key, value)
-        if (!json_is_null(value))
-            json_object_set(config, key, value);
+    for (void *at = json_object_iter(from); at; at = json_object_iter_next(from, at))
+        if (!json_is_null(json_object_iter_value(at)))
+            json_object_set(config, json_object_iter_key(at), json_object_iter_value(at));
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -109,17 +106,20 @@ static void read_cell(json_t *experiment, json_t *from, struct sp_cell *cell)
 
 static int read_cells(struct sp_paper *paper)
 {
-    json_t *list = json_object_get(paper->root, "experiments"), *experiment, *cell;
-    size_t i, k, n = 0;
+    json_t *list = json_object_get(paper->root, "experiments");
+    size_t n = 0;
 
-    json_array_foreach(list, i, experiment)
-        n += json_array_size(json_object_get(experiment, "cells"));
+    for (size_t i = 0; i < json_array_size(list); i++)
+        n += json_array_size(json_object_get(json_array_get(list, i), "cells"));
     paper->cells = calloc(n, sizeof *paper->cells);
     if (!paper->cells)
         return sp_error(ENOMEM, "reproduce: no memory for %zu cells", n);
-    json_array_foreach(list, i, experiment)
-        json_array_foreach(json_object_get(experiment, "cells"), k, cell)
-            read_cell(experiment, cell, &paper->cells[paper->n++]);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *experiment = json_array_get(list, i), *cells = json_object_get(experiment, "cells");
+
+        for (size_t k = 0; k < json_array_size(cells); k++)
+            read_cell(experiment, json_array_get(cells, k), &paper->cells[paper->n++]);
+    }
     return 0;
 }
 
@@ -150,14 +150,12 @@ static int simulate(const struct sp_paper *paper, struct sp_cell *cell)
 
 static int add_unpublished(struct sp_paper *paper)
 {
-    enum { MOST = 64 };
-
     if (!paper->unpublished)
         return 0;
-    paper->more = calloc(MOST, sizeof *paper->more);
+    paper->more = calloc(SP_MOST_UNPUBLISHED, sizeof *paper->more);
     if (!paper->more)
-        return sp_error(ENOMEM, "reproduce: no memory for %d values", MOST);
-    paper->n_more = paper->unpublished(paper->more, MOST);
+        return sp_error(ENOMEM, "reproduce: no memory for %d values", SP_MOST_UNPUBLISHED);
+    paper->n_more = paper->unpublished(paper->more);
     return paper->n_more < 0 ? paper->n_more : 0;
 }
 

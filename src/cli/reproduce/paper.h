@@ -44,11 +44,13 @@ struct sp_unpublished {
     double simulated;
 };
 
+enum { SP_MOST_UNPUBLISHED = 64 };
+
 struct sp_paper {
     const char *name;
     const struct sp_experiment *experiments; /* ends with id NULL */
-    /* Fills out[most]; returns how many, or -errno after one line. NULL: none. */
-    int (*unpublished)(struct sp_unpublished *out, int most);
+    /* Fills out[SP_MOST_UNPUBLISHED]; returns how many, or -errno after one line. NULL: none. */
+    int (*unpublished)(struct sp_unpublished *out);
 
     json_t *root;
     struct sp_cell *cells;

@@ -19,8 +19,9 @@ static int wanted_before(const struct sp_step_messages *all, const struct sp_ste
     for (int i = 0; i < all->n; i++) {
         const struct sp_step_message *e = &all->message[i];
 
-        if (e->to == m->to && is_weight(e) && !was_read(all, e) && e->writer < 0 && e->reader >= 0 &&
-            e->reader < m->reader && (last < 0 || e->reader > all->message[last].reader))
+        if (e->to == m->to && is_weight(e) && !was_read(all, e) && e->writer < 0 &&
+            e->reader >= 0 && e->reader < m->reader &&
+            (last < 0 || e->reader > all->message[last].reader))
             last = i;
     }
     return last;
@@ -57,7 +58,7 @@ void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *a
         const struct sp_step_message *m = &all->message[i];
         bool first = is_weight(m) && m->reader >= 0 && m->writer < 0 && !was_read(all, m);
 
-        before[i] = !first                            ? m->before
+        before[i] = !first                           ? m->before
                     : m->tensor.kind == SP_TENSOR_WB ? wanted_before(all, m)
                                                      : -1;
     }
@@ -66,7 +67,8 @@ void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *a
 
         if (m->tensor.kind == SP_TENSOR_D)
             m->bytes /= 2;
-        if (m->reader < 0 || (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes; is 0 */
+        if (m->reader < 0 ||
+            (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes; is 0 */
             m->bytes = 0;
         if (is_weight(m) && m->writer < 0 && m->reader >= 0 && was_read(all, m)) {
             m->writer = all->message[m->before].reader;

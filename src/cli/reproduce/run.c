@@ -100,7 +100,8 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
             continue;
         by_op[plan->family->id(&plan->layout, m->writer_stage,
                                &plan->programs[m->writer_stage].ops[m->writer])] += busy;
-        by_op[plan->family->id(&plan->layout, m->to, &plan->programs[m->to].ops[m->reader])] += busy;
+        by_op[plan->family->id(&plan->layout, m->to, &plan->programs[m->to].ops[m->reader])] +=
+            busy;
     }
 }
 
@@ -163,7 +164,8 @@ static double speed_of(const struct trial *t, double *backward)
     struct sp_part_times p;
 
     sp_part_times(t->machine, t->run->devices, &t->shape, &p);
-    *backward = (p.pre_input + p.attention_input + p.post_input + p.qkv_weight + p.post_weight) / all;
+    *backward =
+        (p.pre_input + p.attention_input + p.post_input + p.qkv_weight + p.post_weight) / all;
     return (p.pre + p.attention + p.post) / all;
 }
 
@@ -190,9 +192,8 @@ static int offload(const struct trial *t, struct sp_run_result *result)
     }
     for (int s = 0; !err && s < out.stages; s++) {
         note_memory(t, s, &out.memory[s], result);
-        result->host_bytes =
-            fmax(result->host_bytes,
-                 (double)out.away[s].most_away * t->machine->devices_per_node / devices);
+        result->host_bytes = fmax(result->host_bytes, (double)out.away[s].most_away *
+                                                          t->machine->devices_per_node / devices);
         result->stall_s = fmax(result->stall_s, out.away[s].stall_s);
     }
     result->step_s += result->stall_s;
@@ -208,8 +209,7 @@ static int weigh(const struct trial *t, struct sp_run_result *result)
         err = offload(t, result);
     else
         for (int s = 0; s < t->run->stages; s++) {
-            struct sp_memory m =
-                sp_memory_of_stage(&t->plan, &t->shape, t->run->recompute, 1, s);
+            struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->run->recompute, 1, s);
 
             note_memory(t, s, &m, result);
         }
@@ -236,10 +236,8 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     *result = (struct sp_run_result){0};
     sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
     t.shape.dtype = SP_BF16;
-    t.terms = (struct sp_op_terms){.machine = t.machine,
-                                   .devices = run->devices,
-                                   .recompute = run->recompute,
-                                   .every = 1};
+    t.terms = (struct sp_op_terms){
+        .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut) : 0;
     err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
     err = err ? err : sp_memory_apart(&t.plan, &t.shape);

@@ -14,18 +14,19 @@
 struct sp_run {
     const char *machine, *schedule;
     const struct sp_model *model;
-    int batch, seq;                      /* of a micro-batch */
-    int stages, devices;                 /* devices: of a stage */
-    int micro_batches, slices, chunks;   /* chunks 0: the schedule's */
+    int batch, seq;                    /* of a micro-batch */
+    int stages, devices;               /* devices: of a stage */
+    int micro_batches, slices, chunks; /* chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
-    const char *cut;       /* of the slices; NULL: what the schedule is known for */
-    bool blocking;         /* a stage does not compute while its messages to and from other nodes travel */
+    const char *cut; /* of the slices; NULL: what the schedule is known for */
+    bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
     bool ring_as_published; /* ring.h; of weight rings */
-    double unfused;        /* bytes that element-wise kernels move, of those that ours do; 0: the same */
-    double logit_bytes;    /* kept of every logit of a micro-batch, where the head is not cut into rows */
-    bool memory_only;      /* nothing is simulated */
-    double *stage_bytes;   /* [stages] set to what a device of each holds; NULL: not wanted */
+    double unfused; /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double
+        logit_bytes; /* kept of every logit of a micro-batch, where the head is not cut into rows */
+    bool memory_only;    /* nothing is simulated */
+    double *stage_bytes; /* [stages] set to what a device of each holds; NULL: not wanted */
 };
 
 struct sp_run_result {

@@ -5,7 +5,6 @@
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan_create.h"
-#include "sp_error.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -111,25 +110,29 @@ int sp_sppo_table_3(struct sp_cell *c)
 
 /* ---- figure 5: slices of equal operations --------------------------------------------------------- */
 
+void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len)
+{
+    struct sp_slice_costs flops;
+    struct sp_shape sh;
+
+    sp_shape_init(&sh, model, 1, seq, 1, 0, 0);
+    flops = sp_slice_flops(&sh);
+    flops.pair *= 2;
+    sp_slices_by_flops(&flops, seq, n, len);
+}
+
 int sp_sppo_figure_5(struct sp_cell *c)
 {
     enum { MOST = 64 };
     const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
     int n = sp_cell_int(c, "slices", 8), k = sp_cell_int(c, "slice", 0), len[MOST];
     int seq = sp_cell_int(c, "seq", 131072);
-    struct sp_slice_costs flops;
     struct sp_model model;
-    struct sp_shape sh;
     double activations, states, bytes;
 
     if (!machine || sp_sppo_model(c, &model) || sizes(c, &activations, &states) || n > MOST)
         return -EINVAL;
-    if (!strncmp(c->row, "16", 2) && n != 16)
-        return sp_error(EINVAL, "reproduce: 16 slices, not %d", n);
-    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
-    flops = sp_slice_flops(&sh);
-    flops.pair *= 2; /* its cuts do not halve attention by the mask */
-    sp_slices_by_flops(&flops, seq, n, len);
+    sp_sppo_slices(&model, seq, n, len);
     /* keys and values, 2 of 16 parts, stay for later slices */
     bytes = activations * 14 / 16 * len[k] / seq / sp_cell_int(c, "devices", 64);
     if (!strncmp(c->column, "transfer", 8))

@@ -25,10 +25,9 @@ double sp_cell_error(const struct sp_cell *c)
 
     if (!is_number(c->published) || !is_number(c->simulated))
         return -1;
-    if (c->relation && ((strstr(c->relation, "least") && s >= p) ||
-                        (strstr(c->relation, "more") && s > p) ||
-                        (strstr(c->relation, "most") && s <= p) ||
-                        (strstr(c->relation, "less") && s < p)))
+    if (c->relation &&
+        ((strstr(c->relation, "least") && s >= p) || (strstr(c->relation, "more") && s > p) ||
+         (strstr(c->relation, "most") && s <= p) || (strstr(c->relation, "less") && s < p)))
         return 0;
     if (in_percent(c)) /* of points: of the ratio that they are of */
         of = is_speedup(c) ? 100 + p : of > 0 ? of : 100;

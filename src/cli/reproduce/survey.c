@@ -132,10 +132,12 @@ static int activation_memory(struct sp_cell *c)
     double bytes = 0;
     int err;
 
-    if (t.micro_batches == 1) /* not said: enough for 1F1B to fill its stages */
+    if (t.micro_batches == 1) { /* not said: enough for 1F1B to fill its stages */
         t.micro_batches = 2 * t.stages;
+        json_object_set_new(c->config, "micro_batches", json_integer(t.micro_batches));
+    }
     if (is_column(c, "In-Flight"))
-        return sp_cell_note(c, "%d stages", t.stages), peak(c);
+        return peak(c);
     t.layers = sp_cell_int(c, "layers_per_stage", 10) * t.stages;
     err = shape_of(t.layers, t.micro_batches, &m, &sh);
     err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes);

@@ -31,10 +31,10 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
     sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
     sh.dtype = SP_BF16;
     *result = (struct sp_run_result){0};
-    result->step_s = run->micro_batches / n *
-                         (compute(machine, run, &sh) +
-                          3 * (n - 1) / n * 2 * parameters / link->bandwidth) +
-                     sp_update_time(machine, parameters / n);
+    result->step_s =
+        run->micro_batches / n *
+            (compute(machine, run, &sh) + 3 * (n - 1) / n * 2 * parameters / link->bandwidth) +
+        sp_update_time(machine, parameters / n);
     sp_stash_of_layer(&sh, run->recompute, true, false, kept);
     for (int i = 0; i < SP_STASH_TENSORS; i++)
         stash += kept[i];

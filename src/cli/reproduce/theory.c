@@ -36,13 +36,12 @@ int sp_theory_run(const struct sp_theory *t, struct sp_theory_result *result)
     if (!err && sp_listsim(&plan, &costs, SP_PAIRED, &times, why, sizeof why))
         err = sp_error(EINVAL, "reproduce: %s", why);
     if (!err) {
-        *result = (struct sp_theory_result){.makespan = times.makespan,
-                                            .bubble = times.bubble_ratio,
-                                            .messages = times.messages};
+        *result = (struct sp_theory_result){
+            .makespan = times.makespan, .bubble = times.bubble_ratio, .messages = times.messages};
         for (int s = 0; s < t->stages; s++) {
             result->busy = fmax(result->busy, times.busy[s]);
-            result->peak =
-                fmax(result->peak, times.peak_live[s] * sp_activation_share(plan.family, &plan.layout));
+            result->peak = fmax(result->peak, times.peak_live[s] *
+                                                  sp_activation_share(plan.family, &plan.layout));
         }
         sp_times_destroy(&times);
     }

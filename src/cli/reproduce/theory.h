@@ -9,8 +9,8 @@ struct sp_theory {
     const char *schedule;
     int stages, micro_batches, slices; /* slices 0: one */
     int chunks, layers;                /* chunks 0: the schedule's; layers 0: one a chunk */
-    const char *costs;                         /* of cli `--cost`; NULL: f = b = 1, w = 0 */
-    double comm;                               /* besides */
+    const char *costs;                 /* of cli `--cost`; NULL: f = b = 1, w = 0 */
+    double comm;                       /* besides */
     enum sp_recompute recompute;
 };
 

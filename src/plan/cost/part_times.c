@@ -25,14 +25,21 @@ static double moved(const struct cost *c, double width)
                       (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
 }
 
-/* Rows gathered from the devices of the stage, or their sums scattered over them. */
+/* Rows gathered from the devices of the stage, or their sums scattered over them: around a ring, which beyond
+ * a node goes through all interfaces of each. */
 static double gathered(const struct cost *c)
 {
     double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows * c->sh->model.hidden;
+    double sent = bytes * (c->devices - 1) / c->devices, within, beyond;
 
     if (c->devices <= 1)
         return 0;
-    return sp_link_s(&c->machine->node, bytes * (c->devices - 1) / c->devices);
+    within = sp_link_s(&c->machine->node, sent);
+    if (c->devices <= c->machine->devices_per_node)
+        return within;
+    beyond = sp_link_s(&c->machine->network,
+                       sent * c->machine->network.shared_by / c->machine->devices_per_node);
+    return beyond > within ? beyond : within;
 }
 
 static double attention(const struct cost *c, enum sp_attention_pass pass)
