@@ -4,6 +4,9 @@
  */
 #include "../policies/common.h"
 #include "cli/reproduce/paper.h"
+#include "cli/reproduce/ring.h"
+#include "cli/reproduce/run.h"
+#include "policies/plan_create.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -173,6 +176,70 @@ static void survey_counts_as_the_list_simulation(void **state)
     sp_paper_destroy(&paper);
 }
 
+/* Two stages, a model whose messages take longer than its ops: what a micro-batch takes when messages block. */
+static void blocking_messages_are_exposed_twice(void **state)
+{
+    struct sp_run run = {.machine = "a800-nvlink-eth",
+                         .schedule = "1f1b",
+                         .batch = 1,
+                         .seq = 16384,
+                         .stages = 2,
+                         .devices = 8,
+                         .blocking = true};
+    struct sp_run_result few, many;
+    struct sp_model model;
+    double message, compute, apart;
+
+    (void)state;
+    assert_int_equal(sp_model_load("llama-h1024", &model), 0);
+    run.model = &model;
+    message =
+        2.0 * run.batch * run.seq * model.hidden / sp_machine_named(run.machine)->network.bandwidth;
+    run.micro_batches = 16;
+    assert_int_equal(sp_run(&run, &few), 0);
+    run.micro_batches = 48;
+    assert_int_equal(sp_run(&run, &many), 0);
+    apart = (many.step_s - few.step_s) / 32; /* of a micro-batch in the steady phase */
+    run.blocking = false;
+    run.stages = 1;
+    assert_int_equal(sp_run(&run, &many), 0);
+    compute = many.step_s / 48 / 2; /* half of the layers */
+    printf("  a micro-batch %.1f ms: computation %.1f, message %.1f\n", 1e3 * apart, 1e3 * compute,
+           1e3 * message);
+    assert_true(apart > 0.95 * (compute + 2 * message));
+    assert_true(apart < 1.15 * (compute + 2 * message)); /* the head is on one of the stages */
+}
+
+/* From worker to worker go weights twice and gradients, once a turn each, and nothing else. */
+static void ring_carries_what_is_used(void **state)
+{
+    struct sp_layout lay = {
+        .stages = 4, .micro_batches = 16, .slices = 1, .layers = 8, .options = ""};
+    struct sp_step_messages messages;
+    double bytes = 0, turn;
+    struct sp_model model;
+    struct sp_shape sh;
+    struct sp_plan plan;
+
+    (void)state;
+    assert_int_equal(sp_model_load("llama-h1024", &model), 0);
+    model.layers = lay.layers;
+    assert_int_equal(sp_plan_create("weipipe", &lay, &plan), 0);
+    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches, 0, 0);
+    sh.dtype = SP_BF16;
+    assert_int_equal(sp_step_messages_create(&plan, &sh, &messages), 0);
+    sp_ring_as_published(&plan, &messages);
+    for (int i = 0; i < messages.n; i++)
+        if (messages.message[i].from == 1 && messages.message[i].to == 2)
+            bytes += (double)messages.message[i].bytes;
+    turn = 36.0 * model.hidden * model.hidden * 2 * lay.layers /
+           lay.stages; /* section 4 of the paper */
+    printf("  %.1f MB in %d turns of %.1f MB\n", bytes / 1e6, lay.micro_batches, turn / 1e6);
+    assert_true(fabs(bytes / (lay.micro_batches * turn) - 1) < 0.02);
+    sp_step_messages_destroy(&messages);
+    sp_plan_destroy(&plan);
+}
+
 static void errors_are_of_ratios_and_bounds(void **state)
 {
     struct sp_cell c = {.what = "speedup",
@@ -196,6 +263,8 @@ TEST_GROUP(reproduce)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_of_ratios_and_bounds),
+        cmocka_unit_test(blocking_messages_are_exposed_twice),
+        cmocka_unit_test(ring_carries_what_is_used),
         cmocka_unit_test(helixpipe_is_ahead_by_what_it_says),
         cmocka_unit_test(weipipe_wins_where_it_did),
         cmocka_unit_test(sppo_gains_what_recomputation_costs),

@@ -8,7 +8,7 @@
 
 #include "model/model.h"
 #include "model/stash.h"
-#include "kernels/dtype.h"
+#include "plan/machine/machine.h"
 #include "offload/eviction.h"
 
 struct sp_run {
