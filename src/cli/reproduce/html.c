@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABELS = 430, BARS = 370, LINE = 30, BAR = 11 }; /* pixels */
+enum { LETTER = 7, BARS = 420, VALUE = 80, LINE = 30, BAR = 11 }; /* pixels */
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -58,23 +58,38 @@ static double scale_of(const struct sp_cell *cells, int n, const char *unit)
     return most > 0 ? BARS / most : 0;
 }
 
-static void put_bar(const char *class, struct sp_value v, double scale, int y)
+/* What the names of the longest cell take. */
+static int labels_of(const struct sp_cell *cells, int n)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < n; i++) {
+        size_t letters = strlen(cells[i].row) + strlen(cells[i].column) + 3;
+
+        most = letters > most ? letters : most;
+    }
+    return LETTER * (int)most;
+}
+
+static void put_bar(const char *class, struct sp_value v, double scale, int x, int y)
 {
     char text[32];
     double width = size_of(v) * scale;
 
     if (v.kind == SP_VALUE_NUMBER)
-        printf("<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class, LABELS,
-               y, width, BAR);
-    printf("<text x=\"%.1f\" y=\"%d\">%s</text>\n", LABELS + width + 5, y + BAR - 1,
+        printf("<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class, x, y,
+               width, BAR);
+    printf("<text x=\"%.1f\" y=\"%d\">%s</text>\n", x + width + 5, y + BAR - 1,
            sp_value_print(v, text));
 }
 
 static void put_bars(const struct sp_cell *cells, int n)
 {
+    const int labels = labels_of(cells, n);
+
     printf(
         "<svg width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"published beside simulated\">\n",
-        LABELS + BARS + 80, n * LINE + 6);
+        labels + BARS + VALUE, n * LINE + 6);
     for (int i = 0; i < n; i++) {
         double scale = scale_of(cells, n, cells[i].unit);
         int y = i * LINE + 3;
@@ -84,8 +99,8 @@ static void put_bars(const struct sp_cell *cells, int n)
         fputs(", ", stdout);
         put(cells[i].column);
         puts("</text>");
-        put_bar("p", cells[i].published, scale, y);
-        put_bar("s", cells[i].simulated, scale, y + BAR + 1);
+        put_bar("p", cells[i].published, scale, labels, y);
+        put_bar("s", cells[i].simulated, scale, labels, y + BAR + 1);
     }
     puts("</svg>");
 }
