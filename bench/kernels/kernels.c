@@ -115,6 +115,7 @@ static void streams(float *x, float *y, float *z, float *u, float *w, float *m, 
     static float gain[H], bias[H], stats[2 * T], dgain[H], dbias[H];
     size_t n = (size_t)T * H, wide = (size_t)T * F, params = (size_t)V * H;
     struct sp_adamw hp = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1.0f};
+    const struct sp_rope rope = {.theta = 1e4f};
     int32_t ids[T];
     double sum = 0;
 
@@ -124,7 +125,7 @@ static void streams(float *x, float *y, float *z, float *u, float *w, float *m, 
     BYTES("layer norm backward", 4 * n,
           sp_norm_bwd(false, T, H, x, stats, gain, y, z, z, dgain, dbias));
     BYTES("rms norm", 2 * n, sp_norm(true, T, H, 1e-5f, x, gain, NULL, y, stats));
-    BYTES("rope", 2 * n, sp_rope(1, T, A, D, H, 0, 1e4f, false, x));
+    BYTES("rope", 2 * n, sp_rope(1, T, A, D, H, 0, &rope, false, x));
     BYTES("gelu", 2 * wide, sp_gelu(wide, u, w));
     BYTES("gelu backward", 3 * wide, sp_gelu_bwd(wide, u, w, w));
     BYTES("swiglu", 3 * wide / 2, sp_swiglu(T, F / 2, u, w));

@@ -92,10 +92,10 @@ void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, con
     head_running = false;
 }
 
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, float theta, bool inverse,
-             float *x)
+void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
+             bool inverse, float *x)
 {
-    UNUSED batch, UNUSED len, UNUSED heads, UNUSED d, UNUSED ld, UNUSED pos0, UNUSED theta;
+    UNUSED batch, UNUSED len, UNUSED heads, UNUSED d, UNUSED ld, UNUSED pos0, UNUSED rope;
     UNUSED inverse, UNUSED x;
 }
 

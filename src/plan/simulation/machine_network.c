@@ -20,6 +20,13 @@ static int interfaces(const struct sp_machine_network *n, const struct sp_link *
     return devices > link->shared_by ? devices / link->shared_by : 1;
 }
 
+static bool is_shared(const void *arg, const struct sp_step_message *m)
+{
+    const struct sp_machine_network *n = arg;
+
+    return n->process && n->process[m->from] == n->process[m->to];
+}
+
 static struct sp_route route(const void *arg, const struct sp_step_message *m)
 {
     const struct sp_machine_network *n = arg;
@@ -29,7 +36,7 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
     int most = (int)((int64_t)n->stages * n->devices), base = inside ? 0 : 2 * most;
     int from = m->collective ? m->to : m->from, in = link->half_duplex ? 0 : most;
 
-    if (n->process && n->process[m->from] == n->process[m->to])
+    if (is_shared(arg, m))
         return (struct sp_route){.out = -1, .in = -1};
     return (struct sp_route){
         .out = base + interface_of(n, link, from),
@@ -41,5 +48,6 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
 
 struct sp_network sp_network_of_machine(const struct sp_machine_network *n)
 {
-    return (struct sp_network){.ports = 4 * n->stages * n->devices, .route = route, .arg = n};
+    return (struct sp_network){
+        .ports = 4 * n->stages * n->devices, .route = route, .is_shared = is_shared, .arg = n};
 }

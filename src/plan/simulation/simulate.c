@@ -141,6 +141,18 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
     return SP_PLAYER_READY;
 }
 
+/* When an op that runs from start to end has left what a message carries, or the first of it that serves. */
+static double left_at(const struct sim *sim, const struct sp_step_message *m, double start,
+                      double end)
+{
+    const struct sp_network *n = sim->network;
+
+    if (m->beside)
+        return start;
+    return m->layers && n->is_shared && n->is_shared(n->arg, m) ? start + (end - start) / m->layers
+                                                                : end;
+}
+
 static int run(struct sp_player *player, int lane, int k, double start, double *end)
 {
     struct sim *sim = player->arg;
@@ -151,7 +163,7 @@ static int run(struct sp_player *player, int lane, int k, double start, double *
     for (int i = k; i < k + ops; i++)
         for (int m = all->first_of_writer[all->first_op[stage] + i]; m >= 0;
              m = all->message[m].next_of_writer)
-            follow(sim, m, all->message[m].beside ? start : sim->t.end[stage][i]);
+            follow(sim, m, left_at(sim, &all->message[m], start, sim->t.end[stage][i]));
     return ops;
 }
 

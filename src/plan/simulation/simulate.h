@@ -22,6 +22,8 @@ struct sp_route {
 struct sp_network {
     int ports;
     struct sp_route (*route)(const void *arg, const struct sp_step_message *m);
+    /* Whether both stages have it in one memory: gradients are then there layer by layer. NULL: never. */
+    bool (*is_shared)(const void *arg, const struct sp_step_message *m);
     const void *arg;
 };
 

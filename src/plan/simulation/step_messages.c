@@ -15,6 +15,7 @@ enum { LISTS = 1 << 14 };
 
 struct walk {
     const struct sp_plan *plan;
+    const struct sp_shape *shape; /* NULL: unknown */
     struct sp_step_messages *out;
     int room;        /* for messages */
     int *of_number;  /* [numbers] the message that a number of a SEND is in */
@@ -104,6 +105,14 @@ static bool goes_along(const struct walk *w, const struct sp_action *a)
            !goes_on(&last->tensor);
 }
 
+/* Of gradients that an op adds to. */
+static unsigned short layers_of(const struct walk *w, const struct sp_action *a)
+{
+    if (a->tensor.kind != SP_TENSOR_D || a->tensor.at < 0 || a->index < 0 || !w->shape)
+        return 0;
+    return (unsigned short)(sp_tensor_pieces(w->plan, w->shape, &a->tensor) / SP_LAYER_BLOCKS);
+}
+
 static void send(struct walk *w, const struct sp_action *a)
 {
     const struct came *came = goes_on(&a->tensor) ? find(w, &a->tensor, a->stage) : NULL;
@@ -117,7 +126,8 @@ static void send(struct walk *w, const struct sp_action *a)
                                         .before = came ? came->message : -1,
                                         .from = (unsigned short)a->stage,
                                         .to = (unsigned short)a->peer,
-                                        .writer_stage = (unsigned short)a->stage});
+                                        .writer_stage = (unsigned short)a->stage,
+                                        .layers = layers_of(w, a)});
     if (grow(w, &w->of_number, a->number, &w->numbers, sizeof *w->of_number))
         w->of_number[a->number] = w->out->n - 1;
 }
@@ -238,7 +248,7 @@ int sp_step_messages_create(const struct sp_plan *plan, const struct sp_shape *s
                             struct sp_step_messages *messages)
 {
     int stages = plan->layout.stages, err = -ENOMEM;
-    struct walk w = {.plan = plan, .out = messages};
+    struct walk w = {.plan = plan, .shape = shape, .out = messages};
     struct sp_lowering l = {0};
 
     *messages = (struct sp_step_messages){0};

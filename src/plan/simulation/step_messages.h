@@ -23,6 +23,8 @@ struct sp_step_message {
     unsigned short writer_stage;
     bool collective;
     bool beside; /* begins with its writer: it goes layer by layer */
+    unsigned short
+        layers; /* gradients of so many, which its writer adds to one after the other; 0: others */
 };
 
 struct sp_step_messages {

@@ -114,6 +114,8 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
     struct walk w = {.plan = plan, .why = why, .n = n};
     struct sp_lowering l = {0};
 
+    free(plan->order);
+    plan->order = NULL;
     free(plan->transit);
     plan->transit = calloc((size_t)stages, sizeof *plan->transit);
     w.now = calloc((size_t)stages, sizeof *w.now);
