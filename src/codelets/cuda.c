@@ -94,7 +94,8 @@ void sp_cuda_name(int device, char name[128])
 {
     struct cudaDeviceProp p;
 
-    snprintf(name, 128, "%s", cudaGetDeviceProperties(&p, device) == cudaSuccess ? p.name : "GPU");
+    snprintf(name, 128, "%.127s",
+             cudaGetDeviceProperties(&p, device) == cudaSuccess ? p.name : "GPU");
 }
 
 void sp_cuda_wait(const struct sp_backend *k)

@@ -2,11 +2,9 @@
 #include "cli/show/show.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char *const phase_names[] = {
     [SP_LEFT] = "left", [SP_STEADY] = "steady", [SP_RIGHT] = "right"};
@@ -46,13 +44,51 @@ static void print_set(int first, int last, FILE *out)
     fprintf(out, "  %-18s", text);
 }
 
+/* The same slices, each by its stage alone. 0 or -errno. */
+static int create_plain(const struct sp_plan *plan, struct sp_plan *plain)
+{
+    struct sp_layout lay = plan->layout;
+    int n = lay.slices, *len, err;
+
+    lay.map = NULL;
+    lay.options = "";
+    err = sp_plan_create(plan->def->name, &lay, plain);
+    if (err || !plan->first_token)
+        return err;
+    len = calloc((size_t)n, sizeof *len);
+    for (int k = 0; len && k < n; k++)
+        len[k] = plan->first_token[k + 1] - plan->first_token[k];
+    err = len ? sp_plan_slices(plain, len, plan->slice_share) : -ENOMEM;
+    free(len);
+    if (err)
+        sp_plan_destroy(plain);
+    return err;
+}
+
+static void print_gain(const struct sp_show *show, FILE *out)
+{
+    const struct sp_times *with = &show->prediction->times, *without;
+    struct sp_prediction p;
+    struct sp_plan plain;
+
+    if (create_plain(show->plan, &plain))
+        return;
+    if (!sp_show_simulate(show, &plain, &p)) {
+        without = &p.times;
+        fprintf(out,
+                "without multiplex: makespan %.6g, bubble %.2f %%; with it %.6g, %.2f %%: %.1f %% "
+                "less\n",
+                without->makespan, 100 * without->bubble_ratio, with->makespan,
+                100 * with->bubble_ratio,
+                without->makespan > 0 ? 100 * (1 - with->makespan / without->makespan) : 0);
+        sp_prediction_destroy(&p);
+    }
+    sp_plan_destroy(&plain);
+}
+
 void sp_show_multiplex_text(const struct sp_show *show, FILE *out)
 {
     const struct sp_layout *lay = &show->plan->layout;
-    struct sp_layout plain = *lay;
-    struct sp_times times;
-    struct sp_plan plan;
-    char why[128];
 
     fprintf(out, "\nslices of  ");
     for (int s = 0; s < lay->stages; s++)
@@ -75,28 +111,7 @@ void sp_show_multiplex_text(const struct sp_show *show, FILE *out)
     }
     fprintf(out, "\n");
 
-    /* the same slices, each by its stage alone */
-    plain.map = NULL;
-    plain.options = "";
-    if (sp_plan_create(show->plan->def->name, &plain, &plan))
-        return;
-    if (show->plan->slice_share) {
-        plan.slice_share = malloc((size_t)lay->slices * sizeof *plan.slice_share);
-        if (plan.slice_share)
-            memcpy(plan.slice_share, show->plan->slice_share,
-                   (size_t)lay->slices * sizeof *plan.slice_share);
-    }
-    if (!sp_listsim(&plan, &show->prediction->costs, SP_PAIRED, &times, why, sizeof why)) {
-        fprintf(out,
-                "without multiplex: makespan %.6g, bubble %.2f %%; with it %.6g, %.2f %%: %.1f %% "
-                "less\n",
-                times.makespan, 100 * times.bubble_ratio, show->prediction->times.makespan,
-                100 * show->prediction->times.bubble_ratio,
-                times.makespan > 0 ? 100 * (1 - show->prediction->times.makespan / times.makespan)
-                                   : 0);
-        sp_times_destroy(&times);
-    }
-    sp_plan_destroy(&plan);
+    print_gain(show, out);
 }
 
 static json_t *range(int first, int last)

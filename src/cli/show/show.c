@@ -65,6 +65,7 @@ static int parse(int argc, char **argv, struct args *a)
 /* Layout options that the list simulation could not honour. */
 static int check(const struct args *a)
 {
+    static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_layout_args *l = &a->layout;
 
     if (strcmp(l->offload, "none"))
@@ -80,6 +81,13 @@ static int check(const struct args *a)
         return sp_error(EINVAL, "show: --hardware %s: %s", a->hardware,
                         a->cost ? "--cost says what ops take; give one of the two"
                                 : "what ops take there depends on the model; give --model too");
+    if (!l->model && (l->seq != like.seq || l->micro_batch_size != like.micro_batch_size))
+        return sp_error(EINVAL,
+                        "show: --%s: an order does not depend on it, sizes of tensors do; give "
+                        "--model too",
+                        l->seq != like.seq ? "seq" : "micro-batch-size");
+    if ((a->width || a->color) && a->format != TEXT)
+        return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
     if (a->actions && a->format != TEXT && a->format != JSON)
         return sp_error(EINVAL, "show: --actions is for --format text and json");
     if (a->dtype_set && !l->model)
@@ -260,42 +268,35 @@ enum { MANY_OPS = 2 * 1000000 };
 
 /* At the costs of --cost, or unit costs. Where messages wait for no port and are not printed, the list
  * simulation says the same, in half the memory. */
-static int simulate_costs(const struct args *a, struct sp_show *show, const struct sp_costs *costs,
+static int simulate_costs(const struct sp_show *show, const struct sp_plan *plan,
                           struct sp_prediction *p)
 {
-    bool plain = a->format == TEXT && costs->wire <= 0 && !show->plan->family->run_deps;
-    char why[256];
-    struct sp_unit_network unit = {.plan = show->plan, .costs = costs};
+    struct sp_unit_network unit = {.plan = plan, .costs = &show->costs};
     struct sp_network network = sp_network_of_costs(&unit);
+    bool plain = show->plain && show->costs.wire <= 0 && !plan->family->run_deps;
+    char why[256];
     int err;
 
-    p->costs = *costs;
-    if (plain && sp_plan_ops(show->plan) > MANY_OPS)
-        return sp_listsim(show->plan, costs, SP_PAIRED, &p->times, why, sizeof why);
-    err = sp_step_messages_create(show->plan, NULL, &p->messages);
+    p->costs = show->costs;
+    if (plain && sp_plan_ops(plan) > MANY_OPS)
+        return sp_listsim(plan, &p->costs, SP_PAIRED, &p->times, why, sizeof why);
+    err = sp_step_messages_create(plan, NULL, &p->messages);
     return err ? err
-               : sp_simulate(show->plan, costs, &p->messages, &network, NULL, &p->times, &p->when);
+               : sp_simulate(plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
 }
 
-/* Of the model on a machine, unless costs are given. */
-static int simulate(const struct args *a, struct sp_show *show, struct sp_prediction *p)
+int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
+                     struct sp_prediction *p)
 {
-    struct sp_predict_request request = {.plan = show->plan,
+    struct sp_predict_request request = {.plan = plan,
                                          .shape = show->shape,
                                          .terms = {.machine = show->machine,
                                                    .devices = 1,
                                                    .recompute = show->recompute.mode,
                                                    .every = show->recompute.every}};
-    struct sp_costs costs;
-    int err;
 
-    if (!show->machine && find_costs(a, show->plan, &costs))
-        return -EINVAL;
-    err = show->machine ? sp_predict(&request, p) : simulate_costs(a, show, &costs, p);
-    if (err)
-        return sp_error(-err, "show: no memory to simulate %d ops", sp_plan_ops(show->plan));
-    show->prediction = p;
-    return 0;
+    *p = (struct sp_prediction){0};
+    return show->machine ? sp_predict(&request, p) : simulate_costs(show, plan, p);
 }
 
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
@@ -309,6 +310,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
                            .plan = plan,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
+                           .plain = a->format == TEXT,
                            .actions = a->actions};
     int ret = find_shape(a, model, plan, &shape, &show);
 
@@ -316,7 +318,11 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
         ret = sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
         show.machine = &machine;
     }
-    ret = ret ? ret : simulate(a, &show, &prediction);
+    if (!ret && !show.machine)
+        ret = find_costs(a, plan, &show.costs);
+    if (!ret && sp_show_simulate(&show, plan, &prediction))
+        ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
+    show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);
     ret = ret ? ret : write_out(a, &show);
     if (lowering.order)

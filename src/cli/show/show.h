@@ -13,6 +13,8 @@ struct sp_show {
     const char *schedule; /* as typed */
     const struct sp_plan *plan;
     const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
+    struct sp_costs costs;
+    bool plain; /* messages are not printed */
     const struct sp_prediction *prediction;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
@@ -20,6 +22,10 @@ struct sp_show {
     int columns;                  /* of the text form */
     bool color, actions;
 };
+
+/* A plan as this one is simulated. 0 or -ENOMEM; nothing to be destroyed then. */
+int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
+                     struct sp_prediction *p);
 
 /* The published closed form of the makespan at the costs of the list simulation. */
 struct sp_show_formula {
