@@ -28,13 +28,6 @@ struct args {
     bool json, schedule_set, batch_set;
 };
 
-static const char *const recompute_names[] = {[SP_RECOMPUTE_NONE] = "none",
-                                              [SP_RECOMPUTE_SELECTIVE] = "selective",
-                                              [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
-                                              [SP_RECOMPUTE_FULL] = "full"};
-static const char *const offload_names[] = {
-    [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
-
 static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
@@ -94,8 +87,8 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                         "trains", f[i].trains, "fits", f[i].fits, "schedule", f[i].schedule,
                         "stages", f[i].stages, "devices", f[i].devices, "micro_batches",
                         f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
-                        "slices", f[i].slices, "recompute", recompute_names[f[i].recompute],
-                        "offload", offload_names[f[i].offload]);
+                        "slices", f[i].slices, "recompute", sp_recompute_name(f[i].recompute),
+                        "offload", sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
                                               "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
                                               f[i].bubble, "stall_ms", f[i].stall_ms,
@@ -128,8 +121,8 @@ static void print_row(const struct sp_found *f)
 {
     printf("%-18s %6d %4d %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
            f->stages, f->devices, f->micro_batches, f->batch, f->chunks, f->slices,
-           recompute_names[f->recompute], offload_names[f->offload], f->step_ms, f->tokens_per_s,
-           100 * f->bubble, (double)f->memory / (1 << 30),
+           sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
+           f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
            !f->fits     ? "  does not fit"
            : !f->trains ? "  simulated only"
                         : "");

@@ -1,5 +1,15 @@
 #include "model/stash.h"
 
+const char *sp_recompute_name(enum sp_recompute recompute)
+{
+    static const char *const names[] = {[SP_RECOMPUTE_NONE] = "none",
+                                        [SP_RECOMPUTE_SELECTIVE] = "selective",
+                                        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
+                                        [SP_RECOMPUTE_FULL] = "full"};
+
+    return names[recompute];
+}
+
 /* Elements of a token. */
 enum width { HIDDEN, QUERY, KEYS, UP, MLP, HEADS, STATS };
 

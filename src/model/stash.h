@@ -16,6 +16,9 @@ enum sp_recompute {
     SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
 };
 
+/* "none", "selective", "no-attention", "full": as they are typed. */
+const char *sp_recompute_name(enum sp_recompute recompute);
+
 /* Buffers of a layer; their places in struct sp_layer_flight have the same names. */
 enum sp_stash_tensor {
     SP_STASH_X,

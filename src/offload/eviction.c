@@ -3,6 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *sp_offload_name(enum sp_offload_mode mode)
+{
+    static const char *const names[] = {
+        [SP_OFFLOAD_NONE] = "none", [SP_OFFLOAD_FULL] = "full", [SP_OFFLOAD_ADAPTIVE] = "adaptive"};
+
+    return names[mode];
+}
+
 static int64_t sum_of(const struct sp_unit *u, unsigned tensors)
 {
     int64_t sum = 0;

@@ -87,6 +87,9 @@ struct sp_away {
 
 enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };
 
+/* "none", "full", "adaptive": as they are typed. */
+const char *sp_offload_name(enum sp_offload_mode mode);
+
 /* What the tier does, bytes a second; 0: not known. */
 struct sp_tier_rates {
     double write, read;

@@ -33,6 +33,22 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     return 0;
 }
 
+int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
+                     struct sp_prediction *p)
+{
+    const struct sp_unit_network unit = {.plan = plan, .costs = costs};
+    const struct sp_network network = sp_network_of_costs(&unit);
+    int err;
+
+    *p = (struct sp_prediction){.costs = *costs};
+    err = sp_step_messages_create(plan, NULL, &p->messages);
+    err =
+        err ? err : sp_simulate(plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
+    if (err)
+        sp_prediction_destroy(p);
+    return err;
+}
+
 void sp_prediction_destroy(struct sp_prediction *p)
 {
     free(p->by_op);

@@ -26,6 +26,9 @@ struct sp_prediction {
 
 /* 0 or -ENOMEM; nothing to be destroyed then. */
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *prediction);
+/* The same at costs that are given, as sp_network_of_costs has messages: no bytes, no update. 0 or -ENOMEM. */
+int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
+                     struct sp_prediction *prediction);
 void sp_prediction_destroy(struct sp_prediction *prediction);
 
 #endif

@@ -1,4 +1,5 @@
 #include "plan/search.h"
+#include "model/stash.h"
 #include "plan/trial.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/registry.h"
@@ -277,10 +278,6 @@ static void add_limit(const struct sp_search *want, char *text, size_t n)
 void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,
                       char *text, size_t n)
 {
-    static const char *const recompute[] = {[SP_RECOMPUTE_NONE] = "none",
-                                            [SP_RECOMPUTE_SELECTIVE] = "selective",
-                                            [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
-                                            [SP_RECOMPUTE_FULL] = "full"};
     const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
     char every[24];
 
@@ -296,11 +293,11 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
         add_number(text, n, "slices", f->slices);
     snprintf(every, sizeof every, "every=%d", f->every);
     if (def && strcmp(def->name, "adapipe"))
-        add(text, n, "recompute", f->every > 1 ? every : recompute[f->recompute]);
+        add(text, n, "recompute", f->every > 1 ? every : sp_recompute_name(f->recompute));
     else
         add_limit(want, text, n); /* what adapipe plans within */
     if (f->offload != SP_OFFLOAD_NONE)
-        add(text, n, "offload", f->offload == SP_OFFLOAD_FULL ? "full" : "adaptive");
+        add(text, n, "offload", sp_offload_name(f->offload));
     add(text, n, "dtype", sp_dtype_name(want->dtype));
     if (f->devices > 1)
         add_number(text, n, "tensor-parallel", f->devices);

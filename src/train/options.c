@@ -39,15 +39,8 @@ int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode
 
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
 {
-    static const char *const names[] = {
-        [SP_RECOMPUTE_NONE] = "none",
-        [SP_RECOMPUTE_SELECTIVE] = "selective",
-        [SP_RECOMPUTE_NO_ATTENTION] = "no-attention",
-        [SP_RECOMPUTE_FULL] = "full",
-    };
-
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, names[i]) == 0) {
+    for (int i = SP_RECOMPUTE_NONE; i <= SP_RECOMPUTE_FULL; i++)
+        if (strcmp(text, sp_recompute_name((enum sp_recompute)i)) == 0) {
             *option = (struct sp_recompute_option){(enum sp_recompute)i, 1};
             return 0;
         }

@@ -3,7 +3,7 @@
  * ops wait for, and goes through time unit by unit.
  */
 #include "policies/common.h"
-#include "plan/simulation/simulate.h"
+#include "plan/predict.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/index.h"
 #include "policies/simulation/listsim.h"
@@ -11,13 +11,12 @@
 
 static void simulate(const struct sp_plan *plan, const struct sp_costs *costs, struct sp_times *t)
 {
-    struct sp_unit_network unit = {.plan = plan, .costs = costs};
-    struct sp_network network = sp_network_of_costs(&unit);
-    struct sp_step_messages messages;
+    struct sp_prediction p;
 
-    assert_int_equal(sp_step_messages_create(plan, NULL, &messages), 0);
-    assert_int_equal(sp_simulate(plan, costs, &messages, &network, NULL, t, NULL), 0);
-    sp_step_messages_destroy(&messages);
+    assert_int_equal(sp_predict_costs(plan, costs, &p), 0);
+    *t = p.times;
+    p.times = (struct sp_times){0};
+    sp_prediction_destroy(&p);
 }
 
 /* ---- the other simulation --------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "train/start/outputs.h"
 #include "cli/show/show.h"
+#include "cli/step_options.h"
 #include "model/model.h"
 #include "plan/memory.h"
 #include "plan/predict.h"
@@ -12,9 +13,7 @@
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
-#include "policies/simulation/costs.h"
 #include "policies/simulation/listsim.h"
-#include "train/slices_auto.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -77,10 +76,8 @@ static int check(const struct args *a)
         return sp_error(EINVAL,
                         "show: --memory-limit: an order has micro-batches, not bytes; leave it "
                         "out, 'train --dry-run' takes it");
-    if (a->hardware && (!l->model || a->cost))
-        return sp_error(EINVAL, "show: --hardware %s: %s", a->hardware,
-                        a->cost ? "--cost says what ops take; give one of the two"
-                                : "what ops take there depends on the model; give --model too");
+    if (sp_step_check_hardware("show", l, a->hardware, a->cost))
+        return -EINVAL;
     if (!l->model && (l->seq != like.seq || l->micro_batch_size != like.micro_batch_size))
         return sp_error(EINVAL,
                         "show: --%s: an order does not depend on it, sizes of tensors do; give "
@@ -113,16 +110,10 @@ static int find_layers(const struct args *a, struct sp_model *model, int *layers
 /* --slices auto. */
 static int find_slices(struct args *a, const struct sp_model *model)
 {
-    static struct sp_machine machine;
-
     if (!a->layout.slices && !a->layout.model)
         return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
                                 "and --seq");
-    if (a->layout.slices)
-        return 0;
-    if (sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine))
-        return -EINVAL;
-    return sp_slices_auto("show", &a->layout, model, (enum sp_dtype)a->dtype, &machine, 0);
+    return sp_step_slices("show", &a->layout, a->hardware, model, (enum sp_dtype)a->dtype);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. */
@@ -220,29 +211,6 @@ static int write_out(const struct args *a, const struct sp_show *show)
     return ret;
 }
 
-/* --cost, with what --recompute adds to backwards: selective recomputation costs next to nothing. */
-static int find_costs(const struct args *a, const struct sp_plan *plan, struct sp_costs *costs)
-{
-    struct sp_recompute_option recompute;
-    int ret = sp_costs_parse(a->cost ? a->cost : "", plan, costs);
-
-    if (ret || !a->layout.recompute)
-        return ret;
-    ret = sp_parse_recompute("show", a->layout.recompute, &recompute);
-    if (ret || recompute.mode == SP_RECOMPUTE_NONE || recompute.mode == SP_RECOMPUTE_SELECTIVE)
-        return ret;
-    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
-        return sp_error(EINVAL,
-                        "show: --recompute %s: %s keeps what attention wrote; use no-attention",
-                        a->layout.recompute, plan->def->name);
-    if (recompute.mode == SP_RECOMPUTE_NO_ATTENTION && !sp_costs_know_parts(costs))
-        return sp_error(EINVAL,
-                        "show: --recompute no-attention needs the costs of the parts of a layer: "
-                        "--cost pre=..,attn=..,post=.. and --layers");
-    sp_costs_add_recompute(plan, recompute.mode == SP_RECOMPUTE_FULL, costs);
-    return 0;
-}
-
 /* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */
 static int find_shape(const struct args *a, const struct sp_model *model, struct sp_plan *plan,
                       struct sp_shape *shape, struct sp_show *show)
@@ -271,18 +239,13 @@ enum { MANY_OPS = 2 * 1000000 };
 static int simulate_costs(const struct sp_show *show, const struct sp_plan *plan,
                           struct sp_prediction *p)
 {
-    struct sp_unit_network unit = {.plan = plan, .costs = &show->costs};
-    struct sp_network network = sp_network_of_costs(&unit);
     bool plain = show->plain && show->costs.wire <= 0 && !plan->family->run_deps;
     char why[256];
-    int err;
 
+    if (!plain || sp_plan_ops(plan) <= MANY_OPS)
+        return sp_predict_costs(plan, &show->costs, p);
     p->costs = show->costs;
-    if (plain && sp_plan_ops(plan) > MANY_OPS)
-        return sp_listsim(plan, &p->costs, SP_PAIRED, &p->times, why, sizeof why);
-    err = sp_step_messages_create(plan, NULL, &p->messages);
-    return err ? err
-               : sp_simulate(plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
+    return sp_listsim(plan, &p->costs, SP_PAIRED, &p->times, why, sizeof why);
 }
 
 int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
@@ -319,7 +282,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
         show.machine = &machine;
     }
     if (!ret && !show.machine)
-        ret = find_costs(a, plan, &show.costs);
+        ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
     if (!ret && sp_show_simulate(&show, plan, &prediction))
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
@@ -340,7 +303,7 @@ static int create(const struct args *a, struct sp_layout *layout, struct sp_plan
 
     if (ret || !plan->def->emit_all)
         return ret;
-    ret = find_costs(a, plan, &costs);
+    ret = sp_step_costs("show", &a->layout, a->cost, plan, &costs);
     if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
         costs.comm == 0 && costs.wire == 0)
         return 0;

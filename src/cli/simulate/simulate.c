@@ -5,14 +5,13 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/simulate/print.h"
+#include "cli/step_options.h"
 #include "config.h"
 #include "plan/predict.h"
 #include "policies/families/families.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
-#include "policies/simulation/costs.h"
 #include "sp_error.h"
-#include "train/slices_auto.h"
 #include "train/start/outputs.h"
 #include <string.h>
 
@@ -74,10 +73,8 @@ static int check(const struct args *a)
         return sp_error(EINVAL, "simulate: --partition-slices is not simulated yet");
     if (l->model && a->layers)
         return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
-    if (a->hardware && (!l->model || a->cost))
-        return sp_error(EINVAL, "simulate: --hardware %s: %s", a->hardware,
-                        a->cost ? "--cost says what ops take; give one of the two"
-                                : "what ops take there depends on the model; give --model too");
+    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost))
+        return -EINVAL;
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
 
@@ -144,30 +141,6 @@ static int check_family(const struct args *a, const struct subject *s)
     return sp_plan_refuse(&s->plan, &wish);
 }
 
-/* --cost, with what --recompute adds to backwards, as in show. */
-static int find_costs(const struct args *a, struct subject *s)
-{
-    int err = sp_costs_parse(a->cost ? a->cost : "", &s->plan, &s->costs);
-    bool full;
-
-    if (err || !a->layout.recompute)
-        return err;
-    err = sp_parse_recompute("simulate", a->layout.recompute, &s->recompute);
-    full = s->recompute.mode == SP_RECOMPUTE_FULL;
-    if (err || (!full && s->recompute.mode != SP_RECOMPUTE_NO_ATTENTION))
-        return err;
-    if (!full && !sp_costs_know_parts(&s->costs))
-        return sp_error(EINVAL,
-                        "simulate: --recompute no-attention needs the costs of the parts of a "
-                        "layer: --cost pre=..,attn=..,post=..");
-    if (full && s->plan.family->parts)
-        return sp_error(EINVAL,
-                        "simulate: --recompute %s: %s keeps what attention wrote; use no-attention",
-                        a->layout.recompute, s->plan.def->name);
-    sp_costs_add_recompute(&s->plan, full, &s->costs);
-    return 0;
-}
-
 /* The plan, once more at its costs where the order is searched. */
 static int create_plan(const struct args *a, struct sp_layout *lay, struct subject *s)
 {
@@ -175,7 +148,7 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
 
     if (err)
         return err;
-    err = find_costs(a, s);
+    err = sp_step_costs("simulate", &a->layout, a->cost, &s->plan, &s->costs);
     if (!err && s->plan.def->emit_all) {
         sp_plan_destroy(&s->plan);
         lay->costs = &s->costs;
@@ -186,25 +159,15 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
     return err;
 }
 
-/* --slices auto. */
-static int find_slices(struct args *a, const struct sp_model *model)
-{
-    static struct sp_machine machine;
-
-    if (a->layout.slices)
-        return 0;
-    if (sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine))
-        return -EINVAL;
-    return sp_slices_auto("simulate", &a->layout, model, (enum sp_dtype)a->dtype, &machine, 0);
-}
-
 static int find_subject(struct args *a, struct subject *s)
 {
     struct sp_layout lay = sp_layout_of_args(&a->layout, 0);
     int err = find_model(a, &lay, &s->model);
 
     lay.layers = s->model.layers;
-    err = err ? err : find_slices(a, &s->model);
+    err = err ? err
+              : sp_step_slices("simulate", &a->layout, a->hardware, &s->model,
+                               (enum sp_dtype)a->dtype);
     lay.slices = err ? 1 : a->layout.slices;
     err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
     err = err ? err : create_plan(a, &lay, s);
@@ -246,8 +209,6 @@ static int predict(const struct args *a, const struct subject *s, struct sp_pred
                    struct sp_sim_machine *links)
 {
     static struct sp_machine machine;
-    struct sp_unit_network unit = {.plan = &s->plan, .costs = &s->costs};
-    struct sp_network network = sp_network_of_costs(&unit);
     struct sp_predict_request request = {.plan = &s->plan,
                                          .terms = {.machine = &machine,
                                                    .devices = 1,
@@ -268,11 +229,7 @@ static int predict(const struct args *a, const struct subject *s, struct sp_pred
         err = sp_predict(&request, p);
     } else {
         *links = links_of_costs(a, s);
-        p->costs = s->costs;
-        err = sp_step_messages_create(&s->plan, NULL, &p->messages);
-        if (!err)
-            err =
-                sp_simulate(&s->plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
+        err = sp_predict_costs(&s->plan, &s->costs, p);
     }
     if (err)
         return sp_error(-err, "simulate: no memory to predict %d ops", sp_plan_ops(&s->plan));

@@ -1,0 +1,51 @@
+#include "cli/step_options.h"
+#include "plan/machine/machine.h"
+#include "policies/simulation/costs.h"
+#include "sp_error.h"
+#include "train/slices_auto.h"
+
+int sp_step_costs(const char *command, const struct sp_layout_args *l, const char *cost,
+                  const struct sp_plan *plan, struct sp_costs *costs)
+{
+    struct sp_recompute_option recompute;
+    int ret = sp_costs_parse(cost ? cost : "", plan, costs);
+
+    if (ret || !l->recompute)
+        return ret;
+    ret = sp_parse_recompute(command, l->recompute, &recompute);
+    if (ret || recompute.mode == SP_RECOMPUTE_NONE || recompute.mode == SP_RECOMPUTE_SELECTIVE)
+        return ret;
+    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
+        return sp_error(EINVAL,
+                        "%s: --recompute %s: %s keeps what attention wrote; use no-attention",
+                        command, l->recompute, plan->def->name);
+    if (recompute.mode == SP_RECOMPUTE_NO_ATTENTION && !sp_costs_know_parts(costs))
+        return sp_error(EINVAL,
+                        "%s: --recompute no-attention needs the costs of the parts of a layer: "
+                        "--cost pre=..,attn=..,post=.. and --layers",
+                        command);
+    sp_costs_add_recompute(plan, recompute.mode == SP_RECOMPUTE_FULL, costs);
+    return 0;
+}
+
+int sp_step_slices(const char *command, struct sp_layout_args *l, const char *hardware,
+                   const struct sp_model *model, enum sp_dtype dtype)
+{
+    static struct sp_machine machine;
+
+    if (l->slices)
+        return 0;
+    if (sp_machine_load(hardware ? hardware : SP_MACHINE_DEFAULT, &machine))
+        return -EINVAL;
+    return sp_slices_auto(command, l, model, dtype, &machine, 0);
+}
+
+int sp_step_check_hardware(const char *command, const struct sp_layout_args *l,
+                           const char *hardware, const char *cost)
+{
+    if (!hardware || (l->model && !cost))
+        return 0;
+    return sp_error(EINVAL, "%s: --hardware %s: %s", command, hardware,
+                    cost ? "--cost says what ops take; give one of the two"
+                         : "what ops take there depends on the model; give --model too");
+}
