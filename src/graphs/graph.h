@@ -85,10 +85,12 @@ struct sp_stage {
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
-    struct sp_move *returning;       /* those that the next task submitted brings back */
-    double held_us;                  /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
-    starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
+    const struct sp_layer_flight **kept; /* [units] what each is of */
+    struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
+    struct sp_move *returning;           /* those that the next task submitted brings back */
+    double held_us;                      /* sp_order_held_us of its worker at the last report */
+    uint64_t bytes_sent[2];              /* of messages submitted in a step, by turn */
+    starpu_data_handle_t theirs[2];      /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where

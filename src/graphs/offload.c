@@ -22,12 +22,16 @@ static int first_unit(const struct sp_op_ctx *c, const struct sp_away *a)
 void sp_offload_slot(struct sp_op_ctx *c, int k)
 {
     const struct sp_away *a = away_of(c);
+    struct sp_move **at = &c->st->fetches;
 
-    if (!a)
-        return;
-    for (int u = a->returns[slot_of(c, a, k)]; u >= 0; u = a->next_return[u]) {
-        struct sp_move *move = &c->st->moves[u];
+    while (a && *at) {
+        struct sp_move *move = *at;
 
+        if (a->units[move - c->st->moves].back != slot_of(c, a, k)) {
+            at = &move->next;
+            continue;
+        }
+        *at = move->next;
         move->next = c->st->returning;
         c->st->returning = move;
     }
@@ -43,26 +47,39 @@ void sp_offload_gate(struct sp_op_ctx *c, int k)
         sp_move_hold(&c->st->moves[u], *c->ctx.order + 1);
 }
 
-void sp_offload_leave(struct sp_op_ctx *c, int i)
+void sp_offload_keep(struct sp_op_ctx *c, int i)
 {
     const struct sp_away *a = away_of(c);
-    const struct sp_layer_flight *t = &c->fl->layers[i];
+
+    if (a)
+        c->st->kept[first_unit(c, a) + i] = &c->fl->layers[i];
+}
+
+void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    int unit = a->eviction->unit, n = 0;
+    const struct sp_layer_flight *t = st->kept[unit];
     const starpu_data_handle_t tensors[SP_STASH_TENSORS] = {
         [SP_STASH_X] = t->x,      [SP_STASH_PRE] = t->pre, [SP_STASH_Q] = t->q,
         [SP_STASH_KV] = t->kv,    [SP_STASH_O] = t->o,     [SP_STASH_LSE] = t->lse,
         [SP_STASH_POST] = t->post};
     starpu_data_handle_t leave[SP_STASH_TENSORS];
-    int n = 0, unit;
+    struct sp_meter *meter = sp_stage_meter(g, st);
 
-    if (!a)
-        return;
-    unit = first_unit(c, a) + i;
     for (int k = 0; k < SP_STASH_TENSORS; k++)
-        if (a->units[unit].out >> k & 1)
+        if (g->cfg.away[st->index].units[unit].out >> k & 1)
             leave[n++] = tensors[k];
-    if (n)
-        sp_move_out(&c->st->moves[unit], &c->st->mover, leave, n, &c->ctx.meter->live_bytes,
-                    &c->ctx.meter->peak_bytes);
+    sp_move_out(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes, &meter->peak_bytes);
+}
+
+void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
+{
+    struct sp_move *move = &st->moves[a->eviction->unit], **last = &st->fetches;
+
+    while (*last)
+        last = &(*last)->next;
+    move->next = NULL;
+    *last = move;
 }
 
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
@@ -72,7 +89,8 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
     sp_mover_init(&st->mover, starpu_worker_get_memory_node((unsigned)st->worker), g->cfg.tier,
                   st->worker);
     st->moves = calloc((size_t)g->cfg.away[st->index].n_units + 1, sizeof *st->moves);
-    return st->moves ? 0 : -ENOMEM;
+    st->kept = calloc((size_t)g->cfg.away[st->index].n_units + 1, sizeof(*st->kept));
+    return st->moves && st->kept ? 0 : -ENOMEM;
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
@@ -81,4 +99,5 @@ void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
         return;
     sp_mover_destroy(&st->mover);
     free(st->moves);
+    free(st->kept);
 }

@@ -1,6 +1,7 @@
 #include "graphs/step.h"
 #include "graphs/families/family.h"
 #include "graphs/message.h"
+#include "graphs/offload.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"
 #include <math.h>
@@ -237,6 +238,12 @@ static void act(void *arg, const struct sp_action *a)
         break;
     case SP_ACTION_REDUCE:
         add_replica(g, st, a);
+        break;
+    case SP_ACTION_EVICT:
+        sp_offload_evict(g, st, a);
+        break;
+    case SP_ACTION_FETCH:
+        sp_offload_fetch(st, a);
         break;
     default:
         STARPU_ABORT_MSG("starpipe: %s is no action of this family", sp_action_name(a->kind));

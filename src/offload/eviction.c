@@ -260,7 +260,6 @@ bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
     a->most_away = most_away(a);
-    a->stall_s = rates.write > 0 && rates.read > 0 ? sp_away_stall(a, rates) : 0;
     return enough;
 }
 
@@ -274,19 +273,15 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     *a = (struct sp_away){.n_slots = slots, .n_units = units, .n_groups = groups};
     a->units = calloc(u, sizeof *a->units);
     a->groups = calloc((size_t)groups + 1, sizeof *a->groups);
-    a->seconds = calloc(3 * s + 2 * u, sizeof *a->seconds);
+    a->seconds = calloc(s, sizeof *a->seconds);
     a->also = calloc(2 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
-    a->gates = calloc(4 * s + 5 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
+    a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
-    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
-        sp_away_player(a)) {
+    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates) {
         sp_away_free(a);
         return -ENOMEM;
     }
-    a->written = a->seconds + s;
-    a->fetched = a->written + u;
-    a->passed = a->fetched + u;
     a->most = a->also + s;
     a->returns = a->gates + s;
     a->uses = a->returns + s;
@@ -295,8 +290,7 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     a->next_return = a->next_gate + u;
     a->next_use = a->next_return + u;
     a->next_free = a->next_use + u;
-    a->reads = a->next_free + u;
-    a->op_slots = a->reads + u;
+    a->op_slots = a->next_free + u;
     a->slot = a->op_slots + ops + 1;
     a->flight_unit = a->slot + op_slots;
     return 0;
@@ -310,6 +304,5 @@ void sp_away_free(struct sp_away *a)
     free(a->also);
     free(a->returns_allowed);
     free(a->gates);
-    sp_player_destroy(&a->player);
     *a = (struct sp_away){0};
 }

@@ -21,7 +21,6 @@
 #ifndef SP_AWAY_H
 #define SP_AWAY_H
 
-#include "policies/simulation/player.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -76,13 +75,8 @@ struct sp_away {
     int64_t bytes;     /* that leave in a step */
     int64_t most_away; /* at once */
     double rate;       /* bytes a second that the forwards in between must hide */
-    double stall_s;    /* expected of a step, at the rates given */
 
-    int64_t *most;             /* room: [n_slots] */
-    double *written, *fetched; /* [n_units] when they are, < 0: not yet */
-    double *passed;          /* [2 * n_slots] when the two ops of a slot ended, see tier_stall.c */
-    int *reads;              /* [n_units] units in the order they are brought back */
-    struct sp_player player; /* of the stage and the tier */
+    int64_t *most; /* room: [n_slots] */
 };
 
 enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };
@@ -110,12 +104,6 @@ void sp_away_memory(const struct sp_away *a, int64_t *most);
 
 /* Bytes of a unit that leave. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
-
-/* What the tier adds to the time of the program, with what is chosen. */
-double sp_away_stall(struct sp_away *a, struct sp_tier_rates rates);
-
-/* Room for what plays the program: part of sp_away_alloc. 0 or -ENOMEM. */
-int sp_away_player(struct sp_away *a);
 
 /* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
 int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, int op_slots,

@@ -2,6 +2,7 @@
 #ifndef SP_PREDICT_H
 #define SP_PREDICT_H
 
+#include "offload/eviction.h"
 #include "plan/cost/op_times.h"
 #include "plan/simulation/simulate.h"
 
@@ -9,8 +10,9 @@ struct sp_predict_request {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
     struct sp_op_terms terms;
-    const int *worker;  /* [stages] as sp_simulate has it; NULL: each stage has its own */
-    const int *process; /* [stages] NULL: each stage has its own */
+    const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
+    const int *process;        /* [stages] NULL: each stage has its own */
+    struct sp_tier_rates tier; /* of a stage: where plan->evictions go */
 };
 
 /* Times in milliseconds. */

@@ -3,6 +3,7 @@
 #include "plan/offload/offload.h"
 #include "plan/predict.h"
 #include "plan/slices.h"
+#include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
 #include "sp_error.h"
 #include <math.h>
@@ -43,58 +44,53 @@ static int64_t fullest(const struct step *step, const struct sp_found *f)
     return most / f->devices;
 }
 
-/* What leaves memory instead, and how long a step waits for it. 0, -EINVAL: not even that fits; -ENOMEM. */
-static int choose_offload(const struct sp_search *want, const struct step *step, double fwd_ms,
-                          struct sp_found *f)
+static struct sp_op_terms terms_of(const struct sp_search *want, const struct sp_found *f)
+{
+    return (struct sp_op_terms){.machine = want->machine,
+                                .devices = f->devices,
+                                .recompute = f->recompute,
+                                .every = f->every};
+}
+
+/* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
+static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_machine *m = want->machine;
-    bool disk = sp_machine_is_cpu(m);
-    double write = disk ? m->disk.write / m->devices_per_node : m->copy.both / m->copy.shared_by;
-    double read = disk ? m->disk.read / m->devices_per_node : write;
     int per_node = m->devices_per_node / f->devices > 0 ? m->devices_per_node / f->devices : 1;
-    struct sp_offload_request request = {.mode = f->offload,
-                                         .limit = limit_of(want) * f->devices,
-                                         .recompute = f->recompute,
-                                         .every = f->every,
-                                         .rates = {write * f->devices, read * f->devices}};
+    const struct sp_op_terms terms = terms_of(want, f);
+    struct sp_offload_request request =
+        sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * f->devices);
     struct sp_offload offload = {0};
     struct sp_offload_lack lack;
-    struct sp_slice_costs c = sp_slice_flops(&step->shape);
-    double flops =
-        step->shape.batch * sp_slice_cost(&c, 0, step->shape.seq) * step->shape.model.layers;
-    int err;
+    int err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
 
-    request.speed = (struct sp_op_speed){1e-3 * fwd_ms / flops, 2e-3 * fwd_ms / flops};
-    err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
+    f->memory = f->host = 0;
+    f->fits = !err;
     if (err == -EINVAL)
         f->memory = (sp_memory_sum(&lack.memory) + lack.least) / f->devices;
     if (err)
-        return err;
-    f->memory = f->host = 0;
+        return err == -EINVAL ? 0 : err;
     for (int s = 0; s < offload.stages; s++) {
         int64_t bytes = sp_memory_sum(&offload.memory[s]) / f->devices;
 
         f->memory = bytes > f->memory ? bytes : f->memory;
-        f->host = offload.away[s].bytes > f->host ? offload.away[s].bytes : f->host;
-        f->stall_ms = fmax(f->stall_ms, 1e3 * offload.away[s].stall_s);
+        f->host = offload.away[s].most_away > f->host ? offload.away[s].most_away : f->host;
     }
     f->host *= f->stages < per_node ? f->stages : per_node;
-    f->fits = disk || f->host <= m->host_bytes;
+    f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
+    err = sp_offload_apply(&offload, &step->shape, &step->plan);
     sp_offload_destroy(&offload);
-    return 0;
+    return err;
 }
 
 /* ---- time --------------------------------------------------------------------------------------- */
 
-static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f,
-                   double *fwd_ms)
+static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
     struct sp_predict_request request = {.plan = &step->plan,
                                          .shape = &step->shape,
-                                         .terms = {.machine = want->machine,
-                                                   .devices = f->devices,
-                                                   .recompute = f->recompute,
-                                                   .every = f->every}};
+                                         .terms = terms_of(want, f),
+                                         .tier = sp_offload_tier(want->machine, f->devices)};
     struct sp_prediction p;
     int err = sp_predict(&request, &p);
 
@@ -102,41 +98,32 @@ static int predict(const struct sp_search *want, const struct step *step, struct
         return err;
     f->step_ms = p.step_ms;
     f->bubble = p.times.bubble_ratio;
-    *fwd_ms = 0; /* of a micro-batch through all layers */
     for (int s = 0; s < f->stages; s++)
-        for (int k = 0; k < step->plan.programs[s].n; k++) {
-            const struct sp_op *op = &step->plan.programs[s].ops[k];
-
-            if (op->pass == SP_F && op->mb == 0)
-                *fwd_ms += p.times.end[s][k] - p.times.start[s][k];
-        }
+        f->stall_ms = fmax(f->stall_ms, p.when.stalled[s]);
     sp_prediction_destroy(&p);
     return 0;
 }
 
 /* In the modes of f. 0, -ENOMEM, or -EINVAL: train refuses them. */
-static int try_step(const struct sp_search *want, const struct step *step, struct sp_found *f)
+static int try_step(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_train_wish wish = {
         .recompute = f->recompute, .recompute_text = "", .partition = "even"};
-    bool offloads = f->offload != SP_OFFLOAD_NONE;
-    double fwd_ms;
     int err = sp_plan_refuse(&step->plan, &wish);
 
-    if (offloads && (!step->plan.family->offloads || step->plan.recompute))
-        err = -EINVAL;
     f->stall_ms = 0;
     f->host = 0;
-    err = err ? err : predict(want, step, f, &fwd_ms);
-    if (!err && !offloads) {
+    if (f->offload == SP_OFFLOAD_NONE) {
         f->memory = fullest(step, f);
         f->fits = f->memory <= limit_of(want);
-    } else if (!err) {
-        err = choose_offload(want, step, fwd_ms, f);
-        f->fits = f->fits && !err;
-        err = err == -EINVAL ? 0 : err;
-        f->step_ms += f->stall_ms;
+    } else if (!step->plan.family->offloads || step->plan.recompute) {
+        err = -EINVAL;
+    } else {
+        err = err ? err : choose_offload(want, step, f);
     }
+    err = err ? err : predict(want, step, f);
+    sp_evictions_destroy(step->plan.evictions, f->stages);
+    step->plan.evictions = NULL;
     return err;
 }
 
@@ -155,7 +142,7 @@ static void go_on(const struct trial *t, const struct sp_found *few, struct sp_f
     f->fits = f->fits && f->memory <= limit_of(t->want);
 }
 
-static int try_mode(const struct trial *t, struct sp_found *f)
+static int try_mode(struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;
     int err = try_step(t->want, &t->step[t->steps - 1], f);
@@ -178,7 +165,7 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
 }
 
 /* Tries f in one mode; *best, where *found, is the best so far. 0, -ENOMEM, or -EINVAL. */
-static int take(const struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
+static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
 {
     int err = try_mode(t, &f);
 
@@ -190,7 +177,7 @@ static int take(const struct trial *t, struct sp_found f, struct sp_found *best,
 }
 
 /* Those that compute less again first, until one fits; and what may leave memory. */
-static int try_modes(const struct trial *t, struct sp_found *best)
+static int try_modes(struct trial *t, struct sp_found *best)
 {
     const struct sp_search *want = t->want;
     bool found = false, own = t->step[0].plan.recompute; /* adapipe chose its own */

@@ -1,4 +1,5 @@
 #include "policies/plan.h"
+#include "policies/lowering/evictions.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->slice_share);
     free(plan->transit);
     free(plan->recompute);
+    sp_evictions_destroy(plan->evictions, plan->layout.stages);
     sp_map_destroy(plan->map);
     plan->programs = NULL;
     plan->deferred = NULL;
@@ -156,6 +158,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     plan->slice_share = NULL;
     plan->recompute = NULL;
     plan->transit = NULL;
+    plan->evictions = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;
 }

@@ -7,7 +7,8 @@
 #include "policies/families/family.h"
 #include <stdint.h>
 
-struct sp_placed; /* policies/simulation/merge.h */
+struct sp_placed;    /* policies/simulation/merge.h */
+struct sp_evictions; /* policies/lowering/evictions.h */
 
 struct sp_plan {
     struct sp_layout layout;
@@ -29,6 +30,7 @@ struct sp_plan {
     bool states_twice;       /* parameters and optimizer are kept from before the last update */
     int buffers;             /* what sp_listsim_buffers found */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
+    struct sp_evictions *evictions; /* [stages] what leaves memory and returns; NULL: nothing */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */

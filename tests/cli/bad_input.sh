@@ -238,7 +238,7 @@ refused "no paper" reproduce megatron
 refused "format" reproduce helixpipe --format pdf
 refused "no paper" reproduce HelixPipe
 refused "starpipe reproduce helixpipe --help" reproduce helixpipe --bogus
-refused "train --dry-run" show --memory-limit 1GiB
+refused "give --model" show --memory-limit 1GiB
 refused "csv:FILE" show --schedule csv
 refused "'starpipe show --help'" show 4
 refused "at most budget=" show --schedule zb1p:auto,budget=2147483647

@@ -40,7 +40,8 @@ shown "--model and --layers" '"layers": 24' --model gpt3-1.3b --layers 24 --form
 refused "layers 12, but .* has 24" show --model gpt3-1.3b --layers 12
 refused "neither a preset nor a directory" show --model gpt3-13b
 refused "layers" show --model gpt3-1.3b --stages 25
-refused "memory-limit" show --model gpt3-1.3b --memory-limit 1GiB
+refused "stage 0 needs" show --model gpt3-1.3b --memory-limit 1GiB
+refused "give --model" show --offload full
 
 # ---- orders from a file
 
@@ -115,6 +116,19 @@ page "$work/dualpipev.html"
 starpipe show --stages 64 --micro-batches 512 --format html --output "$work/large.html" ||
     fail "show --format html of 64 stages"
 page "$work/large.html"
+
+# ---- what leaves memory
+
+offloaded="show --schedule sppo --slices 4 --stages 4 --micro-batches 2 --model gpt3-1.3b --seq 16384"
+quiet "show --offload" starpipe $offloaded --offload full --actions --format json
+grep -q '"EVICT"' "$work/output" && grep -q '"FETCH"' "$work/output" || fail "no EVICT or no FETCH"
+[ "$(grep -c '"EVICT"' "$work/output")" -eq "$(grep -c '"FETCH"' "$work/output")" ] ||
+    fail "not everything that is evicted is fetched"
+quiet "show --offload text" starpipe $offloaded --offload adaptive --memory-limit 20GiB
+grep -q "^evicted, MiB a stage" "$work/output" || fail "text: nothing about what leaves"
+refused "stage [0-9] needs .* with all activations away" $offloaded --offload full --memory-limit 1GiB
+refused "leave out --cost" $offloaded --offload full --cost f=1
+refused "consecutive layers" show --schedule helix --stages 2 --micro-batches 4 --model gpt3-1.3b --offload full
 
 # ---- train
 

@@ -115,6 +115,10 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
     if (exact ? st->peak != st->planned_peak : st->peak > st->planned_peak)
         fail_case("%s: stage %d has a peak of %lld bytes, %lld are planned", c->options, stage,
                   (long long)st->peak, (long long)st->planned_peak);
+    if (st->left != st->evicted || st->returned != st->fetched)
+        fail_case("%s: stage %d evicted %lld and fetched %lld bytes, its actions say %lld and %lld",
+                  c->options, stage, (long long)st->left, (long long)st->returned,
+                  (long long)st->evicted, (long long)st->fetched);
     if (st->lowered >= 0 && st->sent != st->lowered)
         fail_case("%s: stage %d sent %lld bytes, its actions say %lld", c->options, stage,
                   (long long)st->sent, (long long)st->lowered);

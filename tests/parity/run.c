@@ -94,6 +94,7 @@ static void plan_offload(const struct setup *s, struct sp_offload *offload)
     must(sp_offload_create(&s->plan, &s->shape, &want, offload), "offload");
     for (int k = 0; k < offload->stages; k++)
         most += offload->away[k].most_away;
+    must(sp_offload_apply(offload, &s->shape, (struct sp_plan *)&s->plan), "evictions");
     must(most + most / 8 > DISK_BYTES ? ENOSPC : 0, "room for what leaves");
 }
 
@@ -141,6 +142,8 @@ static void note_step(const struct sp_step_report *report, int k, struct result 
         r->buffers[k][i] = (int64_t)st->pool_bytes;
         r->alive |= st->live_bytes > 0;
         r->stage[i].sent = (int64_t)st->bytes_sent;
+        r->stage[i].left = (int64_t)st->left_bytes;
+        r->stage[i].returned = (int64_t)st->returned_bytes;
         r->stage[i].peak = (int64_t)st->peak_bytes;
         r->stage[i].live = (int64_t)st->live_bytes;
         r->stage[i].buffers = (int64_t)st->pool_bytes;
@@ -151,18 +154,22 @@ static void count_sent(void *arg, const struct sp_action *a)
 {
     struct result *r = arg;
 
-    if (a->kind != SP_ACTION_RECV)
+    if (a->kind == SP_ACTION_EVICT)
+        r->stage[a->stage].evicted += a->bytes;
+    else if (a->kind == SP_ACTION_FETCH)
+        r->stage[a->stage].fetched += a->bytes;
+    else if (a->kind != SP_ACTION_RECV && r->stage[a->stage].lowered >= 0)
         r->stage[a->stage].lowered += a->bytes;
 }
 
-/* What the lowered program sends, with a process a stage. */
+/* What the lowered program sends, with a process a stage, and what it evicts and fetches. */
 static void note_actions(const struct session *session, const struct setup *s, struct result *r)
 {
     struct sp_lowering l;
 
     for (int i = 0; i < r->stages; i++)
         r->stage[i].lowered = session->world.size == r->stages ? 0 : -1;
-    if (session->world.size != r->stages)
+    if (session->world.size != r->stages && !s->offloads)
         return;
     must(sp_lowering_create(&s->plan, &s->shape, r->stages, &l), "lowering");
     must(sp_lower_step(&l, count_sent, r), "actions");

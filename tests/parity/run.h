@@ -45,7 +45,9 @@ void setup_destroy(struct setup *s);
 struct stage_result {
     int64_t sent, peak, live, buffers;
     int64_t planned_peak, planned_buffers;
-    int64_t lowered; /* bytes that its actions send; -1: stages share processes */
+    int64_t left, returned;   /* bytes that went out of memory and came back */
+    int64_t evicted, fetched; /* the same, as its actions say */
+    int64_t lowered;          /* bytes that its actions send; -1: stages share processes */
 };
 
 /* Where a block begins in each of the fields. */

@@ -83,7 +83,7 @@ static struct sp_route blocking_route(const void *arg, const struct sp_step_mess
     const struct blocking *b = arg;
     struct sp_route r = b->network.route(b->network.arg, m);
 
-    if (m->collective)
+    if (!sp_step_message_is_sent(m))
         return r;
     /* the reader's own time has the way of the message in it, from when the writer's way begins */
     return (struct sp_route){.out = -1, .in = -1, .delay = -r.busy};
@@ -96,7 +96,7 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
         const struct sp_step_message *m = &messages->message[i];
         double busy = b->network.route(b->network.arg, m).busy;
 
-        if (m->collective || m->writer < 0 || m->reader < 0)
+        if (!sp_step_message_is_sent(m) || m->writer < 0 || m->reader < 0)
             continue;
         by_op[plan->family->id(&plan->layout, m->writer_stage,
                                &plan->programs[m->writer_stage].ops[m->writer])] += busy;
@@ -108,8 +108,10 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
 static int simulate(const struct trial *t, struct sp_run_result *result)
 {
     const struct sp_plan *plan = &t->plan;
-    const struct sp_machine_network links = {
-        .machine = t->machine, .stages = t->run->stages, .devices = t->run->devices};
+    const struct sp_machine_network links = {.machine = t->machine,
+                                             .stages = t->run->stages,
+                                             .devices = t->run->devices,
+                                             .tier = sp_offload_tier(t->machine, t->run->devices)};
     struct blocking block = {.network = sp_network_of_machine(&links)};
     struct sp_network network = block.network;
     struct sp_step_messages messages = {0};
@@ -132,6 +134,8 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
 
         for (int i = 0; i < messages.n; i++)
             ms = fmax(ms, when.arrived[i]);
+        for (int s = 0; s < t->run->stages; s++)
+            result->stall_s = fmax(result->stall_s, 1e-3 * when.stalled[s]);
         result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms));
         result->bubble = times.bubble_ratio;
         sp_times_destroy(&times);
@@ -157,35 +161,16 @@ static void note_memory(const struct trial *t, int stage, const struct sp_memory
     result->memory_bytes = fmax(result->memory_bytes, bytes);
 }
 
-static double speed_of(const struct trial *t, double *backward)
-{
-    struct sp_slice_costs flops = sp_slice_flops(&t->shape);
-    double all = t->run->batch * sp_slice_cost(&flops, 0, t->run->seq);
-    struct sp_part_times p;
-
-    sp_part_times(t->machine, t->run->devices, &t->shape, &p);
-    *backward =
-        (p.pre_input + p.attention_input + p.post_input + p.qkv_weight + p.post_weight) / all;
-    return (p.pre + p.attention + p.post) / all;
-}
-
-/* What leaves the devices, and what the step waits for it. */
-static int offload(const struct trial *t, struct sp_run_result *result)
+/* What leaves the devices: in the plan, for the simulation. */
+static int offload(struct trial *t, struct sp_run_result *result)
 {
     const double devices = t->run->devices;
-    struct sp_offload_request want = {
-        .mode = t->run->offload,
-        .limit = (int64_t)(t->machine->memory_bytes * devices),
-        .recompute = t->run->recompute,
-        .every = 1,
-        .rates = {t->machine->copy.to_host * devices / t->machine->copy.shared_by,
-                  t->machine->copy.from_host * devices / t->machine->copy.shared_by}};
+    struct sp_offload_request want = sp_offload_request(
+        &t->terms, &t->shape, t->run->offload, (int64_t)(t->machine->memory_bytes * devices));
     struct sp_offload out = {0};
     struct sp_offload_lack lack;
-    int err;
+    int err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
 
-    want.speed.fwd_s = speed_of(t, &want.speed.bwd_s);
-    err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
     if (err == -EINVAL) {
         result->memory_bytes = (double)(sp_memory_sum(&lack.memory) + lack.least) / devices;
         return 0;
@@ -194,14 +179,13 @@ static int offload(const struct trial *t, struct sp_run_result *result)
         note_memory(t, s, &out.memory[s], result);
         result->host_bytes = fmax(result->host_bytes, (double)out.away[s].most_away *
                                                           t->machine->devices_per_node / devices);
-        result->stall_s = fmax(result->stall_s, out.away[s].stall_s);
     }
-    result->step_s += result->stall_s;
+    err = err ? err : sp_offload_apply(&out, &t->shape, &t->plan);
     sp_offload_destroy(&out);
     return err;
 }
 
-static int weigh(const struct trial *t, struct sp_run_result *result)
+static int weigh(struct trial *t, struct sp_run_result *result)
 {
     int err = 0;
 
@@ -241,8 +225,8 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut) : 0;
     err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
     err = err ? err : sp_memory_apart(&t.plan, &t.shape);
-    err = err || run->memory_only ? err : simulate(&t, result);
     err = err ? err : weigh(&t, result);
+    err = err || run->memory_only ? err : simulate(&t, result);
     sp_plan_destroy(&t.plan);
     return err == -ENOMEM ? sp_error(ENOMEM, "reproduce: no memory for %s on %d stages",
                                      run->schedule, run->stages)

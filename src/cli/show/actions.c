@@ -27,6 +27,12 @@ static bool is_message(const struct sp_action *a)
     return a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV;
 }
 
+/* Not those of RUN and FREE. */
+static bool is_sized(const struct sp_action *a)
+{
+    return is_message(a) || a->members || a->eviction;
+}
+
 static int no_memory(const struct sp_show *show)
 {
     return sp_error(ENOMEM, "show: no memory for the actions of %d stages",
@@ -75,7 +81,7 @@ static void print_action(void *arg, const struct sp_action *a)
         fprintf(t->out, " with");
     for (int k = 0; a->members < t->show->plan->layout.stages && k < a->members; k++)
         fprintf(t->out, " %d", a->member[k]);
-    if (t->show->shape && (is_message(a) || a->members))
+    if (t->show->shape && is_sized(a))
         fprintf(t->out, " %14lld bytes", (long long)a->bytes);
     putc('\n', t->out);
 }
@@ -116,7 +122,7 @@ static json_t *partner(const struct sp_action *a)
 static void add_action(void *arg, const struct sp_action *a)
 {
     struct lists *lists = arg;
-    bool sized = lists->show->shape && (is_message(a) || a->members);
+    bool sized = lists->show->shape && is_sized(a);
     char subject[SUBJECT];
 
     print_subject(lists->show->plan, a, subject);
@@ -144,8 +150,7 @@ int sp_show_actions_json(const struct sp_show *show, json_t *root)
 
 static json_t *memory_of(const struct sp_show *show, int stage)
 {
-    struct sp_memory m = sp_memory_of_stage(show->plan, show->shape, show->recompute.mode,
-                                            show->recompute.every, stage);
+    struct sp_memory m = sp_show_memory(show, stage);
     int64_t optimizer = sp_memory_optimizer(show->plan, show->shape, stage);
 
     return json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters", (json_int_t)(m.states - optimizer),

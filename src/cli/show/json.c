@@ -173,6 +173,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     add_formula(show, root);
     if (show->machine)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
+    if (show->offload)
+        json_object_set_new(root, "offload", sp_show_offload_json(show));
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_bytes_json(show, root);

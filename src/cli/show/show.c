@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "plan/memory.h"
 #include "plan/predict.h"
+#include "plan/offload/offload.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
@@ -67,15 +68,15 @@ static int check(const struct args *a)
     static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_layout_args *l = &a->layout;
 
-    if (strcmp(l->offload, "none"))
+    if (strcmp(l->offload, "none") && (!l->model || a->cost))
         return sp_error(
             EINVAL,
-            "show: --offload %s: show knows no memory; train --dry-run plans what leaves it",
+            "show: --offload %s: what may leave memory, and how long that takes, is the "
+            "model's and the machine's; give --model and leave out --cost",
             l->offload);
-    if (l->memory_limit)
-        return sp_error(EINVAL,
-                        "show: --memory-limit: an order has micro-batches, not bytes; leave it "
-                        "out, 'train --dry-run' takes it");
+    if (l->memory_limit && !l->model)
+        return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "
+                                "--model too");
     if (sp_step_check_hardware("show", l, a->hardware, a->cost))
         return -EINVAL;
     if (!l->model && (l->seq != like.seq || l->micro_batch_size != like.micro_batch_size))
@@ -258,6 +259,8 @@ int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                                                    .recompute = show->recompute.mode,
                                                    .every = show->recompute.every}};
 
+    if (show->machine)
+        request.tier = sp_offload_tier(show->machine, 1);
     *p = (struct sp_prediction){0};
     return show->machine ? sp_predict(&request, p) : simulate_costs(show, plan, p);
 }
@@ -268,6 +271,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     static struct sp_machine machine;
     struct sp_lowering lowering = {0};
     struct sp_prediction prediction = {0};
+    struct sp_offload offload = {0};
     struct sp_shape shape;
     struct sp_show show = {.schedule = a->layout.schedule,
                            .plan = plan,
@@ -283,6 +287,8 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     }
     if (!ret && !show.machine)
         ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
+    if (!ret && show.shape)
+        ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
     if (!ret && sp_show_simulate(&show, plan, &prediction))
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
@@ -291,6 +297,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     if (lowering.order)
         sp_lowering_destroy(&lowering);
     sp_prediction_destroy(&prediction);
+    sp_offload_destroy(&offload);
     return ret;
 }
 

@@ -3,11 +3,14 @@
 #define SP_SHOW_H
 
 #include "cli/options.h"
+#include "plan/memory.h"
 #include "plan/predict.h"
 #include <jansson.h>
 #include <stdio.h>
 
 struct sp_lowering;
+struct sp_layout_args;
+struct sp_offload;
 
 struct sp_show {
     const char *schedule; /* as typed */
@@ -18,14 +21,27 @@ struct sp_show {
     const struct sp_prediction *prediction;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
-    struct sp_lowering *lowering; /* of --actions and --model; NULL: neither was given */
-    int columns;                  /* of the text form */
+    struct sp_lowering *lowering;     /* of --actions and --model; NULL: neither was given */
+    const struct sp_offload *offload; /* of --offload; NULL: nothing leaves memory */
+    int columns;                      /* of the text form */
     bool color, actions;
 };
 
 /* A plan as this one is simulated. 0 or -ENOMEM; nothing to be destroyed then. */
 int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                      struct sp_prediction *p);
+
+/*
+ * What leaves memory by --offload and --memory-limit: chosen into *offload, to be destroyed, and the plan.
+ * 0; or -EINVAL after one line: what does not go together, a limit that cannot be kept; -ENOMEM.
+ */
+int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, struct sp_plan *plan,
+                        struct sp_offload *offload);
+void sp_show_offload_text(const struct sp_show *show, FILE *out);
+json_t *sp_show_offload_json(const struct sp_show *show);
+
+/* What a stage holds. */
+struct sp_memory sp_show_memory(const struct sp_show *show, int stage);
 
 /* The published closed form of the makespan at the costs of the list simulation. */
 struct sp_show_formula {

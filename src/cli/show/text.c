@@ -77,6 +77,8 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     if (share < 1)
         fprintf(out,
                 "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
+    if (show->offload)
+        sp_show_offload_text(show, out);
     if (sp_is_multiplexed(&plan->layout))
         sp_show_multiplex_text(show, out);
     return show->actions ? sp_show_actions_text(show, out) : 0;

@@ -2,6 +2,7 @@
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
+#include "train/start/machine.h"
 #include "train/start/memory.h"
 #include <math.h>
 #include <stdio.h>
@@ -87,13 +88,16 @@ void sp_print_offload(const struct sp_trainer *t)
 void sp_print_offloaded(const struct sp_trainer *t)
 {
     double io = 0, stalls = 0, left = 0, returned = 0;
+    struct sp_prediction predicted;
 
+    if (sp_train_predict(t, &predicted))
+        return;
     printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)\n");
     for (int s = 0; s < t->offload.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
 
         printf("%5d %15.2f %18.2f %11.1f (%.1f)\n", s, r->left_bytes / MiB, r->returned_bytes / MiB,
-               r->stall_us / 1e3, 1e3 * t->offload.away[s].stall_s);
+               r->stall_us / 1e3, predicted.when.stalled[s]);
         io += r->transfer_us;
         stalls += r->stall_us;
         left += r->left_bytes;

@@ -41,7 +41,7 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, 
     sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, to_head);
     if (!keeps_x)
         sp_drop(&c->fl->layers[i].x);
-    sp_offload_leave(c, i);
+    sp_offload_keep(c, i);
     if (i < c->count - 1)
         c->fl->layers[i + 1].x = y;
 }

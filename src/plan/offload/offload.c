@@ -1,5 +1,7 @@
 #include "plan/offload/offload.h"
+#include "plan/cost/part_times.h"
 #include "plan/offload/pages.h"
+#include "plan/slices.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -39,6 +41,39 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     if (err)
         sp_offload_destroy(offload);
     return err;
+}
+
+struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices)
+{
+    const struct sp_copy_rates *copy = &machine->copy;
+    double node = machine->devices_per_node;
+
+    if (sp_machine_is_cpu(machine))
+        return (struct sp_tier_rates){machine->disk.write * devices / node,
+                                      machine->disk.read * devices / node};
+    return (struct sp_tier_rates){copy->both * devices / copy->shared_by,
+                                  copy->both * devices / copy->shared_by};
+}
+
+struct sp_offload_request sp_offload_request(const struct sp_op_terms *terms,
+                                             const struct sp_shape *sh, enum sp_offload_mode mode,
+                                             int64_t limit)
+{
+    struct sp_slice_costs flops = sp_slice_flops(sh);
+    double layer = sh->batch * sp_slice_cost(&flops, 0, sh->seq);
+    struct sp_part_times p;
+
+    sp_part_times(terms->machine, terms->devices, sh, &p);
+    return (struct sp_offload_request){
+        .mode = mode,
+        .limit = limit,
+        .recompute = terms->recompute,
+        .every = terms->every,
+        .rates = sp_offload_tier(terms->machine, terms->devices),
+        .speed = {.fwd_s = (p.pre + p.attention + p.post) / layer,
+                  .bwd_s = (p.pre_input + p.attention_input + p.post_input + p.qkv_weight +
+                            p.post_weight) /
+                           layer}};
 }
 
 int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,

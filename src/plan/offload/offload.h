@@ -6,6 +6,7 @@
 #define SP_PLAN_OFFLOAD_H
 
 #include "plan/memory.h"
+#include "plan/cost/op_times.h"
 #include "plan/offload/units.h"
 
 struct sp_offload {
@@ -32,6 +33,17 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
 int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_offload_request *want, struct sp_offload *offload);
 void sp_offload_destroy(struct sp_offload *offload);
+
+/* What a stage does on a machine: its tier's rates (a GPU's copies, a CPU's disk), and the request of a stage that
+ * has so many bytes, 0: no limit. */
+struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices);
+struct sp_offload_request sp_offload_request(const struct sp_op_terms *terms,
+                                             const struct sp_shape *sh, enum sp_offload_mode mode,
+                                             int64_t limit);
+
+/* Says in the plan what leaves, so that its lowering has an EVICT and a FETCH of each. 0 or -ENOMEM. */
+int sp_offload_apply(const struct sp_offload *offload, const struct sp_shape *sh,
+                     struct sp_plan *plan);
 
 /* The part a_i of what may leave of a stage's slice that does, of micro-batches and chunks the mean;
  * negative: nothing may, for its backward follows. */

@@ -27,6 +27,17 @@ static bool is_shared(const void *arg, const struct sp_step_message *m)
     return n->process && n->process[m->from] == n->process[m->to];
 }
 
+/* Ports 4 `most` + stage, and the next one: out of its memory, and into it. */
+static struct sp_route move(const struct sp_machine_network *n, const struct sp_step_message *m)
+{
+    bool out = m->kind == SP_ACTION_EVICT;
+    int port = 4 * n->stages * n->devices + 2 * m->from + !out;
+    double rate = out ? n->tier.write : n->tier.read;
+
+    return (struct sp_route){
+        .out = port, .in = port, .busy = rate > 0 ? 1e3 * (double)m->bytes / rate : 0};
+}
+
 static struct sp_route route(const void *arg, const struct sp_step_message *m)
 {
     const struct sp_machine_network *n = arg;
@@ -34,8 +45,10 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
     const struct sp_link *link = inside ? &n->machine->node : &n->machine->network;
     /* ports: out of nodes' links, into them, then the same of the network */
     int most = (int)((int64_t)n->stages * n->devices), base = inside ? 0 : 2 * most;
-    int from = m->collective ? m->to : m->from, in = link->half_duplex ? 0 : most;
+    int from = sp_step_message_is_sent(m) ? m->from : m->to, in = link->half_duplex ? 0 : most;
 
+    if (sp_step_message_is_move(m))
+        return move(n, m);
     if (is_shared(arg, m))
         return (struct sp_route){.out = -1, .in = -1};
     return (struct sp_route){
@@ -48,6 +61,8 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
 
 struct sp_network sp_network_of_machine(const struct sp_machine_network *n)
 {
-    return (struct sp_network){
-        .ports = 4 * n->stages * n->devices, .route = route, .is_shared = is_shared, .arg = n};
+    return (struct sp_network){.ports = (4 * n->devices + 2) * n->stages,
+                               .route = route,
+                               .is_shared = is_shared,
+                               .arg = n};
 }

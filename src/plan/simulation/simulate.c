@@ -20,6 +20,8 @@ struct sim {
         *turns;        /* [ops] of each worker, one after the other; NULL: those of its stage */
     int *first_turn;   /* [stages + 1] */
     struct sp_times t; /* start: of an op that has not run, when its last message so far arrived */
+    double *held;      /* [ops] the earliest start that EVICT and FETCH leave an op */
+    double *stalled;   /* [stages] */
     unsigned short *missing; /* [ops] messages that an op waits for */
     unsigned char *after;    /* [messages] of its writer and the message before, what is to come */
     double *ready;           /* [messages] */
@@ -28,6 +30,9 @@ struct sim {
     double *free_at;         /* [ports] */
     int *heap;               /* messages that are ready, the earliest first */
     int n;
+    int *
+        next_move; /* [messages] the next EVICT of the same stage, or FETCH; NULL: there are none */
+    int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
     struct sp_player player;
 };
 
@@ -71,12 +76,54 @@ static int lane_of(const struct sim *sim, int stage)
     return sim->worker ? sim->worker[stage] : stage;
 }
 
+static void send(struct sim *sim, int message);
+
+/* What a stage evicts goes in the order of its program, and so does what it fetches: nothing else has their
+ * ports, so they begin as soon as it is known when. */
+static void move(struct sim *sim, int message)
+{
+    const struct sp_step_message *m = &sim->messages->message[message];
+    int *first = &sim->first_move[2 * m->from + (m->kind == SP_ACTION_FETCH)];
+
+    while (*first >= 0 && sim->after[*first] == 0) {
+        int next = *first;
+
+        *first = sim->next_move[next];
+        send(sim, next);
+    }
+}
+
 /* One of the things that a message follows is there at `time`. */
 static void follow(struct sim *sim, int message, double time)
 {
     sim->ready[message] = fmax(sim->ready[message], time);
-    if (--sim->after[message] == 0)
+    if (--sim->after[message] > 0)
+        return;
+    if (sp_step_message_is_move(&sim->messages->message[message]))
+        move(sim, message);
+    else
         push(sim, message);
+}
+
+/* How many ops begin together at index k. */
+static int unit(const struct sim *sim, int stage, int k)
+{
+    return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
+}
+
+/* The reader of a message may start at `time`, or wants it only in its middle. */
+static void let_start(struct sim *sim, const struct sp_step_message *m, double time)
+{
+    int op = sim->messages->first_op[m->to] + m->reader;
+
+    if (sp_step_message_is_move(m)) {
+        for (int i = 0; i < unit(sim, m->to, m->reader); i++)
+            time -= (double)m->wanted * sp_op_cost(sim->plan, sim->costs, m->to,
+                                                   &sim->plan->programs[m->to].ops[m->reader + i]);
+        sim->held[op] = fmax(sim->held[op], time);
+    } else {
+        sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], time);
+    }
 }
 
 static void arrive(struct sim *sim, int message)
@@ -88,7 +135,7 @@ static void arrive(struct sim *sim, int message)
         follow(sim, i, sim->arrived[message]);
     if (m->reader < 0)
         return;
-    sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], sim->arrived[message]);
+    let_start(sim, m, sim->arrived[message]);
     if (--sim->missing[all->first_op[m->to] + m->reader] == 0)
         sp_player_try(&sim->player, lane_of(sim, m->to));
 }
@@ -108,12 +155,6 @@ static void send(struct sim *sim, int message)
 }
 
 /* ---- ops -------------------------------------------------------------------------------------- */
-
-/* How many ops begin together at index k. */
-static int unit(const struct sim *sim, int stage, int k)
-{
-    return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
-}
 
 /* The stage of a lane's next turn; *k, the place in the lane, becomes that in the stage's program. */
 static int stage_of(const struct sim *sim, int lane, int *k)
@@ -138,6 +179,10 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
             return SP_PLAYER_BLOCKED; /* tried again when the last of them arrives */
         *start = fmax(*start, sim->t.start[stage][k + i]);
     }
+    if (sim->held[sim->messages->first_op[stage] + k] > *start) {
+        sim->stalled[stage] += sim->held[sim->messages->first_op[stage] + k] - *start;
+        *start = sim->held[sim->messages->first_op[stage] + k];
+    }
     return SP_PLAYER_READY;
 }
 
@@ -149,6 +194,8 @@ static double left_at(const struct sim *sim, const struct sp_step_message *m, do
 
     if (m->beside)
         return start;
+    if (sp_step_message_is_move(m))
+        return start + (double)m->left * (end - start);
     return m->layers && n->is_shared && n->is_shared(n->arg, m) ? start + (end - start) / m->layers
                                                                 : end;
 }
@@ -196,6 +243,32 @@ static int deal(struct sim *sim)
     return 0;
 }
 
+/* Lists the moves of each stage. */
+static int list_moves(struct sim *sim)
+{
+    const struct sp_step_messages *all = sim->messages;
+    int stages = sim->plan->layout.stages;
+
+    if (!sim->plan->evictions)
+        return 0;
+    sim->next_move = calloc((size_t)(all->n + 2 * stages), sizeof *sim->next_move);
+    if (!sim->next_move)
+        return -ENOMEM;
+    sim->first_move = sim->next_move + all->n;
+    for (int i = 0; i < 2 * stages; i++)
+        sim->first_move[i] = -1;
+    for (int i = all->n - 1; i >= 0; i--) {
+        const struct sp_step_message *m = &all->message[i];
+        int *first = &sim->first_move[2 * m->from + (m->kind == SP_ACTION_FETCH)];
+
+        if (!sp_step_message_is_move(m))
+            continue;
+        sim->next_move[i] = *first;
+        *first = i;
+    }
+    return 0;
+}
+
 static int create(struct sim *sim)
 {
     const struct sp_step_messages *all = sim->messages;
@@ -208,8 +281,11 @@ static int create(struct sim *sim)
     sim->heap = calloc(n, sizeof *sim->heap);
     sim->ready = calloc(3 * n, sizeof *sim->ready);
     sim->free_at = calloc((size_t)sim->network->ports + 1, sizeof *sim->free_at);
-    if (err || !sim->missing || !sim->after || !sim->heap || !sim->ready || !sim->free_at)
+    sim->held = calloc((size_t)(all->first_op[stages] + stages) + 1, sizeof *sim->held);
+    if (err || !sim->missing || !sim->after || !sim->heap || !sim->ready || !sim->free_at ||
+        !sim->held)
         return -ENOMEM;
+    sim->stalled = sim->held + all->first_op[stages];
     sim->sent = sim->ready + n;
     sim->arrived = sim->sent + n;
     for (int s = 0; !sim->worker && s < stages; s++)
@@ -217,14 +293,15 @@ static int create(struct sim *sim)
     for (int i = 0; i < all->n; i++) {
         const struct sp_step_message *m = &all->message[i];
 
-        sim->t.messages += !m->collective;
+        sim->t.messages += sp_step_message_is_sent(m);
         sim->after[i] = (unsigned char)((m->writer >= 0) + (m->before >= 0));
         if (m->reader >= 0)
             sim->missing[all->first_op[m->to] + m->reader]++;
         if (!sim->after[i])
             push(sim, i);
     }
-    return sim->worker ? deal(sim) : 0;
+    err = list_moves(sim);
+    return !err && sim->worker ? deal(sim) : err;
 }
 
 static void destroy(struct sim *sim)
@@ -238,21 +315,26 @@ static void destroy(struct sim *sim)
     free(sim->heap);
     free(sim->ready);
     free(sim->free_at);
+    free(sim->held);
+    free(sim->next_move);
 }
 
 /* The times of messages, for the caller. */
 static int keep(const struct sim *sim, struct sp_message_times *when)
 {
-    int n = sim->messages->n;
+    int n = sim->messages->n, stages = sim->plan->layout.stages;
 
-    when->sent = malloc(2 * (size_t)(n + 1) * sizeof *when->sent);
+    when->sent = malloc((size_t)(2 * n + stages + 1) * sizeof *when->sent);
     if (!when->sent)
         return -ENOMEM;
     when->arrived = when->sent + n;
+    when->stalled = when->arrived + n;
     for (int i = 0; i < n; i++) {
         when->sent[i] = sim->sent[i];
         when->arrived[i] = sim->arrived[i];
     }
+    for (int s = 0; s < stages; s++)
+        when->stalled[s] = sim->stalled[s];
     return 0;
 }
 
@@ -293,10 +375,12 @@ static struct sp_route route_of_costs(const void *arg, const struct sp_step_mess
     const struct sp_layout *lay = &unit->plan->layout;
     double share = sp_step_message_share(unit->plan, m), wire = unit->costs->wire * share;
 
-    return (struct sp_route){.out = wire > 0 && !m->collective ? m->from : -1,
+    if (!sp_step_message_is_sent(m))
+        return (struct sp_route){.out = -1, .in = -1};
+    return (struct sp_route){.out = wire > 0 ? m->from : -1,
                              .in = lay->stages + m->to,
-                             .busy = m->collective ? 0 : wire / lay->slices,
-                             .delay = m->collective ? 0 : unit->costs->comm * share};
+                             .busy = wire / lay->slices,
+                             .delay = unit->costs->comm * share};
 }
 
 struct sp_network sp_network_of_costs(const struct sp_unit_network *unit)

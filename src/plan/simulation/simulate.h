@@ -30,11 +30,13 @@ struct sp_network {
 /* When messages were sent (had their ports) and arrived. */
 struct sp_message_times {
     double *sent, *arrived; /* [messages] */
+    double *stalled;        /* [stages] what ops waited for EVICT and FETCH alone */
 };
 
 /*
  * Every op starts as soon as the one before it on its stage ended and its messages are there; overlapped ops
- * start and end together. worker[stages]: stages of one number take turns, in the order of submission; NULL:
+ * start and end together. An op that would wait in its middle for what it evicts or fetches starts later by as
+ * much: it ends at the same time. worker[stages]: stages of one number take turns, in the order of submission; NULL:
  * each has its own. Costs as sp_op_cost has them. 0, -ENOMEM, or -EDEADLK: the plan is not a verified one.
  * `times` and `when` (NULL: not wanted) are set on success; times->messages is that of all messages,
  * collectives apart.

@@ -24,7 +24,8 @@ struct walk {
     int *list;       /* [LISTS] by a hash of tensor and stage: in `came`; -1: none */
     struct came *came;
     int n_came, room_came;
-    bool lost; /* there was no memory */
+    int **evicted; /* [stages][evictions] their messages; NULL: nothing leaves */
+    bool lost;     /* there was no memory */
 };
 
 /* Makes room for one more of `size` bytes; false: no memory. */
@@ -100,7 +101,7 @@ static bool goes_along(const struct walk *w, const struct sp_action *a)
 {
     const struct sp_step_message *last = w->out->n ? &w->out->message[w->out->n - 1] : NULL;
 
-    return last && w->plan->family->parts && !last->collective && a->index >= 0 &&
+    return last && w->plan->family->parts && sp_step_message_is_sent(last) && a->index >= 0 &&
            last->from == a->stage && last->to == a->peer && last->writer == a->index &&
            !goes_on(&last->tensor);
 }
@@ -120,7 +121,8 @@ static void send(struct walk *w, const struct sp_action *a)
     if (goes_along(w, a))
         w->out->message[w->out->n - 1].bytes += a->bytes;
     else
-        add(w, (struct sp_step_message){.tensor = a->tensor,
+        add(w, (struct sp_step_message){.kind = SP_ACTION_SEND,
+                                        .tensor = a->tensor,
                                         .bytes = a->bytes,
                                         .writer = a->index,
                                         .before = came ? came->message : -1,
@@ -163,6 +165,7 @@ static void collective(struct walk *w, const struct sp_action *a)
         return;
     m = add(w,
             (struct sp_step_message){
+                .kind = (unsigned char)a->kind,
                 .tensor = a->tensor,
                 .bytes = a->kind == SP_ACTION_REDUCE ? 2 * a->bytes / a->members * (a->members - 1)
                                                      : a->bytes,
@@ -170,11 +173,79 @@ static void collective(struct walk *w, const struct sp_action *a)
                 .before = -1,
                 .from = (unsigned short)(a->stage - first > last - a->stage ? first : last),
                 .to = (unsigned short)a->stage,
-                .writer_stage = (unsigned short)a->stage,
-                .collective = true});
+                .writer_stage = (unsigned short)a->stage});
     if (m && a->kind == SP_ACTION_GATHER)
         m->reader = a->index;
 }
+
+/* ---- what leaves memory ------------------------------------------------------------------------ */
+
+/* The stage waits for what has left with the op that wants its room. */
+static void evict(struct walk *w, const struct sp_action *a)
+{
+    const struct sp_eviction *e = a->eviction;
+    struct sp_step_message *m =
+        add(w, (struct sp_step_message){.kind = SP_ACTION_EVICT,
+                                        .tensor = a->tensor,
+                                        .bytes = a->bytes,
+                                        .writer = a->index,
+                                        .left = e->leaves.part,
+                                        .wanted = e->gone.part,
+                                        .before = -1,
+                                        .from = (unsigned short)a->stage,
+                                        .to = (unsigned short)a->stage,
+                                        .writer_stage = (unsigned short)a->stage});
+
+    if (!m)
+        return;
+    m->reader = e->gone.index;
+    w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving] = w->out->n - 1;
+}
+
+/* What returns with the op that reads it is on its way since the op before: an op waits once, before it. */
+static void fetch(struct walk *w, const struct sp_action *a)
+{
+    const struct sp_eviction *e = a->eviction;
+    bool late = e->returns.index == e->used.index;
+    struct sp_step_message *m =
+        add(w, (struct sp_step_message){
+                   .kind = SP_ACTION_FETCH,
+                   .tensor = a->tensor,
+                   .bytes = a->bytes,
+                   .writer = late ? w->last_run[a->stage] : a->index,
+                   .left = late ? 1 : e->returns.part,
+                   .wanted = e->used.part,
+                   .before = w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving],
+                   .from = (unsigned short)a->stage,
+                   .to = (unsigned short)a->stage,
+                   .writer_stage = (unsigned short)a->stage});
+
+    if (m)
+        m->reader = e->used.index;
+}
+
+static int **new_evicted(const struct sp_plan *plan)
+{
+    int stages = plan->layout.stages, n = 0, *all;
+    int **evicted;
+
+    for (int s = 0; s < stages; s++)
+        n += plan->evictions[s].n;
+    evicted = calloc((size_t)stages, sizeof *evicted);
+    all = calloc((size_t)n + 1, sizeof *all);
+    if (!evicted || !all) {
+        free(evicted);
+        free(all);
+        return NULL;
+    }
+    for (int s = 0; s < stages; s++) {
+        evicted[s] = all;
+        all += plan->evictions[s].n;
+    }
+    return evicted;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------- */
 
 static void follow(void *arg, const struct sp_action *a)
 {
@@ -197,6 +268,12 @@ static void follow(void *arg, const struct sp_action *a)
     case SP_ACTION_SCATTER:
     case SP_ACTION_REDUCE:
         collective(w, a);
+        break;
+    case SP_ACTION_EVICT:
+        evict(w, a);
+        break;
+    case SP_ACTION_FETCH:
+        fetch(w, a);
         break;
     default:
         break;
@@ -254,7 +331,8 @@ int sp_step_messages_create(const struct sp_plan *plan, const struct sp_shape *s
     *messages = (struct sp_step_messages){0};
     w.last_run = malloc((size_t)stages * sizeof *w.last_run);
     w.list = malloc(LISTS * sizeof *w.list);
-    if (w.last_run && w.list) {
+    w.evicted = plan->evictions ? new_evicted(plan) : NULL;
+    if (w.last_run && w.list && (w.evicted || !plan->evictions)) {
         memset(w.last_run, -1, (size_t)stages * sizeof *w.last_run);
         memset(w.list, -1, LISTS * sizeof *w.list);
         err = sp_lowering_create(plan, shape, stages, &l);
@@ -266,6 +344,9 @@ int sp_step_messages_create(const struct sp_plan *plan, const struct sp_shape *s
     free(w.of_number);
     free(w.last_run);
     free(w.list);
+    if (w.evicted)
+        free(w.evicted[0]);
+    free(w.evicted);
     free(w.came);
     if (err)
         sp_step_messages_destroy(messages);
@@ -302,13 +383,13 @@ int *sp_step_messages_by_reader(const struct sp_step_messages *messages, const s
         return NULL;
     }
     for (int i = 0; i < messages->n; i++)
-        if (!messages->message[i].collective)
+        if (sp_step_message_is_sent(&messages->message[i]))
             first[place_of(messages, &messages->message[i]) + 1]++;
     for (int k = 0; k < places; k++)
         first[k + 1] += first[k];
     *n = first[places];
     for (int i = 0; i < messages->n; i++)
-        if (!messages->message[i].collective)
+        if (sp_step_message_is_sent(&messages->message[i]))
             order[first[place_of(messages, &messages->message[i])]++] = i;
     free(first);
     return order;
@@ -328,7 +409,7 @@ double sp_step_message_share(const struct sp_plan *plan, const struct sp_step_me
     const struct sp_family *family = plan->family;
     const struct sp_op *op;
 
-    if (m->writer < 0 || m->collective)
+    if (m->writer < 0 || !sp_step_message_is_sent(m))
         return 1;
     op = &plan->programs[m->writer_stage].ops[m->writer];
     return family->size ? family->size(&plan->layout, op) : 1;

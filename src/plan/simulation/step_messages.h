@@ -3,12 +3,13 @@
  * how many bytes, which op leaves what is sent, which op reads it. One process a stage. Pure.
  *
  * What a part of a layer sends to another one is one message, whatever tensors it is of. A stage's part in a
- * collective is a message of its own: it sends and receives as much of the group as in a ring.
+ * collective is a message of its own: it sends and receives as much of the group as in a ring. What a stage
+ * evicts, and what it fetches again, is a message to itself.
  */
 #ifndef SP_STEP_MESSAGES_H
 #define SP_STEP_MESSAGES_H
 
-#include "policies/lowering/tensor.h"
+#include "policies/lowering/action.h"
 
 struct sp_step_message {
     struct sp_tensor_id tensor; /* the first that is in it */
@@ -18,14 +19,30 @@ struct sp_step_message {
     int reader;         /* index of the op of stage `to` that reads it first; -1: none */
     int next_of_writer; /* later messages of the same writer, -1: none */
     int next_of_before; /* and of the same message before */
+    float left,
+        wanted; /* EVICT, FETCH: when in its writer it may begin, and when in its reader it must
+                          * have ended, as parts of their time */
     unsigned short from; /* collective: the member farthest away in the order of stages */
     unsigned short to;
     unsigned short writer_stage;
-    bool collective;
+    unsigned char
+        kind;    /* enum sp_action_kind: of what made it; SEND unless a collective or a move */
     bool beside; /* begins with its writer: it goes layer by layer */
     unsigned short
         layers; /* gradients of so many, which its writer adds to one after the other; 0: others */
 };
+
+/* From stage to stage, by SEND and RECV. */
+static inline bool sp_step_message_is_sent(const struct sp_step_message *m)
+{
+    return m->kind == SP_ACTION_SEND;
+}
+
+/* Between the memory of a stage and the tier behind it. */
+static inline bool sp_step_message_is_move(const struct sp_step_message *m)
+{
+    return m->kind == SP_ACTION_EVICT || m->kind == SP_ACTION_FETCH;
+}
 
 struct sp_step_messages {
     struct sp_step_message *message; /* [n] in the order of submission */

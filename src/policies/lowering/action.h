@@ -8,7 +8,7 @@
 #ifndef SP_ACTION_H
 #define SP_ACTION_H
 
-#include "policies/lowering/tensor.h"
+#include "policies/lowering/evictions.h"
 
 enum sp_action_kind {
     SP_ACTION_RUN,    /* the tasks of an op, and of the one it overlaps with */
@@ -18,8 +18,8 @@ enum sp_action_kind {
     SP_ACTION_SCATTER, /* reduce-scatter: this stage's gradient of a unit, to the owners of its shards */
     SP_ACTION_REDUCE,   /* all-reduce: the gradients of the replicas of a block */
     SP_ACTION_EXCHANGE, /* all-to-all */
-    SP_ACTION_EVICT,    /* a tensor leaves for a slower tier */
-    SP_ACTION_FETCH,    /* and comes back */
+    SP_ACTION_EVICT,    /* a tensor leaves for a slower tier, while later ops run */
+    SP_ACTION_FETCH,    /* and comes back, while the next op runs or later ones */
     SP_ACTION_FREE,     /* the last reader of a tensor was submitted */
     SP_ACTION_KINDS
 };
@@ -29,19 +29,22 @@ struct sp_action {
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
     int index; /* in the program of the stage: of the op that RUN runs (-1: the family's own, see
-                      * below), that left what SEND sends (-1: it is kept, or goes on as it came), that
-                      * reads first what RECV receives (-1: none does) */
+                * below), that left what SEND sends (-1: it is kept, or goes on as it came), that reads
+                * first what RECV receives (-1: none does), that ran when EVICT begins, that runs next
+                * when FETCH does */
     struct sp_tensor_id tensor; /* all but RUN of an op */
     int peer;                   /* SEND, RECV: the other stage */
     int members;                /* GATHER, SCATTER, REDUCE, EXCHANGE: of the group ... */
     const int *member;          /* ... [members] its stages, ascending; valid while it is emitted */
     bool home;                  /* RECV: a gradient, into that of the blocks of the stage itself */
     int64_t
-        bytes; /* SEND, RECV: of the message; collectives: what this stage sends of it; 0: unknown */
+        bytes; /* SEND, RECV: of the message; collectives: what this stage sends of it; EVICT, FETCH:
+                    * of the tensor that leave; 0: unknown */
     int64_t
         number; /* of its first message, different for all messages of a step: SEND and RECV, the same
                      * for both, one a piece of the tensor; GATHER and SCATTER one for each piece and
                      * member, piece by piece; REDUCE, the same for all of a group, one a member */
+    const struct sp_eviction *eviction; /* EVICT, FETCH: what the plan says of it */
 };
 
 /*

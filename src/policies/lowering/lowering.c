@@ -184,14 +184,34 @@ int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp
 
 /* ---- for families -------------------------------------------------------------------------- */
 
+static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
+                 const struct sp_eviction *e)
+{
+    struct sp_action a = {.kind = kind,
+                          .stage = stage,
+                          .index = index,
+                          .tensor = e->tensor,
+                          .bytes = e->bytes,
+                          .eviction = e};
+
+    l->emit(l->arg, &a);
+}
+
 void sp_lower_run(struct sp_lowering *l, int stage, int index)
 {
+    const struct sp_evictions *all = l->plan->evictions, *e = all ? &all[stage] : NULL;
     struct sp_action a = {.kind = SP_ACTION_RUN,
                           .stage = stage,
                           .op = l->plan->programs[stage].ops[index],
                           .index = index};
 
+    for (int i = e ? sp_evictions_returning_from(e, index) : 0;
+         e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
+        move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
     l->emit(l->arg, &a);
+    for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
+         e && i < e->n && e->leaving[i].leaves.index == index; i++)
+        move(l, SP_ACTION_EVICT, stage, index, &e->leaving[i]);
 }
 
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients)

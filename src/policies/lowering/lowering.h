@@ -67,6 +67,7 @@ static inline int sp_lowering_process(const struct sp_lowering *l, int stage)
 /* The place of an op of a stage in the order. */
 int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op);
 
+/* RUN, before it a FETCH of what returns with it, after it an EVICT of what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);

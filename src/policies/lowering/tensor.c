@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* What a tensor of a kind is made of. */
-enum extent { ROWS_H, ROWS_Q, ROWS_KV, QKV_BLOCK, CHUNK, ONE_BLOCK };
+enum extent { ROWS_H, ROWS_Q, ROWS_KV, STASH, QKV_BLOCK, CHUNK, ONE_BLOCK };
 
 static const struct {
     const char *name;
@@ -20,6 +20,7 @@ static const struct {
     [SP_TENSOR_DKV] = {"dkv", ROWS_KV, false},
     [SP_TENSOR_O] = {"o", ROWS_Q, false},
     [SP_TENSOR_DO] = {"do", ROWS_Q, false},
+    [SP_TENSOR_STASH] = {"stash", STASH, false},
     [SP_TENSOR_WQKV] = {"w.qkv", QKV_BLOCK, false},
     [SP_TENSOR_DWQKV] = {"dw.qkv", QKV_BLOCK, true},
     [SP_TENSOR_W] = {"w", CHUNK, false},
@@ -52,7 +53,7 @@ char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, 
         snprintf(at, sizeof at, ".%d", t->at);
     else if (kinds[t->kind].extent == CHUNK)
         snprintf(at, sizeof at, ".ends");
-    if (kinds[t->kind].extent <= ROWS_KV && plan->layout.slices > 1)
+    if (kinds[t->kind].extent <= STASH && plan->layout.slices > 1)
         snprintf(slice, sizeof slice, "s%d", t->slice);
     snprintf(text, SP_TENSOR_TEXT, "%s%s%s%s%s", kinds[t->kind].name, mb, block, at, slice);
     return text;
@@ -159,6 +160,8 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
         return (int64_t)sp_block_elements(&shape->model, SP_BLOCK_QKV);
     case CHUNK:
         return chunk_elements(plan, shape, t->at);
+    case STASH: /* an eviction says how much of it leaves */
+        return 0;
     default:
         return (int64_t)sp_block_elements(&shape->model, (enum sp_block_kind)t->block);
     }

@@ -148,7 +148,7 @@ static void count(void *arg, const struct sp_action *a)
     bool here = a->kind == SP_ACTION_SEND &&
                 sp_lowering_process(c->l, a->stage) == sp_lowering_process(c->l, a->peer);
 
-    if (a->kind != SP_ACTION_RECV && !here)
+    if (a->kind != SP_ACTION_RECV && !a->eviction && !here)
         c->bytes[a->stage] += a->bytes;
 }
 

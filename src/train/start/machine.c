@@ -64,6 +64,9 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
     if (!worker)
         return -ENOMEM;
     process = worker + stages;
+    request.tier = t->rates.write > 0 ? (struct sp_tier_rates){t->rates.write / t->place.n_local,
+                                                               t->rates.read / t->place.n_local}
+                                      : sp_offload_tier(&t->machine, 1);
     for (int s = 0; s < stages; s++) {
         worker[s] = sp_stage_lane(&t->place, s);
         process[s] = sp_stage_rank(&t->place, s);

@@ -67,7 +67,9 @@ static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
                                       .rates = rates,
                                       .speed = speed};
 
-    return sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
+    int err = sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
+
+    return err ? err : sp_offload_apply(&t->offload, &t->shape, &t->plan);
 }
 
 /* Bytes of the file: what is away at once, and room for the gaps that sizes leave. */

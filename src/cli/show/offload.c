@@ -1,0 +1,86 @@
+/* --offload and --memory-limit of `show --model`: what leaves memory, in the plan, before it is simulated. */
+#include "cli/show/show.h"
+#include "plan/offload/offload.h"
+#include "sp_error.h"
+#include "train/options.h"
+#include <string.h>
+
+/* What is asked for, and on what; mode SP_OFFLOAD_NONE: nothing leaves. */
+static int request(const struct sp_show *show, const struct sp_layout_args *l,
+                   const struct sp_plan *plan, struct sp_offload_request *want)
+{
+    enum sp_offload_mode mode;
+    struct sp_op_terms terms = {.machine = show->machine,
+                                .devices = 1,
+                                .recompute = show->recompute.mode,
+                                .every = show->recompute.every};
+
+    if (sp_parse_offload("show", l->offload, &mode))
+        return -EINVAL;
+    *want = (struct sp_offload_request){.mode = mode};
+    if (mode == SP_OFFLOAD_NONE)
+        return 0;
+    if (!plan->family->offloads)
+        return sp_error(EINVAL,
+                        "show: --offload %s: stages of %s do not hold consecutive layers; use "
+                        "sppo, or another schedule whose family is layerwise",
+                        l->offload, plan->def->name);
+    if (plan->recompute)
+        return sp_error(EINVAL,
+                        "show: --offload %s: %s recomputes as much as memory wants; leave "
+                        "out one of the two",
+                        l->offload, plan->def->name);
+    *want = sp_offload_request(&terms, show->shape, mode, (int64_t)l->memory_limit);
+    if (want->rates.write <= 0 || want->rates.read <= 0)
+        return sp_error(EINVAL, "show: --offload %s: %s has no disk for what leaves memory",
+                        l->offload, show->machine->name);
+    return 0;
+}
+
+int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, struct sp_plan *plan,
+                        struct sp_offload *offload)
+{
+    struct sp_offload_request want;
+    int err = request(show, l, plan, &want);
+
+    if (err)
+        return err;
+    if (want.mode == SP_OFFLOAD_NONE)
+        return l->memory_limit ? sp_memory_check(plan, show->shape, show->recompute.mode,
+                                                 show->recompute.every, l->memory_limit)
+                               : 0;
+    err = sp_offload_create(plan, show->shape, &want, offload);
+    if (err)
+        return err;
+    show->offload = offload;
+    return sp_offload_apply(offload, show->shape, plan)
+               ? sp_error(ENOMEM, "show: no memory for what leaves %d stages", plan->layout.stages)
+               : 0;
+}
+
+struct sp_memory sp_show_memory(const struct sp_show *show, int stage)
+{
+    return show->offload ? show->offload->memory[stage]
+                         : sp_memory_of_stage(show->plan, show->shape, show->recompute.mode,
+                                              show->recompute.every, stage);
+}
+
+json_t *sp_show_offload_json(const struct sp_show *show)
+{
+    json_t *stages = json_array();
+
+    for (int s = 0; s < show->offload->stages; s++)
+        json_array_append_new(stages, json_pack("{s:I,s:f}", "evicted_bytes",
+                                                (json_int_t)show->offload->away[s].bytes,
+                                                "stalled_ms", show->prediction->when.stalled[s]));
+    return stages;
+}
+
+void sp_show_offload_text(const struct sp_show *show, FILE *out)
+{
+    fprintf(out, "evicted, MiB a stage (of a step), and what the stage waits for it:");
+    for (int s = 0; s < show->offload->stages; s++)
+        fprintf(out, " %.4g (%.3g ms)", (double)show->offload->away[s].bytes / (1024 * 1024),
+                show->prediction->when.stalled[s]);
+    putc('\n', out);
+}

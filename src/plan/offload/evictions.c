@@ -1,0 +1,138 @@
+/* From the slots of what leaves memory (offload/eviction.h) to moments of the stage's program. */
+#include "policies/lowering/evictions.h"
+#include "plan/offload/offload.h"
+#include <errno.h>
+#include <stdlib.h>
+
+/* A stage. */
+struct stage {
+    const struct sp_plan *plan;
+    const struct sp_program *prog;
+    const struct sp_away *away;
+    int index;
+    struct sp_moment *begins; /* [slots + 1] of each slot */
+};
+
+/* Ops that run together have their slots one after the other. */
+static void find_moments(struct stage *st)
+{
+    const struct sp_away *a = st->away;
+    int slot = 0, ops;
+
+    for (int i = 0; i < st->prog->n; i += ops) {
+        double sum = 0, before = 0;
+        int end;
+
+        ops = st->prog->ops[i].overlap ? 2 : 1;
+        end = slot + a->op_slots[i + ops] - a->op_slots[i];
+        for (int s = slot; s < end; s++)
+            sum += a->seconds[s];
+        for (; slot < end; slot++) {
+            st->begins[slot] = (struct sp_moment){i, sum > 0 ? (float)(before / sum) : 0};
+            before += a->seconds[slot];
+        }
+    }
+    st->begins[slot] = (struct sp_moment){st->prog->n, 0};
+}
+
+/* The end of a slot, in the op whose slot it is. */
+static struct sp_moment end_of(const struct stage *st, int slot)
+{
+    struct sp_moment end = st->begins[slot + 1];
+
+    if (end.index != st->begins[slot].index)
+        end = (struct sp_moment){st->begins[slot].index, 1};
+    return end;
+}
+
+/* The unit of each layer of a forward, in turn, as struct sp_eviction has it. */
+static void list_units(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
+{
+    const struct sp_away *a = st->away;
+    int unit = 0, n = 0, first, count;
+
+    for (int i = 0; i < st->prog->n; i++) {
+        const struct sp_op *op = &st->prog->ops[i];
+
+        if (op->pass != SP_F)
+            continue;
+        sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, &first, &count);
+        for (int k = 0; k < count; k++, unit++) {
+            const struct sp_unit *u = &a->units[unit];
+
+            if (!u->out)
+                continue;
+            e->leaving[n++] = (struct sp_eviction){
+                .tensor = {.kind = SP_TENSOR_STASH,
+                           .slice = op->slice,
+                           .mb = op->mb,
+                           .at = first + k},
+                .bytes = sp_unit_leaving(u),
+                .unit = unit,
+                .leaves = end_of(st, u->made + 1),
+                .gone = st->begins[u->gone],
+                .returns = st->begins[u->back],
+                .used = st->begins[u->used],
+            };
+        }
+    }
+}
+
+/* By the op and the slot with which they return, those first that the op itself wants. */
+static void list_returns(const struct stage *st, struct sp_evictions *e, int *by_unit)
+{
+    const struct sp_away *a = st->away;
+    int n = 0;
+
+    for (int i = 0; i < e->n; i++)
+        by_unit[e->leaving[i].unit] = i;
+    for (int from = 0, to = 0; from < a->n_slots; from = to) {
+        while (to < a->n_slots && st->begins[to].index == st->begins[from].index)
+            to++;
+        for (int later = 0; later < 2; later++)
+            for (int s = from; s < to; s++)
+                for (int u = a->returns[s]; u >= 0; u = a->next_return[u])
+                    if (later == (a->units[u].used >= to))
+                        e->returning[n++] = by_unit[u];
+    }
+}
+
+static int apply(const struct sp_offload *offload, const struct sp_shape *sh, struct sp_plan *plan,
+                 int stage)
+{
+    const struct sp_away *a = &offload->away[stage];
+    struct sp_evictions *e = &plan->evictions[stage];
+    struct stage st = {.plan = plan,
+                       .prog = &plan->programs[stage],
+                       .away = a,
+                       .index = stage,
+                       .begins = calloc((size_t)a->n_slots + 1, sizeof *st.begins)};
+    int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0;
+
+    for (int i = 0; i < a->n_units; i++)
+        n += a->units[i].out != 0;
+    if (!st.begins || !by_unit || sp_evictions_reserve(e, n)) {
+        free(st.begins);
+        free(by_unit);
+        return -ENOMEM;
+    }
+    find_moments(&st);
+    list_units(&st, sh, e);
+    list_returns(&st, e, by_unit);
+    free(st.begins);
+    free(by_unit);
+    return 0;
+}
+
+int sp_offload_apply(const struct sp_offload *offload, const struct sp_shape *sh,
+                     struct sp_plan *plan)
+{
+    int err;
+
+    sp_evictions_destroy(plan->evictions, plan->layout.stages);
+    plan->evictions = sp_evictions_new(plan->layout.stages);
+    err = plan->evictions ? 0 : -ENOMEM;
+    for (int s = 0; !err && s < offload->stages; s++)
+        err = apply(offload, sh, plan, s);
+    return err;
+}

@@ -1,0 +1,365 @@
+/*
+ * What leaves memory, as actions and as time: every eviction in the lowered program once and fetched once,
+ * between the ops that it is planned between; the simulation against one written apart, which knows no
+ * actions and solves for the times of ops and transfers by going through them until nothing changes.
+ */
+#include "policies/common.h"
+#include "plan/offload/offload.h"
+#include "plan/simulation/simulate.h"
+#include "plan/slices.h"
+#include "policies/lowering/evictions.h"
+#include "policies/lowering/lowering.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/index.h"
+#include <math.h>
+
+static unsigned seed = 5;
+
+static int draw(int below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int)(seed >> 8) % below;
+}
+
+/* A plan that offloads all that may leave. */
+struct offloaded {
+    struct sp_plan plan;
+    struct sp_shape shape;
+    struct sp_offload offload;
+};
+
+static void set_up(const char *name, int p, int m, int slices, struct offloaded *o)
+{
+    struct sp_model model = {.name = "test",
+                             .arch = SP_ARCH_GPT2,
+                             .layers = 3 * p + 2,
+                             .hidden = 24,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 6,
+                             .mlp = 96,
+                             .vocab = 61,
+                             .positions = 256};
+    struct sp_offload_request want = {
+        .mode = SP_OFFLOAD_FULL, .every = 1, .speed = {1e-9, 2e-9}, .rates = {1e6, 1e6}};
+    struct sp_layout lay = layout(p, m);
+
+    lay.layers = model.layers;
+    lay.chunks = 0;
+    lay.slices = slices;
+    *o = (struct offloaded){0};
+    assert_int_equal(sp_plan_create(name, &lay, &o->plan), 0);
+    sp_shape_init(&o->shape, &model, 1, 256, m, 0, 0);
+    if (slices > 1)
+        assert_int_equal(sp_plan_cut(&o->plan, &o->shape, "flops"), 0);
+    assert_int_equal(sp_offload_create(&o->plan, &o->shape, &want, &o->offload), 0);
+    assert_int_equal(sp_offload_apply(&o->offload, &o->shape, &o->plan), 0);
+}
+
+static void tear_down(struct offloaded *o)
+{
+    sp_offload_destroy(&o->offload);
+    sp_plan_destroy(&o->plan);
+}
+
+/* ---- actions ---------------------------------------------------------------------------------- */
+
+enum { MOST = 4096, STAGES = 4 };
+
+/* By stage: the last RUN, and by unit how far its tensor is. */
+struct seen {
+    const struct sp_plan *plan;
+    int run[STAGES], evicted[STAGES][MOST], fetched[STAGES][MOST], n;
+    int64_t bytes[STAGES];
+    int early[STAGES]; /* the lowest op that the next RUN must be, from the last FETCH */
+};
+
+static void see(void *arg, const struct sp_action *a)
+{
+    struct seen *seen = arg;
+    const struct sp_eviction *e = a->eviction;
+    int s = a->stage;
+
+    if (a->kind == SP_ACTION_RUN) {
+        assert_true(seen->early[s] < 0 || a->index == seen->early[s]);
+        seen->run[s] = a->index;
+        seen->early[s] = -1;
+    } else if (a->kind == SP_ACTION_EVICT) {
+        assert_true(e->leaves.index == seen->run[s] && !seen->evicted[s][e->unit]++);
+        assert_true(e->gone.index > e->leaves.index && e->bytes == a->bytes && a->bytes > 0);
+        assert_true(a->tensor.mb == seen->plan->programs[s].ops[a->index].mb ||
+                    seen->plan->programs[s].ops[a->index].overlap);
+        seen->bytes[s] += a->bytes;
+        seen->n++;
+    } else if (a->kind == SP_ACTION_FETCH) {
+        assert_true(seen->evicted[s][e->unit] == 1 && !seen->fetched[s][e->unit]++);
+        assert_true(e->returns.index > seen->run[s] && e->returns.index >= e->gone.index);
+        assert_true(e->used.index >= e->returns.index);
+        seen->early[s] = e->returns.index;
+        seen->n--;
+    }
+}
+
+static const struct {
+    const char *name;
+    int slices;
+} cases[] = {{"sppo", 4},     {"seq1f1b", 3}, {"terapipe", 4}, {"gpipe", 1},
+             {"1f1b", 1},     {"zb1p", 1},    {"zbv", 1},      {"interleaved", 1},
+             {"dualpipe", 1}, {"hanayo", 1},  {"chimera", 1},  {"sppo:multiplex", 4},
+             {"dualpipev", 1}};
+
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void actions(void **state)
+{
+    static struct seen seen;
+    int moved = 0;
+
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        for (int p = 2; p <= STAGES; p += 2) {
+            struct sp_lowering l;
+            struct offloaded o;
+
+            set_up(cases[i].name, p, 2 * p, cases[i].slices, &o);
+            memset(&seen, 0, sizeof seen);
+            seen.plan = &o.plan;
+            for (int s = 0; s < p; s++)
+                seen.run[s] = seen.early[s] = -1;
+            assert_int_equal(sp_lowering_create(&o.plan, &o.shape, p, &l), 0);
+            assert_int_equal(sp_lower_step(&l, see, &seen), 0);
+            assert_int_equal(seen.n, 0);
+            for (int s = 0; s < p; s++) {
+                assert_true(seen.bytes[s] == o.offload.away[s].bytes);
+                moved += seen.bytes[s] > 0;
+            }
+            sp_lowering_destroy(&l);
+            tear_down(&o);
+        }
+    assert_true(moved > 50);
+    printf("%d stages evict something\n", moved);
+}
+
+/* ---- times ------------------------------------------------------------------------------------ */
+
+/* Bytes a unit of time, each way. */
+struct tier {
+    double write, read;
+    int stages;
+};
+
+static struct sp_route tier_route(const void *arg, const struct sp_step_message *m)
+{
+    const struct tier *t = arg;
+    bool out = m->kind == SP_ACTION_EVICT;
+
+    if (!sp_step_message_is_move(m))
+        return (struct sp_route){.out = -1, .in = -1};
+    return (struct sp_route){.out = 2 * m->from + out,
+                             .in = 2 * m->from + out,
+                             .busy = (double)m->bytes / (out ? t->write : t->read)};
+}
+
+struct apart {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs;
+    const struct tier *tier;
+    struct sp_index ix;
+    double start[STAGES][MOST], end[STAGES][MOST], written[STAGES][MOST], fetched[STAGES][MOST];
+};
+
+static double length_of(const struct apart *x, int s, int k)
+{
+    const struct sp_op *op = &x->plan->programs[s].ops[k];
+    double sum = sp_op_cost(x->plan, x->costs, s, op);
+
+    return op->overlap ? sum + sp_op_cost(x->plan, x->costs, s, op + 1) : sum;
+}
+
+static double moment(const struct apart *x, int s, struct sp_moment m)
+{
+    return x->start[s][m.index] + (double)m.part * length_of(x, s, m.index);
+}
+
+/* One after the other. */
+static void pass(const int *order, const double *ready, const double *busy, double *done, int n)
+{
+    double free_at = 0;
+
+    for (int i = 0; i < n; i++)
+        free_at = done[order[i]] = fmax(free_at, ready[order[i]]) + busy[order[i]];
+}
+
+static void move(struct apart *x, int s)
+{
+    static double ready[MOST], busy[MOST];
+    static int order[MOST];
+    const struct sp_evictions *e = &x->plan->evictions[s];
+    const struct sp_program *prog = &x->plan->programs[s];
+
+    for (int i = 0; i < e->n; i++) {
+        order[i] = i;
+        ready[i] = moment(x, s, e->leaving[i].leaves);
+        busy[i] = (double)e->leaving[i].bytes / x->tier->write;
+    }
+    pass(order, ready, busy, x->written[s], e->n);
+    for (int i = 0; i < e->n; i++) {
+        const struct sp_eviction *one = &e->leaving[i];
+        int op = one->returns.index;
+
+        ready[i] = op < one->used.index ? moment(x, s, one->returns)
+                                        : x->end[s][op - 1 - (op > 1 && prog->ops[op - 2].overlap)];
+        ready[i] = fmax(ready[i], x->written[s][i]);
+        busy[i] = (double)one->bytes / x->tier->read;
+    }
+    pass(e->returning, ready, busy, x->fetched[s], e->n);
+}
+
+/* Sets the times of a unit of ops anew; whether they changed. */
+static bool run(struct apart *x, int s, int k, double free_at)
+{
+    const struct sp_program *prog = &x->plan->programs[s];
+    const struct sp_evictions *e = &x->plan->evictions[s];
+    int ops = prog->ops[k].overlap ? 2 : 1;
+    double start = free_at, length = length_of(x, s, k);
+
+    for (int i = k; i < k + ops; i++) {
+        struct sp_dep deps[SP_MAX_DEPS];
+        int n = x->plan->family->deps(&x->plan->layout, s, &prog->ops[i], deps);
+
+        for (int d = 0; d < n; d++) {
+            int place = sp_index_place(&x->ix, x->plan, &deps[d]);
+
+            if (deps[d].stage != s)
+                start = fmax(start, deps[d].beside ? x->start[deps[d].stage][place]
+                                                   : x->end[deps[d].stage][place]);
+        }
+    }
+    for (int i = 0; i < e->n; i++) {
+        if (e->leaving[i].gone.index == k)
+            start = fmax(start, x->written[s][i] - (double)e->leaving[i].gone.part * length);
+        if (e->leaving[i].used.index == k)
+            start = fmax(start, x->fetched[s][i] - (double)e->leaving[i].used.part * length);
+    }
+    if (start == x->start[s][k] && start + length == x->end[s][k])
+        return false;
+    for (int i = k; i < k + ops; i++) {
+        x->start[s][i] = start;
+        x->end[s][i] = start + length;
+    }
+    return true;
+}
+
+static double solve(struct apart *x)
+{
+    double end = 0;
+    bool again = true;
+
+    for (int rounds = 0; again; rounds++) {
+        assert_true(rounds < 10000);
+        again = false;
+        for (int s = 0; s < x->plan->layout.stages; s++) {
+            double free_at = 0;
+
+            for (int k = 0; k < x->plan->programs[s].n;
+                 k += x->plan->programs[s].ops[k].overlap ? 2 : 1) {
+                again |= run(x, s, k, free_at);
+                free_at = x->end[s][k];
+                end = fmax(end, free_at);
+            }
+            move(x, s);
+        }
+    }
+    return end;
+}
+
+static void times(void **state)
+{
+    static struct apart x;
+    double longest = 0;
+
+    (void)state;
+    for (int i = 0; i < 3 * CASES; i++) {
+        struct sp_costs costs = {.f = 16 + draw(9), .b = 16 + draw(19), .w = 8 + draw(9)};
+        struct sp_step_messages messages;
+        struct sp_message_times when;
+        int p = 1 + draw(3), bad;
+        struct sp_times t;
+        struct tier tier;
+        struct offloaded o;
+        struct sp_network network = {.ports = 2 * STAGES, .route = tier_route, .arg = &tier};
+        double want;
+
+        if (i % CASES == CASES - 2) /* a helper's op reads layer by layer what its owner computes */
+            continue;
+        p = strncmp(cases[i % CASES].name, "dualpipe", 8) &&
+                    strcmp(cases[i % CASES].name, "chimera")
+                ? p
+                : 2;
+        set_up(cases[i % CASES].name, p, 2 * p, cases[i % CASES].slices, &o);
+        tier = (struct tier){200 + draw(2000), 200 + draw(2000), p};
+        tier.write *= draw(3) ? 10 : 1;
+        tier.read *= draw(3) ? 10 : 1;
+        memset(&x, 0, sizeof x);
+        x.plan = &o.plan;
+        x.costs = &costs;
+        x.tier = &tier;
+        assert_int_equal(sp_index_create(&o.plan, &x.ix, &bad, &bad), 0);
+        want = solve(&x);
+        sp_index_destroy(&x.ix);
+        assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
+        assert_int_equal(sp_simulate(&o.plan, &costs, &messages, &network, NULL, &t, &when), 0);
+        if (fabs(t.makespan - want) > 1e-6 * want)
+            fail_msg("%s p=%d: %.6f, apart %.6f", cases[i % CASES].name, p, t.makespan, want);
+        for (int s = 0; s < p; s++) {
+            assert_true(when.stalled[s] >= 0 && when.stalled[s] <= t.makespan - t.busy[s] + 1e-6);
+            longest = fmax(longest, when.stalled[s] / t.makespan);
+        }
+        sp_message_times_destroy(&when);
+        sp_times_destroy(&t);
+        sp_step_messages_destroy(&messages);
+        tear_down(&o);
+    }
+    assert_true(longest > 0.5); /* some tiers are slow */
+}
+
+/* A tier that is too slow for what leaves: the stage waits for what its transfers lack. */
+static void stalls(void **state)
+{
+    struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
+    struct tier tier = {.stages = 1};
+    struct sp_network network = {.ports = 2, .route = tier_route, .arg = &tier};
+    struct sp_step_messages messages;
+    struct offloaded o;
+
+    (void)state;
+    set_up("sppo", 1, 1, 4, &o);
+    assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
+    for (int k = 0; k < 2; k++) {
+        struct sp_message_times when;
+        struct sp_times t;
+
+        tier.write = tier.read = (double)o.offload.away[0].bytes / (k ? 1e-6 : 4);
+        assert_int_equal(sp_simulate(&o.plan, &costs, &messages, &network, NULL, &t, &when), 0);
+        if (k)
+            assert_true(when.stalled[0] < 1e-5);
+        else /* 4 out and 4 back, beside 3 of work that they overlap with at most */
+            assert_true(when.stalled[0] > 8 - t.busy[0] && when.stalled[0] < 8);
+        assert_true(fabs(t.makespan - t.busy[0] - when.stalled[0]) < 1e-9);
+        sp_message_times_destroy(&when);
+        sp_times_destroy(&t);
+    }
+    sp_step_messages_destroy(&messages);
+    tear_down(&o);
+}
+
+TEST_GROUP(evictions)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(actions),
+        cmocka_unit_test(times),
+        cmocka_unit_test(stalls),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
