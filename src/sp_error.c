@@ -6,7 +6,7 @@
 
 static int held_rank; /* > 0: holding */
 static char held[1024];
-static bool silent;
+static _Thread_local bool silent; /* this thread only tries something */
 
 /* One write, so that lines of several ranks do not interleave. */
 static void say(const char *prefix, const char *fmt, va_list ap)

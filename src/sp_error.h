@@ -11,7 +11,7 @@ int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether nothing is printed, for what is only tried; returns what was before. */
+/* Whether this thread prints nothing, for what is only tried; returns what was before. */
 bool sp_error_quiet(bool quiet);
 
 /*

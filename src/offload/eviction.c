@@ -86,10 +86,12 @@ static int64_t highest(const struct sp_away *a, const int64_t *most)
 static unsigned closest(const struct sp_unit *u, unsigned all, double want)
 {
     unsigned best = 0;
-    int64_t most = 0;
+    int64_t most = 0, sum[1 << SP_UNIT_TENSORS] = {0};
 
+    for (unsigned set = 1; set <= all; set++) /* of one tensor, and of the others in it */
+        sum[set] = sum[set & (set - 1)] + u->bytes[__builtin_ctz(set)];
     for (unsigned set = all; set; set = (set - 1) & all) {
-        int64_t bytes = sum_of(u, set);
+        int64_t bytes = sum[set];
 
         if (bytes > most && (double)bytes <= want) {
             best = set;

@@ -1,6 +1,6 @@
 #include "plan/search.h"
 #include "model/stash.h"
-#include "plan/trial.h"
+#include "plan/trials.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/registry.h"
 #include "sp_error.h"
@@ -19,7 +19,7 @@ struct search {
     struct sp_found *best;
     int n, most;
     bool small; /* slices that only memory can ask for */
-    int err;
+    struct sp_trials trials;
 };
 
 /* ---- the best ----------------------------------------------------------------------------------- */
@@ -73,14 +73,27 @@ static void insert(struct search *s, const struct sp_found *f)
 
 static void try(struct search *s, struct sp_found f)
 {
-    int err = s->err ? 0 : sp_trial(s->want, &f);
+    sp_trials_add(&s->trials, &f);
+}
 
-    if (s->err)
-        return;
-    if (err == -ENOMEM)
-        s->err = sp_error(ENOMEM, "no memory to try %s on %d stages", f.schedule, f.stages);
-    else if (!err)
-        insert(s, &f);
+/* All of them at once, then the best. */
+static int run(struct search *s)
+{
+    struct sp_trials *t = &s->trials;
+    int err = 0;
+
+    sp_trials_run(s->want, t);
+    if (t->lost)
+        err = sp_error(ENOMEM, "no memory to try %d layouts", t->n);
+    for (int i = 0; !err && i < t->n; i++) {
+        if (t->err[i] == -ENOMEM)
+            err = sp_error(ENOMEM, "no memory to try %s on %d stages", t->layout[i].schedule,
+                           t->layout[i].stages);
+        else if (!t->err[i])
+            insert(s, &t->layout[i]);
+    }
+    sp_trials_destroy(t);
+    return err;
 }
 
 /* ---- slices ------------------------------------------------------------------------------------- */
@@ -219,7 +232,7 @@ static void try_size(struct search *s, int devices, int batch)
         try_variants(s, f, sp_schedule_at(i));
 }
 
-static void try_all(struct search *s)
+static int try_all(struct search *s)
 {
     const struct sp_search *want = s->want;
     int all = want->machine->devices_per_node;
@@ -235,17 +248,19 @@ static void try_all(struct search *s)
     }
     if (want->devices > all)
         try_size(s, want->devices, want->batch ? want->batch : 1);
+    return run(s);
 }
 
 int sp_search(const struct sp_search *want, struct sp_found *best, int most)
 {
     struct search s = {.want = want, .best = best, .most = most};
 
-    try_all(&s);
+    int err = try_all(&s);
+
     s.small = true;
-    if (!s.err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
-        try_all(&s);
-    return s.err ? s.err : s.n;
+    if (!err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
+        err = try_all(&s);
+    return err ? err : s.n;
 }
 
 /* ---- commands ----------------------------------------------------------------------------------- */

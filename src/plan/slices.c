@@ -1,5 +1,6 @@
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
+#include "plan/cost/part_times.h"
 #include "plan/counts.h"
 #include "sp_error.h"
 #include <math.h>
@@ -49,129 +50,49 @@ void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len
     }
 }
 
-/* ---- TeraPipe ---------------------------------------------------------------------------- */
-
-/* Bounds looked for, and tried above the least one; so many steps of all programs, about. */
-enum { SEARCHES = 24, BOUNDS = 16 };
-static const double steps = 1e8;
-/* With more slices than can be tried in 20 times that they are of equal times. */
-static const double most_steps = 2e9;
-
-struct program {
-    const struct sp_slice_costs *c;
-    int seq, n, cells;
-    double *sum; /* [n+1][cells+1] least sum of t of so many slices up to a boundary */
-    int *from;   /* the boundary before */
-};
-
-static int token_of(const struct program *p, int cell)
-{
-    return (int)((int64_t)p->seq * cell / p->cells);
-}
-
-static double time_of(const struct program *p, int from, int to)
-{
-    int first = token_of(p, from);
-
-    return sp_slice_cost(p->c, first, token_of(p, to) - first);
-}
-
-/* The least sum of t where no slice takes more than `bound`; infinite: there is none. */
-static double least(struct program *p, double bound)
-{
-    int w = p->cells + 1;
-
-    for (int i = 0; i < w; i++)
-        p->sum[i] = i ? INFINITY : 0;
-    for (int k = 1; k <= p->n; k++)
-        for (int i = 0; i < w; i++) {
-            double *best = &p->sum[k * w + i];
-
-            *best = INFINITY;
-            for (int j = i - 1; j >= 0; j--) {
-                double t = time_of(p, j, i);
-
-                if (t > bound) /* as would all that begin earlier */
-                    break;
-                if (p->sum[(k - 1) * w + j] + t < *best) {
-                    *best = p->sum[(k - 1) * w + j] + t;
-                    p->from[k * w + i] = j;
-                }
-            }
-        }
-    return p->sum[p->n * w + p->cells];
-}
-
-static void take(const struct program *p, int *len)
-{
-    int w = p->cells + 1, i = p->cells;
-
-    for (int k = p->n; k > 0; k--) {
-        int j = p->from[k * w + i];
-
-        len[k - 1] = token_of(p, i) - token_of(p, j);
-        i = j;
-    }
-}
-
-/* m sum t + (p-1) max t of lengths. */
-static double total(const struct program *p, int stages, int micro_batches, const int *len)
-{
-    double most = 0;
-
-    for (int k = 0, first = 0; k < p->n; first += len[k++])
-        most = fmax(most, sp_slice_cost(p->c, first, len[k]));
-    return micro_batches * sp_slice_cost(p->c, 0, p->seq) + (stages - 1) * most;
-}
-
-int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int stages,
-                         int micro_batches, int *len)
-{
-    int cells = (int)fmax(2 * n, sqrt(2 * steps / (SEARCHES + BOUNDS) / n));
-    size_t states;
-    struct program p = {.c = c, .seq = seq, .n = n, .cells = cells < seq ? cells : seq};
-    double low = sp_slice_cost(c, 0, seq) / n, high = sp_slice_cost(c, 0, seq);
-    int *found, ret = -ENOMEM;
-
-    if ((SEARCHES + BOUNDS) * 0.5 * n * p.cells * p.cells > most_steps) {
-        sp_slices_by_flops(c, seq, n, len);
-        return 0;
-    }
-    found = calloc((size_t)n, sizeof *found);
-    states = (size_t)(n + 1) * (size_t)(p.cells + 1);
-    p.sum = malloc(states * sizeof *p.sum);
-    p.from = calloc(states, sizeof *p.from);
-    if (!p.sum || !p.from || !found)
-        goto out;
-    /* the least bound that can be kept, then some between it and none */
-    for (int i = 0; i < SEARCHES; i++) {
-        double middle = 0.5 * (low + high);
-
-        if (isfinite(least(&p, middle)))
-            high = middle;
-        else
-            low = middle;
-    }
-    low = high;
-    high = sp_slice_cost(c, 0, seq);
-    sp_slices_by_flops(c, seq, n, len); /* to begin with: boundaries to the token */
-    for (int i = 0; i < BOUNDS; i++) {
-        least(&p, low * pow(high / low, (double)i / BOUNDS));
-        take(&p, found);
-        if (total(&p, stages, micro_batches, found) < total(&p, stages, micro_batches, len))
-            memcpy(len, found, (size_t)n * sizeof *len);
-    }
-    ret = 0;
-out:
-    free(found);
-    free(p.sum);
-    free(p.from);
-    return ret;
-}
-
 /* ---- the plan ---------------------------------------------------------------------------- */
 
-static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char *how, int *len)
+static double time_by_flops(const void *costs, int first, int len)
+{
+    return sp_slice_cost(costs, first, len);
+}
+
+/* A shape on a machine. */
+struct priced {
+    const struct sp_shape *shape;
+    const struct sp_machine *machine;
+};
+
+/* Seconds of a layer, forward and backward. */
+static double time_on_machine(const void *arg, int first, int len)
+{
+    const struct priced *on = arg;
+    struct sp_part_times t;
+    struct sp_shape part;
+
+    sp_shape_slice(on->shape, first, len, &part);
+    sp_part_times(on->machine, 1, &part, &t);
+    return t.pre + t.attention + t.post + t.pre_input + t.attention_input + t.post_input +
+           t.qkv_weight + t.post_weight;
+}
+
+static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh,
+                          const struct sp_machine *machine, int *len)
+{
+    struct sp_slice_costs c = sp_slice_flops(sh);
+    const struct priced on = {.shape = sh, .machine = machine};
+    const struct sp_slice_time t = {.of = machine ? time_on_machine : time_by_flops,
+                                    .arg = machine ? (const void *)&on : &c};
+
+    /* to begin with: boundaries to the token */
+    sp_slices_by_flops(&c, sh->seq, lay->slices, len);
+    return sp_slices_by_program(&t, sh->seq, lay->slices, lay->stages, lay->micro_batches, len)
+               ? sp_error(ENOMEM, "no memory for the lengths of %d slices", lay->slices)
+               : 0;
+}
+
+static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char *how,
+               const struct sp_machine *machine, int *len)
 {
     const struct sp_layout *lay = &plan->layout;
     struct sp_slice_costs c = sp_slice_flops(sh);
@@ -192,9 +113,7 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
         return 0;
     }
     if (!strcmp(how, "dp"))
-        return sp_slices_by_program(&c, sh->seq, lay->slices, lay->stages, lay->micro_batches, len)
-                   ? sp_error(ENOMEM, "no memory for the lengths of %d slices", lay->slices)
-                   : 0;
+        return cut_by_program(lay, sh, machine, len);
     if (!strpbrk(how, "0123456789"))
         return sp_error(EINVAL,
                         "--partition-slices %s: want length, flops, dp or the tokens of each "
@@ -229,7 +148,8 @@ static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *costs, b
     return plan->family->cut ? plan->family->cut(plan, token_at, equal ? &token : costs) : 0;
 }
 
-int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how)
+int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,
+                const struct sp_machine *machine)
 {
     int n = plan->layout.slices, first = 0, err;
     struct sp_slice_costs c = sp_slice_flops(sh);
@@ -242,7 +162,8 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
                         sh->seq, sh->seq);
     len = calloc((size_t)n, sizeof *len);
     share = calloc((size_t)n, sizeof *share);
-    err = len && share ? cut(plan, sh, how, len) : sp_error(ENOMEM, "no memory for %d slices", n);
+    err = len && share ? cut(plan, sh, how, machine, len)
+                       : sp_error(ENOMEM, "no memory for %d slices", n);
     for (int k = 0; !err && k < n; k++) {
         share[k] = sp_slice_cost(&c, first, len[k]) / sp_slice_cost(&c, 0, sh->seq);
         first += len[k];

@@ -6,6 +6,7 @@
 #define SP_SLICES_H
 
 #include "model/shape.h"
+#include "plan/machine/machine.h"
 #include "policies/plan.h"
 
 /* What a slice of tokens first .. first+len-1 takes: token * len + pair * pairs, in any unit, where
@@ -23,21 +24,29 @@ double sp_slice_cost(const struct sp_slice_costs *c, int first, int len);
  * n <= seq. */
 void sp_slices_by_flops(const struct sp_slice_costs *c, int seq, int n, int *len);
 
+/* What a slice of tokens first .. first+len-1 takes, in any unit. */
+struct sp_slice_time {
+    double (*of)(const void *arg, int first, int len);
+    const void *arg;
+};
+
 /*
  * TeraPipe's lengths (Li et al. 2021, section 3.3): n slices that minimize m sum t + (p-1) max t, by a
  * dynamic program over boundaries for some bounds on max t, from the least one on. In long sequences
- * boundaries are some tokens apart; never worse than equal times, and just those where slices are
- * hundreds. 0 or -ENOMEM.
+ * boundaries are some tokens apart. Never worse than the len[n] given to begin with, and just those where
+ * slices are hundreds. 0 or -ENOMEM.
  */
-int sp_slices_by_program(const struct sp_slice_costs *c, int seq, int n, int stages,
+int sp_slices_by_program(const struct sp_slice_time *t, int seq, int n, int stages,
                          int micro_batches, int *len);
 
 /*
  * Gives the slices of a plan the lengths of --partition-slices: "length" (equal), "flops", "dp"
- * (TeraPipe's) or a list of tokens; NULL: what the schedule is known for. The list simulation then knows
- * what each takes of its micro-batch. 0; or one line on stderr and -EINVAL, -ENOMEM.
+ * (TeraPipe's, by the times of slices on the machine; NULL: by their operations) or a list of tokens; NULL:
+ * what the schedule is known for. The list simulation then knows what each takes of its micro-batch. 0; or
+ * one line on stderr and -EINVAL, -ENOMEM.
  */
-int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how);
+int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,
+                const struct sp_machine *machine);
 
 /* Tokens of the slices of a sequence in words, "351 270 217 186"; of many the first and the last. */
 void sp_slices_text(const struct sp_plan *plan, int seq, char *text, size_t n);

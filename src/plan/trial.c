@@ -1,5 +1,6 @@
 #include "plan/trial.h"
 #include "plan/adapipe.h"
+#include "plan/cost/layer_costs.h"
 #include "plan/offload/offload.h"
 #include "plan/predict.h"
 #include "plan/slices.h"
@@ -19,6 +20,7 @@ struct step {
 
 struct trial {
     const struct sp_search *want;
+    int micro_batches;
     struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
     int steps;
 };
@@ -83,6 +85,49 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
     return err;
 }
 
+/* What the devices hold in the modes of f; what leaves them is in the plan from then on. 0, -ENOMEM, or
+ * -EINVAL: train refuses these modes. */
+static int weigh(const struct sp_search *want, struct step *step, struct sp_found *f)
+{
+    const struct sp_train_wish wish = {
+        .recompute = f->recompute, .recompute_text = "", .partition = "even"};
+    int err = sp_plan_refuse(&step->plan, &wish);
+
+    sp_evictions_destroy(step->plan.evictions, f->stages);
+    step->plan.evictions = NULL;
+    f->host = 0;
+    if (err)
+        return err;
+    if (f->offload != SP_OFFLOAD_NONE)
+        return step->plan.family->offloads && !step->plan.recompute ? choose_offload(want, step, f)
+                                                                    : -EINVAL;
+    f->memory = fullest(step, f);
+    f->fits = f->memory <= limit_of(want);
+    return 0;
+}
+
+/* The same of all micro-batches: what each more adds to the longer step than it adds to the shorter one. */
+static double beyond(const struct trial *t)
+{
+    int more = t->step[1].micro_batches;
+
+    return (double)(t->micro_batches - more) / (more - t->step[0].micro_batches);
+}
+
+static int weigh_all(struct trial *t, struct sp_found *f)
+{
+    struct sp_found few = *f;
+    int err = weigh(t->want, &t->step[t->steps - 1], f);
+
+    if (err || t->steps == 1)
+        return err;
+    err = weigh(t->want, &t->step[0], &few);
+    f->memory += (int64_t)(beyond(t) * (double)(f->memory - few.memory));
+    f->host += (int64_t)(beyond(t) * (double)(f->host - few.host));
+    f->fits = f->fits && f->memory <= limit_of(t->want);
+    return err;
+}
+
 /* ---- time --------------------------------------------------------------------------------------- */
 
 static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
@@ -98,60 +143,27 @@ static int predict(const struct sp_search *want, const struct step *step, struct
         return err;
     f->step_ms = p.step_ms;
     f->bubble = p.times.bubble_ratio;
+    f->stall_ms = 0;
     for (int s = 0; s < f->stages; s++)
         f->stall_ms = fmax(f->stall_ms, p.when.stalled[s]);
     sp_prediction_destroy(&p);
     return 0;
 }
 
-/* In the modes of f. 0, -ENOMEM, or -EINVAL: train refuses them. */
-static int try_step(const struct sp_search *want, struct step *step, struct sp_found *f)
-{
-    const struct sp_train_wish wish = {
-        .recompute = f->recompute, .recompute_text = "", .partition = "even"};
-    int err = sp_plan_refuse(&step->plan, &wish);
-
-    f->stall_ms = 0;
-    f->host = 0;
-    if (f->offload == SP_OFFLOAD_NONE) {
-        f->memory = fullest(step, f);
-        f->fits = f->memory <= limit_of(want);
-    } else if (!step->plan.family->offloads || step->plan.recompute) {
-        err = -EINVAL;
-    } else {
-        err = err ? err : choose_offload(want, step, f);
-    }
-    err = err ? err : predict(want, step, f);
-    sp_evictions_destroy(step->plan.evictions, f->stages);
-    step->plan.evictions = NULL;
-    return err;
-}
-
-/* A step of very many micro-batches: as the longer of two, and what each more adds. */
-static void go_on(const struct trial *t, const struct sp_found *few, struct sp_found *f)
-{
-    int more = t->step[1].micro_batches, each = more - t->step[0].micro_batches;
-    double beyond = (double)(f->micro_batches - more) / each;
-    double step_ms = f->step_ms + beyond * (f->step_ms - few->step_ms);
-
-    f->bubble = 1 - (1 - f->bubble) * f->step_ms / step_ms * f->micro_batches / more;
-    f->step_ms = step_ms;
-    f->stall_ms += beyond * (f->stall_ms - few->stall_ms);
-    f->memory += (int64_t)(beyond * (double)(f->memory - few->memory));
-    f->host += (int64_t)(beyond * (double)(f->host - few->host));
-    f->fits = f->fits && f->memory <= limit_of(t->want);
-}
-
-static int try_mode(struct trial *t, struct sp_found *f)
+static int predict_all(const struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;
-    int err = try_step(t->want, &t->step[t->steps - 1], f);
+    int err = predict(t->want, &t->step[t->steps - 1], f);
+    double step_ms;
 
     if (err || t->steps == 1)
         return err;
-    err = try_step(t->want, &t->step[0], &few);
-    if (!err)
-        go_on(t, &few, f);
+    err = predict(t->want, &t->step[0], &few);
+    step_ms = f->step_ms + beyond(t) * (f->step_ms - few.step_ms);
+    f->bubble =
+        1 - (1 - f->bubble) * f->step_ms / step_ms * t->micro_batches / t->step[1].micro_batches;
+    f->step_ms = step_ms;
+    f->stall_ms += beyond(t) * (f->stall_ms - few.stall_ms);
     return err;
 }
 
@@ -164,11 +176,14 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
 }
 
-/* Tries f in one mode; *best, where *found, is the best so far. 0, -ENOMEM, or -EINVAL. */
+/* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated. 0,
+ * -ENOMEM, or -EINVAL. */
 static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
 {
-    int err = try_mode(t, &f);
+    int err = weigh_all(t, &f);
 
+    if (!err && f.fits)
+        err = predict_all(t, &f);
     if (!err && (!*found || is_better(&f, best))) {
         *best = f;
         *found = true;
@@ -198,6 +213,10 @@ static int try_modes(struct trial *t, struct sp_found *best)
         f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
         f.offload = SP_OFFLOAD_ADAPTIVE;
         err = take(t, f, best, &found);
+    }
+    if (err != -ENOMEM && found && !best->fits) {
+        err = weigh_all(t, best);
+        err = err ? err : predict_all(t, best);
     }
     return err == -ENOMEM ? err : found ? 0 : -EINVAL;
 }
@@ -237,15 +256,24 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
                             .slices = f->slices,
                             .layers = want->model->layers,
                             .options = ""};
+    struct sp_costs costs;
     int err = sp_plan_create(f->schedule, &lay, &step->plan);
 
     if (err)
         return err;
     sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
     step->shape.dtype = want->dtype;
+    if (sp_layout_flag(&step->plan.layout, "auto")) {
+        costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
+        lay.costs = &costs;
+        sp_plan_destroy(&step->plan);
+        err = sp_plan_create(f->schedule, &lay, &step->plan);
+    }
+    if (err)
+        return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
     if (!err && f->slices > 1)
-        err = sp_plan_cut(&step->plan, &step->shape, want->cut);
+        err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
     err = err ? err : sp_memory_apart(&step->plan, &step->shape);
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
@@ -258,11 +286,16 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
  * that a schedule may repeat itself in. */
 enum { UNTIL_STEADY = 6, PERIOD = 2 };
 
-/* How many micro-batches are simulated. */
+/* How many micro-batches are simulated. One of multiplexed slices fills all stages by itself. */
 static void choose_steps(struct trial *t, const struct sp_found *f)
 {
     int p = f->stages, period = f->slices > 1 ? 1 + PERIOD * p / f->slices : PERIOD * p;
     int few = f->slices > 1 ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
+
+    if (strstr(f->schedule, "multiplex")) {
+        few = 2;
+        period = 1;
+    }
 
     t->steps = f->micro_batches > few + 2 * period ? 2 : 1;
     t->step[0].micro_batches = f->micro_batches;
@@ -276,7 +309,7 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
 int sp_trial(const struct sp_search *want, struct sp_found *f)
 {
     bool quiet = sp_error_quiet(true);
-    struct trial t = {.want = want};
+    struct trial t = {.want = want, .micro_batches = f->micro_batches};
     int err = 0, made = 0;
 
     choose_steps(&t, f);

@@ -107,8 +107,9 @@ int sp_op_parse(const char *text, struct sp_op *op)
     return 0;
 }
 
-static int most_ops = INT_MAX;
-static void (*on_full)(int ops);
+/* Of the program that a thread makes. */
+static _Thread_local int most_ops = INT_MAX;
+static _Thread_local void (*on_full)(int ops);
 
 void sp_program_limit(int ops, void (*full)(int ops))
 {

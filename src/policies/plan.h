@@ -28,7 +28,6 @@ struct sp_plan {
                    * submission; NULL: not counted */
     bool apart;   /* stages are in processes of their own (sp_memory_apart) */
     bool states_twice;       /* parameters and optimizer are kept from before the last update */
-    int buffers;             /* what sp_listsim_buffers found */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] what leaves memory and returns; NULL: nothing */
 };

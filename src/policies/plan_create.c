@@ -2,7 +2,6 @@
 #include "policies/load/csv.h"
 #include "policies/load/guarded_call.h"
 #include "policies/registry.h"
-#include "policies/simulation/listsim.h"
 #include "policies/lowering/traffic.h"
 #include "policies/simulation/verify.h"
 #include "policies/suggest.h"
@@ -146,7 +145,6 @@ static int finish(struct sp_plan *plan)
         return ret;
     ret = sp_verify(plan, why, sizeof why);
     ret = ret ? ret : sp_plan_check_traffic(plan, why, sizeof why);
-    ret = ret ? ret : sp_listsim_buffers(plan, &plan->buffers);
     if (ret == -ENOMEM)
         return sp_error(ENOMEM, "no memory to verify %d ops", sp_plan_ops(plan));
     return ret ? sp_error(-ret, "schedule %s: %s", plan->def->name, why) : 0;

@@ -43,7 +43,7 @@ static void run_schedule(const char *name, struct sp_layout lay, struct setting 
         struct sp_shape sh;
 
         sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches, 0, 0);
-        assert_int_equal(sp_plan_cut(&plan, &sh, set.cut), 0);
+        assert_int_equal(sp_plan_cut(&plan, &sh, set.cut, NULL), 0);
     }
     run_plan(&base, &plain, &one);
     run_plan(&plan, &set, &run);

@@ -69,7 +69,7 @@ void setup_create(struct setup *s, const char *options, int processes)
                   a->logit_rows);
     s->shape.dtype = (enum sp_dtype)a->dtype;
     if (s->plan.layout.slices > 1)
-        must(sp_plan_cut(&s->plan, &s->shape, l->partition_slices), options);
+        must(sp_plan_cut(&s->plan, &s->shape, l->partition_slices, NULL), options);
     if (processes > 1)
         must(sp_memory_apart(&s->plan, &s->shape), options);
     partition(s);

@@ -127,7 +127,7 @@ static bool draw_plan(struct try *t)
     if (err)
         return false;
     if (lay.slices > 1)
-        assert_int_equal(sp_plan_cut(&t->plan, &t->sh, below(2) ? "flops" : "length"), 0);
+        assert_int_equal(sp_plan_cut(&t->plan, &t->sh, below(2) ? "flops" : "length", NULL), 0);
     t->want = (struct sp_offload_request){.mode = SP_OFFLOAD_FULL,
                                           .recompute = (enum sp_recompute)below(4),
                                           .every = 1,
@@ -227,7 +227,7 @@ static void smallest(void **state)
             continue;
         t.sh = shape_of(t.sh.model.layers, 2000 + below(20000), 4, below(2));
         if (t.plan.layout.slices > 1)
-            assert_int_equal(sp_plan_cut(&t.plan, &t.sh, "flops"), 0);
+            assert_int_equal(sp_plan_cut(&t.plan, &t.sh, "flops", NULL), 0);
         t.want.mode = SP_OFFLOAD_ADAPTIVE;
         t.want.limit = 1;
         for (int tries = 0; tries < 2; tries++) { /* of all stages, not of the first */
@@ -272,7 +272,7 @@ static void recursion(void **state)
     lay.layers = 16;
     lay.slices = 8;
     assert_int_equal(sp_plan_create("sppo", &lay, &plan), 0);
-    assert_int_equal(sp_plan_cut(&plan, &sh, "flops"), 0);
+    assert_int_equal(sp_plan_cut(&plan, &sh, "flops", NULL), 0);
     for (int step = 1; step <= 4; step++) {
         int64_t M = 0, most = 0, unit = 0;
         const struct sp_away *a;

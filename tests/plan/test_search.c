@@ -170,7 +170,7 @@ static double simulated_whole(const struct sp_search *want, const struct sp_layo
     sp_shape_init(&shape, want->model, 1, want->seq, lay->micro_batches, 0, 0);
     shape.dtype = want->dtype;
     if (lay->slices > 1)
-        assert_int_equal(sp_plan_cut(&plan, &shape, NULL), 0);
+        assert_int_equal(sp_plan_cut(&plan, &shape, NULL, NULL), 0);
     assert_int_equal(sp_memory_apart(&plan, &shape), 0);
     r.plan = &plan;
     r.shape = &shape;

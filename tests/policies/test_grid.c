@@ -215,9 +215,11 @@ static void check_formula(const struct sp_plan *plan, const struct sp_costs *c, 
 static void check_buffers(const struct sp_plan *plan, const char *text)
 {
     static const struct sp_costs none = {0};
-    int k = plan->buffers ? plan->buffers : 1;
+    int buffers, k;
 
-    if (k < 1 || plan->buffers == 1 || !oracle_play(&oracle, &none, true, k))
+    assert_int_equal(sp_listsim_buffers(plan, &buffers), 0);
+    k = buffers ? buffers : 1;
+    if (k < 1 || buffers == 1 || !oracle_play(&oracle, &none, true, k))
         fail_msg("%s: stuck with channels of %d messages", text, k);
     if (k > 1 && oracle_play(&oracle, &none, true, k - 1))
         fail_msg("%s: channels of %d messages would do, not only %d", text, k - 1, k);
@@ -275,7 +277,7 @@ static void check_plan(const char *name, struct sp_plan *plan)
 
 static void check_schedule(const char *name, int every)
 {
-    int built = 0, refused = 0, hinted = 0, skipped = 0, buffers = 0;
+    int built = 0, refused = 0, hinted = 0, skipped = 0, buffers = 0, wanted;
     int chunks = sp_schedule_find(name)->default_chunks;
 
     seed = 2024; /* the same layouts and costs whatever came before */
@@ -308,7 +310,8 @@ static void check_schedule(const char *name, int every)
                     } else {
                         skipped++;
                     }
-                    buffers = plan.buffers > buffers ? plan.buffers : buffers;
+                    assert_int_equal(sp_listsim_buffers(&plan, &wanted), 0);
+                    buffers = wanted > buffers ? wanted : buffers;
                     sp_plan_destroy(&plan);
                 }
             }

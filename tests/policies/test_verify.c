@@ -84,7 +84,8 @@ static void counts_buffers(void **state)
     sp_plan_destroy(&plan);
 
     make_plan("1f1b", 4, 8, &plan);
-    assert_int_equal(plan.buffers, 0);
+    assert_int_equal(sp_listsim_buffers(&plan, &buffers), 0);
+    assert_int_equal(buffers, 0);
     assert_int_equal(sp_listsim(&plan, &unit, SP_RENDEZVOUS, &t, why, sizeof why), 0);
     sp_times_destroy(&t);
     sp_plan_destroy(&plan);

@@ -169,7 +169,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
     if (show->plan->paired)
         json_object_set_new(root, "overlap", overlap(show->plan));
-    json_object_set_new(root, "buffers", json_integer(show->plan->buffers));
+    json_object_set_new(root, "buffers", json_integer(show->buffers));
     add_formula(show, root);
     if (show->machine)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));

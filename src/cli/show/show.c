@@ -7,6 +7,7 @@
 #include "cli/show/show.h"
 #include "cli/step_options.h"
 #include "model/model.h"
+#include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
 #include "plan/predict.h"
 #include "plan/offload/offload.h"
@@ -27,6 +28,8 @@ struct args {
     int layers, format, width, dtype;
     bool color, actions, dtype_set;
     const char *cost, *output, *hardware;
+    const struct sp_machine
+        *machine; /* of --hardware, where it is its times that are shown; or NULL */
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -108,6 +111,17 @@ static int find_layers(const struct args *a, struct sp_model *model, int *layers
     return 0;
 }
 
+/* --hardware: whose times a model's ops take. */
+static int find_machine(struct args *a)
+{
+    static struct sp_machine machine;
+
+    if (!a->layout.model || a->cost)
+        return 0;
+    a->machine = &machine;
+    return sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
+}
+
 /* --slices auto. */
 static int find_slices(struct args *a, const struct sp_model *model)
 {
@@ -117,13 +131,14 @@ static int find_slices(struct args *a, const struct sp_model *model)
     return sp_step_slices("show", &a->layout, a->hardware, model, (enum sp_dtype)a->dtype);
 }
 
-/* --partition-slices: what slices take depends on the model, and on --seq. */
+/* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences
+ * are cut as a run cuts them. */
 static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
 {
     const struct sp_layout_args *l = &a->layout;
     struct sp_shape shape;
 
-    if (!l->partition_slices)
+    if (!l->partition_slices && (!l->model || a->cost || plan->layout.slices == 1))
         return 0;
     if (plan->layout.slices == 1)
         return sp_error(EINVAL, "show: --partition-slices %s without --slices N",
@@ -134,7 +149,8 @@ static int cut_sequences(const struct args *a, const struct sp_model *model, str
                         "give --model and --seq",
                         l->partition_slices);
     sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
-    return sp_plan_cut(plan, &shape, l->partition_slices);
+    shape.dtype = (enum sp_dtype)a->dtype;
+    return sp_plan_cut(plan, &shape, l->partition_slices, a->machine);
 }
 
 static int terminal_columns(void)
@@ -212,12 +228,21 @@ static int write_out(const struct args *a, const struct sp_show *show)
     return ret;
 }
 
+/* --recompute, or what the schedule wants. */
+static int find_recompute(const struct args *a, const struct sp_plan *plan,
+                          struct sp_recompute_option *recompute)
+{
+    const char *wanted = a->layout.recompute ? a->layout.recompute : plan->def->recompute;
+
+    *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
+    return wanted ? sp_parse_recompute("show", wanted, recompute) : 0;
+}
+
 /* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */
 static int find_shape(const struct args *a, const struct sp_model *model, struct sp_plan *plan,
                       struct sp_shape *shape, struct sp_show *show)
 {
     const struct sp_layout_args *l = &a->layout;
-    const char *recompute = l->recompute ? l->recompute : plan->def->recompute;
 
     if (!l->model)
         return 0;
@@ -226,8 +251,7 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     sp_shape_init(shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
     shape->dtype = (enum sp_dtype)a->dtype;
     show->shape = shape;
-    show->recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
-    if (recompute && sp_parse_recompute("show", recompute, &show->recompute))
+    if (find_recompute(a, plan, &show->recompute))
         return -EINVAL;
     return sp_memory_apart(plan, shape);
 }
@@ -268,28 +292,25 @@ int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
                               struct sp_plan *plan)
 {
-    static struct sp_machine machine;
     struct sp_lowering lowering = {0};
     struct sp_prediction prediction = {0};
     struct sp_offload offload = {0};
     struct sp_shape shape;
     struct sp_show show = {.schedule = a->layout.schedule,
                            .plan = plan,
+                           .machine = a->machine,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
                            .plain = a->format == TEXT,
                            .actions = a->actions};
     int ret = find_shape(a, model, plan, &shape, &show);
 
-    if (!ret && show.shape && !a->cost) {
-        ret = sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
-        show.machine = &machine;
-    }
     if (!ret && !show.machine)
         ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
     if (!ret && show.shape)
         ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
-    if (!ret && sp_show_simulate(&show, plan, &prediction))
+    if (!ret &&
+        (sp_listsim_buffers(plan, &show.buffers) || sp_show_simulate(&show, plan, &prediction)))
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);
@@ -301,16 +322,36 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     return ret;
 }
 
+/* What an order is searched at. */
+static int search_costs(const struct args *a, const struct sp_model *model,
+                        const struct sp_plan *plan, struct sp_costs *costs)
+{
+    struct sp_recompute_option recompute;
+    struct sp_shape shape;
+
+    if (!a->machine)
+        return sp_step_costs("show", &a->layout, a->cost, plan, costs);
+    if (find_recompute(a, plan, &recompute))
+        return -EINVAL;
+    sp_shape_init(&shape, model, a->layout.micro_batch_size, a->layout.seq, a->layout.micro_batches,
+                  0, 0);
+    shape.dtype = (enum sp_dtype)a->dtype;
+    *costs = sp_search_costs(a->machine, &shape, plan->layout.stages, recompute.mode);
+    return 0;
+}
+
 /* The plan; an order that is searched, at the costs given: created twice, as costs are read with
- * the sizes of a plan, unless they are those that it is searched at anyway. */
-static int create(const struct args *a, struct sp_layout *layout, struct sp_plan *plan)
+ * the sizes of a plan, unless they are those that it is searched at anyway. On a machine that is what a run
+ * searches again. */
+static int create(const struct args *a, const struct sp_model *model, struct sp_layout *layout,
+                  struct sp_plan *plan)
 {
     struct sp_costs costs;
     int ret = sp_plan_create(a->layout.schedule, layout, plan);
 
-    if (ret || !plan->def->emit_all)
+    if (ret || !plan->def->emit_all || (a->machine && !sp_layout_flag(&plan->layout, "auto")))
         return ret;
-    ret = sp_step_costs("show", &a->layout, a->cost, plan, &costs);
+    ret = search_costs(a, model, plan, &costs);
     if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
         costs.comm == 0 && costs.wire == 0)
         return 0;
@@ -335,11 +376,11 @@ int sp_cmd_show(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || check_output(&a) || find_layers(&a, &model, &layers) ||
+    if (check(&a) || check_output(&a) || find_layers(&a, &model, &layers) || find_machine(&a) ||
         find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
-    ret = create(&a, &layout, &plan);
+    ret = create(&a, &model, &layout, &plan);
     if (!ret) {
         ret = cut_sequences(&a, &model, &plan);
         ret = ret ? ret : simulate_and_print(&a, &model, &plan);

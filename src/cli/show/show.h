@@ -17,7 +17,8 @@ struct sp_show {
     const struct sp_plan *plan;
     const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
     struct sp_costs costs;
-    bool plain; /* messages are not printed */
+    bool plain;  /* messages are not printed */
+    int buffers; /* sp_listsim_buffers */
     const struct sp_prediction *prediction;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;

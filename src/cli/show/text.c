@@ -57,11 +57,11 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
     print_published(show, out);
-    if (plan->buffers)
+    if (show->buffers)
         fprintf(
             out,
             "sends      buffered: blocking ones would deadlock with less than %d on a channel\n",
-            plan->buffers);
+            show->buffers);
     else
         fprintf(out, "sends      may block until the one before was received\n");
 

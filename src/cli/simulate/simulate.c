@@ -8,6 +8,7 @@
 #include "cli/step_options.h"
 #include "config.h"
 #include "plan/predict.h"
+#include "plan/slices.h"
 #include "policies/families/families.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
@@ -69,8 +70,11 @@ static int check(const struct args *a)
     if (l->memory_limit)
         return sp_error(EINVAL, "simulate: --memory-limit has no effect: simulated memory has no "
                                 "end; 'train --dry-run' takes it");
-    if (l->partition_slices)
-        return sp_error(EINVAL, "simulate: --partition-slices is not simulated yet");
+    if (l->partition_slices && (!l->model || a->cost))
+        return sp_error(EINVAL,
+                        "simulate: --partition-slices %s: what a slice takes depends on the model; "
+                        "give --model and leave out --cost",
+                        l->partition_slices);
     if (l->model && a->layers)
         return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
     if (sp_step_check_hardware("simulate", l, a->hardware, a->cost))
@@ -84,6 +88,7 @@ struct subject {
     struct sp_model model;
     struct sp_params params;
     struct sp_plan plan;
+    const struct sp_machine *machine; /* whose times its ops take; NULL: those of costs */
     struct sp_costs costs;
     struct sp_recompute_option recompute;
 };
@@ -159,10 +164,41 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
     return err;
 }
 
+static struct sp_shape shape_of(const struct args *a, const struct subject *s)
+{
+    struct sp_shape shape;
+
+    sp_shape_init(&shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
+                  a->layout.micro_batches, 0, 0);
+    shape.dtype = (enum sp_dtype)a->dtype;
+    return shape;
+}
+
+static int find_machine(const struct args *a, struct subject *s)
+{
+    static struct sp_machine machine;
+
+    s->machine = a->layout.model && !a->cost ? &machine : NULL;
+    return s->machine ? sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine)
+                      : 0;
+}
+
+/* As a run cuts them, where times are a machine's. */
+static int cut_sequences(const struct args *a, struct subject *s)
+{
+    struct sp_shape shape = shape_of(a, s);
+
+    return s->machine && s->plan.layout.slices > 1
+               ? sp_plan_cut(&s->plan, &shape, a->layout.partition_slices, s->machine)
+               : 0;
+}
+
 static int find_subject(struct args *a, struct subject *s)
 {
     struct sp_layout lay = sp_layout_of_args(&a->layout, 0);
     int err = find_model(a, &lay, &s->model);
+
+    err = err ? err : find_machine(a, s);
 
     lay.layers = s->model.layers;
     err = err ? err
@@ -174,6 +210,7 @@ static int find_subject(struct args *a, struct subject *s)
     if (err)
         return err;
     err = find_recompute(a, s);
+    err = err ? err : cut_sequences(a, s);
     err = err ? err : check_family(a, s);
     err = err ? err : sp_params_create(&s->model, &s->params);
     if (err)
@@ -208,24 +245,17 @@ static struct sp_sim_machine links_of_costs(const struct args *a, const struct s
 static int predict(const struct args *a, const struct subject *s, struct sp_prediction *p,
                    struct sp_sim_machine *links)
 {
-    static struct sp_machine machine;
     struct sp_predict_request request = {.plan = &s->plan,
-                                         .terms = {.machine = &machine,
+                                         .terms = {.machine = s->machine,
                                                    .devices = 1,
                                                    .recompute = s->recompute.mode,
                                                    .every = s->recompute.every}};
-    struct sp_shape shape;
+    struct sp_shape shape = shape_of(a, s);
     int err;
 
-    if (a->layout.model && !a->cost) {
-        err = sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
-        if (err)
-            return err;
-        sp_shape_init(&shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
-                      a->layout.micro_batches, 0, 0);
-        shape.dtype = (enum sp_dtype)a->dtype;
+    if (s->machine) {
         request.shape = &shape;
-        *links = sp_sim_machine_of(&machine);
+        *links = sp_sim_machine_of(s->machine);
         err = sp_predict(&request, p);
     } else {
         *links = links_of_costs(a, s);

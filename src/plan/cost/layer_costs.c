@@ -21,3 +21,18 @@ void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_s
         costs->recompute_us[mode] =
             1e6 * (t.pre_again[mode] + t.attention_again[mode] + t.post_again[mode]);
 }
+
+struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,
+                                int stages, enum sp_recompute recompute)
+{
+    double layers = (double)sh->model.layers / stages;
+    double bytes = (double)sp_shape_elem(sh) * (double)sh->rows * sh->model.hidden;
+    struct sp_layer_costs c;
+
+    sp_layer_costs_estimate(machine, sh, &c);
+    return (struct sp_costs){
+        .f = 1e-3 * (layers * sp_layer_fwd_us(&c) + c.embed_fwd_us / stages),
+        .b = 1e-3 * (layers * (c.bwd_us + c.recompute_us[recompute]) + c.head_us / stages),
+        .w = 1e-3 * (layers * c.wgrad_us + c.embed_bwd_us / stages),
+        .comm = 1e3 * sp_link_s(&machine->network, bytes)};
+}

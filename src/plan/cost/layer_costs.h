@@ -11,6 +11,7 @@
 #define SP_LAYER_COSTS_H
 
 #include "plan/cost/part_times.h"
+#include "policies/simulation/costs.h"
 
 struct sp_layer_costs {
     double embed_fwd_us, embed_bwd_us; /* on the first global stage, once a micro-batch */
@@ -42,5 +43,10 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
 /* Times on one device of a machine, for planning before anything was measured. Every field is set. */
 void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
                              struct sp_layer_costs *costs);
+
+/* What an order is searched at, before anything was measured: of a mean stage, and of a message between two
+ * nodes, in milliseconds. */
+struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,
+                                int stages, enum sp_recompute recompute);
 
 #endif

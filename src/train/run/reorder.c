@@ -1,5 +1,5 @@
 /*
- * Orders that are searched (zb1p:auto): the first ones are made for costs of 1; after a few steps
+ * Orders that are searched (zb1p:auto): the first ones are made for the machine's costs; after a few steps
  * rank 0 searches again at the costs that the run measured, and all processes go on in the order
  * it found. Where chunks live does not change.
  */

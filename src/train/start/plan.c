@@ -1,5 +1,6 @@
 /* The plan of a run: what the settings make of the schedule, and whether they go with its family. */
 #include "train/start/plan.h"
+#include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
 #include "policies/plan_create.h"
 #include "plan/slices.h"
@@ -46,7 +47,9 @@ static int cut_sequences(struct sp_trainer *t)
     if (l->partition_slices && t->plan.layout.slices == 1)
         return sp_error(EINVAL, "train: --partition-slices %s without --slices N",
                         l->partition_slices);
-    err = t->plan.layout.slices > 1 ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices) : 0;
+    err = t->plan.layout.slices > 1
+              ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices, &t->machine)
+              : 0;
     return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
 }
 
@@ -62,7 +65,7 @@ static bool fits(const struct sp_trainer *t)
     return true;
 }
 
-/* The plan whose stages hold at most so many micro-batches. */
+/* The plan whose stages hold at most so many micro-batches; 0: as many as the schedule wants. */
 static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
 {
     int err;
@@ -73,6 +76,16 @@ static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
     if (err)
         t->plan.def = NULL;
     return err;
+}
+
+/* Orders that are searched, at what the machine's description says; the run measures later. */
+static int search_on_machine(struct sp_trainer *t, struct sp_layout *layout, struct sp_costs *costs)
+{
+    if (!sp_layout_flag(&t->plan.layout, "auto"))
+        return 0;
+    *costs = sp_search_costs(&t->machine, &t->shape, layout->stages, t->recompute);
+    layout->costs = costs;
+    return search(t, layout, 0);
 }
 
 /* As many micro-batches as --memory-limit leaves room for, where it needs more. */
@@ -109,6 +122,7 @@ static void take_sizes(struct sp_trainer *t)
 int sp_train_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_costs costs;
     struct sp_layout layout;
     int err;
 
@@ -133,6 +147,7 @@ int sp_train_plan(struct sp_trainer *t)
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : choose_recompute(t);
     err = err ? err : check_family(t);
+    err = err ? err : search_on_machine(t, &layout, &costs);
     err = err ? err : cut_sequences(t);
     err = err ? err : fit(t, &layout);
     if (err)

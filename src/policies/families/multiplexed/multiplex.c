@@ -34,7 +34,7 @@ int sp_parts_of(const struct sp_layout *lay, int global)
     return sp_first_part(lay, global, lay->slices);
 }
 
-struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number)
+static struct sp_slice_part part_at(const struct sp_layout *lay, int global, int number)
 {
     int left = lay->stages - 1 - global, right = lay->slices - global;
     int steady = left * (lay->stages - global), ends = steady + right - left;
@@ -49,6 +49,21 @@ struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int num
     at.part = number - sp_first_part(lay, global, at.slice);
     at.stage = first + at.part;
     return at;
+}
+
+struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number)
+{
+    const struct sp_multiplex_cut *known = lay->map ? lay->map->state : NULL;
+
+    return known && known->part ? known->part[global * sp_part_stride(lay) + number]
+                                : part_at(lay, global, number);
+}
+
+void sp_multiplex_table(const struct sp_layout *lay, struct sp_slice_part *part)
+{
+    for (int g = 0; g < lay->stages; g++)
+        for (int k = 0; k < sp_parts_of(lay, g); k++)
+            part[g * sp_part_stride(lay) + k] = part_at(lay, g, k);
 }
 
 int sp_last_part(const struct sp_layout *lay, int global, int stage)

@@ -20,8 +20,15 @@
 /* Most stages: what an op of it waits for has to fit in SP_MAX_DEPS. */
 enum { SP_MULTIPLEX_STAGES = 30 };
 
+/* Part `part` of `of` of a slice, computed by a stage. */
+struct sp_slice_part {
+    int slice, part, of;
+    int stage;
+};
+
 /* What there is of a plan besides. */
 struct sp_multiplex_cut {
+    struct sp_slice_part *part; /* [stages][sp_part_stride] what sp_part_at says, worked out once */
     int *part_token; /* [stages+1][slices][stages+1]: where part j of `of` of a slice begins, at
                       * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
     int64_t *
@@ -36,12 +43,6 @@ static inline struct sp_multiplex_cut *sp_multiplex_cut_of(const struct sp_layou
 
 enum sp_phase { SP_LEFT, SP_STEADY, SP_RIGHT };
 
-/* Part `part` of `of` of a slice, computed by a stage. */
-struct sp_slice_part {
-    int slice, part, of;
-    int stage;
-};
-
 /* Whether the layout is one of this kind: the flag "multiplex". */
 int sp_is_multiplexed(const struct sp_layout *lay);
 
@@ -53,6 +54,15 @@ void sp_slice_stages(const struct sp_layout *lay, int global, int slice, int *fi
 int sp_parts_of(const struct sp_layout *lay, int global);
 int sp_first_part(const struct sp_layout *lay, int global, int slice);
 struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number);
+
+/* More than any stage has parts. */
+static inline int sp_part_stride(const struct sp_layout *lay)
+{
+    return lay->slices + lay->stages * (lay->stages - 1);
+}
+
+/* Works out all of what sp_part_at says, part[stages * sp_part_stride]. */
+void sp_multiplex_table(const struct sp_layout *lay, struct sp_slice_part *part);
 
 /* The last part of a global stage that a stage computes; it computes some of every one. */
 int sp_last_part(const struct sp_layout *lay, int global, int stage);

@@ -52,6 +52,7 @@ static void destroy(void *state)
 {
     struct sp_multiplex_cut *multiplex = state;
 
+    free(multiplex->part);
     free(multiplex->part_token);
     free(multiplex->copies);
     free(multiplex);
@@ -68,6 +69,10 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
         free(multiplex);
         return err;
     }
+    multiplex->part =
+        calloc((size_t)lay->stages * (size_t)sp_part_stride(lay), sizeof *multiplex->part);
+    if (multiplex->part)
+        sp_multiplex_table(lay, multiplex->part);
     (*map)->state = multiplex;
     (*map)->destroy_state = destroy;
     return 0;
@@ -92,15 +97,9 @@ static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
     return 0;
 }
 
-/* More than any stage has parts. */
-static int stride(const struct sp_layout *lay)
-{
-    return lay->slices + lay->stages * (lay->stages - 1);
-}
-
 static int ids(const struct sp_layout *lay)
 {
-    return 2 * lay->micro_batches * lay->stages * stride(lay);
+    return 2 * lay->micro_batches * lay->stages * sp_part_stride(lay);
 }
 
 static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
@@ -111,7 +110,7 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
         sp_part_at(lay, op->chunk, op->slice).stage != stage)
         return -1;
     return (((op->pass == SP_B) * lay->micro_batches + op->mb) * lay->stages + op->chunk) *
-               stride(lay) +
+               sp_part_stride(lay) +
            op->slice;
 }
 
