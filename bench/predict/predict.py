@@ -3,13 +3,23 @@
 
 The machine is calibrated first, unless --hardware names a description; no configuration below was run for
 that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
+
+With --workers N a stage is a process in a network namespace of its own, with a part of a core (--cores) and a
+network of so many Mbit/s (--rate): a cluster of slow machines, of which this one has enough. Needs root.
+
+    bench/predict/predict.py [--starpipe build/starpipe]
+    bench/predict/predict.py --workers 4 --cores 0.45 --rate 200
 """
 import argparse
 import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from namespaces import Cluster  # noqa: E402
 
 TINY = dict(layers=8, hidden=128, heads=4)
 WIDE = dict(layers=8, hidden=256, heads=4)
@@ -25,6 +35,19 @@ GROUPS = [
      ["1f1b", "1f1b --recompute full", "dualpipev", "hanayo", "wzb2", "v-min"]),
     ("llama", dict(WIDE, llama=True), "--seq 1024 --micro-batches 4 --micro-batch-size 1",
      ["1f1b", "gpipe --recompute selective", "chimera", "weipipe-naive", "1f1b-v"]),
+]
+
+
+# The same over a network: narrower, as the cores are slower.
+SMALL = dict(layers=8, hidden=128, heads=4)
+EVEN = dict(layers=16, hidden=96, heads=4)
+CLUSTER = [
+    ("wide", SMALL, "--seq 256 --micro-batches 8 --micro-batch-size 2",
+     ["gpipe", "1f1b", "zb1p", "dualpipev", "helix", "weipipe", "wzb1", "fsdp"]),
+    ("long", SMALL, "--seq 1024 --micro-batches 8 --micro-batch-size 1",
+     ["1f1b", "naive", "zb2p", "seq1f1b --slices 4", "sppo --slices 4", "weipipe-naive", "fsdp"]),
+    ("deep", EVEN, "--seq 512 --micro-batches 16 --micro-batch-size 1",
+     ["1f1b", "1f1b --recompute full", "interleaved", "v-min", "1f1b-v", "chimera", "wzb2"]),
 ]
 
 
@@ -52,13 +75,51 @@ def run(command):
     return done.stdout
 
 
-def measure(starpipe, options, launcher, log, text, steps):
+def measure(launch, starpipe, options, log, text, steps):
     if os.path.exists(log):
         os.unlink(log)
-    run(launcher + [starpipe, "train", *options, "--data", text, "--steps", str(steps), "--lr", "0", "--log", log])
+    launch([starpipe, "train", *options, "--data", text, "--steps", str(steps), "--lr", "0", "--log", log])
     with open(log) as f:
         ms = [line["step_ms"] for line in map(json.loads, f) if "step_ms" in line]
     return statistics.median(ms[2:])
+
+
+def compare(a, where, groups, launch):
+    """Predicts and measures all of them; prints every row."""
+    text, log = os.path.join(where, "text"), os.path.join(where, "log")
+    with open(text, "wb") as f:
+        f.write(bytes((i * 2654435761 >> 13) % 256 for i in range(100000)))
+    hardware = a.hardware
+    if not hardware:
+        hardware = os.path.join(where, "machine.json")
+        launch([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
+    with open(hardware) as f:
+        print(f"on {json.load(f)['device']['name']}, {a.stages} stages, "
+              + (f"each {a.cores:g} of a core, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
+    rows, right, n = [], 0, 0
+    for group, m, common, schedules in groups:
+        if a.only and group != a.only:
+            continue
+        best = {}
+        for schedule in schedules:
+            options = ["--model", model_dir(where, m), "--stages", str(a.stages), "--threads", "1",
+                       *common.split(), "--schedule", *schedule.split()]
+            said = json.loads(launch([a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
+                                      *options]))["predicted_step_ms"]
+            took = min(measure(launch, a.starpipe, options, log, text, a.steps) for _ in range(a.rounds))
+            error = 100 * (said / took - 1)
+            rows.append(abs(error))
+            best[schedule] = (said, took)
+            print(f"{group:6} {schedule:28} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
+                  flush=True)
+        chosen = min(best, key=lambda s: best[s][0])
+        fastest = min(t for _, t in best.values())
+        ok = best[chosen][1] <= 1.02 * fastest
+        right += ok
+        n += 1
+        print(f"{group:6} chosen {chosen}: {'right' if ok else 'wrong'}", flush=True)
+    print(f"{len(rows)} configurations: mean error {statistics.mean(rows):.1f} %, worst {max(rows):.1f} %; "
+          f"winner right in {right} of {n}")
 
 
 def main():
@@ -69,43 +130,20 @@ def main():
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--launcher", default="", help='what starts processes, as "mpirun -np 2"')
+    p.add_argument("--workers", type=int, default=0, help="stages in namespaces, a process each")
+    p.add_argument("--cores", type=float, default=0, help="of each worker")
+    p.add_argument("--rate", type=int, default=200, help="of each worker's network, Mbit/s; 0: no limit")
     p.add_argument("--only", help="one group")
     a = p.parse_args()
-    launcher = a.launcher.split()
+    a.starpipe = os.path.abspath(a.starpipe)
     with tempfile.TemporaryDirectory() as where:
-        text, log = os.path.join(where, "text"), os.path.join(where, "log")
-        with open(text, "wb") as f:
-            f.write(bytes((i * 2654435761 >> 13) % 256 for i in range(100000)))
-        hardware = a.hardware
-        if not hardware:
-            hardware = os.path.join(where, "machine.json")
-            run(launcher + [a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
-        with open(hardware) as f:
-            print(f"on {json.load(f)['device']['name']}, {a.stages} stages, {a.launcher or 'one process'}")
-        rows, right, groups = [], 0, 0
-        for group, m, common, schedules in GROUPS:
-            if a.only and group != a.only:
-                continue
-            best = {}
-            for schedule in schedules:
-                options = ["--model", model_dir(where, m), "--stages", str(a.stages), "--threads", "1",
-                           *common.split(), "--schedule", *schedule.split()]
-                said = json.loads(run(launcher + [a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
-                                                  *options]))["predicted_step_ms"]
-                took = min(measure(a.starpipe, options, launcher, log, text, a.steps) for _ in range(a.rounds))
-                error = 100 * (said / took - 1)
-                rows.append(abs(error))
-                best[schedule] = (said, took)
-                print(f"{group:6} {schedule:28} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
-                      flush=True)
-            chosen = min(best, key=lambda s: best[s][0])
-            fastest = min(t for _, t in best.values())
-            ok = best[chosen][1] <= 1.02 * fastest
-            right += ok
-            groups += 1
-            print(f"{group:6} chosen {chosen}: {'right' if ok else 'wrong'}", flush=True)
-        print(f"{len(rows)} configurations: mean error {statistics.mean(rows):.1f} %, worst {max(rows):.1f} %; "
-              f"winner right in {right} of {groups}")
+        if not a.workers:
+            compare(a, where, GROUPS, lambda command: run(a.launcher.split() + command))
+            return
+        a.stages, a.cores = a.workers, a.cores or 0.9 * os.cpu_count() / a.workers
+        with Cluster(a.workers, a.cores if a.cores < 1 else 0) as cluster:
+            cluster.throttle(a.rate)
+            compare(a, where, CLUSTER, cluster.mpirun)
 
 
 if __name__ == "__main__":

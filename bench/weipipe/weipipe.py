@@ -23,58 +23,13 @@ import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from namespaces import Cluster  # noqa: E402
+
 STEPS = 4
-NAME = "spwp"
-NET = "10.77.31"
-
-AGENT = """#!/bin/bash
-host=$1
-shift
-n=${host##*.}
-exec ip netns exec %s$n unshare --uts taskset -c $(((n - 1) %% %d)) bash -c "hostname %s$n; $*"
-""" % (NAME, os.cpu_count(), NAME)
-
-
-def ip(*words, check=True):
-    subprocess.run(["ip", *words], check=check, stderr=None if check else subprocess.DEVNULL)
-
-
-def remove(workers):
-    for i in range(1, workers + 1):
-        ip("netns", "del", NAME + str(i), check=False)
-    ip("netns", "del", NAME + "0", check=False)
-
-
-def build(workers):
-    """Namespace 0 holds the bridge, namespaces 1 .. workers a worker each."""
-    remove(workers)
-    ip("netns", "add", NAME + "0")
-    ip("-n", NAME + "0", "link", "add", "bridge", "type", "bridge")
-    ip("-n", NAME + "0", "link", "set", "bridge", "up")
-    for i in range(1, workers + 1):
-        ns = NAME + str(i)
-        ip("netns", "add", ns)
-        ip("link", "add", "eth0", "netns", ns, "type", "veth", "peer", "name", f"port{i}",
-           "netns", NAME + "0")
-        ip("-n", NAME + "0", "link", "set", f"port{i}", "master", "bridge", "up")
-        ip("-n", ns, "addr", "add", f"{NET}.{i}/24", "dev", "eth0")
-        ip("-n", ns, "link", "set", "eth0", "up")
-        ip("-n", ns, "link", "set", "lo", "up")
-
-
-def throttle(workers, rate):
-    for i in range(1, workers + 1):
-        ns = NAME + str(i)
-        subprocess.run(["ip", "netns", "exec", ns, "tc", "qdisc", "del", "dev", "eth0", "root"],
-                       stderr=subprocess.DEVNULL)
-        if rate:
-            subprocess.run(["ip", "netns", "exec", ns, "tc", "qdisc", "add", "dev", "eth0", "root",
-                            "tbf", "rate", f"{rate}mbit", "burst", "512kb", "latency", "200ms"],
-                           check=True)
 
 
 def model_directory(path, args):
@@ -87,37 +42,37 @@ def model_directory(path, args):
     rng = random.Random(7)
     with open(os.path.join(path, "text"), "wb") as f:
         f.write(bytes(rng.randrange(256) for _ in range(200003)))
-    with open(os.path.join(path, "hosts"), "w") as f:
-        for i in range(1, args.workers + 1):
-            f.write(f"{NET}.{i} slots=1\n")
-    with open(os.path.join(path, "agent"), "w") as f:
-        f.write(AGENT)
-    os.chmod(os.path.join(path, "agent"), 0o755)
 
 
-def run(args, path, schedule):
+def run(cluster, args, path, schedule):
     log = os.path.join(path, "log.jsonl")
-    command = ["mpirun", "--allow-run-as-root", "--hostfile", path + "/hosts", "-np",
-               str(args.workers), "--mca", "plm_rsh_agent", path + "/agent", "--mca", "btl",
-               "tcp,self", "--mca", "btl_tcp_if_include", NET + ".0/24", "--mca",
-               "oob_tcp_if_include", NET + ".0/24", "--bind-to", "none", "-x", "STARPU_HOME",
-               os.path.abspath(args.starpipe), "train", "--model", path, "--data", path + "/text",
-               "--schedule", schedule, "--stages", str(args.workers), "--micro-batches",
-               str(args.micro_batches), "--micro-batch-size", str(args.micro_batch_size), "--seq",
-               str(args.seq), "--steps", str(STEPS), "--threads", "1", "--log", log]
     if os.path.exists(log):
         os.remove(log)
-    done = subprocess.run(
-        ["ip", "netns", "exec", NAME + "1", "unshare", "--uts", "taskset", "-c", "0", "bash", "-c",
-         f"hostname {NAME}1; exec \"$@\"", "sh", *command], stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, timeout=600, env=dict(os.environ, STARPU_HOME=path))
-    if done.returncode:
-        sys.exit(f"{schedule}: {done.stderr[-400:]}")
+    cluster.mpirun([os.path.abspath(args.starpipe), "train", "--model", path, "--data", path + "/text",
+                    "--schedule", schedule, "--stages", str(args.workers), "--micro-batches",
+                    str(args.micro_batches), "--micro-batch-size", str(args.micro_batch_size), "--seq",
+                    str(args.seq), "--steps", str(STEPS), "--threads", "1", "--log", log])
     with open(log) as f:
         steps = [json.loads(line) for line in f if line.startswith('{"step"')][1:]
     return {"step": statistics.median(s["span_ms"] for s in steps),
             "sent": max(s["bytes_sent"] for s in steps[-1]["stages"]) / 1e6,
             "busy": max(s["busy_ms"] for s in steps[-1]["stages"])}
+
+
+def measure(cluster, args, path):
+    print("Mbit/s schedule         step ms  ratio  sent MB  wire ms  busy ms")
+    for rate in args.rates:
+        cluster.throttle(rate)
+        taken = {s: [] for s in args.schedules}
+        for _ in range(args.rounds):
+            for s in args.schedules:
+                taken[s].append(run(cluster, args, path, s))
+        first = statistics.median(r["step"] for r in taken[args.schedules[0]])
+        for s in args.schedules:
+            m = {k: statistics.median(r[k] for r in taken[s]) for k in taken[s][0]}
+            wire = f"{8e3 * m['sent'] / rate:8.0f}" if rate else "       -"
+            print(f"{rate or '-':>6} {s:14} {m['step']:9.0f} {m['step'] / first:6.2f} "
+                  f"{m['sent']:8.2f} {wire} {m['busy']:8.0f}")
 
 
 def main():
@@ -136,25 +91,12 @@ def main():
     path = tempfile.mkdtemp(prefix="starpipe-weipipe-")
     try:
         model_directory(path, args)
-        build(args.workers)
         print(f"gpt2 style, {args.layers} layers of {args.hidden}, micro-batches of "
               f"{args.micro_batch_size} x {args.seq}, {args.micro_batches} of them, "
               f"{args.workers} workers over TCP, {os.cpu_count()} cores, {args.rounds} rounds")
-        print("Mbit/s schedule         step ms  ratio  sent MB  wire ms  busy ms")
-        for rate in args.rates:
-            throttle(args.workers, rate)
-            taken = {s: [] for s in args.schedules}
-            for _ in range(args.rounds):
-                for s in args.schedules:
-                    taken[s].append(run(args, path, s))
-            first = statistics.median(r["step"] for r in taken[args.schedules[0]])
-            for s in args.schedules:
-                m = {k: statistics.median(r[k] for r in taken[s]) for k in taken[s][0]}
-                wire = f"{8e3 * m['sent'] / rate:8.0f}" if rate else "       -"
-                print(f"{rate or '-':>6} {s:14} {m['step']:9.0f} {m['step'] / first:6.2f} "
-                      f"{m['sent']:8.2f} {wire} {m['busy']:8.0f}")
+        with Cluster(args.workers) as cluster:
+            measure(cluster, args, path)
     finally:
-        remove(args.workers)
         shutil.rmtree(path)
 
 

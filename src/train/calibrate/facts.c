@@ -59,10 +59,11 @@ static int look_around(char cpu[128], int *cores)
     return *cores > 0 ? 0 : sp_error(EIO, "calibrate: hwloc finds no cores");
 }
 
-/* Devices of the node: those of all its processes; of cores, at least as many as would fit. */
-static int devices(const struct sp_placement *pl, int cores)
+/* Devices of the node: those of all its processes; of cores, at least as many as would fit on those that
+ * they may use. */
+static int devices(const struct sp_placement *pl)
 {
-    int started = pl->workers * pl->world.node_size;
+    int started = pl->workers * pl->world.node_size, cores = pl->cores * pl->world.node_size;
 
     if (pl->gpus || started * pl->threads > cores)
         return started;
@@ -80,7 +81,7 @@ int sp_machine_facts(const struct sp_placement *pl, struct sp_machine *m)
     if (gethostname(m->name, sizeof m->name - 1) || !*m->name)
         strcpy(m->name, "calibrated");
     tidy(m->name);
-    m->devices_per_node = devices(pl, cores);
+    m->devices_per_node = devices(pl);
     m->host_bytes = host_bytes();
     m->memory_bytes = m->host_bytes / m->devices_per_node;
     snprintf(m->device, sizeof m->device, "%d core%s of %.96s", pl->threads,
