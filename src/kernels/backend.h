@@ -101,7 +101,7 @@ static inline int sp_logits_ld(int V)
     return (V + 7) / 8 * 8;
 }
 
-/* The CPU's; f32 is kernels.h itself, bf16 computes through f32 copies: for testing, not for speed. */
+/* The CPU's; f32 is kernels.h itself, bf16 has products and attention through f32 copies. */
 #ifdef __cplusplus
 extern "C"
 #endif

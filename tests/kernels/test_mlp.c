@@ -131,14 +131,11 @@ static void test_exponential(void **state)
         double want = exp((double)x);
 
         error = fmax(error, fabs((double)sp_exp_softmax(x) - want) / want);
-        error = fmax(error, fabs((double)sp_exp_sigmoid(x) - want) / want);
     }
     printf("    exponential: relative error %.2e\n", error);
     assert_true(error < 1.3e-7);
     assert_true(sp_exp_softmax(-81) == 0 && sp_exp_softmax(-1e30f) == 0);
     assert_true(isnan(sp_exp_softmax(NAN)));
-    assert_true(sp_exp_sigmoid(1e30f) == sp_exp_sigmoid(80));
-    assert_true(sp_exp_sigmoid(-INFINITY) == sp_exp_sigmoid(-80));
 }
 
 /* Up to +-40: where e^-2z overflows a float too. */

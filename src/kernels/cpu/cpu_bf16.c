@@ -1,9 +1,10 @@
 /*
- * The CPU's table for bf16: each kernel widens what it reads, computes with the f32 kernel, and
- * rounds what it writes. It says what a GPU's bf16 kernels must give, and lets every schedule run
- * in bf16 on any machine; it is slower than f32.
+ * The CPU's table for bf16. Kernels that stream read and write bf16 themselves, see pointwise.h.
+ * Products and attention widen what they read, compute with the f32 kernel, and round what they
+ * write, which is slower than f32. All give the f32 kernel's result on the widened inputs, rounded.
  */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -32,25 +33,18 @@ static float *empty(struct copies *c, size_t n)
 /* NULL stays NULL. */
 static float *widened(struct copies *c, size_t n, const void *from)
 {
-    const uint16_t *b = from;
     float *x;
 
-    if (!b)
+    if (!from)
         return NULL;
     x = empty(c, n);
-#pragma omp parallel for if (n > SP_TEAM_WORTH)
-    for (size_t i = 0; i < n; i++)
-        x[i] = sp_bf16_value(b[i]);
+    sp_convert(SP_BF16, SP_F32, n, from, x);
     return x;
 }
 
 static void rounded(size_t n, const float *x, void *to)
 {
-    uint16_t *b = to;
-
-#pragma omp parallel for if (n > SP_TEAM_WORTH)
-    for (size_t i = 0; i < n; i++)
-        b[i] = sp_bf16(x[i]);
+    sp_convert(SP_F32, SP_BF16, n, x, to);
 }
 
 static void done(struct copies *c)
@@ -163,40 +157,22 @@ static void linear_dw(K, int T, int in, int out, const void *x, const void *dy, 
 static void norm(K, bool rms, int T, int h, float eps, const void *x, const void *gain,
                  const void *bias, void *y, float *stats)
 {
-    struct copies c = {.n = 0};
-    float *result = empty(&c, area(T, h));
-
     (void)k;
-    sp_norm(rms, T, h, eps, widened(&c, area(T, h), x), widened(&c, (size_t)h, gain),
-            widened(&c, (size_t)h, bias), result, stats);
-    rounded(area(T, h), result, y);
-    done(&c);
+    sp_norm_typed(SP_BF16, rms, T, h, eps, x, gain, bias, y, stats);
 }
 
 static void norm_apply(K, int T, int h, const void *x, const float *stats, const void *gain,
                        const void *bias, void *y)
 {
-    struct copies c = {.n = 0};
-    float *result = empty(&c, area(T, h));
-
     (void)k;
-    sp_norm_apply(T, h, widened(&c, area(T, h), x), stats, widened(&c, (size_t)h, gain),
-                  widened(&c, (size_t)h, bias), result);
-    rounded(area(T, h), result, y);
-    done(&c);
+    sp_norm_apply_typed(SP_BF16, T, h, x, stats, gain, bias, y);
 }
 
 static void norm_bwd(K, bool rms, int T, int h, const void *x, const float *stats, const void *gain,
                      const void *dy, const void *dres, void *dx, float *dgain, float *dbias)
 {
-    struct copies c = {.n = 0};
-    float *result = empty(&c, area(T, h));
-
     (void)k;
-    sp_norm_bwd(rms, T, h, widened(&c, area(T, h), x), stats, widened(&c, (size_t)h, gain),
-                widened(&c, area(T, h), dy), widened(&c, area(T, h), dres), result, dgain, dbias);
-    rounded(area(T, h), result, dx);
-    done(&c);
+    sp_norm_bwd_typed(SP_BF16, rms, T, h, x, stats, gain, dy, dres, dx, dgain, dbias);
 }
 
 /* ---- attention -------------------------------------------------------------------------- */
@@ -204,14 +180,8 @@ static void norm_bwd(K, bool rms, int T, int h, const void *x, const float *stat
 static void rope(K, int batch, int len, int heads, int d, int ld, int pos0,
                  const struct sp_rope *how, bool inverse, void *x)
 {
-    struct copies c = {.n = 0};
-    int T = batch * len, width = heads * d;
-    float *all = widened(&c, spread(T, width, ld), x);
-
     (void)k;
-    sp_rope(batch, len, heads, d, ld, pos0, how, inverse, all);
-    round_rows(T, width, all, ld, x, ld);
-    done(&c);
+    sp_rope_typed(SP_BF16, batch, len, heads, d, ld, pos0, how, inverse, x);
 }
 
 static size_t query_size(const struct sp_attention *at)
@@ -235,7 +205,7 @@ static void attention(K, const struct sp_attention *at, const void *q, const voi
                       void *o, float *lse)
 {
     struct copies c = {.n = 0};
-    float *wide[256], *result = empty(&c, query_size(at));
+    float *wide[256] = {NULL}, *result = empty(&c, query_size(at));
 
     (void)k;
     widen_keys(&c, at, kv, wide);
@@ -249,7 +219,7 @@ static void attention_bwd(K, const struct sp_attention *at, const void *q, const
                           void *const *dkv, bool first)
 {
     struct copies c = {.n = 0};
-    float *wide[256], *sum[256], *result = empty(&c, query_size(at));
+    float *wide[256] = {NULL}, *sum[256], *result = empty(&c, query_size(at));
 
     (void)k;
     widen_keys(&c, at, kv, wide);
@@ -271,66 +241,36 @@ static void attention_bwd(K, const struct sp_attention *at, const void *q, const
 
 static void gelu(K, size_t n, const void *u, void *y)
 {
-    struct copies c = {.n = 0};
-    float *x = widened(&c, n, u);
-
     (void)k;
-    sp_gelu(n, x, x);
-    rounded(n, x, y);
-    done(&c);
+    sp_gelu_typed(SP_BF16, n, u, y);
 }
 
 static void swiglu(K, int T, int f, const void *u, void *y)
 {
-    struct copies c = {.n = 0};
-    float *result = empty(&c, area(T, f));
-
     (void)k;
-    sp_swiglu(T, f, widened(&c, area(T, 2 * f), u), result);
-    rounded(area(T, f), result, y);
-    done(&c);
+    sp_swiglu_typed(SP_BF16, T, f, u, y);
 }
 
 static void swiglu_bwd(K, int T, int f, const void *u, const void *dy, void *du)
 {
-    struct copies c = {.n = 0};
-    float *x = widened(&c, area(T, 2 * f), u);
-
     (void)k;
-    sp_swiglu_bwd(T, f, x, widened(&c, area(T, f), dy), x);
-    rounded(area(T, 2 * f), x, du);
-    done(&c);
+    sp_swiglu_bwd_typed(SP_BF16, T, f, u, dy, du);
 }
 
 /* ---- embedding and loss ------------------------------------------------------------------- */
 
-/* Only the rows that are read are widened: a table is large. */
 static void embed(K, int batch, int len, int h, int pos0, const int32_t *ids, const void *table,
                   const void *positions, void *x)
 {
-    const uint16_t *rows = table, *places = positions;
-    uint16_t *to = x;
-
     (void)k;
-    for (int t = 0; t < batch * len; t++)
-        for (int j = 0; j < h; j++) {
-            float value = sp_bf16_value(rows[area(ids[t], h) + (size_t)j]);
-
-            if (places)
-                value += sp_bf16_value(places[area(pos0 + t % len, h) + (size_t)j]);
-            to[area(t, h) + (size_t)j] = sp_bf16(value);
-        }
+    sp_embed_typed(SP_BF16, batch, len, h, pos0, ids, table, positions, x);
 }
 
 static void embed_bwd(K, int batch, int len, int h, int pos0, const int32_t *ids, const void *dx,
                       float *dtable, float *dpositions)
 {
-    struct copies c = {.n = 0};
-
     (void)k;
-    sp_embed_bwd(batch, len, h, pos0, ids, widened(&c, area(batch * len, h), dx), dtable,
-                 dpositions);
-    done(&c);
+    sp_embed_bwd_typed(SP_BF16, batch, len, h, pos0, ids, dx, dtable, dpositions);
 }
 
 /* Logits stay f32 here. The device's are rounded before the softmax: the loss differs by as much. */
@@ -353,18 +293,14 @@ static void cross_entropy(K, int T, int h, int V, int rows, const void *x, const
 
 static void add(K, size_t n, const void *x, void *y)
 {
-    const uint16_t *a = x;
-    uint16_t *b = y;
-
     (void)k;
-    for (size_t i = 0; i < n; i++)
-        b[i] = sp_bf16(sp_bf16_value(a[i]) + sp_bf16_value(b[i]));
+    sp_add_typed(SP_BF16, n, x, y);
 }
 
 static void round_to(K, size_t n, const float *x, void *y)
 {
     (void)k;
-    rounded(n, x, y);
+    sp_convert(SP_F32, SP_BF16, n, x, y);
 }
 
 const struct sp_backend sp_cpu_bf16 = SP_CPU_TABLE(SP_BF16);

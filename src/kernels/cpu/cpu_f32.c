@@ -1,6 +1,7 @@
 /* The CPU's table for f32: kernels.h, name by name. */
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pointwise.h"
 #include <math.h>
 #include <string.h>
 
@@ -146,16 +147,17 @@ static void add(K, size_t n, const void *x, void *y)
 static void round_to(K, size_t n, const float *x, void *y)
 {
     (void)k;
-    memcpy(y, x, n * sizeof *x);
+    sp_convert(SP_F32, SP_F32, n, x, y);
 }
 
 /* ---- what does not depend on the element type: cpu.h ----------------------------------------- */
 
+/* w_low has the table's type. */
 void sp_cpu_adamw(K, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
                   void *w_low)
 {
-    sp_adamw(n, hp, w, g, m, v);
-    if (w_low)
+    sp_adamw_rounded(n, hp, w, g, m, v, k->dtype == SP_BF16 ? w_low : NULL);
+    if (w_low && k->dtype != SP_BF16)
         k->round(k, n, w, w_low);
 }
 
@@ -169,25 +171,6 @@ void sp_cpu_sumsq(K, size_t n, const float *g, double *sum)
 {
     (void)k;
     sp_sumsq(n, g, sum);
-}
-
-void sp_cpu_clear(K, size_t bytes, void *y)
-{
-    (void)k;
-    memset(y, 0, bytes);
-}
-
-void sp_cpu_copy(K, size_t bytes, const void *x, void *y)
-{
-    (void)k;
-    memcpy(y, x, bytes);
-}
-
-void sp_cpu_copy_rows(K, size_t rows, size_t bytes, const void *x, size_t from, void *y, size_t to)
-{
-    (void)k;
-    for (size_t r = 0; r < rows; r++)
-        memcpy((char *)y + r * to, (const char *)x + r * from, bytes);
 }
 
 size_t sp_cpu_first_not_finite(K, enum sp_dtype dtype, const void *x, size_t n)

@@ -4,74 +4,101 @@
  * Backward: the threads share the columns and each takes the tokens in order, so a row that many
  * tokens add to is summed in one order whatever the team.
  */
-#include "kernels/kernels.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
-#include "kernels/cpu/vec.h"
 
-SP_CLONES static void add_rows(int h, const float *a, const float *b, float *sum)
+SP_INLINE void add_rows(enum sp_dtype type, size_t h, const void *a, const void *b, void *sum)
 {
 #pragma omp simd
-    for (int j = 0; j < h; j++)
-        sum[j] = a[j] + b[j];
+    for (size_t i = 0; i < sp_steps(type, h); i++) {
+        struct sp_pair x = sp_load_step(type, a, i), y = sp_load_step(type, b, i);
+
+        sp_store_step(type, sum, i, x.a + y.a, x.b + y.b);
+    }
+    if (sp_odd(type, h))
+        sp_store(type, sum, h - 1, sp_load(type, a, h - 1) + sp_load(type, b, h - 1));
 }
 
-void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
-              const float *positions, float *x)
+SP_CLONES static void add(enum sp_dtype type, size_t h, const void *a, const void *b, void *sum)
+{
+    if (type == SP_BF16)
+        add_rows(SP_BF16, h, a, b, sum);
+    else
+        add_rows(SP_F32, h, a, b, sum);
+}
+
+void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
+                    const void *table, const void *positions, void *x)
 {
     size_t width = (size_t)h;
 
 #pragma omp parallel for if ((size_t)batch * (size_t)len * width > SP_TEAM_WORTH)
     for (int r = 0; r < batch * len; r++) {
-        const float *token = table + (size_t)ids[r] * width;
+        const void *token = sp_from(type, table, (size_t)ids[r] * width);
+        void *to = sp_to(type, x, (size_t)r * width);
 
         if (positions)
-            add_rows(h, token, positions + (size_t)(pos0 + r % len) * width, x + (size_t)r * width);
+            add(type, width, token, sp_from(type, positions, (size_t)(pos0 + r % len) * width), to);
         else
-            memcpy(x + (size_t)r * width, token, width * sizeof *x);
+            memcpy(to, token, width * sp_dtype_bytes(type));
     }
 }
 
-SP_CLONES static void scatter(int rows, int n, size_t ld, const int32_t *ids, const float *dx,
-                              float *dtable)
+SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
 {
-    for (int r = 0; r < rows; r++) {
-        const float *from = dx + (size_t)r * ld;
-        float *to = dtable + (size_t)ids[r] * ld;
-
 #pragma omp simd
-        for (int j = 0; j < n; j++)
-            to[j] += from[j];
+    for (size_t j = 0; j < n; j++)
+        to[j] += sp_load(type, row, j);
+}
+
+/* Columns of all rows: row r of dx to row ids[r] of the table, and to position r % len if not NULL. */
+SP_INLINE void scatter_rows(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
+                            const int32_t *ids, const void *dx, float *table, float *positions)
+{
+    for (size_t r = 0; r < rows; r++) {
+        const void *row = sp_from(type, dx, r * ld);
+
+        if (r + 1 < rows)
+            sp_prefetch(table + (size_t)ids[r + 1] * ld, n * sizeof *table);
+        add_to(type, n, row, table + (size_t)ids[r] * ld);
+        if (positions)
+            add_to(type, n, row, positions + r % len * ld);
     }
 }
 
-SP_CLONES static void scatter_positions(int rows, int len, int n, size_t ld, const float *dx,
-                                        float *dpositions)
+SP_CLONES static void scatter(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
+                              const int32_t *ids, const void *dx, float *table, float *positions)
 {
-    for (int r = 0; r < rows; r++) {
-        const float *from = dx + (size_t)r * ld;
-        float *to = dpositions + (size_t)(r % len) * ld;
+    if (type == SP_BF16)
+        scatter_rows(SP_BF16, rows, n, ld, len, ids, dx, table, positions);
+    else
+        scatter_rows(SP_F32, rows, n, ld, len, ids, dx, table, positions);
+}
 
-#pragma omp simd
-        for (int j = 0; j < n; j++)
-            to[j] += from[j];
+void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
+                        const void *dx, float *dtable, float *dpositions)
+{
+    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+
+#pragma omp parallel if (rows * width > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share(width, 32, &lo, &hi);
+        if (lo < hi)
+            scatter(type, rows, hi - lo, width, (size_t)len, ids, sp_from(type, dx, lo),
+                    dtable + lo, dpositions ? dpositions + (size_t)pos0 * width + lo : NULL);
     }
+}
+
+void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
+              const float *positions, float *x)
+{
+    sp_embed_typed(SP_F32, batch, len, h, pos0, ids, table, positions, x);
 }
 
 void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
                   float *dtable, float *dpositions)
 {
-    size_t width = (size_t)h;
-
-#pragma omp parallel if ((size_t)batch * (size_t)len * width > SP_TEAM_WORTH)
-    {
-        size_t lo, hi;
-
-        sp_team_share(width, 16, &lo, &hi);
-        if (lo < hi) {
-            scatter(batch * len, (int)(hi - lo), width, ids, dx + lo, dtable + lo);
-            if (dpositions)
-                scatter_positions(batch * len, len, (int)(hi - lo), width, dx + lo,
-                                  dpositions + (size_t)pos0 * width + lo);
-        }
-    }
+    sp_embed_bwd_typed(SP_F32, batch, len, h, pos0, ids, dx, dtable, dpositions);
 }

@@ -3,163 +3,187 @@
  *
  *   y = (x - mean) rstd gain + bias         (RMSNorm: mean = 0, no bias)
  *
- * Backward, with n = (x - mean) rstd and e = dy gain:
- *   dx = dres + rstd (e - mean(e) - n mean(e n))      (RMSNorm: without mean(e))
- *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
+ * The backward is norm_bwd.c.
  */
-#include "kernels/kernels.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
-#include "kernels/cpu/vec.h"
 #include <math.h>
 
-enum { LANES = 32 };
-
-/*
- * Sum of x - shift, or of its square. The lanes are spelled out so that several vectors accumulate
- * side by side: one would wait for the latency of its own additions.
- */
-SP_INLINE float row_sum(int n, const float *x, float shift, bool square)
+/* One term of a sum: x - shift, or its square. */
+SP_INLINE float term(bool square, float x, float shift)
 {
-    float lane[LANES] = {0};
-    int j = 0;
+    return square ? (x - shift) * (x - shift) : x - shift;
+}
 
-    for (; j + LANES <= n; j += LANES) {
+/* Sum of x - shift, or of its square. */
+SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x, float shift)
+{
+    enum { HALF = SP_LANES / 2 };
+    const size_t steps = sp_steps(type, SP_LANES);
+    struct sp_lanes sum = {{0}};
+    size_t j = 0;
+
+    for (; j + SP_LANES <= n; j += SP_LANES) {
+        const size_t i = sp_steps(type, j);
+
 #pragma omp simd
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (x[j + k] - shift) * (square ? x[j + k] - shift : 1.0f);
+        for (size_t k = 0; k < steps; k++) {
+            struct sp_pair v = sp_load_step(type, x, i + k);
+
+            sum.at[k] += term(square, v.a, shift);
+            if (type == SP_BF16)
+                sum.at[HALF + k] += term(square, v.b, shift);
+        }
     }
-    for (int k = 0; j + k < n; k++)
-        lane[k] += (x[j + k] - shift) * (square ? x[j + k] - shift : 1.0f);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int k = 0; k < half; k++)
-            lane[k] += lane[k + half];
-    return lane[0];
+    for (; j < n; j++)
+        *sp_lane(type, &sum, j) += term(square, sp_load(type, x, j), shift);
+    return sp_sum_lanes(type, &sum);
 }
 
 /* Mean and rstd of one row; the variance from centred values, as x may have a large mean. */
-SP_CLONES static void row_stats(bool rms, int h, float eps, const float *x, float *stats)
+SP_INLINE void row_stats(enum sp_dtype type, bool rms, size_t h, float eps, const void *x,
+                         float *stats)
 {
-    float mean = rms ? 0 : row_sum(h, x, 0, false) / (float)h;
-    float square = row_sum(h, x, mean, true);
+    float mean = rms ? 0 : row_sum(type, false, h, x, 0) / (float)h;
+    float square = row_sum(type, true, h, x, mean);
 
     stats[0] = mean;
     stats[1] = 1.0f / sqrtf(square / (float)h + eps);
 }
 
-SP_CLONES static void row_apply(int h, const float *x, const float *stats, const float *gain,
-                                const float *bias, float *y)
+/* gain and bias are f32, in the order of steps. */
+SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const float *stats,
+                         const float *gain, const float *bias, void *y)
 {
     float mean = stats[0], rstd = stats[1];
 
     if (bias) {
 #pragma omp simd
-        for (int j = 0; j < h; j++)
-            y[j] = (x[j] - mean) * rstd * gain[j] + bias[j];
+        for (size_t j = 0; j < sp_steps(type, h); j++) {
+            struct sp_pair v = sp_load_step(type, x, j);
+            struct sp_pair g = sp_beside(type, gain, h, j), b = sp_beside(type, bias, h, j);
+
+            sp_store_step(type, y, j, (v.a - mean) * rstd * g.a + b.a,
+                          (v.b - mean) * rstd * g.b + b.b);
+        }
     } else {
 #pragma omp simd
-        for (int j = 0; j < h; j++)
-            y[j] = (x[j] - mean) * rstd * gain[j];
+        for (size_t j = 0; j < sp_steps(type, h); j++) {
+            struct sp_pair v = sp_load_step(type, x, j), g = sp_beside(type, gain, h, j);
+
+            sp_store_step(type, y, j, (v.a - mean) * rstd * g.a, (v.b - mean) * rstd * g.b);
+        }
+    }
+    if (sp_odd(type, h)) {
+        float last = (sp_load(type, x, h - 1) - mean) * rstd * gain[h - 1];
+
+        sp_store(type, y, h - 1, bias ? last + bias[h - 1] : last);
+    }
+}
+
+SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
+                         const void *x, const float *gain, const float *bias, void *y, float *stats)
+{
+    for (size_t t = 0; t < rows; t++) {
+        const void *row = sp_from(type, x, t * h);
+        float own[2], *st = stats ? stats + 2 * t : own;
+
+        if (t + 1 < rows)
+            sp_prefetch(sp_from(type, row, h), h * sp_dtype_bytes(type));
+        row_stats(type, rms, h, eps, row, st);
+        row_apply(type, h, row, st, gain, bias, sp_to(type, y, t * h));
+    }
+}
+
+SP_INLINE void apply_rows(enum sp_dtype type, size_t rows, size_t h, const void *x,
+                          const float *stats, const float *gain, const float *bias, void *y)
+{
+    for (size_t t = 0; t < rows; t++)
+        row_apply(type, h, sp_from(type, x, t * h), stats + 2 * t, gain, bias,
+                  sp_to(type, y, t * h));
+}
+
+SP_CLONES static void norm(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
+                           const void *x, const float *gain, const float *bias, void *y,
+                           float *stats)
+{
+    if (type == SP_BF16)
+        norm_rows(SP_BF16, rms, rows, h, eps, x, gain, bias, y, stats);
+    else
+        norm_rows(SP_F32, rms, rows, h, eps, x, gain, bias, y, stats);
+}
+
+SP_CLONES static void apply(enum sp_dtype type, size_t rows, size_t h, const void *x,
+                            const float *stats, const float *gain, const float *bias, void *y)
+{
+    if (type == SP_BF16)
+        apply_rows(SP_BF16, rows, h, x, stats, gain, bias, y);
+    else
+        apply_rows(SP_F32, rows, h, x, stats, gain, bias, y);
+}
+
+struct sp_affine sp_affine(enum sp_dtype type, size_t h, const void *gain, const void *bias)
+{
+    struct sp_affine of = {gain, bias};
+    float *wide;
+
+    if (type != SP_BF16)
+        return of;
+    wide = sp_scratch(SP_SCRATCH_ARGS, 2 * h * sizeof *wide);
+    for (size_t j = 0; j < h; j++) {
+        size_t to = sp_place(type, h, j);
+
+        wide[to] = sp_load(SP_BF16, gain, j);
+        if (bias)
+            wide[h + to] = sp_load(SP_BF16, bias, j);
+    }
+    of.gain = wide;
+    of.bias = bias ? wide + h : NULL;
+    return of;
+}
+
+void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
+                   const void *gain, const void *bias, void *y, float *stats)
+{
+    size_t width = (size_t)h;
+    struct sp_affine of = sp_affine(type, width, gain, bias);
+
+#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)T, 1, &lo, &hi);
+        norm(type, rms, hi - lo, width, eps, sp_from(type, x, lo * width), of.gain, of.bias,
+             sp_to(type, y, lo * width), stats ? stats + 2 * lo : NULL);
+    }
+}
+
+void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const float *stats,
+                         const void *gain, const void *bias, void *y)
+{
+    size_t width = (size_t)h;
+    struct sp_affine of = sp_affine(type, width, gain, bias);
+
+#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)T, 1, &lo, &hi);
+        apply(type, hi - lo, width, sp_from(type, x, lo * width), stats + 2 * lo, of.gain, of.bias,
+              sp_to(type, y, lo * width));
     }
 }
 
 void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
              const float *bias, float *y, float *stats)
 {
-#pragma omp parallel for if ((size_t)T * (size_t)h > SP_TEAM_WORTH)
-    for (int t = 0; t < T; t++) {
-        const float *row = x + (size_t)t * (size_t)h;
-        float own[2], *st = stats ? stats + 2 * (size_t)t : own;
-
-        row_stats(rms, h, eps, row, st);
-        row_apply(h, row, st, gain, bias, y + (size_t)t * (size_t)h);
-    }
+    sp_norm_typed(SP_F32, rms, T, h, eps, x, gain, bias, y, stats);
 }
 
 void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
                    const float *bias, float *y)
 {
-#pragma omp parallel for if ((size_t)T * (size_t)h > SP_TEAM_WORTH)
-    for (int t = 0; t < T; t++)
-        row_apply(h, x + (size_t)t * (size_t)h, stats + 2 * (size_t)t, gain, bias,
-                  y + (size_t)t * (size_t)h);
-}
-
-/* One row; dgain and dbias are this thread's sums, or NULL. */
-SP_CLONES static void row_bwd(bool rms, int h, const float *x, const float *stats,
-                              const float *gain, const float *dy, const float *dres, float *dx,
-                              float *dgain, float *dbias)
-{
-    float mean = stats[0], rstd = stats[1], sum_e = 0, sum_en = 0;
-
-#pragma omp simd reduction(+ : sum_e, sum_en)
-    for (int j = 0; j < h; j++) {
-        float e = dy[j] * gain[j];
-
-        sum_e += e;
-        sum_en += e * ((x[j] - mean) * rstd);
-    }
-    sum_e = rms ? 0 : sum_e / (float)h;
-    sum_en /= (float)h;
-    if (dgain) {
-#pragma omp simd
-        for (int j = 0; j < h; j++)
-            dgain[j] += dy[j] * ((x[j] - mean) * rstd);
-    }
-    if (dbias) {
-#pragma omp simd
-        for (int j = 0; j < h; j++)
-            dbias[j] += dy[j];
-    }
-    if (dres) {
-#pragma omp simd
-        for (int j = 0; j < h; j++)
-            dx[j] = dres[j] + rstd * (dy[j] * gain[j] - sum_e - (x[j] - mean) * rstd * sum_en);
-    } else {
-#pragma omp simd
-        for (int j = 0; j < h; j++)
-            dx[j] = rstd * (dy[j] * gain[j] - sum_e - (x[j] - mean) * rstd * sum_en);
-    }
-}
-
-SP_CLONES static void add_partials(size_t n, int threads, const float *part, size_t stride,
-                                   float *sum)
-{
-    for (int k = 0; k < threads; k++) {
-        const float *p = part + (size_t)k * stride;
-
-#pragma omp simd
-        for (size_t j = 0; j < n; j++)
-            sum[j] += p[j];
-    }
-}
-
-/* Each thread sums the gain and bias gradients of its rows; the sums are added in thread order. */
-void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, const float *gain,
-                 const float *dy, const float *dres, float *dx, float *dgain, float *dbias)
-{
-    size_t width = (size_t)h, stride = 2 * ((width + 15) & ~(size_t)15);
-    float *part = NULL;
-
-    if (dgain || dbias)
-        part = sp_scratch(SP_SCRATCH_TEAM, (size_t)omp_get_max_threads() * stride * sizeof *part);
-#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
-    {
-        int threads = omp_get_num_threads();
-        float *own = part ? part + (size_t)omp_get_thread_num() * stride : NULL;
-        size_t lo, hi;
-
-        if (own)
-            memset(own, 0, stride * sizeof *own);
-        sp_team_share((size_t)T, 1, &lo, &hi);
-        for (size_t t = lo; t < hi; t++)
-            row_bwd(rms, h, x + t * width, stats + 2 * t, gain, dy + t * width,
-                    dres ? dres + t * width : NULL, dx + t * width, dgain ? own : NULL,
-                    dbias ? own + stride / 2 : NULL);
-#pragma omp barrier
-        sp_team_share(width, 16, &lo, &hi);
-        if (dgain)
-            add_partials(hi - lo, threads, part + lo, stride, dgain + lo);
-        if (dbias)
-            add_partials(hi - lo, threads, part + stride / 2 + lo, stride, dbias + lo);
-    }
+    sp_norm_apply_typed(SP_F32, T, h, x, stats, gain, bias, y);
 }

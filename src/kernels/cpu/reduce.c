@@ -1,24 +1,41 @@
 /* Sums over whole arrays: y += x, and the sum of squares. */
-#include "kernels/kernels.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
-#include "kernels/cpu/vec.h"
 
-SP_CLONES static void add(size_t n, const float *x, float *y)
+SP_INLINE void add_loop(enum sp_dtype type, size_t n, const void *x, void *y)
 {
 #pragma omp simd
-    for (size_t i = 0; i < n; i++)
-        y[i] += x[i];
+    for (size_t i = 0; i < sp_steps(type, n); i++) {
+        struct sp_pair a = sp_load_step(type, x, i), b = sp_load_step(type, y, i);
+
+        sp_store_step(type, y, i, b.a + a.a, b.b + a.b);
+    }
+    if (sp_odd(type, n))
+        sp_store(type, y, n - 1, sp_load(type, y, n - 1) + sp_load(type, x, n - 1));
 }
 
-void sp_add(size_t n, const float *x, float *y)
+SP_CLONES static void add(enum sp_dtype type, size_t n, const void *x, void *y)
+{
+    if (type == SP_BF16)
+        add_loop(SP_BF16, n, x, y);
+    else
+        add_loop(SP_F32, n, x, y);
+}
+
+void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
 {
 #pragma omp parallel if (n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
-        sp_team_share(n, 16, &lo, &hi);
-        add(hi - lo, x + lo, y + lo);
+        sp_team_share(n, 32, &lo, &hi);
+        add(type, hi - lo, sp_from(type, x, lo), sp_to(type, y, lo));
     }
+}
+
+void sp_add(size_t n, const float *x, float *y)
+{
+    sp_add_typed(SP_F32, n, x, y);
 }
 
 enum { LANES = 32, BLOCK = 16384, BLOCKS = 256 };

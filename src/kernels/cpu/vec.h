@@ -7,6 +7,7 @@
 #ifndef SP_KERNELS_VEC_H
 #define SP_KERNELS_VEC_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -34,6 +35,16 @@ SP_INLINE uint32_t sp_to_bits(float x)
 
     memcpy(&bits, &x, sizeof bits);
     return bits;
+}
+
+/*
+ * Asks for memory that is read next. A kernel that goes over a row several times computes from its
+ * cache meanwhile, and the processor does not look further ahead than one row.
+ */
+SP_INLINE void sp_prefetch(const void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch((const char *)from + i, 0, 2);
 }
 
 /* e^x to 1e-7 relative for |x| < 87: x = n ln2 + r, e^r by a polynomial, 2^n in the exponent. */
@@ -65,19 +76,6 @@ SP_INLINE float sp_exp_softmax(float x)
     float e = sp_exp_core(x);
 
     return x < -80.0f ? 0.0f : e;
-}
-
-/*
- * e^x for a sigmoid, x clamped to +-80; a NaN too, so the caller multiplies by its argument. The
- * clamp is on integers: on floats the compiler splits the loop body, and divides three times.
- */
-SP_INLINE float sp_exp_sigmoid(float x)
-{
-    uint32_t bits = sp_to_bits(x), limit = 0x42a00000u; /* of 80.0f */
-    int32_t size = (int32_t)(bits & 0x7fffffffu);
-
-    size = size < (int32_t)limit ? size : (int32_t)limit;
-    return sp_exp_core(sp_from_bits((uint32_t)size | (bits & 0x80000000u)));
 }
 
 #endif

@@ -1,0 +1,115 @@
+/*
+ * One source for both element types: a loop reads floats and writes floats, whatever the arrays
+ * hold. `type` is a constant wherever these are inlined, so no loop tests it: a cloned function
+ * calls its loop once with SP_F32 and once with SP_BF16.
+ *
+ * A step of a loop takes one f32, or two neighbours of bf16, which are the halves of a word: then
+ * widening is a shift or a mask, and no element changes its lane. The second of a pair does not
+ * exist in f32, and what is computed of it is dropped by the compiler. An odd last bf16 is left to
+ * sp_load and sp_store.
+ */
+#ifndef SP_KERNELS_ELEMENT_H
+#define SP_KERNELS_ELEMENT_H
+
+#include "kernels/cpu/vec.h"
+#include "kernels/dtype.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * The f32 whose upper half is sp_bf16(x), for a result of arithmetic on bf16. Nothing is done for
+ * NaNs: one that arithmetic made, or passed on from a bf16, has no bits that rounding could carry
+ * into the sign. A comparison would cost as much as the rounding.
+ */
+SP_INLINE uint32_t sp_nearest_bf16(float x)
+{
+    uint32_t u = sp_to_bits(x);
+
+    return u + 0x7fffu + (u >> 16 & 1);
+}
+
+/* sp_bf16(x) of any f32, without a branch, so that it stays in vector registers. */
+SP_INLINE uint16_t sp_nearest_bf16_or_nan(float x)
+{
+    return (uint16_t)((x == x ? sp_nearest_bf16(x) : sp_to_bits(x) | 0x400000u) >> 16);
+}
+
+/* x[i] */
+SP_INLINE float sp_load(enum sp_dtype type, const void *x, size_t i)
+{
+    return type == SP_BF16 ? sp_bf16_value(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+/* y[i] = value, rounded to the nearest */
+SP_INLINE void sp_store(enum sp_dtype type, void *y, size_t i, float value)
+{
+    if (type == SP_BF16)
+        ((uint16_t *)y)[i] = (uint16_t)(sp_nearest_bf16(value) >> 16);
+    else
+        ((float *)y)[i] = value;
+}
+
+struct sp_pair {
+    float a, b; /* f32: b is nothing */
+};
+
+/* Steps over n elements, and whether an element is left. */
+SP_INLINE size_t sp_steps(enum sp_dtype type, size_t n)
+{
+    return type == SP_BF16 ? n / 2 : n;
+}
+
+SP_INLINE bool sp_odd(enum sp_dtype type, size_t n)
+{
+    return type == SP_BF16 && n % 2;
+}
+
+SP_INLINE struct sp_pair sp_load_step(enum sp_dtype type, const void *x, size_t i)
+{
+    uint32_t word;
+
+    if (type != SP_BF16)
+        return (struct sp_pair){((const float *)x)[i], 0};
+    memcpy(&word, (const char *)x + i * sizeof word, sizeof word);
+    return (struct sp_pair){sp_from_bits(word << 16), sp_from_bits(word & 0xffff0000u)};
+}
+
+SP_INLINE void sp_store_step(enum sp_dtype type, void *y, size_t i, float a, float b)
+{
+    uint32_t word;
+
+    if (type != SP_BF16) {
+        ((float *)y)[i] = a;
+        return;
+    }
+    word = sp_nearest_bf16(a) >> 16 | (sp_nearest_bf16(b) & 0xffff0000u);
+    memcpy((char *)y + i * sizeof word, &word, sizeof word);
+}
+
+/*
+ * f32 arrays that go with elements of either type (a gain, a cosine) are kept in the order of
+ * steps: the first of each pair, then the second of each, then what is left. `b` is nothing in f32.
+ */
+SP_INLINE struct sp_pair sp_beside(enum sp_dtype type, const float *x, size_t n, size_t i)
+{
+    return (struct sp_pair){x[i], type == SP_BF16 ? x[n / 2 + i] : 0};
+}
+
+/* Where element i of n is in that order; `type` need not be a constant. */
+static inline size_t sp_place(enum sp_dtype type, size_t n, size_t i)
+{
+    return type != SP_BF16 || (n % 2 && i == n - 1) ? i : i / 2 + (i % 2 ? n / 2 : 0);
+}
+
+/* &x[i]; `type` need not be a constant. */
+static inline const void *sp_from(enum sp_dtype type, const void *x, size_t i)
+{
+    return (const char *)x + i * sp_dtype_bytes(type);
+}
+
+static inline void *sp_to(enum sp_dtype type, void *y, size_t i)
+{
+    return (char *)y + i * sp_dtype_bytes(type);
+}
+
+#endif

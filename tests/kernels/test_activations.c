@@ -1,0 +1,168 @@
+/*
+ * The activations over the whole range of floats, against double precision: infinities, NaNs and
+ * subnormal numbers too. Errors are relative to the largest of the result and 1.
+ */
+#include "reference.h"
+#include "kernels/cpu/sigmoid.h"
+
+enum { N = 1 << 16 };
+
+static float *x, *d, *y, *dx;
+
+/* Block `k` of every STRIDE-th of all floats, of either sign; the last blocks are NaNs. */
+enum { STRIDE = 499 };
+
+static size_t fill(uint64_t k)
+{
+    size_t n = 0;
+
+    for (uint64_t bits = k * N * STRIDE; n < N && bits < (UINT64_C(1) << 32); bits += STRIDE, n++) {
+        x[n] = sp_from_bits((uint32_t)bits);
+        d[n] = random_at(3, bits);
+    }
+    return n;
+}
+
+static double sigmoid(double z)
+{
+    return 1 / (1 + exp(-z));
+}
+
+/* 0.5 (1 + tanh z) = sigmoid(2z), which keeps its precision for large -z. */
+static double gelu(double u)
+{
+    return u * sigmoid(2 * sqrt(2 / M_PI) * (u + 0.044715 * u * u * u));
+}
+
+static double gelu_gradient(double u)
+{
+    double s = sigmoid(2 * sqrt(2 / M_PI) * (u + 0.044715 * u * u * u));
+
+    return fabs(u) > 30 ? u > 0
+                        : s + u * s * (1 - s) * 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+}
+
+static double silu_gradient(double g)
+{
+    double s = sigmoid(g);
+
+    return fabs(g) > 800 ? g > 0 : s + g * s * (1 - s);
+}
+
+struct worst {
+    double error, at;
+};
+
+/* Finite inputs give finite results, NaN gives NaN; infinities are looked at by themselves. */
+static void compare(struct worst *w, float in, float got, double want)
+{
+    double error = fabs((double)got - want) / fmax(1, fabs(want));
+
+    if (isinf(in))
+        return;
+    if (isnan(in)) {
+        if (!isnan(got))
+            fail_msg("of NaN %08x: %g", sp_to_bits(in), (double)got);
+        return;
+    }
+    if (!(error <= w->error)) {
+        w->error = isnan(error) ? INFINITY : error;
+        w->at = (double)in;
+    }
+}
+
+static void verdict(const char *what, struct worst w, double most)
+{
+    printf("    %-20s error %.2e, at %g (at most %.1e)\n", what, w.error, w.at, most);
+    assert_true(w.error <= most);
+}
+
+static void test_whole_range(void **state)
+{
+    struct worst value = {0, 0}, gradient = {0, 0}, silu = {0, 0}, gate = {0, 0}, up = {0, 0};
+    float *u = new_nan(2 * N), *du = new_nan(2 * N);
+    size_t n, seen = 0;
+
+    (void)state;
+    x = new_nan(N), d = new_nan(N), y = new_nan(N), dx = new_nan(N);
+    for (uint64_t k = 0; (n = fill(k)) > 0; k++, seen += n) {
+        sp_gelu(n, x, y);
+        sp_gelu_bwd(n, x, d, dx);
+        for (size_t i = 0; i < n; i++) {
+            compare(&value, x[i], y[i], gelu((double)x[i]));
+            compare(&gradient, x[i], dx[i], (double)d[i] * gelu_gradient((double)x[i]));
+        }
+        memcpy(u, x, n * sizeof *u);
+        memcpy(u + n, d, n * sizeof *u); /* ups of at most 1 */
+        sp_swiglu(1, (int)n, u, y);
+        sp_swiglu_bwd(1, (int)n, u, d, du);
+        for (size_t i = 0; i < n; i++) {
+            double g = (double)x[i], p = (double)d[i], s = g * sigmoid(g);
+
+            compare(&silu, x[i], y[i], s * p);
+            compare(&gate, x[i], du[i], p * p * silu_gradient(g));
+            compare(&up, x[i], du[n + i], p * s);
+        }
+    }
+    printf("    %zu floats\n", seen);
+    assert_true(seen > 8000000);
+    verdict("gelu", value, 2e-7);
+    verdict("gelu backward", gradient, 3e-7);
+    verdict("swiglu", silu, 2.5e-7);
+    verdict("swiglu, dgate", gate, 3e-7);
+    verdict("swiglu, dup", up, 2.5e-7);
+    free(x), free(d), free(y), free(dx), free(u), free(du);
+}
+
+/* What the formulas give: inf for +inf, NaN where they multiply an infinity by 0. */
+static void test_infinities(void **state)
+{
+    float in[2] = {INFINITY, -INFINITY}, one[2] = {1, 1}, got[2],
+          rows[4] = {INFINITY, 1, -INFINITY, 1};
+    float du[4];
+
+    (void)state;
+    sp_gelu(2, in, got);
+    assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
+    sp_gelu_bwd(2, in, one, got);
+    assert_true(isnan(got[0]) && isnan(got[1]));
+    sp_swiglu(2, 1, rows, got);
+    assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
+    sp_swiglu_bwd(2, 1, rows, one, du);
+    for (int i = 0; i < 4; i++)
+        assert_true(isnan(du[i]));
+}
+
+static void test_exp2(void **state)
+{
+    double error = 0;
+
+    (void)state;
+    for (double t = -126; t <= 127.5; t += 0.0000613) {
+        double want = exp2((double)(float)t);
+
+        error = fmax(error, fabs((double)sp_exp2((float)t) - want) / want);
+    }
+    printf("    2^t: relative error %.2e\n", error);
+    assert_true(error < 1.8e-7);
+    assert_true(sp_exp2(0) == 1 && sp_exp2(-126) == 0x1p-126f && isinf(sp_exp2(128)));
+    assert_true(isinf(sp_exp2_saturated(1e30f)) && isinf(sp_exp2_saturated(INFINITY)));
+    assert_true(sp_exp2_saturated(-1e30f) == 0x1p-126f);
+    assert_true(sp_exp2_saturated(-INFINITY) == 0x1p-126f);
+    for (float limit = 0.5f; limit < 200; limit *= 3) {
+        assert_true(sp_at_most(limit, limit / 2) == limit / 2 && sp_at_most(limit, 1e9f) == limit);
+        assert_true(sp_at_most(limit, -1e9f) == -1e9f && sp_at_least(-limit, 1e9f) == 1e9f);
+        assert_true(sp_at_least(-limit, -1e9f) == -limit && sp_at_least(-limit, 0) == 0);
+    }
+}
+
+TEST_GROUP(activations)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_range),
+        cmocka_unit_test(test_infinities),
+        cmocka_unit_test(test_exp2),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
