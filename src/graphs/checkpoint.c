@@ -1,4 +1,5 @@
 #include "graphs/checkpoint.h"
+#include "graphs/initial.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -82,23 +83,9 @@ static void clear(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t 
 static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
                 starpu_data_handle_t handle, const struct sp_st_file *file)
 {
-    size_t all = sp_block_elements(&g->shape.model, b->kind), n = 0;
-    float *part = values_begin(g, handle, b->n, STARPU_W), *whole;
-    int err = 0;
+    float *part = values_begin(g, handle, b->n, STARPU_W);
+    int err = sp_initial_block(g, b, file, part);
 
-    whole = b->n == all ? part : malloc(all * sizeof *whole);
-    if (!whole)
-        err = sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
-    else if (file)
-        err = sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
-    else
-        sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
-    if (whole && whole != part) {
-        n = b->first >= all ? 0 : all - b->first < b->n ? all - b->first : b->n;
-        memcpy(part, whole + b->first, n * sizeof *part);
-        memset(part + n, 0, (b->n - n) * sizeof *part);
-        free(whole);
-    }
     values_end(g, st, handle, part, b->n);
     return err;
 }
@@ -121,7 +108,12 @@ static void round_weights(struct sp_graph *g)
 
 int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
 {
-    for (int k = 0; k < g->place.n_local; k++)
+    bool here = !weights && !g->place.gpus;
+    int drawn = here ? sp_initial_values(g) : 0;
+
+    if (drawn)
+        return drawn;
+    for (int k = 0; k < g->place.n_local && !here; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_stage *st = &g->stages[k];
             struct sp_block *b = &st->blocks[i];

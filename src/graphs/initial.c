@@ -1,0 +1,103 @@
+#include "graphs/initial.h"
+#include "kernels/backend.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+int sp_initial_block(const struct sp_graph *g, const struct sp_block *b,
+                     const struct sp_st_file *file, float *part)
+{
+    size_t all = sp_block_elements(&g->shape.model, b->kind), n = 0;
+    float *whole = b->n == all ? part : malloc(all * sizeof *whole);
+    int err = 0;
+
+    if (!whole)
+        return sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
+    if (file)
+        err = sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
+    else
+        sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
+    if (whole != part) {
+        n = b->first >= all ? 0 : all - b->first < b->n ? all - b->first : b->n;
+        memcpy(part, whole + b->first, n * sizeof *part);
+        memset(part + n, 0, (b->n - n) * sizeof *part);
+        free(whole);
+    }
+    return err;
+}
+
+/* The i-th block of every local stage. */
+struct drawing {
+    const struct sp_graph *g;
+    int i;
+    int *err; /* [local stages]: workers write side by side */
+};
+
+static void clear(starpu_data_handle_t handle)
+{
+    const struct sp_backend *k = sp_cpu_backend(SP_F32);
+
+    k->clear(k, starpu_data_get_size(handle), starpu_data_get_local_ptr(handle));
+}
+
+static void draw_on_worker(void *arg)
+{
+    struct drawing *d = arg;
+
+    for (int k = 0; k < d->g->place.n_local; k++) {
+        const struct sp_stage *st = &d->g->stages[k];
+        const struct sp_block *b = &st->blocks[d->i];
+
+        if (st->worker != starpu_worker_get_id() || d->i >= st->n_blocks)
+            continue;
+        d->err[k] = sp_initial_block(d->g, b, NULL, starpu_data_get_local_ptr(b->master));
+        clear(b->g);
+        clear(b->m);
+        clear(b->v);
+    }
+}
+
+/* No more than a block of each stage at a time: where memory is limited, others may have to leave. */
+static void each_handle(const struct drawing *d, void (*act)(starpu_data_handle_t handle))
+{
+    for (int k = 0; k < d->g->place.n_local; k++) {
+        const struct sp_stage *st = &d->g->stages[k];
+
+        if (d->i < st->n_blocks) {
+            act(st->blocks[d->i].master);
+            act(st->blocks[d->i].g);
+            act(st->blocks[d->i].m);
+            act(st->blocks[d->i].v);
+        }
+    }
+}
+
+static void acquire(starpu_data_handle_t handle)
+{
+    starpu_data_acquire(handle, STARPU_W);
+}
+
+static void release(starpu_data_handle_t handle)
+{
+    starpu_data_release(handle);
+}
+
+int sp_initial_values(struct sp_graph *g)
+{
+    struct drawing d = {.g = g, .err = calloc((size_t)g->place.n_local, sizeof *d.err)};
+    int blocks = 0, err = 0;
+
+    if (!d.err)
+        return sp_error(ENOMEM, "no memory for %d stages", g->place.n_local);
+    for (int k = 0; k < g->place.n_local; k++)
+        blocks = g->stages[k].n_blocks > blocks ? g->stages[k].n_blocks : blocks;
+    for (; d.i < blocks && !err; d.i++) {
+        each_handle(&d, acquire);
+        starpu_execute_on_each_worker(draw_on_worker, &d, STARPU_CPU);
+        each_handle(&d, release);
+        for (int k = 0; k < g->place.n_local && !err; k++)
+            err = d.err[k];
+    }
+    free(d.err);
+    return err;
+}
