@@ -55,14 +55,21 @@ SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
 SP_INLINE void scatter_rows(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
                             const int32_t *ids, const void *dx, float *table, float *positions)
 {
-    for (size_t r = 0; r < rows; r++) {
-        const void *row = sp_from(type, dx, r * ld);
+    enum { CHUNK = 256 };
 
-        if (r + 1 < rows)
-            sp_prefetch(table + (size_t)ids[r + 1] * ld, n * sizeof *table);
-        add_to(type, n, row, table + (size_t)ids[r] * ld);
-        if (positions)
-            add_to(type, n, row, positions + r % len * ld);
+    for (size_t r = 0; r < rows; r++) {
+        float *token = table + (size_t)ids[r] * ld;
+        float *next = table + (size_t)ids[r + 1 < rows ? r + 1 : r] * ld;
+
+        for (size_t j = 0; j < n; j += CHUNK) {
+            const void *from = sp_from(type, dx, r * ld + j);
+            size_t m = n - j < CHUNK ? n - j : CHUNK;
+
+            sp_prefetch(next + j, m * sizeof *next);
+            add_to(type, m, from, token + j);
+            if (positions)
+                add_to(type, m, from, positions + r % len * ld + j);
+        }
     }
 }
 

@@ -17,8 +17,9 @@ SP_INLINE float term(bool square, float x, float shift)
     return square ? (x - shift) * (x - shift) : x - shift;
 }
 
-/* Sum of x - shift, or of its square. */
-SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x, float shift)
+/* Sum of x - shift, or of its square; the squares come last, and `next` is asked for meanwhile. */
+SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x, float shift,
+                        const void *next)
 {
     enum { HALF = SP_LANES / 2 };
     const size_t steps = sp_steps(type, SP_LANES);
@@ -28,6 +29,8 @@ SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x
     for (; j + SP_LANES <= n; j += SP_LANES) {
         const size_t i = sp_steps(type, j);
 
+        if (square)
+            sp_prefetch(sp_from(type, next, j), SP_LANES * sp_dtype_bytes(type));
 #pragma omp simd
         for (size_t k = 0; k < steps; k++) {
             struct sp_pair v = sp_load_step(type, x, i + k);
@@ -44,10 +47,10 @@ SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x
 
 /* Mean and rstd of one row; the variance from centred values, as x may have a large mean. */
 SP_INLINE void row_stats(enum sp_dtype type, bool rms, size_t h, float eps, const void *x,
-                         float *stats)
+                         float *stats, const void *next)
 {
-    float mean = rms ? 0 : row_sum(type, false, h, x, 0) / (float)h;
-    float square = row_sum(type, true, h, x, mean);
+    float mean = rms ? 0 : row_sum(type, false, h, x, 0, next) / (float)h;
+    float square = row_sum(type, true, h, x, mean, next);
 
     stats[0] = mean;
     stats[1] = 1.0f / sqrtf(square / (float)h + eps);
@@ -90,9 +93,7 @@ SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, fl
         const void *row = sp_from(type, x, t * h);
         float own[2], *st = stats ? stats + 2 * t : own;
 
-        if (t + 1 < rows)
-            sp_prefetch(sp_from(type, row, h), h * sp_dtype_bytes(type));
-        row_stats(type, rms, h, eps, row, st);
+        row_stats(type, rms, h, eps, row, st, t + 1 < rows ? sp_from(type, row, h) : row);
         row_apply(type, h, row, st, gain, bias, sp_to(type, y, t * h));
     }
 }

@@ -12,7 +12,7 @@
 #include "kernels/cpu/team.h"
 
 struct row {
-    size_t h;
+    size_t h, ahead; /* ahead: elements to the next row, 0 in the last */
     float mean, rstd;
     const float *gain;
     const void *x, *dy, *dres; /* dres may be NULL */
@@ -32,6 +32,8 @@ SP_INLINE void row_sums(enum sp_dtype type, struct row r, float *sum_e, float *s
     for (; j + SP_LANES <= h; j += SP_LANES) {
         const size_t i = sp_steps(type, j);
 
+        sp_prefetch(sp_from(type, r.x, r.ahead + j), SP_LANES * sp_dtype_bytes(type));
+        sp_prefetch(sp_from(type, r.dy, r.ahead + j), SP_LANES * sp_dtype_bytes(type));
 #pragma omp simd
         for (size_t k = 0; k < steps; k++) {
             struct sp_pair v = sp_load_step(type, r.x, i + k);
@@ -132,10 +134,7 @@ SP_INLINE void row_bwd(enum sp_dtype type, bool rms, struct row r)
 SP_INLINE void rows_bwd(enum sp_dtype type, bool rms, size_t rows, struct row r, const float *stats)
 {
     for (size_t t = 0; t < rows; t++) {
-        if (t + 1 < rows) {
-            sp_prefetch(sp_from(type, r.x, r.h), r.h * sp_dtype_bytes(type));
-            sp_prefetch(sp_from(type, r.dy, r.h), r.h * sp_dtype_bytes(type));
-        }
+        r.ahead = t + 1 < rows ? r.h : 0;
         r.mean = stats[2 * t];
         r.rstd = stats[2 * t + 1];
         row_bwd(type, rms, r);
