@@ -101,11 +101,26 @@ static inline int sp_logits_ld(int V)
     return (V + 7) / 8 * 8;
 }
 
-/* The CPU's; f32 is kernels.h itself, bf16 has products and attention through f32 copies. */
+/* What computes the CPU's bf16 products; DNNL_MAX_CPU_ISA in the environment can deny a unit. */
+enum sp_bf16_unit {
+    SP_BF16_THROUGH_F32, /* none: operands are widened, products f32 */
+    SP_BF16_AVX512,
+    SP_BF16_AMX
+};
+
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-    const struct sp_backend *
-    sp_cpu_backend(enum sp_dtype dtype);
+/* The CPU's; f32 is kernels.h itself. */
+const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype);
+enum sp_bf16_unit sp_cpu_bf16_unit(void);
+#ifdef __cplusplus
+}
+#endif
+
+static inline const char *sp_bf16_unit_name(enum sp_bf16_unit unit)
+{
+    return unit == SP_BF16_AMX ? "AMX" : unit == SP_BF16_AVX512 ? "AVX512-BF16" : "emulated";
+}
 
 #endif

@@ -22,6 +22,7 @@ struct parity_case {
     char options[256];  /* of `starpipe train` */
     unsigned processes; /* how many run it */
     double bar;         /* relative */
+    double updated_bar; /* of losses and norms after an update; 0: bar */
     double weights_bar; /* of the weights after the last step; 0: not compared */
     enum wire wire;
     double kept;        /* micro-batches (16bshL) of which each stage holds the activations at its

@@ -76,21 +76,22 @@ static double compare_field(const char *what, const char *name, enum sp_field fi
 }
 
 struct distance compare_results(const char *what, const struct setup *s, const struct result *r,
-                                const struct result *one, double bar, double weights_bar)
+                                const struct result *one, struct bars bars)
 {
     struct distance d = {0};
 
     for (int k = 0; k < r->steps; k++) {
         double loss = relative(r->loss[k], one->loss[k]), norm = relative(r->norm[k], one->norm[k]);
+        double bar = k > 0 ? bars.updated : bars.first;
 
         if (!(loss <= bar && norm <= bar))
             fail_case("%s, step %d: loss %.9g norm %.9g, one stage has %.9g %.9g", what, k,
                       r->loss[k], r->norm[k], one->loss[k], one->norm[k]);
         d.losses = fmax(d.losses, fmax(loss, norm));
     }
-    d.gradients = compare_field(what, "gradients", SP_FIELD_G, s, r, one, bar);
-    if (weights_bar > 0)
-        d.weights = compare_field(what, "weights", SP_FIELD_W, s, r, one, weights_bar);
+    d.gradients = compare_field(what, "gradients", SP_FIELD_G, s, r, one, bars.first);
+    if (bars.weights > 0)
+        d.weights = compare_field(what, "weights", SP_FIELD_W, s, r, one, bars.weights);
     return d;
 }
 

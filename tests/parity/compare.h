@@ -15,9 +15,15 @@ struct distance {
     double losses, gradients, weights;
 };
 
-/* Losses, norms and fields of a run beside those of a reference. `bar` 0: not compared. */
+/* How far apart losses, norms and first gradients may be, losses and norms after an update, and the
+ * weights after the last step, 0: these are not compared. */
+struct bars {
+    double first, updated, weights;
+};
+
+/* Losses, norms and fields of a run beside those of a reference. */
 struct distance compare_results(const char *what, const struct setup *s, const struct result *r,
-                                const struct result *one, double bar, double weights_bar);
+                                const struct result *one, struct bars bars);
 
 /* Activations and buffers, of one run; bytes where every stage is one of `processes`. */
 void check_memory(const struct parity_case *c, const struct setup *s, const struct result *r);

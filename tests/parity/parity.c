@@ -97,7 +97,7 @@ static void make_reference(struct session *session, const struct parity_case *c,
 }
 
 static struct distance compare_reference(const struct parity_case *c, const char *dtype,
-                                         const struct result *r, double bar)
+                                         const struct result *r, struct bars bars)
 {
     char options[512], path[256];
     struct distance d;
@@ -108,7 +108,7 @@ static struct distance compare_reference(const struct parity_case *c, const char
     setup_create(&s, options, 1);
     reference_path(&s, path);
     result_load(&one, path);
-    d = compare_results(c->options, &s, r, &one, bar, c->weights_bar);
+    d = compare_results(c->options, &s, r, &one, bars);
     result_free(&one);
     setup_destroy(&s);
     return d;
@@ -146,12 +146,13 @@ static void check(const struct parity_case *c, const struct setup *s, const stru
                   int processes)
 {
     char path[256];
+    struct bars bars = {c->bar, c->updated_bar > 0 ? c->updated_bar : c->bar, c->weights_bar};
     struct distance d = {0};
 
     if (!c->unreferenced)
-        d = compare_reference(c, is_bf16(c) ? "bf16" : "f32", r, c->bar);
+        d = compare_reference(c, is_bf16(c) ? "bf16" : "f32", r, bars);
     if (is_bf16(c))
-        compare_reference(c, "f32", r, 2e-2);
+        compare_reference(c, "f32", r, (struct bars){2e-2, 2e-2, c->weights_bar});
     check_memory(c, s, r);
     check_wire(c, s, r, processes);
     bits_path(s, c, processes, path);

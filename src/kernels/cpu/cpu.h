@@ -1,5 +1,5 @@
 /*
- * What the CPU's two tables share.
+ * What the CPU's tables share.
  */
 #ifndef SP_KERNELS_CPU_H
 #define SP_KERNELS_CPU_H
@@ -7,6 +7,8 @@
 #include "kernels/backend.h"
 
 extern const struct sp_backend sp_cpu_bf16;
+/* Every kernel through f32 copies of whole arrays: what tests hold the kernels of bf16 to. */
+extern const struct sp_backend sp_cpu_bf16_emulated;
 
 void sp_cpu_add_f32(const struct sp_backend *k, size_t n, const float *x, float *y);
 void sp_cpu_sumsq(const struct sp_backend *k, size_t n, const float *g, double *sum);
@@ -20,18 +22,42 @@ size_t sp_cpu_first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, 
 void sp_cpu_adamw(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
                   float *g, float *m, float *v, void *w_low);
 
-/* A table of the file's own functions, by the names of their places, and of those above. */
-#define SP_CPU_TABLE(type)                                                                         \
+/* z(V) = scale (softmax(z) - onehot) if `gradient`, z is lost otherwise; returns -log softmax(z)[target]. */
+double sp_row_loss(int V, int target, bool gradient, float scale, float *z);
+
+/* linear_bf16.c, cross_entropy_bf16.c */
+#define K const struct sp_backend *k
+void sp_bf16_linear(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                    void *y, int ldy);
+void sp_bf16_linear_add(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                        const void *residual, void *y);
+void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                         void *u, void *g);
+void sp_bf16_linear_dx(K, int T, int in, int out, const void *dy, int lddy, const void *w, void *dx,
+                       bool accumulate);
+void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
+                            void *du);
+void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy,
+                       float *dw, float *dbias);
+void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, const void *w,
+                           const int32_t *targets, float scale, double *loss, void *dx, float *dw,
+                           void *scratch);
+#undef K
+
+/* A table of the file's own functions, by the names of their places, of those above, and of products
+ * whose names start with `products`. */
+#define SP_CPU_TABLE(type, products)                                                               \
     {                                                                                              \
-        .name = "cpu", .dtype = type, .linear = linear, .linear_add = linear_add,                  \
-        .linear_gelu = linear_gelu, .linear_dx = linear_dx, .linear_dx_gelu = linear_dx_gelu,      \
-        .linear_dw = linear_dw, .norm = norm, .norm_apply = norm_apply, .norm_bwd = norm_bwd,      \
-        .rope = rope, .attention = attention, .attention_bwd = attention_bwd, .gelu = gelu,        \
-        .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
-        .cross_entropy = cross_entropy, .add = add, .round = round_to, .adamw = sp_cpu_adamw,      \
-        .add_f32 = sp_cpu_add_f32, .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear,                   \
-        .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                                        \
-        .first_not_finite = sp_cpu_first_not_finite,                                               \
+        .name = "cpu", .dtype = type, .linear = products##linear,                                  \
+        .linear_add = products##linear_add, .linear_gelu = products##linear_gelu,                  \
+        .linear_dx = products##linear_dx, .linear_dx_gelu = products##linear_dx_gelu,              \
+        .linear_dw = products##linear_dw, .norm = norm, .norm_apply = norm_apply,                  \
+        .norm_bwd = norm_bwd, .rope = rope, .attention = attention,                                \
+        .attention_bwd = attention_bwd, .gelu = gelu, .swiglu = swiglu, .swiglu_bwd = swiglu_bwd,  \
+        .embed = embed, .embed_bwd = embed_bwd, .cross_entropy = products##cross_entropy,          \
+        .add = add, .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,           \
+        .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear, .copy = sp_cpu_copy,                         \
+        .copy_rows = sp_cpu_copy_rows, .first_not_finite = sp_cpu_first_not_finite,                \
     }
 
 #endif

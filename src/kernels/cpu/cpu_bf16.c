@@ -1,7 +1,8 @@
 /*
- * The CPU's table for bf16. Kernels that stream read and write bf16 themselves, see pointwise.h.
- * Products and attention widen what they read, compute with the f32 kernel, and round what they
- * write, which is slower than f32. All give the f32 kernel's result on the widened inputs, rounded.
+ * The CPU's tables for bf16. Kernels that stream read and write bf16 themselves, see pointwise.h. The emulated
+ * table has the rest from here: each kernel widens what it reads, computes with the f32 kernel, and rounds
+ * what it writes. It says what bf16 kernels must give, and is slow. The other table takes products and the
+ * head from linear_bf16.c and cross_entropy_bf16.c.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise.h"
@@ -303,4 +304,5 @@ static void round_to(K, size_t n, const float *x, void *y)
     sp_convert(SP_F32, SP_BF16, n, x, y);
 }
 
-const struct sp_backend sp_cpu_bf16 = SP_CPU_TABLE(SP_BF16);
+const struct sp_backend sp_cpu_bf16_emulated = SP_CPU_TABLE(SP_BF16, );
+const struct sp_backend sp_cpu_bf16 = SP_CPU_TABLE(SP_BF16, sp_bf16_);

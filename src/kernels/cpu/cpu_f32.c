@@ -186,7 +186,7 @@ size_t sp_cpu_first_not_finite(K, enum sp_dtype dtype, const void *x, size_t n)
     return n;
 }
 
-static const struct sp_backend f32 = SP_CPU_TABLE(SP_F32);
+static const struct sp_backend f32 = SP_CPU_TABLE(SP_F32, );
 
 const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype)
 {

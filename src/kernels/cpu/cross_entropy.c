@@ -5,13 +5,13 @@
  *
  * Backward, in place of the logits: dZ = scale (softmax(Z) - onehot), dx = dZ w, dw += dZ^T x.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/kernels.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 #include <math.h>
 
-/* z := scale (softmax(z) - onehot) if `gradient`; returns the loss of the row. */
-SP_CLONES static double row_loss(int V, int target, bool gradient, float scale, float *z)
+SP_CLONES double sp_row_loss(int V, int target, bool gradient, float scale, float *z)
 {
     enum { BLOCK = 1024 };
     float max = z[0], at_target = z[target], factor;
@@ -61,7 +61,8 @@ void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float
         sp_gemm(false, true, n, V, h, 1, xt, h, w, h, 0, scratch, V);
 #pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
         for (int r = 0; r < n; r++)
-            row[r] = row_loss(V, targets[t + r], dx || dw, scale, scratch + (size_t)r * (size_t)V);
+            row[r] =
+                sp_row_loss(V, targets[t + r], dx || dw, scale, scratch + (size_t)r * (size_t)V);
         for (int r = 0; r < n; r++)
             sum += row[r];
         if (dx)
