@@ -4,7 +4,7 @@
 #include "cli/options.h"
 #include "codelets/cuda.h"
 #include "config.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 #include "sp_error.h"
 #include "transport/transport.h"
 #include <hwloc.h>
@@ -80,6 +80,7 @@ static void features(void)
     printf("%s\n", PACKAGE_STRING);
     printf("StarPU:    %d.%d.%d\n", major, minor, release);
     printf("GEMM:      %s\n", sp_gemm_backend());
+    printf("bf16:      %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
     printf("transport: %s\n", sp_transport_version());
 #ifdef HAVE_CUDA
     printf("CUDA:      yes\n");

@@ -63,6 +63,12 @@ for option in data tokens token-bytes order steps lr warmup weight-decay beta1 b
     decay keep overwrite shard-size eval eval-every eval-tokens; do
     says "train --help" "^  --$option( |\$)" starpipe train --help
 done
+bf16=$(starpipe info | sed -n 's/^bf16: *//p')
+case $bf16 in AMX | AVX512-BF16 | emulated) ;; *) fail "info says of bf16: '$bf16'" ;; esac
+if starpipe info | grep -q '^GEMM: *oneDNN'; then
+    DNNL_MAX_CPU_ISA=AVX2 starpipe info | grep -q '^bf16: *emulated' ||
+        fail "info finds bf16 in a CPU that has AVX2 alone"
+fi
 says "info" '^StarPU: +1\.[0-9]+' starpipe info
 for word in starpipe GEMM transport CUDA hwloc workers; do
     grep -q "^$word" "$work/stdout" || fail "info does not speak of $word"
