@@ -4,13 +4,15 @@
  *
  *   kernels [threads...]        (default: 1 2)
  *
+ * Then products in bf16 beside those in f32, as the layers of a model call them.
+ *
  * GFLOP/s for what multiplies matrices (attention counts the visible half), GB/s for what streams
  * (each array counted once per read and once per write). Best of several runs.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +91,80 @@ static void products(float *x, float *y, float *w, float *dw, float *bias, float
           sp_cross_entropy(T, H, V, ROWS, x, w, target, 1e-3f, &loss, y, dw, scratch));
 }
 
+/* What a layer's products read and write, in one type. */
+struct layer {
+    const struct sp_backend *k;
+    void *x, *g, *w, *bias, *y, *u, *scratch;
+    float *dw, *dbias;
+};
+
+static void *typed(const struct sp_backend *k, size_t n, float *from)
+{
+    void *x = aligned_alloc(64, (n * sp_dtype_bytes(k->dtype) + 63) & ~(size_t)63);
+
+    if (!x) {
+        fprintf(stderr, "kernels: no memory for %zu elements\n", n);
+        exit(1);
+    }
+    k->round(k, n, from, x);
+    return x;
+}
+
+static struct layer layer_in(enum sp_dtype type, float *values, float *dw, float *dbias)
+{
+    const struct sp_backend *k = sp_cpu_backend(type);
+    size_t rows = (size_t)T * H, wide = (size_t)T * F, table = (size_t)V * H;
+
+    return (struct layer){.k = k,
+                          .x = typed(k, rows, values),
+                          .g = typed(k, wide, values + 1),
+                          .w = typed(k, table, values + 2),
+                          .bias = typed(k, F, values + 3),
+                          .y = typed(k, wide, values + 4),
+                          .u = typed(k, wide, values + 5),
+                          .scratch = typed(k, (size_t)ROWS * (size_t)sp_logits_ld(V), values),
+                          .dw = dw,
+                          .dbias = dbias};
+}
+
+/* Best time of `call` on l in f32, then in bf16. */
+#define BOTH(name, flops, call)                                                                    \
+    do {                                                                                           \
+        double best_[2];                                                                           \
+        for (int t_ = 0; t_ < 2; t_++) {                                                           \
+            const struct layer *l = &layers[t_];                                                   \
+            BEST(best_[t_], l->k->call);                                                           \
+        }                                                                                          \
+        printf("  %-22s %9.3f ms %8.1f GFLOP/s, in f32 %8.1f: %.2f of its time\n", name,           \
+               best_[1] * 1e3, (flops) / best_[1] * 1e-9, (flops) / best_[0] * 1e-9,               \
+               best_[1] / best_[0]);                                                               \
+    } while (0)
+
+static void products_bf16(float *values, float *dw, float *dbias)
+{
+    struct layer layers[2] = {layer_in(SP_F32, values, dw, dbias),
+                              layer_in(SP_BF16, values, dw, dbias)};
+    double f = sp_flops_linear(T, H, F), loss = 0;
+    int32_t ids[T];
+
+    for (int t = 0; t < T; t++)
+        ids[t] = (t * 977) % V;
+    printf("bf16: %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
+    BOTH("linear + bias", f, linear(l->k, T, H, F, l->x, l->w, l->bias, l->y, F));
+    BOTH("linear + bias, gelu", f, linear_gelu(l->k, T, H, F, l->x, l->w, l->bias, l->u, l->y));
+    BOTH("linear + residual", f, linear_add(l->k, T, F, H, l->g, l->w, l->bias, l->x, l->y));
+    BOTH("linear dx", f, linear_dx(l->k, T, H, F, l->g, F, l->w, l->y, false));
+    BOTH("linear dx, gelu", f, linear_dx_gelu(l->k, T, F, H, l->x, l->w, l->u, l->y));
+    BOTH("linear dw + dbias", f, linear_dw(l->k, T, H, F, l->x, l->g, F, l->dw, l->dbias));
+    BOTH(
+        "cross-entropy", 3 * sp_flops_linear(T, H, V),
+        cross_entropy(l->k, T, H, V, ROWS, l->x, l->w, ids, 1e-3f, &loss, l->y, l->dw, l->scratch));
+    for (int t = 0; t < 2; t++) {
+        free(layers[t].x), free(layers[t].g), free(layers[t].w), free(layers[t].bias);
+        free(layers[t].y), free(layers[t].u), free(layers[t].scratch);
+    }
+}
+
 static void attention(float *q, float *kv, float *o, float *d_o, float *dq, float *dkv)
 {
     static float lse[A * T];
@@ -143,6 +219,7 @@ int main(int argc, char **argv)
     float *x = filled((size_t)T * F), *y = filled((size_t)T * F), *z = filled((size_t)T * F);
     float *w = filled(table), *u = filled(table), *m = filled(table), *v = filled(table);
     float *scratch = filled((size_t)ROWS * V), *bias = filled(F);
+    float *random = filled(table + ROWS * 8);
     int chosen[] = {1, 2};
 
     printf("%s, T=%d h=%d f=%d V=%d a=%d d=%d\n", sp_gemm_backend(), T, H, F, V, A, D);
@@ -158,7 +235,9 @@ int main(int argc, char **argv)
         products(x, y, w, u, bias, scratch);
         attention(x, y, z, v, u, m);
         streams(x, y, z, u, w, m, v);
+        products_bf16(random, u, bias);
     }
-    free(x), free(y), free(z), free(w), free(u), free(m), free(v), free(scratch), free(bias);
+    free(x), free(y), free(z), free(w), free(u), free(m), free(v), free(scratch), free(bias),
+        free(random);
     return 0;
 }
