@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Training steps of starpipe and of PyTorch eager on the same cores, in one run.
+"""Training steps of starpipe and of PyTorch, eager and compiled, on the same cores, in one run.
 
-For each model the two programs take turns, so that a change of the machine's mood hits both; the
-best of all steps of each counts, and the ratio is PyTorch's time over ours (above 1: we are
-faster). Without PyTorch only our times are printed.
+For each model and type the programs take turns, so that a change of the machine's mood hits all;
+the best of all steps of each counts, and the ratio is PyTorch's time over ours (above 1: we are
+faster). PyTorch's bf16 is autocast: its weights stay f32, as our master weights do. Without PyTorch
+only our times are printed.
 
-    bench/cpu/compare.py [--starpipe build/starpipe] [--threads 2] [--rounds 3] [MODEL ...]
+    bench/cpu/compare.py [--starpipe build/starpipe] [--threads 2] [--rounds 3] [--dtypes f32,bf16]
+                         [--modes eager,compile] [MODEL ...]
 
 Models: demo (the model of ./quickstart demo), stack (twelve GPT-2 124M layers with a byte
-vocabulary: the layers alone), gpt2-124m (the whole model, 50257 tokens), all with f32, forward,
+vocabulary: the layers alone), gpt2-124m (the whole model, 50257 tokens), all with forward,
 backward, clipping and AdamW.
 """
 import argparse
@@ -52,20 +54,30 @@ def model_directory(root, name):
     return path
 
 
-def ours(args, path, name):
+def cpu_name():
+    with open("/proc/cpuinfo") as f:
+        lines = f.read().splitlines()
+    name = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "CPU")
+    flags = next((x.split() for x in lines if x.startswith("flags")), [])
+    units = [x for x in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if x in flags]
+    return f"{name} ({', '.join(units) or 'no vector units named'})"
+
+
+def ours(args, path, name, dtype):
     seq, batch, micro, steps = MODELS[name][4:]
     log = os.path.join(path, "log.jsonl")
     subprocess.run([args.starpipe, "train", "--model", path, "--tokens", path + "/tokens.bin",
                     "--stages", "1", "--seq", str(seq), "--micro-batch-size", str(batch),
                     "--micro-batches", str(micro), "--steps", str(steps + 2),
-                    "--threads", str(args.threads), "--lr", "1e-4", "--log", log],
+                    "--threads", str(args.threads), "--lr", "1e-4", "--log", log,
+                    "--dtype", dtype],
                    check=True, stdout=subprocess.DEVNULL)
     with open(log) as f:
         times = [json.loads(line).get("step_ms") for line in f]
     return [t for t in times if t][2:]
 
 
-def theirs(args, name):
+def theirs(args, name, dtype, mode):
     layers, hidden, heads, vocab, seq, batch, micro, steps = MODELS[name]
     style = [] if name != "demo" else ["--style", "llama", "--kv-heads", str(LLAMA["kv_heads"]),
                                        "--mlp", str(LLAMA["mlp"])]
@@ -73,9 +85,25 @@ def theirs(args, name):
                           "--hidden", str(hidden), "--heads", str(heads), "--vocab", str(vocab),
                           "--seq", str(seq), "--micro-batch-size", str(batch), "--micro-batches",
                           str(micro), "--steps", str(steps), "--threads", str(args.threads),
-                          "--json"] + style, check=True, stdout=subprocess.PIPE, text=True).stdout
+                          "--dtype", dtype, "--json"] + style + ["--compile"] * (mode == "compile"),
+                         check=True, stdout=subprocess.PIPE, text=True).stdout
     result = json.loads(out.strip().splitlines()[-1])
-    return [result["step_ms_min"], result["step_ms_median"]], result
+    return result["step_ms_min"], result["step_ms_median"]
+
+
+def compare(args, path, name, dtype, modes):
+    a, b = [], {mode: [] for mode in modes}
+    for _ in range(args.rounds):
+        a.append(ours(args, path, name, dtype))
+        for mode in modes:
+            b[mode].append(theirs(args, name, dtype, mode))
+    best, median = min(map(min, a)), min(map(statistics.median, a))
+    line = f"{name:10} {dtype:5} {best:8.1f} {median:8.1f}"
+    for times in b.values():
+        their_best, their_median = (min(column) for column in zip(*times))
+        line += (f" | {their_best:8.1f} {their_median:8.1f}"
+                 f" {their_best / best:5.2f} {their_median / median:5.2f}")
+    print(line, flush=True)
 
 
 def main():
@@ -84,31 +112,32 @@ def main():
     p.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--dtypes", default="f32,bf16")
+    p.add_argument("--modes", default="eager,compile", help="of PyTorch")
     p.add_argument("models", nargs="*", metavar="MODEL", default=["demo", "stack"])
     args = p.parse_args()
     for name in args.models:
         if name not in MODELS:
             p.error(f"unknown model {name}: want {', '.join(MODELS)}")
-    torch = subprocess.run([args.python, "-c", "import torch"], stderr=subprocess.DEVNULL)
+    dtypes, modes = args.dtypes.split(","), args.modes.split(",")
+    if set(dtypes) - {"f32", "bf16"} or set(modes) - {"eager", "compile"}:
+        p.error("--dtypes takes f32,bf16 and --modes eager,compile")
+    torch = subprocess.run([args.python, "-c", "import torch; print(torch.__version__)"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if torch.returncode:
         print("PyTorch is not installed here: our times alone")
-
-    print(f"{'model':10} {'ours: best, median ms':>24} {'PyTorch: best, median ms':>26} ratio")
+        modes = []
+    print(f"{cpu_name()}, {args.threads} threads"
+          + (f", PyTorch {torch.stdout.strip()}" if modes else ""))
+    print("milliseconds a step, best and median; of PyTorch also its time over ours, of each")
+    print(f"{'model':10} {'type':5} {'starpipe':>17}"
+          + "".join(f" | {'PyTorch ' + mode:>29}" for mode in modes))
     root = tempfile.mkdtemp()
     try:
         for name in args.models:
-            path, a, b = model_directory(root, name), [], []
-            for _ in range(args.rounds):
-                a.append(ours(args, path, name))
-                if not torch.returncode:
-                    b.append(theirs(args, name)[0])
-            best, median = min(map(min, a)), min(map(statistics.median, a))
-            line = f"{name:10} {best:12.1f} {median:11.1f}"
-            if b:
-                their_best, their_median = min(x[0] for x in b), min(x[1] for x in b)
-                line += (f" {their_best:14.1f} {their_median:11.1f}"
-                         f" {their_best / best:.2f} best, {their_median / median:.2f} median")
-            print(line, flush=True)
+            path = model_directory(root, name)
+            for dtype in dtypes:
+                compare(args, path, name, dtype, modes)
     finally:
         shutil.rmtree(root)
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Times one training step of a GPT in eager PyTorch, f32, on N CPU threads: the peer.
+"""Times one training step of a GPT in PyTorch on N CPU threads, eager or compiled: the peer.
 
 A step is forward and backward of every micro-batch with accumulated gradients, clipping of
 their global norm, and AdamW. The model is written by hand in the manner of nanoGPT, with
 PyTorch's own fused attention, norms, activation, loss and optimizer. --no-head times the layers
-alone, without embedding, logits and loss.
+alone, without embedding, logits and loss. --dtype bf16 runs forward and backward under autocast:
+weights, their gradients and the optimizer stay f32.
 
 Prints one line: JSON with --json, else a sentence.
 """
@@ -160,13 +161,14 @@ def run_step(model, optimizer, micro_batches, args):
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for x, y in micro_batches:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            out = model(x) if args.no_head else model(x, y) / args.micro_batches
         if args.no_head:
             x.grad = None
-            model(x).backward(y)
+            out.backward(y.to(out.dtype))
         else:
-            loss = model(x, y) / args.micro_batches
-            loss.backward()
-            total += loss.item()
+            out.backward()
+            total += out.item()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return total
@@ -191,6 +193,8 @@ def parse():
     parser.add_argument("--kv-heads", type=int, help="of --style llama, default --heads")
     parser.add_argument("--mlp", type=int, help="MLP width of --style llama, default 8/3 hidden")
     parser.add_argument("--no-head", action="store_true", help="the layers alone")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16: autocast")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.kv_heads = args.kv_heads or args.heads
@@ -212,6 +216,8 @@ def main():
     model = Stack(args) if args.no_head else GPT(args)
     optimizer, kind = make_optimizer(model, args)
     micro_batches = make_micro_batches(args)
+    if args.compile:
+        model = torch.compile(model)
 
     times, cpu_times, losses = [], [], []
     for step in range(args.warmup + args.steps):
@@ -224,7 +230,7 @@ def main():
     median = statistics.median(times)
     tokens = args.micro_batches * args.micro_batch_size * args.seq
     result = {
-        "peer": "pytorch eager",
+        "peer": "pytorch compiled" if args.compile else "pytorch eager",
         **vars(args),
         "parameters": sum(w.numel() for w in model.parameters()),
         "optimizer": f"AdamW {kind}",
