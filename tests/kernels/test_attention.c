@@ -2,79 +2,9 @@
  * Causal attention over slices: values, log-sum-exp and gradients against double loops over the
  * whole sequence, the same whatever the slices, whatever the team.
  */
-#include "reference.h"
-
-/* Whole sequences of `len` rows in double: q, o (batch, len, a*d); kv (batch, len, 2*g*d). */
-struct whole {
-    int batch, len, heads, kv_heads, d;
-    double *q, *kv, *o, *lse, *d_o, *dq, *dkv; /* the loss is sum of d_o * o */
-};
-
-static double *q_row(const struct whole *r, double *x, int b, int t, int head)
-{
-    return x + ((b * r->len + t) * r->heads + head) * r->d;
-}
-
-static double *k_row(const struct whole *r, double *x, int b, int t, int kv_head)
-{
-    return x + ((b * r->len + t) * 2 * r->kv_heads + kv_head) * r->d;
-}
-
-/* One query: o and lse; with `gradient`, its share of dq and dkv. */
-static void reference_query(struct whole *r, int b, int head, int t, double *p, bool gradient)
-{
-    int kv_head = head / (r->heads / r->kv_heads), to_v = r->kv_heads * r->d;
-    double scale = 1 / sqrt(r->d), max = -INFINITY, sum = 0, mean = 0;
-    double *q = q_row(r, r->q, b, t, head), *o = q_row(r, r->o, b, t, head);
-    double *d_o = q_row(r, r->d_o, b, t, head), *dq = q_row(r, r->dq, b, t, head);
-
-    for (int j = 0; j <= t; j++) {
-        double *k = k_row(r, r->kv, b, j, kv_head);
-
-        p[j] = 0;
-        for (int i = 0; i < r->d; i++)
-            p[j] += scale * q[i] * k[i];
-        max = fmax(max, p[j]);
-    }
-    for (int j = 0; j <= t; j++)
-        sum += exp(p[j] - max);
-    r->lse[(b * r->heads + head) * r->len + t] = max + log(sum);
-    for (int i = 0; i < r->d; i++)
-        o[i] = 0;
-    for (int j = 0; j <= t; j++) {
-        double *v = k_row(r, r->kv, b, j, kv_head) + to_v;
-
-        p[j] = exp(p[j] - max) / sum;
-        for (int i = 0; i < r->d; i++)
-            o[i] += p[j] * v[i];
-    }
-    for (int i = 0; i < r->d; i++)
-        mean += o[i] * d_o[i];
-    for (int j = 0; j <= t && gradient; j++) {
-        double *k = k_row(r, r->kv, b, j, kv_head), *dk = k_row(r, r->dkv, b, j, kv_head);
-        double ds = -mean;
-
-        for (int i = 0; i < r->d; i++)
-            ds += d_o[i] * k[to_v + i];
-        ds *= p[j];
-        for (int i = 0; i < r->d; i++) {
-            dk[to_v + i] += p[j] * d_o[i];
-            dk[i] += scale * ds * q[i];
-            dq[i] += scale * ds * k[i];
-        }
-    }
-}
-
-static void reference(struct whole *r, bool gradient)
-{
-    double *p = new_bytes((size_t)r->len * sizeof *p);
-
-    for (int b = 0; b < r->batch; b++)
-        for (int head = 0; head < r->heads; head++)
-            for (int t = 0; t < r->len; t++)
-                reference_query(r, b, head, t, p, gradient);
-    free(p);
-}
+#include "attention_reference.h"
+#include "kernels/cpu/attention_path.h"
+#include <errno.h>
 
 static double loss(void *arg)
 {
@@ -225,28 +155,66 @@ static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const
         shape(batch, heads, kv_heads, d, sizeof lens_ / sizeof lens_[0], lens_);                   \
     } while (0)
 
+static const char *const paths[] = {"avx512", "avx2", "plain"};
+
+/* Runs what follows on one path after the other; those that the machine lacks are said. */
+#define ON_EACH_PATH(i)                                                                            \
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)                                    \
+        if (sp_attention_choose(paths[i]))                                                         \
+            printf("    no %s here\n", paths[i]);                                                  \
+        else if (printf("    %s\n", sp_attention_path(SP_F32)->name))
+
 static void test_whole(void **state)
 {
     (void)state;
-    SHAPE(1, 1, 1, 3, 1);
-    SHAPE(1, 3, 3, 10, 7);
-    SHAPE(2, 4, 2, 6, 5);
-    SHAPE(1, 2, 1, 24, 333);
-    SHAPE(3, 6, 3, 17, 130);
+    ON_EACH_PATH(i)
+    {
+        assert_string_equal(sp_attention_path(SP_F32)->name, paths[i]);
+        SHAPE(1, 1, 1, 3, 1);
+        SHAPE(1, 3, 3, 10, 7);
+        SHAPE(2, 4, 2, 6, 5);
+        SHAPE(1, 2, 1, 24, 333);
+        SHAPE(3, 6, 3, 17, 130);
+        SHAPE(1, 1, 1, 16, 65);
+        SHAPE(1, 2, 2, 40, 190);
+        SHAPE(1, 2, 1, 64, 321);
+        SHAPE(1, 1, 1, 80, 270);
+        SHAPE(1, 1, 1, 128, 300);
+        SHAPE(1, 1, 1, 132, 150);
+    }
+    assert_int_equal(sp_attention_choose(NULL), 0);
 }
 
 static void test_slices(void **state)
 {
     (void)state;
-    SHAPE(1, 3, 1, 10, 3, 4);
-    SHAPE(2, 2, 2, 5, 1, 2, 4);
-    SHAPE(2, 4, 2, 10, 70, 1, 129, 61);
-    SHAPE(3, 3, 1, 8, 5, 300, 17, 64);
-    SHAPE(1, 1, 1, 16, 260, 257); /* one head: two threads share it by tiles */
+    ON_EACH_PATH(i)
+    {
+        SHAPE(1, 3, 1, 10, 3, 4);
+        SHAPE(2, 2, 2, 5, 1, 2, 4);
+        SHAPE(2, 4, 2, 10, 70, 1, 129, 61);
+        SHAPE(3, 3, 1, 8, 5, 300, 17, 64);
+        SHAPE(1, 1, 1, 16, 260, 257); /* one head: two threads share it by tiles */
+    }
+    assert_int_equal(sp_attention_choose(NULL), 0);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_int_equal(sp_attention_choose("abacus"), -ENOENT);
+    assert_int_equal(sp_attention_choose("plain"), 0);
+    assert_string_equal(sp_attention_path(SP_F32)->name, "plain");
+    assert_string_equal(sp_attention_path(SP_BF16)->name, "plain");
+    if (!sp_attention_choose("avx512bf16")) {
+        assert_string_equal(sp_attention_path(SP_BF16)->name, "avx512bf16");
+        assert_string_equal(sp_attention_path(SP_F32)->name, "avx512");
+    }
+    assert_int_equal(sp_attention_choose(NULL), 0);
 }
 
 /* The last slice may hold keys that no query sees; they must not be read into anything. */
-static void test_keys_beyond(void **state)
+static void keys_beyond(void **state)
 {
     enum { D = 6, Q = 5, POS = 4, LEN = 20, SEEN = POS + Q };
     const int len = LEN, seen = SEEN;
@@ -287,7 +255,7 @@ static void test_keys_beyond(void **state)
  * One head and more threads than cores: the units meet on the same tiles of dq, and must take
  * turns. The bits are those of one thread.
  */
-static void test_turns(void **state)
+static void turns(void **state)
 {
     enum { LEN = 1700, D = 4, N = LEN * D, RUNS = 30 };
     float *q = new_random(N, 1), *kv = new_random(2 * N, 2), *d_o = new_random(N, 3),
@@ -325,7 +293,7 @@ static void test_turns(void **state)
 }
 
 /* Scores a thousand apart: one key takes all, nothing overflows, and a NaN stays. */
-static void test_extreme(void **state)
+static void extreme(void **state)
 {
     float q[2] = {1, 1}, kv[4] = {1000, 5, -1000, 7}, o[2], lse[2], dq[2], dkv[4] = {0};
     const float d_o[2] = {1, 1}, *slices[1] = {kv};
@@ -352,12 +320,34 @@ static void test_extreme(void **state)
     assert_true(o[0] == 5 && isnan(o[1]) && isnan(lse[1]));
 }
 
+static void on_each_path(void (*test)(void **), void **state)
+{
+    ON_EACH_PATH(i)
+    test(state);
+    assert_int_equal(sp_attention_choose(NULL), 0);
+}
+
+static void test_keys_beyond(void **state)
+{
+    on_each_path(keys_beyond, state);
+}
+
+static void test_turns(void **state)
+{
+    on_each_path(turns, state);
+}
+
+static void test_extreme(void **state)
+{
+    on_each_path(extreme, state);
+}
+
 TEST_GROUP(attention)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),       cmocka_unit_test(test_slices),
         cmocka_unit_test(test_keys_beyond), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_extreme),
+        cmocka_unit_test(test_extreme),     cmocka_unit_test(test_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

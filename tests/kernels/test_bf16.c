@@ -1,8 +1,10 @@
 /*
  * bf16: the rounding, for every value that can be, and each kernel of the CPU's bf16 table, which
- * must give what the f32 kernel gives of the widened inputs, rounded once: the same bits.
+ * must give what the f32 kernel gives of the widened inputs, rounded once: the same bits. Attention on
+ * bf16 tiles does not: test_attention_bf16.c.
  */
 #include "reference.h"
+#include "kernels/cpu/attention_path.h"
 #include "kernels/cpu/cpu.h"
 
 enum { T = 13, IN = 24, OUT = 40, V = 37, ROWS = 5 };
@@ -159,7 +161,8 @@ static void test_norms(void **state)
     }
 }
 
-static void test_attention(void **state)
+/* On a path of f32 tiles: the tiles hold the widened values. */
+static void attention_on(const char *path)
 {
     enum { B = 2, A = 4, G = 2, D = 8, Q = 5 };
     const int len[] = {3, 6};
@@ -173,11 +176,16 @@ static void test_attention(void **state)
                                     .n_kv = 2,
                                     .kv_len = len};
     struct pair q = pair(B * Q * A * D, 1), d_o = pair(B * Q * A * D, 2), o = output(B * Q * A * D);
-    struct pair kv[2] = {pair(B * 3 * 2 * G * D, 3), pair(B * 6 * 2 * G * D, 4)}, x;
+    struct pair kv[2] = {pair(B * 3 * 2 * G * D, 3), pair(B * 6 * 2 * G * D, 4)};
     const void *klo[] = {kv[0].low, kv[1].low}, *khi[] = {kv[0].wide, kv[1].wide};
     float *lse[2] = {new_nan(B * A * Q), new_nan(B * A * Q)};
 
-    (void)state;
+    if (sp_attention_choose(path)) {
+        printf("    no %s here\n", path);
+        path = "plain";
+        assert_int_equal(sp_attention_choose(path), 0);
+    }
+    assert_string_equal(sp_attention_path(SP_BF16)->name, path);
     lo->attention(lo, &at, q.low, klo, o.low, lse[0]);
     hi->attention(hi, &at, q.wide, khi, o.wide, lse[1]);
     for (size_t i = 0; i < o.n; i++) {
@@ -196,12 +204,26 @@ static void test_attention(void **state)
         hi->attention_bwd(hi, &at, q.wide, khi, o.wide, lse[1], d_o.wide, dq.wide, dhi, first);
         check("dq", &dq), check("dkv 0", &dkv[0]), check("dkv 1", &dkv[1]);
     }
+    check_f32("lse", B * A * Q, lse[0], lse[1]);
+    drop(&q), drop(&d_o), drop(&o), drop(&kv[0]), drop(&kv[1]);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    attention_on("avx512"), attention_on("avx2"), attention_on("plain");
+    assert_int_equal(sp_attention_choose(NULL), 0);
+}
+
+static void test_rope(void **state)
+{
+    struct pair x;
+
+    (void)state;
     x = pair(T * 50, 8); /* two heads of 24 in rows of 50 */
     lo->rope(lo, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.low);
     hi->rope(hi, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.wide);
     check("rope", &x);
-    check_f32("lse", B * A * Q, lse[0], lse[1]);
-    drop(&q), drop(&d_o), drop(&o), drop(&kv[0]), drop(&kv[1]);
 }
 
 static void test_mlp(void **state)
@@ -308,8 +330,9 @@ TEST_GROUP(bf16)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_products),
         cmocka_unit_test(test_norms),    cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_mlp),      cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_update),   cmocka_unit_test(test_finite),
+        cmocka_unit_test(test_rope),     cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_tokens),   cmocka_unit_test(test_update),
+        cmocka_unit_test(test_finite),
     };
 
     lo = sp_cpu_backend(SP_BF16), exact = &sp_cpu_bf16_emulated, hi = sp_cpu_backend(SP_F32);

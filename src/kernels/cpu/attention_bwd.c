@@ -4,30 +4,21 @@
  *
  *   dV += P^T dO,  dP = dO V^T,  dS = P o (dP - D),  dQ = scale dS K,  dK += scale dS^T Q
  *
- * A unit of work is one tile of keys of one key/value head, which owns its rows of dK and dV and
- * meets every later tile of queries. A tile of queries receives dQ from all its key tiles in the
- * order of the keys: its ticket counts those that have added theirs, and a unit waits for its
- * turn. The sums have one order, whatever the team. Units are taken in the order of the keys, so
- * the one waited for has always been taken, and it waits for earlier ones only: no deadlock. All
- * heads of a tile come before the next tile, so with as many heads as threads nobody waits.
+ * A unit of work is one tile of keys of one key/value head, which owns its rows of dK and dV, sums
+ * them in f32 and writes them once; it meets every later tile of queries. All scores are transposed, as in the forward.
+ *
+ * A tile of queries receives dQ from all its key tiles in the order of the keys: its ticket counts
+ * those that have added theirs, and a unit waits for its turn. The sums have one order, whatever the
+ * team. Units are taken in the order of the keys, so the one waited for has always been taken, and it
+ * waits for earlier ones only: no deadlock. All heads of a tile come before the next tile, so with as
+ * many heads as threads nobody waits.
  */
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/attention_bwd.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 #include <sched.h>
-#include <stdatomic.h>
-
-struct bwd {
-    const struct sp_attention *at;
-    const float *q;
-    const float *const *kv;
-    const float *o, *lse, *d_o;
-    float *dq;
-    float *const *dkv;
-    float *D;            /* (batch, a, q_len) */
-    atomic_int *tickets; /* (batch, a, query tiles) */
-    atomic_int next;     /* unit to take */
-};
+#include <string.h>
 
 SP_CLONES static float dot(int n, const float *a, const float *b)
 {
@@ -39,26 +30,33 @@ SP_CLONES static float dot(int n, const float *a, const float *b)
     return sum;
 }
 
-/* S(rows,cols) := P and dP := dS; row i sees the first `visible + i` columns. */
-SP_CLONES static void score_tile(int rows, int cols, int visible, const float *lse, const float *D,
-                                 float *S, float *dP)
+/* x(n), as f32; in `room` unless it is. */
+SP_CLONES static const float *widened(enum sp_dtype type, int n, const void *x, float *room)
 {
-    for (int i = 0; i < rows; i++) {
-        float *s = S + (size_t)i * (size_t)cols, *g = dP + (size_t)i * (size_t)cols;
-        float shift = lse[i], mean = D[i];
-        int n = visible + i < cols ? visible + i : cols;
+    const uint16_t *from = x;
 
-        n = n > 0 ? n : 0;
+    if (type == SP_F32)
+        return x;
 #pragma omp simd
-        for (int j = 0; j < n; j++) {
-            float p = sp_exp_softmax(s[j] - shift);
+    for (int i = 0; i < n; i++)
+        room[i] = sp_bf16_value(from[i]);
+    return room;
+}
 
-            s[j] = p;
-            g[j] = p * (g[j] - mean);
-        }
-        for (int j = n; j < cols; j++)
-            s[j] = g[j] = 0;
-    }
+/* D of one row of queries, all heads; room for 2 a d floats. */
+static void dots(const struct bwd *w, int row, float *room)
+{
+    const struct sp_attention *at = w->at;
+    size_t width = (size_t)at->heads * (size_t)at->head_dim, q_len = (size_t)at->q_len;
+    size_t b = (size_t)row / q_len, t = (size_t)row % q_len;
+    const float *o =
+        widened(w->type, (int)width, sp_element(w->type, w->o, (size_t)row * width), room);
+    const float *d_o = widened(w->type, (int)width,
+                               sp_element(w->type, w->d_o, (size_t)row * width), room + width);
+
+    for (int i = 0; i < at->heads; i++)
+        w->mean[(b * (size_t)at->heads + (size_t)i) * q_len + t] =
+            dot(at->head_dim, o + i * at->head_dim, d_o + i * at->head_dim);
 }
 
 static void wait_for(atomic_int *ticket, int turn)
@@ -68,34 +66,36 @@ static void wait_for(atomic_int *ticket, int turn)
             sched_yield();
 }
 
-/* One tile of queries against tile number `turn` of keys. */
-static void meet(struct bwd *w, const struct sp_key_tile *k, int turn, int b, int head, int tile,
-                 float *S, float *dP)
+/* The unit's share of dQ of one tile; `last`: none comes after it. */
+static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int turn, bool last,
+                        const struct bwd_tile *t)
 {
     const struct sp_attention *at = w->at;
-    int d = at->head_dim, ldq = at->heads * d, ldkv = 2 * at->kv_heads * d;
-    int kv_head = head / (at->heads / at->kv_heads), row = tile * SP_Q_TILE;
-    int rows = at->q_len - row < SP_Q_TILE ? at->q_len - row : SP_Q_TILE;
-    int pos = at->q_pos + row, n = pos + rows - k->pos < k->n ? pos + rows - k->pos : k->n;
-    size_t bh = (size_t)b * (size_t)at->heads + (size_t)head;
-    size_t at_q = sp_query_offset(at, b, head, row), at_k = sp_key_offset(at, k, b, kv_head);
-    size_t to_v = (size_t)at->kv_heads * (size_t)d, at_row = bh * (size_t)at->q_len + (size_t)row;
-    const float *Q = w->q + at_q, *dO = w->d_o + at_q, *K = w->kv[k->slice] + at_k;
-    float *dK = w->dkv[k->slice] + at_k;
-    atomic_int *ticket = w->tickets + bh * (size_t)sp_query_tiles(at) + tile;
+    size_t width = (size_t)at->heads * (size_t)at->head_dim;
+    atomic_int *ticket =
+        w->tickets + t->bh * (size_t)sp_query_tiles(at) + (size_t)(t->row / SP_Q_TILE);
+    void *dq = (char *)w->dq + t->at_q * sp_dtype_bytes(w->type);
+    float *sum = w->sums
+                     ? w->sums + (t->bh * (size_t)at->q_len + (size_t)t->row) * (size_t)at->head_dim
+                     : dq;
+    size_t ld = w->sums ? (size_t)at->head_dim : width;
 
-    sp_gemm(false, true, rows, n, d, at->scale, Q, ldq, K, ldkv, 0, S, n);
-    sp_gemm(false, true, rows, n, d, 1, dO, ldq, K + to_v, ldkv, 0, dP, n);
-    score_tile(rows, n, pos + 1 - k->pos, w->lse + at_row, w->D + at_row, S, dP);
-    sp_gemm(true, false, n, d, rows, 1, S, n, dO, ldq, 1, dK + to_v, ldkv);
-    sp_gemm(true, false, n, d, rows, at->scale, dP, n, Q, ldq, 1, dK, ldkv);
     wait_for(ticket, turn);
-    sp_gemm(false, false, rows, d, n, at->scale, dP, n, K, ldkv, turn ? 1 : 0, w->dq + at_q, ldq);
+    if (turn == 0 && last) {
+        w->path->store(w->type, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, false, dq,
+                       width);
+    } else {
+        w->path->store(SP_F32, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, turn > 0, sum,
+                       ld);
+        if (last && w->sums)
+            w->path->store(w->type, t->rows, at->head_dim, sum, at->head_dim, NULL, 1, false, dq,
+                           width);
+    }
     atomic_store_explicit(ticket, turn + 1, memory_order_release);
 }
 
 /* Unit u: key tile u / (batch g), the thread's tile `k` having been number *turn before. */
-static bool unit(struct bwd *w, int u, struct sp_key_tile *k, int *turn, float *S, float *dP)
+static bool unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile *k, int *turn)
 {
     const struct sp_attention *at = w->at;
     int units = at->batch * at->kv_heads, group = at->heads / at->kv_heads;
@@ -105,43 +105,92 @@ static bool unit(struct bwd *w, int u, struct sp_key_tile *k, int *turn, float *
         if (!sp_key_tile_next(at, at->q_pos + at->q_len, k))
             return false;
     first = k->pos > at->q_pos ? (k->pos - at->q_pos) / SP_Q_TILE : 0;
+    sp_bwd_load_keys(w, s, k, b, kv_head);
     for (int i = 0; i < group; i++)
-        for (int tile = first; tile < sp_query_tiles(at); tile++)
-            meet(w, k, *turn, b, kv_head * group + i, tile, S, dP);
+        for (int tile = first; tile < sp_query_tiles(at); tile++) {
+            struct bwd_tile t;
+
+            sp_bwd_load_queries(w, s, &t, b, kv_head * group + i, tile * SP_Q_TILE);
+            sp_bwd_meet(w, s, &t, k);
+            add_queries(w, s, *turn, k->pos + k->n >= at->q_pos + t.row + t.rows, &t);
+        }
+    sp_bwd_store_keys(w, s, k, b, kv_head);
     return true;
+}
+
+/* Keys that no query sees have no gradient: 0, where dkv is written and not added to. */
+static void clear_unseen(const struct bwd *w)
+{
+    const struct sp_attention *at = w->at;
+    int seen = at->q_pos + at->q_len;
+    size_t row = 2 * (size_t)at->kv_heads * (size_t)at->head_dim * sp_dtype_bytes(w->type);
+
+    for (int j = 0; j < at->n_kv; seen -= at->kv_len[j++]) {
+        int len = at->kv_len[j], from = seen < 0 ? 0 : seen;
+
+        for (int b = 0; b < at->batch && from < len; b++)
+            memset((char *)w->dkv[j] + row * (size_t)(b * len + from), 0,
+                   row * (size_t)(len - from));
+    }
+}
+
+/* Several key tiles meet on one dq: in f32 they add in place, else in `sums`. */
+static void shared_scratch(struct bwd *w)
+{
+    const struct sp_attention *at = w->at;
+    size_t rows = (size_t)at->batch * (size_t)at->heads * (size_t)at->q_len;
+    size_t tickets = (size_t)at->batch * (size_t)at->heads * (size_t)sp_query_tiles(at);
+    bool sums = w->type != SP_F32 && (at->n_kv > 1 || at->q_pos + at->q_len > w->keys);
+    size_t n_sums = sums ? rows * (size_t)at->head_dim : 0;
+
+    w->mean = sp_scratch(SP_SCRATCH_TEAM,
+                         (rows + n_sums) * sizeof *w->mean + tickets * sizeof *w->tickets);
+    w->sums = sums ? w->mean + rows : NULL;
+    w->tickets = (atomic_int *)(w->mean + rows + n_sums);
+    for (size_t i = 0; i < tickets; i++)
+        atomic_init(w->tickets + i, 0);
+    atomic_init(&w->next, 0);
+}
+
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                          const void *const *kv, const void *o, const float *lse, const void *d_o,
+                          void *dq, void *const *dkv, bool first)
+{
+    struct bwd w = {.at = at,
+                    .path = sp_attention_path(type),
+                    .type = type,
+                    .q = q,
+                    .kv = kv,
+                    .o = o,
+                    .lse = lse,
+                    .d_o = d_o,
+                    .dq = dq,
+                    .dkv = dkv,
+                    .first = first};
+
+    sp_bwd_sizes(&w);
+    shared_scratch(&w);
+    if (first)
+        clear_unseen(&w);
+#pragma omp parallel
+    {
+        struct sp_key_tile k = SP_KEY_TILE_START;
+        struct bwd_scratch s;
+        int turn = -1;
+
+        sp_bwd_scratch_cut(&w, &s);
+#pragma omp for
+        for (int row = 0; row < at->batch * at->q_len; row++)
+            dots(&w, row, s.row);
+        while (unit(&w, &s, atomic_fetch_add(&w.next, 1), &k, &turn))
+            ;
+    }
 }
 
 void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
                       const float *o, const float *lse, const float *d_o, float *dq,
                       float *const *dkv)
 {
-    size_t rows = (size_t)at->batch * (size_t)at->heads * (size_t)at->q_len;
-    size_t tickets = (size_t)at->batch * (size_t)at->heads * (size_t)sp_query_tiles(at);
-    struct bwd w = {
-        .at = at, .q = q, .kv = kv, .o = o, .lse = lse, .d_o = d_o, .dq = dq, .dkv = dkv};
-
-    w.D = sp_scratch(SP_SCRATCH_TEAM, rows * sizeof *w.D + tickets * sizeof *w.tickets);
-    w.tickets = (atomic_int *)(w.D + rows);
-    atomic_init(&w.next, 0);
-#pragma omp parallel
-    {
-        size_t tile = (size_t)SP_Q_TILE * SP_K_TILE;
-        float *S = sp_scratch(SP_SCRATCH_OWN, 2 * tile * sizeof *S), *dP = S + tile;
-        struct sp_key_tile k = SP_KEY_TILE_START;
-        int turn = -1;
-
-#pragma omp for nowait
-        for (size_t i = 0; i < tickets; i++)
-            atomic_init(w.tickets + i, 0);
-#pragma omp for
-        for (size_t r = 0; r < rows; r++) {
-            size_t bh = r / (size_t)at->q_len, row = r % (size_t)at->q_len;
-            size_t from = sp_query_offset(at, (int)(bh / (size_t)at->heads),
-                                          (int)(bh % (size_t)at->heads), (int)row);
-
-            w.D[r] = dot(at->head_dim, o + from, d_o + from);
-        }
-        while (unit(&w, atomic_fetch_add(&w.next, 1), &k, &turn, S, dP))
-            ;
-    }
+    sp_cpu_attention_bwd(SP_F32, at, q, (const void *const *)kv, o, lse, d_o, dq,
+                         (void *const *)dkv, false);
 }

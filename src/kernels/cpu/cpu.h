@@ -19,6 +19,13 @@ void sp_cpu_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, con
 size_t sp_cpu_first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, const void *x,
                                size_t n);
 
+/* Attention of kernels.h on tensors of a type; backward: `first` as in backend.h. */
+void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                      const void *const *kv, void *o, float *lse);
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                          const void *const *kv, const void *o, const float *lse, const void *d_o,
+                          void *dq, void *const *dkv, bool first);
+
 void sp_cpu_adamw(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
                   float *g, float *m, float *v, void *w_low);
 

@@ -185,57 +185,19 @@ static void rope(K, int batch, int len, int heads, int d, int ld, int pos0,
     sp_rope_typed(SP_BF16, batch, len, heads, d, ld, pos0, how, inverse, x);
 }
 
-static size_t query_size(const struct sp_attention *at)
-{
-    return area(at->batch * at->q_len, at->heads * at->head_dim);
-}
-
-static size_t key_size(const struct sp_attention *at, int j)
-{
-    return area(at->batch * at->kv_len[j], 2 * at->kv_heads * at->head_dim);
-}
-
-static void widen_keys(struct copies *c, const struct sp_attention *at, const void *const *kv,
-                       float *wide[])
-{
-    for (int j = 0; j < at->n_kv; j++)
-        wide[j] = widened(c, key_size(at, j), kv[j]);
-}
-
 static void attention(K, const struct sp_attention *at, const void *q, const void *const *kv,
                       void *o, float *lse)
 {
-    struct copies c = {.n = 0};
-    float *wide[256] = {NULL}, *result = empty(&c, query_size(at));
-
     (void)k;
-    widen_keys(&c, at, kv, wide);
-    sp_attention(at, widened(&c, query_size(at), q), (const float *const *)wide, result, lse);
-    rounded(query_size(at), result, o);
-    done(&c);
+    sp_cpu_attention(SP_BF16, at, q, kv, o, lse);
 }
 
 static void attention_bwd(K, const struct sp_attention *at, const void *q, const void *const *kv,
                           const void *o, const float *lse, const void *d_o, void *dq,
                           void *const *dkv, bool first)
 {
-    struct copies c = {.n = 0};
-    float *wide[256] = {NULL}, *sum[256], *result = empty(&c, query_size(at));
-
     (void)k;
-    widen_keys(&c, at, kv, wide);
-    for (int j = 0; j < at->n_kv; j++) {
-        sum[j] = first ? empty(&c, key_size(at, j)) : widened(&c, key_size(at, j), dkv[j]);
-        if (first)
-            memset(sum[j], 0, key_size(at, j) * sizeof(float));
-    }
-    sp_attention_bwd(at, widened(&c, query_size(at), q), (const float *const *)wide,
-                     widened(&c, query_size(at), o), lse, widened(&c, query_size(at), d_o), result,
-                     sum);
-    rounded(query_size(at), result, dq);
-    for (int j = 0; j < at->n_kv; j++)
-        rounded(key_size(at, j), sum[j], dkv[j]);
-    done(&c);
+    sp_cpu_attention_bwd(SP_BF16, at, q, kv, o, lse, d_o, dq, dkv, first);
 }
 
 /* ---- activations ------------------------------------------------------------------------ */

@@ -83,19 +83,15 @@ static void attention(K, const struct sp_attention *at, const void *q, const voi
                       void *o, float *lse)
 {
     (void)k;
-    sp_attention(at, q, (const float *const *)kv, o, lse);
+    sp_cpu_attention(SP_F32, at, q, kv, o, lse);
 }
 
 static void attention_bwd(K, const struct sp_attention *at, const void *q, const void *const *kv,
                           const void *o, const float *lse, const void *d_o, void *dq,
                           void *const *dkv, bool first)
 {
-    size_t width = 2 * (size_t)at->kv_heads * (size_t)at->head_dim;
-
     (void)k;
-    for (int j = 0; first && j < at->n_kv; j++)
-        memset(dkv[j], 0, sizeof(float) * (size_t)at->batch * (size_t)at->kv_len[j] * width);
-    sp_attention_bwd(at, q, (const float *const *)kv, o, lse, d_o, dq, (float *const *)dkv);
+    sp_cpu_attention_bwd(SP_F32, at, q, kv, o, lse, d_o, dq, dkv, first);
 }
 
 static void gelu(K, size_t n, const void *u, void *y)

@@ -2,10 +2,8 @@
 #ifndef SP_KERNELS_TILE_H
 #define SP_KERNELS_TILE_H
 
+#include "kernels/cpu/attention_path.h"
 #include "kernels/kernels.h"
-
-/* A block of scores is at most Q_TILE x K_TILE: with its gradient, it stays in a core's L2. */
-enum { SP_Q_TILE = 64, SP_K_TILE = 256 };
 
 /* Keys of one tile; a tile lies in one slice. */
 struct sp_key_tile {
@@ -18,9 +16,17 @@ struct sp_key_tile {
 /* Starts before the first tile. */
 #define SP_KEY_TILE_START ((struct sp_key_tile){0, 0, 0, 0})
 
+/* Keys of a tile: with what a unit of work has beside them, they stay in a core's L2. */
+static inline int sp_keys_of_a_tile(const struct sp_attention *at)
+{
+    return at->head_dim <= 128 ? 256 : 128;
+}
+
 /* Moves to the next tile, all of whose keys are before `end`; false when there is none. */
 static inline bool sp_key_tile_next(const struct sp_attention *at, int end, struct sp_key_tile *k)
 {
+    int most = sp_keys_of_a_tile(at);
+
     k->row += k->n;
     k->pos += k->n;
     k->n = 0;
@@ -31,7 +37,7 @@ static inline bool sp_key_tile_next(const struct sp_attention *at, int end, stru
     if (k->slice == at->n_kv || k->pos >= end)
         return false;
     k->n = at->kv_len[k->slice] - k->row;
-    k->n = k->n < SP_K_TILE ? k->n : SP_K_TILE;
+    k->n = k->n < most ? k->n : most;
     k->n = k->n < end - k->pos ? k->n : end - k->pos;
     return true;
 }
@@ -55,6 +61,18 @@ static inline size_t sp_query_offset(const struct sp_attention *at, int b, int h
     size_t r = (size_t)b * (size_t)at->q_len + (size_t)row;
 
     return (r * (size_t)at->heads + (size_t)head) * (size_t)at->head_dim;
+}
+
+/* n rounded up to a multiple. */
+static inline int sp_up(int n, int multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* Element i of tensors of a type. */
+static inline const void *sp_element(enum sp_dtype type, const void *x, size_t i)
+{
+    return (const char *)x + i * sp_dtype_bytes(type);
 }
 
 #endif
