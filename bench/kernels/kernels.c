@@ -4,6 +4,9 @@
  *
  *   kernels [threads...]        (default: 1 2)
  *
+ * Attention also at 4096 tokens with 8 heads of 64, whose rows lie 4 KiB apart, at heads of 128, and in
+ * bf16, with its share of the time in f32.
+ *
  * Then products in bf16 beside those in f32, as the layers of a model call them.
  *
  * GFLOP/s for what multiplies matrices (attention counts the visible half), GB/s for what streams
@@ -13,6 +16,8 @@
 #include "config.h"
 #endif
 #include "kernels/backend.h"
+#include "kernels/kernels.h"
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,25 +170,58 @@ static void products_bf16(float *values, float *dw, float *dbias)
     }
 }
 
-static void attention(float *q, float *kv, float *o, float *d_o, float *dq, float *dkv)
-{
-    static float lse[A * T];
-    const float *slices[1] = {kv};
-    float *dslices[1] = {dkv};
-    int len = T;
-    struct sp_attention at = {.batch = 1,
-                              .heads = A,
-                              .kv_heads = A,
-                              .head_dim = D,
-                              .scale = 0.125f,
-                              .q_len = T,
-                              .n_kv = 1,
-                              .kv_len = &len};
-    double f = sp_flops_attention(&at);
+/* Seconds of a forward and of a backward. */
+struct attention_time {
+    double forward, backward;
+};
 
-    FLOPS("attention", f, sp_attention(&at, q, slices, o, lse));
-    FLOPS("attention backward", 2.5 * f,
-          sp_attention_bwd(&at, q, slices, o, lse, d_o, dq, dslices));
+static void *in_type(enum sp_dtype type, size_t n)
+{
+    float *x = filled(n);
+
+    for (size_t i = 0; i < n && type == SP_BF16; i++)
+        ((uint16_t *)(void *)x)[i] = sp_bf16(x[i]);
+    return x;
+}
+
+static struct attention_time time_attention(enum sp_dtype type, const struct sp_attention *at)
+{
+    const struct sp_backend *k = sp_cpu_backend(type);
+    size_t n = (size_t)at->q_len * (size_t)at->heads * (size_t)at->head_dim;
+    void *q = in_type(type, n), *kv = in_type(type, 2 * n), *o = in_type(type, n);
+    void *d_o = in_type(type, n), *dq = in_type(type, n), *dkv = in_type(type, 2 * n);
+    float *lse = filled((size_t)at->q_len * (size_t)at->heads);
+    const void *slices[1] = {kv};
+    void *dslices[1] = {dkv};
+    struct attention_time t;
+
+    BEST(t.forward, k->attention(k, at, q, slices, o, lse));
+    BEST(t.backward, k->attention_bwd(k, at, q, slices, o, lse, d_o, dq, dslices, true));
+    free(q), free(kv), free(o), free(d_o), free(dq), free(dkv), free(lse);
+    return t;
+}
+
+static void attention(int len, int heads, int d)
+{
+    const struct sp_attention at = {.batch = 1,
+                                    .heads = heads,
+                                    .kv_heads = heads,
+                                    .head_dim = d,
+                                    .scale = 1 / sqrtf((float)d),
+                                    .q_len = len,
+                                    .n_kv = 1,
+                                    .kv_len = &len};
+    double f = sp_flops_attention(&at);
+    struct attention_time wide = time_attention(SP_F32, &at), low = time_attention(SP_BF16, &at);
+
+    printf("  attention, %d tokens, %d heads of %d\n", len, heads, d);
+    report("  f32", wide.forward, f, 0);
+    report("  f32 backward", wide.backward, 2.5 * f, 0);
+    report("  bf16", low.forward, f, 0);
+    report("  bf16 backward", low.backward, 2.5 * f, 0);
+    printf("    bf16 in %.2f of the time of f32 (forward %.2f, backward %.2f)\n",
+           (low.forward + low.backward) / (wide.forward + wide.backward),
+           low.forward / wide.forward, low.backward / wide.backward);
 }
 
 static void streams(float *x, float *y, float *z, float *u, float *w, float *m, float *v)
@@ -233,7 +271,9 @@ int main(int argc, char **argv)
         omp_set_num_threads(threads);
         printf("%d thread%s\n", threads, threads > 1 ? "s" : "");
         products(x, y, w, u, bias, scratch);
-        attention(x, y, z, v, u, m);
+        attention(T, A, D);
+        attention(4 * T, 8, 64);
+        attention(T, 6, 128);
         streams(x, y, z, u, w, m, v);
         products_bf16(random, u, bias);
     }
