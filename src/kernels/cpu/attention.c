@@ -57,10 +57,10 @@ static void fwd_scratch_cut(const struct fwd *w, struct fwd_scratch *s)
     s->rows = p, p += rows;
     s->k = p, p += rows;
     s->v = p, p += (size_t)w->keys * (size_t)w->ldd;
-    s->s = (float *)p, p += (size_t)w->keys * SP_Q_TILE;
+    s->s = (float *)(void *)p, p += (size_t)w->keys * SP_Q_TILE;
     for (int i = 0; i < w->tiles; i++) {
         s->tile[i].q = p, p += SP_Q_TILE * (size_t)w->ldw;
-        s->tile[i].o = (float *)p, p += SP_Q_TILE * (size_t)w->ldd;
+        s->tile[i].o = (float *)(void *)p, p += SP_Q_TILE * (size_t)w->ldd;
     }
 }
 
@@ -129,7 +129,7 @@ static void meet(const struct fwd *w, const struct fwd_scratch *s, struct query_
                                       .rows = t->rows,
                                       .columns = w->ldd,
                                       .words = (keys + path->pair - 1) / path->pair,
-                                      .a = (const uint32_t *)s->s,
+                                      .a = (const uint32_t *)(const void *)s->s,
                                       .a_row = 1,
                                       .a_word = SP_Q_TILE,
                                       .b = s->v,

@@ -31,7 +31,7 @@ typedef __m256 vec;
 #define v_pairs_low(a, b) _mm256_shuffle_ps(a, b, 0x44)
 #define v_pairs_high(a, b) _mm256_shuffle_ps(a, b, 0xee)
 #define v_word(p) _mm256_castsi256_ps(_mm256_set1_epi32((int)*(p)))
-#define v_words(p) _mm256_loadu_ps((const float *)(p))
+#define v_words(p) _mm256_loadu_ps((const float *)(const void *)(p))
 
 V_INLINE vec v_power(vec p, vec n, vec x, float least)
 {
@@ -51,9 +51,9 @@ V_INLINE vec v_fill_below(vec v, int n, float fill)
 
 V_INLINE vec v_quads(const uint32_t *p, size_t ld)
 {
-    vec v = _mm256_castps128_ps256(_mm_loadu_ps((const float *)p));
+    vec v = _mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)p));
 
-    return _mm256_insertf128_ps(v, _mm_loadu_ps((const float *)(p + 4 * ld)), 1);
+    return _mm256_insertf128_ps(v, _mm_loadu_ps((const float *)(const void *)(p + 4 * ld)), 1);
 }
 
 #include "kernels/cpu/attention_simd.h"

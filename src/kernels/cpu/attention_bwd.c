@@ -146,7 +146,7 @@ static void shared_scratch(struct bwd *w)
     w->mean = sp_scratch(SP_SCRATCH_TEAM,
                          (rows + n_sums) * sizeof *w->mean + tickets * sizeof *w->tickets);
     w->sums = sums ? w->mean + rows : NULL;
-    w->tickets = (atomic_int *)(w->mean + rows + n_sums);
+    w->tickets = (atomic_int *)(void *)(w->mean + rows + n_sums);
     for (size_t i = 0; i < tickets; i++)
         atomic_init(w->tickets + i, 0);
     atomic_init(&w->next, 0);

@@ -22,21 +22,21 @@ void sp_bwd_scratch_cut(const struct bwd *w, struct bwd_scratch *s)
     size_t words = row + keys * (2 * ldw + 3 * ldd) + SP_Q_TILE * (4 * ldw + 3 * ldd) + 5 * scores;
     uint32_t *p = sp_scratch(SP_SCRATCH_OWN, words * sizeof *p);
 
-    s->row = (float *)p, p += row;
+    s->row = (float *)(void *)p, p += row;
     s->k = p, p += keys * ldw;
     s->v = p, p += keys * ldw;
-    s->dk = (float *)p, p += keys * ldd;
-    s->dv = (float *)p, p += keys * ldd;
+    s->dk = (float *)(void *)p, p += keys * ldd;
+    s->dv = (float *)(void *)p, p += keys * ldd;
     s->q = p, p += SP_Q_TILE * ldw;
     s->d_o = p, p += SP_Q_TILE * ldw;
     s->qt = p, p += SP_Q_TILE * ldw;
     s->dot = p, p += SP_Q_TILE * ldw;
-    s->dq = (float *)p, p += SP_Q_TILE * ldd;
-    s->s = (float *)p, p += scores;
-    s->dp = (float *)p, p += scores;
+    s->dq = (float *)(void *)p, p += SP_Q_TILE * ldd;
+    s->s = (float *)(void *)p, p += scores;
+    s->dp = (float *)(void *)p, p += scores;
     if (pair == 1) {
         s->k_across = s->k, s->q_across = s->q, s->do_across = s->d_o;
-        s->p = (uint32_t *)s->s, s->ds = s->ds_across = (uint32_t *)s->dp;
+        s->p = (uint32_t *)(void *)s->s, s->ds = s->ds_across = (uint32_t *)(void *)s->dp;
         return;
     }
     s->k_across = p, p += keys / pair * ldd;

@@ -16,8 +16,8 @@ typedef int32_t ints __attribute__((vector_size(16)));
 typedef uint32_t bits __attribute__((vector_size(16)));
 
 #define v_zero() ((vec){0, 0, 0, 0})
-#define v_load(p) ((vec) * (const unaligned_vec *)(p))
-#define v_store(p, v) (*(unaligned_vec *)(p) = (unaligned_vec)(v))
+#define v_load(p) ((vec) * (const unaligned_vec *)(const void *)(p))
+#define v_store(p, v) (*(unaligned_vec *)(void *)(p) = (unaligned_vec)(v))
 #define v_add(a, b) ((a) + (b))
 #define v_sub(a, b) ((a) - (b))
 #define v_mul(a, b) ((a) * (b))

@@ -6,16 +6,16 @@
  */
 enum { SP_AHEAD = 16 };
 
-V_INLINE void row_ahead(enum sp_dtype type, int r, int rows, int d, const void *x, size_t ld,
-                        const int write)
-{
-    const char *row = (const char *)x + (size_t)(r + SP_AHEAD) * ld * sp_dtype_bytes(type);
-    size_t bytes = (size_t)d * sp_dtype_bytes(type);
-
-    if (r + SP_AHEAD < rows)
-        for (size_t i = 0; i < bytes; i += 64)
-            __builtin_prefetch(row + i, write, 3);
-}
+/* `write` is a constant: clang wants a literal. */
+#define row_ahead(type, r, rows, d, x, ld, write)                                                  \
+    do {                                                                                           \
+        size_t size_ = sp_dtype_bytes(type);                                                       \
+        const char *row_ = (const char *)(x) + (size_t)((r) + SP_AHEAD) * (ld)*size_;              \
+                                                                                                   \
+        if ((r) + SP_AHEAD < (rows))                                                               \
+            for (size_t i_ = 0; i_ < (size_t)(d)*size_; i_ += 64)                                  \
+                __builtin_prefetch(row_ + i_, write, 3);                                           \
+    } while (0)
 
 SP_TARGET static void pack(enum sp_dtype type, int rows, int all, int d, const void *x, size_t ld,
                            uint32_t *tile, int ldt)
@@ -50,7 +50,7 @@ SP_TARGET static void transpose(int rows, int words, const uint32_t *tile, int l
     for (int r = 0; r < rows; r += SP_LANES)
         for (int w = 0; w < words; w += 4) {
             const uint32_t *from = tile + (size_t)r * (size_t)ldt + w;
-            float *to = (float *)out + (size_t)w * SP_Q_TILE + r;
+            float *to = (float *)(void *)out + (size_t)w * SP_Q_TILE + r;
             vec a = v_quads(from, (size_t)ldt), b = v_quads(from + ldt, (size_t)ldt);
             vec c = v_quads(from + 2 * ldt, (size_t)ldt), d = v_quads(from + 3 * ldt, (size_t)ldt);
             vec ab = v_unpack_low(a, b), cd = v_unpack_low(c, d);

@@ -71,7 +71,7 @@ V_INLINE void exponentials(const int n, const struct sp_softmax *s, int c, vec s
             if (j + 1 < s->keys)
                 next = power2(v_sub(v_load(row + SP_Q_TILE + i * SP_LANES), max[i]), scale);
             sum[i] = v_add(sum[i], next);
-            v_store_pairs((uint32_t *)words + i * SP_LANES, p, next);
+            v_store_pairs((uint32_t *)(void *)words + i * SP_LANES, p, next);
 #endif
         }
     }

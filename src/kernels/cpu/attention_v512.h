@@ -29,7 +29,7 @@ typedef __m512 vec;
 
 /* A word in all lanes, and words as they lie. */
 #define v_word(p) _mm512_castsi512_ps(_mm512_set1_epi32((int)*(p)))
-#define v_words(p) _mm512_loadu_ps((const float *)(p))
+#define v_words(p) _mm512_loadu_ps((const float *)(const void *)(p))
 
 /* p 2^n, 0 where x < least; x = NaN stays. */
 #define v_power(p, n, x, least)                                                                    \
@@ -46,11 +46,11 @@ V_INLINE vec v_fill_below(vec v, int n, float fill)
 /* Four words each of every fourth row, ld words apart. */
 V_INLINE vec v_quads(const uint32_t *p, size_t ld)
 {
-    vec v = _mm512_castps128_ps512(_mm_loadu_ps((const float *)p));
+    vec v = _mm512_castps128_ps512(_mm_loadu_ps((const float *)(const void *)p));
 
-    v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(p + 4 * ld)), 1);
-    v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(p + 8 * ld)), 2);
-    return _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(p + 12 * ld)), 3);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(const void *)(p + 4 * ld)), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(const void *)(p + 8 * ld)), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(const void *)(p + 12 * ld)), 3);
 }
 
 #endif
