@@ -50,9 +50,15 @@ double sp_order_held_us(int worker);
  * in flight. */
 void sp_order_forget(int worker);
 
-/* Nanoseconds that a worker rests when it finds nothing to run; 0, the default: it polls. For
- * workers that share a core with others who could use it. */
+/* Nanoseconds that a worker rests at least when it finds nothing to run, longer the longer it waits, until
+ * something is filed for it; 0, the default: it polls. For workers that share a core with others who could
+ * use it. */
 void sp_order_rest(long ns);
+
+/* Workers that found nothing to run when they last looked; and a function that each of them calls when
+ * that begins, as long as it is not NULL, with what may bring it work. */
+int sp_order_waiting(void);
+void sp_order_tell_waiting(void (*tell)(void));
 
 /* Forgets all positions and declarations; only while no task is in flight. */
 void sp_order_reset(void);

@@ -4,6 +4,7 @@
  * position, or nothing. Whatever StarPU's own order of readiness, the program order rules.
  */
 #include "starpipe/order.h"
+#include "policies/simulation/starpu_idle.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,12 @@ void sp_order_hold(int worker, unsigned order)
     STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
 }
 
+static void wake(unsigned worker)
+{
+    sp_idle_wake(worker);
+    starpu_wake_worker_relax_light(worker);
+}
+
 void sp_order_release(int worker, unsigned order)
 {
     struct queue *q = &queues[worker];
@@ -119,7 +126,7 @@ void sp_order_release(int worker, unsigned order)
         q->held_since = 0;
     }
     STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
-    starpu_wake_worker_relax_light((unsigned)worker);
+    wake((unsigned)worker);
 }
 
 double sp_order_held_us(int worker)
@@ -175,6 +182,7 @@ static void init_sched(unsigned ctx)
 {
     (void)ctx;
     set_up();
+    sp_idle_start();
     starpu_task_list_init(&free_tasks);
     free_count = 0;
 }
@@ -195,7 +203,7 @@ static int push_free(struct starpu_task *task)
     starpu_push_task_end(task);
     STARPU_PTHREAD_MUTEX_UNLOCK(&free_mutex);
     for (unsigned w = 0; w < starpu_worker_get_count(); w++)
-        starpu_wake_worker_relax_light(w);
+        wake(w);
     return 0;
 }
 
@@ -220,7 +228,7 @@ static int push_task(struct starpu_task *task)
     __atomic_store_n(&q->filed, q->filed + 1, __ATOMIC_RELEASE);
     starpu_push_task_end(task);
     STARPU_PTHREAD_MUTEX_UNLOCK(&q->mutex);
-    starpu_wake_worker_relax_light((unsigned)worker);
+    wake((unsigned)worker);
     return 0;
 }
 
@@ -311,24 +319,13 @@ static struct starpu_task *take_free(unsigned worker)
     return task;
 }
 
-static long rest_ns;
-
-void sp_order_rest(long ns)
-{
-    rest_ns = ns;
-}
-
 static struct starpu_task *pop(bool ready)
 {
     unsigned worker = (unsigned)starpu_worker_get_id_check();
     struct starpu_task *task = take(&queues[worker], ready);
 
     task = task ? task : take_free(worker);
-    if (!task && rest_ns > 0) {
-        starpu_worker_relax_on();
-        nanosleep(&(struct timespec){.tv_nsec = rest_ns}, NULL);
-        starpu_worker_relax_off();
-    }
+    sp_idle_note(worker, task != NULL);
     return task;
 }
 

@@ -1,0 +1,89 @@
+#include "policies/simulation/starpu_idle.h"
+#include "starpipe/order.h"
+#include <semaphore.h>
+#include <time.h>
+
+enum { MOST_REST_NS = 500000 }; /* for what StarPU has workers do beside tasks: moving data */
+
+static struct worker {
+    bool waits;
+    double since_ns; /* when that began */
+    sem_t work;      /* may have come */
+} workers[STARPU_NMAXWORKERS];
+static int waiting; /* workers */
+static long rest_ns;
+static void (*tell)(void);
+
+void sp_order_rest(long ns)
+{
+    rest_ns = ns;
+}
+
+int sp_order_waiting(void)
+{
+    return __atomic_load_n(&waiting, __ATOMIC_SEQ_CST);
+}
+
+void sp_order_tell_waiting(void (*f)(void))
+{
+    __atomic_store_n(&tell, f, __ATOMIC_SEQ_CST);
+}
+
+void sp_idle_start(void)
+{
+    for (int w = 0; w < STARPU_NMAXWORKERS; w++) {
+        workers[w].waits = false;
+        sem_init(&workers[w].work, 0, 0);
+    }
+    waiting = 0;
+}
+
+static double clock_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+/* Long waits are looked after seldom: a look costs more than it takes where workers share cores. */
+static void rest(struct worker *w)
+{
+    double waited = clock_ns(CLOCK_MONOTONIC) - w->since_ns, ns = waited / 4;
+    struct timespec until;
+
+    ns = ns < (double)rest_ns ? (double)rest_ns : ns > MOST_REST_NS ? MOST_REST_NS : ns;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    starpu_worker_relax_on();
+    sem_timedwait(&w->work, &until);
+    starpu_worker_relax_off();
+}
+
+void sp_idle_note(unsigned worker, bool found)
+{
+    struct worker *w = &workers[worker];
+    void (*f)(void);
+
+    if (w->waits != found) { /* as before */
+        if (!found && rest_ns > 0)
+            rest(w);
+        return;
+    }
+    /* No rest yet: what came between the look and this was told to nobody. */
+    w->since_ns = found ? 0 : clock_ns(CLOCK_MONOTONIC);
+    __atomic_store_n(&w->waits, !found, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&waiting, found ? -1 : 1, __ATOMIC_SEQ_CST);
+    f = __atomic_load_n(&tell, __ATOMIC_SEQ_CST);
+    if (!found && f)
+        f();
+}
+
+void sp_idle_wake(unsigned worker)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&workers[worker].waits, __ATOMIC_SEQ_CST))
+        sem_post(&workers[worker].work);
+}
