@@ -157,8 +157,9 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
 {
     int owner = sp_stage_rank(&g->place, stage), rank = g->place.world.rank;
     size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
-    int64_t tag = sp_tag(g, SP_MSG_BLOCK, (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind,
-                         (int64_t)stage * (g->shape.model.layers + 1) + layer + 1);
+    int64_t of_layer = (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind;
+    int64_t of_stage = of_layer * (g->shape.model.layers + 1) + layer + 1;
+    int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
     struct sp_stage *st = sp_graph_stage(g, stage);
     starpu_data_handle_t handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
 

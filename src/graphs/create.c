@@ -194,7 +194,7 @@ static int longest_rows(const struct sp_graph *g)
     return rows;
 }
 
-/* StarPU-MPI counts the bytes of a message in an int. */
+/* MPI counts the bytes of a message in an int. */
 static int check_messages(const struct sp_graph *g)
 {
     const struct sp_model *m = &g->shape.model;

@@ -6,7 +6,7 @@
 
 /*
  * Lays out the graph on a started StarPU. Parameters are not initialised. 0, -ENOMEM, or
- * -EINVAL: a message would be too large for StarPU-MPI.
+ * -EINVAL: a message would be too large for MPI.
  */
 int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
                     struct sp_graph *g);

@@ -1,16 +1,10 @@
 #include "graphs/graph.h"
 #include "policies/families/ownership.h"
 
-int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b)
+int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k)
 {
-    const int64_t wide = 1 << 24; /* more than ops of a stage, layers, stages */
-
-    STARPU_ASSERT_MSG(a >= 0 && a < wide && b >= 0 && b < wide,
-                      "starpipe: more messages than tags: take fewer stages");
-
-    /* StarPU-MPI keeps a record of every tag it has seen, so tags come back; every message of a
-     * step has arrived before the next step begins, so two steps apart would do. */
-    return ((g->step % 4 * SP_MSG_KINDS + kind) * wide + a) * wide + b + 1;
+    /* A process may be a step ahead of another; small, as MPI has no more than 2^31 tags, UCX 2^23. */
+    return SP_TAG_FIRST + (k * 4 + (int64_t)(g->step % 4)) * SP_MSG_KINDS + (int64_t)kind;
 }
 
 /* ---- blocks --------------------------------------------------------------------------- */

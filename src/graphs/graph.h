@@ -165,12 +165,12 @@ int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 /* A context for tasks of a stage outside any op. */
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass);
 
-/* Tags: distinct for every message on its way. */
+/* Tags: distinct for every message on its way. Of each kind, the k-th: */
 enum sp_message {
-    SP_MSG_ACTION, /* (number of the message in the step, in two parts) */
-    SP_MSG_REPORT,
-    SP_MSG_NORM,  /* (stage, 0), (rank, 0) */
-    SP_MSG_BLOCK, /* (block kind, layer) */
+    SP_MSG_ACTION, /* message of the step */
+    SP_MSG_REPORT, /* stage */
+    SP_MSG_NORM,   /* rank */
+    SP_MSG_BLOCK,  /* block of a stage */
     SP_MSG_KINDS
 };
 
@@ -191,6 +191,6 @@ static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
     return &g->tokens[g->turn];
 }
 
-int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t a, int64_t b);
+int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k);
 
 #endif

@@ -4,11 +4,8 @@
 
 int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int k)
 {
-    const int64_t low = 1 << 20;
-    int64_t number = a->number + k;
-
     STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
-    return sp_tag(g, SP_MSG_ACTION, number / low, number % low);
+    return sp_tag(g, SP_MSG_ACTION, a->number + k);
 }
 
 /* ---- one message ------------------------------------------------------------------------- */

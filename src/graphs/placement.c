@@ -146,7 +146,7 @@ static void bind_worker(void *arg)
 }
 
 /*
- * What an idle worker rests where submission, messages or other processes need its core; Linux
+ * What an idle worker rests at least where submission, messages or other processes need its core; Linux
  * adds some 50 us. Four ranks on two cores run 2.5 times as fast as when idle workers poll, two
  * ranks 1.2 to 2 times, and a task in one process costs a fifth less. With a tighter timer
  * (PR_SET_TIMERSLACK) most of the gain of the four ranks is lost again.
@@ -156,6 +156,7 @@ enum { IDLE_REST_NS = 5000 };
 void sp_placement_bind(const struct sp_placement *pl)
 {
     sp_order_rest(pl->crowded ? IDLE_REST_NS : 0);
+    sp_transport_crowded(pl->crowded);
     starpu_execute_on_each_worker(bind_worker, (void *)pl, STARPU_CPU);
 }
 

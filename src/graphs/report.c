@@ -282,14 +282,14 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
         if (world->rank == owner)
             pack(g, sp_graph_stage(g, s), polling - g->polled_us, asks, wire);
-        exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s, 0));
+        exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s));
         unpack(wire, &report->stages[s], &all);
         free(wire);
     }
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
             exchange(g, (double *)&all, sizeof all / sizeof(double), 0, r,
-                     sp_tag(g, SP_MSG_NORM, r, 0));
+                     sp_tag(g, SP_MSG_NORM, r));
     g->polled_us = polling;
     report->asked = (int)all.asked;
     report->loss = all.loss * (double)g->shape.loss_scale;

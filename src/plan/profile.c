@@ -362,7 +362,6 @@ int64_t sp_profile_bytes(const struct sp_shape *sh)
 
 double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes)
 {
-    const int64_t tag = (int64_t)1 << 50; /* beyond those of any graph */
     struct samples s = {0};
     starpu_data_handle_t handle;
     char *x;
@@ -377,11 +376,11 @@ double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes)
         double start = sp_now_us();
 
         if (world->rank == 0) {
-            sp_transport_send_wait(handle, peer, tag);
-            sp_transport_recv_wait(handle, peer, tag);
+            sp_transport_send_wait(handle, peer, SP_TAG_PING);
+            sp_transport_recv_wait(handle, peer, SP_TAG_PING);
         } else {
-            sp_transport_recv_wait(handle, 0, tag);
-            sp_transport_send_wait(handle, 0, tag);
+            sp_transport_recv_wait(handle, 0, SP_TAG_PING);
+            sp_transport_send_wait(handle, 0, SP_TAG_PING);
         }
         if (done >= 0)
             s.us[s.n++] = (sp_now_us() - start) / 2;

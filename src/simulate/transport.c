@@ -27,6 +27,11 @@ void sp_transport_leave(void)
 {
 }
 
+void sp_transport_crowded(bool crowded)
+{
+    (void)crowded;
+}
+
 void sp_transport_prepare_nccl(void)
 {
 }

@@ -25,6 +25,11 @@ int sp_transport_start(struct starpu_conf *conf)
     return starpu_init(conf);
 }
 
+void sp_transport_crowded(bool crowded)
+{
+    (void)crowded;
+}
+
 void sp_transport_prepare_nccl(void)
 {
 }

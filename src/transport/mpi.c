@@ -1,12 +1,12 @@
 /*
- * The transport over StarPU-MPI. Sends and receives are detached: StarPU's progress thread takes
- * them up when the data is ready, in any order of arrival (messages are matched by tag).
+ * The transport over MPI. StarPU-MPI is started for what it tells StarPU of the world (ranks, clocks of
+ * traces); messages are our own (messages.h).
  */
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/launcher.h"
+#include "transport/messages.h"
 #include "transport/nccl/nccl.h"
-#include "transport/poll.h"
 #include "transport/transport.h"
 #include "sp_error.h"
 #include <mpi.h>
@@ -96,11 +96,13 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
+    int err;
+
     if (!joined)
         return starpu_init(conf);
-    if (sp_poll_pause_ns() > 0)
-        setenv("STARPU_MPI_NOBIND", "1", 0);
-    return starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
+    setenv("STARPU_MPI_NOBIND", "1", 0); /* its thread sleeps */
+    err = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
+    return err ? err : sp_messages_start(MPI_COMM_WORLD);
 }
 
 void sp_transport_stop(void)
@@ -108,11 +110,12 @@ void sp_transport_stop(void)
     if (nccl)
         sp_nccl_stop(nccl);
     nccl = NULL;
-    if (joined)
+    if (joined) {
+        sp_messages_stop();
         starpu_mpi_shutdown();
-    else
+    } else {
         starpu_shutdown();
-    sp_poll_forget();
+    }
 }
 
 void sp_transport_leave(void)
@@ -129,13 +132,9 @@ void sp_transport_abort(int status)
     _exit(status);
 }
 
-/* StarPU-MPI's return codes are for wrong arguments only: they would be our own mistakes. */
-static void must(int err, const char *what)
+void sp_transport_crowded(bool crowded)
 {
-    if (!err)
-        return;
-    sp_error(EIO, "internal: %s failed: %s", what, strerror(-err));
-    sp_transport_abort(1);
+    sp_messages_crowded(crowded);
 }
 
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
@@ -145,7 +144,7 @@ void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
         sp_nccl_send(nccl, handle, dst, tag);
         return;
     }
-    must(starpu_mpi_isend_detached(handle, dst, tag, MPI_COMM_WORLD, NULL, NULL), "send");
+    sp_messages_send(handle, dst, tag, NULL, NULL);
 }
 
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
@@ -155,23 +154,22 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
         sp_nccl_recv(nccl, handle, src, tag, arrived, arg);
         return;
     }
-    must(starpu_mpi_irecv_detached(handle, src, tag, MPI_COMM_WORLD, arrived, arg), "receive");
+    sp_messages_recv(handle, src, tag, arrived, arg);
 }
 
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    must(starpu_mpi_send(handle, dst, tag, MPI_COMM_WORLD), "send");
+    sp_messages_send_wait(handle, dst, tag);
 }
 
 void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
-    must(starpu_mpi_recv(handle, src, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
+    sp_messages_recv_wait(handle, src, tag);
 }
 
-/* Not MPI_Bcast: all calls of MPI are the progress thread's. */
+/* Not MPI_Bcast: all calls of MPI are the thread's for messages. */
 void sp_transport_share(void *data, size_t bytes)
 {
-    const int64_t tag = (int64_t)1 << 60; /* beyond those of any graph */
     starpu_data_handle_t handle;
 
     if (self.size == 1)
@@ -180,16 +178,15 @@ void sp_transport_share(void *data, size_t bytes)
     starpu_data_set_name(handle, "shared");
     for (int r = 1; r < self.size; r++) {
         if (self.rank == 0)
-            sp_transport_send_wait(handle, r, tag);
+            sp_transport_send_wait(handle, r, SP_TAG_SHARE);
         else if (self.rank == r)
-            sp_transport_recv_wait(handle, 0, tag);
+            sp_transport_recv_wait(handle, 0, SP_TAG_SHARE);
     }
     starpu_data_unregister(handle);
 }
 
 void sp_transport_barrier(void)
 {
-    const int64_t tag = ((int64_t)1 << 60) + 1;
     starpu_data_handle_t handle;
     char here = 0;
 
@@ -199,9 +196,9 @@ void sp_transport_barrier(void)
     starpu_data_set_name(handle, "barrier");
     for (int r = 1; r < self.size; r++) {
         if (self.rank == 0)
-            sp_transport_recv_wait(handle, r, tag);
+            sp_transport_recv_wait(handle, r, SP_TAG_BARRIER);
         else if (self.rank == r)
-            sp_transport_send_wait(handle, 0, tag);
+            sp_transport_send_wait(handle, 0, SP_TAG_BARRIER);
     }
     starpu_data_unregister(handle);
     sp_transport_share(&here, 1);
@@ -212,9 +209,8 @@ void sp_transport_wait_all(void)
     if (nccl && sp_nccl_wait_all(nccl))
         sp_transport_abort(1);
     if (joined)
-        starpu_mpi_wait_for_all(MPI_COMM_WORLD);
-    else
-        starpu_task_wait_for_all();
+        sp_messages_wait_all();
+    starpu_task_wait_for_all();
 }
 
 int sp_transport_agree(int status, int *first)
@@ -253,7 +249,7 @@ bool sp_transport_same(uint64_t value)
 
 double sp_transport_polling_us(void)
 {
-    return sp_poll_cpu_us() + (nccl ? sp_nccl_polling_us(nccl) : 0);
+    return (joined ? sp_messages_polling_us() : 0) + (nccl ? sp_nccl_polling_us(nccl) : 0);
 }
 
 bool sp_transport_counts_in_int(void)
@@ -273,7 +269,7 @@ const char *sp_transport_version(void)
     int len;
 
     MPI_Get_library_version(lib, &len);
-    snprintf(text, sizeof text, "StarPU-MPI over %.*s", (int)strcspn(lib, ",\n"), lib);
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(lib, ",\n"), lib);
     return text;
 }
 #endif

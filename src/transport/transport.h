@@ -36,6 +36,13 @@ void sp_transport_leave(void);
 void sp_transport_prepare_nccl(void);
 int sp_transport_use_nccl(unsigned node, int device, bool wanted);
 
+/* Tags of messages that belong to no graph; those of graphs begin after them. */
+enum { SP_TAG_SHARE, SP_TAG_BARRIER, SP_TAG_PING, SP_TAG_FIRST };
+
+/* Whether workers leave no core for messages: then the thread for them asks seldom while all compute.
+ * After sp_transport_start. */
+void sp_transport_crowded(bool crowded);
+
 /* Ends every process at once, after a message was printed. */
 void sp_transport_abort(int status) __attribute__((noreturn));
 

@@ -224,7 +224,6 @@ enum nccl_outcome nccl_run(const struct nccl_run *run)
     static struct rank ranks[MOST_RANKS];
     struct sp_wire *wires = fake_wires(run->ranks, run->seed);
 
-    sp_poll_pause_ns(); /* known from the first call on, which is not for threads */
     make_messages(run);
     fake_starpu_start(3, 200, run->seed);
     for (int r = 0; r < run->ranks; r++) {

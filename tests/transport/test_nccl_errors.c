@@ -47,7 +47,6 @@ static void run_ranks(struct rank ranks[2], void (*work)(struct sp_nccl *nccl, i
     struct sp_wire *wires = fake_wires(2, 1);
 
     failures = 0;
-    sp_poll_pause_ns(); /* known from the first call on, which is not for threads */
     fake_starpu_start(2, 100, 1);
     for (int r = 0; r < 2; r++) {
         ranks[r].wire = fake_wire(wires, r);

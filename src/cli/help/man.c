@@ -147,7 +147,8 @@ static const struct {
     {"SP_SYNC=1", "Waits for every task after its submission: one at a time, for debugging."},
     {"SP_DEVICE", "What --device is where it is not given: auto, cpu or cuda."},
     {"SP_POLL_US=N",
-     "Microseconds that the thread for MPI messages rests between two polls; 0: none."},
+     "Microseconds that the thread for MPI messages rests between two polls, 0: none; without it, "
+     "as long as is good while workers compute or wait."},
     {"STARPIPE_PLUGIN_PATH", "Plugins with schedules, files and directories, separated by colons."},
     {"STARPIPE_PLUGIN_SECONDS",
      "Seconds after which a plugin that has not answered is refused (30)."},

@@ -41,7 +41,6 @@ static int least(struct sp_wire *wire, int status)
     return status;
 }
 
-/* Not MPI_Test, which our own in poll.c replaces: its rest is for StarPU-MPI's thread. */
 static void clear_gone(struct mpi_wire *w)
 {
     while (w->first) {

@@ -4,14 +4,14 @@
  * process.
  *
  * Over MPI, from the transport's own thread, on a communicator of its own. That needs
- * MPI_THREAD_MULTIPLE, as StarPU-MPI's thread has messages of its own. Why not
+ * MPI_THREAD_MULTIPLE, as the thread of messages.h has messages of its own. Why not
  *  - over StarPU-MPI: two messages and several tasks for every note, and starpu_mpi_wait_for_all waits
  *    for the receives of notes that may yet come;
  *  - over sockets: their thread could sleep where this one polls, but they need the machine's addresses,
  *    and a network that lets them through; MPI has both.
  * The thread polls only while something of this process is ready and not done, and then rests a little
- * between two looks, as StarPU-MPI's own thread does for its messages: these are not its any more, so
- * that still one thread polls and not two.
+ * between two looks, as the thread of messages.h does for its messages: these are not its any more,
+ * so that still one thread polls and not two.
  */
 #ifndef SP_NCCL_WIRE_H
 #define SP_NCCL_WIRE_H
