@@ -316,10 +316,7 @@ void sp_messages_stop(void)
     free(box.requests);
     free(box.flying);
     free(box.found);
-    pthread_mutex_destroy(&box.mutex);
-    pthread_cond_destroy(&box.wake);
-    pthread_cond_destroy(&box.idle);
-    box.started = false;
+    box.started = false; /* the mutex stays: a worker may be about to tell that it waits */
 }
 
 double sp_messages_polling_us(void)
