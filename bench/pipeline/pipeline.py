@@ -3,8 +3,8 @@
 
 Two processes of PyTorch over gloo, starpipe in two MPI ranks, and starpipe with two stages in one process:
 one thread a stage, the same sizes of a GPT-2 style model, clipping and AdamW in all three. They take turns,
-so that a change of the machine's mood hits all; a row has the median of all steps of all rounds, and
-PyTorch's time over ours (above 1: we are faster). zb1p has one chunk a stage where InterleavedZeroBubble
+so that a change of the machine's mood hits all; a row has the median and the best of all steps of all
+rounds, and PyTorch's times over ours (above 1: we are faster). zb1p has one chunk a stage where InterleavedZeroBubble
 has two; all else is the same schedule. bf16 is autocast in PyTorch.
 
     bench/pipeline/pipeline.py [--starpipe build/starpipe] [--python PYTHON] [--dtype f32 bf16]
@@ -107,18 +107,24 @@ def turn(args, path, schedule, dtype, row, known):
     row["process"] += ours(args, path, schedule, dtype, 1)
 
 
+def pair(values, digits):
+    return ", ".join(f"{value:.{digits}f}" for value in values) if values else "-"
+
+
 def print_table(known):
+    """Every cell: median, best."""
     print(f"{known['cpu']}; PyTorch {known.get('torch', 'not installed')}; " +
           ", ".join(f"{name} {known['sizes'][name]}" for name in SIZES))
     print("| type | schedule | PyTorch's | PyTorch ms | two ranks ms | ratio | one process ms | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, row in known["rows"].items():
         dtype, schedule = name.split()
-        ms = {way: statistics.median(row[way]) for way in WAYS if row[way]}
-        peer = ms.get("torch")
-        print(f"| {dtype} | `{schedule}` | {PEERS[schedule]} | {f'{peer:.0f}' if peer else '-'} "
-              + "".join(f"| {ms[way]:.0f} | {f'{peer / ms[way]:.2f}' if peer else '-'} "
-                        for way in WAYS[1:]) + "|")
+        ms = {way: (statistics.median(row[way]), min(row[way])) for way in WAYS if row[way]}
+        cells = [pair(ms.get("torch"), 0)]
+        for way in WAYS[1:]:
+            ratio = "torch" in ms and [peer / us for peer, us in zip(ms["torch"], ms[way])]
+            cells += [pair(ms[way], 0), pair(ratio, 2)]
+        print(f"| {dtype} | `{schedule}` | {PEERS[schedule]} | {' | '.join(cells)} |")
 
 
 def parse():
