@@ -100,18 +100,19 @@ void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struc
     UNUSED inverse, UNUSED x;
 }
 
-void sp_attention(const struct sp_attention *at, const float *q, const float *const *kv, float *o,
-                  float *lse)
+void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                      const void *const *kv, void *o, float *lse)
 {
-    UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse;
+    UNUSED type, UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse;
     task();
 }
 
-void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
-                      const float *o, const float *lse, const float *d_o, float *dq,
-                      float *const *dkv)
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                          const void *const *kv, const void *o, const float *lse, const void *d_o,
+                          void *dq, void *const *dkv, bool first)
 {
-    UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse, UNUSED d_o, UNUSED dq, UNUSED dkv;
+    UNUSED type, UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse, UNUSED d_o, UNUSED dq;
+    UNUSED dkv, UNUSED first;
     task();
 }
 
