@@ -1,6 +1,6 @@
 /*
- * Rate of every kernel at the sizes of GPT-2 124M, one sequence of 1024 tokens, beside the rate of
- * the matrix product measured in the same run:
+ * Rate of the kernels that multiply matrices, at the sizes of GPT-2 124M, one sequence of 1024 tokens, beside
+ * the rate of the product measured in the same run (streams.c has the others):
  *
  *   kernels [threads...]        (default: 1 2)
  *
@@ -9,8 +9,7 @@
  *
  * Then products in bf16 beside those in f32, as the layers of a model call them.
  *
- * GFLOP/s for what multiplies matrices (attention counts the visible half), GB/s for what streams
- * (each array counted once per read and once per write). Best of several runs.
+ * GFLOP/s, attention counting the visible half. Best of several runs.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -42,13 +41,10 @@ static float *filled(size_t n)
 
 static double gemm_rate;
 
-static void report(const char *name, double seconds, double flops, double bytes)
+static void report(const char *name, double seconds, double flops)
 {
-    if (flops > 0)
-        printf("  %-22s %9.3f ms %8.1f GFLOP/s %5.0f %% of the product\n", name, seconds * 1e3,
-               flops / seconds * 1e-9, 100 * flops / seconds / gemm_rate);
-    else
-        printf("  %-22s %9.3f ms %8.1f GB/s\n", name, seconds * 1e3, bytes / seconds * 1e-9);
+    printf("  %-22s %9.3f ms %8.1f GFLOP/s %5.0f %% of the product\n", name, seconds * 1e3,
+           flops / seconds * 1e-9, 100 * flops / seconds / gemm_rate);
 }
 
 /* Best time of `call` in at least 5 runs and 0.1 s. */
@@ -69,14 +65,7 @@ static void report(const char *name, double seconds, double flops, double bytes)
     do {                                                                                           \
         double best_;                                                                              \
         BEST(best_, call);                                                                         \
-        report(name, best_, flops, 0);                                                             \
-    } while (0)
-
-#define BYTES(name, floats, call)                                                                  \
-    do {                                                                                           \
-        double best_;                                                                              \
-        BEST(best_, call);                                                                         \
-        report(name, best_, 0, 4.0 * (double)(floats));                                            \
+        report(name, best_, flops);                                                                \
     } while (0)
 
 static void products(float *x, float *y, float *w, float *dw, float *bias, float *scratch)
@@ -88,7 +77,7 @@ static void products(float *x, float *y, float *w, float *dw, float *bias, float
         target[t] = (t * 977) % V;
     BEST(best, sp_gemm(false, true, T, F, H, 1, x, H, w, H, 0, y, F));
     gemm_rate = f / best;
-    report("gemm", best, f, 0);
+    report("gemm", best, f);
     FLOPS("linear + bias", f, sp_linear(T, H, F, x, w, bias, y, F));
     FLOPS("linear dx", f, sp_linear_dx(T, H, F, y, F, w, x, false));
     FLOPS("linear dw + dbias", f, sp_linear_dw(T, H, F, x, y, F, dw, bias));
@@ -215,47 +204,20 @@ static void attention(int len, int heads, int d)
     struct attention_time wide = time_attention(SP_F32, &at), low = time_attention(SP_BF16, &at);
 
     printf("  attention, %d tokens, %d heads of %d\n", len, heads, d);
-    report("  f32", wide.forward, f, 0);
-    report("  f32 backward", wide.backward, 2.5 * f, 0);
-    report("  bf16", low.forward, f, 0);
-    report("  bf16 backward", low.backward, 2.5 * f, 0);
+    report("  f32", wide.forward, f);
+    report("  f32 backward", wide.backward, 2.5 * f);
+    report("  bf16", low.forward, f);
+    report("  bf16 backward", low.backward, 2.5 * f);
     printf("    bf16 in %.2f of the time of f32 (forward %.2f, backward %.2f)\n",
            (low.forward + low.backward) / (wide.forward + wide.backward),
            low.forward / wide.forward, low.backward / wide.backward);
 }
 
-static void streams(float *x, float *y, float *z, float *u, float *w, float *m, float *v)
-{
-    static float gain[H], bias[H], stats[2 * T], dgain[H], dbias[H];
-    size_t n = (size_t)T * H, wide = (size_t)T * F, params = (size_t)V * H;
-    struct sp_adamw hp = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1.0f};
-    const struct sp_rope rope = {.theta = 1e4f};
-    int32_t ids[T];
-    double sum = 0;
-
-    for (int t = 0; t < T; t++)
-        ids[t] = (t * 977) % V;
-    BYTES("layer norm", 2 * n, sp_norm(false, T, H, 1e-5f, x, gain, bias, y, stats));
-    BYTES("layer norm backward", 4 * n,
-          sp_norm_bwd(false, T, H, x, stats, gain, y, z, z, dgain, dbias));
-    BYTES("rms norm", 2 * n, sp_norm(true, T, H, 1e-5f, x, gain, NULL, y, stats));
-    BYTES("rope", 2 * n, sp_rope(1, T, A, D, H, 0, &rope, false, x));
-    BYTES("gelu", 2 * wide, sp_gelu(wide, u, w));
-    BYTES("gelu backward", 3 * wide, sp_gelu_bwd(wide, u, w, w));
-    BYTES("swiglu", 3 * wide / 2, sp_swiglu(T, F / 2, u, w));
-    BYTES("swiglu backward", 5 * wide / 2, sp_swiglu_bwd(T, F / 2, u, w, m));
-    BYTES("add", 3 * n, sp_add(n, x, y));
-    BYTES("embed", 3 * n, sp_embed(1, T, H, 0, ids, w, m, x));
-    BYTES("embed backward", 5 * n, sp_embed_bwd(1, T, H, 0, ids, x, w, m));
-    BYTES("sum of squares", params, sp_sumsq(params, w, &sum));
-    BYTES("adamw", 8 * params, sp_adamw(params, &hp, w, u, m, v));
-}
-
 int main(int argc, char **argv)
 {
     size_t table = (size_t)V * H;
-    float *x = filled((size_t)T * F), *y = filled((size_t)T * F), *z = filled((size_t)T * F);
-    float *w = filled(table), *u = filled(table), *m = filled(table), *v = filled(table);
+    float *x = filled((size_t)T * F), *y = filled((size_t)T * F);
+    float *w = filled(table), *u = filled(table);
     float *scratch = filled((size_t)ROWS * V), *bias = filled(F);
     float *random = filled(table + ROWS * 8);
     int chosen[] = {1, 2};
@@ -274,10 +236,8 @@ int main(int argc, char **argv)
         attention(T, A, D);
         attention(4 * T, 8, 64);
         attention(T, 6, 128);
-        streams(x, y, z, u, w, m, v);
         products_bf16(random, u, bias);
     }
-    free(x), free(y), free(z), free(w), free(u), free(m), free(v), free(scratch), free(bias),
-        free(random);
+    free(x), free(y), free(w), free(u), free(scratch), free(bias), free(random);
     return 0;
 }

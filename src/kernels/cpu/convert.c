@@ -3,14 +3,14 @@
 #include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
 
-SP_CLONES static void round_all(size_t n, const float *x, uint16_t *y)
+SP_CLONES void sp_bf16_round(size_t n, const float *x, uint16_t *y)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = sp_nearest_bf16_or_nan(x[i]);
 }
 
-SP_CLONES static void widen_all(size_t n, const uint16_t *x, float *y)
+SP_CLONES void sp_bf16_widen(size_t n, const uint16_t *x, float *y)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
@@ -29,9 +29,9 @@ void sp_convert(enum sp_dtype from, enum sp_dtype to, size_t n, const void *x, v
         if (from == to)
             memcpy(sp_to(to, y, lo), part, (hi - lo) * sp_dtype_bytes(to));
         else if (to == SP_BF16)
-            round_all(hi - lo, part, sp_to(to, y, lo));
+            sp_bf16_round(hi - lo, part, sp_to(to, y, lo));
         else
-            widen_all(hi - lo, part, sp_to(to, y, lo));
+            sp_bf16_widen(hi - lo, part, sp_to(to, y, lo));
     }
 }
 

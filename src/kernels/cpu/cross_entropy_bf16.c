@@ -4,6 +4,7 @@
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
 
 /* Rows of logits become their gradients; loss[r] is that of row r. */

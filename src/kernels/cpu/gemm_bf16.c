@@ -7,6 +7,7 @@
 #include "config.h"
 #endif
 #include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 
@@ -36,24 +37,6 @@ void sp_gemm_bf16_native(const struct sp_gemm_bf16 *g, const void *A, const void
     sp_gemm_bf16_widened(g, A, B, bias, addend, C);
 }
 #endif
-
-SP_CLONES void sp_bf16_widen(size_t n, const uint16_t *x, float *y)
-{
-#pragma omp simd
-    for (size_t i = 0; i < n; i++)
-        y[i] = sp_bf16_value(x[i]);
-}
-
-SP_CLONES void sp_bf16_round(size_t n, const float *x, uint16_t *y)
-{
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u = sp_to_bits(x[i]), nearest = u + 0x7fffu + (u >> 16 & 1);
-        uint32_t nan = (u & 0x7fffffffu) > 0x7f800000u ? 0xffffffffu : 0;
-
-        y[i] = (uint16_t)(((nearest & ~nan) | ((u | 0x400000u) & nan)) >> 16);
-    }
-}
 
 /* Sides of a block: what is widened for it is a small part of its product's time. */
 enum { M_BLOCK = 512, N_BLOCK = 1024, K_BLOCK = 2048 };

@@ -32,8 +32,4 @@ void sp_gemm_bf16_native(const struct sp_gemm_bf16 *g, const void *A, const void
 void sp_gemm_bf16_widened(const struct sp_gemm_bf16 *g, const void *A, const void *B,
                           const void *bias, const void *addend, void *C);
 
-/* y(n) = x(n), on the calling thread. */
-void sp_bf16_widen(size_t n, const uint16_t *x, float *y);
-void sp_bf16_round(size_t n, const float *x, uint16_t *y);
-
 #endif

@@ -5,6 +5,7 @@
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 

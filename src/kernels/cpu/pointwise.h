@@ -33,6 +33,10 @@ void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0,
 
 void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y);
 
+/* y(n) = x(n), on the calling thread alone. */
+void sp_bf16_widen(size_t n, const uint16_t *x, float *y);
+void sp_bf16_round(size_t n, const float *x, uint16_t *y);
+
 /* y(n) = x(n) as type `to`, x of type `from`. */
 void sp_convert(enum sp_dtype from, enum sp_dtype to, size_t n, const void *x, void *y);
 
