@@ -247,6 +247,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->free_at || !g->ended || !g->window)
         err = -ENOMEM;
+    if (!err && !cfg->away != !plan->evictions)
+        err = sp_error(EINVAL,
+                       "internal: what leaves memory is chosen, and the plan does not say so");
     err = err ? err : add_cuts(g);
     err = err ? err : check_messages(g);
     for (int k = 0; !err && k < place->n_local; k++)

@@ -13,6 +13,7 @@
 #include "offload/host.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
+#include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
 #include <math.h>
@@ -96,6 +97,7 @@ struct setting {
 /* What leaves, and the tier it goes to; StarPU is running. */
 struct tiers {
     struct sp_offload offload;
+    struct sp_plan *plan; /* which knows what leaves; NULL: nothing does */
     struct sp_disk *disk;
 };
 
@@ -130,6 +132,8 @@ static inline void start_tiers(const struct sp_plan *plan, const struct setting 
         want.limit = full + (int64_t)(set->room * (double)(none - full));
         assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
     }
+    t->plan = (struct sp_plan *)(uintptr_t)plan;
+    assert_int_equal(sp_offload_apply(&t->offload, &sh, t->plan), 0);
     assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &t->disk), 0);
     cfg->tier = (unsigned)sp_disk_register(t->disk);
     cfg->disk = t->disk;
@@ -140,6 +144,10 @@ static inline void stop_tiers(struct tiers *t)
 {
     sp_disk_destroy(t->disk);
     sp_offload_destroy(&t->offload);
+    if (!t->plan)
+        return;
+    sp_evictions_destroy(t->plan->evictions, t->plan->layout.stages);
+    t->plan->evictions = NULL;
 }
 
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
