@@ -76,7 +76,7 @@ static inline void assert_typed(const char *what, enum sp_dtype t, size_t n, con
                                 const float *want, double tolerance)
 {
     float *got = new_values(t, n, p);
-    double error = 0, scale = 1e-30;
+    double error = 0, scale = 1e-20; /* what is smaller may be anything as small */
 
     for (size_t i = 0; i < n; i++) {
         double e = fabs((double)got[i] - (double)want[i]);
