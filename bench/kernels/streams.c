@@ -13,7 +13,7 @@
 #include "config.h"
 #endif
 #include "kernels/backend.h"
-#include "kernels/cpu/pointwise.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "model/model.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include <jansson.h>

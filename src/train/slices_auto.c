@@ -1,5 +1,5 @@
 #include "train/slices_auto.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "train/options.h"
 
 /*
- * --slices auto: as many slices as a search (plan/search.h) finds best with these stages, each on a device
+ * --slices auto: as many slices as a search (plan/search/search.h) finds best with these stages, each on a device
  * of the machine, within --memory-limit, or `memory` bytes of a stage where that is not given (0: any). Left
  * alone if it is a number. 0; or -EINVAL after one line that begins with the command.
  */

@@ -3,7 +3,7 @@
  * whole sequence, the same whatever the slices, whatever the team.
  */
 #include "attention_reference.h"
-#include "kernels/cpu/attention_path.h"
+#include "kernels/cpu/attention/attention_path.h"
 #include <errno.h>
 
 static double loss(void *arg)

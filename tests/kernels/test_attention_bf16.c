@@ -5,7 +5,7 @@
  */
 #include "attention_reference.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/attention_path.h"
+#include "kernels/cpu/attention/attention_path.h"
 
 enum { MOST_SLICES = 4 };
 

@@ -4,7 +4,7 @@
  * bf16 tiles does not: test_attention_bf16.c.
  */
 #include "reference.h"
-#include "kernels/cpu/attention_path.h"
+#include "kernels/cpu/attention/attention_path.h"
 #include "kernels/cpu/cpu.h"
 
 enum { T = 13, IN = 24, OUT = 40, V = 37, ROWS = 5 };

@@ -3,7 +3,8 @@
  * loops over the same bf16 values. What is written to bf16 is one rounding away: 2^-8 of itself at most.
  */
 #include "reference.h"
-#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm/gemm_bf16.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include <pthread.h>
 
 typedef void (*way)(const struct sp_gemm_bf16 *g, const void *A, const void *B, const void *bias,

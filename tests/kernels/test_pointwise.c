@@ -3,7 +3,7 @@
  * the widened inputs, rounded once. Outputs start as NaN, and what follows them stays.
  */
 #include "reference.h"
-#include "kernels/cpu/pointwise.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 
 /* Random values in both types; the f32 ones are those of the bf16 ones. */
 struct both {

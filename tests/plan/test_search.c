@@ -4,7 +4,7 @@
  */
 #include "plan/memory.h"
 #include "plan/predict.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 #include "plan/slices.h"
 #include "policies/common.h"
 #include <math.h>

@@ -5,7 +5,7 @@
  * head from linear_bf16.c and cross_entropy_bf16.c.
  */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pointwise.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The CPU's table for f32: kernels.h, name by name. */
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pointwise.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include <math.h>
 #include <string.h>
 

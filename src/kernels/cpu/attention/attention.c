@@ -1,0 +1,227 @@
+/*
+ * Causal attention, forward, a few tiles of queries of one head at a time:
+ *
+ *   for each tile of visible keys:  S^T = K Q^T,  m' = max(m, colmax S^T),  P^T = e^(scale (S^T - m'))
+ *       l = l e^(scale (m - m')) + colsum P^T,  O = O e^(scale (m - m')) + P V
+ *   O = O / l,  lse = scale m + log l
+ *
+ * Scores are transposed so that neither keys nor values are: K is read row by row, and P^T, read down
+ * its columns, is the left side of P V. Each tile of keys is copied once for all the unit's tiles of
+ * queries. Those are independent: the result depends neither on the team nor on how many there are.
+ */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/team.h"
+#include "kernels/cpu/attention/tile.h"
+#include <math.h>
+
+enum { MOST_TILES = 4 };
+
+struct fwd {
+    const struct sp_attention *at;
+    const struct sp_attention_path *path;
+    enum sp_dtype type;
+    const void *q;
+    const void *const *kv;
+    void *o;
+    float *lse;
+    int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
+    int keys;            /* of a tile */
+    int tiles;           /* of queries, in a unit */
+};
+
+/* One tile of queries, and what it has come to. */
+struct query_tile {
+    int row, rows, columns;
+    uint32_t *q; /* (words, SP_Q_TILE) */
+    float *o;    /* (SP_Q_TILE, ldd) */
+    float max[SP_Q_TILE], sum[SP_Q_TILE];
+};
+
+struct fwd_scratch {
+    uint32_t *rows, *k, *v; /* a tile of rows as they come; K; V in words along the keys */
+    float *s;
+    struct query_tile tile[MOST_TILES];
+};
+
+static size_t fwd_scratch_words(const struct fwd *w)
+{
+    return (size_t)w->keys * (size_t)(2 * w->ldw + w->ldd + SP_Q_TILE) +
+           (size_t)w->tiles * SP_Q_TILE * (size_t)(w->ldw + w->ldd);
+}
+
+static void fwd_scratch_cut(const struct fwd *w, struct fwd_scratch *s)
+{
+    uint32_t *p = sp_scratch(SP_SCRATCH_OWN, fwd_scratch_words(w) * sizeof *p);
+    size_t rows = (size_t)w->keys * (size_t)w->ldw;
+
+    s->rows = p, p += rows;
+    s->k = p, p += rows;
+    s->v = p, p += (size_t)w->keys * (size_t)w->ldd;
+    s->s = (float *)(void *)p, p += (size_t)w->keys * SP_Q_TILE;
+    for (int i = 0; i < w->tiles; i++) {
+        s->tile[i].q = p, p += SP_Q_TILE * (size_t)w->ldw;
+        s->tile[i].o = (float *)(void *)p, p += SP_Q_TILE * (size_t)w->ldd;
+    }
+}
+
+static void load_queries(const struct fwd *w, struct fwd_scratch *s, struct query_tile *t, int b,
+                         int head, int row)
+{
+    const struct sp_attention *at = w->at;
+    const struct sp_attention_path *path = w->path;
+
+    t->row = row;
+    t->rows = at->q_len - row < SP_Q_TILE ? at->q_len - row : SP_Q_TILE;
+    t->columns = sp_up(t->rows, path->lanes);
+    path->pack(w->type, t->rows, t->columns, at->head_dim,
+               sp_element(w->type, w->q, sp_query_offset(at, b, head, row)),
+               (size_t)at->heads * (size_t)at->head_dim, s->rows, w->ldw);
+    path->transpose(t->columns, sp_up(w->words, 4), s->rows, w->ldw, t->q);
+}
+
+static void load_keys(const struct fwd *w, struct fwd_scratch *s, const struct sp_key_tile *k,
+                      int b, int kv_head)
+{
+    const struct sp_attention *at = w->at;
+    const struct sp_attention_path *path = w->path;
+    size_t from = sp_key_offset(at, k, b, kv_head), to_v = (size_t)at->kv_heads * at->head_dim;
+    bool pairs = path->pair > 1;
+
+    path->pack(w->type, k->n, k->n, at->head_dim, sp_element(w->type, w->kv[k->slice], from),
+               2 * to_v, s->k, w->ldw);
+    path->pack(w->type, k->n, sp_up(k->n, path->pair), at->head_dim,
+               sp_element(w->type, w->kv[k->slice], from + to_v), 2 * to_v, pairs ? s->rows : s->v,
+               w->ldw);
+    if (pairs)
+        path->interleave(k->n, s->rows, w->ldw, s->v, w->ldd);
+}
+
+static void meet(const struct fwd *w, const struct fwd_scratch *s, struct query_tile *t,
+                 const struct sp_key_tile *k)
+{
+    const struct sp_attention_path *path = w->path;
+    int diag = w->at->q_pos + t->row - k->pos;
+    int keys = t->rows + diag < k->n ? t->rows + diag : k->n;
+    float correction[SP_Q_TILE];
+    const struct sp_product scores = {.kind = SP_KEYS_QUERIES,
+                                      .diag = diag,
+                                      .rows = keys,
+                                      .columns = t->columns,
+                                      .words = w->words,
+                                      .a = s->k,
+                                      .a_row = (size_t)w->ldw,
+                                      .a_word = 1,
+                                      .b = t->q,
+                                      .ldb = SP_Q_TILE,
+                                      .c = s->s,
+                                      .ldc = SP_Q_TILE};
+    const struct sp_softmax softmax = {.keys = keys,
+                                       .queries = t->rows,
+                                       .diag = diag,
+                                       .scale = w->at->scale,
+                                       .first = k->pos == 0,
+                                       .scores = s->s,
+                                       .max = t->max,
+                                       .sum = t->sum,
+                                       .correction = correction};
+    const struct sp_product values = {.kind = SP_OVER_KEYS,
+                                      .diag = diag,
+                                      .rows = t->rows,
+                                      .columns = w->ldd,
+                                      .words = (keys + path->pair - 1) / path->pair,
+                                      .a = (const uint32_t *)(const void *)s->s,
+                                      .a_row = 1,
+                                      .a_word = SP_Q_TILE,
+                                      .b = s->v,
+                                      .ldb = (size_t)w->ldd,
+                                      .c = t->o,
+                                      .ldc = (size_t)w->ldd,
+                                      .add = k->pos > 0};
+
+    if (keys <= 0)
+        return;
+    path->product(&scores);
+    if (path->softmax(&softmax))
+        path->scale(t->rows, w->ldd, correction, t->o);
+    path->product(&values);
+}
+
+static void finish(const struct fwd *w, struct query_tile *t, int b, int head)
+{
+    const struct sp_attention *at = w->at;
+    size_t width = (size_t)at->heads * (size_t)at->head_dim;
+    size_t bh = (size_t)b * (size_t)at->heads + (size_t)head;
+    float *lse = w->lse + bh * (size_t)at->q_len + t->row;
+    char *o = w->o;
+
+    for (int i = 0; i < t->rows; i++) {
+        lse[i] = at->scale * t->max[i] + logf(t->sum[i]);
+        t->sum[i] = 1.0f / t->sum[i];
+    }
+    o += sp_query_offset(at, b, head, t->row) * sp_dtype_bytes(w->type);
+    w->path->store(w->type, t->rows, at->head_dim, t->o, w->ldd, t->sum, 0, false, o, width);
+}
+
+/* The tiles of queries from tile `first` on, of one head. */
+static void unit(const struct fwd *w, struct fwd_scratch *s, int b, int head, int first)
+{
+    const struct sp_attention *at = w->at;
+    struct sp_key_tile k = SP_KEY_TILE_START;
+    int n = 0, end = 0;
+
+    for (; n < w->tiles && (first + n) * SP_Q_TILE < at->q_len; n++) {
+        load_queries(w, s, &s->tile[n], b, head, (first + n) * SP_Q_TILE);
+        end = at->q_pos + s->tile[n].row + s->tile[n].rows;
+    }
+    while (sp_key_tile_next(at, end, &k)) {
+        load_keys(w, s, &k, b, head / (at->heads / at->kv_heads));
+        for (int i = 0; i < n; i++)
+            meet(w, s, &s->tile[i], &k);
+    }
+    for (int i = 0; i < n; i++)
+        finish(w, &s->tile[i], b, head);
+}
+
+void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
+                      const void *const *kv, void *o, float *lse)
+{
+    const struct sp_attention_path *path = sp_attention_path(type);
+    int words = (at->head_dim + path->pair - 1) / path->pair;
+    int all = sp_query_tiles(at), all_heads = at->batch * at->heads, groups;
+    struct fwd w = {.at = at,
+                    .path = path,
+                    .type = type,
+                    .q = q,
+                    .kv = kv,
+                    .o = o,
+                    .lse = lse,
+                    .words = words,
+                    .ldw = sp_up(words, path->lanes),
+                    .ldd = sp_up(at->head_dim, path->lanes),
+                    .keys = sp_keys_of_a_tile(at),
+                    .tiles = MOST_TILES};
+
+    /* Several units a thread, or the last ones are waited for. */
+    while (w.tiles > 1 && all_heads * all < 4 * w.tiles * omp_get_max_threads())
+        w.tiles /= 2;
+    groups = (all + w.tiles - 1) / w.tiles;
+#pragma omp parallel if (groups * all_heads > 1)
+    {
+        struct fwd_scratch s;
+
+        fwd_scratch_cut(&w, &s);
+        /* Head after head, whose keys stay in cache; the last tiles see the most keys: first. */
+#pragma omp for schedule(dynamic, 1)
+        for (int u = 0; u < groups * all_heads; u++) {
+            int bh = u / groups, group = groups - 1 - u % groups;
+
+            unit(&w, &s, bh / at->heads, bh % at->heads, group * w.tiles);
+        }
+    }
+}
+
+void sp_attention(const struct sp_attention *at, const float *q, const float *const *kv, float *o,
+                  float *lse)
+{
+    sp_cpu_attention(SP_F32, at, q, (const void *const *)kv, o, lse);
+}

@@ -1,0 +1,218 @@
+/*
+ * Linear layers of the bf16 table: equations and shapes are those of backend.h. Bias and residual
+ * are added to the f32 sums, before these are rounded. An activation works on sums that are not yet
+ * rounded, a few rows at a time, while they are in a cache.
+ */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm/gemm_bf16.h"
+#include "kernels/cpu/pointwise/pointwise.h"
+#include "kernels/cpu/team.h"
+#include "kernels/cpu/vec.h"
+
+#define K const struct sp_backend *k
+
+void sp_bf16_linear(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                    void *y, int ldy)
+{
+    const struct sp_gemm_bf16 g = {.trans_b = true,
+                                   .m = T,
+                                   .n = out,
+                                   .k = in,
+                                   .lda = in,
+                                   .ldb = in,
+                                   .ldc = ldy,
+                                   .type = SP_BF16,
+                                   .bias = bias != NULL};
+
+    (void)k;
+    sp_gemm_bf16(&g, x, w, bias, NULL, y);
+}
+
+void sp_bf16_linear_add(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                        const void *residual, void *y)
+{
+    const struct sp_gemm_bf16 g = {.trans_b = true,
+                                   .m = T,
+                                   .n = out,
+                                   .k = in,
+                                   .lda = in,
+                                   .ldb = in,
+                                   .ldc = out,
+                                   .type = SP_BF16,
+                                   .bias = bias != NULL,
+                                   .addend = true};
+
+    (void)k;
+    sp_gemm_bf16(&g, x, w, bias, residual, y);
+}
+
+void sp_bf16_linear_dx(K, int T, int in, int out, const void *dy, int lddy, const void *w, void *dx,
+                       bool accumulate)
+{
+    const struct sp_gemm_bf16 g = {.m = T,
+                                   .n = in,
+                                   .k = out,
+                                   .lda = lddy,
+                                   .ldb = in,
+                                   .ldc = in,
+                                   .type = SP_BF16,
+                                   .accumulate = accumulate};
+
+    (void)k;
+    sp_gemm_bf16(&g, dy, w, NULL, NULL, dx);
+}
+
+/* ---- with an activation ----------------------------------------------------------------------- */
+
+enum { BLOCK = 2048, SUM_BYTES = 4 << 20 };
+
+/* Rows of f32 sums that SUM_BYTES hold, in whole tiles of a product, about as many each time. */
+static int rows_at_once(int T, int width)
+{
+    const int tile = 64;
+    int most = SUM_BYTES / (int)sizeof(float) / width / tile * tile, parts;
+
+    most = most > tile ? most : tile;
+    parts = (T + most - 1) / most;
+    return parts > 1 ? ((T + parts - 1) / parts + tile - 1) / tile * tile : T;
+}
+
+/* u, g = sum, gelu(sum) */
+static void gelu_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *g)
+{
+    float y[BLOCK];
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t part = n - i < BLOCK ? n - i : BLOCK;
+
+        sp_bf16_round(part, sum + i, u + i);
+        sp_gelu(part, sum + i, y);
+        sp_bf16_round(part, y, g + i);
+    }
+}
+
+/* was: g = gelu(u)      so: du = gelu'(u) sum */
+static void gelu_bwd_rounded(size_t n, const float *sum, const uint16_t *u, uint16_t *du)
+{
+    float wide[BLOCK];
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t part = n - i < BLOCK ? n - i : BLOCK;
+
+        sp_bf16_widen(part, u + i, wide);
+        sp_gelu_bwd(part, wide, sum + i, wide);
+        sp_bf16_round(part, wide, du + i);
+    }
+}
+
+void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
+                         void *u, void *g)
+{
+    int rows = rows_at_once(T, out);
+    struct sp_gemm_bf16 product = {.trans_b = true,
+                                   .n = out,
+                                   .k = in,
+                                   .lda = in,
+                                   .ldb = in,
+                                   .ldc = out,
+                                   .type = SP_F32,
+                                   .bias = bias != NULL};
+    float *sum = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * (size_t)out * sizeof *sum);
+
+    (void)k;
+    for (int t = 0; t < T; t += rows) {
+        size_t at = (size_t)t * (size_t)out, n;
+
+        product.m = T - t < rows ? T - t : rows;
+        n = (size_t)product.m * (size_t)out;
+        sp_gemm_bf16(&product, (const uint16_t *)x + (size_t)t * (size_t)in, w, bias, NULL, sum);
+#pragma omp parallel if (n > SP_TEAM_WORTH)
+        {
+            size_t lo, hi;
+
+            sp_team_share(n, 64, &lo, &hi);
+            gelu_rounded(hi - lo, sum + lo, (uint16_t *)u + at + lo, (uint16_t *)g + at + lo);
+        }
+    }
+}
+
+void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
+                            void *du)
+{
+    int rows = rows_at_once(T, in);
+    struct sp_gemm_bf16 product = {
+        .n = in, .k = out, .lda = out, .ldb = in, .ldc = in, .type = SP_F32};
+    float *sum = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * (size_t)in * sizeof *sum);
+
+    (void)k;
+    for (int t = 0; t < T; t += rows) {
+        size_t at = (size_t)t * (size_t)in, n;
+
+        product.m = T - t < rows ? T - t : rows;
+        n = (size_t)product.m * (size_t)in;
+        sp_gemm_bf16(&product, (const uint16_t *)dy + (size_t)t * (size_t)out, w, NULL, NULL, sum);
+#pragma omp parallel if (n > SP_TEAM_WORTH)
+        {
+            size_t lo, hi;
+
+            sp_team_share(n, 64, &lo, &hi);
+            gelu_bwd_rounded(hi - lo, sum + lo, (const uint16_t *)u + at + lo,
+                             (uint16_t *)du + at + lo);
+        }
+    }
+}
+
+/* ---- gradients of parameters: f32 ------------------------------------------------------------- */
+
+enum { STRIP = 256 };
+
+/* sum(n) += column sums of T rows, n <= STRIP, in groups as sp_linear_dw adds them. */
+SP_CLONES static void sum_columns(int T, int n, const uint16_t *dy, size_t ld, float *sum)
+{
+    enum { GROUP = 64 };
+    float part[STRIP];
+
+    for (int t0 = 0; t0 < T; t0 += GROUP) {
+        int t1 = T - t0 < GROUP ? T : t0 + GROUP;
+
+        memset(part, 0, sizeof part);
+        for (int t = t0; t < t1; t++) {
+            const uint16_t *row = dy + (size_t)t * ld;
+
+#pragma omp simd
+            for (int j = 0; j < n; j++)
+                part[j] += sp_bf16_value(row[j]);
+        }
+#pragma omp simd
+        for (int j = 0; j < n; j++)
+            sum[j] += part[j];
+    }
+}
+
+void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy,
+                       float *dw, float *dbias)
+{
+    const struct sp_gemm_bf16 g = {.trans_a = true,
+                                   .m = out,
+                                   .n = in,
+                                   .k = T,
+                                   .lda = lddy,
+                                   .ldb = in,
+                                   .ldc = in,
+                                   .type = SP_F32,
+                                   .accumulate = true};
+
+    (void)k;
+    sp_gemm_bf16(&g, dy, x, NULL, NULL, dw);
+    if (!dbias)
+        return;
+#pragma omp parallel if ((size_t)T * (size_t)out > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)out, 16, &lo, &hi);
+        for (size_t j = lo; j < hi; j += STRIP)
+            sum_columns(T, (int)(hi - j < STRIP ? hi - j : STRIP), (const uint16_t *)dy + j,
+                        (size_t)lddy, dbias + j);
+    }
+}

@@ -1,0 +1,190 @@
+/*
+ * LayerNorm and RMSNorm over rows of h.
+ *
+ *   y = (x - mean) rstd gain + bias         (RMSNorm: mean = 0, no bias)
+ *
+ * The backward is norm_bwd.c.
+ */
+#include "kernels/cpu/pointwise/lanes.h"
+#include "kernels/cpu/pointwise/norm.h"
+#include "kernels/cpu/pointwise/pointwise.h"
+#include "kernels/cpu/team.h"
+#include <math.h>
+
+/* One term of a sum: x - shift, or its square. */
+SP_INLINE float term(bool square, float x, float shift)
+{
+    return square ? (x - shift) * (x - shift) : x - shift;
+}
+
+/* Sum of x - shift, or of its square; the squares come last, and `next` is asked for meanwhile. */
+SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x, float shift,
+                        const void *next)
+{
+    enum { HALF = SP_LANES / 2 };
+    const size_t steps = sp_steps(type, SP_LANES);
+    struct sp_lanes sum = {{0}};
+    size_t j = 0;
+
+    for (; j + SP_LANES <= n; j += SP_LANES) {
+        const size_t i = sp_steps(type, j);
+
+        if (square)
+            sp_prefetch(sp_from(type, next, j), SP_LANES * sp_dtype_bytes(type));
+#pragma omp simd
+        for (size_t k = 0; k < steps; k++) {
+            struct sp_pair v = sp_load_step(type, x, i + k);
+
+            sum.at[k] += term(square, v.a, shift);
+            if (type == SP_BF16)
+                sum.at[HALF + k] += term(square, v.b, shift);
+        }
+    }
+    for (; j < n; j++)
+        *sp_lane(type, &sum, j) += term(square, sp_load(type, x, j), shift);
+    return sp_sum_lanes(type, &sum);
+}
+
+/* Mean and rstd of one row; the variance from centred values, as x may have a large mean. */
+SP_INLINE void row_stats(enum sp_dtype type, bool rms, size_t h, float eps, const void *x,
+                         float *stats, const void *next)
+{
+    float mean = rms ? 0 : row_sum(type, false, h, x, 0, next) / (float)h;
+    float square = row_sum(type, true, h, x, mean, next);
+
+    stats[0] = mean;
+    stats[1] = 1.0f / sqrtf(square / (float)h + eps);
+}
+
+/* gain and bias are f32, in the order of steps. */
+SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const float *stats,
+                         const float *gain, const float *bias, void *y)
+{
+    float mean = stats[0], rstd = stats[1];
+
+    if (bias) {
+#pragma omp simd
+        for (size_t j = 0; j < sp_steps(type, h); j++) {
+            struct sp_pair v = sp_load_step(type, x, j);
+            struct sp_pair g = sp_beside(type, gain, h, j), b = sp_beside(type, bias, h, j);
+
+            sp_store_step(type, y, j, (v.a - mean) * rstd * g.a + b.a,
+                          (v.b - mean) * rstd * g.b + b.b);
+        }
+    } else {
+#pragma omp simd
+        for (size_t j = 0; j < sp_steps(type, h); j++) {
+            struct sp_pair v = sp_load_step(type, x, j), g = sp_beside(type, gain, h, j);
+
+            sp_store_step(type, y, j, (v.a - mean) * rstd * g.a, (v.b - mean) * rstd * g.b);
+        }
+    }
+    if (sp_odd(type, h)) {
+        float last = (sp_load(type, x, h - 1) - mean) * rstd * gain[h - 1];
+
+        sp_store(type, y, h - 1, bias ? last + bias[h - 1] : last);
+    }
+}
+
+SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
+                         const void *x, const float *gain, const float *bias, void *y, float *stats)
+{
+    for (size_t t = 0; t < rows; t++) {
+        const void *row = sp_from(type, x, t * h);
+        float own[2], *st = stats ? stats + 2 * t : own;
+
+        row_stats(type, rms, h, eps, row, st, t + 1 < rows ? sp_from(type, row, h) : row);
+        row_apply(type, h, row, st, gain, bias, sp_to(type, y, t * h));
+    }
+}
+
+SP_INLINE void apply_rows(enum sp_dtype type, size_t rows, size_t h, const void *x,
+                          const float *stats, const float *gain, const float *bias, void *y)
+{
+    for (size_t t = 0; t < rows; t++)
+        row_apply(type, h, sp_from(type, x, t * h), stats + 2 * t, gain, bias,
+                  sp_to(type, y, t * h));
+}
+
+SP_CLONES static void norm(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
+                           const void *x, const float *gain, const float *bias, void *y,
+                           float *stats)
+{
+    if (type == SP_BF16)
+        norm_rows(SP_BF16, rms, rows, h, eps, x, gain, bias, y, stats);
+    else
+        norm_rows(SP_F32, rms, rows, h, eps, x, gain, bias, y, stats);
+}
+
+SP_CLONES static void apply(enum sp_dtype type, size_t rows, size_t h, const void *x,
+                            const float *stats, const float *gain, const float *bias, void *y)
+{
+    if (type == SP_BF16)
+        apply_rows(SP_BF16, rows, h, x, stats, gain, bias, y);
+    else
+        apply_rows(SP_F32, rows, h, x, stats, gain, bias, y);
+}
+
+struct sp_affine sp_affine(enum sp_dtype type, size_t h, const void *gain, const void *bias)
+{
+    struct sp_affine of = {gain, bias};
+    float *wide;
+
+    if (type != SP_BF16)
+        return of;
+    wide = sp_scratch(SP_SCRATCH_ARGS, 2 * h * sizeof *wide);
+    for (size_t j = 0; j < h; j++) {
+        size_t to = sp_place(type, h, j);
+
+        wide[to] = sp_load(SP_BF16, gain, j);
+        if (bias)
+            wide[h + to] = sp_load(SP_BF16, bias, j);
+    }
+    of.gain = wide;
+    of.bias = bias ? wide + h : NULL;
+    return of;
+}
+
+void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
+                   const void *gain, const void *bias, void *y, float *stats)
+{
+    size_t width = (size_t)h;
+    struct sp_affine of = sp_affine(type, width, gain, bias);
+
+#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)T, 1, &lo, &hi);
+        norm(type, rms, hi - lo, width, eps, sp_from(type, x, lo * width), of.gain, of.bias,
+             sp_to(type, y, lo * width), stats ? stats + 2 * lo : NULL);
+    }
+}
+
+void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const float *stats,
+                         const void *gain, const void *bias, void *y)
+{
+    size_t width = (size_t)h;
+    struct sp_affine of = sp_affine(type, width, gain, bias);
+
+#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)T, 1, &lo, &hi);
+        apply(type, hi - lo, width, sp_from(type, x, lo * width), stats + 2 * lo, of.gain, of.bias,
+              sp_to(type, y, lo * width));
+    }
+}
+
+void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
+             const float *bias, float *y, float *stats)
+{
+    sp_norm_typed(SP_F32, rms, T, h, eps, x, gain, bias, y, stats);
+}
+
+void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
+                   const float *bias, float *y)
+{
+    sp_norm_apply_typed(SP_F32, T, h, x, stats, gain, bias, y);
+}

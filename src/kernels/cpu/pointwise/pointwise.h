@@ -1,0 +1,47 @@
+/*
+ * What streams through memory, on arrays of either element type: the functions of kernels.h with
+ * that type first. `void *` is an array of it, `float *` is f32 whatever it is, as in backend.h.
+ * Arithmetic is f32 in the registers, and what is written is rounded once: a bf16 result is that of
+ * the f32 kernel on the widened inputs, rounded to the nearest.
+ */
+#ifndef SP_KERNELS_POINTWISE_H
+#define SP_KERNELS_POINTWISE_H
+
+#include "kernels/cpu/pointwise/element.h"
+#include "kernels/kernels.h"
+
+void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
+                   const void *gain, const void *bias, void *y, float *stats);
+void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const float *stats,
+                         const void *gain, const void *bias, void *y);
+void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x,
+                       const float *stats, const void *gain, const void *dy, const void *dres,
+                       void *dx, float *dgain, float *dbias);
+
+void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int ld, int pos0,
+                   const struct sp_rope *rope, bool inverse, void *x);
+
+void sp_gelu_typed(enum sp_dtype type, size_t n, const void *u, void *y);
+void sp_gelu_bwd_typed(enum sp_dtype type, size_t n, const void *u, const void *dy, void *du);
+void sp_swiglu_typed(enum sp_dtype type, int T, int f, const void *u, void *y);
+void sp_swiglu_bwd_typed(enum sp_dtype type, int T, int f, const void *u, const void *dy, void *du);
+
+void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
+                    const void *table, const void *positions, void *x);
+void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
+                        const void *dx, float *dtable, float *dpositions);
+
+void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y);
+
+/* y(n) = x(n), on the calling thread alone. */
+void sp_bf16_widen(size_t n, const uint16_t *x, float *y);
+void sp_bf16_round(size_t n, const float *x, uint16_t *y);
+
+/* y(n) = x(n) as type `to`, x of type `from`. */
+void sp_convert(enum sp_dtype from, enum sp_dtype to, size_t n, const void *x, void *y);
+
+/* sp_adamw, and low(n) = the new weights in bf16, if not NULL. */
+void sp_adamw_rounded(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
+                      uint16_t *low);
+
+#endif

@@ -1,0 +1,79 @@
+/* Sums over whole arrays: y += x, and the sum of squares. */
+#include "kernels/cpu/pointwise/pointwise.h"
+#include "kernels/cpu/team.h"
+
+SP_INLINE void add_loop(enum sp_dtype type, size_t n, const void *x, void *y)
+{
+#pragma omp simd
+    for (size_t i = 0; i < sp_steps(type, n); i++) {
+        struct sp_pair a = sp_load_step(type, x, i), b = sp_load_step(type, y, i);
+
+        sp_store_step(type, y, i, b.a + a.a, b.b + a.b);
+    }
+    if (sp_odd(type, n))
+        sp_store(type, y, n - 1, sp_load(type, y, n - 1) + sp_load(type, x, n - 1));
+}
+
+SP_CLONES static void add(enum sp_dtype type, size_t n, const void *x, void *y)
+{
+    if (type == SP_BF16)
+        add_loop(SP_BF16, n, x, y);
+    else
+        add_loop(SP_F32, n, x, y);
+}
+
+void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
+{
+#pragma omp parallel if (n > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share(n, 32, &lo, &hi);
+        add(type, hi - lo, sp_from(type, x, lo), sp_to(type, y, lo));
+    }
+}
+
+void sp_add(size_t n, const float *x, float *y)
+{
+    sp_add_typed(SP_F32, n, x, y);
+}
+
+enum { LANES = 32, BLOCK = 16384, BLOCKS = 256 };
+
+/* Lanes spelled out, not left to the vector width: the same bits on every machine. */
+SP_CLONES static double block_sumsq(size_t n, const float *g)
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int k = 0; k < LANES; k++)
+            lane[k] += (double)g[i + (size_t)k] * (double)g[i + (size_t)k];
+    }
+    for (int k = 0; i < n; i++, k++)
+        lane[k] += (double)g[i] * (double)g[i];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
+/* Fixed blocks, whose sums are added in order. */
+void sp_sumsq(size_t n, const float *g, double *sum)
+{
+    size_t blocks = (n + BLOCK - 1) / BLOCK;
+
+    for (size_t b0 = 0; b0 < blocks; b0 += BLOCKS) {
+        size_t b1 = blocks - b0 < BLOCKS ? blocks : b0 + BLOCKS;
+        double part[BLOCKS];
+
+#pragma omp parallel for if (b1 - b0 > 1)
+        for (size_t b = b0; b < b1; b++) {
+            size_t at = b * BLOCK;
+
+            part[b - b0] = block_sumsq(n - at < BLOCK ? n - at : BLOCK, g + at);
+        }
+        for (size_t b = b0; b < b1; b++)
+            *sum += part[b - b0];
+    }
+}

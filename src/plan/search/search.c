@@ -1,0 +1,319 @@
+#include "plan/search/search.h"
+#include "model/stash.h"
+#include "plan/search/trials.h"
+#include "policies/families/multiplexed/multiplex.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Numbers of slices that are tried of a range. */
+enum { FEW_TRIES = 3, TRIES = 8, MANY_TRIES = 24 };
+
+/* The least of a slice where only more slices could fit into memory. */
+enum { SMALL_TOKENS = 32 };
+
+struct search {
+    const struct sp_search *want;
+    struct sp_found *best;
+    int n, most;
+    bool small; /* slices that only memory can ask for */
+    struct sp_trials trials;
+};
+
+/* ---- the best ----------------------------------------------------------------------------------- */
+
+/* Rates that are within a thousandth are equal: less is more than any model knows. */
+static double grade(const struct sp_found *f)
+{
+    return floor(1e3 * log(f->tokens_per_s));
+}
+
+static bool better(const struct sp_found *a, const struct sp_found *b)
+{
+    if (a->fits != b->fits)
+        return a->fits;
+    if (!a->fits)
+        return a->memory < b->memory;
+    if (grade(a) != grade(b))
+        return a->tokens_per_s > b->tokens_per_s;
+    if (a->trains != b->trains)
+        return a->trains;
+    return a->slices < b->slices;
+}
+
+/* One row for each schedule on stages of a size: the best of its micro-batches, chunks and slices. */
+static bool is_alike(const struct sp_found *a, const struct sp_found *b)
+{
+    return !strcmp(a->schedule, b->schedule) && a->stages == b->stages && a->devices == b->devices;
+}
+
+static void insert(struct search *s, const struct sp_found *f)
+{
+    int at = 0;
+
+    while (at < s->n && !is_alike(&s->best[at], f))
+        at++;
+    if (at < s->n) {
+        if (!better(f, &s->best[at]))
+            return;
+        memmove(&s->best[at], &s->best[at + 1], (size_t)(--s->n - at) * sizeof *s->best);
+    }
+    at = s->n < s->most ? s->n : s->most;
+
+    while (at > 0 && better(f, &s->best[at - 1]))
+        at--;
+    if (at == s->most)
+        return;
+    s->n = s->n < s->most ? s->n + 1 : s->most;
+    memmove(&s->best[at + 1], &s->best[at], (size_t)(s->n - at - 1) * sizeof *s->best);
+    s->best[at] = *f;
+}
+
+static void try(struct search *s, struct sp_found f)
+{
+    sp_trials_add(&s->trials, &f);
+}
+
+/* All of them at once, then the best. */
+static int run(struct search *s)
+{
+    struct sp_trials *t = &s->trials;
+    int err = 0;
+
+    sp_trials_run(s->want, t);
+    if (t->lost)
+        err = sp_error(ENOMEM, "no memory to try %d layouts", t->n);
+    for (int i = 0; !err && i < t->n; i++) {
+        if (t->err[i] == -ENOMEM)
+            err = sp_error(ENOMEM, "no memory to try %s on %d stages", t->layout[i].schedule,
+                           t->layout[i].stages);
+        else if (!t->err[i])
+            insert(s, &t->layout[i]);
+    }
+    sp_trials_destroy(t);
+    return err;
+}
+
+/* ---- slices ------------------------------------------------------------------------------------- */
+
+static bool cuts(const char *schedule)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(schedule);
+
+    return def && !strcmp(def->family, "subsequence");
+}
+
+static bool shares(const char *schedule)
+{
+    const char *options = strchr(schedule, ':');
+    struct sp_layout lay = {.options = options ? options + 1 : ""};
+
+    return cuts(schedule) && sp_is_multiplexed(&lay);
+}
+
+/* Numbers of slices that are tried: least .. most. */
+static void range_of(const struct search *s, const struct sp_found *f, int *least, int *most)
+{
+    const struct sp_search *want = s->want;
+    bool shared = shares(f->schedule);
+    int p = f->stages, room = shared ? SP_MAX_SLICES - (p - 1) * (p - 1) : SP_MAX_SLICES;
+
+    *least = (int)ceil((double)want->seq / SP_TOKENS_MOST);
+    *most = want->seq / SP_TOKENS_LEAST;
+    *most = *most > p ? *most : p;
+    if (s->small) {
+        *least = *most + 1;
+        *most = want->seq / SMALL_TOKENS;
+    } else {
+        *most = *most > *least ? *most : *least;
+    }
+    *most = *most < want->seq ? *most : want->seq;
+    *most = *most < room ? *most : room;
+    if (!s->small)
+        *least = *least < *most ? *least : *most;
+    if (shared) { /* as policies/families/multiplexed has it */
+        *least = *least > p - 1 ? *least : p - 1;
+        *least = *least > 2 ? *least : 2;
+    }
+    if (want->slices)
+        *least = *most = want->slices;
+}
+
+/* Whether slices can be shared out at all. */
+static bool can_be(const struct search *s, const struct sp_found *f, int slices)
+{
+    int p = f->stages;
+
+    return !shares(f->schedule) ||
+           (slices >= 2 && slices >= p - 1 && slices + (p - 1) * (p - 1) <= SP_MAX_SLICES &&
+            s->want->seq / slices >= SP_TOKENS_OF_PART * p);
+}
+
+/* All of them, or some in equal ratios. */
+static void try_slices(struct search *s, struct sp_found f)
+{
+    int tries = s->want->schedule    ? MANY_TRIES
+                : shares(f.schedule) ? FEW_TRIES /* its plans are large */
+                                     : TRIES;
+    int low, high, last = 0;
+
+    range_of(s, &f, &low, &high);
+    for (int i = 0; i < tries; i++) {
+        f.slices = high - low < tries
+                       ? low + i
+                       : (int)lround(low * pow((double)high / low, (double)i / (tries - 1)));
+        if (f.slices > high || f.slices == last || !can_be(s, &f, f.slices))
+            continue;
+        last = f.slices;
+        try(s, f);
+    }
+}
+
+/* ---- schedules ---------------------------------------------------------------------------------- */
+
+static void try_schedule(struct search *s, struct sp_found f, const char *schedule)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(schedule);
+
+    snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
+    f.slices = 1;
+    f.chunks = s->want->chunks;
+    if (cuts(schedule)) {
+        try_slices(s, f);
+        return;
+    }
+    if (s->small || s->want->slices > 1)
+        return;
+    try(s, f);
+    if (def && def->default_chunks == 2 && !f.chunks && !s->want->schedule) {
+        f.chunks = 4; /* where the schedule takes any number; it refuses otherwise */
+        try(s, f);
+    }
+}
+
+/* A schedule and what its options make of it. */
+static void try_variants(struct search *s, struct sp_found f, const struct sp_schedule_def *def)
+{
+    char name[64];
+
+    try_schedule(s, f, def->name);
+    if (def->options && strstr(def->options, "fold")) {
+        snprintf(name, sizeof name, "%s:fold=1", def->name);
+        try_schedule(s, f, name);
+    }
+    if (def->flags && strstr(def->flags, "multiplex")) {
+        snprintf(name, sizeof name, "%s:multiplex", def->name);
+        try_schedule(s, f, name);
+    }
+}
+
+/* On stages of `devices` devices, with micro-batches of `batch` sequences. */
+static void try_size(struct search *s, int devices, int batch)
+{
+    const struct sp_search *want = s->want;
+    struct sp_found f = {.devices = devices,
+                         .batch = batch,
+                         .micro_batches = want->sequences / batch,
+                         .stages = want->nodes * want->machine->devices_per_node / devices};
+
+    if (want->stages && want->devices)
+        f.stages = want->stages;
+    if (f.stages < 1 || f.stages > want->model->layers ||
+        (want->stages && f.stages != want->stages) || f.micro_batches > SP_MAX_SIZE ||
+        (int64_t)batch * want->seq > INT32_MAX)
+        return;
+    if (want->schedule) {
+        try_schedule(s, f, want->schedule);
+        return;
+    }
+    for (int i = 0; sp_schedule_at(i); i++)
+        try_variants(s, f, sp_schedule_at(i));
+}
+
+static int try_all(struct search *s)
+{
+    const struct sp_search *want = s->want;
+    int all = want->machine->devices_per_node;
+
+    for (int devices = 1; devices <= all; devices++) {
+        if (all % devices || (want->devices && devices != want->devices))
+            continue;
+        for (int batch = 1; batch <= want->sequences && batch <= 8; batch *= 2)
+            if (!want->batch && want->sequences % batch == 0)
+                try_size(s, devices, batch);
+        if (want->batch)
+            try_size(s, devices, want->batch);
+    }
+    if (want->devices > all)
+        try_size(s, want->devices, want->batch ? want->batch : 1);
+    return run(s);
+}
+
+int sp_search(const struct sp_search *want, struct sp_found *best, int most)
+{
+    struct search s = {.want = want, .best = best, .most = most};
+
+    int err = try_all(&s);
+
+    s.small = true;
+    if (!err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
+        err = try_all(&s);
+    return err ? err : s.n;
+}
+
+/* ---- commands ----------------------------------------------------------------------------------- */
+
+static void add(char *text, size_t n, const char *option, const char *value)
+{
+    size_t used = strlen(text);
+
+    if (used < n)
+        snprintf(text + used, n - used, " --%s %s", option, value);
+}
+
+static void add_number(char *text, size_t n, const char *option, int value)
+{
+    char number[16];
+
+    snprintf(number, sizeof number, "%d", value);
+    add(text, n, option, number);
+}
+
+static void add_limit(const struct sp_search *want, char *text, size_t n)
+{
+    char bytes[32];
+
+    snprintf(bytes, sizeof bytes, "%lld",
+             (long long)(want->memory ? want->memory : want->machine->memory_bytes));
+    add(text, n, "memory-limit", bytes);
+}
+
+void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,
+                      char *text, size_t n)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
+    char every[24];
+
+    snprintf(text, n, "starpipe train --model %s", model);
+    add_number(text, n, "seq", want->seq);
+    add(text, n, "schedule", f->schedule);
+    add_number(text, n, "stages", f->stages);
+    add_number(text, n, "micro-batches", f->micro_batches);
+    add_number(text, n, "micro-batch-size", f->batch);
+    if (def && def->default_chunks > 0 && f->chunks != def->default_chunks)
+        add_number(text, n, "chunks", f->chunks);
+    if (f->slices > 1)
+        add_number(text, n, "slices", f->slices);
+    snprintf(every, sizeof every, "every=%d", f->every);
+    if (def && strcmp(def->name, "adapipe"))
+        add(text, n, "recompute", f->every > 1 ? every : sp_recompute_name(f->recompute));
+    else
+        add_limit(want, text, n); /* what adapipe plans within */
+    if (f->offload != SP_OFFLOAD_NONE)
+        add(text, n, "offload", sp_offload_name(f->offload));
+    add(text, n, "dtype", sp_dtype_name(want->dtype));
+    if (f->devices > 1)
+        add_number(text, n, "tensor-parallel", f->devices);
+}

@@ -1,0 +1,332 @@
+#include "plan/search/trial.h"
+#include "plan/adapipe.h"
+#include "plan/cost/layer_costs.h"
+#include "plan/offload/offload.h"
+#include "plan/predict.h"
+#include "plan/slices.h"
+#include "policies/lowering/evictions.h"
+#include "policies/plan_create.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step of so many micro-batches. */
+struct step {
+    int micro_batches;
+    struct sp_plan plan;
+    struct sp_shape shape;
+};
+
+struct trial {
+    const struct sp_search *want;
+    int micro_batches;
+    struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
+    int steps;
+};
+
+static int64_t limit_of(const struct sp_search *want)
+{
+    return want->memory ? want->memory : want->machine->memory_bytes;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+/* What the fullest device holds. */
+static int64_t fullest(const struct step *step, const struct sp_found *f)
+{
+    int64_t most = 0;
+
+    for (int s = 0; s < f->stages; s++) {
+        struct sp_memory m =
+            sp_memory_of_stage(&step->plan, &step->shape, f->recompute, f->every, s);
+
+        most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
+    }
+    return most / f->devices;
+}
+
+static struct sp_op_terms terms_of(const struct sp_search *want, const struct sp_found *f)
+{
+    return (struct sp_op_terms){.machine = want->machine,
+                                .devices = f->devices,
+                                .recompute = f->recompute,
+                                .every = f->every};
+}
+
+/* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
+static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
+{
+    const struct sp_machine *m = want->machine;
+    int per_node = m->devices_per_node / f->devices > 0 ? m->devices_per_node / f->devices : 1;
+    const struct sp_op_terms terms = terms_of(want, f);
+    struct sp_offload_request request =
+        sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * f->devices);
+    struct sp_offload offload = {0};
+    struct sp_offload_lack lack;
+    int err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
+
+    f->memory = f->host = 0;
+    f->fits = !err;
+    if (err == -EINVAL)
+        f->memory = (sp_memory_sum(&lack.memory) + lack.least) / f->devices;
+    if (err)
+        return err == -EINVAL ? 0 : err;
+    for (int s = 0; s < offload.stages; s++) {
+        int64_t bytes = sp_memory_sum(&offload.memory[s]) / f->devices;
+
+        f->memory = bytes > f->memory ? bytes : f->memory;
+        f->host = offload.away[s].most_away > f->host ? offload.away[s].most_away : f->host;
+    }
+    f->host *= f->stages < per_node ? f->stages : per_node;
+    f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
+    err = sp_offload_apply(&offload, &step->shape, &step->plan);
+    sp_offload_destroy(&offload);
+    return err;
+}
+
+/* What the devices hold in the modes of f; what leaves them is in the plan from then on. 0, -ENOMEM, or
+ * -EINVAL: train refuses these modes. */
+static int weigh(const struct sp_search *want, struct step *step, struct sp_found *f)
+{
+    const struct sp_train_wish wish = {
+        .recompute = f->recompute, .recompute_text = "", .partition = "even"};
+    int err = sp_plan_refuse(&step->plan, &wish);
+
+    sp_evictions_destroy(step->plan.evictions, f->stages);
+    step->plan.evictions = NULL;
+    f->host = 0;
+    if (err)
+        return err;
+    if (f->offload != SP_OFFLOAD_NONE)
+        return step->plan.family->offloads && !step->plan.recompute ? choose_offload(want, step, f)
+                                                                    : -EINVAL;
+    f->memory = fullest(step, f);
+    f->fits = f->memory <= limit_of(want);
+    return 0;
+}
+
+/* The same of all micro-batches: what each more adds to the longer step than it adds to the shorter one. */
+static double beyond(const struct trial *t)
+{
+    int more = t->step[1].micro_batches;
+
+    return (double)(t->micro_batches - more) / (more - t->step[0].micro_batches);
+}
+
+static int weigh_all(struct trial *t, struct sp_found *f)
+{
+    struct sp_found few = *f;
+    int err = weigh(t->want, &t->step[t->steps - 1], f);
+
+    if (err || t->steps == 1)
+        return err;
+    err = weigh(t->want, &t->step[0], &few);
+    f->memory += (int64_t)(beyond(t) * (double)(f->memory - few.memory));
+    f->host += (int64_t)(beyond(t) * (double)(f->host - few.host));
+    f->fits = f->fits && f->memory <= limit_of(t->want);
+    return err;
+}
+
+/* ---- time --------------------------------------------------------------------------------------- */
+
+static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
+{
+    struct sp_predict_request request = {.plan = &step->plan,
+                                         .shape = &step->shape,
+                                         .terms = terms_of(want, f),
+                                         .tier = sp_offload_tier(want->machine, f->devices)};
+    struct sp_prediction p;
+    int err = sp_predict(&request, &p);
+
+    if (err)
+        return err;
+    f->step_ms = p.step_ms;
+    f->bubble = p.times.bubble_ratio;
+    f->stall_ms = 0;
+    for (int s = 0; s < f->stages; s++)
+        f->stall_ms = fmax(f->stall_ms, p.when.stalled[s]);
+    sp_prediction_destroy(&p);
+    return 0;
+}
+
+static int predict_all(const struct trial *t, struct sp_found *f)
+{
+    struct sp_found few = *f;
+    int err = predict(t->want, &t->step[t->steps - 1], f);
+    double step_ms;
+
+    if (err || t->steps == 1)
+        return err;
+    err = predict(t->want, &t->step[0], &few);
+    step_ms = f->step_ms + beyond(t) * (f->step_ms - few.step_ms);
+    f->bubble =
+        1 - (1 - f->bubble) * f->step_ms / step_ms * t->micro_batches / t->step[1].micro_batches;
+    f->step_ms = step_ms;
+    f->stall_ms += beyond(t) * (f->stall_ms - few.stall_ms);
+    return err;
+}
+
+/* ---- modes -------------------------------------------------------------------------------------- */
+
+static bool is_better(const struct sp_found *a, const struct sp_found *b)
+{
+    if (a->fits != b->fits)
+        return a->fits;
+    return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
+}
+
+/* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated. 0,
+ * -ENOMEM, or -EINVAL. */
+static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
+{
+    int err = weigh_all(t, &f);
+
+    if (!err && f.fits)
+        err = predict_all(t, &f);
+    if (!err && (!*found || is_better(&f, best))) {
+        *best = f;
+        *found = true;
+    }
+    return err;
+}
+
+/* Those that compute less again first, until one fits; and what may leave memory. */
+static int try_modes(struct trial *t, struct sp_found *best)
+{
+    const struct sp_search *want = t->want;
+    bool found = false, own = t->step[0].plan.recompute; /* adapipe chose its own */
+    struct sp_found f = *best;
+    int err = 0;
+
+    f.every = want->any_recompute ? 1 : want->every;
+    f.offload = want->any_offload ? SP_OFFLOAD_NONE : want->offload;
+    for (int mode = 0; mode < SP_RECOMPUTE_MODES && err != -ENOMEM && !(found && best->fits);
+         mode++) {
+        f.recompute = want->any_recompute ? (enum sp_recompute)mode : want->recompute;
+        err = take(t, f, best, &found);
+        if (!want->any_recompute || own)
+            break;
+    }
+    if (err != -ENOMEM && found && want->any_offload &&
+        !(best->fits && best->recompute == SP_RECOMPUTE_NONE)) {
+        f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
+        f.offload = SP_OFFLOAD_ADAPTIVE;
+        err = take(t, f, best, &found);
+    }
+    if (err != -ENOMEM && found && !best->fits) {
+        err = weigh_all(t, best);
+        err = err ? err : predict_all(t, best);
+    }
+    return err == -ENOMEM ? err : found ? 0 : -EINVAL;
+}
+
+/* ---- plans -------------------------------------------------------------------------------------- */
+
+/* AdaPipe's layers and modes within the memory that there is. */
+static int partition(const struct sp_search *want, const struct sp_found *f, struct step *step)
+{
+    struct sp_adapipe in = {.stages = f->stages,
+                            .layers = step->shape.model.layers,
+                            .micro_batches = step->micro_batches};
+    int *counts = calloc((size_t)in.stages, sizeof *counts), err = counts ? 0 : -ENOMEM;
+    unsigned char *mode = calloc((size_t)in.layers, 1);
+
+    err = mode ? err : -ENOMEM;
+    sp_layer_costs_estimate(want->machine, &step->shape, &in.costs);
+    err = err ? err
+              : sp_adapipe_memory_of(&step->shape, in.stages, limit_of(want) * f->devices,
+                                     &in.memory);
+    err = err ? err : sp_adapipe_choose(&in, counts, mode, NULL);
+    err = err ? err : sp_plan_partition(&step->plan, counts);
+    if (!err)
+        step->plan.recompute = mode;
+    else
+        free(mode);
+    free(counts);
+    return err;
+}
+
+/* On failure nothing is left to destroy. */
+static int create(const struct sp_search *want, const struct sp_found *f, struct step *step)
+{
+    struct sp_layout lay = {.stages = f->stages,
+                            .micro_batches = step->micro_batches,
+                            .chunks = f->chunks,
+                            .slices = f->slices,
+                            .layers = want->model->layers,
+                            .options = ""};
+    struct sp_costs costs;
+    int err = sp_plan_create(f->schedule, &lay, &step->plan);
+
+    if (err)
+        return err;
+    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
+    step->shape.dtype = want->dtype;
+    if (sp_layout_flag(&step->plan.layout, "auto")) {
+        costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
+        lay.costs = &costs;
+        sp_plan_destroy(&step->plan);
+        err = sp_plan_create(f->schedule, &lay, &step->plan);
+    }
+    if (err)
+        return err;
+    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
+    if (!err && f->slices > 1)
+        err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
+    err = err ? err : sp_memory_apart(&step->plan, &step->shape);
+    if (!err && !strcmp(step->plan.def->name, "adapipe"))
+        err = partition(want, f, step);
+    if (err)
+        sp_plan_destroy(&step->plan);
+    return err;
+}
+
+/* Micro-batches, of a stage, or slices of them, until the steady state is sure to have begun; and so many
+ * that a schedule may repeat itself in. */
+enum { UNTIL_STEADY = 6, PERIOD = 2 };
+
+/* How many micro-batches are simulated. One of multiplexed slices fills all stages by itself. */
+static void choose_steps(struct trial *t, const struct sp_found *f)
+{
+    int p = f->stages, period = f->slices > 1 ? 1 + PERIOD * p / f->slices : PERIOD * p;
+    int few = f->slices > 1 ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
+
+    if (strstr(f->schedule, "multiplex")) {
+        few = 2;
+        period = 1;
+    }
+
+    t->steps = f->micro_batches > few + 2 * period ? 2 : 1;
+    t->step[0].micro_batches = f->micro_batches;
+    if (t->steps == 1)
+        return;
+    few += (f->micro_batches - few) % period; /* as what is left over is the same */
+    t->step[0].micro_batches = few;
+    t->step[1].micro_batches = few + period;
+}
+
+int sp_trial(const struct sp_search *want, struct sp_found *f)
+{
+    bool quiet = sp_error_quiet(true);
+    struct trial t = {.want = want, .micro_batches = f->micro_batches};
+    int err = 0, made = 0;
+
+    choose_steps(&t, f);
+    while (!err && made < t.steps)
+        err = create(want, f, &t.step[made++]);
+    if (err)
+        made--;
+    if (!err) {
+        f->chunks = t.step[0].plan.layout.chunks;
+        f->trains = f->devices == 1; /* groups are simulated only */
+        err = try_modes(&t, f);
+    }
+    for (int i = 0; i < made; i++)
+        sp_plan_destroy(&t.step[i].plan);
+    sp_error_quiet(quiet);
+    if (!err)
+        f->tokens_per_s = 1e3 * (double)want->seq * f->batch * f->micro_batches / f->step_ms /
+                          (f->stages * f->devices);
+    return err;
+}
