@@ -108,7 +108,8 @@ class Cluster:
             tc = ["ip", "netns", "exec", NAME + str(i), "tc", "qdisc"]
             subprocess.run([*tc, "del", "dev", "eth0", "root"], stderr=subprocess.DEVNULL)
             if mbit:
-                subprocess.run([*tc, "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", "512kb",
+                burst = f"{max(16, mbit // 6)}kb"  # little, or short messages would not be held up at all
+                subprocess.run([*tc, "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", burst,
                                 "latency", "200ms"], check=True)
 
     def mpirun(self, command, timeout=600):
