@@ -6,6 +6,7 @@
  * Backward: dx = dy w, dw += dy^T x, dbias += column sums of dy.
  */
 #include "kernels/kernels.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 
@@ -47,46 +48,10 @@ void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float
     sp_gemm(false, false, T, in, out, 1, dy, lddy, w, in, accumulate ? 1 : 0, dx, in);
 }
 
-enum { STRIP = 256 };
-
-/*
- * sum(n) += column sums of T rows, n <= STRIP. Rows go in groups: the error grows with the number
- * of groups plus the size of one, instead of with T.
- */
-SP_CLONES static void sum_columns(int T, int n, const float *dy, size_t ld, float *sum)
-{
-    enum { GROUP = 64 };
-    float part[STRIP];
-
-    for (int t0 = 0; t0 < T; t0 += GROUP) {
-        int t1 = T - t0 < GROUP ? T : t0 + GROUP;
-
-        memset(part, 0, sizeof part);
-        for (int t = t0; t < t1; t++) {
-            const float *row = dy + (size_t)t * ld;
-
-#pragma omp simd
-            for (int j = 0; j < n; j++)
-                part[j] += row[j];
-        }
-#pragma omp simd
-        for (int j = 0; j < n; j++)
-            sum[j] += part[j];
-    }
-}
-
 void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int lddy, float *dw,
                   float *dbias)
 {
     sp_gemm(true, false, out, in, T, 1, dy, lddy, x, in, 1, dw, in);
-    if (!dbias)
-        return;
-#pragma omp parallel if ((size_t)T * (size_t)out > SP_TEAM_WORTH)
-    {
-        size_t lo, hi;
-
-        sp_team_share((size_t)out, 16, &lo, &hi);
-        for (size_t j = lo; j < hi; j += STRIP)
-            sum_columns(T, (int)(hi - j < STRIP ? hi - j : STRIP), dy + j, (size_t)lddy, dbias + j);
-    }
+    if (dbias)
+        sp_column_sums(SP_F32, T, out, dy, lddy, dbias);
 }

@@ -164,31 +164,6 @@ void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const voi
 
 /* ---- gradients of parameters: f32 ------------------------------------------------------------- */
 
-enum { STRIP = 256 };
-
-/* sum(n) += column sums of T rows, n <= STRIP, in groups as sp_linear_dw adds them. */
-SP_CLONES static void sum_columns(int T, int n, const uint16_t *dy, size_t ld, float *sum)
-{
-    enum { GROUP = 64 };
-    float part[STRIP];
-
-    for (int t0 = 0; t0 < T; t0 += GROUP) {
-        int t1 = T - t0 < GROUP ? T : t0 + GROUP;
-
-        memset(part, 0, sizeof part);
-        for (int t = t0; t < t1; t++) {
-            const uint16_t *row = dy + (size_t)t * ld;
-
-#pragma omp simd
-            for (int j = 0; j < n; j++)
-                part[j] += sp_bf16_value(row[j]);
-        }
-#pragma omp simd
-        for (int j = 0; j < n; j++)
-            sum[j] += part[j];
-    }
-}
-
 void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy,
                        float *dw, float *dbias)
 {
@@ -204,15 +179,6 @@ void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy,
 
     (void)k;
     sp_gemm_bf16(&g, dy, x, NULL, NULL, dw);
-    if (!dbias)
-        return;
-#pragma omp parallel if ((size_t)T * (size_t)out > SP_TEAM_WORTH)
-    {
-        size_t lo, hi;
-
-        sp_team_share((size_t)out, 16, &lo, &hi);
-        for (size_t j = lo; j < hi; j += STRIP)
-            sum_columns(T, (int)(hi - j < STRIP ? hi - j : STRIP), (const uint16_t *)dy + j,
-                        (size_t)lddy, dbias + j);
-    }
+    if (dbias)
+        sp_column_sums(SP_BF16, T, out, dy, lddy, dbias);
 }

@@ -31,6 +31,9 @@ void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, con
 void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
                         const void *dx, float *dtable, float *dpositions);
 
+/* sum(n) += column sums of x(T,n), whose leading dimension is ld. */
+void sp_column_sums(enum sp_dtype type, int T, int n, const void *x, int ld, float *sum);
+
 void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y);
 
 /* y(n) = x(n), on the calling thread alone. */

@@ -1,4 +1,4 @@
-/* Sums over whole arrays: y += x, and the sum of squares. */
+/* Sums over whole arrays: y += x, column sums, and the sum of squares. */
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
@@ -36,6 +36,56 @@ void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
 void sp_add(size_t n, const float *x, float *y)
 {
     sp_add_typed(SP_F32, n, x, y);
+}
+
+enum { STRIP = 256 };
+
+/*
+ * sum(n) += column sums of T rows, n <= STRIP. Rows go in groups: the error grows with the number
+ * of groups plus the size of one, instead of with T.
+ */
+SP_INLINE void strip_loop(enum sp_dtype type, int T, int n, const void *x, size_t ld, float *sum)
+{
+    enum { GROUP = 64 };
+    float part[STRIP];
+
+    for (int t0 = 0; t0 < T; t0 += GROUP) {
+        int t1 = T - t0 < GROUP ? T : t0 + GROUP;
+
+        memset(part, 0, sizeof part);
+        for (int t = t0; t < t1; t++) {
+            const void *row = sp_from(type, x, (size_t)t * ld);
+
+#pragma omp simd
+            for (int j = 0; j < n; j++)
+                part[j] += sp_load(type, row, (size_t)j);
+        }
+#pragma omp simd
+        for (int j = 0; j < n; j++)
+            sum[j] += part[j];
+    }
+}
+
+SP_CLONES static void strip_sums(enum sp_dtype type, int T, int n, const void *x, size_t ld,
+                                 float *sum)
+{
+    if (type == SP_BF16)
+        strip_loop(SP_BF16, T, n, x, ld, sum);
+    else
+        strip_loop(SP_F32, T, n, x, ld, sum);
+}
+
+void sp_column_sums(enum sp_dtype type, int T, int n, const void *x, int ld, float *sum)
+{
+#pragma omp parallel if ((size_t)T * (size_t)n > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share((size_t)n, 16, &lo, &hi);
+        for (size_t j = lo; j < hi; j += STRIP)
+            strip_sums(type, T, (int)(hi - j < STRIP ? hi - j : STRIP), sp_from(type, x, j),
+                       (size_t)ld, sum + j);
+    }
 }
 
 enum { LANES = 32, BLOCK = 16384, BLOCKS = 256 };
