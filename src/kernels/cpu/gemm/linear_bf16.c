@@ -77,6 +77,9 @@ static int rows_at_once(int T, int width)
     return parts > 1 ? ((T + parts - 1) / parts + tile - 1) / tile * tile : T;
 }
 
+/* What becomes of the sums of a product: u is written by the forward, read by the backward. */
+typedef void finish_t(size_t n, const float *sum, uint16_t *u, uint16_t *out);
+
 /* u, g = sum, gelu(sum) */
 static void gelu_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *g)
 {
@@ -92,7 +95,7 @@ static void gelu_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *g)
 }
 
 /* was: g = gelu(u)      so: du = gelu'(u) sum */
-static void gelu_bwd_rounded(size_t n, const float *sum, const uint16_t *u, uint16_t *du)
+static void gelu_bwd_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *du)
 {
     float wide[BLOCK];
 
@@ -105,10 +108,33 @@ static void gelu_bwd_rounded(size_t n, const float *sum, const uint16_t *u, uint
     }
 }
 
+/* out(T,n) = finish(x(T,k) w + bias), a few rows at a time, whose f32 sums stay in the caches. */
+static void product_finished(int T, struct sp_gemm_bf16 *product, const uint16_t *x, const void *w,
+                             const void *bias, finish_t *finish, uint16_t *u, uint16_t *out)
+{
+    size_t width = (size_t)product->n;
+    int rows = rows_at_once(T, product->n);
+    float *sum = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * width * sizeof *sum);
+
+    for (int t = 0; t < T; t += rows) {
+        size_t at = (size_t)t * width, n;
+
+        product->m = T - t < rows ? T - t : rows;
+        n = (size_t)product->m * width;
+        sp_gemm_bf16(product, x + (size_t)t * (size_t)product->k, w, bias, NULL, sum);
+#pragma omp parallel if (n > SP_TEAM_WORTH)
+        {
+            size_t lo, hi;
+
+            sp_team_share(n, 64, &lo, &hi);
+            finish(hi - lo, sum + lo, u + at + lo, out + at + lo);
+        }
+    }
+}
+
 void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
                          void *u, void *g)
 {
-    int rows = rows_at_once(T, out);
     struct sp_gemm_bf16 product = {.trans_b = true,
                                    .n = out,
                                    .k = in,
@@ -117,49 +143,19 @@ void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w
                                    .ldc = out,
                                    .type = SP_F32,
                                    .bias = bias != NULL};
-    float *sum = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * (size_t)out * sizeof *sum);
 
     (void)k;
-    for (int t = 0; t < T; t += rows) {
-        size_t at = (size_t)t * (size_t)out, n;
-
-        product.m = T - t < rows ? T - t : rows;
-        n = (size_t)product.m * (size_t)out;
-        sp_gemm_bf16(&product, (const uint16_t *)x + (size_t)t * (size_t)in, w, bias, NULL, sum);
-#pragma omp parallel if (n > SP_TEAM_WORTH)
-        {
-            size_t lo, hi;
-
-            sp_team_share(n, 64, &lo, &hi);
-            gelu_rounded(hi - lo, sum + lo, (uint16_t *)u + at + lo, (uint16_t *)g + at + lo);
-        }
-    }
+    product_finished(T, &product, x, w, bias, gelu_rounded, u, g);
 }
 
 void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
                             void *du)
 {
-    int rows = rows_at_once(T, in);
     struct sp_gemm_bf16 product = {
         .n = in, .k = out, .lda = out, .ldb = in, .ldc = in, .type = SP_F32};
-    float *sum = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * (size_t)in * sizeof *sum);
 
     (void)k;
-    for (int t = 0; t < T; t += rows) {
-        size_t at = (size_t)t * (size_t)in, n;
-
-        product.m = T - t < rows ? T - t : rows;
-        n = (size_t)product.m * (size_t)in;
-        sp_gemm_bf16(&product, (const uint16_t *)dy + (size_t)t * (size_t)out, w, NULL, NULL, sum);
-#pragma omp parallel if (n > SP_TEAM_WORTH)
-        {
-            size_t lo, hi;
-
-            sp_team_share(n, 64, &lo, &hi);
-            gelu_bwd_rounded(hi - lo, sum + lo, (const uint16_t *)u + at + lo,
-                             (uint16_t *)du + at + lo);
-        }
-    }
+    product_finished(T, &product, dy, w, NULL, gelu_bwd_rounded, (uint16_t *)u, du);
 }
 
 /* ---- gradients of parameters: f32 ------------------------------------------------------------- */
