@@ -66,8 +66,8 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
-    st->local = g->cfg.away ? sp_pool_create_lean(0) : sp_pool_create(0);
-    st->boundary = g->cfg.away ? sp_pool_create_lean(2) : sp_pool_create(2);
+    st->local = g->cfg.evictions ? sp_pool_create_lean(0) : sp_pool_create(0);
+    st->boundary = g->cfg.evictions ? sp_pool_create_lean(2) : sp_pool_create(2);
     if (!st->local || !st->boundary)
         return -ENOMEM;
     for (int turn = 0; turn < 2; turn++) {
@@ -237,8 +237,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
                   cfg->mlp_rows, cfg->head_rows);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
-    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 && !cfg->away &&
-                   !plan->family->sharded;
+    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
+                   !cfg->evictions && !plan->family->sharded;
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
@@ -247,7 +247,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->window = sp_window_create(window * place->n_local);
     if (!g->stages || !g->free_at || !g->ended || !g->window)
         err = -ENOMEM;
-    if (!err && !cfg->away != !plan->evictions)
+    if (!err && !cfg->evictions != !plan->evictions)
         err = sp_error(EINVAL,
                        "internal: what leaves memory is chosen, and the plan does not say so");
     err = err ? err : add_cuts(g);

@@ -31,9 +31,10 @@ struct sp_graph_config {
     uint64_t seed;
     bool
         in_stream; /* where one GPU does everything, tasks need not end for the next one to be queued */
-    const struct sp_away *away; /* [stages] which activations leave memory; NULL: none do */
-    unsigned tier;              /* memory node that they go to: a disk, or main memory from GPUs */
-    struct sp_disk *disk;       /* behind it, or NULL */
+    const struct sp_eviction_plan
+        *evictions;       /* [stages] which activations leave memory; NULL: none do */
+    unsigned tier;        /* memory node that they go to: a disk, or main memory from GPUs */
+    struct sp_disk *disk; /* behind it, or NULL */
 };
 
 enum { SP_BLOCK_STATE = 5 }; /* buffers that an update writes, at most */

@@ -1,18 +1,18 @@
 #include "graphs/offload.h"
 #include <stdlib.h>
 
-static const struct sp_away *away_of(const struct sp_op_ctx *c)
+static const struct sp_eviction_plan *evictions_of(const struct sp_op_ctx *c)
 {
-    return c->g->cfg.away ? &c->g->cfg.away[c->st->index] : NULL;
+    return c->g->cfg.evictions ? &c->g->cfg.evictions[c->st->index] : NULL;
 }
 
 /* The k-th slot of the op. */
-static int slot_of(const struct sp_op_ctx *c, const struct sp_away *a, int k)
+static int slot_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int k)
 {
     return a->slot[a->op_slots[c->ctx.op_index] + k];
 }
 
-static int first_unit(const struct sp_op_ctx *c, const struct sp_away *a)
+static int first_unit(const struct sp_op_ctx *c, const struct sp_eviction_plan *a)
 {
     int chunk = c->cut ? c->global : sp_home(&c->g->cfg.plan->layout, c->pipe, c->global).chunk;
 
@@ -21,7 +21,7 @@ static int first_unit(const struct sp_op_ctx *c, const struct sp_away *a)
 
 void sp_offload_slot(struct sp_op_ctx *c, int k)
 {
-    const struct sp_away *a = away_of(c);
+    const struct sp_eviction_plan *a = evictions_of(c);
     struct sp_move **at = &c->st->fetches;
 
     while (a && *at) {
@@ -39,7 +39,7 @@ void sp_offload_slot(struct sp_op_ctx *c, int k)
 
 void sp_offload_gate(struct sp_op_ctx *c, int k)
 {
-    const struct sp_away *a = away_of(c);
+    const struct sp_eviction_plan *a = evictions_of(c);
 
     if (!a)
         return;
@@ -49,7 +49,7 @@ void sp_offload_gate(struct sp_op_ctx *c, int k)
 
 void sp_offload_keep(struct sp_op_ctx *c, int i)
 {
-    const struct sp_away *a = away_of(c);
+    const struct sp_eviction_plan *a = evictions_of(c);
 
     if (a)
         c->st->kept[first_unit(c, a) + i] = &c->fl->layers[i];
@@ -67,7 +67,7 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_meter *meter = sp_stage_meter(g, st);
 
     for (int k = 0; k < SP_STASH_TENSORS; k++)
-        if (g->cfg.away[st->index].units[unit].out >> k & 1)
+        if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             leave[n++] = tensors[k];
     sp_move_out(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes, &meter->peak_bytes);
 }
@@ -84,18 +84,18 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
 
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 {
-    if (!g->cfg.away)
+    if (!g->cfg.evictions)
         return 0;
     sp_mover_init(&st->mover, starpu_worker_get_memory_node((unsigned)st->worker), g->cfg.tier,
                   st->worker);
-    st->moves = calloc((size_t)g->cfg.away[st->index].n_units + 1, sizeof *st->moves);
-    st->kept = calloc((size_t)g->cfg.away[st->index].n_units + 1, sizeof(*st->kept));
+    st->moves = calloc((size_t)g->cfg.evictions[st->index].n_units + 1, sizeof *st->moves);
+    st->kept = calloc((size_t)g->cfg.evictions[st->index].n_units + 1, sizeof(*st->kept));
     return st->moves && st->kept ? 0 : -ENOMEM;
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
 {
-    if (!g->cfg.away)
+    if (!g->cfg.evictions)
         return;
     sp_mover_destroy(&st->mover);
     free(st->moves);

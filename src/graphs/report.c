@@ -76,7 +76,7 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
     struct sp_disk_traffic disk;
     double held = sp_order_held_us(st->worker);
 
-    if (!g->cfg.away)
+    if (!g->cfg.evictions)
         return;
     w->left_bytes = (double)st->mover.moved.left;
     w->returned_bytes = (double)st->mover.moved.returned;

@@ -46,7 +46,7 @@ static void over(int64_t *most, int n, int first, int last, int64_t bytes)
         most[last + 1] -= bytes;
 }
 
-static void add_up(const struct sp_away *a, int64_t *most)
+static void add_up(const struct sp_eviction_plan *a, int64_t *most)
 {
     for (int s = 1; s < a->n_slots; s++)
         most[s] += most[s - 1];
@@ -54,7 +54,7 @@ static void add_up(const struct sp_away *a, int64_t *most)
         most[s] += a->also[s];
 }
 
-void sp_away_memory(const struct sp_away *a, int64_t *most)
+void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most)
 {
     for (int s = 0; s < a->n_slots; s++)
         most[s] = 0;
@@ -71,7 +71,7 @@ void sp_away_memory(const struct sp_away *a, int64_t *most)
     add_up(a, most);
 }
 
-static int64_t highest(const struct sp_away *a, const int64_t *most)
+static int64_t highest(const struct sp_eviction_plan *a, const int64_t *most)
 {
     int64_t peak = 0;
 
@@ -103,7 +103,7 @@ static unsigned closest(const struct sp_unit *u, unsigned all, double want)
 
 /* What leaves if every op may write `rate` bytes for each second that it hides under, the same part
  * of each layer as far as whole tensors allow. */
-static void select_at(struct sp_away *a, double rate)
+static void select_at(struct sp_eviction_plan *a, double rate)
 {
     for (int g = 0; g < a->n_groups; g++) {
         struct sp_unit_group *group = &a->groups[g];
@@ -126,7 +126,7 @@ static void select_at(struct sp_away *a, double rate)
 
 /* Units come back as early as they may where there is room, those that are used first, first. `most`:
  * with all of them coming back at their use. */
-static void bring_forward(struct sp_away *a, int64_t limit, int64_t *most)
+static void bring_forward(struct sp_eviction_plan *a, int64_t limit, int64_t *most)
 {
     for (int slot = 0; slot < a->n_slots; slot++)
         for (int i = a->uses[slot]; i >= 0; i = a->next_use[i]) {
@@ -144,7 +144,7 @@ static void bring_forward(struct sp_away *a, int64_t limit, int64_t *most)
 
 /* ---- how long it takes ---------------------------------------------------------------- */
 
-static void link_slots(struct sp_away *a)
+static void link_slots(struct sp_eviction_plan *a)
 {
     for (int s = 0; s < a->n_slots; s++)
         a->gates[s] = a->returns[s] = -1;
@@ -161,7 +161,7 @@ static void link_slots(struct sp_away *a)
 }
 
 /* What follows from what is given. */
-static void take_in(struct sp_away *a)
+static void take_in(struct sp_eviction_plan *a)
 {
     for (int g = 0; g < a->n_groups; g++) {
         struct sp_unit_group *group = &a->groups[g];
@@ -181,7 +181,7 @@ static void take_in(struct sp_away *a)
 }
 
 /* The most bytes that are away at once: what the tier must hold. */
-static int64_t most_away(const struct sp_away *a)
+static int64_t most_evicted(const struct sp_eviction_plan *a)
 {
     int64_t now = 0, most = 0;
 
@@ -200,16 +200,17 @@ static int64_t most_away(const struct sp_away *a)
 
 /* Whether everything fits at a rate; sets out and back, and *peak of the slots when all come back at
  * their use. */
-static bool fits(struct sp_away *a, double rate, int64_t limit, int64_t *most, int64_t *peak)
+static bool fits(struct sp_eviction_plan *a, double rate, int64_t limit, int64_t *most,
+                 int64_t *peak)
 {
     select_at(a, rate);
-    sp_away_memory(a, most);
+    sp_eviction_plan_memory(a, most);
     *peak = highest(a, most);
     return *peak <= limit;
 }
 
 /* The rate at which everything that may leave does. */
-static double full_rate(const struct sp_away *a)
+static double full_rate(const struct sp_eviction_plan *a)
 {
     double rate = 0;
 
@@ -220,7 +221,7 @@ static double full_rate(const struct sp_away *a)
 }
 
 /* The lowest rate that fits, when that of `full` does: by halving, so that it need not be monotone. */
-static double least_rate(struct sp_away *a, int64_t limit, int64_t *most)
+static double least_rate(struct sp_eviction_plan *a, int64_t limit, int64_t *most)
 {
     double low = 0, high = full_rate(a);
     int64_t peak;
@@ -238,8 +239,8 @@ static double least_rate(struct sp_away *a, int64_t limit, int64_t *most)
     return high;
 }
 
-bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
-                    struct sp_tier_rates rates, int64_t *least)
+bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
+                             struct sp_tier_rates rates, int64_t *least)
 {
     int64_t *most = a->most, bound = limit ? limit : INT64_MAX, peak;
     bool enough;
@@ -261,18 +262,18 @@ bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
     a->bytes = 0;
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
-    a->most_away = most_away(a);
+    a->most_evicted = most_evicted(a);
     return enough;
 }
 
 /* ---- room ----------------------------------------------------------------------------- */
 
-int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, int op_slots,
-                  int flights)
+int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
+                           int op_slots, int flights)
 {
     size_t s = (size_t)slots + 1, u = (size_t)units + 1;
 
-    *a = (struct sp_away){.n_slots = slots, .n_units = units, .n_groups = groups};
+    *a = (struct sp_eviction_plan){.n_slots = slots, .n_units = units, .n_groups = groups};
     a->units = calloc(u, sizeof *a->units);
     a->groups = calloc((size_t)groups + 1, sizeof *a->groups);
     a->seconds = calloc(s, sizeof *a->seconds);
@@ -281,7 +282,7 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
     if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates) {
-        sp_away_free(a);
+        sp_eviction_plan_free(a);
         return -ENOMEM;
     }
     a->most = a->also + s;
@@ -298,7 +299,7 @@ int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, 
     return 0;
 }
 
-void sp_away_free(struct sp_away *a)
+void sp_eviction_plan_free(struct sp_eviction_plan *a)
 {
     free(a->units);
     free(a->groups);
@@ -306,5 +307,5 @@ void sp_away_free(struct sp_away *a)
     free(a->also);
     free(a->returns_allowed);
     free(a->gates);
-    *a = (struct sp_away){0};
+    *a = (struct sp_eviction_plan){0};
 }

@@ -18,8 +18,8 @@
  *
  * with A_i what the forward keeps and a_i the part of it that leaves.
  */
-#ifndef SP_AWAY_H
-#define SP_AWAY_H
+#ifndef SP_EVICTION_H
+#define SP_EVICTION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,7 +51,7 @@ struct sp_unit_group {
 };
 
 /* A stage's program. */
-struct sp_away {
+struct sp_eviction_plan {
     int n_slots, n_units, n_groups;
     struct sp_unit *units;          /* [n_units], groups in the order of the program */
     struct sp_unit_group *groups;   /* [n_groups] */
@@ -70,11 +70,11 @@ struct sp_away {
     int *frees, *next_free;     /* whose `freed` it is */
 
     /* chosen */
-    int64_t peak;      /* bytes at the highest slot */
-    int64_t peak_kept; /* the same of units alone */
-    int64_t bytes;     /* that leave in a step */
-    int64_t most_away; /* at once */
-    double rate;       /* bytes a second that the forwards in between must hide */
+    int64_t peak;         /* bytes at the highest slot */
+    int64_t peak_kept;    /* the same of units alone */
+    int64_t bytes;        /* that leave in a step */
+    int64_t most_evicted; /* at once */
+    double rate;          /* bytes a second that the forwards in between must hide */
 
     int64_t *most; /* room: [n_slots] */
 };
@@ -96,18 +96,18 @@ struct sp_tier_rates {
  * none. Sets what is chosen; true, or false: even with all away some slot holds more than the limit,
  * *least (also set otherwise) being the smallest that would do.
  */
-bool sp_away_choose(struct sp_away *a, enum sp_offload_mode mode, int64_t limit,
-                    struct sp_tier_rates rates, int64_t *least);
+bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
+                             struct sp_tier_rates rates, int64_t *least);
 
 /* Bytes in memory in each slot, most[n_slots], with what is chosen. */
-void sp_away_memory(const struct sp_away *a, int64_t *most);
+void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 
 /* Bytes of a unit that leave. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
 
 /* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
-int sp_away_alloc(struct sp_away *a, int slots, int units, int groups, int ops, int op_slots,
-                  int flights);
-void sp_away_free(struct sp_away *a);
+int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
+                           int op_slots, int flights);
+void sp_eviction_plan_free(struct sp_eviction_plan *a);
 
 #endif

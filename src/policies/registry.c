@@ -3,11 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE(name) extern const struct sp_schedule_def sp_schedule_##name;
-SP_SCHEDULES(DECLARE)
+/* schedules.inc has X(name) for each sp_schedule_name that a file of orders/ defines. */
+#define X(name) extern const struct sp_schedule_def sp_schedule_##name;
+#include "src/policies/schedules.inc"
+#undef X
 
-#define ADDRESS(name) &sp_schedule_##name,
-static const struct sp_schedule_def *const builtin[] = {SP_SCHEDULES(ADDRESS)};
+#define X(name) &sp_schedule_##name,
+static const struct sp_schedule_def *const builtin[] = {
+#include "src/policies/schedules.inc"
+};
+#undef X
 
 #define N_BUILTIN ((int)(sizeof builtin / sizeof *builtin))
 
@@ -34,6 +39,14 @@ const struct sp_schedule_def *sp_schedule_find(const char *name)
             return def;
     }
     return NULL;
+}
+
+bool sp_schedule_flag(const char *name, const char *flag)
+{
+    const char *colon = strchr(name, ':');
+    struct sp_layout lay = {.options = colon ? colon + 1 : ""};
+
+    return sp_layout_flag(&lay, flag);
 }
 
 int sp_schedule_add(const struct sp_schedule_def *def, const char *plugin)

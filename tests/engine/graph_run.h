@@ -137,7 +137,7 @@ static inline void start_tiers(const struct sp_plan *plan, const struct setting 
     assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &t->disk), 0);
     cfg->tier = (unsigned)sp_disk_register(t->disk);
     cfg->disk = t->disk;
-    cfg->away = t->offload.away;
+    cfg->evictions = t->offload.evictions;
 }
 
 static inline void stop_tiers(struct tiers *t)
@@ -208,7 +208,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         for (int s = 0; s < p; s++) {
             const struct sp_stage_report *st = &report.stages[s];
             struct sp_memory memory;
-            int64_t planned = set->offload ? tiers.offload.away[s].peak_kept
+            int64_t planned = set->offload ? tiers.offload.evictions[s].peak_kept
                                            : sp_stash_peak(plan, &g.shape, set->recompute,
                                                            set->every ? set->every : 1, s);
 

@@ -93,7 +93,7 @@ static void plan_offload(const struct setup *s, struct sp_offload *offload)
 
     must(sp_offload_create(&s->plan, &s->shape, &want, offload), "offload");
     for (int k = 0; k < offload->stages; k++)
-        most += offload->away[k].most_away;
+        most += offload->evictions[k].most_evicted;
     must(sp_offload_apply(offload, &s->shape, (struct sp_plan *)&s->plan), "evictions");
     must(most + most / 8 > DISK_BYTES ? ENOSPC : 0, "room for what leaves");
 }
@@ -185,7 +185,7 @@ static void note_plan(const struct setup *s, const struct sp_offload *offload, s
 
         r->stage[i].planned_buffers = m.activations + m.workspace;
         r->stage[i].planned_peak =
-            s->offloads ? offload->away[i].peak_kept
+            s->offloads ? offload->evictions[i].peak_kept
                         : sp_stash_peak(&s->plan, &s->shape, s->recompute, s->every, i);
     }
 }
@@ -320,7 +320,7 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
     must(sp_data_open(a->data, 1, s->model.vocab, &data), a->data);
     if (s->offloads)
         plan_offload(s, &offload);
-    cfg.away = offload.away;
+    cfg.evictions = offload.evictions;
     note_plan(s, &offload, r);
     note_actions(session, s, r);
     place(session, s, &pl);

@@ -130,7 +130,7 @@ static void actions(void **state)
             assert_int_equal(sp_lower_step(&l, see, &seen), 0);
             assert_int_equal(seen.n, 0);
             for (int s = 0; s < p; s++) {
-                assert_true(seen.bytes[s] == o.offload.away[s].bytes);
+                assert_true(seen.bytes[s] == o.offload.evictions[s].bytes);
                 moved += seen.bytes[s] > 0;
             }
             sp_lowering_destroy(&l);
@@ -339,7 +339,7 @@ static void stalls(void **state)
         struct sp_message_times when;
         struct sp_times t;
 
-        tier.write = tier.read = (double)o.offload.away[0].bytes / (k ? 1e-6 : 4);
+        tier.write = tier.read = (double)o.offload.evictions[0].bytes / (k ? 1e-6 : 4);
         assert_int_equal(sp_simulate(&o.plan, &costs, &messages, &network, NULL, &t, &when), 0);
         if (k)
             assert_true(when.stalled[0] < 1e-5);

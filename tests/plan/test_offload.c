@@ -44,7 +44,7 @@ static struct sp_shape shape_of(int layers, int seq, int batch, bool llama)
 /* ---- what must hold of any plan --------------------------------------------------------- */
 
 /* Bytes in memory in a slot, unit by unit. */
-static int64_t count(const struct sp_away *a, int slot, bool all)
+static int64_t count(const struct sp_eviction_plan *a, int slot, bool all)
 {
     int64_t sum = all ? a->also[slot] : 0;
 
@@ -64,7 +64,7 @@ static int64_t count(const struct sp_away *a, int slot, bool all)
     return sum;
 }
 
-static void check(const struct sp_away *a, int64_t limit)
+static void check(const struct sp_eviction_plan *a, int64_t limit)
 {
     int64_t peak = 0, kept = 0, bytes = 0, gates = 0, returns = 0;
 
@@ -95,7 +95,7 @@ static void check(const struct sp_away *a, int64_t limit)
         assert_true(u->back == u->used || (u->back >= u->ahead && a->returns_allowed[u->back]));
         bytes += sp_unit_leaving(u);
     }
-    assert_true(gates == 0 && returns == 0 && bytes == a->bytes && a->most_away <= a->bytes);
+    assert_true(gates == 0 && returns == 0 && bytes == a->bytes && a->most_evicted <= a->bytes);
 }
 
 /* ---- random plans ------------------------------------------------------------------------ */
@@ -138,7 +138,7 @@ static bool draw_plan(struct try *t)
 }
 
 /* One stage at all limits around what is needed: refused to the byte, never exceeded. */
-static void limits(struct sp_away *a, int64_t none, int64_t full)
+static void limits(struct sp_eviction_plan *a, int64_t none, int64_t full)
 {
     const struct sp_tier_rates slow = {1e3, 1e3};
     int64_t least, now;
@@ -151,14 +151,14 @@ static void limits(struct sp_away *a, int64_t none, int64_t full)
         bool fits;
 
         limit = limit > 0 ? limit : 1;
-        fits = sp_away_choose(a, SP_OFFLOAD_ADAPTIVE, limit, slow, &least);
+        fits = sp_eviction_plan_choose(a, SP_OFFLOAD_ADAPTIVE, limit, slow, &least);
         assert_true(least == full && fits == (limit >= full));
         if (!fits)
             continue;
         check(a, limit);
         assert_true(limit < none || a->bytes == 0); /* no more than is needed */
         now = a->bytes;
-        assert_true(sp_away_choose(a, SP_OFFLOAD_FULL, limit, slow, &least));
+        assert_true(sp_eviction_plan_choose(a, SP_OFFLOAD_FULL, limit, slow, &least));
         check(a, limit);
         assert_true(now <= a->bytes);
     }
@@ -177,7 +177,7 @@ static void fuzz(void **state)
             continue;
         assert_int_equal(sp_offload_create(&t.plan, &t.sh, &t.want, &o), 0);
         for (int s = 0; s < t.plan.layout.stages; s++) {
-            struct sp_away *a = &o.away[s];
+            struct sp_eviction_plan *a = &o.evictions[s];
             int64_t stash = sp_stash_peak(&t.plan, &t.sh, t.want.recompute, t.want.every, s), least,
                     full;
             const struct sp_tier_rates rates = {1 + part() * 1e6, 1 + part() * 1e6};
@@ -185,12 +185,12 @@ static void fuzz(void **state)
             check(a, 0);
             full = a->peak;
             left += a->bytes > 0;
-            assert_true(sp_away_choose(a, SP_OFFLOAD_ADAPTIVE, 0, rates, &least));
+            assert_true(sp_eviction_plan_choose(a, SP_OFFLOAD_ADAPTIVE, 0, rates, &least));
             check(a, 0);
             for (int g = 0; g < a->n_groups; g++) /* hidden under the next forward */
                 assert_true((double)a->groups[g].leaving <=
                             rates.write * a->groups[g].hides_s * (1 + 1e-12));
-            assert_true(sp_away_choose(a, SP_OFFLOAD_NONE, 0, rates, &least));
+            assert_true(sp_eviction_plan_choose(a, SP_OFFLOAD_NONE, 0, rates, &least));
             check(a, 0);
             assert_true(a->bytes == 0);
             /* the stash in whole pages */
@@ -198,7 +198,7 @@ static void fuzz(void **state)
             assert_true(t.plan.paired || a->peak_kept >= stash);
             least = a->peak;
             /* the peak with everything away at its lowest: all come back at their use */
-            sp_away_choose(a, SP_OFFLOAD_FULL, 1, rates, &full);
+            sp_eviction_plan_choose(a, SP_OFFLOAD_FULL, 1, rates, &full);
             limits(a, least, full);
             planned++;
         }
@@ -250,7 +250,7 @@ static void smallest(void **state)
         err = sp_offload_create(&t.plan, &t.sh, &t.want, &o);
         catch_end(&said);
         assert_int_equal(err, -EINVAL);
-        assert_null(o.away);
+        assert_null(o.evictions);
         sp_plan_destroy(&t.plan);
     }
     assert_true(refused > 100);
@@ -275,11 +275,11 @@ static void recursion(void **state)
     assert_int_equal(sp_plan_cut(&plan, &sh, "flops", NULL), 0);
     for (int step = 1; step <= 4; step++) {
         int64_t M = 0, most = 0, unit = 0;
-        const struct sp_away *a;
+        const struct sp_eviction_plan *a;
 
         want.rates = (struct sp_tier_rates){step * 1e6, step * 1e6};
         assert_int_equal(sp_offload_create(&plan, &sh, &want, &o), 0);
-        a = &o.away[0];
+        a = &o.evictions[0];
         for (int i = 0; i < 8; i++) {
             int64_t A = 0;
 

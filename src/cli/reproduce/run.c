@@ -177,7 +177,7 @@ static int offload(struct trial *t, struct sp_run_result *result)
     }
     for (int s = 0; !err && s < out.stages; s++) {
         note_memory(t, s, &out.memory[s], result);
-        result->host_bytes = fmax(result->host_bytes, (double)out.away[s].most_away *
+        result->host_bytes = fmax(result->host_bytes, (double)out.evictions[s].most_evicted *
                                                           t->machine->devices_per_node / devices);
     }
     err = err ? err : sp_offload_apply(&out, &t->shape, &t->plan);

@@ -71,7 +71,7 @@ json_t *sp_show_offload_json(const struct sp_show *show)
 
     for (int s = 0; s < show->offload->stages; s++)
         json_array_append_new(stages, json_pack("{s:I,s:f}", "evicted_bytes",
-                                                (json_int_t)show->offload->away[s].bytes,
+                                                (json_int_t)show->offload->evictions[s].bytes,
                                                 "stalled_ms", show->prediction->when.stalled[s]));
     return stages;
 }
@@ -80,7 +80,7 @@ void sp_show_offload_text(const struct sp_show *show, FILE *out)
 {
     fprintf(out, "evicted, MiB a stage (of a step), and what the stage waits for it:");
     for (int s = 0; s < show->offload->stages; s++)
-        fprintf(out, " %.4g (%.3g ms)", (double)show->offload->away[s].bytes / (1024 * 1024),
+        fprintf(out, " %.4g (%.3g ms)", (double)show->offload->evictions[s].bytes / (1024 * 1024),
                 show->prediction->when.stalled[s]);
     putc('\n', out);
 }

@@ -15,6 +15,7 @@
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
+#include "policies/registry.h"
 #include "policies/simulation/listsim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,16 @@ static int find_slices(struct args *a, const struct sp_model *model)
     return sp_step_slices("show", &a->layout, a->hardware, model, (enum sp_dtype)a->dtype);
 }
 
+static struct sp_shape shape_of(const struct args *a, const struct sp_model *model)
+{
+    const struct sp_layout_args *l = &a->layout;
+    struct sp_shape shape;
+
+    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
+    shape.dtype = (enum sp_dtype)a->dtype;
+    return shape;
+}
+
 /* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences
  * are cut as a run cuts them. */
 static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
@@ -148,8 +159,7 @@ static int cut_sequences(const struct args *a, const struct sp_model *model, str
                         "show: --partition-slices %s: what a slice takes depends on the model; "
                         "give --model and --seq",
                         l->partition_slices);
-    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
-    shape.dtype = (enum sp_dtype)a->dtype;
+    shape = shape_of(a, model);
     return sp_plan_cut(plan, &shape, l->partition_slices, a->machine);
 }
 
@@ -229,10 +239,10 @@ static int write_out(const struct args *a, const struct sp_show *show)
 }
 
 /* --recompute, or what the schedule wants. */
-static int find_recompute(const struct args *a, const struct sp_plan *plan,
-                          struct sp_recompute_option *recompute)
+static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
-    const char *wanted = a->layout.recompute ? a->layout.recompute : plan->def->recompute;
+    const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
+    const char *wanted = a->layout.recompute ? a->layout.recompute : def ? def->recompute : NULL;
 
     *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
     return wanted ? sp_parse_recompute("show", wanted, recompute) : 0;
@@ -248,10 +258,9 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
         return 0;
     if (sp_model_check_seq(model, l->seq, "show: "))
         return -EINVAL;
-    sp_shape_init(shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
-    shape->dtype = (enum sp_dtype)a->dtype;
+    *shape = shape_of(a, model);
     show->shape = shape;
-    if (find_recompute(a, plan, &show->recompute))
+    if (find_recompute(a, &show->recompute))
         return -EINVAL;
     return sp_memory_apart(plan, shape);
 }
@@ -322,36 +331,40 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     return ret;
 }
 
-/* What an order is searched at. */
-static int search_costs(const struct args *a, const struct sp_model *model,
-                        const struct sp_plan *plan, struct sp_costs *costs)
+/* An order that is searched on a machine: at its costs, where a run searches again. */
+static int create_on_machine(const struct args *a, const struct sp_model *model,
+                             struct sp_layout *layout, struct sp_plan *plan)
 {
     struct sp_recompute_option recompute;
-    struct sp_shape shape;
+    struct sp_shape shape = shape_of(a, model);
+    struct sp_costs costs;
+    int ret;
 
-    if (!a->machine)
-        return sp_step_costs("show", &a->layout, a->cost, plan, costs);
-    if (find_recompute(a, plan, &recompute))
+    if (!sp_schedule_flag(a->layout.schedule, "auto"))
+        return sp_plan_create(a->layout.schedule, layout, plan);
+    if (find_recompute(a, &recompute))
         return -EINVAL;
-    sp_shape_init(&shape, model, a->layout.micro_batch_size, a->layout.seq, a->layout.micro_batches,
-                  0, 0);
-    shape.dtype = (enum sp_dtype)a->dtype;
-    *costs = sp_search_costs(a->machine, &shape, plan->layout.stages, recompute.mode);
-    return 0;
+    costs = sp_search_costs(a->machine, &shape, layout->stages, recompute.mode);
+    layout->costs = &costs;
+    ret = sp_plan_create(a->layout.schedule, layout, plan);
+    layout->costs = NULL;
+    return ret;
 }
 
 /* The plan; an order that is searched, at the costs given: created twice, as costs are read with
- * the sizes of a plan, unless they are those that it is searched at anyway. On a machine that is what a run
- * searches again. */
+ * the sizes of a plan, unless they are those that it is searched at anyway. */
 static int create(const struct args *a, const struct sp_model *model, struct sp_layout *layout,
                   struct sp_plan *plan)
 {
     struct sp_costs costs;
-    int ret = sp_plan_create(a->layout.schedule, layout, plan);
+    int ret;
 
-    if (ret || !plan->def->emit_all || (a->machine && !sp_layout_flag(&plan->layout, "auto")))
+    if (a->machine)
+        return create_on_machine(a, model, layout, plan);
+    ret = sp_plan_create(a->layout.schedule, layout, plan);
+    if (ret || !plan->def->emit_all)
         return ret;
-    ret = search_costs(a, model, plan, &costs);
+    ret = sp_step_costs("show", &a->layout, a->cost, plan, &costs);
     if (!ret && !a->layout.recompute && costs.f == 1 && costs.b == 1 && costs.w == 1 &&
         costs.comm == 0 && costs.wire == 0)
         return 0;

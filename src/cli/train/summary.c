@@ -116,7 +116,7 @@ static void print_stages(const struct sp_trainer *t)
     for (int s = 0; s < t->place.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
         int64_t planned = sp_train_offloads(t)
-                              ? t->offload.away[s].peak_kept
+                              ? t->offload.evictions[s].peak_kept
                               : sp_stash_peak(&t->plan, &t->graph.shape, t->recompute, t->every, s);
 
         printf("%5d %9.1f %10.1f %23.1f %22.2f (%.2f)\n", s, r->busy_us / 1e3,

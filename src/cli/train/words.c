@@ -57,7 +57,7 @@ static void print_ratios(const struct sp_trainer *t, int stage)
     int shown = lay->slices < 16 ? lay->slices : 16;
 
     for (int k = 0; k < shown; k++) {
-        double ratio = sp_offload_ratio(&t->plan, &t->offload.away[stage], stage, k);
+        double ratio = sp_offload_ratio(&t->plan, &t->offload.evictions[stage], stage, k);
 
         if (ratio >= 0)
             printf(" %.2f", ratio);
@@ -80,7 +80,7 @@ void sp_print_offload(const struct sp_trainer *t)
            t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
            t->plan.layout.slices > 1 ? "slice" : "tensor units");
     for (int s = 0; s < t->offload.stages; s++) {
-        const struct sp_away *a = &t->offload.away[s];
+        const struct sp_eviction_plan *a = &t->offload.evictions[s];
 
         printf("%5d %15.2f %19.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
                (double)a->bytes / MiB);

@@ -8,7 +8,7 @@
 struct stage {
     const struct sp_plan *plan;
     const struct sp_program *prog;
-    const struct sp_away *away;
+    const struct sp_eviction_plan *chosen;
     int index;
     struct sp_moment *begins; /* [slots + 1] of each slot */
 };
@@ -16,7 +16,7 @@ struct stage {
 /* Ops that run together have their slots one after the other. */
 static void find_moments(struct stage *st)
 {
-    const struct sp_away *a = st->away;
+    const struct sp_eviction_plan *a = st->chosen;
     int slot = 0, ops;
 
     for (int i = 0; i < st->prog->n; i += ops) {
@@ -48,7 +48,7 @@ static struct sp_moment end_of(const struct stage *st, int slot)
 /* The unit of each layer of a forward, in turn, as struct sp_eviction has it. */
 static void list_units(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
 {
-    const struct sp_away *a = st->away;
+    const struct sp_eviction_plan *a = st->chosen;
     int unit = 0, n = 0, first, count;
 
     for (int i = 0; i < st->prog->n; i++) {
@@ -81,7 +81,7 @@ static void list_units(const struct stage *st, const struct sp_shape *sh, struct
 /* By the op and the slot with which they return, those first that the op itself wants. */
 static void list_returns(const struct stage *st, struct sp_evictions *e, int *by_unit)
 {
-    const struct sp_away *a = st->away;
+    const struct sp_eviction_plan *a = st->chosen;
     int n = 0;
 
     for (int i = 0; i < e->n; i++)
@@ -100,11 +100,11 @@ static void list_returns(const struct stage *st, struct sp_evictions *e, int *by
 static int apply(const struct sp_offload *offload, const struct sp_shape *sh, struct sp_plan *plan,
                  int stage)
 {
-    const struct sp_away *a = &offload->away[stage];
+    const struct sp_eviction_plan *a = &offload->evictions[stage];
     struct sp_evictions *e = &plan->evictions[stage];
     struct stage st = {.plan = plan,
                        .prog = &plan->programs[stage],
-                       .away = a,
+                       .chosen = a,
                        .index = stage,
                        .begins = calloc((size_t)a->n_slots + 1, sizeof *st.begins)};
     int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0;

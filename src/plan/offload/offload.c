@@ -15,26 +15,27 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     *lack = (struct sp_offload_lack){0};
     sp_offload_destroy(offload);
     offload->stages = stages;
-    offload->away = calloc((size_t)stages, sizeof *offload->away);
+    offload->evictions = calloc((size_t)stages, sizeof *offload->evictions);
     offload->memory = calloc((size_t)stages, sizeof *offload->memory);
-    if (!offload->away || !offload->memory)
+    if (!offload->evictions || !offload->memory)
         err = -ENOMEM;
     for (int s = 0; !err && s < stages; s++) {
         struct sp_memory *m = &offload->memory[s];
         int64_t least, limit;
 
-        err = sp_offload_units(plan, sh, want, s, &offload->away[s]);
+        err = sp_offload_units(plan, sh, want, s, &offload->evictions[s]);
         if (err)
             break;
         *m = sp_pages_fixed(plan, sh, want->recompute, s);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
-        if (!sp_away_choose(&offload->away[s], want->mode, limit, want->rates, &least)) {
+        if (!sp_eviction_plan_choose(&offload->evictions[s], want->mode, limit, want->rates,
+                                     &least)) {
             if (sp_memory_sum(m) + least > sp_memory_sum(&lack->memory) + lack->least)
                 *lack = (struct sp_offload_lack){.stage = s, .memory = *m, .least = least};
             lacks++;
         }
-        m->activations = offload->away[s].peak;
+        m->activations = offload->evictions[s].peak;
     }
     if (!err && lacks)
         err = -EINVAL;
@@ -104,9 +105,9 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
 
 void sp_offload_destroy(struct sp_offload *offload)
 {
-    for (int s = 0; offload->away && s < offload->stages; s++)
-        sp_away_free(&offload->away[s]);
-    free(offload->away);
+    for (int s = 0; offload->evictions && s < offload->stages; s++)
+        sp_eviction_plan_free(&offload->evictions[s]);
+    free(offload->evictions);
     free(offload->memory);
     *offload = (struct sp_offload){0};
 }
@@ -116,7 +117,8 @@ static int slice_of(const struct sp_plan *plan, const struct sp_op *op)
     return plan->family->slice ? plan->family->slice(&plan->layout, op) : op->slice;
 }
 
-double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int stage, int slice)
+double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_plan *a, int stage,
+                        int slice)
 {
     const struct sp_program *prog = &plan->programs[stage];
     int64_t bytes = 0, leaving = 0;

@@ -11,7 +11,7 @@
 
 struct sp_offload {
     int stages;
-    struct sp_away *away;     /* [stages] */
+    struct sp_eviction_plan *evictions; /* [stages] */
     struct sp_memory *memory; /* [stages] activations: what stays and comes and goes, at its peak */
 };
 
@@ -47,6 +47,7 @@ int sp_offload_apply(const struct sp_offload *offload, const struct sp_shape *sh
 
 /* The part a_i of what may leave of a stage's slice that does, of micro-batches and chunks the mean;
  * negative: nothing may, for its backward follows. */
-double sp_offload_ratio(const struct sp_plan *plan, const struct sp_away *a, int stage, int slice);
+double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_plan *a, int stage,
+                        int slice);
 
 #endif

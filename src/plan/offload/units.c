@@ -13,7 +13,7 @@ struct builder {
     struct sp_op_speed speed;
     const struct sp_program *prog;
     int stage;
-    struct sp_away *a;
+    struct sp_eviction_plan *a;
     int *use, *release; /* [flights] ops */
 };
 
@@ -315,7 +315,8 @@ static int build(struct builder *b)
         }
     }
     b->use = calloc(2 * (size_t)flights, sizeof *b->use);
-    err = b->use ? sp_away_alloc(b->a, slots, units, groups, b->prog->n, slots, flights) : -ENOMEM;
+    err = b->use ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, slots, flights)
+                 : -ENOMEM;
     if (err) {
         free(b->use);
         return err;
@@ -328,7 +329,8 @@ static int build(struct builder *b)
 }
 
 int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
-                     const struct sp_offload_request *want, int stage, struct sp_away *away)
+                     const struct sp_offload_request *want, int stage,
+                     struct sp_eviction_plan *evictions)
 {
     struct builder b = {.plan = plan,
                         .sh = sh,
@@ -337,7 +339,7 @@ int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
                         .speed = want->speed,
                         .prog = &plan->programs[stage],
                         .stage = stage,
-                        .a = away};
+                        .a = evictions};
 
     if (b.speed.fwd_s <= 0)
         b.speed = (struct sp_op_speed){1e-11, 2e-11};

@@ -20,8 +20,9 @@ struct sp_offload_request {
     struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
 };
 
-/* Lays out the slots and units of a stage in *away, empty before. 0 or -ENOMEM. */
+/* Lays out the slots and units of a stage in *evictions, empty before. 0 or -ENOMEM. */
 int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
-                     const struct sp_offload_request *want, int stage, struct sp_away *away);
+                     const struct sp_offload_request *want, int stage,
+                     struct sp_eviction_plan *evictions);
 
 #endif

@@ -1,7 +1,6 @@
 #include "plan/search/search.h"
 #include "model/stash.h"
 #include "plan/search/trials.h"
-#include "policies/families/multiplexed/multiplex.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include <math.h>
@@ -107,10 +106,7 @@ static bool cuts(const char *schedule)
 
 static bool shares(const char *schedule)
 {
-    const char *options = strchr(schedule, ':');
-    struct sp_layout lay = {.options = options ? options + 1 : ""};
-
-    return cuts(schedule) && sp_is_multiplexed(&lay);
+    return cuts(schedule) && sp_schedule_flag(schedule, "multiplex");
 }
 
 /* Numbers of slices that are tried: least .. most. */

@@ -6,6 +6,7 @@
 #include "plan/slices.h"
 #include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
+#include "policies/registry.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -76,7 +77,8 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
         int64_t bytes = sp_memory_sum(&offload.memory[s]) / f->devices;
 
         f->memory = bytes > f->memory ? bytes : f->memory;
-        f->host = offload.away[s].most_away > f->host ? offload.away[s].most_away : f->host;
+        f->host = offload.evictions[s].most_evicted > f->host ? offload.evictions[s].most_evicted
+                                                              : f->host;
     }
     f->host *= f->stages < per_node ? f->stages : per_node;
     f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
@@ -257,18 +259,15 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
                             .layers = want->model->layers,
                             .options = ""};
     struct sp_costs costs;
-    int err = sp_plan_create(f->schedule, &lay, &step->plan);
+    int err;
 
-    if (err)
-        return err;
     sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
     step->shape.dtype = want->dtype;
-    if (sp_layout_flag(&step->plan.layout, "auto")) {
+    if (sp_schedule_flag(f->schedule, "auto")) {
         costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
         lay.costs = &costs;
-        sp_plan_destroy(&step->plan);
-        err = sp_plan_create(f->schedule, &lay, &step->plan);
     }
+    err = sp_plan_create(f->schedule, &lay, &step->plan);
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
@@ -292,7 +291,7 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     int p = f->stages, period = f->slices > 1 ? 1 + PERIOD * p / f->slices : PERIOD * p;
     int few = f->slices > 1 ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
 
-    if (strstr(f->schedule, "multiplex")) {
+    if (sp_schedule_flag(f->schedule, "multiplex")) {
         few = 2;
         period = 1;
     }

@@ -35,7 +35,7 @@ static json_t *offload_json(const struct sp_trainer *t)
 
     for (int s = 0; s < t->offload.stages; s++) {
         json_array_append_new(memory, json_integer(sp_memory_sum(&t->offload.memory[s])));
-        json_array_append_new(leaving, json_integer(t->offload.away[s].bytes));
+        json_array_append_new(leaving, json_integer(t->offload.evictions[s].bytes));
     }
     return json_pack("{s:s,s:s,s:f,s:f,s:I,s:o,s:o}", "mode", t->cfg.layout.offload, "dir",
                      t->cfg.offload_dir, "bytes_written_per_s", t->rates.write, "bytes_read_per_s",

@@ -78,7 +78,7 @@ static int64_t file_bytes(const struct sp_trainer *t)
     int64_t sum = 0;
 
     for (int k = 0; k < t->place.n_local; k++)
-        sum += t->offload.away[t->place.first_local + k].most_away;
+        sum += t->offload.evictions[t->place.first_local + k].most_evicted;
     return sum + sum / 16;
 }
 

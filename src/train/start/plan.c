@@ -3,6 +3,7 @@
 #include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
 #include "policies/plan_create.h"
+#include "policies/registry.h"
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "train/slices_auto.h"
@@ -13,11 +14,12 @@
 static int choose_recompute(struct sp_trainer *t)
 {
     struct sp_train_config *a = &t->cfg;
+    const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
     struct sp_recompute_option option;
     int err;
 
     if (!a->layout.recompute)
-        a->layout.recompute = t->plan.def->recompute ? t->plan.def->recompute : "none";
+        a->layout.recompute = def && def->recompute ? def->recompute : "none";
     err = sp_parse_recompute("train", a->layout.recompute, &option);
     if (err)
         return err;
@@ -78,16 +80,6 @@ static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
     return err;
 }
 
-/* Orders that are searched, at what the machine's description says; the run measures later. */
-static int search_on_machine(struct sp_trainer *t, struct sp_layout *layout, struct sp_costs *costs)
-{
-    if (!sp_layout_flag(&t->plan.layout, "auto"))
-        return 0;
-    *costs = sp_search_costs(&t->machine, &t->shape, layout->stages, t->recompute);
-    layout->costs = costs;
-    return search(t, layout, 0);
-}
-
 /* As many micro-batches as --memory-limit leaves room for, where it needs more. */
 static int fit(struct sp_trainer *t, struct sp_layout *layout)
 {
@@ -144,10 +136,16 @@ int sp_train_plan(struct sp_trainer *t)
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+    err = choose_recompute(t);
+    if (err)
+        return err;
+    if (sp_schedule_flag(l->schedule,
+                         "auto")) { /* as the description says; the run measures later */
+        costs = sp_search_costs(&t->machine, &t->shape, layout.stages, t->recompute);
+        layout.costs = &costs;
+    }
     err = sp_plan_create(l->schedule, &layout, &t->plan);
-    err = err ? err : choose_recompute(t);
     err = err ? err : check_family(t);
-    err = err ? err : search_on_machine(t, &layout, &costs);
     err = err ? err : cut_sequences(t);
     err = err ? err : fit(t, &layout);
     if (err)

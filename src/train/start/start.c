@@ -64,7 +64,7 @@ static int make_graph(struct sp_trainer *t)
         .ready = a->scheduler == SP_TRAIN_READY,
         .window = a->window,
         .seed = t->seed,
-        .away = t->offload.away,
+        .evictions = t->offload.evictions,
         .tier = t->tier,
         .disk = t->disk,
         .in_stream = t->runs_ahead,
