@@ -55,6 +55,9 @@ class Cluster:
     def __enter__(self):
         self._remove()
         self.path = tempfile.mkdtemp(prefix="starpipe-namespaces-")
+        if self.cores:  # `ip netns exec` has a /sys of its own, without cgroups
+            os.mkdir(self.path + "/cgroups")
+            subprocess.run(["mount", "--bind", self.cgroups, self.path + "/cgroups"], check=True)
         ip("netns", "add", NAME + "0")
         ip("-n", NAME + "0", "link", "add", "bridge", "type", "bridge")
         ip("-n", NAME + "0", "link", "set", "bridge", "up")
@@ -65,6 +68,8 @@ class Cluster:
 
     def __exit__(self, *_):
         self._remove()
+        if self.cores:
+            subprocess.run(["umount", self.path + "/cgroups"], check=True)
         shutil.rmtree(self.path)
 
     def _add(self, i):
@@ -92,7 +97,7 @@ class Cluster:
                 os.rmdir(f"{self.cgroups}/{NAME}{i}")
 
     def _enter_cgroup(self, n):
-        return f"echo $$ > {self.cgroups}/{NAME}{n}/cgroup.procs" if self.cores else ":"
+        return f"echo $$ > {self.path}/cgroups/{NAME}{n}/cgroup.procs || exit" if self.cores else ":"
 
     def _write_launcher(self):
         with open(self.path + "/hosts", "w") as f:
