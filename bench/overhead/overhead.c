@@ -7,7 +7,7 @@
  *
  * usage: overhead [micro-batches [steps]]      (a tenth of the steps for the 2 ms tasks)
  */
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "graphs/step.h"
 #include "overhead.h"
 #include "starpipe/order.h"

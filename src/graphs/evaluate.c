@@ -1,5 +1,5 @@
 #include "graphs/evaluate.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 
 int sp_evaluate(struct sp_graph *g, const struct sp_data *data, int steps, double *loss)
 {

@@ -9,7 +9,7 @@
  * them in order, as stages do.
  */
 #include "graphs/generate.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "graphs/layer.h"
 #include "sp_error.h"
 #include <stdlib.h>

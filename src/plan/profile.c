@@ -5,7 +5,7 @@
  * forward are submitted by themselves afterwards.
  */
 #include "plan/profile.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "graphs/step.h"
 #include "plan/memory.h"
 #include "policies/families/map.h"

@@ -7,7 +7,7 @@
 #define SP_TESTS_GRAPH_RUN_H
 
 #include "engine/support.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "graphs/step.h"
 #include "offload/disk.h"
 #include "offload/host.h"

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
 #include "engine/support.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "graphs/step.h"
 #include "plan/profile.h"
 #include "graphs/create.h"

@@ -5,7 +5,7 @@
 #ifndef SP_TESTS_PARITY_RUN_H
 #define SP_TESTS_PARITY_RUN_H
 
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "train/run/step.h"
 
 enum { MOST_STEPS = 40, MOST_STAGES = 8, MOST_BLOCKS = 64, FIELDS = 4 };

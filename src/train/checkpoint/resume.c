@@ -1,6 +1,6 @@
 /* From where a run goes on, and what its state has of it. */
 #include "train/checkpoint/resume.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
 #include "sp_error.h"
 

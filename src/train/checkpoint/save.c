@@ -1,6 +1,6 @@
 /* Checkpoints: when, what, and from where a run goes on. The directory is train/checkpoint/run_dir.h's. */
 #include "train/checkpoint/save.h"
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"

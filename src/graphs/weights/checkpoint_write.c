@@ -1,5 +1,5 @@
 /* Fields of all blocks into files: straight from the stages, or from a copy, beside the next steps. */
-#include "graphs/checkpoint.h"
+#include "graphs/weights/checkpoint.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

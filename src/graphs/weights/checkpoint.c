@@ -1,5 +1,5 @@
-#include "graphs/checkpoint.h"
-#include "graphs/initial.h"
+#include "graphs/weights/checkpoint.h"
+#include "graphs/weights/initial.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "graphs/initial.h"
+#include "graphs/weights/initial.h"
 #include "kernels/backend.h"
 #include "sp_error.h"
 #include <stdlib.h>
