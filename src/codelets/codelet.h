@@ -163,7 +163,9 @@ uint32_t sp_task_footprint(struct starpu_task *task);
 /* Microseconds of wall-clock time (Unix epoch), the same clock for all tasks of a machine. */
 double sp_now_us(void);
 
-/* SP_CHECK=1: ends the run with the task's name if an output of n elements holds a NaN or an
+/* Whether the environment has SP_CHECK=1. */
+bool sp_checks(void);
+/* Where it has: ends the run with the task's name if an output of n elements holds a NaN or an
  * infinity. */
 void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,
                      const void *x, size_t n);

@@ -259,13 +259,19 @@ uint32_t sp_task_footprint(struct starpu_task *task)
                                  starpu_task_data_footprint(task));
 }
 
+bool sp_checks(void)
+{
+    static int check = -1;
+
+    return wanted("SP_CHECK", &check);
+}
+
 void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,
                      const void *x, size_t n)
 {
-    static int check = -1;
     size_t i;
 
-    if (!wanted("SP_CHECK", &check))
+    if (!sp_checks())
         return;
     i = k->first_not_finite(k, k->dtype, x, n);
     STARPU_ASSERT_MSG(i == n, "starpipe: %s: %s[%zu] is not a finite number", args->name, what, i);

@@ -62,12 +62,20 @@ static int add_blocks(struct sp_graph *g, struct sp_stage *st)
 
 /* ---- stages --------------------------------------------------------------------------- */
 
+/* Only memory that evicts what it has no room for must know what is dead. */
+static enum sp_pool_dead dead_values(const struct sp_graph *g)
+{
+    if (g->cfg.evictions)
+        return SP_POOL_FREES;
+    return g->place.gpus || sp_checks() ? SP_POOL_FORGETS : SP_POOL_KEEPS;
+}
+
 static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
-    st->local = g->cfg.evictions ? sp_pool_create_lean(0) : sp_pool_create(0);
-    st->boundary = g->cfg.evictions ? sp_pool_create_lean(2) : sp_pool_create(2);
+    st->local = sp_pool_create(0, dead_values(g));
+    st->boundary = sp_pool_create(2, dead_values(g));
     if (!st->local || !st->boundary)
         return -ENOMEM;
     for (int turn = 0; turn < 2; turn++) {

@@ -178,7 +178,7 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     gen->blocks = calloc((size_t)m->layers * SP_LAYER_BLOCKS, sizeof *gen->blocks);
     gen->cache = calloc((size_t)m->layers, sizeof *gen->cache);
     gen->flight = calloc((size_t)m->layers, sizeof *gen->flight);
-    gen->pool = sp_pool_create(0);
+    gen->pool = sp_pool_create(0, SP_POOL_FORGETS);
     if (!gen->text || !gen->blocks || !gen->cache || !gen->flight || !gen->pool) {
         sp_generator_destroy(gen);
         return NULL;

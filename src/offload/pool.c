@@ -1,7 +1,6 @@
 #include "offload/pool.h"
 #include "config.h"
 #include "offload/simulated_memory.h"
-#include <stdbool.h>
 #include <stdlib.h>
 
 /* The idle handles of one size: a ring in the order in which they were given back. */
@@ -18,7 +17,7 @@ struct holders {
 };
 
 struct sp_pool {
-    bool lean;
+    enum sp_pool_dead dead;
     int slack, n;
     struct shelf *shelves;
 };
@@ -62,21 +61,14 @@ void sp_vector_register_at(starpu_data_handle_t *handle, void *memory, size_t n,
     starpu_data_set_name(*handle, name);
 }
 
-struct sp_pool *sp_pool_create(int slack)
+struct sp_pool *sp_pool_create(int slack, enum sp_pool_dead dead)
 {
     struct sp_pool *p = calloc(1, sizeof *p);
 
-    if (p)
+    if (p) {
         p->slack = slack;
-    return p;
-}
-
-struct sp_pool *sp_pool_create_lean(int slack)
-{
-    struct sp_pool *p = sp_pool_create(slack);
-
-    if (p)
-        p->lean = true;
+        p->dead = dead;
+    }
     return p;
 }
 
@@ -147,9 +139,9 @@ void sp_pool_put(starpu_data_handle_t handle)
     if (--holders->n > 0)
         return;
     s = shelf_of(holders->pool, starpu_data_get_size(handle), starpu_vector_get_elemsize(handle));
-    if (holders->pool->lean)
+    if (holders->pool->dead == SP_POOL_FREES)
         starpu_data_invalidate_submit(handle);
-    else
+    else if (holders->pool->dead == SP_POOL_FORGETS)
         starpu_data_deinitialize_submit(handle);
     if (s->idle == s->cap)
         grow(s);
@@ -160,9 +152,11 @@ size_t sp_pool_bytes(const struct sp_pool *p)
 {
     size_t sum = 0;
 
-    for (int i = 0; i < p->n; i++)
-        sum +=
-            (size_t)(p->shelves[i].made - (p->lean ? p->shelves[i].idle : 0)) * p->shelves[i].bytes;
+    for (int i = 0; i < p->n; i++) {
+        const struct shelf *s = &p->shelves[i];
+
+        sum += (size_t)(s->made - (p->dead == SP_POOL_FREES ? s->idle : 0)) * s->bytes;
+    }
     return sum;
 }
 

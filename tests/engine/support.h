@@ -17,6 +17,7 @@ static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
 
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
+    setenv("SP_CHECK", "1", 0); /* bad numbers, and activations that are read when they are dead */
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = workers;

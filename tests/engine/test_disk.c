@@ -80,7 +80,7 @@ static void wait_left(struct sp_mover *m, int64_t bytes)
 
 static void test_out_and_back(void **state)
 {
-    struct sp_pool *pool = sp_pool_create_lean(2);
+    struct sp_pool *pool = sp_pool_create(2, SP_POOL_FREES);
     int64_t live = 0, peak = 0, most = 0;
     uint64_t seed = 4;
     struct sp_mover m;

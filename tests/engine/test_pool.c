@@ -19,7 +19,7 @@ static int stop(void **state)
 /* No slack: the handle given back last, of the size asked for. */
 static void test_takes_the_latest(void **state)
 {
-    struct sp_pool *p = sp_pool_create(0);
+    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
     starpu_data_handle_t a = sp_pool_get(p, 33, 4, "a"), b = sp_pool_get(p, 33, 4, "b");
     starpu_data_handle_t other = sp_pool_get(p, 34, 4, "c"), wide = sp_pool_get(p, 17, 8, "d");
 
@@ -49,7 +49,7 @@ static void test_takes_the_latest(void **state)
 /* It goes back when all who hold it have given it back, and not before. */
 static void test_holders(void **state)
 {
-    struct sp_pool *p = sp_pool_create(0);
+    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
     starpu_data_handle_t a = sp_pool_get(p, 5, 4, "a"), b;
 
     (void)state;
@@ -74,7 +74,7 @@ static void test_slack(void **state)
 
     (void)state;
     for (int slack = 1; slack <= 3; slack++) {
-        struct sp_pool *p = sp_pool_create(slack);
+        struct sp_pool *p = sp_pool_create(slack, SP_POOL_FORGETS);
         starpu_data_handle_t idle[MOST], flying[MOST];
         int n_idle = 0, n_flying = 0, made = 0, reused = 0;
 
@@ -117,8 +117,9 @@ static void test_steady(void **state)
     uint64_t seed = 4;
 
     (void)state;
-    for (int slack = 0; slack <= 2; slack += 2) {
-        struct sp_pool *p = sp_pool_create(slack);
+    for (int way = 0; way < 4; way++) {
+        int slack = way & 2;
+        struct sp_pool *p = sp_pool_create(slack, way & 1 ? SP_POOL_FORGETS : SP_POOL_KEEPS);
 
         wrong = 0;
         for (int round = 0; round < 50; round++) {
@@ -154,30 +155,39 @@ static void test_steady(void **state)
     }
 }
 
-/* What is given back has no value any more, but keeps its buffer for the next one. */
-static void test_forgets_and_keeps(void **state)
+/* What becomes of the buffer and of the value of what is given back. */
+static void test_dead(void **state)
 {
-    struct sp_pool *p = sp_pool_create(0);
-    starpu_data_handle_t h = sp_pool_get(p, 33, 4, "h");
-    int allocated, valid, loading;
+    static const struct {
+        enum sp_pool_dead dead;
+        bool allocated, valid;
+    } cases[] = {
+        {SP_POOL_KEEPS, true, true}, {SP_POOL_FORGETS, true, false}, {SP_POOL_FREES, false, false}};
 
     (void)state;
-    submit(&write_cl, h, 3);
-    starpu_task_wait_for_all();
-    starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
-    assert_true(allocated && valid);
-    sp_pool_put(h);
-    starpu_task_wait_for_all();
-    starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
-    assert_true(allocated && !valid);
-    sp_pool_destroy(p);
+    for (int k = 0; k < 3; k++) {
+        struct sp_pool *p = sp_pool_create(0, cases[k].dead);
+        starpu_data_handle_t h = sp_pool_get(p, 33, 4, "h");
+        int allocated, valid, loading;
+
+        submit(&write_cl, h, 3);
+        starpu_task_wait_for_all();
+        starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+        assert_true(allocated && valid);
+        sp_pool_put(h);
+        starpu_task_wait_for_all();
+        starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+        assert_int_equal(allocated, cases[k].allocated);
+        assert_int_equal(valid, cases[k].valid);
+        sp_pool_destroy(p);
+    }
 }
 
 /* Beyond 2^32 elements the handle counts in larger units (no memory is touched). */
 static void test_wide_vectors(void **state)
 {
     static const size_t sizes[] = {1, 4294967294u, 4294967295u, 5000000001u, 34359738368u};
-    struct sp_pool *p = sp_pool_create(0);
+    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
 
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -200,7 +210,7 @@ TEST_GROUP(pool)
         cmocka_unit_test(test_holders),
         cmocka_unit_test(test_slack),
         cmocka_unit_test(test_steady),
-        cmocka_unit_test(test_forgets_and_keeps),
+        cmocka_unit_test(test_dead),
         cmocka_unit_test(test_wide_vectors),
     };
 

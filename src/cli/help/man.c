@@ -143,7 +143,8 @@ static const struct {
     const char *name, *what;
 } environment[] = {
     {"SP_CHECK=1",
-     "Ends the run at the first task that writes a NaN or an infinity, and names it."},
+     "Ends the run at the first task that writes a NaN or an infinity, or reads an activation that "
+     "was given back, and names it."},
     {"SP_SYNC=1", "Waits for every task after its submission: one at a time, for debugging."},
     {"SP_DEVICE", "What --device is where it is not given: auto, cpu or cuda."},
     {"SP_POLL_US=N",
