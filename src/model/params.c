@@ -8,14 +8,14 @@
 #define ALIGNMENT 8 /* elements: one AVX register of floats, 32 bytes */
 #define INIT_STD 0.02f
 
-static size_t align(size_t n)
+static uint64_t align(uint64_t n)
 {
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static size_t elements_of(const struct sp_model *m, const struct sp_tensor_row *row)
+static uint64_t elements_of(const struct sp_model *m, const struct sp_tensor_row *row)
 {
-    return (size_t)sp_dim(m, row->rows) * (size_t)sp_dim(m, row->cols);
+    return (uint64_t)sp_dim(m, row->rows) * (uint64_t)sp_dim(m, row->cols);
 }
 
 /* A walk through the tensors that a block has. */
@@ -23,7 +23,7 @@ struct walk {
     const struct sp_model *m;
     enum sp_block_kind kind;
     const struct sp_tensor_row *row; /* NULL: before the first */
-    size_t offset, end;              /* of it; the first free element */
+    uint64_t offset, end;            /* of it; the first free element */
 };
 
 /* The next one; false: there is none, and `end` is the size of the block. Every role starts aligned. */
@@ -70,7 +70,7 @@ static struct sp_tensor tensor_of(const struct walk *w, int layer)
     struct sp_tensor t = {.block = w->kind,
                           .role = row->role,
                           .layer = of_layer ? layer : -1,
-                          .offset = w->offset,
+                          .offset = (size_t)w->offset,
                           .rows = sp_dim(w->m, row->rows),
                           .cols = sp_dim(w->m, row->cols),
                           .is_vector = !matrix,
@@ -83,7 +83,7 @@ static struct sp_tensor tensor_of(const struct walk *w, int layer)
     return t;
 }
 
-size_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind)
+uint64_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind)
 {
     struct walk w = {.m = m, .kind = kind};
 
@@ -98,7 +98,7 @@ size_t sp_block_offset(const struct sp_model *m, enum sp_block_kind kind, enum s
 
     while (next(&w))
         if (w.row->role == role)
-            return w.offset;
+            return (size_t)w.offset;
     return (size_t)-1;
 }
 

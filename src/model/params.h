@@ -87,7 +87,7 @@ void sp_params_destroy(struct sp_params *p);
 /* Elements of a block (0: the model has no such block), a multiple of 8. Each role starts at a
  * multiple of 8 elements, what lies between is zero; tensors of one role (query, key, value; gate,
  * up) follow each other without a gap, so they are one matrix. */
-size_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind);
+uint64_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind);
 
 /*
  * Offset in its block of the first element with a role; `norm2` picks norm2's gain and bias

@@ -50,7 +50,7 @@ static inline size_t sp_shape_elem(const struct sp_shape *sh)
 }
 
 /* Elements that n f32 take in a buffer of elements: statistics, log-sum-exp. */
-static inline size_t sp_shape_f32(const struct sp_shape *sh, size_t n)
+static inline uint64_t sp_shape_f32(const struct sp_shape *sh, uint64_t n)
 {
     return n * (sizeof(float) / sp_shape_elem(sh));
 }

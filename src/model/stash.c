@@ -43,7 +43,7 @@ static const struct {
     [STATS2] = {SP_STASH_POST, STATS, true, PRODUCTS},
 };
 
-static size_t elements_of(const struct sp_shape *sh, enum part p)
+static uint64_t elements_of(const struct sp_shape *sh, enum part p)
 {
     const int widths[] = {
         [HIDDEN] = sh->model.hidden,
@@ -54,7 +54,7 @@ static size_t elements_of(const struct sp_shape *sh, enum part p)
         [HEADS] = sh->model.heads,
         [STATS] = 2,
     };
-    size_t n = (size_t)sh->rows * (size_t)widths[kept[p].width];
+    uint64_t n = (uint64_t)sh->rows * (uint64_t)widths[kept[p].width];
 
     return kept[p].f32 ? sp_shape_f32(sh, n) : n;
 }
@@ -74,10 +74,10 @@ bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor)
 }
 
 /* Of the parts of a buffer before `end`. */
-static size_t elements_before(const struct sp_shape *sh, enum sp_recompute recompute,
-                              enum sp_stash_tensor tensor, enum part end)
+static uint64_t elements_before(const struct sp_shape *sh, enum sp_recompute recompute,
+                                enum sp_stash_tensor tensor, enum part end)
 {
-    size_t n = 0;
+    uint64_t n = 0;
 
     for (enum part p = 0; p < end; p++)
         if (kept[p].tensor == tensor && keeps(recompute, p))
@@ -85,8 +85,8 @@ static size_t elements_before(const struct sp_shape *sh, enum sp_recompute recom
     return n;
 }
 
-size_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
-                         enum sp_stash_tensor tensor)
+uint64_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
+                           enum sp_stash_tensor tensor)
 {
     return elements_before(sh, recompute, tensor, PARTS);
 }
@@ -107,12 +107,12 @@ static enum sp_recompute mode_of(bool keep_outputs)
     return keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
 }
 
-size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs)
+uint64_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs)
 {
     return sp_stash_elements(sh, mode_of(keep_outputs), SP_STASH_PRE);
 }
 
-size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs)
+uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs)
 {
     return sp_stash_elements(sh, mode_of(keep_outputs), SP_STASH_POST);
 }

@@ -35,8 +35,8 @@ enum sp_stash_tensor {
 bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor);
 
 /* Elements of a buffer as a mode keeps it, 0: computed again. Statistics are f32. */
-size_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
-                         enum sp_stash_tensor tensor);
+uint64_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
+                           enum sp_stash_tensor tensor);
 
 /* Bytes of each, 0: computed again. `keeps_x`: the first of K layers with every=K; `sliced`: keys and
  * values stay for later slices. */
@@ -45,8 +45,8 @@ void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, b
 
 /* Elements of SP_STASH_PRE and SP_STASH_POST; `keep_outputs`: those of norms and activations, in
  * brackets above, are kept too. */
-size_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
-size_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
+uint64_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
+uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
 
 /* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
 struct sp_pre_saved {

@@ -21,7 +21,7 @@ static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
 /* Elements that n values in f32 take: gradients of parameters. */
 static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)
 {
-    return (int64_t)sp_shape_f32(sh, (size_t)n);
+    return (int64_t)sp_shape_f32(sh, (uint64_t)n);
 }
 
 /* Bytes kept for the head, if the op's chunk is the last; `part`: the shape of its slice. */

@@ -116,17 +116,18 @@ int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
     return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
 }
 
-size_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind)
+uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
+                       enum sp_block_kind kind)
 {
-    size_t n = sp_block_elements(m, kind), parts = (size_t)plan->layout.stages;
+    uint64_t n = sp_block_elements(m, kind), parts = (uint64_t)plan->layout.stages;
 
     return plan->family->sharded ? ((n + parts - 1) / parts + 7) / 8 * 8 : n;
 }
 
-size_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
-                      int stage)
+uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
+                        enum sp_block_kind kind, int stage)
 {
-    return plan->family->sharded ? (size_t)stage * sp_block_held(plan, m, kind) : 0;
+    return plan->family->sharded ? (uint64_t)stage * sp_block_held(plan, m, kind) : 0;
 }
 
 /* ---- the blocks of a stage ---------------------------------------------------------------- */

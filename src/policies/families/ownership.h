@@ -67,9 +67,10 @@ int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
  * P-th, rounded up to a multiple of 8: what goes beyond the end of the block is zero. Stage s has those
  * from sp_block_first on.
  */
-size_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind);
-size_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
-                      int stage);
+uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
+                       enum sp_block_kind kind);
+uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
+                        enum sp_block_kind kind, int stage);
 
 /*
  * The stages that hold a block, in ascending order; returns how many. More than one: replicas,

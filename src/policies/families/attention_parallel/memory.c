@@ -3,8 +3,8 @@
 
 bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden;
-    size_t width = (size_t)(sh->q_width + sh->kv_width);
+    uint64_t T = (uint64_t)sh->rows, h = (uint64_t)sh->model.hidden;
+    uint64_t width = (uint64_t)(sh->q_width + sh->kv_width);
     char qkv[16] = "auto";
 
     sp_layout_option(&plan->layout, "qkv", qkv, sizeof qkv);
@@ -17,7 +17,7 @@ static int64_t attention_elements(const struct sp_plan *plan, const struct sp_sh
                                   enum sp_recompute recompute)
 {
     int64_t T = sh->rows, qkv = T * (sh->q_width + sh->kv_width);
-    int64_t lse = (int64_t)sp_shape_f32(sh, (size_t)(T * sh->model.heads));
+    int64_t lse = (int64_t)sp_shape_f32(sh, (uint64_t)(T * sh->model.heads));
     int64_t out = T * sh->q_width + lse;
 
     if (!sp_ships_weights(plan, sh))
@@ -66,7 +66,7 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t weights = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_QKV), elements;
     int64_t gradient =
-        (int64_t)sp_shape_f32(sh, (size_t)weights); /* as large as weights, or larger */
+        (int64_t)sp_shape_f32(sh, (uint64_t)weights); /* as large as weights, or larger */
     bool ships = sp_ships_weights(plan, sh);
     int64_t way = plan->transit ? plan->transit[stage] : 0, shipped = 0;
 
