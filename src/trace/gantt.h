@@ -102,15 +102,18 @@ struct sp_gantt_fact {
 };
 
 /*
- * A self-contained HTML page: the pictures one under the other on the same time axis, each with the
- * memory of its stages, to be zoomed and hovered over. What it shows is one JSON object in
- * <script id="data">:
+ * Pictures as one JSON object, for pages that draw them (page/picture.js):
  *   facts        [name, value] lines
  *   pictures[]   title, subtitle, unit, end, stages, chunks, share, note[stage], idle[stage]
  *                (percent, negative: unknown), and rows[stage][k] = [start, end, name, kind (enum
  *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined], and
  *                messages[stage][k] = [sent, arrived, name, from], of those that it receives
  */
+void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
+                   int n_facts, FILE *out);
+
+/* A self-contained HTML page with that object in <script id="data">: the pictures one under the other on
+ * the same time axis, each with the memory of its stages, to be zoomed and hovered over. */
 void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);
 

@@ -1,6 +1,6 @@
 /*
- * The Gantt picture as a page: page.html, which the build turns into the string `page`, with the
- * data as JSON where it says @DATA@. The script in it draws.
+ * The Gantt picture as a page: page/page.html, which the build turns into the string `page` with its
+ * scripts, and the data as JSON where it says @DATA@. The scripts draw.
  */
 #include "src/trace/page.inc"
 #include "trace/escape.h"
@@ -70,13 +70,9 @@ static void write_picture(const struct sp_gantt *g, FILE *out)
     putc('}', out);
 }
 
-void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
+void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out)
 {
-    static const char mark[] = "@DATA@";
-    const char *at = strstr(page, mark);
-
-    fwrite(page, 1, (size_t)(at - page), out);
     fputs("{\"facts\":[", out);
     for (int i = 0; i < n_facts; i++) {
         fputs(i ? ",\n[" : "\n[", out);
@@ -91,5 +87,15 @@ void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt
         write_picture(&pictures[i], out);
     }
     fputs("]}", out);
+}
+
+void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
+                   int n_facts, FILE *out)
+{
+    static const char mark[] = "@DATA@";
+    const char *at = strstr(page, mark);
+
+    fwrite(page, 1, (size_t)(at - page), out);
+    sp_gantt_json(pictures, n, facts, n_facts, out);
     fputs(at + strlen(mark), out);
 }

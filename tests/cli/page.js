@@ -27,6 +27,7 @@ class Element {
   }
   append(child) { if (child instanceof Element) child.parentNode = this; }
   addEventListener(name, f) { this.handlers[name] = f; }
+  replaceChildren() {}
   getContext() { return context; }
   getBoundingClientRect() { return { left: 0, top: 0 }; }
   setAttribute() {}

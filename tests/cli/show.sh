@@ -110,6 +110,9 @@ starpipe show $four --format html --output "$work/1f1b.html" || fail "show --for
 grep -q '"published makespan","33 = ' "$work/1f1b.html" || fail "page: no published makespan"
 grep -q '"makespan","33"' "$work/1f1b.html" || fail "page: no makespan"
 page "$work/1f1b.html"
+starpipe show $four --format picture > "$work/picture" || fail "show --format picture"
+sed -n '/id="data">/,/<\/script>/p' "$work/1f1b.html" | sed 's/^.*id="data">//; s/<\/script>.*$//' |
+    cmp -s - "$work/picture" || fail "picture: not the data of the page"
 starpipe show --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --format html \
     --output "$work/dualpipev.html" || fail "show --format html of pairs"
 page "$work/dualpipev.html"

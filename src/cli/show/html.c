@@ -1,3 +1,4 @@
+/* The picture of a plan with its figures: as a page, or as the data that a page draws. */
 #include "cli/show/show.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
@@ -53,7 +54,9 @@ static void add_figures(const struct sp_show *show, const struct sp_gantt *g, st
         at);
 }
 
-int sp_show_html(const struct sp_show *show, FILE *out)
+static int draw(const struct sp_show *show, FILE *out,
+                void (*print)(const struct sp_gantt *, int, const struct sp_gantt_fact *, int,
+                              FILE *))
 {
     struct facts facts = {0};
     struct sp_gantt g;
@@ -62,7 +65,21 @@ int sp_show_html(const struct sp_show *show, FILE *out)
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(show->plan));
     add_figures(show, &g, &facts);
     g.subtitle[0] = 0; /* the figures say it */
-    sp_gantt_html(&g, 1, facts.fact, facts.n, out);
+    print(&g, 1, facts.fact, facts.n, out);
     sp_gantt_destroy(&g);
     return 0;
+}
+
+int sp_show_html(const struct sp_show *show, FILE *out)
+{
+    return draw(show, out, sp_gantt_html);
+}
+
+int sp_show_picture(const struct sp_show *show, FILE *out)
+{
+    int ret = draw(show, out, sp_gantt_json);
+
+    if (!ret)
+        putc('\n', out);
+    return ret;
 }

@@ -22,7 +22,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum format { TEXT, JSON, CSV, SVG, HTML };
+enum format { TEXT, JSON, CSV, SVG, HTML, PICTURE };
 
 struct args {
     struct sp_layout_args layout;
@@ -52,8 +52,8 @@ static int parse(int argc, char **argv, struct args *a)
          "f32|bf16", &a->dtype_set},
         {"actions", SP_OPT_FLAG, &a->actions, 0,
          "also the lowered program: what each stage runs, sends, receives and frees", 0, 0, 0, 0},
-        {"format", SP_OPT_CHOICE, &a->format, 0, "what to print", 0, 0, "text|json|csv|svg|html",
-         0},
+        {"format", SP_OPT_CHOICE, &a->format, 0, "what to print; picture: what html draws, as JSON",
+         0, 0, "text|json|csv|svg|html|picture", 0},
         {"output", SP_OPT_STRING, &a->output, "FILE", "file to write (default: standard output)", 0,
          0, 0, 0},
         {"width", SP_OPT_INT, &a->width, "N", "columns of the text (0: those of the terminal)", 0,
@@ -183,6 +183,8 @@ static int print(const struct sp_show *show, enum format format, FILE *out)
         return sp_show_svg(show, out);
     case HTML:
         return sp_show_html(show, out);
+    case PICTURE:
+        return sp_show_picture(show, out);
     default:
         return sp_show_text(show, out);
     }

@@ -82,5 +82,6 @@ int sp_show_json(const struct sp_show *show, FILE *out);
 int sp_show_csv(const struct sp_show *show, FILE *out);
 int sp_show_svg(const struct sp_show *show, FILE *out);
 int sp_show_html(const struct sp_show *show, FILE *out);
+int sp_show_picture(const struct sp_show *show, FILE *out); /* sp_gantt_json */
 
 #endif

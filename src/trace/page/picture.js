@@ -1,62 +1,8 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>starpipe</title>
-<style>
-:root { color-scheme: light dark; --page: #fff; --ink: #1b2430; --soft: #56616f; --line: #d5dbe3;
-  --idle: #f1f3f7; --panel: #f7f8fa; --memory: #2f6fb3; --cursor: #c0392b }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #14181e; --ink: #e4e9f0; --soft: #9aa6b5; --line: #36404d; --idle: #1e242d;
-    --panel: #1b2129; --memory: #74a9e0; --cursor: #ff7b6b }
-}
-html { overflow-y: scroll }
-body { margin: 0 auto; padding: 20px 24px 40px; max-width: 1800px; background: var(--page);
-  color: var(--ink); font: 14px/1.45 system-ui, "Helvetica Neue", Arial, sans-serif }
-h1 { font-size: 19px; margin: 0 0 10px }
-h2 { font-size: 15px; margin: 26px 0 2px }
-h3 { font-size: 13px; margin: 12px 0 2px; color: var(--soft); font-weight: 600 }
-p { margin: 2px 0 8px; color: var(--soft) }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 0 0 14px }
-dt { color: var(--soft) }
-dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
-#bar { display: flex; flex-wrap: wrap; gap: 6px 14px; align-items: center; position: sticky; top: 0;
-  padding: 8px 0; background: var(--page); z-index: 2 }
-button { font: inherit; min-width: 34px; padding: 3px 10px; color: var(--ink);
-  background: var(--panel); border: 1px solid var(--line); border-radius: 6px; cursor: pointer }
-button:hover { border-color: var(--soft) }
-#legend { display: flex; flex-wrap: wrap; gap: 4px 14px; color: var(--soft) }
-#legend canvas { vertical-align: -2px; margin-right: 5px }
-.plot { position: relative }
-.plot canvas { display: block; width: 100%; touch-action: pan-y; outline-offset: 2px }
-.gantt { cursor: grab }
-.gantt.drag { cursor: grabbing }
-.cursor { position: absolute; top: 0; bottom: 0; width: 1px; background: var(--cursor);
-  pointer-events: none; visibility: hidden }
-#tip { position: fixed; padding: 6px 9px; background: var(--panel); border: 1px solid var(--line);
-  border-radius: 6px; box-shadow: 0 2px 10px #0004; pointer-events: none; visibility: hidden;
-  white-space: pre; font-variant-numeric: tabular-nums; z-index: 3 }
-</style>
-</head>
-<body>
-<h1 id="title"></h1>
-<dl id="facts"></dl>
-<div id="bar">
-<span><button id="out" title="zoom out">&minus;</button>
-<button id="in" title="zoom in">+</button>
-<button id="fit" title="the whole step">Fit</button></span>
-<span id="legend"></span>
-</div>
-<p>Wheel or pinch: zoom. Drag: move. Double click: the whole step. Click a bar: its micro-batch
-alone. Keys: + &minus; 0 and arrows.</p>
-<noscript><p>The picture is drawn by a script in this page; scripts are off.</p></noscript>
-<div id="pictures"></div>
-<div id="tip"></div>
-<script type="application/json" id="data">@DATA@</script>
-<script>
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+/*
+ * A picture of a pipeline as a Gantt chart and the memory of its stages. A picture is what sp_gantt_json writes
+ * (gantt.h). All pictures of a page have one time axis, from `from` to `to` of 0 .. `whole`, and one scale of memory;
+ * `only` is the micro-batch that stands out, -1: none. `memoryRow` is the height of a stage's memory with few stages.
+ */
 const START = 0, END = 1, NAME = 2, KIND = 3, MB = 4, CHUNK = 5, LIVE = 6, AFTER = 7, LANE = 8,
       JOINED = 9;
 /* hue, saturation, lightness of the darkest and the lightest micro-batch: those of the SVG */
@@ -75,8 +21,7 @@ function rgb(h, s, l) {
     return 255 * (l - s * Math.min(l, 1 - l) * Math.max(-1, Math.min(k - 3, 9 - k, 1)));
   });
 }
-const whole = Math.max(...data.pictures.map(p => p.end)) || 1;
-let from = 0, to = whole, only = -1, theme = {}, pending = false;
+let whole = 1, from = 0, to = 1, only = -1, most = 1, theme = {}, memoryRow = 54;
 
 const number = x => String(+x.toPrecision(6));
 const shadeOf = bar => shades[bar[KIND]][bar[MB] < 0 ? 0 : bar[MB] % SHADES];
@@ -150,16 +95,14 @@ function hatch(c) {
 class View {
   constructor(picture, parent) {
     this.picture = picture;
-    if (data.pictures.length > 1) element("h2", parent, picture.title);
     if (picture.subtitle) element("p", parent, picture.subtitle);
     this.gantt = this.plot(parent, "gantt");
     element("h3", parent, "Activations alive, in micro-batches on a whole stage");
     this.memory = this.plot(parent, "memory");
     const n = picture.stages;
     this.row = Math.min(30, Math.max(Math.min(15, 12000 / n), 900 / n));
-    this.line = Math.min(54, Math.max(Math.min(18, 12000 / n), 700 / n));
+    this.line = Math.min(memoryRow, Math.max(Math.min(18, 12000 / n), 700 / n));
     this.peaks = picture.rows.map((_, s) => peakOf(picture, s));
-    this.most = Math.max(...this.peaks) || 1;
     listen(this, this.gantt);
     listen(this, this.memory);
   }
@@ -303,7 +246,7 @@ class View {
   /* The curve of one stage: it rises when a forward starts and falls when its memory is released. */
   curve(c, s) {
     const row = this.picture.rows[s], base = (s + 1) * this.line - 2;
-    const unit = (this.line - 5) / this.most * this.picture.share, right = LEFT + this.width();
+    const unit = (this.line - 5) / most * this.picture.share, right = LEFT + this.width();
     let k = firstAfter(row, from), level = k > 0 ? row[k - 1][AFTER] : 0, x = LEFT, high = level;
     c.beginPath();
     c.moveTo(LEFT, base);
@@ -366,165 +309,3 @@ class View {
     return { s, t, bar: plot === this.gantt ? bar : null };
   }
 }
-
-const views = [];
-const tip = document.getElementById("tip");
-
-function draw() {
-  if (pending) return;
-  pending = true;
-  requestAnimationFrame(() => {
-    pending = false;
-    for (const v of views) { v.drawGantt(); v.drawMemory(); }
-  });
-}
-
-function show(a, b) {
-  const least = whole * 1e-6, length = Math.min(Math.max(b - a, least), whole);
-  from = Math.min(Math.max(a, 0), whole - length);
-  to = from + length;
-  draw();
-}
-const zoom = (factor, at) => show(at - (at - from) * factor, at + (to - at) * factor);
-const fit = () => { only = -1; show(0, whole); };
-
-function hideTip() {
-  tip.style.visibility = "hidden";
-  for (const v of views) for (const p of [v.gantt, v.memory]) p.cursor.style.visibility = "hidden";
-}
-
-function showTip(view, plot, e) {
-  const box = plot.canvas.getBoundingClientRect();
-  const at = view.hit(plot, e.clientX - box.left, e.clientY - box.top);
-  if (!at) return hideTip();
-  const unit = view.picture.unit ? " " + view.picture.unit : "", bar = at.bar;
-  const held = x => `${number(x)} micro-batch${x === 1 ? "" : "es"} alive`;
-  tip.textContent = bar
-    ? `${bar[NAME]}  ${kinds[bar[KIND]][0]}, stage ${at.s}\n` +
-      `${number(bar[START])} to ${number(bar[END])}${unit}, ` +
-      `${number(bar[END] - bar[START])}${unit} long\n` + held(bar[LIVE] * view.picture.share)
-    : `stage ${at.s} at ${number(at.t)}${unit}\n` + held(liveAt(view.picture, at.s, at.t));
-  tip.style.visibility = "visible";
-  tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 6)) + "px";
-  tip.style.top = Math.max(4, Math.min(e.clientY + 16, innerHeight - tip.offsetHeight - 6)) + "px";
-  for (const v of views) for (const p of [v.gantt, v.memory]) {
-    p.cursor.style.left = v.x(at.t) + "px";
-    p.cursor.style.visibility = "visible";
-  }
-}
-
-function listen(view, plot) {
-  const canvas = plot.canvas, held = new Map();
-  let moved = 0, pair = 0;
-  const place = e => e.clientX - canvas.getBoundingClientRect().left;
-  const spread = () => { const [a, b] = [...held.values()]; return Math.abs(a - b) || 1; };
-  canvas.addEventListener("wheel", e => {
-    /* over the names and figures the page scrolls */
-    if (place(e) < LEFT || place(e) > LEFT + view.width()) return;
-    e.preventDefault();
-    const lines = e.deltaMode === 1 ? 16 : 1, dx = e.shiftKey ? e.deltaY : e.deltaX;
-    if (Math.abs(dx) > Math.abs(e.deltaY) || e.shiftKey) {
-      const by = dx * lines / view.width() * (to - from);
-      show(from + by, to + by);
-    } else {
-      zoom(Math.exp(Math.max(-120, Math.min(120, e.deltaY * lines)) * (e.ctrlKey ? .01 : .0022)),
-        view.time(place(e)));
-    }
-  }, { passive: false });
-  canvas.addEventListener("pointerdown", e => {
-    held.set(e.pointerId, place(e));
-    canvas.setPointerCapture(e.pointerId);
-    moved = 0;
-    if (held.size === 2) pair = spread();
-  });
-  canvas.addEventListener("pointermove", e => {
-    if (held.has(e.pointerId)) {
-      const dx = place(e) - held.get(e.pointerId);
-      held.set(e.pointerId, place(e));
-      moved += Math.abs(dx);
-      if (held.size === 1 && moved > 3) {
-        const by = -dx / view.width() * (to - from);
-        canvas.classList.add("drag");
-        hideTip();
-        return show(from + by, to + by);
-      } else if (held.size === 2) {
-        const now = spread(), [a, b] = [...held.values()];
-        zoom(pair / now, view.time((a + b) / 2));
-        pair = now;
-        return;
-      }
-    }
-    showTip(view, plot, e);
-  });
-  const release = e => { held.delete(e.pointerId); canvas.classList.remove("drag"); };
-  canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerup", e => {
-    release(e);
-    if (moved > 3 || plot !== view.gantt) return;
-    const at = view.hit(plot, place(e), e.clientY - canvas.getBoundingClientRect().top);
-    only = at && at.bar && at.bar[MB] !== only ? at.bar[MB] : -1;
-    draw();
-  });
-  canvas.addEventListener("pointerleave", hideTip);
-  canvas.addEventListener("dblclick", fit);
-  canvas.addEventListener("keydown", e => {
-    const by = (to - from) / 8, middle = (from + to) / 2;
-    if (e.key === "+" || e.key === "=") zoom(.7, middle);
-    else if (e.key === "-") zoom(1 / .7, middle);
-    else if (e.key === "0") fit();
-    else if (e.key === "ArrowLeft") show(from - by, to - by);
-    else if (e.key === "ArrowRight") show(from + by, to + by);
-    else return;
-    e.preventDefault();
-  });
-}
-
-function legend() {
-  const box = document.getElementById("legend");
-  const bars = data.pictures.flatMap(p => p.rows).flat();
-  const used = new Set(bars.map(b => b[KIND]));
-  const key = (text, paint) => {
-    const item = element("span", box), canvas = element("canvas", item);
-    canvas.width = 32;
-    canvas.height = 13;
-    paint(canvas.getContext("2d"));
-    item.append(text);
-  };
-  kinds.forEach(([name], k) => used.has(k) && key(name, c => {
-    for (let i = 0; i < 4; i++) { c.fillStyle = shades[k][i].fill; c.fillRect(8 * i, 0, 8, 13); }
-  }));
-  if (bars.some(b => b[CHUNK] % 2))
-    key("odd chunk", c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13);
-      c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); });
-  if (bars.some(b => b[JOINED]))
-    key("overlapped", c => { c.strokeStyle = "#808b99"; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); });
-  element("span", box, data.pictures.some(p => p.chunks > 1) ? "number: micro-batch.chunk"
-    : "number: micro-batch");
-}
-
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  for (const name of ["ink", "soft", "line", "idle", "memory"])
-    theme[name] = style.getPropertyValue("--" + name).trim();
-  draw();
-}
-
-document.title = data.pictures[0].title;
-document.getElementById("title").textContent = data.pictures[0].title;
-for (const [name, value] of data.facts) {
-  const list = document.getElementById("facts");
-  element("dt", list, name);
-  element("dd", list, value);
-}
-for (const picture of data.pictures)
-  views.push(new View(picture, element("section", document.getElementById("pictures"))));
-document.getElementById("in").onclick = () => zoom(.6, (from + to) / 2);
-document.getElementById("out").onclick = () => zoom(1 / .6, (from + to) / 2);
-document.getElementById("fit").onclick = fit;
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", colours);
-new ResizeObserver(draw).observe(document.getElementById("pictures"));
-legend();
-colours();
-</script>
-</body>
-</html>

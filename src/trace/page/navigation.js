@@ -1,0 +1,160 @@
+/*
+ * The pictures of a page, drawn and moved together:
+ *   showPictures(pictures, boxes)   draws each in its box; the axis is that of the longest
+ *   zoom(factor, at), fit()         move the axis
+ *   colours()                       takes the colours of the page (drawing.css) again
+ * The page has elements "tip" and "legend".
+ */
+let views = [], pending = false;
+const tip = document.getElementById("tip");
+
+function draw() {
+  if (pending) return;
+  pending = true;
+  requestAnimationFrame(() => {
+    pending = false;
+    for (const v of views) { v.drawGantt(); v.drawMemory(); }
+  });
+}
+
+function show(a, b) {
+  const least = whole * 1e-6, length = Math.min(Math.max(b - a, least), whole);
+  from = Math.min(Math.max(a, 0), whole - length);
+  to = from + length;
+  draw();
+}
+const zoom = (factor, at) => show(at - (at - from) * factor, at + (to - at) * factor);
+const fit = () => { only = -1; show(0, whole); };
+
+function hideTip() {
+  tip.style.visibility = "hidden";
+  for (const v of views) for (const p of [v.gantt, v.memory]) p.cursor.style.visibility = "hidden";
+}
+
+function showTip(view, plot, e) {
+  const box = plot.canvas.getBoundingClientRect();
+  const at = view.hit(plot, e.clientX - box.left, e.clientY - box.top);
+  if (!at) return hideTip();
+  const unit = view.picture.unit ? " " + view.picture.unit : "", bar = at.bar;
+  const held = x => `${number(x)} micro-batch${x === 1 ? "" : "es"} alive`;
+  tip.textContent = bar
+    ? `${bar[NAME]}  ${kinds[bar[KIND]][0]}, stage ${at.s}\n` +
+      `${number(bar[START])} to ${number(bar[END])}${unit}, ` +
+      `${number(bar[END] - bar[START])}${unit} long\n` + held(bar[LIVE] * view.picture.share)
+    : `stage ${at.s} at ${number(at.t)}${unit}\n` + held(liveAt(view.picture, at.s, at.t));
+  tip.style.visibility = "visible";
+  tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 6)) + "px";
+  tip.style.top = Math.max(4, Math.min(e.clientY + 16, innerHeight - tip.offsetHeight - 6)) + "px";
+  for (const v of views) for (const p of [v.gantt, v.memory]) {
+    p.cursor.style.left = v.x(at.t) + "px";
+    p.cursor.style.visibility = "visible";
+  }
+}
+
+function listen(view, plot) {
+  const canvas = plot.canvas, held = new Map();
+  let moved = 0, pair = 0;
+  const place = e => e.clientX - canvas.getBoundingClientRect().left;
+  const spread = () => { const [a, b] = [...held.values()]; return Math.abs(a - b) || 1; };
+  canvas.addEventListener("wheel", e => {
+    /* over the names and figures the page scrolls */
+    if (place(e) < LEFT || place(e) > LEFT + view.width()) return;
+    e.preventDefault();
+    const lines = e.deltaMode === 1 ? 16 : 1, dx = e.shiftKey ? e.deltaY : e.deltaX;
+    if (Math.abs(dx) > Math.abs(e.deltaY) || e.shiftKey) {
+      const by = dx * lines / view.width() * (to - from);
+      show(from + by, to + by);
+    } else {
+      zoom(Math.exp(Math.max(-120, Math.min(120, e.deltaY * lines)) * (e.ctrlKey ? .01 : .0022)),
+        view.time(place(e)));
+    }
+  }, { passive: false });
+  canvas.addEventListener("pointerdown", e => {
+    held.set(e.pointerId, place(e));
+    canvas.setPointerCapture(e.pointerId);
+    moved = 0;
+    if (held.size === 2) pair = spread();
+  });
+  canvas.addEventListener("pointermove", e => {
+    if (held.has(e.pointerId)) {
+      const dx = place(e) - held.get(e.pointerId);
+      held.set(e.pointerId, place(e));
+      moved += Math.abs(dx);
+      if (held.size === 1 && moved > 3) {
+        const by = -dx / view.width() * (to - from);
+        canvas.classList.add("drag");
+        hideTip();
+        return show(from + by, to + by);
+      } else if (held.size === 2) {
+        const now = spread(), [a, b] = [...held.values()];
+        zoom(pair / now, view.time((a + b) / 2));
+        pair = now;
+        return;
+      }
+    }
+    showTip(view, plot, e);
+  });
+  const release = e => { held.delete(e.pointerId); canvas.classList.remove("drag"); };
+  canvas.addEventListener("pointercancel", release);
+  canvas.addEventListener("pointerup", e => {
+    release(e);
+    if (moved > 3 || plot !== view.gantt) return;
+    const at = view.hit(plot, place(e), e.clientY - canvas.getBoundingClientRect().top);
+    only = at && at.bar && at.bar[MB] !== only ? at.bar[MB] : -1;
+    draw();
+  });
+  canvas.addEventListener("pointerleave", hideTip);
+  canvas.addEventListener("dblclick", fit);
+  canvas.addEventListener("keydown", e => {
+    const by = (to - from) / 8, middle = (from + to) / 2;
+    if (e.key === "+" || e.key === "=") zoom(.7, middle);
+    else if (e.key === "-") zoom(1 / .7, middle);
+    else if (e.key === "0") fit();
+    else if (e.key === "ArrowLeft") show(from - by, to - by);
+    else if (e.key === "ArrowRight") show(from + by, to + by);
+    else return;
+    e.preventDefault();
+  });
+}
+
+function legend(pictures) {
+  const box = document.getElementById("legend");
+  const bars = pictures.flatMap(p => p.rows).flat();
+  box.replaceChildren();
+  const used = new Set(bars.map(b => b[KIND]));
+  const key = (text, paint) => {
+    const item = element("span", box), canvas = element("canvas", item);
+    canvas.width = 32;
+    canvas.height = 13;
+    paint(canvas.getContext("2d"));
+    item.append(text);
+  };
+  kinds.forEach(([name], k) => used.has(k) && key(name, c => {
+    for (let i = 0; i < 4; i++) { c.fillStyle = shades[k][i].fill; c.fillRect(8 * i, 0, 8, 13); }
+  }));
+  if (bars.some(b => b[CHUNK] % 2))
+    key("odd chunk", c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13);
+      c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); });
+  if (bars.some(b => b[JOINED]))
+    key("overlapped", c => { c.strokeStyle = "#808b99"; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); });
+  element("span", box, pictures.some(p => p.chunks > 1) ? "number: micro-batch.chunk"
+    : "number: micro-batch");
+}
+
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["ink", "soft", "line", "idle", "memory"])
+    theme[name] = style.getPropertyValue("--" + name).trim();
+  draw();
+}
+
+function showPictures(pictures, boxes) {
+  whole = Math.max(...pictures.map(p => p.end)) || 1;
+  [from, to, only] = [0, whole, -1];
+  views = pictures.map((picture, i) => new View(picture, boxes[i]));
+  most = Math.max(...views.flatMap(v => v.peaks)) || 1;
+  legend(pictures);
+  colours();
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", colours);
