@@ -1,0 +1,92 @@
+/*
+ * What the page shows, as an object and as the part of the address after '#':
+ *   p=4&m=8&times=stage&b=2&s=zb1p:auto|2||&s=csv|||0F0,...
+ * A row is schedule[:options]|chunks|slices|order; values that are defaults are left out. A row's order is the text
+ * of its file where the schedule is "csv".
+ */
+const DEFAULTS = {
+  p: "4", m: "8", layers: "", recompute: "", times: "stage",
+  f: "1", b: "1", w: "1", pre: "1", attn: "3", post: "2", backward: "2", comm: "0", wire: "0",
+  model: "gpt3-7b", seq: "4096", size: "1", hardware: "h100-ib", dtype: "bf16", limit: "", memory: "1"
+};
+const FIRST_ROWS = ["1f1b", "zb1p", "zbv"];
+
+const newRow = schedule => ({ schedule, options: "", chunks: "", slices: "", order: "" });
+const state = { ...DEFAULTS, rows: [] };
+
+/* A word of a command has one line. */
+const word = text => String(text).replace(/[\r\n]/g, " ").trim();
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const key of Object.keys(DEFAULTS)) state[key] = word(given.get(key) ?? DEFAULTS[key]);
+  state.rows = given.getAll("s").map(text => {
+    const [name, chunks = "", slices = "", ...order] = text.split("|");
+    const [schedule, ...options] = name.split(":");
+    return { schedule: word(schedule), options: word(options.join(":")), chunks: word(chunks),
+      slices: word(slices), order: order.join("|") };
+  });
+  if (!state.rows.length) state.rows = FIRST_ROWS.map(newRow);
+}
+
+function address() {
+  const given = new URLSearchParams();
+  for (const [key, value] of Object.entries(DEFAULTS))
+    if (state[key] !== value) given.set(key, state[key]);
+  for (const r of state.rows) {
+    const name = r.schedule + (r.options ? ":" + r.options : "");
+    const parts = [name, r.chunks, r.slices, r.schedule === "csv" ? r.order : ""];
+    while (parts.length > 1 && !parts[parts.length - 1]) parts.pop();
+    given.append("s", parts.join("|"));
+  }
+  /* a reader of addresses likes ':' and ',' as they are */
+  return "#" + given.toString().replace(/%3A/g, ":").replace(/%2C/g, ",").replace(/%7C/g, "|");
+}
+
+/* Layers of a row: what was typed; else as few as a schedule of parts of layers wants, and where costs are of
+ * parts of layers as many for all rows as any chunks divide. */
+function layersOf(row) {
+  const stages = +state.p || 1;
+  if (state.layers) return state.layers;
+  if (state.times === "parts") return String(4 * stages);
+  return isOfParts(row) ? String(stages) : "";
+}
+
+const isOfParts = row =>
+  choices.schedules.some(s => s.name === row.schedule && s.family === "attention-parallel");
+
+function costWords(row) {
+  const keys = (state.times === "parts" || isOfParts(row) ? ["pre", "attn", "post", "backward"]
+    : ["f", "b", "w"]).concat("comm", "wire");
+  const given = keys.filter(key => state[key] !== DEFAULTS[key]);
+  /* that costs are of parts must be said where all are the usual ones */
+  if (state.times === "parts" && !given.includes("pre")) given.unshift("pre");
+  return given.length ? ["--cost", given.map(key => key + "=" + state[key]).join(",")] : [];
+}
+
+/* The words of `starpipe show` for a row. */
+function wordsOf(row) {
+  const words = ["show", "--schedule"], own = row.schedule === "csv";
+  const add = (option, value) => { if (value) words.push(option, value); };
+  words.push(own ? "csv:order" : row.schedule + (row.options ? ":" + row.options : ""));
+  if (!own) {
+    add("--stages", state.p);
+    add("--micro-batches", state.m);
+    add("--chunks", row.chunks);
+    add("--slices", row.slices);
+  }
+  if (state.times === "machine") {
+    words.push("--model", state.model, "--hardware", state.hardware, "--dtype", state.dtype);
+    add("--seq", state.seq);
+    add("--micro-batch-size", state.size);
+    add("--memory-limit", state.limit);
+  } else {
+    add("--layers", layersOf(row));
+    words.push(...costWords(row));
+  }
+  add("--recompute", state.recompute);
+  return words;
+}
+
+/* As it would be typed. */
+const typed = words => "starpipe " + words.map(w => /^[\w:=.,+/-]+$/.test(w) ? w : `'${w}'`).join(" ");

@@ -1,0 +1,306 @@
+#!/usr/bin/python3
+"""The page of the playground in headless Chromium, beside the command: check_page.py PAGE STARPIPE.
+
+Every schedule must be computed and drawn as `starpipe show` prints it, the editor and all refusals must say what the
+command says, a link must bring the same page back, and nothing may leave the page.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+PATIENCE_S = 60
+checks = []
+
+
+def check(what, ok, told=""):
+    checks.append(bool(ok))
+    if not ok:
+        print(f"FAIL: {what}: {str(told)[:600]}")
+
+
+class Command:
+    """starpipe in a directory of its own, where it finds the file "order"."""
+
+    def __init__(self, program):
+        self.program = str(Path(program).resolve())
+        self.directory = tempfile.TemporaryDirectory()
+
+    def run(self, words, order=None):
+        if order is not None:
+            (Path(self.directory.name) / "order").write_text(order)
+        done = subprocess.run([self.program, *words], cwd=self.directory.name, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr.strip()
+
+
+class Page:
+    def __init__(self, path):
+        self.address = Path(path).resolve().as_uri()
+        options = webdriver.ChromeOptions()
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
+                     "--force-device-scale-factor=1", "--host-resolver-rules=MAP * ~NOTFOUND"):
+            options.add_argument(word)
+        options.binary_location = "/usr/bin/chromium"
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+        self.driver.set_script_timeout(PATIENCE_S)
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def changes(self):
+        return int(self.js("return document.documentElement.dataset.change || 0"))
+
+    def wait(self, before):
+        """Until all is shown of what changed after `before`."""
+        end = time.monotonic() + PATIENCE_S
+        while self.changes() <= before or self.js("return document.querySelector('.busy') !== null"):
+            if time.monotonic() > end:
+                raise TimeoutError("the page does not finish")
+            time.sleep(0.02)
+        # the drawing waits for a frame
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+    def open(self, fragment):
+        """A new page: not one that only hears that the fragment changed."""
+        self.driver.get("about:blank")
+        self.driver.get(self.address + fragment)
+        self.wait(0)
+
+    def ask(self, words, order=None):
+        return self.driver.execute_async_script(
+            "ask(arguments[0], arguments[1] ?? undefined).then(arguments[2])", words, order)
+
+    def refusals(self):
+        return self.js("return [...document.querySelectorAll('.card p.refusal')].map(p => p.textContent)")
+
+
+# What is drawn: the bars of every picture, and whether the middle of each wide enough has a colour of its own, which
+# that of an idle stage is not.
+DRAWN = """
+return views.map(v => {
+  const canvas = v.gantt.canvas, pixels = canvas.getContext("2d"), idle = hexOf(theme.idle), blank = [];
+  v.picture.rows.forEach((row, s) => row.forEach(bar => {
+    const x = v.x((bar[0] + bar[1]) / 2), wide = v.x(bar[1]) - v.x(bar[0]);
+    const half = bar[8] === 2 ? .75 : bar[8] === 1 ? .25 : .5;
+    const at = pixels.getImageData(Math.floor(x), Math.floor(s * v.row + v.row * half), 1, 1).data;
+    if (wide > 2 && [0, 1, 2].every(i => Math.abs(at[i] - idle[i]) < 3)) blank.push(bar[2]);
+  }));
+  return { rows: v.picture.rows.map(row => row.map(b => [b[2], b[0], b[1]])), blank };
+});
+function hexOf(text) {
+  const d = text.length === 4 ? text.slice(1).replace(/./g, "$&$&") : text.slice(1);
+  return [0, 2, 4].map(i => parseInt(d.slice(i, i + 2), 16));
+}
+"""
+
+# What is the same in all rows: the fragment of the page's address, and the command's words for a schedule of a family.
+LAYOUTS = [
+    ("p=4&m=8",
+     lambda parts: ["--stages", "4", "--micro-batches", "8"] + (["--layers", "4"] if parts else [])),
+    ("p=2&m=12&f=1.5&b=2&w=0.7&comm=0.25&wire=0.125&layers=8",
+     lambda parts: ["--stages", "2", "--micro-batches", "12", "--layers", "8", "--cost",
+                    "comm=0.25,wire=0.125" if parts else "f=1.5,b=2,w=0.7,comm=0.25,wire=0.125"]),
+    ("p=4&m=16&times=parts&attn=5",
+     lambda parts: ["--stages", "4", "--micro-batches", "16", "--layers", "16", "--cost", "pre=1,attn=5"]),
+    ("p=4&m=8&times=machine&seq=8192&hardware=a800-ib",
+     lambda parts: ["--stages", "4", "--micro-batches", "8", "--model", "gpt3-7b", "--hardware", "a800-ib",
+                    "--dtype", "bf16", "--seq", "8192", "--micro-batch-size", "1"]),
+    ("p=3&m=5&layers=12",
+     lambda parts: ["--stages", "3", "--micro-batches", "5", "--layers", "12"]),
+    # sizes beyond 32 bits
+    ("p=8&m=16&times=machine&model=llama3-405b&seq=131072&size=4&hardware=h200&dtype=f32&recompute=full",
+     lambda parts: ["--stages", "8", "--micro-batches", "16", "--model", "llama3-405b", "--hardware", "h200",
+                    "--dtype", "f32", "--seq", "131072", "--micro-batch-size", "4", "--recompute", "full"]),
+]
+
+
+def near(a, b):
+    """The same JSON, numbers to the last digits: mathematics of another library."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(near(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(near, a, b))
+    if isinstance(a, float) and isinstance(b, (int, float)):
+        return abs(a - b) <= 1e-12 * max(abs(a), abs(b))
+    return a == b
+
+
+def drawn_is_right(drawn, shown):
+    """Nine digits are in the data of a picture; bars are in order of start, ops in that of the program."""
+    for bars, ops, times in zip(drawn["rows"], shown["ranks"], shown["times"]):
+        wanted = sorted((a, b, op) for op, (a, b) in zip(ops, times))
+        got = sorted((a, b, op) for op, a, b in bars)
+        if [w[2] for w in sorted(wanted, key=lambda w: w[2])] != [g[2] for g in sorted(got, key=lambda g: g[2])]:
+            return False
+        starts = {op: (a, b) for a, b, op in got}
+        if any(abs(x - y) > 1e-8 * max(1, abs(x)) for a, b, op in wanted for x, y in zip((a, b), starts[op])):
+            return False
+    return len(drawn["rows"]) == len(shown["ranks"])
+
+
+def check_schedules(page, command):
+    schedules = json.loads(command.run(["list", "--json"])[1])
+    rows = [(s["name"], s["family"]) for s in schedules] + [("zb1p:auto", "layerwise"), ("seq1f1b|0|4", "subsequence")]
+    pictures = bars = refused = 0
+    for fragment, words_of in LAYOUTS:
+        page.open("#" + fragment + "&memory=1" + "".join("&s=" + name for name, _ in rows))
+        drawn, lines = iter(page.js(DRAWN)), iter(page.refusals())
+        for row, family in rows:
+            name, _, sliced = row.partition("|")
+            words = ["show", "--schedule", name] + words_of(family == "attention-parallel") + ["--format", "json"]
+            words[3:3] = ["--chunks", "0", "--slices", "4"] if sliced else []
+            status, output, errors = command.run(words)
+            what = " ".join(words)
+            if status:
+                refused += 1
+                check(what + ": refused alike", next(lines, None) == errors, errors)
+                continue
+            shown, picture = json.loads(output), next(drawn, None)
+            answer = page.ask(words)
+            check(what + ": computed alike", near(shown, json.loads(answer["output"] or "null")), answer["errors"])
+            check(what + ": drawn", picture and drawn_is_right(picture, shown))
+            check(what + ": in colour", picture and not picture["blank"], picture and picture["blank"])
+            pictures += 1
+            bars += sum(map(len, shown["ranks"]))
+        check(fragment + ": nothing else is drawn", next(drawn, None) is None)
+        check(fragment + ": nothing else is refused", next(lines, None) is None)
+    print(f"{pictures} pictures of {len(schedules)} schedules, {bars} ops, as the command has them; "
+          f"{refused} layouts refused alike")
+
+
+def check_refusals(page, command):
+    for fragment, words in [
+            ("p=0", ["--stages", "0", "--micro-batches", "8"]),
+            ("p=x", ["--stages", "x", "--micro-batches", "8"]),
+            ("m=70000", ["--stages", "4", "--micro-batches", "70000"]),
+            ("f=-1", ["--stages", "4", "--micro-batches", "8", "--cost", "f=-1"]),
+            ("times=machine&seq=200000", ["--stages", "4", "--micro-batches", "8", "--model", "gpt3-1.3b", "--hardware",
+                                          "h100-ib", "--dtype", "bf16", "--seq", "200000", "--micro-batch-size", "1"]),
+    ]:
+        page.open("#" + fragment + "&model=gpt3-1.3b&s=1f1b")
+        line = command.run(["show", "--schedule", "1f1b", *words])[2]
+        check(fragment, line and page.refusals() == [line], (page.refusals(), line))
+    for schedule in ("1f1", "zb1p:automatic", "helix:fold=3"):
+        page.open("#s=" + schedule)
+        words = ["--layers", "4"] if schedule.startswith("helix") else []
+        line = command.run(["show", "--schedule", schedule, *words])[2]
+        check(schedule, line and page.refusals() == [line], (page.refusals(), line))
+
+
+def check_editor(page, command):
+    """The order of a schedule is made a text, typed in, broken and mended."""
+    page.open("#p=2&m=4&s=zb1p")
+    order = command.run(["show", "--schedule", "zb1p", "--stages", "2", "--micro-batches", "4", "--format", "csv"])[1]
+    before = page.changes()
+    page.driver.find_element(By.CSS_SELECTOR, ".edit").click()
+    page.wait(before)
+    text = page.driver.find_element(By.TAG_NAME, "textarea")
+    check("edit", text.get_attribute("value") == order, text.get_attribute("value"))
+    both = page.js(DRAWN)
+    check("edit: the same picture", len(both) == 2 and both[0] == both[1])
+
+    def typed(what, order, marked):
+        before = page.changes()
+        page.js("arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))", text, order)
+        page.wait(before)
+        status, _, errors = command.run(["show", "--schedule", "csv:order"], order)
+        check(what + ": refused alike", status == 2 and page.refusals() == [errors], (page.refusals(), errors))
+        mark = page.js("return [...document.querySelectorAll('mark')].map(m => m.textContent)")
+        line = page.js("return [...document.querySelectorAll('.lines .bad')].map(m => m.textContent.trim())")
+        check(what + ": marked", (mark, line) == ([marked[1]], [marked[0]]), (mark, line))
+
+    typed("an unknown op", "0F0,0B0\n1F0,1X0\n", ("2", "1X0"))
+    typed("backward before forward", "0F0,0F1,0B0,0B1\n1F0,1B1,1F1,1B0\n", ("2", "1B1"))
+    typed("an op twice", "0F0,0F0,0B0\n1F0,1B0\n", ("1", "0F0"))
+    typed("an op missing", "0F0,0B0\n1F0\n", ("2", "1F0"))
+
+    before = page.changes()
+    text.send_keys(Keys.CONTROL, Keys.END)
+    text.send_keys(Keys.BACKSPACE + ",1B0")
+    page.wait(before)
+    notes = page.js("return [...document.querySelectorAll('.card p.note')].map(p => p.textContent)")
+    check("typed to its end: accepted", notes == ["", "The verifier accepts this order."], (notes, page.refusals()))
+    shown = json.loads(command.run(["show", "--schedule", "csv:order", "--format", "json"], "0F0,0B0\n1F0,1B0")[1])
+    pictures = page.js(DRAWN)
+    check("typed to its end: drawn", len(pictures) == 2 and drawn_is_right(pictures[1], shown), pictures)
+
+
+def check_link(page):
+    """What is chosen by hand comes back with the address."""
+    page.open("")
+    before = page.changes()
+    page.js("""
+        const slider = document.querySelector("input[type=range][data-key=p]");
+        slider.value = 6;
+        slider.dispatchEvent(new Event("input"));""")
+    page.driver.find_element(By.CSS_SELECTOR, "input.small[data-key=comm]").send_keys(Keys.END, ".5")
+    page.js("document.getElementById('own').click(); document.querySelectorAll('.remove')[1].click()")
+    page.wait(before)
+    time.sleep(0.3)
+    page.wait(0)
+    state = "return [JSON.stringify(state), document.getElementById('results').innerText, location.href]"
+    chosen, drawn = page.js(state), page.js(DRAWN)
+    page.driver.get("about:blank")
+    page.driver.get(chosen[2])
+    page.wait(0)
+    again = page.js(state)
+    check("link: state", again == chosen, (chosen, again))
+    check("link: pictures", page.js(DRAWN) == drawn and len(drawn) == 3)
+    check("link: what was chosen", '"p":"6"' in chosen[0] and '"comm":"0.5"' in chosen[0] and "0F0" in chosen[0],
+          chosen)
+    check("link: form", page.js("return document.querySelector('input.small[data-key=p]').value") == "6")
+
+
+def check_search_given_up(page):
+    """A search that takes long does not hold up what is typed after it."""
+    page.open("#s=1f1b")
+    before = page.changes()
+    page.js("state.p = '48'; state.m = '192'; state.rows[0].schedule = 'zb2p'; state.rows[0].options = 'auto';"
+            "rebuild()")
+    time.sleep(0.3)
+    start = time.monotonic()
+    page.js("state.p = '4'; state.m = '8'; rebuild()")
+    page.wait(before)
+    took = time.monotonic() - start
+    check("a search is given up", took < 5 and len(page.js(DRAWN)[0]["rows"]) == 4, took)
+
+
+def check_alone(page):
+    """No error on the console, no request; and the page may not make one."""
+    errors = [e["message"] for e in page.driver.get_log("browser") if e["level"] == "SEVERE"]
+    check("console", not errors, errors)
+    asked = [json.loads(e["message"])["message"] for e in page.driver.get_log("performance")]
+    urls = {m["params"]["request"]["url"].split("#")[0] for m in asked if m["method"] == "Network.requestWillBeSent"}
+    others = [u for u in urls if u != page.address and not u.startswith(("blob:null/", "about:"))]
+    check("requests", page.address in urls and not others, others)
+    check("a request is refused", page.driver.execute_async_script("""
+        addEventListener("securitypolicyviolation", e => arguments[0](e.violatedDirective));
+        fetch("https://example.org/").catch(() => {});""") == "connect-src")
+
+
+def main():
+    page, command = Page(sys.argv[1]), Command(sys.argv[2])
+    try:
+        check_schedules(page, command)
+        check_refusals(page, command)
+        check_editor(page, command)
+        check_link(page)
+        check_search_given_up(page)
+        check_alone(page)
+    finally:
+        page.driver.quit()
+    failed = checks.count(False)
+    print(f"{len(checks) - failed} checks of the page passed, {failed} failed")
+    return failed > 0
+
+
+sys.exit(main())
