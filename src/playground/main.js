@@ -5,7 +5,7 @@ let cards = [], change = 0, timer = 0;
 
 const byId = id => document.getElementById(id);
 
-/* One row's answers; `ownCosts`: they are not of those of a stage. */
+/* One row's answers. */
 async function compute(row) {
   const words = wordsOf(row), name = row.schedule + (row.options ? ":" + row.options : "");
   const json = await ask([...words, "--format", "json"], row.order);
@@ -13,8 +13,7 @@ async function compute(row) {
   const drawn = await ask([...words, "--format", "picture"], row.order);
   if (drawn.status) return { ...drawn, name };
   const { facts, pictures } = JSON.parse(drawn.output);
-  return { ...json, name, json: JSON.parse(json.output), facts, picture: pictures[0],
-    ownCosts: state.times === "stage" && isOfParts(row) };
+  return { ...json, name, json: JSON.parse(json.output), facts, picture: pictures[0] };
 }
 
 async function update() {

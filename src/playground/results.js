@@ -50,7 +50,7 @@ function compare(results) {
       return;
     }
     for (const [, value] of used) element("td", line, value(r) || "–");
-    element("td", line, r === first ? "" : r.ownCosts !== first.ownCosts ? "other costs" : longer(r, first));
+    element("td", line, r === first ? "" : longer(r, first));
   });
 }
 

@@ -55,13 +55,22 @@ function layersOf(row) {
 const isOfParts = row =>
   choices.schedules.some(s => s.name === row.schedule && s.family === "attention-parallel");
 
+/* Costs of a stage as those of the parts of its layers: the same work, in the usual shares of a forward. */
+function shareOut(row) {
+  const forward = +state.f * +state.p / +layersOf(row), backward = (+state.b + +state.w) / +state.f;
+  const parts = { pre: forward / 6, attn: forward / 2, post: forward / 3, backward };
+  return Object.values(parts).every(x => x >= 0 && x < Infinity)
+    ? Object.entries(parts).map(([key, x]) => `${key}=${+x.toPrecision(9)}`) : null;
+}
+
 function costWords(row) {
-  const keys = (state.times === "parts" || isOfParts(row) ? ["pre", "attn", "post", "backward"]
-    : ["f", "b", "w"]).concat("comm", "wire");
-  const given = keys.filter(key => state[key] !== DEFAULTS[key]);
-  /* that costs are of parts must be said where all are the usual ones */
-  if (state.times === "parts" && !given.includes("pre")) given.unshift("pre");
-  return given.length ? ["--cost", given.map(key => key + "=" + state[key]).join(",")] : [];
+  const given = keys => keys.filter(key => state[key] !== DEFAULTS[key]).map(key => key + "=" + state[key]);
+  const messages = given(["comm", "wire"]);
+  let costs = given(["f", "b", "w"]);
+  if (state.times === "parts") costs = ["pre=" + state.pre, ...given(["attn", "post", "backward"])];
+  else if (isOfParts(row)) costs = shareOut(row) ?? costs;
+  costs.push(...messages);
+  return costs.length ? ["--cost", costs.join(",")] : [];
 }
 
 /* The words of `starpipe show` for a row. */

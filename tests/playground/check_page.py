@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import quote
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -102,20 +101,28 @@ function hexOf(text) {
 }
 """
 
+def share_out(stages, layers, f, b, w):
+    """Costs of a stage as the page gives them to a schedule whose ops are parts of layers."""
+    unit = f * stages / layers
+    return f"pre={unit / 6:.9g},attn={unit / 2:.9g},post={unit / 3:.9g},backward={(b + w) / f:.9g}"
+
+
 # What is the same in all rows: the fragment of the page's address, and the command's words for a schedule of a family.
 LAYOUTS = [
     ("p=4&m=8",
-     lambda parts: ["--stages", "4", "--micro-batches", "8"] + (["--layers", "4"] if parts else [])),
+     lambda parts: ["--stages", "4", "--micro-batches", "8"] + (
+         ["--layers", "4", "--cost", share_out(4, 4, 1, 1, 1)] if parts else [])),
     ("p=2&m=12&f=1.5&b=2&w=0.7&comm=0.25&wire=0.125&layers=8",
      lambda parts: ["--stages", "2", "--micro-batches", "12", "--layers", "8", "--cost",
-                    "comm=0.25,wire=0.125" if parts else "f=1.5,b=2,w=0.7,comm=0.25,wire=0.125"]),
+                    share_out(2, 8, 1.5, 2, 0.7) + ",comm=0.25,wire=0.125" if parts else "f=1.5,b=2,w=0.7,comm=0.25,wire=0.125"]),
     ("p=4&m=16&times=parts&attn=5",
      lambda parts: ["--stages", "4", "--micro-batches", "16", "--layers", "16", "--cost", "pre=1,attn=5"]),
     ("p=4&m=8&times=machine&seq=8192&hardware=a800-ib",
      lambda parts: ["--stages", "4", "--micro-batches", "8", "--model", "gpt3-7b", "--hardware", "a800-ib",
                     "--dtype", "bf16", "--seq", "8192", "--micro-batch-size", "1"]),
     ("p=3&m=5&layers=12",
-     lambda parts: ["--stages", "3", "--micro-batches", "5", "--layers", "12"]),
+     lambda parts: ["--stages", "3", "--micro-batches", "5", "--layers", "12"] + (
+         ["--cost", share_out(3, 12, 1, 1, 1)] if parts else [])),
     # sizes beyond 32 bits
     ("p=8&m=16&times=machine&model=llama3-405b&seq=131072&size=4&hardware=h200&dtype=f32&recompute=full",
      lambda parts: ["--stages", "8", "--micro-batches", "16", "--model", "llama3-405b", "--hardware", "h200",
@@ -191,7 +198,7 @@ def check_refusals(page, command):
         check(fragment, line and page.refusals() == [line], (page.refusals(), line))
     for schedule in ("1f1", "zb1p:automatic", "helix:fold=3"):
         page.open("#s=" + schedule)
-        words = ["--layers", "4"] if schedule.startswith("helix") else []
+        words = ["--layers", "4", "--cost", share_out(4, 4, 1, 1, 1)] if schedule.startswith("helix") else []
         line = command.run(["show", "--schedule", schedule, *words])[2]
         check(schedule, line and page.refusals() == [line], (page.refusals(), line))
 
@@ -284,7 +291,8 @@ def check_alone(page):
     check("requests", page.address in urls and not others, others)
     check("a request is refused", page.driver.execute_async_script("""
         addEventListener("securitypolicyviolation", e => arguments[0](e.violatedDirective));
-        fetch("https://example.org/").catch(() => {});""") == "connect-src")
+        fetch("https://example.org/").catch(() => {});
+        setTimeout(arguments[0], 3000, "nothing was refused");""") == "connect-src")
 
 
 def main():
