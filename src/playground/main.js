@@ -49,6 +49,7 @@ function restart() {
 }
 
 function changed() {
+  change++; /* nobody wants what is being computed */
   clearTimeout(timer);
   timer = setTimeout(update, PAUSE_MS);
 }
