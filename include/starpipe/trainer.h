@@ -84,7 +84,7 @@ struct sp_train_config {
     int window;                /* unfinished ops of a stage; 0: 6 */
     int mlp_chunk, logit_rows; /* rows at a time; 0: all, 128 MiB of them */
     const char *offload_dir;
-    const char *log;  /* file that gets a JSON line a step; NULL: no log */
+    const char *log;  /* file that gets a JSON line a step, -: standard output; NULL: no log */
     const char *save; /* directory that sp_trainer_save writes to */
     int keep;         /* checkpoints, the newest; 0: all */
     bool overwrite, save_async;

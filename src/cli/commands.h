@@ -12,5 +12,6 @@ int sp_cmd_reproduce(int argc, char **argv);
 int sp_cmd_simulate(int argc, char **argv);
 int sp_cmd_show(int argc, char **argv);
 int sp_cmd_train(int argc, char **argv);
+int sp_cmd_watch(int argc, char **argv);
 
 #endif

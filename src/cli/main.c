@@ -10,6 +10,7 @@
 
 static const struct sp_command commands[] = {
     {"train", sp_cmd_train, "trains a model, pipelined over stages"},
+    {"watch", sp_cmd_watch, "follows the log of a run, in the terminal or in a page"},
     {"list", sp_cmd_list, "the schedules, one line each"},
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
     {"simulate", sp_cmd_simulate, "a step in virtual time, under StarPU-SimGrid"},

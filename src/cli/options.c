@@ -203,7 +203,7 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
         }
         if (!strncmp(argv[i], "--", 2) && argv[i][2])
             ret = find_option(options, command, argc, argv, &i, &o, &value);
-        else if (!o || argv[i][0] == '-')
+        else if (!o || (argv[i][0] == '-' && argv[i][1]))
             ret = sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
                            command, argv[i], command);
         ret = ret ? ret : set(o, command, value);

@@ -48,6 +48,16 @@ static const struct sp_help_page pages[] = {
       "follow the name "
       "after a colon."},
      {{"starpipe list --plugin ./mine.so", "With the schedules of a plugin:"}}},
+    {"watch",
+     {"Reads what train --log writes. On a terminal it draws the loss, and bubble and memory of "
+      "each "
+      "stage in the last step, in place; elsewhere it prints a line a step. It ends when the run "
+      "ended, however that was.",
+      "Of a log that comes through a pipe, it shows what comes until the pipe's end."},
+     {{"starpipe watch run.jsonl", "A run that goes on in another terminal:"},
+      {"starpipe train --model llama-tiny --data book.txt --log - | starpipe watch -",
+       "A run that leaves no log:"},
+      {"starpipe watch run.jsonl --html run.html", "A page with the curves of all steps:"}}},
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
       "names the "

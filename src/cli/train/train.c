@@ -7,6 +7,7 @@
 #include "cli/train/progress.h"
 #include "cli/train/words.h"
 #include "sp_error.h"
+#include "train/run/log_file.h"
 #include "train/start/agree.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
@@ -72,6 +73,8 @@ int sp_cmd_train(int argc, char **argv)
         sp_transport_leave();
         return err > 0 ? 0 : 2;
     }
+    if (world.rank == 0 && sp_log_is_stdout(cfg.log) && !cfg.dry_run && sp_log_take_stdout())
+        sp_transport_abort(1);
     cfg.arg = &cfg;
     cfg.say = say;
     cfg.asks = sp_loop_asks;

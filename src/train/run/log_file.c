@@ -5,8 +5,38 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static int log_stdout = STDOUT_FILENO;
+
+bool sp_log_is_stdout(const char *path)
+{
+    return path && !strcmp(path, "-");
+}
+
+int sp_log_take_stdout(void)
+{
+    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return sp_error(errno, "--log -: cannot take standard output: %s", strerror(errno));
+    log_stdout = fd;
+    return 0;
+}
+
+static int open_stdout(FILE **log)
+{
+    int fd = fcntl(log_stdout, F_DUPFD_CLOEXEC, 0);
+
+    *log = fd < 0 ? NULL : fdopen(fd, "a");
+    if (*log)
+        return 0;
+    if (fd >= 0)
+        close(fd);
+    return sp_error(errno, "cannot write the log on standard output: %s", strerror(errno));
+}
 
 /* Does it begin with a plan? Also if a run was killed while it wrote that line. */
 static bool begins_log(FILE *f)
@@ -113,7 +143,7 @@ int sp_log_check(const char *path, int first_step)
     struct stat st;
     off_t keep;
 
-    if (stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0)
+    if (sp_log_is_stdout(path) || stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
     return examine(path, first_step, &keep);
 }
@@ -140,14 +170,17 @@ static int cut(int fd, const char *path, int first_step)
 int sp_log_open(const char *path, int first_step, FILE **log)
 {
     /* O_NONBLOCK: should it have become a FIFO since it was checked */
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    int err;
+    int fd, err;
 
+    if (sp_log_is_stdout(path))
+        return open_stdout(log);
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     if (fd < 0)
         return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
     err = cut(fd, path, first_step);
     if (!err) {
         fcntl(fd, F_SETFL, O_APPEND);
+        flock(fd, LOCK_SH); /* a file system without locks has readers that do not wait */
         *log = fdopen(fd, "a");
         if (*log)
             return 0;

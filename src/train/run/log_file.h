@@ -2,9 +2,16 @@
 #ifndef SP_LOG_FILE_H
 #define SP_LOG_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 enum { SP_LOG_NEW = -1 };
+
+/* Whether the log is to go to standard output: "-". NULL is nowhere. */
+bool sp_log_is_stdout(const char *path);
+/* For a program that prints other things too: these go to standard error from now on, the log alone to what
+ * standard output was. 0 or -errno after one line on stderr. */
+int sp_log_take_stdout(void);
 
 /*
  * Before work starts. What is there already must be a log of starpipe: it begins with a line that has
@@ -17,7 +24,8 @@ int sp_log_check(const char *path, int first_step);
 /*
  * Checks again, and opens. Of a resumed run the log is cut back first to what precedes its first step: at
  * the first line that is torn or no JSON, or the line of that step or a later one, so that each step
- * stands there once. What is no regular file is not cut. 0 or -errno likewise.
+ * stands there once. What is no regular file is not cut. A shared lock (flock) is held on the log while it
+ * is open, by which a reader knows that the run goes on. 0 or -errno likewise.
  */
 int sp_log_open(const char *path, int first_step, FILE **log);
 

@@ -38,7 +38,7 @@ static int add_inputs(const struct sp_train_config *a, const char *resume, struc
 static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
 {
     static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
-    int err = add(files, SP_FILE_WRITTEN, "--log", a->log);
+    int err = add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
 
     err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
     err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
@@ -81,7 +81,7 @@ int sp_train_check_output(const struct sp_trainer *t)
 
     if (t->world.rank || a->dry_run)
         return 0;
-    if (a->log)
+    if (a->log && !sp_log_is_stdout(a->log))
         err = sp_output_try_file(a->log);
     if (!err && a->dump_grads)
         err = sp_output_try_file(a->dump_grads);

@@ -1,0 +1,136 @@
+/*
+ * Follows a log. While a run has its log open it holds a shared lock on it (train/run/log_file.c), which goes with
+ * the process, however that ends: where nobody holds one, nothing more will be written.
+ */
+#include "cli/watch/watch.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 200, REDRAW_MS = 100 };
+
+struct screen {
+    bool terminal;
+    int drawn; /* lines, which the next picture replaces */
+    int columns, rows;
+    double last_ms;
+};
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void measure(struct screen *s)
+{
+    const char *term = getenv("TERM");
+    struct winsize size = {0};
+
+    s->terminal = isatty(STDOUT_FILENO) && (!term || strcmp(term, "dumb"));
+    s->columns = 100;
+    s->rows = 1 << 16;
+    if (s->terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40) {
+        s->columns = size.ws_col;
+        s->rows = size.ws_row > 16 ? size.ws_row : 16;
+    }
+}
+
+static void draw(struct screen *s, const struct sp_watched *w)
+{
+    if (s->drawn)
+        printf("\033[%dA\r", s->drawn);
+    s->drawn = sp_watch_picture(w, s->columns, s->rows, s->terminal ? "\033[K\n" : "\n", stdout);
+    if (s->terminal)
+        fputs("\033[J", stdout);
+    fflush(stdout);
+    s->last_ms = now_ms();
+}
+
+/* After a line: the lines of steps where there is no terminal, else a picture now and then. */
+static void show_line(struct screen *s, const struct sp_watched *w, int steps)
+{
+    measure(s);
+    if (s->terminal && now_ms() - s->last_ms >= REDRAW_MS)
+        draw(s, w);
+    if (s->terminal || w->n == steps)
+        return;
+    sp_watch_line(w, stdout);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* Whether a run has the file open; only of a regular file. */
+static bool is_written(int fd)
+{
+    if (!flock(fd, LOCK_EX | LOCK_NB)) {
+        flock(fd, LOCK_UN);
+        return false;
+    }
+    return errno == EWOULDBLOCK;
+}
+
+/* The lines that are there; one without its end is read again later. Where the log was begun anew, from its start. */
+static int read_lines(FILE *in, struct sp_watched *w, struct screen *s, bool regular)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    struct stat st;
+    int err = 0;
+
+    if (regular && !fstat(fileno(in), &st) && st.st_size < ftello(in)) {
+        const char *name = w->name;
+
+        rewind(in);
+        sp_watched_destroy(w);
+        *w = (struct sp_watched){.name = name, .eval_step = -1};
+    }
+    while (!err && (n = getline(&line, &cap, in)) > 0) {
+        int steps = w->n;
+
+        if (line[n - 1] != '\n') {
+            if (regular)
+                fseeko(in, -(off_t)n, SEEK_CUR);
+            break;
+        }
+        err = sp_watched_add(w, line, (size_t)n);
+        if (!err && s)
+            show_line(s, w, steps);
+    }
+    if (!err && ferror(in))
+        err = sp_error(EIO, "watch: cannot read %s", w->name);
+    clearerr(in);
+    free(line);
+    return err;
+}
+
+int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
+    struct screen screen = {0};
+    bool regular, going;
+    struct stat st;
+    int err;
+
+    regular = !fstat(fileno(in), &st) && S_ISREG(st.st_mode);
+    measure(&screen);
+    do {
+        going = regular && !once && is_written(fileno(in)); /* before its last lines are read */
+        err = read_lines(in, w, once ? NULL : &screen, regular);
+        if (going && !err)
+            nanosleep(&pause, NULL);
+    } while (going && !err);
+    if (!err && !w->plan)
+        err = sp_error(EINVAL, "watch: %s is empty", w->name);
+    if (!err && (once || screen.terminal))
+        draw(&screen, w);
+    return err;
+}

@@ -1,0 +1,69 @@
+/* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON list in it. */
+#include "src/cli/watch/page.inc"
+#include "cli/watch/watch.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* '<' stands in strings only, and would end the element that holds the list. */
+static void put(const char *line, ssize_t n, FILE *out)
+{
+    for (ssize_t i = 0; i < n; i++) {
+        if (line[i] == '<')
+            fputs("\\u003c", out);
+        else
+            putc(line[i], out);
+    }
+}
+
+/* Lines that are whole, each checked. */
+static int write_lines(FILE *in, struct sp_watched *w, FILE *out)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    int err = 0;
+
+    while (!err && (n = getline(&line, &cap, in)) > 0 && line[n - 1] == '\n') {
+        err = sp_watched_add(w, line, (size_t)n);
+        fputs(w->lines > 1 ? "," : "", out);
+        put(line, n, out);
+    }
+    if (!err && ferror(in))
+        err = sp_error(EIO, "watch: cannot read %s", w->name);
+    if (!err && !w->plan)
+        err = sp_error(EINVAL, "watch: %s is empty", w->name);
+    free(line);
+    return err;
+}
+
+int sp_watch_html(FILE *in, struct sp_watched *w, const char *output)
+{
+    static const char mark[] = "@LOG@";
+    const char *at = strstr(page, mark);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *memory = open_memstream(&text, &n), *out;
+    int err = memory ? 0 : sp_error(ENOMEM, "watch: no memory for %s", output);
+    bool bad;
+
+    if (err)
+        return err;
+    err = write_lines(in, w, memory);
+    bad = fclose(memory) != 0;
+    if (!err && bad)
+        err = sp_error(ENOMEM, "watch: no memory for %s", output);
+    out = err ? NULL : fopen(output, "w");
+    if (!err && !out)
+        err = sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno));
+    if (out) {
+        fwrite(page, 1, (size_t)(at - page), out);
+        fwrite(text, 1, n, out);
+        fputs(at + strlen(mark), out);
+        bad = ferror(out) != 0;
+        bad |= fclose(out) != 0;
+        err = bad ? sp_error(EIO, "watch: cannot write %s", output) : 0;
+    }
+    free(text);
+    return err;
+}

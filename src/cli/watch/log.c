@@ -1,0 +1,77 @@
+#include "cli/watch/watch.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+void sp_watched_destroy(struct sp_watched *w)
+{
+    json_decref(w->plan);
+    free(w->steps);
+    free(w->stage);
+    *w = (struct sp_watched){.name = w->name, .eval_step = -1};
+}
+
+static double real(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static int add_stages(struct sp_watched *w, const json_t *stages)
+{
+    int n = (int)json_array_size(stages);
+    struct sp_watched_stage *stage = realloc(w->stage, ((size_t)n + 1) * sizeof *stage);
+
+    if (!stage)
+        return sp_error(ENOMEM, "watch: no memory for %d stages", n);
+    w->stage = stage;
+    w->stages = n;
+    for (int s = 0; s < n; s++) {
+        const json_t *from = json_array_get(stages, (size_t)s);
+
+        stage[s] = (struct sp_watched_stage){.bubble = real(from, "bubble_ratio"),
+                                             .stashed_bytes = real(from, "peak_activation_bytes"),
+                                             .buffer_bytes = real(from, "buffer_bytes")};
+    }
+    return 0;
+}
+
+static int add_step(struct sp_watched *w, const json_t *line)
+{
+    if (w->n == w->cap) {
+        int cap = 2 * w->cap + 64;
+        struct sp_watched_step *more = realloc(w->steps, (size_t)cap * sizeof *more);
+
+        if (!more)
+            return sp_error(ENOMEM, "watch: no memory for %d steps", cap);
+        w->steps = more;
+        w->cap = cap;
+    }
+    w->steps[w->n++] =
+        (struct sp_watched_step){.number = (int)json_integer_value(json_object_get(line, "step")),
+                                 .loss = real(line, "loss"),
+                                 .grad_norm = real(line, "grad_norm"),
+                                 .tokens_per_s = real(line, "tokens_per_s"),
+                                 .step_ms = real(line, "step_ms")};
+    return add_stages(w, json_object_get(line, "stages"));
+}
+
+int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
+{
+    json_t *line = json_loadb(text, n, 0, NULL);
+    int err = 0;
+
+    w->lines++;
+    if (!json_is_object(line) || (!w->plan && !json_object_get(line, "plan"))) {
+        err = sp_error(EINVAL, "watch: %s, line %ld: %s", w->name, w->lines,
+                       w->lines == 1 ? "this is no log of starpipe" : "not a JSON object");
+    } else if (json_object_get(line, "plan")) {
+        json_decref(w->plan);
+        w->plan = json_incref(line);
+    } else if (json_object_get(line, "eval_step")) {
+        w->eval_step = (int)json_integer_value(json_object_get(line, "eval_step"));
+        w->eval_loss = real(line, "eval_loss");
+    } else if (json_object_get(line, "step")) {
+        err = add_step(w, line);
+    }
+    json_decref(line);
+    return err;
+}
