@@ -241,6 +241,24 @@ def check_editor(page, command):
     check("typed to its end: drawn", len(pictures) == 2 and drawn_is_right(pictures[1], shown), pictures)
 
 
+def check_details(page, command):
+    """Under a picture: the command that prints it, and the actions of each stage."""
+    page.open("#p=3&m=5&comm=0.5&s=gpipe:backward=fifo")
+    page.js("document.querySelector('details').open = true")
+    words = ["show", "--schedule", "gpipe:backward=fifo", "--stages", "3", "--micro-batches", "5", "--cost", "comm=0.5"]
+    end = time.monotonic() + PATIENCE_S
+    while not page.js("return document.querySelector('.actions')?.textContent") and time.monotonic() < end:
+        time.sleep(0.02)
+    shown = json.loads(command.run([*words, "--actions", "--format", "json"])[1])
+    check("command", page.js("return document.querySelector('.command').textContent") == "starpipe " + " ".join(words))
+    for stage, actions in enumerate(shown["actions"]):
+        page.js("const pick = document.querySelector('details select');"
+                "pick.value = arguments[0]; pick.dispatchEvent(new Event('change'));", str(stage))
+        lines = page.js("return document.querySelector('.actions').textContent").split("\n")
+        check(f"actions of stage {stage}",
+              [line.split()[:2] for line in lines] == [[str(word) for word in a[:2]] for a in actions], lines)
+
+
 def check_link(page):
     """What is chosen by hand comes back with the address."""
     page.open("")
@@ -301,6 +319,7 @@ def main():
         check_schedules(page, command)
         check_refusals(page, command)
         check_editor(page, command)
+        check_details(page, command)
         check_link(page)
         check_search_given_up(page)
         check_alone(page)
