@@ -8,6 +8,7 @@ int sp_cmd_diff(int argc, char **argv);
 int sp_cmd_info(int argc, char **argv);
 int sp_cmd_list(int argc, char **argv);
 int sp_cmd_plan(int argc, char **argv);
+int sp_cmd_report(int argc, char **argv);
 int sp_cmd_reproduce(int argc, char **argv);
 int sp_cmd_simulate(int argc, char **argv);
 int sp_cmd_show(int argc, char **argv);

@@ -15,6 +15,7 @@ static const struct sp_command commands[] = {
     {"show", sp_cmd_show, "the programs of a schedule, its bubble and memory"},
     {"simulate", sp_cmd_simulate, "a step in virtual time, under StarPU-SimGrid"},
     {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
+    {"report", sp_cmd_report, "where the time of a recorded step went, and why"},
     {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
     {"calibrate", sp_cmd_calibrate, "measures this machine and writes a description of it"},

@@ -80,8 +80,11 @@ struct sp_op_record {
     double core_wait_us;     /* part of it in which the worker of a CPU had no core to run on */
     double held_us;          /* and of what the runtime took to start them, once they were ready and
                               * the worker free */
-    double out_us;     /* when the task ended that wrote what other ops wait for; 0: the last */
-    double arrived_us; /* when the last of its messages was there; 0: it had none */
+    double out_us;       /* when the task ended that wrote what other ops wait for; 0: the last */
+    double arrived_us;   /* when the last of its messages was there; 0: it had none */
+    double submitted_us; /* when its first task was submitted */
+    double ready_us;     /* when that had all it waits for */
+    double stall_us; /* time that its tasks waited for tensors to leave memory or to come back */
 };
 
 /* Accounting of one local stage; written by its worker (and read after the step). */
@@ -91,6 +94,7 @@ struct sp_meter {
     struct sp_op_record *ops; /* [n_ops], by program index */
     double update_us;         /* time in tasks outside the ops: norms, optimizer */
     double fetch_us;          /* time that tasks waited for their data to be fetched */
+    bool moves;               /* activations leave memory and come back */
     struct sp_op_time *times; /* [n_ops] where runs are simulated; NULL elsewhere */
 };
 
@@ -130,7 +134,8 @@ struct sp_task_args {
     struct sp_move *returning; /* as in struct sp_task_context */
     const struct sp_shape *shape;
     double began_us,
-        began_cpu_us; /* when its worker took it: by the clock, of the worker's CPU time */
+        began_cpu_us;  /* when its worker took it: by the clock, of the worker's CPU time */
+    double stalled_us; /* that its worker was held before that */
 };
 
 /*

@@ -38,6 +38,20 @@ static double thread_cpu_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
+/* How long the scheduler held this worker, since it was last asked, until tensors had left memory. */
+static double held_us(void)
+{
+    static double before[STARPU_NMAXWORKERS];
+    int worker = starpu_worker_get_id();
+    double now = worker < 0 ? 0 : sp_order_held_us(worker), held;
+
+    if (worker < 0)
+        return 0;
+    held = now - before[worker];
+    before[worker] = now;
+    return fmax(0, held);
+}
+
 /* A worker is about to run the task: its activations come alive. */
 static void starts(void *arg)
 {
@@ -45,6 +59,7 @@ static void starts(void *arg)
     int64_t live = __atomic_add_fetch(&a->meter->live_bytes, a->acquire_bytes, __ATOMIC_RELAXED);
 
     a->began_us = sp_now_us();
+    a->stalled_us = a->meter->moves ? held_us() : 0;
     a->began_cpu_us = thread_cpu_us();
     sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
@@ -72,10 +87,10 @@ struct history {
 /*
  * How long the worker was at work, from StarPU's profiling: right for asynchronous devices too. *held:
  * with what came before while the worker had nothing else to do and the task was ready. Tasks that are not
- * waited for count with the next one that is.
+ * waited for count with the next one that is. *waited: from when the task was ready until its end.
  */
 static double duration_us(const struct sp_task_args *a, const struct starpu_task *task,
-                          double *held)
+                          double *held, double *waited)
 {
     static struct history of_worker[STARPU_NMAXWORKERS];
     struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
@@ -83,12 +98,13 @@ static double duration_us(const struct sp_task_args *a, const struct starpu_task
     struct history *h = worker < 0 ? NULL : &of_worker[worker];
     double start, end, ready, took;
 
-    *held = 0;
+    *held = *waited = 0;
     if (!info)
         return 0;
     start = starpu_timing_timespec_to_us(&info->start_time);
     end = starpu_timing_timespec_to_us(&info->end_time);
     ready = starpu_timing_timespec_to_us(&info->push_end_time);
+    *waited = end - ready;
     if (!h)
         return *held = end - start;
     if (a->in_stream) {
@@ -99,6 +115,7 @@ static double duration_us(const struct sp_task_args *a, const struct starpu_task
     if (h->began > 0) {
         start = fmax(h->began, h->ended);
         ready = h->ready;
+        *waited = end - ready;
     }
     took = end - start;
     *held = took + fmax(0, start - fmax(h->ended, ready));
@@ -123,7 +140,8 @@ static void ends(void *arg)
 {
     struct sp_task_args *a = arg;
     struct sp_meter *m = a->meter;
-    double end = sp_now_us(), held, took = duration_us(a, starpu_task_get_current(), &held);
+    double end = sp_now_us(), held, waited;
+    double took = duration_us(a, starpu_task_get_current(), &held, &waited);
     double fetched = fetched_us(starpu_task_get_current());
 
     m->fetch_us += fetched;
@@ -133,12 +151,15 @@ static void ends(void *arg)
     } else if (a->op_index >= 0 && a->op_index < m->n_ops) {
         struct sp_op_record *r = &m->ops[a->op_index];
 
-        if (r->start_us <= 0)
+        if (r->start_us <= 0) {
             r->start_us = end - took;
+            r->ready_us = end - fmax(waited, took);
+        }
         r->end_us = end;
         r->busy_us += took;
         r->core_wait_us += core_wait_us(a, fetched, took, end);
         r->held_us += held;
+        r->stall_us += m->moves ? fetched + a->stalled_us : 0;
         if (a->output)
             r->out_us = end;
     } else {
@@ -196,6 +217,16 @@ static uint32_t *mask_of(int worker, unsigned *len)
     return masks[worker];
 }
 
+/* Of the first task of an op. */
+static void note_submission(const struct sp_task_context *ctx)
+{
+    struct sp_meter *m = ctx->meter;
+
+    if (m && ctx->op_index >= 0 && ctx->op_index < m->n_ops &&
+        m->ops[ctx->op_index].submitted_us <= 0)
+        m->ops[ctx->op_index].submitted_us = sp_now_us();
+}
+
 void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops)
 {
     static int sync = -1;
@@ -218,6 +249,7 @@ void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task,
     }
     if (ctx->op)
         sp_window_add(ctx->op);
+    note_submission(ctx);
     err = starpu_task_submit(task);
     STARPU_ASSERT_MSG(!err, "starpipe: %s: no worker takes the task (%s)", a->name, strerror(-err));
 }

@@ -1,5 +1,6 @@
 #include "graphs/create.h"
 #include "graphs/families/family.h"
+#include "graphs/message.h"
 #include "graphs/offload.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
@@ -83,6 +84,7 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 
         st->tally[turn] = vector(SP_TALLIES, sizeof(double), "tally");
         meter->n_ops = g->cfg.plan->programs[index].n;
+        meter->moves = g->cfg.away;
         meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
         if (!meter->ops)
             return -ENOMEM;
@@ -269,6 +271,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
     }
     err = err ? err : add_order(g);
+    err = err ? err : sp_message_logs_create(g);
     err = err ? err : g->family->create(g);
     if (err == -ENOMEM)
         sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
@@ -281,7 +284,7 @@ int sp_graph_reorder(struct sp_graph *g)
 {
     sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
-    if (add_order(g))
+    if (add_order(g) || sp_message_logs_create(g))
         return sp_error(ENOMEM, "out of memory for an order");
     bound_memory(g);
     return 0;
@@ -305,6 +308,7 @@ void sp_graph_destroy(struct sp_graph *g)
 {
     if (g->stages && g->family)
         g->family->destroy(g);
+    sp_message_logs_destroy(g);
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 

@@ -14,6 +14,7 @@
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
+#include "transport/transport.h"
 
 struct sp_disk;
 
@@ -60,6 +61,20 @@ struct sp_layer_flight {
     int64_t stashed;                                  /* bytes counted as stashed */
 };
 
+/* One end, in this process, of a message to or from another one. */
+struct sp_message_record {
+    int number; /* of the message in the step (policies/lowering/action.h) */
+    bool sends;
+    struct sp_transfer times;
+    double *arrived_us; /* of the op that receives it; NULL: none does */
+};
+
+/* Those of a step of a stage, in the order of submission. */
+struct sp_message_log {
+    int n, cap;
+    struct sp_message_record *record; /* [cap] */
+};
+
 /* A micro-batch, or a slice of it, inside a chunk. */
 struct sp_chunk_flight {
     starpu_data_handle_t grad;      /* of the chunk's output, or input, between ops of one stage */
@@ -78,6 +93,7 @@ struct sp_stage {
     struct sp_pool *boundary;        /* tensors that other stages write or free */
     starpu_data_handle_t tally[2];   /* SP_TALLIES doubles, by turn */
     struct sp_meter meter[2];        /* by turn */
+    struct sp_message_log log[2];    /* by turn */
     struct sp_store store;           /* what is on its way to other stages, or came from them */
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
@@ -123,6 +139,7 @@ struct sp_graph {
     struct sp_stage *stages;     /* [n_local], stages[k] is stage place.first_local + k */
     struct sp_lowering lowering; /* of the plan, for the processes that there are */
     struct sp_index places;      /* of every op in the program of its stage */
+    int *records; /* [stages] most messages of a stage in a step, both ways, with other processes */
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
     int64_t step;       /* steps submitted so far */

@@ -8,30 +8,111 @@ int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int 
     return sp_tag(g, SP_MSG_ACTION, a->number + k);
 }
 
+/* ---- records ---------------------------------------------------------------------------- */
+
+static bool is_apart(const struct sp_graph *g, int a, int b)
+{
+    return sp_stage_rank(&g->place, a) != sp_stage_rank(&g->place, b);
+}
+
+/* What an action sends and receives at most, on each stage. */
+static void count_records(void *arg, const struct sp_action *a)
+{
+    struct sp_graph *g = arg;
+    int pieces = sp_tensor_pieces(g->cfg.plan, &g->shape, &a->tensor);
+
+    if (a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV) {
+        g->records[a->stage] += is_apart(g, a->stage, a->peer) ? pieces : 0;
+    } else if (a->kind == SP_ACTION_REDUCE) {
+        g->records[a->stage] += is_apart(g, a->member[0], a->member[1]) ? 2 : 0;
+    } else if (a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER) {
+        for (int k = 0; k < a->members; k++)
+            if (is_apart(g, a->stage, a->member[k])) {
+                g->records[a->member[k]] += pieces;
+                g->records[a->stage] += pieces;
+            }
+    }
+}
+
+int sp_message_logs_create(struct sp_graph *g)
+{
+    int err = 0;
+
+    sp_message_logs_destroy(g);
+    g->records = calloc((size_t)g->place.stages, sizeof *g->records);
+    if (!g->records)
+        return -ENOMEM;
+    if (g->place.world.size > 1)
+        err = sp_lower_step(&g->lowering, count_records, g);
+    for (int k = 0; !err && k < g->place.n_local; k++)
+        for (int turn = 0; turn < 2; turn++) {
+            struct sp_message_log *log = &g->stages[k].log[turn];
+
+            log->cap = g->records[g->stages[k].index];
+            log->record = calloc((size_t)log->cap + 1, sizeof *log->record);
+            err = log->record ? err : -ENOMEM;
+        }
+    return err;
+}
+
+void sp_message_logs_destroy(struct sp_graph *g)
+{
+    for (int k = 0; g->stages && k < g->place.n_local; k++)
+        for (int turn = 0; turn < 2; turn++) {
+            free(g->stages[k].log[turn].record);
+            g->stages[k].log[turn] = (struct sp_message_log){0};
+        }
+    free(g->records);
+    g->records = NULL;
+}
+
+/* A new one of the step being submitted; NULL where there is no more room: messages of a step undone. */
+static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st, bool sends,
+                                        int64_t tag)
+{
+    struct sp_message_log *log = &st->log[g->turn];
+    struct sp_message_record *r;
+
+    if (log->n == log->cap)
+        return NULL;
+    r = &log->record[log->n++];
+    *r = (struct sp_message_record){.number = (int)(tag - sp_tag(g, SP_MSG_ACTION, 0)),
+                                    .sends = sends};
+    return r;
+}
+
 /* ---- one message ------------------------------------------------------------------------- */
 
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
                      int64_t tag)
 {
+    struct sp_message_record *r = record(g, st, true, tag);
+
     st->bytes_sent[g->turn] += starpu_data_get_size(handle);
-    sp_transport_send(handle, sp_stage_rank(&g->place, to), tag);
+    sp_transport_send(handle, sp_stage_rank(&g->place, to), tag, r ? &r->times : NULL);
 }
 
 static void arrived(void *arg)
 {
+    struct sp_message_record *r = arg;
     double now = sp_now_us();
 
-    __atomic_store((double *)arg, &now, __ATOMIC_RELAXED);
+    if (r->times.ended_us <= 0) /* a transport that does not tell */
+        r->times.ended_us = now;
+    if (r->arrived_us)
+        __atomic_store(r->arrived_us, &now, __ATOMIC_RELAXED);
 }
 
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
                        starpu_data_handle_t handle, int from, int64_t tag)
 {
     struct sp_meter *meter = ctx->meter;
-    bool known = meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops;
+    struct sp_message_record *r = record(g, sp_graph_stage(g, ctx->stage), false, tag);
 
-    sp_transport_recv(handle, sp_stage_rank(&g->place, from), tag, known ? arrived : NULL,
-                      known ? &meter->ops[ctx->op_index].arrived_us : NULL);
+    if (r && meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops)
+        r->arrived_us = &meter->ops[ctx->op_index].arrived_us;
+    sp_transport_recv(handle, sp_stage_rank(&g->place, from), tag, r ? &r->times : NULL,
+                      r ? arrived : NULL, r);
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */

@@ -17,11 +17,18 @@ int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int 
 
 /*
  * One message to another process: of a buffer that nobody writes before it has gone, or who does waits. And
- * its receive, which the op of `ctx` waits for: its arrival is recorded.
+ * its receive, which the op of `ctx` waits for. Both are recorded with the stage.
  */
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
                      int64_t tag);
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
                        starpu_data_handle_t handle, int from, int64_t tag);
+
+/*
+ * Room for the records of a step: counts g->records from the actions, the same on all processes. 0 or
+ * -ENOMEM. Again after the order was changed.
+ */
+int sp_message_logs_create(struct sp_graph *g);
+void sp_message_logs_destroy(struct sp_graph *g);
 
 #endif

@@ -8,15 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stage's report on the wire: this header, then the records of its ops, all doubles. */
+/* A stage's report on the wire: this header, the records of its ops, those of its messages, two times of
+ * each unit that may leave memory; all doubles. */
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
         returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker,
-        device_bytes, asks;
+        device_bytes, asks, messages;
+};
+struct wire_message {
+    double number, sends, ready_us, begun_us, ended_us;
 };
 enum {
     WIRE_HEAD = sizeof(struct wire) / sizeof(double),
-    WIRE_OP = sizeof(struct sp_op_record) / sizeof(double)
+    WIRE_OP = sizeof(struct sp_op_record) / sizeof(double),
+    WIRE_MESSAGE = sizeof(struct wire_message) / sizeof(double)
 };
 
 /* What every rank is to know, as doubles on the wire. */
@@ -24,9 +29,28 @@ struct shared {
     double loss, sumsq, asked;
 };
 
+/* What may leave memory on a stage. */
+static int units_of(const struct sp_graph *g, int stage)
+{
+    return g->cfg.away ? g->cfg.away[stage].n_units : 0;
+}
+
 static size_t wire_doubles(const struct sp_graph *g, int stage)
 {
-    return WIRE_HEAD + WIRE_OP * (size_t)g->cfg.plan->programs[stage].n;
+    return WIRE_HEAD + WIRE_OP * (size_t)g->cfg.plan->programs[stage].n +
+           WIRE_MESSAGE * (size_t)g->records[stage] + 2 * (size_t)units_of(g, stage);
+}
+
+static int create_stage(const struct sp_graph *g, int stage, struct sp_stage_report *r)
+{
+    r->n_ops = g->cfg.plan->programs[stage].n;
+    r->ops = calloc((size_t)r->n_ops, sizeof *r->ops);
+    r->messages = calloc((size_t)g->records[stage] + 1, sizeof *r->messages);
+    r->left_at_us = calloc(2 * (size_t)units_of(g, stage) + 1, sizeof *r->left_at_us);
+    if (!r->ops || !r->messages || !r->left_at_us)
+        return -ENOMEM;
+    r->back_at_us = r->left_at_us + units_of(g, stage);
+    return 0;
 }
 
 int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r)
@@ -36,9 +60,7 @@ int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r)
     if (!r->stages)
         return sp_error(ENOMEM, "out of memory for reports");
     for (int s = 0; s < g->place.stages; s++) {
-        r->stages[s].n_ops = g->cfg.plan->programs[s].n;
-        r->stages[s].ops = calloc((size_t)r->stages[s].n_ops, sizeof *r->stages[s].ops);
-        if (!r->stages[s].ops) {
+        if (create_stage(g, s, &r->stages[s])) {
             sp_step_report_destroy(g, r);
             return sp_error(ENOMEM, "out of memory for reports");
         }
@@ -48,8 +70,16 @@ int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r)
 
 void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r)
 {
-    for (int s = 0; r->stages && s < g->place.stages; s++)
+    sp_step_reports_free(r, g->place.stages);
+}
+
+void sp_step_reports_free(struct sp_step_report *r, int stages)
+{
+    for (int s = 0; r->stages && s < stages; s++) {
         free(r->stages[s].ops);
+        free(r->stages[s].messages);
+        free(r->stages[s].left_at_us);
+    }
     free(r->stages);
     r->stages = NULL;
 }
@@ -62,11 +92,17 @@ void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *
     *to = *from;
     to->stages = stages;
     for (int s = 0; s < g->place.stages; s++) {
-        struct sp_op_record *ops = stages[s].ops;
+        const struct sp_stage_report *f = &from->stages[s];
+        struct sp_stage_report own = stages[s];
 
-        stages[s] = from->stages[s];
-        stages[s].ops = ops;
-        memcpy(ops, from->stages[s].ops, sizeof *ops * (size_t)stages[s].n_ops);
+        stages[s] = *f;
+        stages[s].ops = own.ops;
+        stages[s].messages = own.messages;
+        stages[s].left_at_us = own.left_at_us;
+        stages[s].back_at_us = own.back_at_us;
+        memcpy(own.ops, f->ops, sizeof *own.ops * (size_t)f->n_ops);
+        memcpy(own.messages, f->messages, sizeof *own.messages * (size_t)f->n_messages);
+        memcpy(own.left_at_us, f->left_at_us, 2 * sizeof *own.left_at_us * (size_t)units_of(g, s));
     }
 }
 
@@ -91,6 +127,27 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
     disk = sp_disk_traffic(g->cfg.disk);
     w->transfer_us = disk.write_us + disk.read_us - g->moved_us;
     g->moved_us = disk.write_us + disk.read_us;
+}
+
+/* Its messages, and when its tensors left and were asked back; returns how many messages. */
+static int pack_transfers(const struct sp_graph *g, const struct sp_stage *st, double *out)
+{
+    const struct sp_message_log *log = &st->log[g->closing];
+    struct wire_message *m = (struct wire_message *)out;
+    double *units = out + WIRE_MESSAGE * (size_t)g->records[st->index];
+    int n = units_of(g, st->index);
+
+    for (int i = 0; i < log->n; i++) {
+        const struct sp_message_record *r = &log->record[i];
+
+        m[i] = (struct wire_message){r->number, r->sends, r->times.ready_us, r->times.begun_us,
+                                     r->times.ended_us};
+    }
+    for (int u = 0; u < n; u++) {
+        units[u] = st->moves[u].left_us;
+        units[n + u] = st->moves[u].back_us;
+    }
+    return log->n;
 }
 
 /* What a stage measured in the step that closes. */
@@ -120,6 +177,19 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
     pack_moves(g, st, w);
     starpu_data_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
+    w->messages = pack_transfers(g, st, out + WIRE_HEAD + WIRE_OP * (size_t)meter->n_ops);
+}
+
+static void unpack_transfers(const struct sp_graph *g, int stage, const double *in,
+                             struct sp_stage_report *s)
+{
+    const struct wire_message *m = (const struct wire_message *)in;
+
+    for (int i = 0; i < s->n_messages; i++)
+        s->messages[i] = (struct sp_message_end){(int)m[i].number, m[i].sends != 0, m[i].ready_us,
+                                                 m[i].begun_us, m[i].ended_us};
+    memcpy(s->left_at_us, in + WIRE_MESSAGE * (size_t)g->records[stage],
+           2 * sizeof *in * (size_t)units_of(g, stage));
 }
 
 static void unpack(const double *in, struct sp_stage_report *s, struct shared *all)
@@ -143,6 +213,7 @@ static void unpack(const double *in, struct sp_stage_report *s, struct shared *a
     s->device_bytes = w->device_bytes;
     s->polling_us = w->polling_us;
     s->worker = (int)w->worker;
+    s->n_messages = (int)w->messages;
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);
 }
 
@@ -221,6 +292,33 @@ static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first,
     g->begun_ahead = next_begun;
 }
 
+/* 0 stays: it is not known. */
+static void shift(double *us, double first)
+{
+    if (*us > 0)
+        *us -= first;
+}
+
+/* Counts all times of a stage from the first op. */
+static void count_from(const struct sp_graph *g, int stage, double first, struct sp_stage_report *s)
+{
+    for (int i = 0; i < s->n_ops; i++) {
+        s->ops[i].start_us -= first;
+        s->ops[i].end_us -= first;
+        shift(&s->ops[i].out_us, first);
+        shift(&s->ops[i].arrived_us, first);
+        shift(&s->ops[i].submitted_us, first);
+        shift(&s->ops[i].ready_us, first);
+    }
+    for (int i = 0; i < s->n_messages; i++) {
+        shift(&s->messages[i].ready_us, first);
+        shift(&s->messages[i].begun_us, first);
+        shift(&s->messages[i].ended_us, first);
+    }
+    for (int u = 0; u < 2 * units_of(g, stage); u++)
+        shift(&s->left_at_us[u], first);
+}
+
 /* Busy, idle and waiting times from the records of all stages. */
 static void analyse(struct sp_graph *g, struct sp_step_report *r)
 {
@@ -235,14 +333,7 @@ static void analyse(struct sp_graph *g, struct sp_step_report *r)
     add_waits(g, r);
     add_idle(g, r, first, last);
     for (int s = 0; s < g->place.stages; s++)
-        for (int i = 0; i < r->stages[s].n_ops; i++) {
-            r->stages[s].ops[i].start_us -= first;
-            r->stages[s].ops[i].end_us -= first;
-            if (r->stages[s].ops[i].out_us > 0)
-                r->stages[s].ops[i].out_us -= first;
-            if (r->stages[s].ops[i].arrived_us > 0)
-                r->stages[s].ops[i].arrived_us -= first;
-        }
+        count_from(g, s, first, &r->stages[s]);
 }
 
 /* One vector of doubles that crosses ranks outside the graph. */
@@ -284,6 +375,8 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
             pack(g, sp_graph_stage(g, s), polling - g->polled_us, asks, wire);
         exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s));
         unpack(wire, &report->stages[s], &all);
+        unpack_transfers(g, s, wire + WIRE_HEAD + WIRE_OP * (size_t)report->stages[s].n_ops,
+                         &report->stages[s]);
         free(wire);
     }
     for (int r = 1; r < world->size; r++)

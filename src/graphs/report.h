@@ -4,6 +4,13 @@
 
 #include "graphs/graph.h"
 
+/* One end of a message with another process, microseconds from the step's first op. */
+struct sp_message_end {
+    int number; /* of the message in the step */
+    bool sends;
+    double ready_us, begun_us, ended_us; /* as in struct sp_transfer; 0: not known */
+};
+
 /* Measured on one stage during one step. */
 struct sp_stage_report {
     double busy_us;      /* sum of task times of the ops */
@@ -24,6 +31,11 @@ struct sp_stage_report {
                                            * is in memory; of runs that offload */
     double polling_us; /* CPU time of its process's thread for messages, since the report before */
     int worker;        /* of its process */
+    int n_messages;
+    struct sp_message_end *messages; /* [n_messages] at most as many as sp_graph.records says */
+    double *left_at_us,
+        *back_at_us;          /* [units] of sp_graph_config.away: when each had left memory, when
+                                      * it was asked back; 0: it did not, or is unknown */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;
 };
@@ -40,6 +52,8 @@ struct sp_step_report {
 
 int sp_step_report_create(const struct sp_graph *g, struct sp_step_report *r);
 void sp_step_report_destroy(const struct sp_graph *g, struct sp_step_report *r);
+/* The same where the graph is gone. */
+void sp_step_reports_free(struct sp_step_report *r, int stages);
 /* to = from, both created of the same graph. */
 void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *from,
                          struct sp_step_report *to);

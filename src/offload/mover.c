@@ -15,6 +15,14 @@ void sp_mover_destroy(struct sp_mover *m)
     pthread_mutex_destroy(&m->mutex);
 }
 
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
 static void count(struct sp_move *move, int64_t bytes)
 {
     sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
@@ -54,6 +62,7 @@ static void written(void *arg)
     if (gone)
         count(move, -bytes);
     if (--move->leaving == 0) {
+        move->left_us = now_us();
         position = move->held;
         move->held = 0;
     }
@@ -117,6 +126,7 @@ void sp_move_back(struct sp_move *move)
 
     pthread_mutex_lock(&m->mutex);
     move->returning = true;
+    move->back_us = now_us();
     for (int i = 0; i < move->n; i++) {
         int64_t bytes = (int64_t)starpu_data_get_size(move->tensors[i].handle);
 

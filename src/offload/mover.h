@@ -40,6 +40,8 @@ struct sp_move {
     int n, leaving;       /* tensors; those that have not left yet */
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
+    double left_us, back_us; /* when the last tensor was written, when they were asked back, of
+                              * CLOCK_REALTIME; 0: not yet */
     struct sp_move_tensor tensors[SP_UNIT_TENSORS];
     struct starpu_task reader; /* in whose name they are fetched: requests keep its address */
 };

@@ -14,6 +14,7 @@
 struct end {
     starpu_data_handle_t handle; /* NULL: not submitted yet */
     bool ready;
+    struct sp_transfer *times; /* to be filled in, or NULL */
 };
 
 struct message {
@@ -130,7 +131,13 @@ static void note(const struct message *m)
 
 static void finish(struct message *m)
 {
+    double now = sp_now_us();
+
     note(m);
+    if (m->send.times)
+        m->send.times->ended_us = now;
+    if (m->recv.times)
+        m->recv.times->ended_us = now;
     if (m->arrived)
         m->arrived(m->arg);
     starpu_data_release_on_node(m->send.handle, STARPU_MAIN_RAM);
@@ -169,6 +176,8 @@ static void start(struct message *m)
 {
     starpu_pthread_t thread;
 
+    if (m->send.times)
+        m->send.times->begun_us = sp_now_us();
     if (starpu_pthread_create_on("message", &thread, NULL, carry, m, host_of(m->from)))
         STARPU_ABORT_MSG("starpipe: no actor for a message");
 }
@@ -233,6 +242,8 @@ static void sender_is_ready(void *arg)
     struct message *m = arg;
 
     m->send.ready = true;
+    if (m->send.times)
+        m->send.times->ready_us = sp_now_us();
     if (m->recv.ready)
         go(m);
 }
@@ -242,6 +253,8 @@ static void receiver_is_ready(void *arg)
     struct message *m = arg;
 
     m->recv.ready = true;
+    if (m->recv.times)
+        m->recv.times->ready_us = m->recv.times->begun_us = sp_now_us();
     if (m->send.ready)
         go(m);
 }
@@ -287,22 +300,24 @@ static void acquire(starpu_data_handle_t handle, enum starpu_data_access_mode mo
         STARPU_ABORT_MSG("starpipe: a message cannot wait for its buffer");
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
 {
     struct message *m = message_of(net.rank, dst, tag, true);
 
     m->send.handle = handle;
+    m->send.times = times;
     sp_simulated_sent(handle);
     net.bytes_sent += starpu_data_get_size(handle);
     acquire(handle, STARPU_R, sender_is_ready, m);
 }
 
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                        void (*arrived)(void *arg), void *arg)
 {
     struct message *m = message_of(src, net.rank, tag, false);
 
     m->recv.handle = handle;
+    m->recv.times = times;
     sp_simulated_received(handle);
     m->arrived = arrived;
     m->arg = arg;

@@ -202,6 +202,40 @@ static double units(const struct run *r, double us)
     return us / 1e6 / r->second;
 }
 
+/* A moment of the step for a report, a thousandth of a unit being a microsecond; 0 stays: not known. */
+static double moment(const struct run *r, double us)
+{
+    return us > 0 ? 1e3 * units(r, us - r->began_us) : 0;
+}
+
+/* What a run would report of a stage. */
+static void take_report(const struct run *r, const struct sp_graph *g, const struct sp_meter *meter,
+                        struct sp_stage_report *out)
+{
+    const struct sp_message_log *log = &g->stages[0].log[g->turn];
+
+    out->worker = g->stages[0].worker;
+    out->bytes_sent = (double)g->stages[0].bytes_sent[g->turn];
+    out->peak_bytes = (double)meter->peak_bytes;
+    for (int k = 0; k < out->n_ops; k++) {
+        const struct sp_op_record *from = &meter->ops[k];
+        struct sp_op_record *op = &out->ops[k];
+
+        op->start_us = moment(r, from->start_us);
+        op->end_us = moment(r, from->end_us);
+        op->busy_us = 1e3 * units(r, from->busy_us);
+        op->out_us = moment(r, from->out_us);
+        op->ready_us = moment(r, from->ready_us);
+        op->arrived_us = moment(r, from->arrived_us);
+        out->busy_us += op->busy_us;
+    }
+    out->n_messages = log->n;
+    for (int i = 0; i < log->n; i++)
+        out->messages[i] = (struct sp_message_end){
+            log->record[i].number, log->record[i].sends, moment(r, log->record[i].times.ready_us),
+            moment(r, log->record[i].times.begun_us), moment(r, log->record[i].times.ended_us)};
+}
+
 /* When the ops ran, from the meters that every run has. */
 static int take_times(const struct run *r, struct sp_simulated *out)
 {
@@ -213,12 +247,16 @@ static int take_times(const struct run *r, struct sp_simulated *out)
     out->bytes_sent = calloc(p, sizeof *out->bytes_sent);
     if (!out->busy || !out->peak_bytes || !out->bytes_sent || sp_times_create(plan, &out->times))
         return sp_error(ENOMEM, "simulate: no memory for the times of %d stages", r->stages);
+    if (sp_step_report_create(&r->graphs[0], &out->report))
+        return -ENOMEM;
+    out->stages = r->stages;
     for (int s = 0; s < r->stages; s++) {
         struct sp_graph *g = &r->graphs[s];
         const struct sp_meter *meter = sp_stage_meter(g, &g->stages[0]);
 
         out->peak_bytes[s] = meter->peak_bytes;
         out->bytes_sent[s] = (double)g->stages[0].bytes_sent[g->turn];
+        take_report(r, g, meter, &out->report.stages[s]);
         for (int k = 0; k < plan->programs[s].n; k++) {
             const struct sp_op_record *op = &meter->ops[k];
 
@@ -229,6 +267,13 @@ static int take_times(const struct run *r, struct sp_simulated *out)
         }
     }
     sp_times_summarize(plan, r->s->costs, &out->times);
+    out->report.span_us = out->report.step_us = 1e3 * out->times.makespan;
+    for (int s = 0; s < r->stages; s++) {
+        struct sp_stage_report *stage = &out->report.stages[s];
+
+        stage->idle_us = out->report.span_us - stage->busy_us;
+        stage->bubble_ratio = stage->idle_us / out->report.span_us;
+    }
     return 0;
 }
 
@@ -301,6 +346,7 @@ int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
 
 void sp_simulated_destroy(struct sp_simulated *r)
 {
+    sp_step_reports_free(&r->report, r->stages);
     sp_times_destroy(&r->times);
     free(r->busy);
     free(r->peak_bytes);

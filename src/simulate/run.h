@@ -7,6 +7,7 @@
 #define SP_SIM_RUN_H
 
 #include "codelets/simulated.h"
+#include "graphs/report.h"
 #include "model/params.h"
 #include "policies/plan.h"
 #include "policies/simulation/times.h"
@@ -32,6 +33,8 @@ struct sp_sim_message {
 /* In the unit of the costs, from the first moment of the step. */
 struct sp_simulated {
     struct sp_times times;
+    struct sp_step_report report; /* the same as a run has it: a unit is 1000 us */
+    int stages;
     double *busy;        /* [stages] tasks of ops */
     int64_t *peak_bytes; /* [stages] of stashed activations */
     double *bytes_sent;  /* [stages] */

@@ -50,13 +50,13 @@ void sp_transport_abort(int status)
 /* Reports and checkpoints, which no simulated run has. */
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    sp_transport_send(handle, dst, tag);
+    sp_transport_send(handle, dst, tag, NULL);
     sp_transport_wait_all();
 }
 
 void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
-    sp_transport_recv(handle, src, tag, NULL, NULL);
+    sp_transport_recv(handle, src, tag, NULL, NULL, NULL);
     sp_transport_wait_all();
 }
 

@@ -111,7 +111,7 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
     }
 }
 
-static enum sp_bar_kind kind_of(const struct sp_op *op)
+enum sp_bar_kind sp_gantt_kind(const struct sp_op *op)
 {
     static const enum sp_bar_kind kinds[] = {
         [SP_F] = SP_BAR_F, [SP_B] = SP_BAR_B, [SP_W] = SP_BAR_W, [SP_R] = SP_BAR_R};
@@ -124,17 +124,17 @@ int sp_gantt_shade(const struct sp_op *op)
     return op->part == SP_CHUNK ? op->chunk : op->part == SP_ATTN;
 }
 
-void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT])
+void sp_gantt_label(const struct sp_op *op, int slices, int chunks, char text[SP_OP_TEXT])
 {
     char full[SP_OP_TEXT];
     const char *number;
 
-    sp_op_print(op, plan->layout.slices > 1, full);
+    sp_op_print(op, slices > 1, full);
     number = full + strcspn(full, "0123456789");
     if (op->part != SP_CHUNK)
         number = full;
     snprintf(text, SP_OP_TEXT, "%s", number);
-    if (op->part == SP_CHUNK && plan->layout.chunks == 1)
+    if (op->part == SP_CHUNK && chunks == 1)
         text[strcspn(text, ".")] = 0;
 }
 
@@ -165,12 +165,12 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
             struct sp_bar bar = {.start = times->start[s][k],
                                  .end = times->end[s][k],
                                  .stage = s,
-                                 .kind = kind_of(op),
+                                 .kind = sp_gantt_kind(op),
                                  .mb = op->mb,
                                  .chunk = sp_gantt_shade(op),
                                  .joined = op->overlap};
 
-            sp_gantt_label(plan, op, bar.label);
+            sp_gantt_label(op, lay->slices, lay->chunks, bar.label);
             sp_op_print(op, lay->slices > 1, bar.name);
             ret = sp_gantt_add(&new, &bar);
             if (ret) {

@@ -63,7 +63,8 @@ void sp_gantt_destroy(struct sp_gantt *g);
 int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM */
 
 /* The label of an op: its micro-batch, and the chunk and slice where there are several. */
-void sp_gantt_label(const struct sp_plan *plan, const struct sp_op *op, char text[SP_OP_TEXT]);
+void sp_gantt_label(const struct sp_op *op, int slices, int chunks, char text[SP_OP_TEXT]);
+enum sp_bar_kind sp_gantt_kind(const struct sp_op *op);
 
 /* The chunk of an op as pictures show it: odd ones are hatched, so is attention by itself. */
 int sp_gantt_shade(const struct sp_op *op);
@@ -98,7 +99,7 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
 
 /* A line of figures under the title of a page. */
 struct sp_gantt_fact {
-    char name[32], value[256];
+    char name[32], value[768];
 };
 
 /*

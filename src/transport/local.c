@@ -60,27 +60,27 @@ static void no_peer(void)
     abort();
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
 {
-    (void)handle, (void)dst, (void)tag;
+    (void)handle, (void)dst, (void)tag, (void)times;
     no_peer();
 }
 
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                        void (*arrived)(void *arg), void *arg)
 {
     (void)arrived, (void)arg;
-    sp_transport_send(handle, src, tag);
+    sp_transport_send(handle, src, tag, times);
 }
 
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    sp_transport_send(handle, dst, tag);
+    sp_transport_send(handle, dst, tag, NULL);
 }
 
 void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
-    sp_transport_send(handle, src, tag);
+    sp_transport_send(handle, src, tag, NULL);
 }
 
 void sp_transport_share(void *data, size_t bytes)

@@ -2,7 +2,6 @@
 #ifdef HAVE_MPI
 #include "transport/messages.h"
 #include "transport/poll.h"
-#include "transport/transport.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <inttypes.h>
@@ -18,6 +17,7 @@ struct message {
     bool sends;
     int peer;
     int64_t tag;
+    struct sp_transfer *times; /* to be filled in, or NULL */
     void (*done)(void *arg);
     void *arg;
 };
@@ -52,6 +52,15 @@ static double now_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
+/* The time, where it is wanted: of the clock that processes on other machines have too. */
+static void note(double *at)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    *at = 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
 /* ---- submissions ----------------------------------------------------------------------------- */
 
 /* A mistake of ours, where there is no one to return it to. */
@@ -67,6 +76,8 @@ static void acquired(void *arg)
 {
     struct message *m = arg;
 
+    if (m->times)
+        note(&m->times->ready_us);
     pthread_mutex_lock(&box.mutex);
     *box.ready_end = m;
     box.ready_end = &m->next;
@@ -93,17 +104,23 @@ static void submit(const struct message *what)
         mistake(m, "StarPU does not give its handle");
 }
 
-void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, void (*done)(void *arg),
-                      void *arg)
+void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times,
+                      void (*done)(void *arg), void *arg)
 {
-    submit(&(struct message){
-        .handle = handle, .sends = true, .peer = dst, .tag = tag, .done = done, .arg = arg});
+    submit(&(struct message){.handle = handle,
+                             .sends = true,
+                             .peer = dst,
+                             .tag = tag,
+                             .times = times,
+                             .done = done,
+                             .arg = arg});
 }
 
-void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, void (*done)(void *arg),
-                      void *arg)
+void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
+                      void (*done)(void *arg), void *arg)
 {
-    submit(&(struct message){.handle = handle, .peer = src, .tag = tag, .done = done, .arg = arg});
+    submit(&(struct message){
+        .handle = handle, .peer = src, .tag = tag, .times = times, .done = done, .arg = arg});
 }
 
 static void set(void *arg)
@@ -126,7 +143,7 @@ void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     bool done = false;
 
-    sp_messages_send(handle, dst, tag, set, &done);
+    sp_messages_send(handle, dst, tag, NULL, set, &done);
     wait_for(&done);
 }
 
@@ -134,7 +151,7 @@ void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
     bool done = false;
 
-    sp_messages_recv(handle, src, tag, set, &done);
+    sp_messages_recv(handle, src, tag, NULL, set, &done);
     wait_for(&done);
 }
 
@@ -162,6 +179,8 @@ static void begin(struct message *m)
     if (box.n == box.cap)
         grow();
     box.flying[box.n] = m;
+    if (m->times)
+        note(&m->times->begun_us);
     if (m->sends)
         MPI_Isend(data, bytes, MPI_BYTE, m->peer, (int)m->tag, box.comm, &box.requests[box.n++]);
     else
@@ -171,6 +190,8 @@ static void begin(struct message *m)
 /* Back to StarPU, which may call `acquired` from here for other messages. */
 static void end(struct message *m)
 {
+    if (m->times)
+        note(&m->times->ended_us);
     if (m->done)
         m->done(m->arg);
     starpu_data_release_on_node(m->handle, STARPU_MAIN_RAM);

@@ -137,24 +137,24 @@ void sp_transport_crowded(bool crowded)
     sp_messages_crowded(crowded);
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag)
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
 {
     __atomic_add_fetch(&bytes_sent, starpu_data_get_size(handle), __ATOMIC_RELAXED);
     if (nccl) {
         sp_nccl_send(nccl, handle, dst, tag);
         return;
     }
-    sp_messages_send(handle, dst, tag, NULL, NULL);
+    sp_messages_send(handle, dst, tag, times, NULL, NULL);
 }
 
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                        void (*arrived)(void *arg), void *arg)
 {
     if (nccl) {
         sp_nccl_recv(nccl, handle, src, tag, arrived, arg);
         return;
     }
-    sp_messages_recv(handle, src, tag, arrived, arg);
+    sp_messages_recv(handle, src, tag, times, arrived, arg);
 }
 
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)

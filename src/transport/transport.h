@@ -46,11 +46,21 @@ void sp_transport_crowded(bool crowded);
 /* Ends every process at once, after a message was printed. */
 void sp_transport_abort(int status) __attribute__((noreturn));
 
-/* Submits the sending of a handle's value after the tasks that write it. */
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag);
-/* Submits a receive; tasks submitted later that read the handle wait for it. `arrived`, if not NULL,
- * is called with `arg` when it is there, by the thread for messages. */
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag,
+/* When one end of a message was at work, microseconds of CLOCK_REALTIME (of simulated time, where runs are
+ * simulated); 0: not known. */
+struct sp_transfer {
+    double ready_us; /* its buffer was written, or free to be received in */
+    double begun_us; /* it was given to the network, or awaited from it */
+    double ended_us; /* it had gone, or was there */
+};
+
+/* Submits the sending of a handle's value after the tasks that write it. `times`, if not NULL, is filled in
+ * by the thread for messages; it lives until the message has gone. */
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag,
+                       struct sp_transfer *times);
+/* Submits a receive; tasks submitted later that read the handle wait for it. `times` likewise. `arrived`,
+ * if not NULL, is called with `arg` when it is there, by the thread for messages. */
+void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                        void (*arrived)(void *arg), void *arg);
 
 /* The same, and waits; for set-up, reports and checkpoints. */

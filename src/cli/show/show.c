@@ -22,7 +22,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum format { TEXT, JSON, CSV, SVG, HTML, PICTURE };
+enum format { TEXT, JSON, CSV, SVG, HTML, PICTURE, PERFETTO };
 
 struct args {
     struct sp_layout_args layout;
@@ -53,7 +53,7 @@ static int parse(int argc, char **argv, struct args *a)
         {"actions", SP_OPT_FLAG, &a->actions, 0,
          "also the lowered program: what each stage runs, sends, receives and frees", 0, 0, 0, 0},
         {"format", SP_OPT_CHOICE, &a->format, 0, "what to print; picture: what html draws, as JSON",
-         0, 0, "text|json|csv|svg|html|picture", 0},
+         0, 0, "text|json|csv|svg|html|picture|perfetto", 0},
         {"output", SP_OPT_STRING, &a->output, "FILE", "file to write (default: standard output)", 0,
          0, 0, 0},
         {"width", SP_OPT_INT, &a->width, "N", "columns of the text (0: those of the terminal)", 0,
@@ -185,6 +185,8 @@ static int print(const struct sp_show *show, enum format format, FILE *out)
         return sp_show_html(show, out);
     case PICTURE:
         return sp_show_picture(show, out);
+    case PERFETTO:
+        return sp_show_perfetto(show, out);
     default:
         return sp_show_text(show, out);
     }
@@ -308,6 +310,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     struct sp_offload offload = {0};
     struct sp_shape shape;
     struct sp_show show = {.schedule = a->layout.schedule,
+                           .model = a->layout.model ? model->name : "",
                            .plan = plan,
                            .machine = a->machine,
                            .columns = a->width ? a->width : terminal_columns(),

@@ -14,6 +14,7 @@ struct sp_offload;
 
 struct sp_show {
     const char *schedule; /* as typed */
+    const char *model;    /* "": none */
     const struct sp_plan *plan;
     const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
     struct sp_costs costs;
@@ -83,5 +84,6 @@ int sp_show_csv(const struct sp_show *show, FILE *out);
 int sp_show_svg(const struct sp_show *show, FILE *out);
 int sp_show_html(const struct sp_show *show, FILE *out);
 int sp_show_picture(const struct sp_show *show, FILE *out); /* sp_gantt_json */
+int sp_show_perfetto(const struct sp_show *show, FILE *out);
 
 #endif

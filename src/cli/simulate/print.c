@@ -15,12 +15,13 @@
  *   resident_bytes           the most memory it took
  */
 #include "cli/simulate/print.h"
+#include "cli/record.h"
 #include "sp_error.h"
-#include "trace/gantt.h"
+#include "trace/timeline/measured.h"
+#include "trace/timeline/pictures.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 int sp_simulate_text(const struct sp_simulate_print *p)
 {
@@ -133,77 +134,52 @@ int sp_simulate_json(const struct sp_simulate_print *p)
     return 0;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------ */
+/* ---- records and pictures -------------------------------------------------------------------------- */
 
-static FILE *create(const char *dir, const char *name)
+/* The step as it was simulated, and as it was predicted; each stage is a process. */
+static int make_records(const struct sp_simulate_print *p, struct sp_timeline t[2])
 {
-    char path[4096];
-    FILE *f;
+    const struct sp_timeline_terms terms = {
+        .plan = p->plan, .shape = p->shape, .recompute = p->recompute, .every = p->every};
+    int err = sp_timeline_of_report(&terms, &p->simulated->report, &t[0]);
 
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "w");
-    if (!f)
-        sp_error(errno, "simulate: cannot write %s: %s", path, strerror(errno));
-    return f;
-}
-
-static int finish(FILE *f, const char *dir, const char *name)
-{
-    int bad = ferror(f);
-
-    bad |= fclose(f);
-    return bad ? sp_error(EIO, "simulate: cannot write %s/%s", dir, name) : 0;
-}
-
-static int write_svg(const struct sp_gantt *g, const char *dir, const char *name)
-{
-    FILE *f = create(dir, name);
-
-    if (!f)
-        return -EIO;
-    sp_gantt_svg(g, f);
-    return finish(f, dir, name);
-}
-
-static int write_page(const struct sp_simulate_print *p, const struct sp_gantt g[2],
-                      const char *dir)
-{
-    struct sp_gantt_fact facts[3] = {
-        {.name = "schedule"}, {.name = "simulated"}, {.name = "predicted"}};
-    FILE *f = create(dir, "trace.html");
-
-    if (!f)
-        return -EIO;
-    snprintf(facts[0].value, sizeof facts[0].value, "%s: %s", p->plan->def->name,
-             p->plan->def->summary);
-    for (int i = 0; i < 2; i++)
-        snprintf(facts[i + 1].value, sizeof facts[i + 1].value, "%.6g", g[i].end);
-    sp_gantt_html(g, 2, facts, 3, f);
-    return finish(f, dir, "trace.html");
+    err = err ? err : sp_timeline_of_prediction(&terms, p->prediction, &t[1]);
+    t[0].source = SP_TIMELINE_SIMULATED;
+    for (int i = 0; !err && i < 2; i++) {
+        snprintf(t[i].unit, sizeof t[i].unit, "%s", p->unit);
+        snprintf(t[i].model, sizeof t[i].model, "%s", p->model);
+        snprintf(t[i].machine, sizeof t[i].machine, "%s", p->machine);
+    }
+    return err ? sp_error(-err, "simulate: no memory for the record of %d ops",
+                          sp_plan_ops(p->plan))
+               : 0;
 }
 
 int sp_simulate_trace(const struct sp_simulate_print *p, const char *dir)
 {
-    const struct sp_times *times[] = {&p->simulated->times, p->listed};
     static const char *const what[] = {"simulated", "predicted"};
+    static const char *const files[] = {"trace.json", "predicted.json"};
+    struct sp_timeline t[2] = {0};
     struct sp_gantt g[2] = {0};
-    int err = 0;
+    int err = make_records(p, t);
 
     for (int i = 0; !err && i < 2; i++) {
         char name[32];
 
-        if (sp_gantt_from_times(p->plan, times[i], &g[i]))
+        err = sp_record_write(&t[i], dir, files[i]);
+        if (!err && sp_gantt_of_timeline(&t[i], &g[i]))
             err = sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
                            sp_plan_ops(p->plan));
-        g[i].unit = p->unit;
         snprintf(name, sizeof name, "%s.svg", what[i]);
         snprintf(g[i].title, sizeof g[i].title, "%s %s: %d stages, %d micro-batches",
                  p->plan->def->name, what[i], p->plan->layout.stages,
                  p->plan->layout.micro_batches);
-        err = err ? err : write_svg(&g[i], dir, name);
+        err = err ? err : sp_record_svg(&g[i], dir, name);
     }
-    err = err ? err : write_page(p, g, dir);
-    sp_gantt_destroy(&g[0]);
-    sp_gantt_destroy(&g[1]);
+    err = err ? err : sp_record_page(p->plan->def, g, what[0], what[1], dir);
+    for (int i = 0; i < 2; i++) {
+        sp_gantt_destroy(&g[i]);
+        sp_timeline_destroy(&t[i]);
+    }
     return err;
 }

@@ -51,7 +51,9 @@ static int parse(int argc, char **argv, struct args *a)
          "f32|bf16", 0},
         {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object instead of text", 0, 0, 0, 0},
         {"trace", SP_OPT_STRING, &a->trace, "DIR",
-         "writes simulated.svg, predicted.svg and trace.html there", 0, 0, 0, 0},
+         "writes the record of the step there, trace.json, that of the prediction, predicted.json, "
+         "and pictures",
+         0, 0, 0, 0},
         {0},
     };
 
@@ -285,9 +287,18 @@ static int simulate(const struct args *a, const struct subject *s)
     simulation.costs = &p.costs;
     err = err ? err : sp_sim_run(&simulation, &simulated);
     if (!err) {
-        struct sp_simulate_print what = {
-            a->layout.schedule, s->model.name, a->layout.model && !a->cost ? "ms" : "",
-            &s->plan,           &p.times,      &simulated};
+        struct sp_shape shape = shape_of(a, s);
+        struct sp_simulate_print what = {.schedule = a->layout.schedule,
+                                         .model = s->model.name,
+                                         .unit = a->layout.model && !a->cost ? "ms" : "",
+                                         .plan = &s->plan,
+                                         .listed = &p.times,
+                                         .prediction = &p,
+                                         .shape = &shape,
+                                         .recompute = s->recompute.mode,
+                                         .every = s->recompute.every,
+                                         .machine = s->machine ? s->machine->name : "",
+                                         .simulated = &simulated};
 
         err = print(a, &what);
         sp_simulated_destroy(&simulated);

@@ -10,6 +10,7 @@
 #include "codelets/codelet.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"
+#include "train/run/record.h"
 #include "train/run/reorder.h"
 #include <stdio.h>
 
@@ -144,6 +145,27 @@ static int say_end(const struct run *r)
     return a->save ? 0 : -EINTR;
 }
 
+/* What the run says of a typical step, and what it writes of it. */
+static int show_typical(const struct run *r)
+{
+    const struct sp_typical *typical = &r->kept.typical;
+    struct sp_timeline record;
+    struct sp_waits waits;
+    int err = sp_train_record(r->t, typical->kept[sp_typical_best(typical)].step, &record);
+
+    if (err)
+        return err;
+    if (sp_waits_create(&record, &waits)) {
+        err = sp_error(ENOMEM, "no memory for the waits of a step");
+    } else {
+        sp_print_summary(r->t, typical, &waits);
+        err = r->cfg->trace ? sp_trace_write(r->t, &waits) : 0;
+        sp_waits_destroy(&waits);
+    }
+    sp_timeline_destroy(&record);
+    return err;
+}
+
 int sp_loop(struct sp_trainer *t)
 {
     struct run r = {.t = t, .cfg = &t->cfg, .started_us = sp_now_us()};
@@ -166,9 +188,7 @@ int sp_loop(struct sp_trainer *t)
         return say_end(&r);
     sp_typical_take(&r.kept, t);
     if (t->world.rank == 0 && trained)
-        sp_print_summary(t, &r.kept.typical);
-    if (t->world.rank == 0 && a->trace && trained)
-        err = sp_trace_write(t);
+        err = show_typical(&r);
     if (!err && a->sample)
         err = sp_print_sample(t, a->prompt, a->sample);
     return err;

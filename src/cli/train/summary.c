@@ -1,11 +1,10 @@
 /* What a run says of itself at its end, all of one typical step: where its time went, and its memory. */
 #include "cli/train/summary.h"
 #include "cli/train/progress.h"
-#include "cli/train/trace.h"
 #include "cli/train/words.h"
-#include "plan/expected.h"
 #include "plan/memory.h"
-#include "trace/gantt.h"
+#include "trace/analysis/print.h"
+#include "trace/timeline/pictures.h"
 #include "train/run/step.h"
 #include "train/start/device.h"
 #include "train/start/machine.h"
@@ -39,47 +38,16 @@ static void print_headline(const struct sp_trainer *t, const struct sp_typical *
     sp_prediction_destroy(&predicted);
 }
 
-/* The schedule's own time, what is added to it, and what is measured. */
-static void print_causes(const struct sp_trainer *t, const struct sp_causes *c)
+static void print_time(const struct sp_trainer *t, const struct sp_typical *typical,
+                       const struct sp_waits *step)
 {
-    const char *const names[SP_CAUSES] = {
-        [SP_CAUSE_SCHEDULE] = "the order itself, its ops at their usual times",
-        [SP_CAUSE_OPS] = "ops that took more or less than usual",
-        [SP_CAUSE_CORES] = t->place.workers < t->place.n_local && !t->place.gpus
-                               ? "waiting for a core, stages that share one"
-                               : "waiting for a core",
-        [SP_CAUSE_RUNTIME] = "the runtime, before tasks that could start",
-        [SP_CAUSE_MESSAGES] = "messages between processes",
-        [SP_CAUSE_REST] = t->cfg.post_validation ? "rest; steps that overlap" : "rest",
-    };
-
-    printf("where it went %45s %12s\n", "ms", "bubble points");
-    for (int k = 0; k < SP_CAUSES; k++) {
-        if (k == SP_CAUSE_MESSAGES && t->world.size == 1)
-            continue;
-        printf(k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k], c->ms[k],
-               100 * c->bubble[k]);
-    }
-    printf("= %-46s %10.2f %13.1f\n", "measured, from the first op to the last", c->measured_ms,
-           100 * c->measured_bubble);
-    if (!t->cfg.post_validation)
-        printf("+ %-46s %+10.2f\n", "norm, update, tokens of the next step, report",
-               t->report.step_us / 1e3 - c->measured_ms);
-}
-
-static void print_time(const struct sp_trainer *t, const struct sp_typical *typical)
-{
-    int *process = calloc((size_t)t->place.stages, sizeof *process);
     struct sp_causes causes;
-    int err;
+    int err = sp_causes_find(step, &causes);
 
-    for (int s = 0; process && s < t->place.stages; s++)
-        process[s] = sp_stage_rank(&t->place, s);
-    err = process ? sp_expected_causes(&t->plan, &t->report, process, &causes) : -ENOMEM;
     print_headline(t, typical, err ? NULL : &causes);
     if (!err)
-        print_causes(t, &causes);
-    free(process);
+        sp_causes_print(step, &causes, stdout);
+    sp_waits_print(step, stdout);
 }
 
 /* What the threads for messages took from the cores, which no stage's figures contain. */
@@ -126,23 +94,23 @@ static void print_stages(const struct sp_trainer *t)
 }
 
 /* The picture, where somebody looks or has asked for pictures. */
-static void draw(const struct sp_trainer *t)
+static void draw(const struct sp_trainer *t, const struct sp_timeline *step)
 {
     bool terminal = sp_progress_on_terminal();
     struct sp_gantt g = {0};
 
     if (!terminal && !t->cfg.trace)
         return;
-    if (!sp_trace_gantt(t, &g)) {
-        g.uneven = true;
+    if (!sp_gantt_of_timeline(step, &g)) {
         sp_gantt_text(&g, sp_progress_columns(COLUMNS), terminal && !getenv("NO_COLOR"), stdout);
     }
     sp_gantt_destroy(&g);
 }
 
-void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typical)
+void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typical,
+                      const struct sp_waits *step)
 {
-    print_time(t, typical);
+    print_time(t, typical, step);
     if (t->cfg.post_validation)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
                t->rollbacks, t->cfg.steps - t->first_step);
@@ -156,5 +124,5 @@ void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typic
     print_stages(t);
     if (sp_train_offloads(t))
         sp_print_offloaded(t);
-    draw(t);
+    draw(t, step->t);
 }

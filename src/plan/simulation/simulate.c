@@ -22,6 +22,7 @@ struct sim {
     struct sp_times t; /* start: of an op that has not run, when its last message so far arrived */
     double *held;      /* [ops] the earliest start that EVICT and FETCH leave an op */
     double *stalled;   /* [stages] */
+    double *stall;     /* [ops] */
     unsigned short *missing; /* [ops] messages that an op waits for */
     unsigned char *after;    /* [messages] of its writer and the message before, what is to come */
     double *ready;           /* [messages] */
@@ -171,7 +172,7 @@ static int stage_of(const struct sim *sim, int lane, int *k)
 static int wait_for(struct sp_player *player, int lane, int k, double *start)
 {
     struct sim *sim = player->arg;
-    int stage = stage_of(sim, lane, &k);
+    int stage = stage_of(sim, lane, &k), op;
     const unsigned short *missing = &sim->missing[sim->messages->first_op[stage] + k];
 
     for (int i = 0; i < unit(sim, stage, k); i++) {
@@ -179,9 +180,11 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
             return SP_PLAYER_BLOCKED; /* tried again when the last of them arrives */
         *start = fmax(*start, sim->t.start[stage][k + i]);
     }
-    if (sim->held[sim->messages->first_op[stage] + k] > *start) {
-        sim->stalled[stage] += sim->held[sim->messages->first_op[stage] + k] - *start;
-        *start = sim->held[sim->messages->first_op[stage] + k];
+    op = sim->messages->first_op[stage] + k;
+    if (sim->held[op] > *start) {
+        sim->stall[op] = sim->held[op] - *start;
+        sim->stalled[stage] += sim->stall[op];
+        *start = sim->held[op];
     }
     return SP_PLAYER_READY;
 }
@@ -281,11 +284,12 @@ static int create(struct sim *sim)
     sim->heap = calloc(n, sizeof *sim->heap);
     sim->ready = calloc(3 * n, sizeof *sim->ready);
     sim->free_at = calloc((size_t)sim->network->ports + 1, sizeof *sim->free_at);
-    sim->held = calloc((size_t)(all->first_op[stages] + stages) + 1, sizeof *sim->held);
+    sim->held = calloc((size_t)(2 * all->first_op[stages] + stages) + 1, sizeof *sim->held);
     if (err || !sim->missing || !sim->after || !sim->heap || !sim->ready || !sim->free_at ||
         !sim->held)
         return -ENOMEM;
     sim->stalled = sim->held + all->first_op[stages];
+    sim->stall = sim->stalled + stages;
     sim->sent = sim->ready + n;
     sim->arrived = sim->sent + n;
     for (int s = 0; !sim->worker && s < stages; s++)
@@ -323,18 +327,24 @@ static void destroy(struct sim *sim)
 static int keep(const struct sim *sim, struct sp_message_times *when)
 {
     int n = sim->messages->n, stages = sim->plan->layout.stages;
+    int ops = sim->messages->first_op[stages];
 
-    when->sent = malloc((size_t)(2 * n + stages + 1) * sizeof *when->sent);
+    when->sent = malloc((size_t)(3 * n + stages + ops + 1) * sizeof *when->sent);
     if (!when->sent)
         return -ENOMEM;
     when->arrived = when->sent + n;
     when->stalled = when->arrived + n;
+    when->ready = when->stalled + stages;
+    when->stall = when->ready + n;
     for (int i = 0; i < n; i++) {
         when->sent[i] = sim->sent[i];
         when->arrived[i] = sim->arrived[i];
+        when->ready[i] = sim->ready[i];
     }
     for (int s = 0; s < stages; s++)
         when->stalled[s] = sim->stalled[s];
+    for (int i = 0; i < ops; i++)
+        when->stall[i] = sim->stall[i];
     return 0;
 }
 

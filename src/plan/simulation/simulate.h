@@ -27,10 +27,12 @@ struct sp_network {
     const void *arg;
 };
 
-/* When messages were sent (had their ports) and arrived. */
+/* When messages were ready, were sent (had their ports) and arrived. */
 struct sp_message_times {
     double *sent, *arrived; /* [messages] */
     double *stalled;        /* [stages] what ops waited for EVICT and FETCH alone */
+    double *ready;          /* [messages] */
+    double *stall;          /* [ops] part of `stalled`, by the numbers of sp_step_messages */
 };
 
 /*

@@ -3,7 +3,8 @@
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
 
-const char *const sp_train_pictures[] = {"measured.svg", "expected.svg", "trace.html", NULL};
+const char *const sp_train_pictures[] = {"trace.json",   "predicted.json", "measured.svg",
+                                         "expected.svg", "trace.html",     NULL};
 
 static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
 {

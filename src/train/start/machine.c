@@ -51,6 +51,11 @@ bool sp_train_machine_is_assumed(const struct sp_trainer *t)
     return !t->cfg.hardware && !calibrated(path);
 }
 
+bool sp_train_predicts_workers(const struct sp_trainer *t)
+{
+    return sp_machine_is_cpu(&t->machine) || t->place.gpus;
+}
+
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
 {
     int stages = t->plan.layout.stages, err;
@@ -71,7 +76,7 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
         worker[s] = sp_stage_lane(&t->place, s);
         process[s] = sp_stage_rank(&t->place, s);
     }
-    if (sp_machine_is_cpu(&t->machine) || t->place.gpus) {
+    if (sp_train_predicts_workers(t)) {
         request.worker = worker;
         request.process = process;
     }

@@ -14,6 +14,9 @@ int sp_train_find_machine(struct sp_trainer *t);
 /* Whether it is a named one that nobody asked for. */
 bool sp_train_machine_is_assumed(const struct sp_trainer *t);
 
+/* Whether predictions are of the workers and processes that the run has here. */
+bool sp_train_predicts_workers(const struct sp_trainer *t);
+
 /* A step of the run: on the workers and processes that it has here where the machine's devices are CPUs, on
  * a device a stage elsewhere. 0 or -ENOMEM. */
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction);

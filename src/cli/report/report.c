@@ -1,0 +1,72 @@
+/* starpipe report: where the time of a step went, from its record. */
+#include "cli/report/report.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "sp_error.h"
+#include "trace/timeline/json.h"
+#include <errno.h>
+
+enum format { TEXT, JSON, HTML };
+
+int sp_report_make(const struct sp_timeline *t, struct sp_report *r)
+{
+    int err;
+
+    *r = (struct sp_report){.t = t};
+    err = sp_waits_create(t, &r->waits);
+    if (err)
+        return err;
+    err = sp_causes_find(&r->waits, &r->causes);
+    err = err ? err : sp_path_find(&r->waits, &r->path);
+    err = err ? err : sp_findings_make(&r->waits, r->finding);
+    r->n_longest = sp_long_waits(&r->waits, r->longest);
+    if (err)
+        sp_report_destroy(r);
+    return err;
+}
+
+void sp_report_destroy(struct sp_report *r)
+{
+    sp_waits_destroy(&r->waits);
+    sp_path_destroy(&r->path);
+}
+
+static int print(const struct sp_timeline *t, enum format format)
+{
+    struct sp_report r;
+    int err = sp_report_make(t, &r);
+
+    if (err)
+        return sp_error(-err, "report: no memory for the report of %d ops", t->n_ops);
+    if (format == TEXT)
+        sp_report_text(&r, stdout);
+    else
+        err = format == JSON ? sp_report_json(&r, stdout) : sp_report_html(&r, stdout);
+    sp_report_destroy(&r);
+    return err;
+}
+
+int sp_cmd_report(int argc, char **argv)
+{
+    const char *path = NULL;
+    int format = TEXT;
+    const struct sp_option options[] = {
+        {"RECORD", SP_OPT_OPERAND, &path, "DIR|FILE.json",
+         "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show --format "
+         "perfetto'",
+         0, 0, 0, 0},
+        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|html", 0},
+        {0},
+    };
+    struct sp_timeline t;
+    int err = sp_options_parse(options, "Says where the time of a recorded step went, and why.",
+                               argc, argv);
+
+    if (err)
+        return SP_OPTIONS_EXIT(err);
+    if (sp_timeline_load("report", path, &t))
+        return 2;
+    err = print(&t, (enum format)format);
+    sp_timeline_destroy(&t);
+    return err ? 1 : 0;
+}

@@ -1,0 +1,73 @@
+#include "trace/analysis/print.h"
+#include <math.h>
+
+/* Whether stages share workers. */
+static bool shares_workers(const struct sp_timeline *t)
+{
+    for (int s = 0; s < t->stages; s++)
+        if (t->stage[s].lane != s)
+            return true;
+    return false;
+}
+
+static bool moves(const struct sp_timeline *t)
+{
+    for (int s = 0; s < t->stages; s++)
+        if (t->stage[s].left)
+            return true;
+    return false;
+}
+
+void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *out)
+{
+    const struct sp_timeline *t = w->t;
+    const char *const names[SP_CAUSES] = {
+        [SP_CAUSE_SCHEDULE] = "the order itself, its ops at their usual times",
+        [SP_CAUSE_OPS] = "ops that took more or less than usual",
+        [SP_CAUSE_CORES] =
+            shares_workers(t) ? "waiting for a core, stages that share one" : "waiting for a core",
+        [SP_CAUSE_OFFLOAD] = "tensors that leave memory and come back",
+        [SP_CAUSE_RUNTIME] = "the runtime, before tasks that could start",
+        [SP_CAUSE_MESSAGES] = "messages between processes",
+        [SP_CAUSE_REST] = t->overlaps ? "rest; steps that overlap" : "rest",
+    };
+
+    fprintf(out, "where it went %45s %12s\n", *t->unit ? "ms" : "time", "bubble points");
+    for (int k = 0; k < SP_CAUSES; k++) {
+        if ((k == SP_CAUSE_MESSAGES && t->processes == 1) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
+            continue;
+        fprintf(out, k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k],
+                c->ms[k], 100 * c->bubble[k]);
+    }
+    fprintf(out, "= %-46s %10.2f %13.1f\n", "measured, from the first op to the last",
+            c->measured_ms, 100 * c->measured_bubble);
+    if (!t->overlaps && t->length > t->span)
+        fprintf(out, "+ %-46s %+10.2f\n", "norm, update, tokens of the next step, report",
+                t->length - c->measured_ms);
+}
+
+bool sp_waits_has(const struct sp_waits *w, enum sp_part_of_step part)
+{
+    for (int s = 0; s < w->t->stages; s++)
+        if (fabs(w->stage[s][part]) >= 1e-3 * w->t->length)
+            return true;
+    return false;
+}
+
+void sp_waits_print(const struct sp_waits *w, FILE *out)
+{
+    const struct sp_timeline *t = w->t;
+
+    fprintf(out, "stage %9s", *t->unit ? "step ms" : "step");
+    for (int i = 0; i < SP_STEP_PARTS; i++)
+        if (sp_waits_has(w, (enum sp_part_of_step)i))
+            fprintf(out, " %10s", sp_part_of_step_name((enum sp_part_of_step)i));
+    fputs("\n", out);
+    for (int s = 0; s < t->stages; s++) {
+        fprintf(out, "%5d %9.2f", s, t->length);
+        for (int i = 0; i < SP_STEP_PARTS; i++)
+            if (sp_waits_has(w, (enum sp_part_of_step)i))
+                fprintf(out, " %10.2f", w->stage[s][i]);
+        fputs("\n", out);
+    }
+}

@@ -1,0 +1,37 @@
+/* Where slices of a record are drawn: tracks, on each of which no two slices overlap. */
+#ifndef SP_TIMELINE_TRACKS_H
+#define SP_TIMELINE_TRACKS_H
+
+#include "trace/timeline/timeline.h"
+
+enum sp_track_kind {
+    SP_TRACK_STAGE,  /* ops */
+    SP_TRACK_LINK,   /* between two processes */
+    SP_TRACK_MEMORY, /* handed over inside a process */
+    SP_TRACK_EVICT,  /* from a stage to a slower memory */
+    SP_TRACK_FETCH,  /* and back */
+    SP_TRACK_KINDS
+};
+
+struct sp_track {
+    enum sp_track_kind kind;
+    int a, b;   /* STAGE, EVICT, FETCH: the stage, LINK: ranks from and to, MEMORY: the rank */
+    int lane;   /* 0; 1, ...: beside the first, where slices overlap */
+    double end; /* of its last slice */
+    int next;   /* of the same kind and `a`; -1: none */
+};
+
+struct sp_tracks {
+    int n, cap;
+    struct sp_track *track;
+    int *of_op;      /* [n_ops] */
+    int *of_message; /* [n_messages] */
+    int *first;      /* [SP_TRACK_KINDS * most] by kind and `a` */
+    int most;
+};
+
+/* 0 or -ENOMEM. */
+int sp_tracks_create(const struct sp_timeline *t, struct sp_tracks *tracks);
+void sp_tracks_destroy(struct sp_tracks *tracks);
+
+#endif

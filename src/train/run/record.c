@@ -1,0 +1,74 @@
+#include "train/run/record.h"
+#include "sp_error.h"
+#include "trace/timeline/measured.h"
+#include "train/start/machine.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct sp_timeline_terms terms_of(const struct sp_trainer *t, int *place)
+{
+    for (int s = 0; s < t->place.stages; s++) {
+        place[s] = sp_stage_rank(&t->place, s);
+        place[t->place.stages + s] = sp_stage_lane(&t->place, s);
+    }
+    return (struct sp_timeline_terms){.plan = &t->plan,
+                                      .shape = &t->graph.shape,
+                                      .recompute = t->recompute,
+                                      .every = t->every,
+                                      .process = place,
+                                      .worker = place + t->place.stages};
+}
+
+/* What a record has of a run beside its times. */
+static int describe(const struct sp_trainer *t, struct sp_timeline *r)
+{
+    snprintf(r->unit, sizeof r->unit, "ms");
+    snprintf(r->model, sizeof r->model, "%s", t->model.name);
+    snprintf(r->machine, sizeof r->machine, "%s", t->machine.name);
+    r->options = strdup(t->settings ? t->settings : "");
+    return r->options ? 0 : -ENOMEM;
+}
+
+static int finish(const struct sp_trainer *t, struct sp_timeline *r, int err)
+{
+    err = err ? err : describe(t, r);
+    return err ? sp_error(-err, "no memory for the record of a step of %d ops",
+                          sp_plan_ops(&t->plan))
+               : 0;
+}
+
+int sp_train_record(const struct sp_trainer *t, int step, struct sp_timeline *record)
+{
+    int *place = calloc(2 * (size_t)t->place.stages, sizeof *place);
+    struct sp_timeline_terms terms;
+    int err = -ENOMEM;
+
+    if (place) {
+        terms = terms_of(t, place);
+        err = sp_timeline_of_report(&terms, &t->report, record);
+    }
+    free(place);
+    if (!err) {
+        record->step = step;
+        record->overlaps = t->cfg.post_validation;
+    }
+    return finish(t, record, err);
+}
+
+int sp_train_record_predicted(const struct sp_trainer *t, struct sp_timeline *record)
+{
+    int *place = calloc(2 * (size_t)t->place.stages, sizeof *place);
+    struct sp_prediction predicted;
+    struct sp_timeline_terms terms;
+    int err = place ? sp_train_predict(t, &predicted) : -ENOMEM;
+
+    if (!err) {
+        terms = terms_of(t, place);
+        if (!sp_train_predicts_workers(t)) /* each stage has a device of its own */
+            terms.process = terms.worker = NULL;
+        err = sp_timeline_of_prediction(&terms, &predicted, record);
+        sp_prediction_destroy(&predicted);
+    }
+    free(place);
+    return finish(t, record, err);
+}
