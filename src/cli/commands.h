@@ -4,6 +4,7 @@
 #define SP_COMMANDS_H
 
 int sp_cmd_calibrate(int argc, char **argv);
+int sp_cmd_compare(int argc, char **argv);
 int sp_cmd_diff(int argc, char **argv);
 int sp_cmd_info(int argc, char **argv);
 int sp_cmd_list(int argc, char **argv);

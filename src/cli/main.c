@@ -16,6 +16,7 @@ static const struct sp_command commands[] = {
     {"simulate", sp_cmd_simulate, "a step in virtual time, under StarPU-SimGrid"},
     {"plan", sp_cmd_plan, "stages, slices and memory for a model and a cluster"},
     {"report", sp_cmd_report, "where the time of a recorded step went, and why"},
+    {"compare", sp_cmd_compare, "where two recorded steps differ, by op, stage and cause"},
     {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
     {"calibrate", sp_cmd_calibrate, "measures this machine and writes a description of it"},

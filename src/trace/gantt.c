@@ -27,6 +27,7 @@ void sp_gantt_destroy(struct sp_gantt *g)
     free(g->messages);
     free(g->idle_percent);
     free(g->note);
+    free(g->row);
     *g = (struct sp_gantt){0};
 }
 

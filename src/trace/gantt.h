@@ -53,6 +53,7 @@ struct sp_gantt {
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
+    char (*row)[32];      /* [stages] what rows are called in an SVG; NULL: "stage 0", ... */
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
 };

@@ -230,7 +230,10 @@ static void draw_stage(const struct sp_gantt *g, int s, double width, FILE *out)
 
     fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"url(#idle)\"/>\n",
             LEFT, y, width, BAR);
-    snprintf(text, sizeof text, "stage %d", s);
+    if (g->row)
+        snprintf(text, sizeof text, "%s", g->row[s]);
+    else
+        snprintf(text, sizeof text, "stage %d", s);
     text_at(LEFT - 10, base, "text-anchor=\"end\"", text, out);
     if (g->idle_percent[s] >= 0) {
         snprintf(text, sizeof text, "%.1f %%", g->idle_percent[s]);

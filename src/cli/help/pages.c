@@ -58,6 +58,29 @@ static const struct sp_help_page pages[] = {
       {"starpipe train --model llama-tiny --data book.txt --log - | starpipe watch -",
        "A run that leaves no log:"},
       {"starpipe watch run.jsonl --html run.html", "A page with the curves of all steps:"}}},
+    {"report",
+     {"Reads the record of one step and divides the step of every stage: computing, waiting for "
+      "ops of other "
+      "stages, for messages, for interfaces that other messages have, for tensors that leave "
+      "memory, for the "
+      "submission, for cores, for the runtime and for the end of the step. The parts of a stage "
+      "add up to the "
+      "step.",
+      "Then it plays the step again without each cause, and says what the step would take and "
+      "where the cause is "
+      "most; the critical path; and the three longest waits."},
+     {{"starpipe report pictures", "The typical step of a run with --trace pictures:"},
+      {"starpipe show --schedule zbv --format perfetto --output zbv.json && starpipe report "
+       "zbv.json",
+       "A list simulation:"}}},
+    {"compare",
+     {"Compares two records of a step: two runs, two schedules, or a prediction and a measurement. "
+      "The tables have "
+      "the largest differences first. Both must have as many stages and micro-batches, one model, "
+      "and times in one "
+      "unit."},
+     {{"starpipe compare pictures pictures/predicted.json", "A run with what was predicted of it:"},
+      {"starpipe compare --format svg a b > both.svg", "Both on one axis:"}}},
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
       "names the "

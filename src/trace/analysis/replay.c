@@ -44,6 +44,19 @@ static double written(const struct play *p, const struct sp_timeline_dep *dep)
     return dep->beside ? p->start[k] : p->start[k] + part * (p->end[k] - p->start[k]);
 }
 
+/* When a message is there that a unit waits for, and for no op that was before it: weights that go round. */
+static double message_alone(const struct play *p, const struct sp_unit_of_step *u, double delay)
+{
+    const struct sp_timeline_message *m;
+
+    if (u->message < 0 || u->apart)
+        return 0;
+    m = &p->w->t->message[u->message];
+    if (m->writer < 0)
+        return m->ready + delay;
+    return written(p, &(struct sp_timeline_dep){.op = m->writer}) + delay;
+}
+
 /* When all that a unit waits for is there. */
 static double inputs(const struct play *p, const struct sp_unit_of_step *u)
 {
@@ -62,7 +75,7 @@ static double inputs(const struct play *p, const struct sp_unit_of_step *u)
                 at += delay;
             last = fmax(last, at);
         }
-    return last;
+    return fmax(last, message_alone(p, u, delay));
 }
 
 static void run(struct play *p, int k)

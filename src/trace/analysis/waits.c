@@ -122,9 +122,12 @@ static void list_stops(const struct sp_timeline_message *m, struct stop stops[ST
 static void split_delay(const struct sp_waits *w, double apart, struct sp_unit_of_step *u)
 {
     const struct sp_timeline_message *m = &w->t->message[u->message];
-    double at = isfinite(apart) ? apart : m->ready;
+    double at = apart;
     struct stop stops[STOPS];
 
+    u->apart = isfinite(apart);
+    if (!u->apart)
+        at = m->writer >= 0 ? w->t->op[m->writer].out : m->ready;
     if (m->ready > at) { /* between its writer and the transport */
         u->delay[SP_STEP_MESSAGE] += fmin(m->ready, m->arrived) - at;
         at = fmin(m->ready, m->arrived);

@@ -46,6 +46,7 @@ struct sp_unit_of_step {
         [SP_STEP_PARTS]; /* of what came from other processes: MESSAGE, INTERFACE, SUBMISSION (of
                                   * the receive), ENGINE (until it was given to the network) */
     int producer;        /* the op that it waited for longest; -1: none */
+    bool apart;          /* it waits for ops of other processes, not for a message alone */
     int message;         /* its last one from another process; -1: none */
 };
 

@@ -60,6 +60,29 @@ static void add_times(const struct sp_prediction *p, struct sp_timeline *t)
         }
 }
 
+/* An order may be stricter in a run than messages make it; the simulation knows messages alone. Leaves out
+ * what an op did not wait for. */
+static void drop_deps(struct sp_timeline *t)
+{
+    int n = 0;
+
+    for (int i = 0; i < t->n_ops; i++) {
+        struct sp_timeline_op *op = &t->op[i];
+        int first = n;
+
+        for (int d = op->first_dep; d < op->first_dep + op->deps; d++) {
+            const struct sp_timeline_op *from = &t->op[t->dep[d].op];
+            double at = t->dep[d].beside ? from->start : from->out;
+
+            if (at <= op->start + 1e-9 * t->span)
+                t->dep[n++] = t->dep[d];
+        }
+        op->first_dep = first;
+        op->deps = n - first;
+    }
+    t->n_deps = n;
+}
+
 static void add_totals(const struct sp_prediction *p, struct sp_timeline *t)
 {
     t->span = p->times.makespan;
@@ -98,6 +121,7 @@ int sp_timeline_of_prediction(const struct sp_timeline_terms *terms, const struc
     err = add_messages(terms, p, t);
     add_totals(p, t);
     add_stalls(p, t);
+    drop_deps(t);
     err = err ? err : sp_timeline_finish(t);
     if (err)
         sp_timeline_destroy(t);
