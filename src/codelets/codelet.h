@@ -78,12 +78,11 @@ struct sp_op_record {
     double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
     double busy_us;          /* sum of task durations */
     double core_wait_us;     /* part of it in which the worker of a CPU had no core to run on */
-    double held_us;          /* and of what the runtime took to start them, once they were ready and
-                              * the worker free */
     double out_us;       /* when the task ended that wrote what other ops wait for; 0: the last */
     double arrived_us;   /* when the last of its messages was there; 0: it had none */
     double submitted_us; /* when its first task was submitted */
     double ready_us;     /* when that had all it waits for */
+    double late_us;  /* between its tasks: the next one was not submitted yet, the worker free */
     double stall_us; /* time that its tasks waited for tensors to leave memory or to come back */
 };
 
@@ -134,7 +133,8 @@ struct sp_task_args {
     struct sp_move *returning; /* as in struct sp_task_context */
     const struct sp_shape *shape;
     double began_us,
-        began_cpu_us;  /* when its worker took it: by the clock, of the worker's CPU time */
+        began_cpu_us; /* when its worker took it: by the clock, of the worker's CPU time */
+    double submitted_us;
     double stalled_us; /* that its worker was held before that */
 };
 

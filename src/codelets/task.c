@@ -84,43 +84,47 @@ struct history {
     double began, ready; /* the first task after it that was not; 0: there was none */
 };
 
+/* Times of a task, or of those that were not waited for with the one that was; microseconds. */
+struct spent {
+    double took;  /* its worker was at work */
+    double idle;  /* and had been idle before that */
+    double ready; /* from when the first of them was ready until the end */
+};
+
 /*
- * How long the worker was at work, from StarPU's profiling: right for asynchronous devices too. *held:
- * with what came before while the worker had nothing else to do and the task was ready. Tasks that are not
- * waited for count with the next one that is. *waited: from when the task was ready until its end.
+ * From StarPU's profiling: right for asynchronous devices too. Tasks that are not waited for count with the
+ * next one that is.
  */
-static double duration_us(const struct sp_task_args *a, const struct starpu_task *task,
-                          double *held, double *waited)
+static struct spent time_spent(const struct sp_task_args *a, const struct starpu_task *task)
 {
     static struct history of_worker[STARPU_NMAXWORKERS];
     struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
     int worker = starpu_worker_get_id();
     struct history *h = worker < 0 ? NULL : &of_worker[worker];
-    double start, end, ready, took;
+    double start, end, ready;
+    struct spent spent;
 
-    *held = *waited = 0;
     if (!info)
-        return 0;
+        return (struct spent){0};
     start = starpu_timing_timespec_to_us(&info->start_time);
     end = starpu_timing_timespec_to_us(&info->end_time);
     ready = starpu_timing_timespec_to_us(&info->push_end_time);
-    *waited = end - ready;
     if (!h)
-        return *held = end - start;
+        return (struct spent){.took = end - start, .ready = end - ready};
     if (a->in_stream) {
         if (h->began <= 0)
             *h = (struct history){.ended = h->ended, .began = start, .ready = ready};
-        return 0;
+        return (struct spent){0};
     }
     if (h->began > 0) {
         start = fmax(h->began, h->ended);
         ready = h->ready;
-        *waited = end - ready;
     }
-    took = end - start;
-    *held = took + fmax(0, start - fmax(h->ended, ready));
+    spent = (struct spent){.took = end - start,
+                           .idle = h->ended > 0 ? fmax(0, start - h->ended) : 0,
+                           .ready = fmax(end - start, end - ready)};
     *h = (struct history){.ended = end};
-    return took;
+    return spent;
 }
 
 /*
@@ -136,12 +140,34 @@ static double core_wait_us(const struct sp_task_args *a, double fetched, double 
     return fmin(took, fmax(0, end - a->began_us - (thread_cpu_us() - a->began_cpu_us) - fetched));
 }
 
+/* The op that a task is of. */
+static void count_op(const struct sp_task_args *a, const struct spent *spent, double fetched,
+                     double end)
+{
+    struct sp_meter *m = a->meter;
+    struct sp_op_record *r = &m->ops[a->op_index];
+    double start = end - spent->took;
+
+    if (r->start_us <= 0) {
+        r->start_us = start;
+        r->ready_us = end - spent->ready;
+    } else {
+        r->late_us += fmin(spent->idle, fmax(0, a->submitted_us - (start - spent->idle)));
+    }
+    r->end_us = end;
+    r->busy_us += spent->took;
+    r->core_wait_us += core_wait_us(a, fetched, spent->took, end);
+    r->stall_us += m->moves ? fetched + a->stalled_us : 0;
+    if (a->output)
+        r->out_us = end;
+}
+
 static void ends(void *arg)
 {
     struct sp_task_args *a = arg;
     struct sp_meter *m = a->meter;
-    double end = sp_now_us(), held, waited;
-    double took = duration_us(a, starpu_task_get_current(), &held, &waited);
+    double end = sp_now_us();
+    struct spent spent = time_spent(a, starpu_task_get_current());
     double fetched = fetched_us(starpu_task_get_current());
 
     m->fetch_us += fetched;
@@ -149,21 +175,9 @@ static void ends(void *arg)
     if (a->in_stream) {
         /* counted with the end of its op */
     } else if (a->op_index >= 0 && a->op_index < m->n_ops) {
-        struct sp_op_record *r = &m->ops[a->op_index];
-
-        if (r->start_us <= 0) {
-            r->start_us = end - took;
-            r->ready_us = end - fmax(waited, took);
-        }
-        r->end_us = end;
-        r->busy_us += took;
-        r->core_wait_us += core_wait_us(a, fetched, took, end);
-        r->held_us += held;
-        r->stall_us += m->moves ? fetched + a->stalled_us : 0;
-        if (a->output)
-            r->out_us = end;
+        count_op(a, &spent, fetched, end);
     } else {
-        m->update_us += took;
+        m->update_us += spent.took;
     }
     sp_window_touch(a->window);
     if (a->op)
@@ -217,14 +231,15 @@ static uint32_t *mask_of(int worker, unsigned *len)
     return masks[worker];
 }
 
-/* Of the first task of an op. */
-static void note_submission(const struct sp_task_context *ctx)
+/* An op has been submitted since its first task was. */
+static void note_submission(const struct sp_task_context *ctx, struct sp_task_args *a)
 {
     struct sp_meter *m = ctx->meter;
 
+    a->submitted_us = sp_now_us();
     if (m && ctx->op_index >= 0 && ctx->op_index < m->n_ops &&
         m->ops[ctx->op_index].submitted_us <= 0)
-        m->ops[ctx->op_index].submitted_us = sp_now_us();
+        m->ops[ctx->op_index].submitted_us = a->submitted_us;
 }
 
 void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops)
@@ -249,7 +264,7 @@ void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task,
     }
     if (ctx->op)
         sp_window_add(ctx->op);
-    note_submission(ctx);
+    note_submission(ctx, a);
     err = starpu_task_submit(task);
     STARPU_ASSERT_MSG(!err, "starpipe: %s: no worker takes the task (%s)", a->name, strerror(-err));
 }

@@ -178,6 +178,11 @@ static void tell_interface(const struct search *f, struct sp_finding *out)
                  t->message[by].tensor, t->message[by].from, t->message[by].to);
 }
 
+static double late(const struct sp_unit_of_step *u)
+{
+    return u->before[SP_STEP_SUBMISSION] + u->inside[SP_STEP_SUBMISSION];
+}
+
 static void tell_submission(const struct search *f, struct sp_finding *out)
 {
     const struct sp_waits *w = f->w;
@@ -185,14 +190,12 @@ static void tell_submission(const struct search *f, struct sp_finding *out)
     char text[SP_OP_TEXT];
 
     for (int k = 1; k < w->n; k++)
-        if (w->unit[k].before[SP_STEP_SUBMISSION] > w->unit[most].before[SP_STEP_SUBMISSION])
+        if (late(&w->unit[k]) > late(&w->unit[most]))
             most = k;
     out->stage = w->t->op[w->unit[most].op].stage;
     snprintf(out->text, sizeof out->text,
-             "ops are submitted late (--window): %s on stage %d could have started %.4g%s before "
-             "that",
-             name(w, w->unit[most].op, text), out->stage, w->unit[most].before[SP_STEP_SUBMISSION],
-             f->unit);
+             "ops are submitted late: tasks of %s on stage %d %.4g%s after they could have started",
+             name(w, w->unit[most].op, text), out->stage, late(&w->unit[most]), f->unit);
 }
 
 static void tell_core(struct search *f, struct sp_finding *out)

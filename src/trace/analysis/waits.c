@@ -200,13 +200,18 @@ static double split_before(const struct sp_waits *w, double covered, double lane
 static void split_inside(const struct sp_waits *w, double length, double stall,
                          struct sp_unit_of_step *u)
 {
-    double idle = length - u->compute - u->core, arrived = -INFINITY, part;
+    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, part;
 
     for (int i = u->op; i < u->op + u->ops; i++)
         if (!isnan(w->t->op[i].arrived))
             arrived = fmax(arrived, w->t->op[i].arrived);
     part = fmax(0, fmin(stall, idle));
     u->inside[SP_STEP_OFFLOAD] = part;
+    idle -= part;
+    for (int i = u->op; i < u->op + u->ops; i++)
+        late += w->t->op[i].late;
+    part = fmax(0, fmin(late, idle));
+    u->inside[SP_STEP_SUBMISSION] = part;
     idle -= part;
     part = fmax(0, fmin(arrived - u->start, idle));
     u->inside[SP_STEP_MESSAGE] = part;

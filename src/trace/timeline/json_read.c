@@ -137,6 +137,7 @@ static int read_op(const json_t *event, struct sp_timeline *t)
     op->busy = number(a, "busy");
     op->core_wait = number(a, "core_wait");
     op->stall = number(a, "stall");
+    op->late = number(a, "late");
     op->out = number(a, "out");
     op->submitted = number(a, "submitted");
     op->ready = number(a, "ready");
@@ -156,8 +157,9 @@ static int read_op(const json_t *event, struct sp_timeline *t)
         t->dep[t->n_deps++] =
             (struct sp_timeline_dep){producer, json_integer_value(json_array_get(dep, 2)) != 0};
     }
-    return isfinite(op->start + op->end + op->busy + op->core_wait + op->stall + op->out) ? 0
-                                                                                          : -EINVAL;
+    return isfinite(op->start + op->end + op->busy + op->core_wait + op->stall + op->late + op->out)
+               ? 0
+               : -EINVAL;
 }
 
 static int read_message(const json_t *event, struct sp_timeline *t)
