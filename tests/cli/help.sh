@@ -110,7 +110,7 @@ offers "adaptive full none" train --offload ''
 offers "every=" train --recompute e
 offers "" train --recompute every =
 offers "" show --schedule zb1p : limit = 3
-offers "csv html json picture svg text" show --format =
+offers "csv html json perfetto picture svg text" show --format =
 offers "" train --steps ''
 offers "helixpipe" reproduce h
 offers "sppo survey" reproduce s
