@@ -39,7 +39,8 @@ def check_form(events):
             wrong(f"track {key} has no name")
         slices.sort(key=lambda e: (e["ts"], e["ts"] + e["dur"]))
         for a, b in zip(slices, slices[1:]):
-            if b["ts"] < a["ts"] + a["dur"] - 1e-6 * max(1, a["dur"]):
+            # viewers count in nanoseconds
+            if int(b["ts"] * 1000) < int(a["ts"] * 1000) + int(a["dur"] * 1000):
                 wrong(f"{names[key]}: {a['name']} and {b['name']} overlap")
     return tracks, names
 
@@ -51,8 +52,7 @@ def check_flows(events, tracks):
         if e["ph"] not in "stf":
             continue
         inside = [s for s in tracks[e["pid"], e["tid"]]
-                  if s["ts"] <= e["ts"] * (1 + 1e-12) + 1e-9 and
-                  e["ts"] <= (s["ts"] + s["dur"]) * (1 + 1e-12) + 1e-9]
+                  if s["ts"] <= e["ts"] <= s["ts"] + s["dur"] + 0.001]
         if not inside:
             wrong(f"a flow lies in no slice: {e}")
         if e["ph"] in ends[e["id"]]:

@@ -132,8 +132,8 @@ static int read_op(const json_t *event, struct sp_timeline *t)
     op->index = whole(a, "index");
     op->turn = whole(a, "turn");
     op->split = whole(a, "split");
-    op->start = number(event, "ts") / 1e3;
-    op->end = op->start + number(event, "dur") / 1e3;
+    op->start = number(a, "start");
+    op->end = number(a, "end");
     op->busy = number(a, "busy");
     op->core_wait = number(a, "core_wait");
     op->stall = number(a, "stall");

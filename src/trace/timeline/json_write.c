@@ -14,10 +14,19 @@ struct writer {
     bool begun; /* an event was written */
 };
 
-/* Microseconds of a time of the record. */
+/* Microseconds of a time of the record, in whole nanoseconds: viewers count in them. */
 static double us(double time)
 {
-    return 1e3 * time;
+    return round(1e6 * time) / 1e3;
+}
+
+/* From when on a slice lasts, and how long. It ends a nanosecond early: where both of its times are rounded, it
+ * must not reach into the next one. The exact times are in args. */
+static void slice(FILE *out, double start, double end)
+{
+    double length = us(end) - us(start) - 0.001;
+
+    fprintf(out, ",\"ts\":%.15g,\"dur\":%.3f", us(start), fmax(0, length));
 }
 
 /* ---- pieces of JSON -------------------------------------------------------------------------------- */
@@ -132,13 +141,16 @@ static void write_op(struct writer *w, int i)
     const struct sp_timeline_op *op = &w->t->op[i];
     char label[SP_OP_TEXT];
 
-    event(w,
-          "\"ph\":\"X\",\"cat\":\"op\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.15g,"
-          "\"dur\":%.15g,\"args\":{\"stage\":%d,\"index\":%d,\"turn\":%d,\"pass\":\"%s\","
-          "\"micro_batch\":%d,\"chunk\":%d,\"slice\":%d,\"overlap\":%d,\"split\":%d",
-          sp_timeline_name(w->t, i, label), pid_of(w, w->tracks.of_op[i]), w->tracks.of_op[i] + 1,
-          us(op->start), us(op->end - op->start), op->stage, op->index, op->turn,
-          passes[op->op.pass], op->op.mb, op->op.chunk, op->op.slice, op->op.overlap, op->split);
+    event(w, "\"ph\":\"X\",\"cat\":\"op\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d",
+          sp_timeline_name(w->t, i, label), pid_of(w, w->tracks.of_op[i]), w->tracks.of_op[i] + 1);
+    slice(w->out, op->start, op->end);
+    fprintf(w->out,
+            ",\"args\":{\"stage\":%d,\"index\":%d,\"turn\":%d,\"pass\":\"%s\",\"micro_batch\":%d,"
+            "\"chunk\":%d,\"slice\":%d,\"overlap\":%d,\"split\":%d",
+            op->stage, op->index, op->turn, passes[op->op.pass], op->op.mb, op->op.chunk,
+            op->op.slice, op->op.overlap, op->split);
+    number(w->out, "start", op->start);
+    number(w->out, "end", op->end);
     number(w->out, "busy", op->busy);
     number(w->out, "core_wait", op->core_wait);
     number(w->out, "stall", op->stall);
@@ -162,10 +174,10 @@ static void write_message(struct writer *w, int i)
 
     event(w, "\"ph\":\"X\",\"cat\":\"message\",\"name\":");
     sp_escape_json(m->tensor, w->out);
+    fprintf(w->out, ",\"pid\":%d,\"tid\":%d", pid_of(w, track), track + 1);
+    slice(w->out, m->sent, m->arrived);
     fprintf(w->out,
-            ",\"pid\":%d,\"tid\":%d,\"ts\":%.15g,\"dur\":%.15g,\"args\":{\"message\":%d,"
-            "\"kind\":\"%s\",\"bytes\":%lld,\"from\":%d,\"to\":%d",
-            pid_of(w, track), track + 1, us(m->sent), us(m->arrived - m->sent), i,
+            ",\"args\":{\"message\":%d,\"kind\":\"%s\",\"bytes\":%lld,\"from\":%d,\"to\":%d", i,
             sp_action_name(m->kind), (long long)m->bytes, m->from, m->to);
     text(w->out, "tensor", m->tensor);
     number(w->out, "ready", m->ready);
