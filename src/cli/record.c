@@ -26,7 +26,7 @@ static int finish(struct file *f)
 
 int sp_record_write(const struct sp_timeline *t, const char *dir, const char *name)
 {
-    struct file f;
+    struct file f = {0};
     int err = begin(dir, name, &f);
 
     if (err)
@@ -40,7 +40,7 @@ int sp_record_write(const struct sp_timeline *t, const char *dir, const char *na
 
 int sp_record_svg(const struct sp_gantt *g, const char *dir, const char *name)
 {
-    struct file f;
+    struct file f = {0};
     int err = begin(dir, name, &f);
 
     if (err)
@@ -54,7 +54,7 @@ int sp_record_page(const struct sp_schedule_def *def, const struct sp_gantt g[2]
 {
     const char *const what[] = {first, second};
     struct sp_gantt_fact facts[3] = {{.name = "schedule"}};
-    struct file f;
+    struct file f = {0};
     int err = begin(dir, "trace.html", &f);
 
     if (err)

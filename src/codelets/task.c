@@ -231,15 +231,24 @@ static uint32_t *mask_of(int worker, unsigned *len)
     return masks[worker];
 }
 
-/* An op has been submitted since its first task was. */
+/*
+ * An op has been submitted since its first task was. Other tasks can only be late where a worker waits: then
+ * alone is their time taken. The record is written by the op's worker, so it is looked at once an op.
+ */
 static void note_submission(const struct sp_task_context *ctx, struct sp_task_args *a)
 {
+    static __thread const struct sp_op_record *last;
     struct sp_meter *m = ctx->meter;
+    struct sp_op_record *r;
 
-    a->submitted_us = sp_now_us();
-    if (m && ctx->op_index >= 0 && ctx->op_index < m->n_ops &&
-        m->ops[ctx->op_index].submitted_us <= 0)
-        m->ops[ctx->op_index].submitted_us = a->submitted_us;
+    if (!m || ctx->op_index < 0 || ctx->op_index >= m->n_ops)
+        return;
+    r = &m->ops[ctx->op_index];
+    if (r != last || sp_order_waiting() > 0)
+        a->submitted_us = sp_now_us();
+    if (r != last && r->submitted_us <= 0)
+        r->submitted_us = a->submitted_us;
+    last = r;
 }
 
 void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops)

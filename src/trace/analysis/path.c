@@ -171,7 +171,8 @@ void sp_path_print(const struct sp_waits *w, const struct sp_path *p, FILE *out)
             sp_timeline_name(t, begin, first), t->op[begin].stage, sp_timeline_name(t, end, last),
             t->op[end].stage, p->n);
     if (p->messages)
-        fprintf(out, " and %d messages between processes", p->messages);
+        fprintf(out, " and %d message%s between processes", p->messages,
+                p->messages > 1 ? "s" : "");
     fputs(", on stages ", out);
     print_stages(w, p, out);
     fprintf(out, ". Of its %.4g%s it computes for %.4g", t->span, unit, p->part[SP_STEP_COMPUTE]);

@@ -92,6 +92,8 @@ static void run(struct play *p, int k)
     length = p->how->compute ? p->how->compute[k] : u->compute;
     length += with(p, SP_STEP_CORE) ? u->core : 0;
     length += fmax(0, sum_of(p, u->inside));
+    if (with(p, SP_STEP_CORE)) /* those stages have their turns */
+        length -= u->inside[SP_STEP_CORE];
     p->end[k] = p->start[k] + length;
     p->free_at[lane] = p->end[k];
 }

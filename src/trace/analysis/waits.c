@@ -196,30 +196,6 @@ static double split_before(const struct sp_waits *w, double covered, double lane
     return stall - u->before[SP_STEP_OFFLOAD];
 }
 
-/* What is in no task; `length`: of the unit where no other one covers it. */
-static void split_inside(const struct sp_waits *w, double length, double stall,
-                         struct sp_unit_of_step *u)
-{
-    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, part;
-
-    for (int i = u->op; i < u->op + u->ops; i++)
-        if (!isnan(w->t->op[i].arrived))
-            arrived = fmax(arrived, w->t->op[i].arrived);
-    part = fmax(0, fmin(stall, idle));
-    u->inside[SP_STEP_OFFLOAD] = part;
-    idle -= part;
-    for (int i = u->op; i < u->op + u->ops; i++)
-        late += w->t->op[i].late;
-    part = fmax(0, fmin(late, idle));
-    u->inside[SP_STEP_SUBMISSION] = part;
-    idle -= part;
-    part = fmax(0, fmin(arrived - u->start, idle));
-    u->inside[SP_STEP_MESSAGE] = part;
-    u->inside[SP_STEP_ENGINE] = idle - part;
-}
-
-/* ---- stages ------------------------------------------------------------------------------------------ */
-
 int sp_waits_last_before(const struct sp_waits *w, int stage, double start)
 {
     int low = w->first_unit[stage], high = w->first_unit[stage + 1];
@@ -234,6 +210,56 @@ int sp_waits_last_before(const struct sp_waits *w, int stage, double start)
     }
     return low > w->first_unit[stage] ? low - 1 : -1;
 }
+
+/* How long tasks of other stages on the worker ran while a unit had begun and not ended: where tasks overtake
+ * each other. */
+static double others_inside(const struct sp_waits *w, const struct sp_unit_of_step *u)
+{
+    const struct sp_timeline *t = w->t;
+    int stage = t->op[u->op].stage;
+    double sum = 0;
+
+    for (int s = t->stage[stage].lane; s < t->stages; s++) {
+        if (s == stage || t->stage[s].lane != t->stage[stage].lane)
+            continue;
+        for (int k = sp_waits_last_before(w, s, u->end); k >= w->first_unit[s]; k--) {
+            const struct sp_unit_of_step *o = &w->unit[k];
+            double both = fmin(o->end, u->end) - fmax(o->start, u->start);
+
+            if (both <= 0)
+                break;
+            sum += both * fmin(1, (o->compute + o->core) / (o->end - o->start));
+        }
+    }
+    return sum;
+}
+
+/* What is in no task; `length`: of the unit where no other one covers it. */
+static void split_inside(const struct sp_waits *w, double length, double stall,
+                         struct sp_unit_of_step *u)
+{
+    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, part;
+
+    for (int i = u->op; i < u->op + u->ops; i++)
+        if (!isnan(w->t->op[i].arrived))
+            arrived = fmax(arrived, w->t->op[i].arrived);
+    part = fmax(0, fmin(others_inside(w, u), idle));
+    u->inside[SP_STEP_CORE] = part;
+    idle -= part;
+    part = fmax(0, fmin(stall, idle));
+    u->inside[SP_STEP_OFFLOAD] = part;
+    idle -= part;
+    for (int i = u->op; i < u->op + u->ops; i++)
+        late += w->t->op[i].late;
+    part = fmax(0, fmin(late, idle));
+    u->inside[SP_STEP_SUBMISSION] = part;
+    idle -= part;
+    part = fmax(0, fmin(arrived - u->start, idle));
+    u->inside[SP_STEP_MESSAGE] = part;
+    u->inside[SP_STEP_ENGINE] = idle - part;
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------ */
 
 /* When other stages on the worker of a stage last had it before `start`. */
 static double lane_free(const struct sp_waits *w, int stage, double start)
