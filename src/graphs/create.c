@@ -84,7 +84,7 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 
         st->tally[turn] = vector(SP_TALLIES, sizeof(double), "tally");
         meter->n_ops = g->cfg.plan->programs[index].n;
-        meter->moves = g->cfg.away;
+        meter->moves = g->cfg.evictions;
         meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
         if (!meter->ops)
             return -ENOMEM;

@@ -32,7 +32,7 @@ struct shared {
 /* What may leave memory on a stage. */
 static int units_of(const struct sp_graph *g, int stage)
 {
-    return g->cfg.away ? g->cfg.away[stage].n_units : 0;
+    return g->cfg.evictions ? g->cfg.evictions[stage].n_units : 0;
 }
 
 static size_t wire_doubles(const struct sp_graph *g, int stage)

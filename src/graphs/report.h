@@ -34,7 +34,7 @@ struct sp_stage_report {
     int n_messages;
     struct sp_message_end *messages; /* [n_messages] at most as many as sp_graph.records says */
     double *left_at_us,
-        *back_at_us;          /* [units] of sp_graph_config.away: when each had left memory, when
+        *back_at_us; /* [units] of sp_graph_config.evictions: when each had left memory, when
                                       * it was asked back; 0: it did not, or is unknown */
     struct sp_op_record *ops; /* [ops of the program], microseconds from the step's first op */
     int n_ops;

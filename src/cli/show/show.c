@@ -3,7 +3,6 @@
  */
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "train/start/outputs.h"
 #include "cli/show/show.h"
 #include "cli/step_options.h"
 #include "model/model.h"
@@ -21,8 +20,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-
-enum format { TEXT, JSON, CSV, SVG, HTML, PICTURE, PERFETTO };
 
 struct args {
     struct sp_layout_args layout;
@@ -88,9 +85,9 @@ static int check(const struct args *a)
                         "show: --%s: an order does not depend on it, sizes of tensors do; give "
                         "--model too",
                         l->seq != like.seq ? "seq" : "micro-batch-size");
-    if ((a->width || a->color) && a->format != TEXT)
+    if ((a->width || a->color) && a->format != SP_SHOW_TEXT)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
-    if (a->actions && a->format != TEXT && a->format != JSON)
+    if (a->actions && a->format != SP_SHOW_TEXT && a->format != SP_SHOW_JSON)
         return sp_error(EINVAL, "show: --actions is for --format text and json");
     if (a->dtype_set && !l->model)
         return sp_error(EINVAL, "show: --dtype says how large tensors are; give --model too");
@@ -172,76 +169,6 @@ static int terminal_columns(void)
     return 120;
 }
 
-static int print(const struct sp_show *show, enum format format, FILE *out)
-{
-    switch (format) {
-    case JSON:
-        return sp_show_json(show, out);
-    case CSV:
-        return sp_show_csv(show, out);
-    case SVG:
-        return sp_show_svg(show, out);
-    case HTML:
-        return sp_show_html(show, out);
-    case PICTURE:
-        return sp_show_picture(show, out);
-    case PERFETTO:
-        return sp_show_perfetto(show, out);
-    default:
-        return sp_show_text(show, out);
-    }
-}
-
-/* --output must be no input. */
-static int check_output(const struct args *a)
-{
-    struct sp_files files = {0};
-    int err;
-
-    if (!a->output)
-        return 0;
-    err = sp_files_add(&files, SP_FILE_WRITTEN, "--output", a->output);
-    err = err ? err : sp_files_add_layout(&files, &a->layout);
-    err = err ? err : sp_files_check(&files, "show");
-    sp_files_free(&files);
-    return err ? err : sp_output_try_file(a->output);
-}
-
-static int write_file(const char *path, const char *text, size_t n)
-{
-    FILE *out = fopen(path, "w");
-    bool bad = !out || fwrite(text, 1, n, out) < n;
-
-    if (out && fclose(out))
-        bad = true;
-    return bad ? sp_error(EIO, "show: cannot write %s: %s", path, strerror(errno)) : 0;
-}
-
-/* Prints to --output, or to standard output. A file that is there already is not touched by what cannot
- * be printed. */
-static int write_out(const struct args *a, const struct sp_show *show)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *memory;
-    bool bad;
-    int ret;
-
-    if (!a->output)
-        return print(show, (enum format)a->format, stdout);
-    memory = open_memstream(&text, &n);
-    if (!memory)
-        return sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
-    ret = print(show, (enum format)a->format, memory);
-    bad = ferror(memory);
-    bad |= fclose(memory) != 0;
-    if (!ret && bad)
-        ret = sp_error(ENOMEM, "show: no memory for what %s will hold", a->output);
-    ret = ret ? ret : write_file(a->output, text, n);
-    free(text);
-    return ret;
-}
-
 /* --recompute, or what the schedule wants. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
@@ -315,7 +242,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
                            .machine = a->machine,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
-                           .plain = a->format == TEXT,
+                           .plain = a->format == SP_SHOW_TEXT,
                            .actions = a->actions};
     int ret = find_shape(a, model, plan, &shape, &show);
 
@@ -328,7 +255,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);
-    ret = ret ? ret : write_out(a, &show);
+    ret = ret ? ret : sp_show_write(&show, (enum sp_show_format)a->format, a->output);
     if (lowering.order)
         sp_lowering_destroy(&lowering);
     sp_prediction_destroy(&prediction);
@@ -394,8 +321,8 @@ int sp_cmd_show(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || check_output(&a) || find_layers(&a, &model, &layers) || find_machine(&a) ||
-        find_slices(&a, &model))
+    if (check(&a) || sp_show_check_output(a.output, &a.layout) ||
+        find_layers(&a, &model, &layers) || find_machine(&a) || find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &model, &layout, &plan);

@@ -77,6 +77,22 @@ int sp_show_actions_text(const struct sp_show *show, FILE *out);
 int sp_show_actions_json(const struct sp_show *show, json_t *root);
 int sp_show_bytes_json(const struct sp_show *show, json_t *root);
 
+enum sp_show_format {
+    SP_SHOW_TEXT,
+    SP_SHOW_JSON,
+    SP_SHOW_CSV,
+    SP_SHOW_SVG,
+    SP_SHOW_HTML,
+    SP_SHOW_PICTURE,
+    SP_SHOW_PERFETTO
+};
+
+/* --output must be no input of the layout, and writable. */
+int sp_show_check_output(const char *output, const struct sp_layout_args *layout);
+/* Prints to a file, or to standard output where it is NULL. A file that is there already is not touched by
+ * what cannot be printed. */
+int sp_show_write(const struct sp_show *show, enum sp_show_format format, const char *output);
+
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);
 int sp_show_json(const struct sp_show *show, FILE *out);
