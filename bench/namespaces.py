@@ -1,5 +1,6 @@
-"""A cluster on one machine: a network namespace for each worker, joined by a bridge, whose sending rate `tc` limits
-and whose part of the cores a CPU cgroup limits. Needs root, iproute2 and Open MPI; all of it is removed at the end.
+"""A cluster on one machine: a network namespace for each worker, joined by a bridge, whose rates of sending and
+receiving `tc` limits and whose part of the cores a CPU cgroup limits. Needs root, iproute2 and Open MPI; all of it
+is removed at the end.
 
     with Cluster(4, cores=0.45) as cluster:
         cluster.throttle(200)                   # Mbit/s, 0: not limited
@@ -108,14 +109,15 @@ class Cluster:
         os.chmod(self.path + "/agent", 0o755)
 
     def throttle(self, mbit):
-        """What each worker sends, at most; 0: no limit."""
+        """What each worker sends, and receives, at most; 0: no limit."""
+        burst = f"{max(16, mbit // 6)}kb"  # little, or short messages would not be held up at all
         for i in range(1, self.workers + 1):
-            tc = ["ip", "netns", "exec", NAME + str(i), "tc", "qdisc"]
-            subprocess.run([*tc, "del", "dev", "eth0", "root"], stderr=subprocess.DEVNULL)
-            if mbit:
-                burst = f"{max(16, mbit // 6)}kb"  # little, or short messages would not be held up at all
-                subprocess.run([*tc, "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", burst,
-                                "latency", "200ms"], check=True)
+            for ns, device in ((NAME + str(i), "eth0"), (NAME + "0", f"port{i}")):
+                tc = ["ip", "netns", "exec", ns, "tc", "qdisc"]
+                subprocess.run([*tc, "del", "dev", device, "root"], stderr=subprocess.DEVNULL)
+                if mbit:
+                    subprocess.run([*tc, "add", "dev", device, "root", "tbf", "rate", f"{mbit}mbit", "burst", burst,
+                                    "latency", "200ms"], check=True)
 
     def mpirun(self, command, timeout=600):
         """Runs a command as one process a worker; what it printed."""

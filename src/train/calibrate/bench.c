@@ -3,11 +3,15 @@
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/calibrate/steady.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { NOISE_BYTES = 1 << 20 };
+
+/* Of the calls of a sample, at a time: of one call that was interrupted, little is known. */
+enum { GROWTH = 4 };
 
 /* Shorter samples are of several calls: clocks, and waiting for a GPU, take some time themselves; and what takes
  * a core away by turns, a quota or another program, does so for milliseconds. */
@@ -65,17 +69,16 @@ static void timing(const struct sp_backend *k, void *buffers[], void *arg)
     size_t bytes[SP_TIMED_ARRAYS];
     struct turns turns = {.arrays = (char *)STARPU_VECTOR_GET_PTR(buffers[1]), .places = a->places};
     struct sp_steady s = {0};
-    double first;
-    int calls;
+    double took;
+    int calls = 1;
 
     turns.bytes = sp_timed_bytes(a->call, bytes);
     fill(k, (const char *)STARPU_VECTOR_GET_PTR(buffers[0]), turns.arrays,
          turns.bytes * (size_t)turns.places);
     calls_s(k, a->call, &turns, 1); /* libraries choose what they do when they meet a shape */
-    first = calls_s(k, a->call, &turns, 1);
-    calls = first < sample_s ? (int)(sample_s / (first + 1e-9)) + 1 : 1;
-    if (calls == 1)
-        sp_steady_add(&s, first);
+    while ((took = calls_s(k, a->call, &turns, calls)) < sample_s)
+        calls = (int)(calls * fmin(sample_s / (took + 1e-9), GROWTH)) + 1;
+    sp_steady_add(&s, took / calls);
     do
         sp_steady_add(&s, calls_s(k, a->call, &turns, calls) / calls);
     while (s.n < SP_STEADY_MOST &&
