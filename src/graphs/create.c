@@ -306,6 +306,8 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
 
 void sp_graph_destroy(struct sp_graph *g)
 {
+    if (g->step > 0)
+        starpu_iteration_pop();
     if (g->stages && g->family)
         g->family->destroy(g);
     sp_message_logs_destroy(g);

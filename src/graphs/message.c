@@ -83,13 +83,16 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
 
 /* ---- one message ------------------------------------------------------------------------- */
 
-void sp_message_post(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle, int to,
-                     int64_t tag)
+void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
+                     starpu_data_handle_t handle, int to, int64_t tag)
 {
     struct sp_message_record *r = record(g, st, true, tag);
+    char name[SP_TENSOR_TEXT] = "";
 
+    if (sp_transport_records())
+        sp_tensor_print(g->cfg.plan, &a->tensor, name);
     st->bytes_sent[g->turn] += starpu_data_get_size(handle);
-    sp_transport_send(handle, sp_stage_rank(&g->place, to), tag, r ? &r->times : NULL);
+    sp_transport_send(handle, sp_stage_rank(&g->place, to), tag, name, r ? &r->times : NULL);
 }
 
 static void arrived(void *arg)
@@ -151,7 +154,7 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     f = find(g, st, &a->tensor);
     for (int i = 0; i < f->n; i++)
         if (f->piece[i])
-            sp_message_post(g, st, f->piece[i], a->peer, sp_message_tag(g, a, i));
+            sp_message_post(g, st, a, f->piece[i], a->peer, sp_message_tag(g, a, i));
     free(f);
 }
 

@@ -116,7 +116,7 @@ static void add_replica(struct sp_graph *g, struct sp_stage *st, const struct sp
         return;
     }
     theirs = take_theirs(st, b->n);
-    sp_message_post(g, st, b->g, peer, sp_message_tag(g, a, mine));
+    sp_message_post(g, st, a, b->g, peer, sp_message_tag(g, a, mine));
     sp_message_expect(g, &ctx, theirs, peer, sp_message_tag(g, a, !mine));
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
@@ -257,10 +257,19 @@ static void submit_ops(struct sp_graph *g, int end)
         g->submitted += sp_lower_ops(&g->lowering, g->submitted);
 }
 
+/* In StarPU's traces the tasks of a step have its number. */
+static void number_tasks(const struct sp_graph *g, uint64_t k)
+{
+    if (g->step > 0)
+        starpu_iteration_pop();
+    starpu_iteration_push((unsigned long)k);
+}
+
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     if (g->finished_us <= 0)
         g->finished_us = sp_now_us();
+    number_tasks(g, k);
     g->step++;
     g->turn = !g->turn;
     g->submitted = 0;

@@ -300,10 +300,17 @@ static void acquire(starpu_data_handle_t handle, enum starpu_data_access_mode mo
         STARPU_ABORT_MSG("starpipe: a message cannot wait for its buffer");
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
+bool sp_transport_records(void)
+{
+    return false;
+}
+
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
+                       struct sp_transfer *times)
 {
     struct message *m = message_of(net.rank, dst, tag, true);
 
+    (void)name;
     m->send.handle = handle;
     m->send.times = times;
     sp_simulated_sent(handle);

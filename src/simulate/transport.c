@@ -50,7 +50,7 @@ void sp_transport_abort(int status)
 /* Reports and checkpoints, which no simulated run has. */
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    sp_transport_send(handle, dst, tag, NULL);
+    sp_transport_send(handle, dst, tag, "", NULL);
     sp_transport_wait_all();
 }
 

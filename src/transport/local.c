@@ -60,9 +60,15 @@ static void no_peer(void)
     abort();
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
+bool sp_transport_records(void)
 {
-    (void)handle, (void)dst, (void)tag, (void)times;
+    return false;
+}
+
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
+                       struct sp_transfer *times)
+{
+    (void)handle, (void)dst, (void)tag, (void)name, (void)times;
     no_peer();
 }
 
@@ -70,17 +76,17 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
                        void (*arrived)(void *arg), void *arg)
 {
     (void)arrived, (void)arg;
-    sp_transport_send(handle, src, tag, times);
+    sp_transport_send(handle, src, tag, "", times);
 }
 
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    sp_transport_send(handle, dst, tag, NULL);
+    sp_transport_send(handle, dst, tag, "", NULL);
 }
 
 void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
-    sp_transport_send(handle, src, tag, NULL);
+    sp_transport_send(handle, src, tag, "", NULL);
 }
 
 void sp_transport_share(void *data, size_t bytes)

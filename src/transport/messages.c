@@ -1,6 +1,7 @@
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/messages.h"
+#include "transport/message_log.h"
 #include "transport/poll.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -20,6 +21,7 @@ struct message {
     struct sp_transfer *times; /* to be filled in, or NULL */
     void (*done)(void *arg);
     void *arg;
+    struct sp_logged_message *record; /* NULL: the run is not traced */
 };
 
 static struct {
@@ -104,7 +106,8 @@ static void submit(const struct message *what)
         mistake(m, "StarPU does not give its handle");
 }
 
-void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times,
+void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
+                      struct sp_transfer *times,
                       void (*done)(void *arg), void *arg)
 {
     submit(&(struct message){.handle = handle,
@@ -113,14 +116,20 @@ void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, struct 
                              .tag = tag,
                              .times = times,
                              .done = done,
-                             .arg = arg});
+                             .arg = arg,
+                             .record = sp_message_log_new(handle, true, dst, tag, name)});
 }
 
 void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                       void (*done)(void *arg), void *arg)
 {
-    submit(&(struct message){
-        .handle = handle, .peer = src, .tag = tag, .times = times, .done = done, .arg = arg});
+    submit(&(struct message){.handle = handle,
+                             .peer = src,
+                             .tag = tag,
+                             .times = times,
+                             .done = done,
+                             .arg = arg,
+                             .record = sp_message_log_new(handle, false, src, tag, "")});
 }
 
 static void set(void *arg)
@@ -143,7 +152,7 @@ void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     bool done = false;
 
-    sp_messages_send(handle, dst, tag, NULL, set, &done);
+    sp_messages_send(handle, dst, tag, "", NULL, set, &done);
     wait_for(&done);
 }
 
@@ -181,6 +190,7 @@ static void begin(struct message *m)
     box.flying[box.n] = m;
     if (m->times)
         note(&m->times->begun_us);
+    sp_message_log_begins(m->record);
     if (m->sends)
         MPI_Isend(data, bytes, MPI_BYTE, m->peer, (int)m->tag, box.comm, &box.requests[box.n++]);
     else
@@ -192,6 +202,7 @@ static void end(struct message *m)
 {
     if (m->times)
         note(&m->times->ended_us);
+    sp_message_log_ends(m->record);
     if (m->done)
         m->done(m->arg);
     starpu_data_release_on_node(m->handle, STARPU_MAIN_RAM);

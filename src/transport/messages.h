@@ -21,8 +21,8 @@ int sp_messages_start(MPI_Comm comm);
 void sp_messages_stop(void);
 
 /* As sp_transport_send and sp_transport_recv; `done`, if not NULL, is called by the thread with `arg`. */
-void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times,
-                      void (*done)(void *arg), void *arg);
+void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
+                      struct sp_transfer *times, void (*done)(void *arg), void *arg);
 void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                       void (*done)(void *arg), void *arg);
 

@@ -5,6 +5,7 @@
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/launcher.h"
+#include "transport/message_log.h"
 #include "transport/messages.h"
 #include "transport/nccl/nccl.h"
 #include "transport/transport.h"
@@ -102,7 +103,10 @@ int sp_transport_start(struct starpu_conf *conf)
         return starpu_init(conf);
     setenv("STARPU_MPI_NOBIND", "1", 0); /* its thread sleeps */
     err = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
-    return err ? err : sp_messages_start(MPI_COMM_WORLD);
+    if (err)
+        return err;
+    sp_message_log_start(MPI_COMM_WORLD);
+    return sp_messages_start(MPI_COMM_WORLD);
 }
 
 void sp_transport_stop(void)
@@ -112,6 +116,7 @@ void sp_transport_stop(void)
     nccl = NULL;
     if (joined) {
         sp_messages_stop();
+        sp_message_log_stop(MPI_COMM_WORLD);
         starpu_mpi_shutdown();
     } else {
         starpu_shutdown();
@@ -137,14 +142,20 @@ void sp_transport_crowded(bool crowded)
     sp_messages_crowded(crowded);
 }
 
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, struct sp_transfer *times)
+bool sp_transport_records(void)
+{
+    return sp_message_log_on();
+}
+
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
+                       struct sp_transfer *times)
 {
     __atomic_add_fetch(&bytes_sent, starpu_data_get_size(handle), __ATOMIC_RELAXED);
     if (nccl) {
         sp_nccl_send(nccl, handle, dst, tag);
         return;
     }
-    sp_messages_send(handle, dst, tag, times, NULL, NULL);
+    sp_messages_send(handle, dst, tag, name, times, NULL, NULL);
 }
 
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,

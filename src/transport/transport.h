@@ -54,10 +54,12 @@ struct sp_transfer {
     double ended_us; /* it had gone, or was there */
 };
 
-/* Submits the sending of a handle's value after the tasks that write it. `times`, if not NULL, is filled in
- * by the thread for messages; it lives until the message has gone. */
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag,
+/* Submits the sending of a handle's value after the tasks that write it. `name`: of the tensor, for a
+ * trace of the run, which is made where sp_transport_records (message_log.h); "": none. `times`, if not
+ * NULL, is filled in by the thread for messages; it lives until the message has gone. */
+void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
                        struct sp_transfer *times);
+bool sp_transport_records(void);
 /* Submits a receive; tasks submitted later that read the handle wait for it. `times` likewise. `arrived`,
  * if not NULL, is called with `arg` when it is there, by the thread for messages. */
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,

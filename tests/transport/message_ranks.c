@@ -125,7 +125,7 @@ static long programs(int seeds, int n)
             starpu_vector_data_register(&handle, -1, 0, (uint32_t)m[i].words, sizeof(int));
             if (m[i].src == world.rank) {
                 submit(&write_cl, handle, i + seed);
-                sp_transport_send(handle, m[i].dst, SP_TAG_FIRST + i, NULL);
+                sp_transport_send(handle, m[i].dst, SP_TAG_FIRST + i, "", NULL);
             } else {
                 sp_transport_recv(handle, m[i].src, SP_TAG_FIRST + i, NULL, arrived, &at);
                 submit(&read_cl, handle, i + seed);
@@ -176,7 +176,7 @@ static void one(starpu_data_handle_t message, starpu_data_handle_t other, int bu
         usleep(20000);
     }
     if (world.rank == 0)
-        sp_transport_send(message, 1, SP_TAG_FIRST, NULL);
+        sp_transport_send(message, 1, SP_TAG_FIRST, "", NULL);
     else if (world.rank == 1)
         sp_transport_recv(message, 0, SP_TAG_FIRST, NULL, arrived, &at);
     sp_transport_wait_all();

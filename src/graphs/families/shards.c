@@ -55,7 +55,7 @@ static void send_shards(struct sp_graph *g, const struct sp_action *a)
 
         for (int i = 0; i < sp_unit_blocks(g, chunk); i++)
             if (sp_unit_block(g, chunk, i, &b))
-                sp_message_post(g, st, sp_stage_block(st, b.kind, b.layer)->w, a->stage,
+                sp_message_post(g, st, a, sp_stage_block(st, b.kind, b.layer)->w, a->stage,
                                 tag_of(g, a, i, st->index));
     }
 }
@@ -136,7 +136,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_
                 queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part,
                                                     unit, a->index});
             else
-                sp_message_post(g, st, part, r, tag_of(g, a, i, r));
+                sp_message_post(g, st, a, part, r, tag_of(g, a, i, r));
         }
     }
 }

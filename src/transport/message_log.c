@@ -1,0 +1,157 @@
+#include "config.h"
+#ifdef HAVE_MPI
+#include "transport/message_log.h"
+#include "transport/clock_offset.h"
+#include "sp_error.h"
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sp_logged_message {
+    struct sp_logged_message *next;
+    bool sends;
+    int peer;
+    int64_t tag, bytes, start_ns, end_ns;
+    void *handle;
+    char tensor[40];
+};
+
+static struct {
+    bool on;
+    int rank, ranks;
+    int64_t run;
+    struct sp_clock_point start;
+    pthread_mutex_t mutex; /* of the list */
+    struct sp_logged_message *first, **end;
+} book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Several, as a thread may lose its core between the look at the clock and the event. */
+static void mark_clock(void)
+{
+    enum { MARKS = 5 };
+    char text[64];
+
+    for (int i = 0; i < MARKS; i++) {
+        snprintf(text, sizeof text, "starpipe clock %" PRId64, sp_clock_ns());
+        starpu_fxt_trace_user_event_string(text);
+    }
+}
+
+void sp_message_log_start(MPI_Comm comm)
+{
+    MPI_Comm_rank(comm, &book.rank);
+    MPI_Comm_size(comm, &book.ranks);
+    book.on = book.ranks > 1 && starpu_fxt_is_enabled();
+    if (!book.on)
+        return;
+    book.first = NULL;
+    book.end = &book.first;
+    sp_clock_measure(comm, &book.start);
+    book.run = book.start.local_ns;
+    MPI_Bcast(&book.run, 1, MPI_INT64_T, 0, comm);
+    mark_clock();
+}
+
+bool sp_message_log_on(void)
+{
+    return book.on;
+}
+
+struct sp_logged_message *sp_message_log_new(starpu_data_handle_t handle, bool sends, int peer,
+                                             int64_t tag, const char *tensor)
+{
+    struct sp_logged_message *r = book.on ? malloc(sizeof *r) : NULL;
+
+    if (!r)
+        return NULL;
+    *r = (struct sp_logged_message){.sends = sends,
+                                    .peer = peer,
+                                    .tag = tag,
+                                    .bytes = (int64_t)starpu_data_get_size(handle),
+                                    .handle = handle};
+    snprintf(r->tensor, sizeof r->tensor, "%s", tensor);
+    pthread_mutex_lock(&book.mutex);
+    *book.end = r;
+    book.end = &r->next;
+    pthread_mutex_unlock(&book.mutex);
+    return r;
+}
+
+void sp_message_log_begins(struct sp_logged_message *r)
+{
+    if (r)
+        r->start_ns = sp_clock_ns();
+}
+
+void sp_message_log_ends(struct sp_logged_message *r)
+{
+    if (r)
+        r->end_ns = sp_clock_ns();
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+static json_t *point(const struct sp_clock_point *p)
+{
+    return json_pack("{sI sI sI}", "local_ns", (json_int_t)p->local_ns, "offset_ns",
+                     (json_int_t)p->offset_ns, "round_trip_ns", (json_int_t)p->round_trip_ns);
+}
+
+static json_t *message(const struct sp_logged_message *r)
+{
+    char handle[32];
+
+    snprintf(handle, sizeof handle, "%" PRIxPTR, (uintptr_t)r->handle); /* as StarPU writes it */
+    return json_pack("{si sI sI ss ss sI sI}", r->sends ? "to" : "from", r->peer, "tag",
+                     (json_int_t)r->tag, "bytes", (json_int_t)r->bytes, "tensor", r->tensor, "handle",
+                     handle, "start_ns", (json_int_t)r->start_ns, "end_ns", (json_int_t)r->end_ns);
+}
+
+static int put(json_t *line, FILE *f)
+{
+    int err = line ? json_dumpf(line, f, JSON_COMPACT) : -1;
+
+    json_decref(line);
+    return err || fputc('\n', f) == EOF;
+}
+
+static void write_file(const struct sp_clock_point *end)
+{
+    const char *dir = getenv("STARPU_FXT_PREFIX");
+    char path[PATH_MAX];
+    FILE *f;
+    int err;
+
+    snprintf(path, sizeof path, "%s/messages_%d.jsonl", dir ? dir : "/tmp", book.rank);
+    f = fopen(path, "w");
+    err = !f || put(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks, "run",
+                              (json_int_t)book.run, "start", point(&book.start), "end", point(end)),
+                    f);
+    for (struct sp_logged_message *r = book.first; !err && r; r = r->next)
+        err = put(message(r), f);
+    if (f && (fclose(f) || err))
+        err = 1;
+    if (err)
+        sp_warn("cannot write %s: %s", path, strerror(errno));
+}
+
+void sp_message_log_stop(MPI_Comm comm)
+{
+    struct sp_clock_point end;
+
+    if (!book.on)
+        return;
+    mark_clock();
+    sp_clock_measure(comm, &end);
+    write_file(&end);
+    for (struct sp_logged_message *r = book.first, *next; r; r = next) {
+        next = r->next;
+        free(r);
+    }
+    book.on = false;
+}
+#endif
