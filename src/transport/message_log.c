@@ -30,13 +30,13 @@ static struct {
 } book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Several, as a thread may lose its core between the look at the clock and the event. */
-static void mark_clock(void)
+static void mark_clock(const char *when)
 {
     enum { MARKS = 5 };
     char text[64];
 
     for (int i = 0; i < MARKS; i++) {
-        snprintf(text, sizeof text, "starpipe clock %" PRId64, sp_clock_ns());
+        snprintf(text, sizeof text, "starpipe clock %s %" PRId64, when, sp_clock_ns());
         starpu_fxt_trace_user_event_string(text);
     }
 }
@@ -50,10 +50,9 @@ void sp_message_log_start(MPI_Comm comm)
         return;
     book.first = NULL;
     book.end = &book.first;
-    sp_clock_measure(comm, &book.start);
-    book.run = book.start.local_ns;
-    MPI_Bcast(&book.run, 1, MPI_INT64_T, 0, comm);
-    mark_clock();
+    book.run = sp_clock_ns();
+    sp_clock_measure(comm, &book.start, &book.run);
+    mark_clock("start");
 }
 
 bool sp_message_log_on(void)
@@ -107,8 +106,9 @@ static json_t *message(const struct sp_logged_message *r)
 
     snprintf(handle, sizeof handle, "%" PRIxPTR, (uintptr_t)r->handle); /* as StarPU writes it */
     return json_pack("{si sI sI ss ss sI sI}", r->sends ? "to" : "from", r->peer, "tag",
-                     (json_int_t)r->tag, "bytes", (json_int_t)r->bytes, "tensor", r->tensor, "handle",
-                     handle, "start_ns", (json_int_t)r->start_ns, "end_ns", (json_int_t)r->end_ns);
+                     (json_int_t)r->tag, "bytes", (json_int_t)r->bytes, "tensor", r->tensor,
+                     "handle", handle, "start_ns", (json_int_t)r->start_ns, "end_ns",
+                     (json_int_t)r->end_ns);
 }
 
 static int put(json_t *line, FILE *f)
@@ -145,8 +145,8 @@ void sp_message_log_stop(MPI_Comm comm)
 
     if (!book.on)
         return;
-    mark_clock();
-    sp_clock_measure(comm, &end);
+    mark_clock("end");
+    sp_clock_measure(comm, &end, &book.run);
     write_file(&end);
     for (struct sp_logged_message *r = book.first, *next; r; r = next) {
         next = r->next;

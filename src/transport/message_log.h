@@ -7,7 +7,7 @@
  * (clock_offset.h); "run" is one number for all ranks of a run. Each further line is a message:
  * {"to" or "from", "tag", "bytes", "tensor", "handle", "start_ns", "end_ns"}, from MPI_Isend or MPI_Irecv until
  * MPI was found to be done, in CLOCK_MONOTONIC. That StarPU's trace can be brought to the same clock, both
- * ends of it have events "starpipe clock NS" with that clock's time just before.
+ * ends of it have events "starpipe clock start NS" and "... end NS" with that clock's time just before.
  */
 #ifndef SP_MESSAGE_LOG_H
 #define SP_MESSAGE_LOG_H

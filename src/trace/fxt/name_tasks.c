@@ -1,0 +1,119 @@
+#include "trace/fxt/rewrite.h"
+#include "trace/fxt/task_name.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the fields of a task state are. */
+struct columns {
+    int container, value, params, tag, x, y, subiteration, priority;
+};
+
+static struct columns find_columns(const struct sp_paje *p)
+{
+    return (struct columns){
+        .container = sp_paje_field(p, SP_PAJE_TASK, "Container"),
+        .value = sp_paje_field(p, SP_PAJE_TASK, "Value"),
+        .params = sp_paje_field(p, SP_PAJE_TASK, "Params"),
+        .tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"),
+        .x = sp_paje_field(p, SP_PAJE_TASK, "X"),
+        .y = sp_paje_field(p, SP_PAJE_TASK, "Y"),
+        .subiteration = sp_paje_field(p, SP_PAJE_TASK, "Subiteration"),
+        .priority = sp_paje_field(p, SP_PAJE_TASK, "Priority"),
+    };
+}
+
+static void set(struct sp_paje_words *w, int at, char *value)
+{
+    if (at >= 0 && at < w->n)
+        w->at[at] = value;
+}
+
+/* Of a task state, split into `w`; writes its kind. False: another's. */
+static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const struct columns *c,
+                        char *kind)
+{
+    char name[128], tag[32], x[16], y[16], mb[16];
+    struct sp_task_name what;
+    bool known;
+
+    snprintf(name, sizeof name, "%s", c->value < w->n ? w->at[c->value] : "");
+    known = sp_task_name_read(name, &what);
+    if (known) {
+        snprintf(tag, sizeof tag, "%016x", (unsigned)what.stage);
+        snprintf(x, sizeof x, "%d", what.layer);
+        snprintf(y, sizeof y, "%d", what.slice < 0 ? 0 : what.slice);
+        snprintf(mb, sizeof mb, "%d", what.micro_batch);
+        set(w, c->value, sp_task_kind(&what, kind));
+        set(w, c->params, name);
+        set(w, c->tag, tag);
+        set(w, c->x, x);
+        set(w, c->y, y);
+        set(w, c->subiteration, mb);
+    }
+    free(e->rest);
+    e->rest = sp_paje_join(w, c->priority);
+    return known;
+}
+
+/* The kinds of tasks that were seen. */
+struct kinds {
+    int n;
+    char (*name)[SP_TASK_KIND];
+};
+
+static void remember(struct kinds *k, const char *name)
+{
+    for (int i = 0; i < k->n; i++)
+        if (!strcmp(k->name[i], name))
+            return;
+    k->name = realloc(k->name, (size_t)(k->n + 1) * sizeof *k->name);
+    if (!k->name)
+        abort();
+    snprintf(k->name[k->n++], sizeof *k->name, "%s", name);
+}
+
+static const char *color_of(char pass)
+{
+    return pass == 'F'   ? "0.30 0.55 0.80"
+           : pass == 'B' ? "0.90 0.55 0.20"
+           : pass == 'W' ? "0.35 0.70 0.35"
+                         : "0.55 0.55 0.55";
+}
+
+/* Whether a state without columns is the one of the task that comes next: StarPU writes both. */
+static bool is_twin(const struct sp_paje_event *plain, const struct sp_paje_event *task)
+{
+    return plain->code == SP_PAJE_SET_STATE && plain->rest && plain->ms == task->ms &&
+           !strncmp(plain->rest, task->rest, strcspn(task->rest, "\""));
+}
+
+void sp_fxt_name_tasks(struct sp_paje *p)
+{
+    struct columns c = find_columns(p);
+    struct sp_paje_words w = {0};
+    struct sp_task_name what;
+    struct kinds kinds = {0};
+    char kind[SP_TASK_KIND];
+
+    for (size_t i = 0; i < p->n; i++) {
+        struct sp_paje_event *e = &p->events[i];
+
+        if (e->code == SP_PAJE_DEFINE_VALUE && e->rest && sp_task_name_read(e->rest, &what)) {
+            sp_paje_remove(e); /* a value for each task: one for each kind below */
+        } else if (e->code == SP_PAJE_TASK) {
+            if (i > 0 && is_twin(&p->events[i - 1], e))
+                sp_paje_remove(&p->events[i - 1]);
+            sp_paje_split(e->rest, &w);
+            if (rename_task(e, &w, &c, kind))
+                remember(&kinds, kind);
+        }
+    }
+    if (c.priority >= 0)
+        sp_paje_drop_field(p, SP_PAJE_TASK, c.priority);
+    for (int i = 0; i < kinds.n; i++)
+        sp_paje_add(p, SP_PAJE_DEFINE_VALUE, 0, "\"%s\"\tWS\t\"%s\"\t\"%s\"", kinds.name[i],
+                    kinds.name[i], color_of(kinds.name[i][0]));
+    free(kinds.name);
+    sp_paje_words_free(&w);
+}

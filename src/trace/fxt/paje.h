@@ -1,0 +1,84 @@
+/*
+ * Traces in the Paje format: a header that says which fields each kind of event has, definitions of types
+ * and values, and events with a time. Made, drawn and read by many tools; StarPU's is made by
+ * starpu_fxt_tool. https://paje.sourceforge.net/download/publication/lang-paje.pdf
+ */
+#ifndef SP_PAJE_H
+#define SP_PAJE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { SP_PAJE_CODES = 64, SP_PAJE_FIELDS = 32 };
+
+/* The kinds that StarPU's traces have, by its numbers. */
+enum sp_paje_code {
+    SP_PAJE_DEFINE_CONTAINER = 1,
+    SP_PAJE_DEFINE_VALUE = 6,
+    SP_PAJE_CREATE = 7, /* the first kind that has a time */
+    SP_PAJE_SET_STATE = 10,
+    SP_PAJE_SET_VARIABLE = 13,
+    SP_PAJE_END_LINK = 19,
+    SP_PAJE_TASK = 20,          /* a state with all that is known of a task */
+    SP_PAJE_MESSAGE_START = 23, /* a link with what is known of a message */
+};
+
+struct sp_paje_kind {
+    char *event; /* "PajeSetState"; NULL: there is no such kind */
+    int n;
+    char *field[SP_PAJE_FIELDS]; /* names, from the first one after the code */
+};
+
+/* What follows the code, and the time if it has one, as it is written. */
+struct sp_paje_event {
+    int code;
+    double ms; /* 0 before everything */
+    char *rest;
+};
+
+struct sp_paje {
+    struct sp_paje_kind kinds[SP_PAJE_CODES];
+    size_t n, cap;
+    struct sp_paje_event *events; /* definitions among them, in the order of the file */
+};
+
+/* The words of an event, without their quotes. */
+struct sp_paje_words {
+    int n;
+    char *at[SP_PAJE_FIELDS];
+    char *text;
+    size_t size;
+};
+
+/* 0 or -errno after one line. To be destroyed in any case. */
+int sp_paje_read(const char *path, struct sp_paje *p);
+void sp_paje_destroy(struct sp_paje *p);
+
+/* Where a field of a kind is among the words of its events; -1: it has none of that name. */
+int sp_paje_field(const struct sp_paje *p, int code, const char *name);
+/* Takes a field away from the header: its words are then left out where events are written anew. */
+void sp_paje_drop_field(struct sp_paje *p, int code, int field);
+/* Another kind, or other fields of one: "Time Type Container ...". */
+void sp_paje_define(struct sp_paje *p, int code, const char *event, const char *fields);
+
+/* Splits; `words` is zero before the first time, and used again. */
+void sp_paje_split(const char *rest, struct sp_paje_words *words);
+void sp_paje_words_free(struct sp_paje_words *words);
+/* The words but number `but` (-1: all) as they are written, each of more than one word in quotes. To be
+ * freed. */
+char *sp_paje_join(const struct sp_paje_words *words, int but);
+
+/* Adds an event at the end; `fmt` makes its words. */
+void sp_paje_add(struct sp_paje *p, int code, double ms, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Adds an event of another trace, whose words it takes. */
+void sp_paje_append(struct sp_paje *p, struct sp_paje_event *e);
+/* Leaves an event out of what is written. */
+void sp_paje_remove(struct sp_paje_event *e);
+
+/* Definitions first, then containers, both in their order, then all else by time. */
+void sp_paje_sort(struct sp_paje *p);
+/* 0 or -errno after one line. */
+int sp_paje_write(const struct sp_paje *p, const char *path);
+
+#endif
