@@ -111,7 +111,9 @@ void sp_fxt_dependencies_of_messages(const struct sp_fxt_tasks *tasks,
         if (tasks->task[i].end_ns > 0)
             uses_of_task(&u, &tasks->task[i]);
     for (int i = 0; i < messages->n; i++)
-        uses_of_message(&u, &messages->message[i], i);
+        if (*messages->message[i]
+                 .tensor) /* others are of the start, or wait for what tasks wrote */
+            uses_of_message(&u, &messages->message[i], i);
     if (u.n)
         qsort(u.at, (size_t)u.n, sizeof *u.at, in_turn);
     for (int i = 0; i < u.n; i++) {

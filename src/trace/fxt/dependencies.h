@@ -20,7 +20,7 @@ struct sp_fxt_dependencies {
     struct sp_fxt_dependency *at;
 };
 
-/* Those with messages. To be destroyed. */
+/* Those with messages that carry a tensor of a step. To be destroyed. */
 void sp_fxt_dependencies_of_messages(const struct sp_fxt_tasks *tasks,
                                      const struct sp_fxt_messages *messages,
                                      struct sp_fxt_dependencies *d);

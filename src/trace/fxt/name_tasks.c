@@ -31,7 +31,7 @@ static void set(struct sp_paje_words *w, int at, char *value)
 
 /* Of a task state, split into `w`; writes its kind. False: another's. */
 static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const struct columns *c,
-                        char *kind)
+                        int micro_batches, char *kind)
 {
     char name[128], tag[32], x[16], y[16], mb[16];
     struct sp_task_name what;
@@ -43,7 +43,7 @@ static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const 
         snprintf(tag, sizeof tag, "%016x", (unsigned)what.stage);
         snprintf(x, sizeof x, "%d", what.layer);
         snprintf(y, sizeof y, "%d", what.slice < 0 ? 0 : what.slice);
-        snprintf(mb, sizeof mb, "%d", what.micro_batch);
+        snprintf(mb, sizeof mb, "%d", what.micro_batch < 0 ? micro_batches : what.micro_batch);
         set(w, c->value, sp_task_kind(&what, kind));
         set(w, c->params, name);
         set(w, c->tag, tag);
@@ -88,6 +88,23 @@ static bool is_twin(const struct sp_paje_event *plain, const struct sp_paje_even
            !strncmp(plain->rest, task->rest, strcspn(task->rest, "\""));
 }
 
+static int count_micro_batches(const struct sp_paje *p, const struct columns *c)
+{
+    struct sp_paje_words w = {0};
+    struct sp_task_name what;
+    int n = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->events[i].code != SP_PAJE_TASK)
+            continue;
+        sp_paje_split(p->events[i].rest, &w);
+        if (c->value < w.n && sp_task_name_read(w.at[c->value], &what) && what.micro_batch >= n)
+            n = what.micro_batch + 1;
+    }
+    sp_paje_words_free(&w);
+    return n;
+}
+
 void sp_fxt_name_tasks(struct sp_paje *p)
 {
     struct columns c = find_columns(p);
@@ -95,6 +112,7 @@ void sp_fxt_name_tasks(struct sp_paje *p)
     struct sp_task_name what;
     struct kinds kinds = {0};
     char kind[SP_TASK_KIND];
+    int micro_batches = count_micro_batches(p, &c);
 
     for (size_t i = 0; i < p->n; i++) {
         struct sp_paje_event *e = &p->events[i];
@@ -105,7 +123,7 @@ void sp_fxt_name_tasks(struct sp_paje *p)
             if (i > 0 && is_twin(&p->events[i - 1], e))
                 sp_paje_remove(&p->events[i - 1]);
             sp_paje_split(e->rest, &w);
-            if (rename_task(e, &w, &c, kind))
+            if (rename_task(e, &w, &c, micro_batches, kind))
                 remember(&kinds, kind);
         }
     }

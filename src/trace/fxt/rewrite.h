@@ -14,7 +14,8 @@ int sp_fxt_align(struct sp_paje *p, struct sp_rank_clock *clocks, int ranks, dou
 
 /*
  * Task states get the columns that StarVZ reads: Value is the kind of task ("F attn"), Params its name, Tag the
- * stage, X the layer, Y the slice, Iteration the step (StarPU's own), Subiteration the micro-batch (-1: none).
+ * stage, X the layer, Y the slice, Iteration the step (StarPU's own), Subiteration the micro-batch; norm and
+ * update, which have none, come after the last one.
  * The column Priority goes, which StarVZ does not know, and each state is there once.
  */
 void sp_fxt_name_tasks(struct sp_paje *p);
