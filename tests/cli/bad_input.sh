@@ -233,6 +233,12 @@ refused "keeps what attention wrote" show --schedule helix --layers 8 --recomput
 refused "parts of layers, and the layers are unknown" show --schedule helix
 refused "parts of layers; use pre=" show --schedule helix --layers 8 --cost f=1
 refused "no word for" show --schedule helix --layers 8 --format csv
+refused "which kind" trace
+refused "no kind 'pft'" trace pft
+refused "DIR" trace fxt
+refused "no prof_file_" trace fxt "$work"
+refused "cannot read .*: No such file" trace fxt "$work/none"
+refused "starpipe trace fxt --help" trace fxt --bogus
 refused "which paper" reproduce
 refused "no paper" reproduce megatron
 refused "format" reproduce helixpipe --format pdf

@@ -26,7 +26,8 @@ for command in $commands; do
         fail "starpipe(1) does not name $command"
 done
 pages=1 options=0
-for command in $commands "reproduce helixpipe" "reproduce weipipe" "reproduce sppo" "reproduce survey"; do
+for command in $commands "reproduce helixpipe" "reproduce weipipe" "reproduce sppo" "reproduce survey" \
+    "trace fxt"; do
     page $command
     pages=$((pages + 1))
     [ -e "$builddir/man/starpipe-${command/ /-}.1" ] || fail "make makes no page of '$command'"
@@ -89,7 +90,8 @@ offers()
     [ "${is% }" = "$wanted" ] || fail "completing '$*': '$is', not '$wanted'"
 }
 
-for command in $commands "reproduce helixpipe" "reproduce weipipe" "reproduce sppo" "reproduce survey"; do
+for command in $commands "reproduce helixpipe" "reproduce weipipe" "reproduce sppo" "reproduce survey" \
+    "trace fxt"; do
     for option in $(options_of $command); do
         offered $command "--$option" | grep -qx -- "--$option" ||
             fail "the completion of '$command' does not offer --$option"
@@ -115,6 +117,7 @@ offers "" train --steps ''
 offers "helixpipe" reproduce h
 offers "sppo survey" reproduce s
 offers "--format" reproduce helixpipe --f
+offers "fxt" trace f
 offers "html json markdown text" reproduce weipipe --format ''
 mkdir -p "$work/here/dir" && : > "$work/here/file" && cd "$work/here" || exit 1
 offers "dir file" diff ''

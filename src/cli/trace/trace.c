@@ -58,7 +58,7 @@ int sp_cmd_trace(int argc, char **argv)
     enum sp_help_form form;
 
     if (argc < 2) {
-        sp_error(EINVAL, "trace: of which kind? 'starpipe trace --help' lists them");
+        sp_error(EINVAL, "trace: which kind? 'starpipe trace --help' lists them");
         return 2;
     }
     form = sp_help_form(argv[1]);

@@ -81,11 +81,13 @@ static const char *color_of(char pass)
                          : "0.55 0.55 0.55";
 }
 
-/* Whether a state without columns is the one of the task that comes next: StarPU writes both. */
-static bool is_twin(const struct sp_paje_event *plain, const struct sp_paje_event *task)
+/* Whether a state without columns is a task's: StarPU writes another one with them. */
+static bool is_twin(const struct sp_paje_event *e)
 {
-    return plain->code == SP_PAJE_SET_STATE && plain->rest && plain->ms == task->ms &&
-           !strncmp(plain->rest, task->rest, strcspn(task->rest, "\""));
+    const char *value = e->code == SP_PAJE_SET_STATE && e->rest ? strchr(e->rest, '"') : NULL;
+    struct sp_task_name what;
+
+    return value && sp_task_name_read(value + 1, &what);
 }
 
 static int count_micro_batches(const struct sp_paje *p, const struct columns *c)
@@ -119,9 +121,9 @@ void sp_fxt_name_tasks(struct sp_paje *p)
 
         if (e->code == SP_PAJE_DEFINE_VALUE && e->rest && sp_task_name_read(e->rest, &what)) {
             sp_paje_remove(e); /* a value for each task: one for each kind below */
+        } else if (is_twin(e)) {
+            sp_paje_remove(e);
         } else if (e->code == SP_PAJE_TASK) {
-            if (i > 0 && is_twin(&p->events[i - 1], e))
-                sp_paje_remove(&p->events[i - 1]);
             sp_paje_split(e->rest, &w);
             if (rename_task(e, &w, &c, micro_batches, kind))
                 remember(&kinds, kind);
