@@ -104,19 +104,24 @@ static const struct sp_help_page pages[] = {
      {{"starpipe reproduce helixpipe", "HelixPipe's speedups, bubbles and memory, and how near:"},
       {"starpipe reproduce survey --format markdown", "The tables of the survey as a document:"}}},
     {"trace",
-     {"A traced run leaves files that only the program that traces understands. This makes of them what "
+     {"A traced run leaves files that only the program that traces understands. This makes of them "
+      "what "
       "other tools read."},
      {{"starpipe trace fxt fxt", "Of the traces that StarPU has left in the directory fxt:"}}},
     {"trace fxt",
      {"Reads the prof_file_* of StarPU and the messages_*.jsonl beside them, which a run with "
-      "STARPU_FXT_TRACE=1 and STARPU_FXT_PREFIX=DIR/ leaves at its end; StarPU must have been built with "
-      "FxT. Brings all processes to one clock, by the offsets that the run has measured at its start and "
+      "STARPU_FXT_TRACE=1 and STARPU_FXT_PREFIX=DIR/ leaves at its end; StarPU must have been "
+      "built with "
+      "FxT. Brings all processes to one clock, by the offsets that the run has measured at its "
+      "start and "
       "its end, adds the messages between processes, and sorts what happened by time.",
       "paje.trace, tasks.rec, data.rec, dag.dot and entities.csv are what StarVZ reads (starvz "
-      "--use-paje-trace). In its columns Value is the kind of a task, Iteration the step, Subiteration the "
+      "--use-paje-trace). In its columns Value is the kind of a task, Iteration the step, "
+      "Subiteration the "
       "micro-batch, X the layer, Y the slice, Tag the stage and Params the whole name. tasks.csv, "
       "messages.csv, memory.csv and dependencies.csv are the same as plain tables in ms."},
-     {{"STARPU_FXT_TRACE=1 STARPU_FXT_PREFIX=$PWD/fxt/ mpirun -np 4 starpipe train --model llama-tiny "
+     {{"STARPU_FXT_TRACE=1 STARPU_FXT_PREFIX=$PWD/fxt/ mpirun -np 4 starpipe train --model "
+       "llama-tiny "
        "--data book.txt --stages 4 --steps 5",
        "Four processes leave their traces in the directory fxt:"},
       {"starpipe trace fxt fxt", "What StarVZ reads, in the same directory:"}}},
