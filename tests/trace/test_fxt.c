@@ -63,6 +63,20 @@ static void test_clock(void **state)
     assert_true(fabs(sp_rank_clock_of_trace(&c, 50 * 1.001) - (2.05e9 - 3e6)) < 10);
 }
 
+/* Offsets 3 us apart, one known to 5 us and one to 1 us: no drift. The same, both known to 1 us: drift. */
+static void test_unseen_drift(void **state)
+{
+    struct sp_rank_clock c = {.offset = {{1e9, 7000, 10000}, {2e9, 4000, 2000}}};
+    struct sp_rank_clock drifts = {.offset = {{1e9, 7000, 2000}, {2e9, 4000, 2000}}};
+
+    (void)state;
+    sp_rank_clock_settle(&c);
+    assert_true(c.offset[0].offset_ns == 4000 && c.offset[1].offset_ns == 4000);
+    assert_true(c.offset[0].local_ns == 1e9);
+    sp_rank_clock_settle(&drifts);
+    assert_true(drifts.offset[0].offset_ns == 7000 && drifts.offset[1].offset_ns == 4000);
+}
+
 /* ---- messages ------------------------------------------------------------------------------------ */
 
 static char dir[] = "/tmp/starpipe-fxt-XXXXXX";
@@ -252,9 +266,13 @@ static int remove_dir(void **state)
 TEST_GROUP(fxt)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_messages),     cmocka_unit_test(test_refused_messages),
-        cmocka_unit_test(test_dependencies), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_unseen_drift),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_refused_messages),
+        cmocka_unit_test(test_dependencies),
+        cmocka_unit_test(test_order),
         cmocka_unit_test(test_words),
     };
 

@@ -64,6 +64,7 @@ static int read_head(const char *path, const json_t *line, int rank, int ranks, 
         clock->offset[i] = (struct sp_rank_offset){number(p, "local_ns"), number(p, "offset_ns"),
                                                    number(p, "round_trip_ns")};
     }
+    sp_rank_clock_settle(clock);
     return 0;
 }
 

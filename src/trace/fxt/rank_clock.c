@@ -1,4 +1,16 @@
 #include "trace/fxt/rank_clock.h"
+#include <math.h>
+
+void sp_rank_clock_settle(struct sp_rank_clock *c)
+{
+    struct sp_rank_offset *o = c->offset;
+    const int better = o[1].round_trip_ns < o[0].round_trip_ns;
+
+    if (fabs(o[1].offset_ns - o[0].offset_ns) > (o[0].round_trip_ns + o[1].round_trip_ns) / 2)
+        return;
+    o[!better].offset_ns = o[better].offset_ns;
+    o[!better].round_trip_ns = o[better].round_trip_ns;
+}
 
 /* By how much a mark is later in the trace than in the clock, to a constant. */
 static double lag_ns(double trace_ms, double local_ns)

@@ -19,6 +19,10 @@ struct sp_rank_clock {
     struct sp_rank_offset offset[2];
 };
 
+/* To be called once the offsets are set: if they are the same as far as they are known, both become the one that
+ * is known better. A drift that was not seen is none: one bad exchange would put it into all of the run. */
+void sp_rank_clock_settle(struct sp_rank_clock *c);
+
 /* An event at `trace_ms` of the trace says that the clock was at `local_ns` just before; `end` is 0 at the start
  * of the run, 1 at its end. */
 void sp_rank_clock_mark(struct sp_rank_clock *c, int end, double trace_ms, double local_ns);
