@@ -35,6 +35,7 @@ if ! starpipe trace fxt "$fxt" > "$work/out" 2> "$work/stderr"; then
     finish
 fi
 cat "$work/out"
+grep -q 'came before they were sent' "$work/out" && fail "on one machine, which has one clock"
 
 # ---- tasks: three of a layer forwards, five backwards (weight gradients are two of them), and the ends
 

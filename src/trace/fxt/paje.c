@@ -259,17 +259,15 @@ void sp_paje_sort(struct sp_paje *p)
 
 static void write_kind(FILE *f, int code, const struct sp_paje_kind *kind)
 {
-    static const char *const colors[] = {"Color"}, *const doubles[] = {"Value"};
-
     fprintf(f, "%%EventDef\t%s\t%d\n", kind->event, code);
     for (int i = 0; i < kind->n; i++) {
         const char *name = kind->field[i], *type = "string";
 
         if (!strcmp(name, "Time"))
             type = "date";
-        else if (!strcmp(name, colors[0]))
+        else if (!strcmp(name, "Color"))
             type = "color";
-        else if (!strcmp(name, doubles[0]) && strstr(kind->event, "Variable"))
+        else if (!strcmp(name, "Value") && strstr(kind->event, "Variable"))
             type = "double";
         fprintf(f, "%%\t%s\t%s\n", name, type);
     }
