@@ -2,7 +2,7 @@
  * What StarPU's traces (FxT) add to a step: one run, traced in every second step. So what else the machine does
  * is in neighbours alike; the median of their ratios is what tracing adds.
  *
- * usage: fxt [seq [pairs]]      (1024 tokens, 40 pairs of steps; two stages in one process, llama-tiny)
+ * usage: fxt [seq [pairs [stages]]]      (1024 tokens, 40 pairs of steps, 2 stages in one process; llama-tiny)
  */
 #include "starpipe/trainer.h"
 #include <starpu.h>
@@ -53,6 +53,7 @@ int main(int argc, char **argv)
 {
     static double added[MOST], with[MOST], without[MOST];
     int seq = argc > 1 ? atoi(argv[1]) : 1024, pairs = argc > 2 ? atoi(argv[2]) : 40;
+    int stages = argc > 3 ? atoi(argv[3]) : 2;
     struct sp_train_config cfg;
     struct sp_trainer *t;
 
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
     setenv("STARPU_FXT_PREFIX", dir, 1);
     setenv("STARPU_TRACE_BUFFER_SIZE", "1024", 0); /* MiB: nothing is written meanwhile */
     cfg.layout.model = "llama-tiny";
-    cfg.layout.stages = 2;
+    cfg.layout.stages = stages;
     cfg.layout.seq = seq;
     cfg.data = write_text();
     cfg.steps = WARM + 2 * pairs;

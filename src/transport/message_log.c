@@ -41,11 +41,21 @@ static void mark_clock(const char *when)
     }
 }
 
+/* The same in all processes: train/start/agree.c. */
+static bool traced(void)
+{
+#ifdef STARPU_USE_FXT
+    return starpu_fxt_is_enabled() > 0;
+#else
+    return false;
+#endif
+}
+
 void sp_message_log_start(MPI_Comm comm)
 {
     MPI_Comm_rank(comm, &book.rank);
     MPI_Comm_size(comm, &book.ranks);
-    book.on = book.ranks > 1 && starpu_fxt_is_enabled();
+    book.on = book.ranks > 1 && traced();
     if (!book.on)
         return;
     book.first = NULL;

@@ -36,6 +36,9 @@ disagree "seq" "--seq is 16 here and 8 on rank 0" --seq 16
 disagree "type" "--dtype is bf16 here and f32 on rank 0" --dtype bf16
 disagree "data" "--data is 5004 bytes .*here and 5003 bytes .* on rank 0" --data "$work/other"
 disagree "model" "--model is llama of 8 layers.* here and gpt2 of 8 layers.* on rank 0" --model llama-tiny
+timeout -k 5 60 $MPIRUN -np 1 "$STARPIPE" $base : -np 1 env STARPU_FXT_TRACE=1 "$STARPIPE" $base > "$work/output" 2>&1
+[ $? -eq 2 ] && grep -q 'rank 1: STARPU_FXT_TRACE is 1 here and 0 on rank 0' "$work/output" ||
+    fail "one that is traced: $(grep starpipe: "$work/output" | head -n 2)"
 disagree "one that does not parse" "no option --nonsense" --nonsense
 
 # Each machine has files of its own: the contents count, not the path.

@@ -47,8 +47,10 @@ static bool is_local_path(const char *name, size_t n)
 int sp_train_agree_settings(const struct sp_trainer *t)
 {
     char *mine = sp_settings_add(NULL, "the program", "%s", PACKAGE_STRING);
-    const char *at = t->settings;
+    const char *at = t->settings, *traced = getenv("STARPU_FXT_TRACE");
 
+    /* A traced process would wait for the others in StarPU's start. */
+    mine = sp_settings_add(mine, "STARPU_FXT_TRACE", "%d", traced && atoi(traced) > 0);
     while (at && *at) {
         size_t n = strcspn(at, "=");
         int length = (int)strcspn(at + n + 1, "\n");
