@@ -107,8 +107,7 @@ static void submit(const struct message *what)
 }
 
 void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
-                      struct sp_transfer *times,
-                      void (*done)(void *arg), void *arg)
+                      struct sp_transfer *times, void (*done)(void *arg), void *arg)
 {
     submit(&(struct message){.handle = handle,
                              .sends = true,
