@@ -306,7 +306,7 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
 
 void sp_graph_destroy(struct sp_graph *g)
 {
-    if (g->step > 0)
+    if (g->numbered)
         starpu_iteration_pop();
     if (g->stages && g->family)
         g->family->destroy(g);

@@ -258,11 +258,12 @@ static void submit_ops(struct sp_graph *g, int end)
 }
 
 /* In StarPU's traces the tasks of a step have its number. */
-static void number_tasks(const struct sp_graph *g, uint64_t k)
+static void number_tasks(struct sp_graph *g, uint64_t k)
 {
-    if (g->step > 0)
+    if (g->numbered)
         starpu_iteration_pop();
     starpu_iteration_push((unsigned long)k);
+    g->numbered = true;
 }
 
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
