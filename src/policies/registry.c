@@ -49,6 +49,15 @@ bool sp_schedule_flag(const char *name, const char *flag)
     return sp_layout_flag(&lay, flag);
 }
 
+const char *sp_schedule_recompute(const char *name, const char *given)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(name);
+
+    if (given)
+        return given;
+    return def && def->recompute ? def->recompute : "none";
+}
+
 int sp_schedule_add(const struct sp_schedule_def *def, const char *plugin)
 {
     struct added *more = realloc(added, ((size_t)n_added + 1) * sizeof *added);

@@ -9,6 +9,8 @@
 const struct sp_schedule_def *sp_schedule_find(const char *name);
 /* Whether a name carries a flag, as zb1p:auto does. */
 bool sp_schedule_flag(const char *name, const char *flag);
+/* --recompute as it was given, or, where that is NULL, what the schedule wants: "none" unless it says. */
+const char *sp_schedule_recompute(const char *name, const char *given);
 /* The i-th schedule, NULL past the end. */
 const struct sp_schedule_def *sp_schedule_at(int i);
 

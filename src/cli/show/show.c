@@ -172,11 +172,8 @@ static int terminal_columns(void)
 /* --recompute, or what the schedule wants. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
-    const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
-    const char *wanted = a->layout.recompute ? a->layout.recompute : def ? def->recompute : NULL;
-
-    *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
-    return wanted ? sp_parse_recompute("show", wanted, recompute) : 0;
+    return sp_parse_recompute(
+        "show", sp_schedule_recompute(a->layout.schedule, a->layout.recompute), recompute);
 }
 
 /* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */

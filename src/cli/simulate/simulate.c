@@ -133,10 +133,7 @@ static int find_model(const struct args *a, struct sp_layout *lay, struct sp_mod
 /* --recompute, or what the schedule wants, as train takes it. */
 static int find_recompute(struct args *a, struct subject *s)
 {
-    const char *wanted = s->plan.def->recompute;
-
-    if (!a->layout.recompute)
-        a->layout.recompute = wanted ? wanted : "none";
+    a->layout.recompute = sp_schedule_recompute(a->layout.schedule, a->layout.recompute);
     return sp_parse_recompute("simulate", a->layout.recompute, &s->recompute);
 }
 

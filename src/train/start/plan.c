@@ -14,12 +14,10 @@
 static int choose_recompute(struct sp_trainer *t)
 {
     struct sp_train_config *a = &t->cfg;
-    const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
     struct sp_recompute_option option;
     int err;
 
-    if (!a->layout.recompute)
-        a->layout.recompute = def && def->recompute ? def->recompute : "none";
+    a->layout.recompute = sp_schedule_recompute(a->layout.schedule, a->layout.recompute);
     err = sp_parse_recompute("train", a->layout.recompute, &option);
     if (err)
         return err;
