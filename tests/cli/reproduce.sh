@@ -3,7 +3,10 @@
 # elsewhere; and two runs that print the same. What the numbers are is tested in test_reproduce.c.
 . "$(dirname "$0")/../common.sh" || exit 1
 
-for paper in helixpipe weipipe sppo survey; do
+for paper in weipipe sppo; do # seconds each
+    starpipe reproduce $paper --format json > "$work/$paper.json" || fail "reproduce $paper"
+done
+for paper in helixpipe survey; do
     for format in text json markdown html; do
         starpipe reproduce $paper --format $format > "$work/$paper.$format" 2> "$work/stderr" ||
             fail "reproduce $paper --format $format: $(head -n 2 "$work/stderr")"
@@ -41,6 +44,8 @@ for paper in "helixpipe", "weipipe", "sppo", "survey":
             assert value is None or value == "OOM" or isinstance(value, (int, float)), cell
         assert cell["published"] is not None
         assert cell["simulated"] is not None or cell["note"], cell
+    if paper in ("weipipe", "sppo"):
+        continue
     page = Page()
     with open(f"{sys.argv[1]}/{paper}.html", encoding="utf-8") as file:
         page.feed(file.read())

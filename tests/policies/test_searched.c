@@ -167,7 +167,7 @@ static void memory_of_the_paper(void **state)
     print_message("\n");
     for (int p = 4; p <= 12; p++) {
         for (int m = 4; m <= 32; m *= 2) {
-            if ((p + m / 4) % test_every(3))
+            if ((p + m / 4) % test_every(7))
                 continue;
             print_message("%3d %2d %5d", p, m, (m + p - 1) * 3 - 3 * m - p + 1);
             for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
@@ -331,7 +331,7 @@ static void any_size(void **state)
                 const char *text, *use;
                 int ret;
 
-                if ((p + m) % test_every(4))
+                if ((p + m) % test_every(11))
                     continue;
                 lay.chunks = table[i].chunks;
                 catch_begin(&c);

@@ -1,4 +1,5 @@
 #include "model/files/checksums.h"
+#include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
@@ -256,17 +257,18 @@ int sp_checksums_verify(const char *dir, const char *const *names, int share, in
     json_t *root, *files, *sums;
     char path[4400];
     const char *name;
-    uint64_t bytes;
-    int fd, err = 0;
+    char *text;
+    size_t bytes;
+    int err;
 
     snprintf(path, sizeof path, "%s/" SP_CHECKSUMS_FILE, dir);
     if (access(path, F_OK) && errno == ENOENT)
         return -ENOENT;
-    fd = open_file(path, &bytes);
-    if (fd < 0)
-        return fd;
-    root = bytes < MOST_BYTES ? json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    close(fd);
+    err = sp_input_read(path, MOST_BYTES, "a file of checksums", &text, &bytes);
+    if (err)
+        return err;
+    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
     files = json_object_get(root, "files");
     sums = json_object_get(root, "algorithm");
     if (!json_is_object(files) || !json_is_string(sums) ||

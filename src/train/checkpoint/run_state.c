@@ -43,13 +43,17 @@ int sp_run_state_read(const char *dir, struct sp_run_state *s)
     char path[SP_RUN_PATH];
     json_int_t seed = 0;
     json_t *json;
+    FILE *f;
     int fd;
 
     *s = (struct sp_run_state){.format = 1, .step = -1};
     snprintf(path, sizeof path, "%s/state.json", dir);
     fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    json = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
-    if (fd >= 0)
+    f = fd < 0 ? NULL : fdopen(fd, "rb");
+    json = f ? json_loadf(f, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (f)
+        fclose(f);
+    else if (fd >= 0)
         close(fd);
     if (!json ||
         json_unpack(json, "{s:i,s:I,s?i}", "step", &s->step, "seed", &seed, "format", &s->format) ||
