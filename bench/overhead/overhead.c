@@ -101,7 +101,7 @@ static void start(struct bench *b, int micro_batches)
     conf.ncuda = 0;
     conf.sched_policy = &sp_order_strict;
     if (sp_params_create(&b->model, &b->params) || sp_plan_create("1f1b", &layout, &b->plan) ||
-        sp_placement_init(&b->place, &alone, STAGES, 1) || starpu_init(&conf))
+        sp_placement_init(&b->place, &alone, 1, STAGES, 1) || starpu_init(&conf))
         exit(1);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     sp_placement_bind(&b->place);

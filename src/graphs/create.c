@@ -164,7 +164,7 @@ static int add_order(struct sp_graph *g)
 {
     int stage, index;
 
-    if (sp_lowering_create(g->cfg.plan, &g->shape, g->place.world.size, &g->lowering))
+    if (sp_lowering_create(g->cfg.plan, &g->shape, sp_pipeline_size(&g->place), &g->lowering))
         return -ENOMEM;
     return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
 }
@@ -245,6 +245,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
+    sp_shape_share(&g->shape, place->pipelines);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&

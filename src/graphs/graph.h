@@ -186,10 +186,11 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
 
 /* Tags: distinct for every message on its way. Of each kind, the k-th: */
 enum sp_message {
-    SP_MSG_ACTION, /* message of the step */
-    SP_MSG_REPORT, /* stage */
-    SP_MSG_NORM,   /* rank */
-    SP_MSG_BLOCK,  /* block of a stage */
+    SP_MSG_ACTION,   /* message of the step */
+    SP_MSG_REPORT,   /* stage */
+    SP_MSG_NORM,     /* rank */
+    SP_MSG_BLOCK,    /* block of a stage */
+    SP_MSG_GRADIENT, /* likewise, from pipeline to pipeline */
     SP_MSG_KINDS
 };
 

@@ -95,6 +95,17 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     sp_transport_send(handle, sp_stage_rank(&g->place, to), tag, name, r ? &r->times : NULL);
 }
 
+void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                      starpu_data_handle_t handle, int rank, int64_t tag)
+{
+    char name[SP_TENSOR_TEXT] = "";
+
+    if (sp_transport_records())
+        sp_tensor_print(g->cfg.plan, t, name);
+    st->bytes_sent[g->turn] += starpu_data_get_size(handle);
+    sp_transport_send(handle, rank, tag, name, NULL);
+}
+
 static void arrived(void *arg)
 {
     struct sp_message_record *r = arg;

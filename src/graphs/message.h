@@ -24,6 +24,10 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
                        starpu_data_handle_t handle, int from, int64_t tag);
 
+/* A message to another pipeline, counted with the stage. */
+void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                      starpu_data_handle_t handle, int rank, int64_t tag);
+
 /*
  * Room for the records of a step: counts g->records from the actions, the same on all processes. 0 or
  * -ENOMEM. Again after the order was changed.

@@ -65,16 +65,18 @@ int sp_stage_lane(const struct sp_placement *pl, int stage)
     return stage;
 }
 
-int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
-                      int threads)
+int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int pipelines,
+                      int stages, int threads)
 {
     bool restricted;
-    int cores, share;
+    int cores, share, size;
 
-    if (world->size > stages)
-        return sp_error(EINVAL, "%d processes for %d stages: start at most %d", world->size, stages,
-                        stages);
-    *pl = (struct sp_placement){.world = *world, .stages = stages};
+    *pl = (struct sp_placement){.world = *world, .pipelines = pipelines, .stages = stages};
+    size = sp_pipeline_size(pl);
+    if (size > stages)
+        return sp_error(EINVAL, "%d processes for %d stages: start at most %d", world->size,
+                        pipelines * stages, pipelines * stages);
+    pl->pipeline = world->rank / size;
     for (int s = 0; s < stages; s++)
         if (sp_stage_is_local(pl, s) && pl->n_local++ == 0)
             pl->first_local = s;

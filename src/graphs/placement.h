@@ -1,5 +1,5 @@
 /*
- * Where stages run: stage s on process floor(s R / p), and inside a process on a worker. A CPU
+ * Where stages run: stage s on process floor(s R / p) of its pipeline, and inside a process on a worker. A CPU
  * worker is a StarPU worker whose kernels use a team of OpenMP threads on cores of their own; a
  * GPU worker drives one GPU, on which the kernels of all its stages run one after another.
  */
@@ -12,6 +12,8 @@ enum { SP_MAX_GPUS = 16 }; /* of a process */
 
 struct sp_placement {
     struct sp_world world;
+    int pipelines,
+        pipeline; /* that the world is dealt out to, each with all stages; this process's */
     int stages;
     int n_local, first_local; /* local stages are consecutive */
     int workers;              /* StarPU workers of this process */
@@ -24,12 +26,18 @@ struct sp_placement {
     int gpu[SP_MAX_GPUS];     /* as the CUDA runtime numbers them */
 };
 
+/* Processes of a pipeline: those of pipeline q begin with rank q times as many. */
+static inline int sp_pipeline_size(const struct sp_placement *pl)
+{
+    return pl->world.size / pl->pipelines;
+}
+
 /*
- * Places `stages` on the world. `threads` 0: as many as share the cores evenly. One line on
+ * Places `stages` on the world, once in each of so many pipelines, which divide its size. `threads` 0: as many as share the cores evenly. One line on
  * stderr and -EINVAL where there are more processes than stages.
  */
-int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int stages,
-                      int threads);
+int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int pipelines,
+                      int stages, int threads);
 
 /*
  * After sp_placement_init: the stages run on GPUs, of which each process of this machine sees
@@ -37,9 +45,17 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
  */
 void sp_placement_use_gpus(struct sp_placement *pl, int devices);
 
+/* The process that has a stage of a pipeline, and of this process's. */
+static inline int sp_stage_rank_in(const struct sp_placement *pl, int stage, int pipeline)
+{
+    int size = sp_pipeline_size(pl);
+
+    return pipeline * size + (int)((int64_t)stage * size / pl->stages);
+}
+
 static inline int sp_stage_rank(const struct sp_placement *pl, int stage)
 {
-    return (int)((int64_t)stage * pl->world.size / pl->stages);
+    return sp_stage_rank_in(pl, stage, pl->pipeline);
 }
 
 static inline bool sp_stage_is_local(const struct sp_placement *pl, int stage)

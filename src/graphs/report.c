@@ -354,9 +354,24 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
     starpu_data_unregister(handle);
 }
 
+/* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. The norm is that of
+ * any: they have the same gradients. */
+static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
+{
+    struct shared theirs = *all;
+
+    exchange(g, (double *)&theirs, sizeof theirs / sizeof(double), rank, 0,
+             sp_tag(g, SP_MSG_NORM, rank));
+    if (g->place.world.rank == 0) {
+        all->loss += theirs.loss;
+        all->asked = (int)all->asked | (int)theirs.asked;
+    }
+}
+
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
 {
     const struct sp_world *world = &g->place.world;
+    int size = sp_pipeline_size(&g->place), root = g->place.pipeline * size;
     struct shared all = {0};
     double polling = sp_transport_polling_us();
     int asks = report->asks;
@@ -367,18 +382,21 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         size_t n = wire_doubles(g, s);
         double *wire;
 
-        if (world->rank != 0 && world->rank != owner)
+        if (world->rank != root && world->rank != owner)
             continue;
         wire = calloc(n, sizeof *wire);
         STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
         if (world->rank == owner)
             pack(g, sp_graph_stage(g, s), polling - g->polled_us, asks, wire);
-        exchange(g, wire, n, owner, 0, sp_tag(g, SP_MSG_REPORT, s));
+        exchange(g, wire, n, owner, root, sp_tag(g, SP_MSG_REPORT, s));
         unpack(wire, &report->stages[s], &all);
         unpack_transfers(g, s, wire + WIRE_HEAD + WIRE_OP * (size_t)report->stages[s].n_ops,
                          &report->stages[s]);
         free(wire);
     }
+    for (int q = 1; q < g->place.pipelines; q++)
+        if (world->rank == 0 || world->rank == q * size)
+            add_pipeline(g, q * size, &all);
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
             exchange(g, (double *)&all, sizeof all / sizeof(double), 0, r,

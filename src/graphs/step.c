@@ -1,5 +1,6 @@
 #include "graphs/step.h"
 #include "graphs/families/family.h"
+#include "graphs/gradients.h"
 #include "graphs/message.h"
 #include "graphs/offload.h"
 #include "policies/lowering/action.h"
@@ -34,10 +35,11 @@ static void acquire(starpu_data_handle_t handle)
     starpu_data_acquire(handle, STARPU_W);
 }
 
-/* The rows of every micro-batch of step k: sample n = (k M + i) B + b. */
+/* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b. */
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
+    uint64_t turn = k * (uint64_t)g->place.pipelines + (uint64_t)g->place.pipeline;
     const struct sp_tokens *t = sp_graph_tokens(g);
     size_t T = (size_t)g->shape.rows;
 
@@ -46,7 +48,7 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
     for (int i = 0; i < M; i++) {
         acquire_tokens(g, i, acquire);
         for (int b = 0; b < B; b++) {
-            uint64_t n = (k * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
+            uint64_t n = (turn * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
 
             if (sp_data_sample(data, n, S, g->row, g->row + S))
                 sp_transport_abort(1); /* others wait for what comes of these tokens */
@@ -78,47 +80,6 @@ static void clear_meters(struct sp_graph *g)
         memset(tally, 0, sizeof *tally * SP_TALLIES);
         starpu_data_release(sums);
     }
-}
-
-/* A buffer for the other replica's gradient. It goes back two exchanges later, so that no more than
- * three are there, but an exchange need not wait for the sum of the one before it. */
-static starpu_data_handle_t take_theirs(struct sp_stage *st, size_t n)
-{
-    if (st->theirs[1])
-        sp_pool_put(st->theirs[1]);
-    st->theirs[1] = st->theirs[0];
-    st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "replica gradient");
-    return st->theirs[0];
-}
-
-static void drop_theirs(struct sp_stage *st)
-{
-    for (int i = 0; i < 2; i++) {
-        if (st->theirs[i])
-            sp_pool_put(st->theirs[i]);
-        st->theirs[i] = NULL;
-    }
-}
-
-/* A REDUCE of one of two replicas: both add up their gradients in the same order, as a + b is b + a. */
-static void add_replica(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
-{
-    struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at);
-    int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
-    struct sp_stage *other = sp_graph_stage(g, peer);
-    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    starpu_data_handle_t theirs;
-
-    ctx.layer = b->layer;
-    if (other) {
-        if (b->counted)
-            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
-        return;
-    }
-    theirs = take_theirs(st, b->n);
-    sp_message_post(g, st, a, b->g, peer, sp_message_tag(g, a, mine));
-    sp_message_expect(g, &ctx, theirs, peer, sp_message_tag(g, a, !mine));
-    sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 
 static void norm_tasks(struct sp_graph *g)
@@ -191,6 +152,7 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     if (!g->ahead)
         return;
     ctx.layer = b->layer;
+    sp_gradients_share(g, st, b);
     if (b->counted)
         sp_sumsq_insert(&ctx, b->g, sp_stage_tally(g, st));
     update(g, &ctx, b, g->ahead, g->beside);
@@ -238,7 +200,7 @@ static void act(void *arg, const struct sp_action *a)
         sp_store_drop(&st->store, &a->tensor);
         break;
     case SP_ACTION_REDUCE:
-        add_replica(g, st, a);
+        sp_gradients_reduce(g, st, a);
         break;
     case SP_ACTION_EVICT:
         sp_offload_evict(g, st, a);
@@ -292,8 +254,7 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
     if (g->family->end)
         g->family->end(g);
     g->ahead = NULL;
-    for (int k = 0; k < g->place.n_local; k++)
-        drop_theirs(&g->stages[k]);
+    sp_gradients_end(g);
     norm_tasks(g);
     g->closing = g->turn;
 }

@@ -32,6 +32,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .q_width = sp_model_q_width(m),
         .kv_width = sp_model_kv_width(m),
         .up_width = sp_model_up_width(m),
+        .pipelines = 1,
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
         .norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS),
         .qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV),
@@ -47,6 +48,12 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .down = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN),
         .down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS),
     };
+}
+
+void sp_shape_share(struct sp_shape *sh, int pipelines)
+{
+    sh->pipelines = pipelines;
+    sh->loss_scale /= (float)pipelines;
 }
 
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh)

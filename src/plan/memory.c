@@ -112,8 +112,8 @@ static int count_replica(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* Gradients of the other replicas on their way: up to three of a size, see graphs/step.c; or what a stage
- * holds for others. */
+/* Gradients of the other replicas on their way: up to three of a size, see graphs/gradients.c; or what a
+ * stage holds for others. */
 static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct replicas r = {.plan = plan, .model = &sh->model};
@@ -128,6 +128,30 @@ static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shap
     return sp_in_f32(sh, elements);
 }
 
+static int count_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct replicas *r = arg;
+
+    (void)layer;
+    r->count[kind]++;
+    return 0;
+}
+
+/* Those of other pipelines, likewise. */
+static int64_t pipeline_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    struct replicas r = {.plan = plan, .model = &sh->model};
+    int64_t elements = 0;
+
+    if (sh->pipelines <= 1)
+        return 0;
+    sp_stage_each_block(plan, &sh->model, stage, count_block, &r);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
+        elements += (r.count[kind] < 3 ? r.count[kind] : 3) *
+                    (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+    return sp_in_f32(sh, elements);
+}
+
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage)
 {
@@ -135,8 +159,9 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t tensors = plan->layout.stages > 1 ? sp_boundary_buffers(plan, stage) + 1 : 2;
     bool last = sp_is_end_stage(plan, stage, true);
 
-    return (int64_t)sp_shape_elem(sh) * (tensors * x + scratch_elements(slice, recompute, last) +
-                                         replica_elements(plan, sh, stage));
+    return (int64_t)sp_shape_elem(sh) *
+           (tensors * x + scratch_elements(slice, recompute, last) +
+            replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage));
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
@@ -150,8 +175,9 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     int64_t x, q, kv, elements;
 
     if (family->workspace)
-        return (int64_t)sp_shape_elem(sh) * (family->workspace(plan, sh, recompute, stage) +
-                                             scratch_elements(sh, recompute, last));
+        return (int64_t)sp_shape_elem(sh) *
+               (family->workspace(plan, sh, recompute, stage) +
+                scratch_elements(sh, recompute, last) + pipeline_elements(plan, sh, stage));
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
@@ -163,7 +189,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     sp_memory_longest_slice(plan, sh, &slice);
     elements +=
         scratch_elements(&slice, recompute, last) + waiting_elements(plan, sh, recompute, stage);
-    elements += replica_elements(plan, sh, stage);
+    elements += replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
         elements +=
             (int64_t)sp_most_layers(plan, sh->model.layers, stage) * sh->rows * sh->kv_width;

@@ -30,7 +30,8 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     for (int i = 0; i < p->messages.n; i++)
         p->step_ms = fmax(p->step_ms, p->when.arrived[i]);
     p->update_ms = sp_update_times(plan, request->shape, &request->terms);
-    p->step_ms += p->update_ms;
+    p->share_ms = sp_share_times(plan, request->shape, &request->terms);
+    p->step_ms += p->share_ms + p->update_ms;
     return 0;
 }
 

@@ -23,7 +23,8 @@ struct sp_prediction {
     struct sp_message_times when;
     struct sp_times times;
     double update_ms; /* of the optimizer, on the stage that takes longest */
-    double step_ms;   /* until the last op and the last message, and the update */
+    double share_ms;  /* until the pipelines that share the step have summed their gradients */
+    double step_ms;   /* until the last op and the last message, all that, and the update */
 };
 
 /* 0 or -ENOMEM; nothing to be destroyed then. */

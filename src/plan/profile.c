@@ -318,8 +318,8 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
 
     model.layers = LAYERS;
     alone.world = (struct sp_world){.size = 1, .node_size = 1};
-    alone.stages = alone.n_local = 1;
-    alone.first_local = 0;
+    alone.stages = alone.n_local = alone.pipelines = 1;
+    alone.first_local = alone.pipeline = 0;
     draw_tokens(&model, bytes, &data);
     err = sp_params_create(&model, &params);
     if (err)

@@ -116,6 +116,7 @@ static int create_graph(struct run *r, int stage)
     };
     const struct sp_placement place = {
         .world = {.rank = stage, .size = r->stages, .node_size = 1},
+        .pipelines = 1,
         .stages = r->stages,
         .n_local = 1,
         .first_local = stage,

@@ -1,6 +1,7 @@
 /* The settings of the trainer: their table, their defaults, what does not go together. */
 #include "train/config.h"
 #include "policies/load/plugin.h"
+#include "policies/lowering/pipelines.h"
 #include "sp_error.h"
 #include "train/settings.h"
 #include <stdio.h>
@@ -22,6 +23,9 @@ static struct sp_train_config like;
 
 static const struct sp_option table[] = {
     SP_LAYOUT_OPTIONS(like.layout),
+    SP_OPTION("data-parallel", SP_OPT_INT, &like.data_parallel, "D",
+              "pipelines side by side that share a step, each with --micro-batches of its own", 1,
+              SP_MAX_PIPELINES, 0, 0),
     TEXT("data", data, "FILE", "text: tokens are its bytes"),
     TEXT("tokens", tokens, "FILE.bin",
          "little-endian tokens, as nanoGPT writes them or, with a header, llm.c"),
@@ -158,6 +162,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
 {
     *cfg = (struct sp_train_config){
         .layout = SP_LAYOUT_ARGS_DEFAULT,
+        .data_parallel = 1,
         .steps = 100,
         .lr = 1e-3,
         .weight_decay = 0.1,

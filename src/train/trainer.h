@@ -77,12 +77,18 @@ static inline int sp_train_token_bytes(const struct sp_train_config *cfg)
     return !cfg->tokens ? 1 : cfg->token_width_set ? given : 0;
 }
 
+/* Processes of one of the pipelines that share a step. */
+static inline int sp_train_pipeline_size(const struct sp_trainer *t)
+{
+    return t->world.size / t->cfg.data_parallel;
+}
+
 /* Tokens of a step. */
 static inline int64_t sp_train_step_tokens(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
 
-    return (int64_t)l->micro_batches * l->micro_batch_size * l->seq;
+    return (int64_t)t->cfg.data_parallel * l->micro_batches * l->micro_batch_size * l->seq;
 }
 
 /* Tokens that an evaluation takes. */

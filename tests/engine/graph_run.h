@@ -167,6 +167,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
                                   .seed = 8};
     int p = plan->layout.stages, workers = set->workers < p ? set->workers : p;
     struct sp_placement place = {.world = {.size = 1, .node_size = 1},
+                                 .pipelines = 1,
                                  .stages = p,
                                  .n_local = p,
                                  .workers = workers,

@@ -83,7 +83,8 @@ static void test_maps(void **state)
 
 static void test_large(void **state)
 {
-    struct sp_placement pl = {.stages = 65536, .world = {.size = 65535, .rank = 65534}};
+    struct sp_placement pl = {
+        .stages = 65536, .pipelines = 1, .world = {.size = 65535, .rank = 65534}};
 
     (void)state;
     for (int s = 0; s < 65536; s++)

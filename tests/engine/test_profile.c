@@ -66,6 +66,7 @@ static size_t in_use(void)
 /* One worker, one stage. */
 static struct sp_params params;
 static const struct sp_placement place = {.world = {.size = 1, .node_size = 1},
+                                          .pipelines = 1,
                                           .stages = 1,
                                           .n_local = 1,
                                           .workers = 1,

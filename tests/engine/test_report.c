@@ -30,6 +30,7 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
                                   .every = 1,
                                   .seed = 8};
     struct sp_placement place = {.world = {.size = 1, .node_size = 1},
+                                 .pipelines = 1,
                                  .stages = stages,
                                  .n_local = stages,
                                  .workers = workers,

@@ -281,7 +281,7 @@ static void place(const struct session *session, const struct setup *s, struct s
 {
     int workers = workers_of(session);
 
-    must(sp_placement_init(pl, &session->world, s->plan.layout.stages, 1), "placement");
+    must(sp_placement_init(pl, &session->world, 1, s->plan.layout.stages, 1), "placement");
     if (session->devices) {
         sp_placement_use_gpus(pl, session->devices);
         return;

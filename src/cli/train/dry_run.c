@@ -46,6 +46,9 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
            "tokens\n",
            t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
            l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
+    if (t->cfg.data_parallel > 1)
+        printf("%d pipelines side by side, each with %d micro-batches of its own\n",
+               t->cfg.data_parallel, l->micro_batches);
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
     if (t->plan.layout.slices > 1) {
@@ -91,10 +94,12 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
 
 int sp_dry_run(const struct sp_trainer *t)
 {
-    int stages = t->plan.layout.stages, processes = t->world.size > 1 ? t->world.size : stages;
+    int stages = t->plan.layout.stages, processes = sp_train_pipeline_size(t);
     int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
     struct sp_prediction prediction;
-    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, processes, bytes) : -ENOMEM;
+    int err =
+        bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, processes > 1 ? processes : stages, bytes)
+              : -ENOMEM;
 
     err = err ? err : sp_train_predict(t, &prediction);
     if (err) {

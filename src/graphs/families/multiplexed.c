@@ -193,7 +193,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .cut = sp_graph_cut(g, op->chunk),
         .global = op->chunk,
         .globals = plan->layout.stages,
-        .share = op->pass == SP_B && g->place.world.size > 1 ? add_gradients : NULL,
+        .share = op->pass == SP_B && sp_pipeline_size(&g->place) > 1 ? add_gradients : NULL,
     };
 
     if (a->index < 0) {
@@ -208,7 +208,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)
         sp_help_use(&c, op->pass == SP_B);
-    if (g->place.world.size > 1)
+    if (sp_pipeline_size(&g->place) > 1)
         find_keys(&c);
     if (op->pass == SP_F)
         forward(&c);

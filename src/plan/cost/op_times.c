@@ -3,6 +3,7 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
+#include "policies/lowering/pipelines.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -136,4 +137,20 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
         most = fmax(most, sp_update_time(terms->machine, elements / terms->devices));
     }
     return 1e3 * most;
+}
+
+double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms)
+{
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+    int n = sp_pipelines_exchanges(0, sh->pipelines, e);
+    double most = 0;
+
+    for (int s = 0; n && s < plan->layout.stages; s++) {
+        double elements = (double)sp_memory_parameters(plan, sh, s);
+
+        most = fmax(most, sp_link_s(&terms->machine->network,
+                                    (double)sizeof(float) * elements / terms->devices));
+    }
+    return 1e3 * n * most;
 }

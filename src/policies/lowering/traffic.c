@@ -1,5 +1,7 @@
 #include "policies/lowering/traffic.h"
+#include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/pipelines.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +154,23 @@ static void count(void *arg, const struct sp_action *a)
         c->bytes[a->stage] += a->bytes;
 }
 
+/* Of the gradients that a stage of the first pipeline sends to the others. */
+struct shared {
+    const struct sp_plan *plan;
+    const struct sp_shape *shape;
+    int64_t bytes;
+};
+
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct shared *s = arg;
+
+    (void)layer;
+    s->bytes += (int64_t)(sp_block_held(s->plan, &s->shape->model, kind) * sizeof(float)) *
+                sp_pipelines_sent(0, s->shape->pipelines);
+    return 0;
+}
+
 int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape, int processes,
                        int64_t *bytes)
 {
@@ -165,5 +184,11 @@ int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
         bytes[s] = 0;
     err = sp_lower_step(&l, count, &c);
     sp_lowering_destroy(&l);
+    for (int s = 0; shape && shape->pipelines > 1 && s < plan->layout.stages; s++) {
+        struct shared all = {.plan = plan, .shape = shape};
+
+        sp_stage_each_block(plan, &shape->model, s, add_block, &all);
+        bytes[s] += all.bytes;
+    }
     return err;
 }

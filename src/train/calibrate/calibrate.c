@@ -22,12 +22,12 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
 
     if (!gpus && c->device == SP_TRAIN_CUDA)
         return -ENODEV;
-    err = sp_placement_init(pl, world, world->size, c->threads);
+    err = sp_placement_init(pl, world, 1, world->size, c->threads);
     if (err)
         return err;
     each = gpus ? gpus / world->node_size : pl->cores / pl->threads;
     if (each > 1)
-        err = sp_placement_init(pl, world, each * world->size, c->threads);
+        err = sp_placement_init(pl, world, 1, each * world->size, c->threads);
     if (!err && gpus)
         sp_placement_use_gpus(pl, gpus);
     for (int i = 0; !err && i < pl->gpus; i++)

@@ -30,15 +30,20 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
 {
     const struct sp_program *prog = &g->cfg.plan->programs[st->index];
     int i = g->step > 1 ? first_waiting(g, st, g->closing) : -1;
-    char text[SP_OP_TEXT];
+    bool several = g->place.pipelines > 1;
+    char text[SP_OP_TEXT], of[48] = "";
+
+    if (several)
+        snprintf(of, sizeof of, " of pipeline %d", g->place.pipeline);
 
     i = i < 0 ? first_waiting(g, st, g->turn) : i;
     if (i >= 0) {
-        sp_error(ETIMEDOUT, "stage %d waits for %s, op %d of %d of the step", st->index,
+        sp_error(ETIMEDOUT, "stage %d%s waits for %s, op %d of %d of the step", st->index, of,
                  sp_op_print(&prog->ops[i], g->cfg.plan->layout.slices > 1, text), i + 1, prog->n);
         return;
     }
-    sp_error(ETIMEDOUT, "stage %d has run all ops of the step", st->index);
+    sp_error(ETIMEDOUT, "stage %d%s has run all ops of the step%s", st->index, of,
+             several ? ", and waits for the gradients of other pipelines" : "");
 }
 
 /* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */

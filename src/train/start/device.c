@@ -56,7 +56,9 @@ int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
     int devices = t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
-    struct sp_placement pl = {.world = t->world, .n_local = l->stages / t->world.size};
+    struct sp_placement pl = {.world = t->world,
+                              .pipelines = t->cfg.data_parallel,
+                              .n_local = l->stages / sp_train_pipeline_size(t)};
     int64_t total, unused, kernels, memory;
 
     if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)

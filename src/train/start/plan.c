@@ -50,7 +50,7 @@ static int cut_sequences(struct sp_trainer *t)
     err = t->plan.layout.slices > 1
               ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices, &t->machine)
               : 0;
-    return err || t->world.size == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
+    return err || sp_train_pipeline_size(t) == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
 }
 
 /* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
@@ -106,6 +106,7 @@ static void take_sizes(struct sp_trainer *t)
 
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+    sp_shape_share(&t->shape, a->data_parallel);
     t->shape.dtype = a->dtype;
 }
 

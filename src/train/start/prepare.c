@@ -141,13 +141,29 @@ static int check_memory(struct sp_trainer *t)
     return t->place.gpus ? sp_train_check_gpus(t) : check_machine(t);
 }
 
+/* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
+static int check_pipelines(struct sp_trainer *t)
+{
+    int pipelines = t->cfg.data_parallel, size = t->world.size;
+
+    if (t->cfg.dry_run && size == 1)
+        t->world.size = pipelines;
+    if (t->world.size % pipelines == 0)
+        return 0;
+    return sp_error(EINVAL,
+                    "train: --data-parallel %d wants as many processes, or a multiple of that, and "
+                    "there %s %d: mpirun -np %d",
+                    pipelines, size == 1 ? "is" : "are", size, (size / pipelines + 1) * pipelines);
+}
+
 /* What does, and the plan. */
 static int take_inputs(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     const char *model = a->resume ? t->resumed : a->layout.model;
-    int err = sp_train_lock(t);
+    int err = check_pipelines(t);
 
+    err = err ? err : sp_train_lock(t);
     if (!err && a->resume)
         err = sp_train_find_resume(t);
     err = err ? err : sp_model_load(model, &t->model);
@@ -156,7 +172,9 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : open_data(t);
     err = err ? err : sp_train_plan(t);
     err = err ? err : open_eval(t);
-    err = err ? err : sp_placement_init(&t->place, &t->world, t->plan.layout.stages, a->threads);
+    err = err ? err
+              : sp_placement_init(&t->place, &t->world, a->data_parallel, t->plan.layout.stages,
+                                  a->threads);
     err = err ? err : sp_train_choose_device(t);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);

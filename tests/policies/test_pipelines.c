@@ -1,0 +1,89 @@
+/* Data parallelism: whatever the number of pipelines, all come to the same bits of the sum of all. */
+#include "policies/common.h"
+#include "policies/lowering/pipelines.h"
+
+enum { MOST = 70 };
+
+struct pipeline {
+    double value; /* added in an order of its own: rounding tells orders apart */
+    double exact; /* of whole numbers */
+    double posted, posted_exact;
+    int at, n, sent;
+    bool has_posted;
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+};
+
+/* Whether pipeline q has sent what its peer receives next, in this turn or before. */
+static bool advance(struct pipeline *p, int q)
+{
+    struct pipeline *me = &p[q];
+    const struct sp_exchange *e = &me->e[me->at];
+    struct pipeline *peer = &p[e->peer];
+    const struct sp_exchange *theirs = &peer->e[peer->at];
+
+    if (peer->at == peer->n || theirs->peer != q)
+        return false;
+    assert_int_equal(e->sends, theirs->receives); /* both ends know of every message */
+    assert_int_equal(e->receives, theirs->sends);
+    assert_true(!e->replaces || !e->sends);
+    me->posted = me->value;
+    me->posted_exact = me->exact;
+    peer->posted = peer->value;
+    peer->posted_exact = peer->exact;
+    for (int side = 0; side < 2; side++) {
+        struct pipeline *to = side ? peer : me, *from = side ? me : peer;
+        const struct sp_exchange *x = side ? theirs : e;
+
+        to->sent += x->sends;
+        if (x->receives) {
+            to->value = x->replaces ? from->posted : to->value + from->posted;
+            to->exact = x->replaces ? from->posted_exact : to->exact + from->posted_exact;
+        }
+        to->at++;
+    }
+    return true;
+}
+
+static void all_come_to_one_sum(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MOST; n++) {
+        struct pipeline p[MOST] = {0};
+        int sent = 0, rounds = 0;
+        bool moved = true;
+
+        for (int q = 0; q < n; q++) {
+            p[q].value = 1.0 / (3 * q + 1);
+            p[q].exact = q * q + 1;
+            p[q].n = sp_pipelines_exchanges(q, n, p[q].e);
+            assert_true(p[q].n <= SP_MAX_EXCHANGES);
+        }
+        while (moved) {
+            moved = false;
+            for (int q = 0; q < n; q++)
+                if (p[q].at < p[q].n)
+                    moved |= advance(p, q);
+        }
+        while (2 << rounds <= n)
+            rounds++;
+        for (int q = 0; q < n; q++) {
+            if (p[q].at < p[q].n)
+                fail_msg("%d pipelines: %d waits for %d for ever", n, q, p[q].e[p[q].at].peer);
+            assert_true(p[q].value == p[0].value);
+            assert_true(p[q].exact == (n - 1) * n * (2 * n - 1) / 6 + n);
+            assert_int_equal(p[q].sent, sp_pipelines_sent(q, n));
+            sent += p[q].sent;
+        }
+        /* log2 n each of a power of two; one there and one back for each of the others */
+        assert_int_equal(sent, (1 << rounds) * rounds + 2 * (n - (1 << rounds)));
+    }
+    assert_int_equal(sp_pipelines_sent(0, 1), 0);
+    assert_int_equal(sp_pipelines_sent(0, SP_MAX_PIPELINES), 12);
+}
+
+TEST_GROUP(pipelines)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_come_to_one_sum)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,93 @@
+#!/bin/bash
+# Pipelines side by side: losses, gradients and bytes on the wire are those of one process on the same samples,
+# whatever the schedule; checkpoints go from one grid to another; what does not fit is refused, and a process
+# that stops ends the run.
+. "$(dirname "$0")/../common.sh" || exit 1
+have_mpi || exit 77
+
+make_text 20011 > "$work/text"
+
+# grid D RANKS MODEL MICRO-BATCHES OPTIONS...: against one stage with all samples. To 1e-5 for the rounding of
+# sums in another order.
+grid()
+{
+    local d=$1 ranks=$2 model=$3 m=$4 sent planned
+    local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5"
+
+    shift 4
+    quiet "one process, $*" starpipe train $same --stages 1 --schedule "${one:-1f1b}" --slices "${slices:-1}" \
+        --micro-batches $((d * m)) --log "$work/one.jsonl" --dump-grads "$work/one.safetensors" || return
+    quiet "$d pipelines, $*" mpi "$ranks" train $same --data-parallel "$d" --micro-batches "$m" --slices "${slices:-1}" \
+        "$@" --log "$work/grid.jsonl" --dump-grads "$work/grid.safetensors" || return
+    agree "$d pipelines, $ranks processes, $*: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 1e-5
+    agree "$d pipelines, $ranks processes, $*: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
+    [ "$exact" = yes ] || return
+    sent=$(tail -n 1 "$work/grid.jsonl" | grep -o '"bytes_sent":[0-9]*' | tr '\n' ' ')
+    planned=$(starpipe train $same --data-parallel "$d" --micro-batches "$m" --slices "${slices:-1}" "$@" --dry-run --json |
+        grep -o '"bytes_sent": [0-9]*' | tr -d ' ' | tr '\n' ' ')
+    [ "$sent" = "$planned" ] || fail "$d pipelines, $*: sent $sent, planned $planned"
+}
+
+exact=yes # a process a stage
+grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b                      # a tied table on two stages
+grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe                   # no power of two
+grid 2 4 gpt-tiny 4 --stages 2 --schedule chimera                   # replicas in a pipeline
+grid 2 6 llama-tiny 3 --stages 3 --schedule wzb2 --recompute full
+grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp
+grid 2 4 llama-tiny 4 --stages 2 --schedule helix
+one=sppo slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule sppo:multiplex
+grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation
+exact=no # stages share processes
+grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 3,2,2,1
+[ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
+    case $name in seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
+    grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name"
+done
+one= slices=
+
+# ---- what is saved and evaluated
+
+grid="train --data $work/text --seq 32 --eval $work/text --eval-every 2 --steps 4"
+quiet "saved by 2 x 2" mpi 4 $grid --model llama-tiny --data-parallel 2 --stages 2 --micro-batches 2 \
+    --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
+quiet "resumed by 1" starpipe $grid --stages 1 --micro-batches 4 --resume "$work/saved/step-000002" \
+    --log "$work/resumed-1.jsonl"
+quiet "resumed by 4 x 1" mpi 4 $grid --data-parallel 4 --stages 1 --micro-batches 1 \
+    --resume "$work/saved/step-000002" --log "$work/resumed-4.jsonl"
+for log in resumed-1 resumed-4; do
+    agree "$log" near --part "$work/$log.jsonl" "$work/whole.jsonl" 1e-5
+    for key in eval_loss eval_tokens; do
+        a=$(tail -n 1 "$work/whole.jsonl" | grep -o "\"$key\":[0-9]*\.\{0,1\}[0-9]\{0,4\}")
+        b=$(tail -n 1 "$work/$log.jsonl" | grep -o "\"$key\":[0-9]*\.\{0,1\}[0-9]\{0,4\}")
+        [ -n "$a" ] && [ "$a" = "$b" ] || fail "$log: $key is '$b', was '$a'"
+    done
+done
+
+# ---- refusals, and a process that stops
+
+few="--model gpt-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
+refused "data-parallel 2 wants as many processes.*there is 1: mpirun -np 2" train $few --data-parallel 2
+for wrong in "3 2 .*there are 3: mpirun -np 4" "6 2 .*6 processes for 4 stages: start at most 4"; do
+    read -r ranks d pattern <<< "$wrong"
+    mpi "$ranks" train $few --data-parallel "$d" > "$work/output" 2>&1
+    [ $? -eq 2 ] && grep -Eq "^starpipe: $pattern" "$work/output" || fail "$ranks processes: $(grep starpipe: "$work/output")"
+done
+timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few --data-parallel 2 : -np 1 "$STARPIPE" train $few --data-parallel 1 \
+    > "$work/output" 2>&1
+grep -q "^starpipe: rank 1: --data-parallel is 1 here and 2 on rank 0" "$work/output" || fail "different grids"
+
+SECONDS=0
+timeout 60 $MPIRUN -np 3 "$STARPIPE" train $few --stages 1 --data-parallel 4 --steps 100000 --stall-timeout 5 : \
+    -np 1 sh -c "echo \$\$ > $work/pid; exec $STARPIPE train $few --stages 1 --data-parallel 4 --steps 100000 --stall-timeout 5" \
+    > "$work/output" 2>&1 &
+run=$!
+children="$children $run"
+until grep -qs 'step [2-9]' "$work/output" || [ $SECONDS -gt 30 ]; do sleep 0.1; done
+SECONDS=0
+kill -9 "$(cat "$work/pid")"
+wait $run
+status=$?
+[ $status -ne 0 ] && [ $status -ne 124 ] && [ $SECONDS -le 10 ] || fail "killed: status $status after $SECONDS s"
+grep -Eq 'rank 3|exited on signal 9' "$work/output" || fail "killed: $(tail -n 3 "$work/output")"
+echo "a process of the last pipeline killed: over after $SECONDS s"
+finish
