@@ -22,7 +22,7 @@ static void check_one(int p, int R, int node_size, int cores, int threads)
         struct sp_placement pl;
         int share = cores / node_size > 0 ? cores / node_size : 1, used = 0;
 
-        assert_int_equal(sp_placement_init(&pl, &world, p, threads), 0);
+        assert_int_equal(sp_placement_init(&pl, &world, 1, p, threads), 0);
         for (int s = 0; s < p; s++) {
             assert_int_equal(sp_stage_rank(&pl, s), s * R / p);
             assert_int_equal(sp_stage_is_local(&pl, s), s * R / p == rank);
@@ -95,6 +95,34 @@ static void test_large(void **state)
     assert_int_equal(sp_stage_worker(&pl, 65535), 59999);
 }
 
+/* Pipelines of R ranks each, one after the other; in each of them the stages are where those of one are. */
+static void test_pipelines(void **state)
+{
+    (void)state;
+    machine(8);
+    for (int D = 1; D <= 5; D++)
+        for (int p = 1; p <= 6; p++)
+            for (int R = 1; R <= p; R++)
+                for (int rank = 0; rank < D * R; rank++) {
+                    struct sp_world world = {
+                        .rank = rank, .size = D * R, .node_rank = rank, .node_size = D * R};
+                    struct sp_placement pl;
+                    int n = 0;
+
+                    assert_int_equal(sp_placement_init(&pl, &world, D, p, 1), 0);
+                    assert_int_equal(pl.pipeline, rank / R);
+                    assert_int_equal(sp_pipeline_size(&pl), R);
+                    for (int s = 0; s < p; s++) {
+                        assert_int_equal(sp_stage_rank(&pl, s), rank / R * R + s * R / p);
+                        assert_int_equal(sp_stage_rank_in(&pl, s, D - 1), (D - 1) * R + s * R / p);
+                        n += sp_stage_is_local(&pl, s);
+                    }
+                    assert_int_equal(n, pl.n_local);
+                    assert_true(sp_stage_is_local(&pl, pl.first_local));
+                }
+    unsetenv("HWLOC_SYNTHETIC");
+}
+
 static void test_too_many_processes(void **state)
 {
     static const int table[][2] = {{1, 2}, {3, 4}, {4, 64}};
@@ -108,7 +136,7 @@ static void test_too_many_processes(void **state)
         int ret;
 
         catch_begin(&said);
-        ret = sp_placement_init(&pl, &world, table[i][0], 0);
+        ret = sp_placement_init(&pl, &world, 1, table[i][0], 0);
         catch_end(&said);
         assert_int_equal(ret, -EINVAL);
         snprintf(expected, sizeof expected,
@@ -153,9 +181,8 @@ static void test_gather(void **state)
 TEST_GROUP(placement)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_too_many_processes),
+        cmocka_unit_test(test_maps),      cmocka_unit_test(test_large),
+        cmocka_unit_test(test_pipelines), cmocka_unit_test(test_too_many_processes),
         cmocka_unit_test(test_gather),
     };
 
