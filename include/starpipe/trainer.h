@@ -66,7 +66,7 @@ struct sp_layout_args {
 struct sp_train_config {
     struct sp_layout_args layout;
 
-    int data_parallel;  /* pipelines that share a step, each with micro-batches of its own; 0: 1 */
+    int data_parallel;  /* pipelines that share a step, each with micro-batches of its own */
     const char *data;   /* file, whose bytes are the tokens; or */
     const char *tokens; /* file of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */

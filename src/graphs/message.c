@@ -83,27 +83,29 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
 
 /* ---- one message ------------------------------------------------------------------------- */
 
-void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
-                     starpu_data_handle_t handle, int to, int64_t tag)
-{
-    struct sp_message_record *r = record(g, st, true, tag);
-    char name[SP_TENSOR_TEXT] = "";
-
-    if (sp_transport_records())
-        sp_tensor_print(g->cfg.plan, &a->tensor, name);
-    st->bytes_sent[g->turn] += starpu_data_get_size(handle);
-    sp_transport_send(handle, sp_stage_rank(&g->place, to), tag, name, r ? &r->times : NULL);
-}
-
-void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                      starpu_data_handle_t handle, int rank, int64_t tag)
+static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                 starpu_data_handle_t handle, int rank, int64_t tag, struct sp_transfer *times)
 {
     char name[SP_TENSOR_TEXT] = "";
 
     if (sp_transport_records())
         sp_tensor_print(g->cfg.plan, t, name);
     st->bytes_sent[g->turn] += starpu_data_get_size(handle);
-    sp_transport_send(handle, rank, tag, name, NULL);
+    sp_transport_send(handle, rank, tag, name, times);
+}
+
+void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
+                     starpu_data_handle_t handle, int to, int64_t tag)
+{
+    struct sp_message_record *r = record(g, st, true, tag);
+
+    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to), tag, r ? &r->times : NULL);
+}
+
+void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                      starpu_data_handle_t handle, int rank, int64_t tag)
+{
+    post(g, st, t, handle, rank, tag, NULL);
 }
 
 static void arrived(void *arg)

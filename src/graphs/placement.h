@@ -12,8 +12,8 @@ enum { SP_MAX_GPUS = 16 }; /* of a process */
 
 struct sp_placement {
     struct sp_world world;
-    int pipelines,
-        pipeline; /* that the world is dealt out to, each with all stages; this process's */
+    int pipelines; /* that the world is dealt out to, each with all stages */
+    int pipeline;  /* of this process */
     int stages;
     int n_local, first_local; /* local stages are consecutive */
     int workers;              /* StarPU workers of this process */
@@ -33,8 +33,8 @@ static inline int sp_pipeline_size(const struct sp_placement *pl)
 }
 
 /*
- * Places `stages` on the world, once in each of so many pipelines, which divide its size. `threads` 0: as many as share the cores evenly. One line on
- * stderr and -EINVAL where there are more processes than stages.
+ * Places `stages` on the world, once in each of so many pipelines, which divide its size. `threads` 0: as many
+ * as share the cores evenly. One line on stderr and -EINVAL where there are more processes than stages.
  */
 int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int pipelines,
                       int stages, int threads);

@@ -1,6 +1,6 @@
 /*
  * As JSON, one object:
- *   schedule, hardware
+ *   schedule, data_parallel, hardware
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
@@ -81,9 +81,9 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root = json_pack("{s:s,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name, "hardware",
-                     t->machine.name, "predicted_step_ms", p->step_ms, "predicted_bubble",
-                     p->times.bubble_ratio, "stages", stages);
+    root = json_pack("{s:s,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name, "data_parallel",
+                     t->cfg.data_parallel, "hardware", t->machine.name, "predicted_step_ms",
+                     p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

@@ -204,10 +204,11 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
 {
     int err = 0, more;
 
-    g->step++; /* tags of this gathering are its own */
+    /* The tags of a gathering are its own; the first pipeline has what the others have. After an error the rest
+     * is still received, and ignored: the owners send it anyway. */
+    g->step++;
     if (g->place.pipeline > 0)
-        return 0; /* the first has the same */
-        /* After an error the rest is still received, and ignored: the owners send it anyway. */
+        return 0;
 #define VISIT(kind, layer)                                                                         \
     do {                                                                                           \
         more = visit(g, field, kind, layer, fn, arg);                                              \
