@@ -76,7 +76,7 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
     if (size > stages)
         return sp_error(EINVAL, "%d processes for %d stages: start at most %d", world->size,
                         pipelines * stages, pipelines * stages);
-    pl->pipeline = world->rank / size;
+    pl->pipeline = world->rank % pipelines;
     for (int s = 0; s < stages; s++)
         if (sp_stage_is_local(pl, s) && pl->n_local++ == 0)
             pl->first_local = s;

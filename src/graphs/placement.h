@@ -26,7 +26,7 @@ struct sp_placement {
     int gpu[SP_MAX_GPUS];     /* as the CUDA runtime numbers them */
 };
 
-/* Processes of a pipeline: those of pipeline q begin with rank q times as many. */
+/* Processes of a pipeline: of D pipelines, q has ranks q, q + D, q + 2 D, ... */
 static inline int sp_pipeline_size(const struct sp_placement *pl)
 {
     return pl->world.size / pl->pipelines;
@@ -48,9 +48,7 @@ void sp_placement_use_gpus(struct sp_placement *pl, int devices);
 /* The process that has a stage of a pipeline, and of this process's. */
 static inline int sp_stage_rank_in(const struct sp_placement *pl, int stage, int pipeline)
 {
-    int size = sp_pipeline_size(pl);
-
-    return pipeline * size + (int)((int64_t)stage * size / pl->stages);
+    return (int)((int64_t)stage * sp_pipeline_size(pl) / pl->stages) * pl->pipelines + pipeline;
 }
 
 static inline int sp_stage_rank(const struct sp_placement *pl, int stage)

@@ -371,7 +371,7 @@ static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
 void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
 {
     const struct sp_world *world = &g->place.world;
-    int size = sp_pipeline_size(&g->place), root = g->place.pipeline * size;
+    int root = g->place.pipeline; /* the first process of the pipeline */
     struct shared all = {0};
     double polling = sp_transport_polling_us();
     int asks = report->asks;
@@ -395,8 +395,8 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         free(wire);
     }
     for (int q = 1; q < g->place.pipelines; q++)
-        if (world->rank == 0 || world->rank == q * size)
-            add_pipeline(g, q * size, &all);
+        if (world->rank == 0 || world->rank == q)
+            add_pipeline(g, q, &all);
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
             exchange(g, (double *)&all, sizeof all / sizeof(double), 0, r,

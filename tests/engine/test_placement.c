@@ -95,7 +95,7 @@ static void test_large(void **state)
     assert_int_equal(sp_stage_worker(&pl, 65535), 59999);
 }
 
-/* Pipelines of R ranks each, one after the other; in each of them the stages are where those of one are. */
+/* D pipelines of R ranks each, dealt out in turn; in each of them the stages are where those of one are. */
 static void test_pipelines(void **state)
 {
     (void)state;
@@ -110,11 +110,11 @@ static void test_pipelines(void **state)
                     int n = 0;
 
                     assert_int_equal(sp_placement_init(&pl, &world, D, p, 1), 0);
-                    assert_int_equal(pl.pipeline, rank / R);
+                    assert_int_equal(pl.pipeline, rank % D);
                     assert_int_equal(sp_pipeline_size(&pl), R);
                     for (int s = 0; s < p; s++) {
-                        assert_int_equal(sp_stage_rank(&pl, s), rank / R * R + s * R / p);
-                        assert_int_equal(sp_stage_rank_in(&pl, s, D - 1), (D - 1) * R + s * R / p);
+                        assert_int_equal(sp_stage_rank(&pl, s), s * R / p * D + rank % D);
+                        assert_int_equal(sp_stage_rank_in(&pl, s, D - 1), s * R / p * D + D - 1);
                         n += sp_stage_is_local(&pl, s);
                     }
                     assert_int_equal(n, pl.n_local);
