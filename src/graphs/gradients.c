@@ -37,8 +37,8 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
         return;
     }
     theirs = take_theirs(st, b->n);
-    sp_message_post(g, st, a, b->g, peer, sp_message_tag(g, a, mine));
-    sp_message_expect(g, &ctx, theirs, peer, sp_message_tag(g, a, !mine));
+    sp_message_post(g, st, a, mine, b->g, peer);
+    sp_message_expect(g, &ctx, a, !mine, theirs, peer);
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 

@@ -2,10 +2,11 @@
 #include "graphs/families/family.h"
 #include <stdlib.h>
 
-int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int k)
+/* Of message k of an action: all processes agree on it. */
+static int number_of(const struct sp_action *a, int k)
 {
     STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
-    return sp_tag(g, SP_MSG_ACTION, a->number + k);
+    return a->number + k;
 }
 
 /* ---- records ---------------------------------------------------------------------------- */
@@ -68,7 +69,7 @@ void sp_message_logs_destroy(struct sp_graph *g)
 
 /* A new one of the step being submitted; NULL where there is no more room: messages of a step undone. */
 static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st, bool sends,
-                                        int64_t tag)
+                                        int number)
 {
     struct sp_message_log *log = &st->log[g->turn];
     struct sp_message_record *r;
@@ -76,8 +77,7 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
     if (log->n == log->cap)
         return NULL;
     r = &log->record[log->n++];
-    *r = (struct sp_message_record){.number = (int)(tag - sp_tag(g, SP_MSG_ACTION, 0)),
-                                    .sends = sends};
+    *r = (struct sp_message_record){.number = number, .sends = sends};
     return r;
 }
 
@@ -94,12 +94,14 @@ static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     sp_transport_send(handle, rank, tag, name, times);
 }
 
-void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
-                     starpu_data_handle_t handle, int to, int64_t tag)
+void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
+                     starpu_data_handle_t handle, int to)
 {
-    struct sp_message_record *r = record(g, st, true, tag);
+    int number = number_of(a, k);
+    struct sp_message_record *r = record(g, st, true, number);
 
-    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to), tag, r ? &r->times : NULL);
+    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to), sp_tag(g, SP_MSG_ACTION, number),
+         r ? &r->times : NULL);
 }
 
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
@@ -120,15 +122,16 @@ static void arrived(void *arg)
 }
 
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
-                       starpu_data_handle_t handle, int from, int64_t tag)
+                       const struct sp_action *a, int k, starpu_data_handle_t handle, int from)
 {
+    int number = number_of(a, k);
     struct sp_meter *meter = ctx->meter;
-    struct sp_message_record *r = record(g, sp_graph_stage(g, ctx->stage), false, tag);
+    struct sp_message_record *r = record(g, sp_graph_stage(g, ctx->stage), false, number);
 
     if (r && meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops)
         r->arrived_us = &meter->ops[ctx->op_index].arrived_us;
-    sp_transport_recv(handle, sp_stage_rank(&g->place, from), tag, r ? &r->times : NULL,
-                      r ? arrived : NULL, r);
+    sp_transport_recv(handle, sp_stage_rank(&g->place, from), sp_tag(g, SP_MSG_ACTION, number),
+                      r ? &r->times : NULL, r ? arrived : NULL, r);
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */
@@ -167,7 +170,7 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     f = find(g, st, &a->tensor);
     for (int i = 0; i < f->n; i++)
         if (f->piece[i])
-            sp_message_post(g, st, a, f->piece[i], a->peer, sp_message_tag(g, a, i));
+            sp_message_post(g, st, a, i, f->piece[i], a->peer);
     free(f);
 }
 
@@ -199,7 +202,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
             continue;
         piece[i] = a->home ? sp_stage_piece(g, st, &a->tensor, i)
                            : sp_pool_get(pool_for(g, st, &a->tensor), elements, bytes, name);
-        sp_message_expect(g, &ctx, piece[i], a->peer, sp_message_tag(g, a, i));
+        sp_message_expect(g, &ctx, a, i, piece[i], a->peer);
     }
     if (!a->home)
         sp_store_put(&st->store, &a->tensor, n, piece, true);

@@ -12,17 +12,14 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
  * into buffers that it is received in. */
 void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
-/* The tag of message k of an action: its number in the step, on which all processes agree. */
-int64_t sp_message_tag(const struct sp_graph *g, const struct sp_action *a, int k);
-
 /*
- * One message of an action to another process: of a buffer that nobody writes before it has gone, or who
- * does waits. And its receive, which the op of `ctx` waits for. Both are recorded with the stage.
+ * Message k of an action, to a stage of another process: of a buffer that nobody writes before it has gone,
+ * or who does waits. And its receive, which the op of `ctx` waits for. Both are recorded with the stage.
  */
-void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
-                     starpu_data_handle_t handle, int to, int64_t tag);
+void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
+                     starpu_data_handle_t handle, int to);
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
-                       starpu_data_handle_t handle, int from, int64_t tag);
+                       const struct sp_action *a, int k, starpu_data_handle_t handle, int from);
 
 /* A message to another pipeline, counted with the stage. */
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,

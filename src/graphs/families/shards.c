@@ -9,10 +9,10 @@ static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
     return sp_block_held(g->cfg.plan, &g->shape.model, kind);
 }
 
-/* The tag of the message of block i between the stage of a gather or scatter and another one. */
-static int64_t tag_of(const struct sp_graph *g, const struct sp_action *a, int i, int other)
+/* Which message of a gather or scatter that of block i with another stage is. */
+static int message_of(const struct sp_action *a, int i, int other)
 {
-    return sp_message_tag(g, a, i * a->members + other);
+    return i * a->members + other;
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static void gather(struct sp_graph *g, const struct sp_task_context *ctx,
                 sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
                                unit->block[i].part[r]);
             else
-                sp_message_expect(g, &receive, unit->block[i].part[r], r, tag_of(g, a, i, r));
+                sp_message_expect(g, &receive, a, message_of(a, i, r), unit->block[i].part[r], r);
         }
         sp_gathered_join(&unit->block[i]);
     }
@@ -55,8 +55,8 @@ static void send_shards(struct sp_graph *g, const struct sp_action *a)
 
         for (int i = 0; i < sp_unit_blocks(g, chunk); i++)
             if (sp_unit_block(g, chunk, i, &b))
-                sp_message_post(g, st, a, sp_stage_block(st, b.kind, b.layer)->w, a->stage,
-                                tag_of(g, a, i, st->index));
+                sp_message_post(g, st, a, message_of(a, i, st->index),
+                                sp_stage_block(st, b.kind, b.layer)->w, a->stage);
     }
 }
 
@@ -136,7 +136,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_
                 queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part,
                                                     unit, a->index});
             else
-                sp_message_post(g, st, a, part, r, tag_of(g, a, i, r));
+                sp_message_post(g, st, a, message_of(a, i, r), part, r);
         }
     }
 }
@@ -156,7 +156,7 @@ static void receive_parts(struct sp_graph *g, const struct sp_action *a)
             starpu_data_handle_t part =
                 sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
 
-            sp_message_expect(g, &ctx, part, a->stage, tag_of(g, a, i, owner->index));
+            sp_message_expect(g, &ctx, a, message_of(a, i, owner->index), part, a->stage);
             queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part, NULL,
                                                 a->index});
         }

@@ -62,7 +62,8 @@ static void pair_ends(struct walk *w)
         }
 }
 
-/* What was measured of messages `number`, `number` + step, ... n of them: together they are one. */
+/* What was measured of messages `number`, `number` + step, ... n of them, as one: it is ready, sent and there
+ * when the last of them is. */
 static void take_times(const struct walk *w, int64_t number, int n, int step,
                        struct sp_timeline_message *m)
 {
@@ -73,7 +74,7 @@ static void take_times(const struct walk *w, int64_t number, int n, int step,
 
         if (e->send) {
             ready = fmax(ready, ms(e->send->ready_us));
-            begun = fmin(begun, ms(e->send->begun_us));
+            begun = fmax(begun, ms(e->send->begun_us));
         }
         if (e->recv) {
             posted = fmax(posted, ms(e->recv->begun_us));
