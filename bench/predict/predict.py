@@ -4,11 +4,12 @@
 The machine is calibrated first, unless --hardware names a description; no configuration below was run for
 that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
 
-With --workers N a stage is a process in a network namespace of its own, with a part of a core (--cores) and a
-network of so many Mbit/s (--rate): a cluster of slow machines, of which this one has enough. Needs root.
+With --workers N a stage is a process in a network namespace of its own, on a core that is --slow times slower
+than this machine's and a network of so many Mbit/s (--rate): a cluster of slow machines. Needs root. The cores are
+calibrated at their real rate, of which the description has --slow times less.
 
     bench/predict/predict.py [--starpipe build/starpipe]
-    bench/predict/predict.py --workers 4 --cores 0.45 --rate 200
+    bench/predict/predict.py --workers 4 --slow 4 --rate 100
 """
 import argparse
 import json
@@ -84,7 +85,22 @@ def measure(launch, starpipe, options, log, text, steps):
     return statistics.median(ms[2:])
 
 
-def compare(a, where, groups, launch):
+def slower(path, factor):
+    """The description of a machine whose kernels take so many times as long."""
+    def curves(node):
+        if isinstance(node, dict):
+            return {k: curves(v) for k, v in node.items()}
+        return [[x, rate / factor] for x, rate in node]
+
+    with open(path) as f:
+        m = json.load(f)
+    for key in ("matmul", "attention", "memory"):
+        m["device"][key] = curves(m["device"][key])
+    with open(path, "w") as f:
+        json.dump(m, f)
+
+
+def compare(a, where, groups, launch, calibrate):
     """Predicts and measures all of them; prints every row."""
     text, log = os.path.join(where, "text"), os.path.join(where, "log")
     with open(text, "wb") as f:
@@ -92,10 +108,12 @@ def compare(a, where, groups, launch):
     hardware = a.hardware
     if not hardware:
         hardware = os.path.join(where, "machine.json")
-        launch([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
+        calibrate([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
+        if a.slow > 1:
+            slower(hardware, a.slow)
     with open(hardware) as f:
         print(f"on {json.load(f)['device']['name']}, {a.stages} stages, "
-              + (f"each {a.cores:g} of a core, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
+              + (f"{a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
     rows, right, n = [], 0, 0
     for group, m, common, schedules in groups:
         if a.only and group != a.only:
@@ -131,19 +149,22 @@ def main():
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--launcher", default="", help='what starts processes, as "mpirun -np 2"')
     p.add_argument("--workers", type=int, default=0, help="stages in namespaces, a process each")
-    p.add_argument("--cores", type=float, default=0, help="of each worker")
-    p.add_argument("--rate", type=int, default=200, help="of each worker's network, Mbit/s; 0: no limit")
+    p.add_argument("--slow", type=float, default=1, help="how many times slower the cores of workers are")
+    p.add_argument("--rate", type=int, default=100, help="of each worker's network, Mbit/s; 0: no limit")
     p.add_argument("--only", help="one group")
     a = p.parse_args()
     a.starpipe = os.path.abspath(a.starpipe)
     with tempfile.TemporaryDirectory() as where:
         if not a.workers:
-            compare(a, where, GROUPS, lambda command: run(a.launcher.split() + command))
+            def launch(command):
+                return run(a.launcher.split() + command)
+            compare(a, where, GROUPS, launch, launch)
             return
-        a.stages, a.cores = a.workers, a.cores or 0.9 * os.cpu_count() / a.workers
-        with Cluster(a.workers, a.cores if a.cores < 1 else 0) as cluster:
+        a.stages = a.workers
+        with Cluster(a.workers, a.slow, os.path.dirname(a.starpipe)) as cluster:
             cluster.throttle(a.rate)
-            compare(a, where, CLUSTER, cluster.mpirun)
+            compare(a, where, CLUSTER, cluster.mpirun,
+                    lambda command: cluster.mpirun(command, min(a.workers, os.cpu_count()), slow=False))
 
 
 if __name__ == "__main__":
