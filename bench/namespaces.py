@@ -66,6 +66,8 @@ class Cluster:
         ip("-n", ns, "addr", "add", f"{NET}.{i}/24", "dev", "eth0")
         ip("-n", ns, "link", "set", "eth0", "up")
         ip("-n", ns, "link", "set", "lo", "up")
+        # as clusters have it; flows of BBR share a slow port less evenly
+        ip("-n", ns, "route", "change", NET + ".0/24", "dev", "eth0", "congctl", "cubic", check=False)
 
     def _remove(self):
         for i in range(self.workers, -1, -1):

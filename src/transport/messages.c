@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 struct message {
@@ -273,6 +274,7 @@ static void *thread(void *arg)
 {
     struct message *list;
 
+    prctl(PR_SET_NAME, "messages", 0, 0, 0);
     while (next_turn(&list)) {
         if (list)
             box.moved_us = now_us();
