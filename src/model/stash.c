@@ -94,11 +94,14 @@ uint64_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recomput
 void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
                        bool sliced, int64_t bytes[SP_STASH_TENSORS])
 {
-    for (enum sp_stash_tensor t = 0; t < SP_STASH_TENSORS; t++) {
+    for (enum sp_stash_tensor t = 0; t < SP_STASH_TENSORS; t++)
+        bytes[t] = 0;
+    for (enum part p = 0; p < PARTS; p++) {
+        enum sp_stash_tensor t = kept[p].tensor;
         bool always = (t == SP_STASH_X && keeps_x) || (t == SP_STASH_KV && sliced);
 
-        bytes[t] = (int64_t)(sp_shape_elem(sh) *
-                             sp_stash_elements(sh, always ? SP_RECOMPUTE_NONE : recompute, t));
+        if (keeps(always ? SP_RECOMPUTE_NONE : recompute, p))
+            bytes[t] += (int64_t)(sp_shape_elem(sh) * elements_of(sh, p));
     }
 }
 

@@ -62,6 +62,7 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
 struct sp_network sp_network_of_machine(const struct sp_machine_network *n)
 {
     return (struct sp_network){.ports = (4 * n->devices + 2) * n->stages,
+                               .flows = true,
                                .route = route,
                                .is_shared = is_shared,
                                .arg = n};

@@ -3,6 +3,7 @@
  * not ready yet come from ops that wait for it or for a later one, so none of them was ready before.
  */
 #include "plan/simulation/simulate.h"
+#include "plan/simulation/flows.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/merge.h"
 #include "policies/simulation/player.h"
@@ -31,6 +32,7 @@ struct sim {
     double *free_at;         /* [ports] */
     int *heap;               /* messages that are ready, the earliest first */
     int n;
+    struct sp_flows flows; /* messages on their way, where they share ports */
     int *
         next_move; /* [messages] the next EVICT of the same stage, or FETCH; NULL: there are none */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
@@ -146,6 +148,13 @@ static void send(struct sim *sim, int message)
     struct sp_route r = sim->network->route(sim->network->arg, &sim->messages->message[message]);
     double start = sim->ready[message];
 
+    if (r.out >= 0 && sim->network->flows &&
+        !sp_step_message_is_move(&sim->messages->message[message])) {
+        sim->sent[message] = r.busy; /* until it is there */
+        sim->arrived[message] = r.delay;
+        sp_flows_begin(&sim->flows, message, r.out, r.in, r.busy, start);
+        return;
+    }
     if (r.out >= 0) {
         start = fmax(start, fmax(sim->free_at[r.out], sim->free_at[r.in]));
         sim->free_at[r.out] = sim->free_at[r.in] = start + r.busy;
@@ -153,6 +162,24 @@ static void send(struct sim *sim, int message)
     sim->sent[message] = start;
     sim->arrived[message] = start + r.busy + r.delay;
     arrive(sim, message);
+}
+
+/* Of flows, the next message that is ready or there: what it lets come is later. What others took of its ports
+ * counts as waiting for them. */
+static void pass(struct sim *sim)
+{
+    int flow = sp_flows_first(&sim->flows);
+    double ends;
+
+    if (flow < 0 || (sim->n > 0 && sim->ready[sim->heap[0]] <= sim->flows.flow[flow].ends)) {
+        send(sim, pop(sim));
+        return;
+    }
+    ends = sim->flows.flow[flow].ends;
+    sp_flows_end(&sim->flows, flow);
+    sim->sent[flow] = fmax(sim->ready[flow], ends - sim->sent[flow]);
+    sim->arrived[flow] += ends;
+    arrive(sim, flow);
 }
 
 /* ---- ops -------------------------------------------------------------------------------------- */
@@ -305,6 +332,8 @@ static int create(struct sim *sim)
             push(sim, i);
     }
     err = list_moves(sim);
+    if (!err && sim->network->flows)
+        err = sp_flows_create(&sim->flows, sim->network->ports, all->n);
     return !err && sim->worker ? deal(sim) : err;
 }
 
@@ -312,6 +341,7 @@ static void destroy(struct sim *sim)
 {
     sp_player_destroy(&sim->player);
     sp_times_destroy(&sim->t);
+    sp_flows_destroy(&sim->flows);
     free(sim->turns);
     free(sim->first_turn);
     free(sim->missing);
@@ -357,8 +387,8 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
     int err = create(&sim);
     bool finished = !err && sp_player_play(&sim.player);
 
-    while (!err && sim.n > 0) {
-        send(&sim, pop(&sim));
+    while (!err && (sim.n > 0 || sim.flows.n > 0)) {
+        pass(&sim);
         finished = sp_player_go_on(&sim.player);
     }
     if (!err && !finished)

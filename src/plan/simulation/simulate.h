@@ -10,9 +10,9 @@
 #include "policies/simulation/times.h"
 
 /*
- * How a message travels: it waits until both ports are free, has them for `busy`, and arrives `delay` later.
- * A port carries one message at a time, in the order in which they were ready; of those ready together, that
- * of the lower stage first.
+ * How a message travels: it has two ports for `busy`, and arrives `delay` later. Either a port carries one
+ * message at a time, in the order in which they were ready (of those ready together, that of the lower stage
+ * first), and a message waits until both are free; or messages share ports (flows.h).
  */
 struct sp_route {
     int out, in; /* ports; both -1: none is needed */
@@ -21,6 +21,7 @@ struct sp_route {
 
 struct sp_network {
     int ports;
+    bool flows; /* messages share ports */
     struct sp_route (*route)(const void *arg, const struct sp_step_message *m);
     /* Whether both stages have it in one memory: gradients are then there layer by layer. NULL: never. */
     bool (*is_shared)(const void *arg, const struct sp_step_message *m);
