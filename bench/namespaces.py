@@ -22,7 +22,7 @@ AGENT = """#!/bin/bash
 host=$1
 shift
 n=${host##*.}
-exec ip netns exec NAME$n unshare --uts taskset -c $(((n - 1) %% CORES)) bash -c "hostname NAME$n; $*"
+exec ip netns exec NAME$n unshare --uts taskset -c $(((n - 1) % CORES)) bash -c "hostname NAME$n; $*"
 """
 
 
@@ -78,7 +78,7 @@ class Cluster:
             for i in range(1, self.workers + 1):
                 f.write(f"{NET}.{i} slots=1\n")
         with open(self.path + "/agent", "w") as f:
-            f.write(AGENT.replace("NAME", NAME).replace("CORES", str(os.cpu_count())).replace("%%", "%"))
+            f.write(AGENT.replace("NAME", NAME).replace("CORES", str(os.cpu_count())))
         os.chmod(self.path + "/agent", 0o755)
 
     def throttle(self, mbit):
@@ -97,9 +97,9 @@ class Cluster:
         mpi = ["mpirun", "--allow-run-as-root", "--hostfile", self.path + "/hosts", "-np",
                str(processes or self.workers), "--mca", "plm_rsh_agent", self.path + "/agent", "--mca", "btl", "tcp,self",
                "--mca", "btl_tcp_if_include", NET + ".0/24", "--mca", "oob_tcp_if_include", NET + ".0/24",
-               "--bind-to", "none", "-x", "STARPU_HOME", "-x", f"SP_POLL_US={POLL_US}"]
+               "--bind-to", "none", "-x", "STARPU_HOME"]
         if slow and self.slow > 1:
-            mpi += ["-x", f"SLOW_CORES={self.slow:g}", "-x", f"LD_PRELOAD={self.preload}"]
+            mpi += ["-x", f"SLOW_CORES={self.slow:g}", "-x", f"LD_PRELOAD={self.preload}", "-x", f"SP_POLL_US={POLL_US}"]
         first = f'hostname {NAME}1; exec "$@"'
         done = subprocess.run(["ip", "netns", "exec", NAME + "1", "unshare", "--uts", "taskset", "-c", "0", "bash", "-c",
                                first, "sh", *mpi, *command],

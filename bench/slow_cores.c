@@ -2,19 +2,11 @@
  * Slow machines on a fast one: preloaded, every op takes SLOW_CORES times the time that it has had of a core. The
  * rest of that time its worker sleeps, so that as many workers can share a core without one noticing the others.
  * What is not an op, as messages and the runtime, is as fast as ever.
- *
- *     cc -shared -fPIC -O2 $(pkg-config --cflags starpu-1.4) -o slow_cores.so slow_cores.c
  */
-#define _GNU_SOURCE /* syscall */
 #include <starpu.h>
-#include <stdbool.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 extern struct starpu_sched_policy sp_order_strict, sp_order_ready;
 #pragma weak sp_order_strict
@@ -31,32 +23,9 @@ static double clock_s(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Workers that share a core change places between ops, not within: caches stay warm, as they would without others. */
-static void keep_the_core(void)
-{
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime_ns, deadline_ns, period_ns;
-    } longest = {.size = sizeof longest, .runtime_ns = 100000000};
-
-    cpu_set_t all;
-
-    (void)syscall(SYS_sched_setattr, 0, &longest, 0); /* Linux before 6.12 has no such thing */
-    memset(&all, 0xff, sizeof all);
-    sched_setaffinity(0, sizeof all, &all);
-}
-
 static void begin(struct starpu_task *task, unsigned context)
 {
-    static __thread bool known;
-
     (void)task, (void)context;
-    if (!known)
-        keep_the_core();
-    known = true;
     began_s = clock_s(CLOCK_MONOTONIC);
     had_s = clock_s(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What `train --dry-run` predicts of steps on this machine, beside what they take.
 
-The machine is calibrated first, unless --hardware names a description; no configuration below was run for
-that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
+The machine is calibrated before each group, unless --hardware names a description; no configuration below was
+run for that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
 
 With --workers N a stage is a process in a network namespace of its own, on a core that is --slow times slower
 than this machine's and a network of so many Mbit/s (--rate): a cluster of slow machines. Needs root. The cores are
@@ -105,19 +105,19 @@ def compare(a, where, groups, launch, calibrate):
     text, log = os.path.join(where, "text"), os.path.join(where, "log")
     with open(text, "wb") as f:
         f.write(bytes((i * 2654435761 >> 13) % 256 for i in range(100000)))
-    hardware = a.hardware
-    if not hardware:
-        hardware = os.path.join(where, "machine.json")
-        calibrate([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
-        if a.slow > 1:
-            slower(hardware, a.slow)
-    with open(hardware) as f:
-        print(f"on {json.load(f)['device']['name']}, {a.stages} stages, "
-              + (f"{a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
+    hardware = a.hardware or os.path.join(where, "machine.json")
+    print(f"{a.stages} stages, "
+          + (f"{a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
     rows, right, n = [], 0, 0
     for group, m, common, schedules in groups:
         if a.only and group != a.only:
             continue
+        if not a.hardware:
+            calibrate([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
+            if a.slow > 1:
+                slower(hardware, a.slow)
+        with open(hardware) as f:
+            print(f"{group:6} on {json.load(f)['device']['name']}", flush=True)
         best = {}
         for schedule in schedules:
             options = ["--model", model_dir(where, m), "--stages", str(a.stages), "--threads", "1",
