@@ -18,6 +18,9 @@ NET = "10.77.31"
 # Jumbo frames: with 1500 bytes the kernel takes half of two cores to carry 200 Mbit/s of four workers.
 MTU = "9000"
 
+# Of TCP every poll takes tens of us, which a node of one worker has and a core of two workers that wait has not.
+POLL_US = 400
+
 AGENT = """#!/bin/bash
 host=$1
 shift
@@ -28,10 +31,6 @@ exec ip netns exec NAME$n unshare --uts taskset -c $(((n - 1) % CORES)) bash -c 
 
 def ip(*words, check=True):
     subprocess.run(["ip", *words], check=check, stderr=None if check else subprocess.DEVNULL)
-
-
-# Of TCP every poll takes tens of us, which a node of one worker has and a core of two workers that wait has not.
-POLL_US = 400
 
 
 class Cluster:

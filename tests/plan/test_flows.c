@@ -91,8 +91,7 @@ static void by_hand(void **state)
     struct letter alone[] = {{0, 1, 1, 4, 0, 0}};
     struct letter pair[] = {{0, 1, 0, 4, 0, 0}, {0, 1, 1, 2, 0, 0}};
     struct letter fan[] = {{0, 1, 0, 4, 0, 0}, {0, 2, 1, 2, 0, 0}};
-    struct letter half[] = {{0, 1, 0, 4, 0, 0},
-                            {1, 0, 0, 4, 0, 0}}; /* half a duplex: one port each way */
+    struct letter half[] = {{0, 1, 0, 4, 0, 0}, {1, 0, 0, 4, 0, 0}}; /* one port for both ways */
     double end[2];
 
     (void)state;
@@ -100,9 +99,8 @@ static void by_hand(void **state)
     assert_true(end[0] == 5);
     play(pair, 2, end);
     assert_true(end[0] == 4 && end[1] == 6);
-    play(
-        fan, 2,
-        end); /* from 1 on half the rate for each; the other has 2 left when the second ends at 5 */
+    /* From 1 on half the rate for each; of the first 1 is left when the second ends. */
+    play(fan, 2, end);
     assert_true(end[1] == 5 && end[0] == 6);
     play(half, 2, end);
     assert_true(end[0] == 8 && end[1] == 8);
@@ -137,9 +135,8 @@ static void at_random(void **state)
             l[i].in = (l[i].out + 1 + draw(&seed, PORTS - 1)) % PORTS;
         }
         qsort(l, (size_t)n, sizeof *l, by_ready);
-        check(
-            l, n,
-            0.1); /* of ends some tens of units away: a step is off by as much when rates change in it */
+        /* Ends are some tens away: a rate that changes within a step of time puts it off a little. */
+        check(l, n, 0.1);
     }
 }
 

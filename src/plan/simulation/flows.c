@@ -1,45 +1,26 @@
 #include "plan/simulation/flows.h"
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
-/* ---- by their end ------------------------------------------------------------------------------- */
-
-static bool earlier(const struct sp_flows *f, int a, int b)
+static bool earlier(const void *arg, int a, int b)
 {
+    const struct sp_flows *f = arg;
+
     return f->flow[a].ends != f->flow[b].ends ? f->flow[a].ends < f->flow[b].ends : a < b;
-}
-
-static void put(struct sp_flows *f, int flow, int at)
-{
-    f->heap[at] = flow;
-    f->flow[flow].at = at;
-}
-
-/* Moves a flow of the heap to where its end belongs. */
-static void settle(struct sp_flows *f, int flow)
-{
-    int i = f->flow[flow].at;
-
-    for (; i > 0 && earlier(f, flow, f->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        put(f, f->heap[(i - 1) / 2], i);
-    for (int child; (child = 2 * i + 1) < f->n; i = child) {
-        if (child + 1 < f->n && earlier(f, f->heap[child + 1], f->heap[child]))
-            child++;
-        if (!earlier(f, f->heap[child], flow))
-            break;
-        put(f, f->heap[child], i);
-    }
-    put(f, flow, i);
 }
 
 /* ---- of a port ---------------------------------------------------------------------------------- */
 
-/* Port numbers differ for the two sides of a flow, or are one of half a duplex. */
+/* Two devices may share the one port of half a duplex. */
+static int ports_of(const struct sp_flow *m)
+{
+    return m->port[0] == m->port[1] ? 1 : 2;
+}
+
 static int side(const struct sp_flow *m, int port)
 {
-    return m->out == port ? 0 : 1;
+    return m->port[0] == port ? 0 : 1;
 }
 
 static void link_to(struct sp_flows *f, int flow, int port)
@@ -69,11 +50,11 @@ static void unlink_from(struct sp_flows *f, int flow, int port)
 }
 
 /* The rates of all flows of a port from now on. */
-static void share(struct sp_flows *f, int port, double now)
+static void share_port(struct sp_flows *f, int port, double now)
 {
     for (int i = f->first[port]; i >= 0; i = f->flow[i].next[side(&f->flow[i], port)]) {
         struct sp_flow *m = &f->flow[i];
-        int out = f->count[m->out], in = f->count[m->in];
+        int out = f->count[m->port[0]], in = f->count[m->port[1]];
         double rate = 1.0 / (out > in ? out : in);
 
         if (rate == m->rate)
@@ -82,8 +63,14 @@ static void share(struct sp_flows *f, int port, double now)
         m->since = now;
         m->rate = rate;
         m->ends = now + m->left / rate;
-        settle(f, i);
+        sp_heap_settle(&f->heap, i, f->heap.at[i], earlier, f);
     }
+}
+
+static void share(struct sp_flows *f, const struct sp_flow *m, double now)
+{
+    for (int k = 0; k < ports_of(m); k++)
+        share_port(f, m->port[k], now);
 }
 
 /* ---- flows ---------------------------------------------------------------------------------------- */
@@ -93,9 +80,10 @@ int sp_flows_create(struct sp_flows *f, int ports, int flows)
     *f = (struct sp_flows){.flow = calloc((size_t)flows + 1, sizeof *f->flow),
                            .first = malloc(((size_t)ports + 1) * sizeof *f->first),
                            .count = calloc((size_t)ports + 1, sizeof *f->count),
-                           .heap = malloc(((size_t)flows + 1) * sizeof *f->heap),
+                           .heap.item = malloc(((size_t)flows + 1) * sizeof *f->heap.item),
+                           .heap.at = malloc(((size_t)flows + 1) * sizeof *f->heap.at),
                            .waits = malloc(2 * ((size_t)ports + 1) * sizeof *f->waits)};
-    if (!f->flow || !f->first || !f->count || !f->heap || !f->waits)
+    if (!f->flow || !f->first || !f->count || !f->heap.item || !f->heap.at || !f->waits)
         return -ENOMEM;
     f->waits_end = f->waits + ports;
     for (int i = 0; i < ports; i++)
@@ -108,7 +96,8 @@ void sp_flows_destroy(struct sp_flows *f)
     free(f->flow);
     free(f->first);
     free(f->count);
-    free(f->heap);
+    free(f->heap.item);
+    free(f->heap.at);
     free(f->waits);
     *f = (struct sp_flows){0};
 }
@@ -116,7 +105,7 @@ void sp_flows_destroy(struct sp_flows *f)
 static bool pair_flows(const struct sp_flows *f, int out, int in)
 {
     for (int i = f->first[out]; i >= 0; i = f->flow[i].next[side(&f->flow[i], out)])
-        if (f->flow[i].out == out && f->flow[i].in == in)
+        if (f->flow[i].port[0] == out && f->flow[i].port[1] == in)
             return true;
     return false;
 }
@@ -128,19 +117,15 @@ static void begin(struct sp_flows *f, int flow, double now)
     m->rate = 0;
     m->since = now;
     m->ends = INFINITY;
-    put(f, flow, f->n++);
-    link_to(f, flow, m->out);
-    if (m->in != m->out)
-        link_to(f, flow, m->in);
-    share(f, m->out, now);
-    if (m->in != m->out)
-        share(f, m->in, now);
+    sp_heap_push(&f->heap, flow, earlier, f);
+    for (int k = 0; k < ports_of(m); k++)
+        link_to(f, flow, m->port[k]);
+    share(f, m, now);
 }
 
 void sp_flows_begin(struct sp_flows *f, int flow, int out, int in, double busy, double now)
 {
-    f->flow[flow] =
-        (struct sp_flow){.out = out, .in = in, .left = busy, .next = {-1, -1}, .at = -1};
+    f->flow[flow] = (struct sp_flow){.port = {out, in}, .left = busy, .next = {-1, -1}};
     if (!pair_flows(f, out, in)) {
         begin(f, flow, now);
     } else if (f->waits[out] < 0) {
@@ -156,7 +141,7 @@ static int next_of(struct sp_flows *f, int out, int in)
 {
     int before = -1, flow = f->waits[out];
 
-    for (; flow >= 0 && f->flow[flow].in != in; flow = f->flow[flow].next[0])
+    for (; flow >= 0 && f->flow[flow].port[1] != in; flow = f->flow[flow].next[0])
         before = flow;
     if (flow < 0)
         return -1;
@@ -168,26 +153,19 @@ static int next_of(struct sp_flows *f, int out, int in)
 
 int sp_flows_first(const struct sp_flows *f)
 {
-    return f->n ? f->heap[0] : -1;
+    return f->heap.n ? f->heap.item[0] : -1;
 }
 
 void sp_flows_end(struct sp_flows *f, int flow)
 {
-    struct sp_flow *m = &f->flow[flow];
-    int last = f->heap[--f->n], at = m->at, next;
+    const struct sp_flow *m = &f->flow[flow];
+    int next;
 
-    if (last != flow) {
-        put(f, last, at);
-        settle(f, last);
-    }
-    m->at = -1;
-    unlink_from(f, flow, m->out);
-    if (m->in != m->out)
-        unlink_from(f, flow, m->in);
-    share(f, m->out, m->ends);
-    if (m->in != m->out)
-        share(f, m->in, m->ends);
-    next = next_of(f, m->out, m->in);
+    sp_heap_remove(&f->heap, f->heap.at[flow], earlier, f);
+    for (int k = 0; k < ports_of(m); k++)
+        unlink_from(f, flow, m->port[k]);
+    share(f, m, m->ends);
+    next = next_of(f, m->port[0], m->port[1]);
     if (next >= 0)
         begin(f, next, m->ends);
 }

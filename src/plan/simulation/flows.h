@@ -5,22 +5,23 @@
 #ifndef SP_FLOWS_H
 #define SP_FLOWS_H
 
+#include "policies/simulation/heap.h"
+
 /* A flow from one port into another. */
 struct sp_flow {
-    int out, in;
+    int port[2];        /* out of it, into it */
     double left;        /* time that it still takes at the whole rate of its ports */
     double rate, since; /* part of that rate, and from when on */
     double ends;
-    int at;               /* in the heap, -1: it does not flow */
     int next[2], prev[2]; /* flows of the same ports, -1: none; next[0] too of those that wait */
 };
 
 struct sp_flows {
     struct sp_flow *flow; /* [flows] */
     int *first, *count;   /* [ports] */
-    int *waits,
-        *waits_end; /* [ports] flows out of it that wait, the first and the last, -1: none */
-    int *heap, n;   /* flows by their end */
+    int *waits;           /* [ports] the first flow out of it that waits, -1: none */
+    int *waits_end;       /* [ports] the last one */
+    struct sp_heap heap;  /* those that flow, by their end */
 };
 
 /* 0 or -ENOMEM. */

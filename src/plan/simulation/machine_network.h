@@ -3,9 +3,9 @@
  *
  * Stages fill the nodes one after the other, `devices` of a stage side by side; where a stage has more than a
  * node, its first node sends for it. A message is cut over the devices of its stage. It takes the interfaces
- * of a node where both stages are in one, and those of the network otherwise, which share themselves among the
- * messages of different stages. What a stage evicts has its way
- * out of memory to itself, what it fetches its way in, each at the stage's part of the tier's rates.
+ * of a node where both stages are in one, and those of the network otherwise. Messages of different pairs of stages
+ * share interfaces (flows.h). What a stage evicts has its way out of memory to itself, what it fetches its way in,
+ * each at the stage's part of the tier's rates.
  */
 #ifndef SP_MACHINE_NETWORK_H
 #define SP_MACHINE_NETWORK_H

@@ -1,10 +1,12 @@
 /*
- * Stages run ahead as far as messages allow; then the message that was ready first is sent. Those that are
- * not ready yet come from ops that wait for it or for a later one, so none of them was ready before.
+ * Stages run ahead as far as messages allow; then the message that was ready first is sent, or, where messages
+ * share ports, the first of those on their way arrives if that is before. Those that are not ready yet come from
+ * ops that wait for one of these, so none of them was ready before.
  */
 #include "plan/simulation/simulate.h"
 #include "plan/simulation/flows.h"
 #include "policies/simulation/costs.h"
+#include "policies/simulation/heap.h"
 #include "policies/simulation/merge.h"
 #include "policies/simulation/player.h"
 #include <errno.h>
@@ -30,9 +32,8 @@ struct sim {
     double *arrived;         /* [messages] */
     double *sent;            /* [messages] */
     double *free_at;         /* [ports] */
-    int *heap;               /* messages that are ready, the earliest first */
-    int n;
-    struct sp_flows flows; /* messages on their way, where they share ports */
+    struct sp_heap heap;     /* messages that are ready, the earliest first */
+    struct sp_flows flows;   /* messages on their way, where they share ports */
     int *
         next_move; /* [messages] the next EVICT of the same stage, or FETCH; NULL: there are none */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
@@ -41,37 +42,15 @@ struct sim {
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-static bool earlier(const struct sim *sim, int a, int b)
+static bool earlier(const void *arg, int a, int b)
 {
+    const struct sim *sim = arg;
+
     if (sim->ready[a] != sim->ready[b])
         return sim->ready[a] < sim->ready[b];
     if (sim->messages->message[a].from != sim->messages->message[b].from)
         return sim->messages->message[a].from < sim->messages->message[b].from;
     return a < b;
-}
-
-static void push(struct sim *sim, int message)
-{
-    int i = sim->n++;
-
-    for (; i > 0 && earlier(sim, message, sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        sim->heap[i] = sim->heap[(i - 1) / 2];
-    sim->heap[i] = message;
-}
-
-static int pop(struct sim *sim)
-{
-    int top = sim->heap[0], last = sim->heap[--sim->n], i = 0;
-
-    for (int child; (child = 2 * i + 1) < sim->n; i = child) {
-        if (child + 1 < sim->n && earlier(sim, sim->heap[child + 1], sim->heap[child]))
-            child++;
-        if (!earlier(sim, sim->heap[child], last))
-            break;
-        sim->heap[i] = sim->heap[child];
-    }
-    sim->heap[i] = last;
-    return top;
 }
 
 static int lane_of(const struct sim *sim, int stage)
@@ -105,7 +84,7 @@ static void follow(struct sim *sim, int message, double time)
     if (sp_step_message_is_move(&sim->messages->message[message]))
         move(sim, message);
     else
-        push(sim, message);
+        sp_heap_push(&sim->heap, message, earlier, sim);
 }
 
 /* How many ops begin together at index k. */
@@ -150,8 +129,6 @@ static void send(struct sim *sim, int message)
 
     if (r.out >= 0 && sim->network->flows &&
         !sp_step_message_is_move(&sim->messages->message[message])) {
-        sim->sent[message] = r.busy; /* until it is there */
-        sim->arrived[message] = r.delay;
         sp_flows_begin(&sim->flows, message, r.out, r.in, r.busy, start);
         return;
     }
@@ -164,21 +141,22 @@ static void send(struct sim *sim, int message)
     arrive(sim, message);
 }
 
-/* Of flows, the next message that is ready or there: what it lets come is later. What others took of its ports
- * counts as waiting for them. */
+/* The next message that is ready is sent, or the next that flows is there: what it lets come is later. What
+ * others took of its ports counts as waiting for them. */
 static void pass(struct sim *sim)
 {
     int flow = sp_flows_first(&sim->flows);
-    double ends;
+    double ends = flow < 0 ? INFINITY : sim->flows.flow[flow].ends;
+    struct sp_route r;
 
-    if (flow < 0 || (sim->n > 0 && sim->ready[sim->heap[0]] <= sim->flows.flow[flow].ends)) {
-        send(sim, pop(sim));
+    if (sim->heap.n > 0 && sim->ready[sim->heap.item[0]] <= ends) {
+        send(sim, sp_heap_pop(&sim->heap, earlier, sim));
         return;
     }
-    ends = sim->flows.flow[flow].ends;
     sp_flows_end(&sim->flows, flow);
-    sim->sent[flow] = fmax(sim->ready[flow], ends - sim->sent[flow]);
-    sim->arrived[flow] += ends;
+    r = sim->network->route(sim->network->arg, &sim->messages->message[flow]);
+    sim->sent[flow] = fmax(sim->ready[flow], ends - r.busy);
+    sim->arrived[flow] = ends + r.delay;
     arrive(sim, flow);
 }
 
@@ -308,11 +286,11 @@ static int create(struct sim *sim)
     err = err ? err : sp_player_create(&rules, sim, stages, 1, &sim->player);
     sim->missing = calloc((size_t)all->first_op[stages] + 1, sizeof *sim->missing);
     sim->after = calloc(n, sizeof *sim->after);
-    sim->heap = calloc(n, sizeof *sim->heap);
+    sim->heap.item = calloc(n, sizeof *sim->heap.item);
     sim->ready = calloc(3 * n, sizeof *sim->ready);
     sim->free_at = calloc((size_t)sim->network->ports + 1, sizeof *sim->free_at);
     sim->held = calloc((size_t)(2 * all->first_op[stages] + stages) + 1, sizeof *sim->held);
-    if (err || !sim->missing || !sim->after || !sim->heap || !sim->ready || !sim->free_at ||
+    if (err || !sim->missing || !sim->after || !sim->heap.item || !sim->ready || !sim->free_at ||
         !sim->held)
         return -ENOMEM;
     sim->stalled = sim->held + all->first_op[stages];
@@ -329,7 +307,7 @@ static int create(struct sim *sim)
         if (m->reader >= 0)
             sim->missing[all->first_op[m->to] + m->reader]++;
         if (!sim->after[i])
-            push(sim, i);
+            sp_heap_push(&sim->heap, i, earlier, sim);
     }
     err = list_moves(sim);
     if (!err && sim->network->flows)
@@ -346,7 +324,7 @@ static void destroy(struct sim *sim)
     free(sim->first_turn);
     free(sim->missing);
     free(sim->after);
-    free(sim->heap);
+    free(sim->heap.item);
     free(sim->ready);
     free(sim->free_at);
     free(sim->held);
@@ -387,7 +365,7 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
     int err = create(&sim);
     bool finished = !err && sp_player_play(&sim.player);
 
-    while (!err && (sim.n > 0 || sim.flows.n > 0)) {
+    while (!err && (sim.heap.n > 0 || sp_flows_first(&sim.flows) >= 0)) {
         pass(&sim);
         finished = sp_player_go_on(&sim.player);
     }

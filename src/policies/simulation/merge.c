@@ -7,6 +7,7 @@
 #include "policies/simulation/waiters.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
+#include "policies/simulation/heap.h"
 #include "policies/simulation/merge.h"
 #include "policies/simulation/times.h"
 #include <stdlib.h>
@@ -17,40 +18,16 @@ struct merge {
     const struct sp_times *times;
     struct sp_index ix;
     struct sp_waiters waiters;
-    int *pc;   /* [stages] next op */
-    int *heap; /* [stages] stages whose next op may go, earliest first */
-    int n;
+    int *pc;             /* [stages] next op */
+    struct sp_heap heap; /* stages whose next op may go, earliest first */
 };
 
-static bool before(const struct merge *m, int a, int b)
+static bool before(const void *arg, int a, int b)
 {
+    const struct merge *m = arg;
     double ta = m->times->start[a][m->pc[a]], tb = m->times->start[b][m->pc[b]];
 
     return ta != tb ? ta < tb : a < b;
-}
-
-static void push(struct merge *m, int stage)
-{
-    int i = m->n++;
-
-    for (; i > 0 && before(m, stage, m->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        m->heap[i] = m->heap[(i - 1) / 2];
-    m->heap[i] = stage;
-}
-
-static int pop(struct merge *m)
-{
-    int top = m->heap[0], last = m->heap[--m->n], i = 0;
-
-    for (int child; (child = 2 * i + 1) < m->n; i = child) {
-        if (child + 1 < m->n && before(m, m->heap[child + 1], m->heap[child]))
-            child++;
-        if (!before(m, m->heap[child], last))
-            break;
-        m->heap[i] = m->heap[child];
-    }
-    m->heap[i] = last;
-    return top;
 }
 
 /* How many ops go next together: two that overlap are one unit. */
@@ -86,7 +63,7 @@ static void offer(struct merge *m, int stage)
             return;
         }
     }
-    push(m, stage);
+    sp_heap_push(&m->heap, stage, before, m);
 }
 
 static int merge(struct merge *m, struct sp_placed *out)
@@ -96,8 +73,8 @@ static int merge(struct merge *m, struct sp_placed *out)
 
     for (int s = 0; s < lay->stages; s++)
         offer(m, s);
-    while (m->n > 0) {
-        int s = pop(m), first = m->pc[s], ops = unit(m, s), waiting;
+    while (m->heap.n > 0) {
+        int s = sp_heap_pop(&m->heap, before, m), first = m->pc[s], ops = unit(m, s), waiting;
 
         m->pc[s] += ops;
         for (int k = first; k < first + ops; k++)
@@ -123,14 +100,14 @@ struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *ti
     int done = -1;
 
     m.pc = calloc(p, sizeof *m.pc);
-    m.heap = calloc(p, sizeof *m.heap);
-    if (out && m.pc && m.heap && !sp_index_create(plan, &m.ix, &stage, &index) &&
+    m.heap.item = calloc(p, sizeof *m.heap.item);
+    if (out && m.pc && m.heap.item && !sp_index_create(plan, &m.ix, &stage, &index) &&
         !sp_waiters_create(m.ix.ids, plan->layout.stages, &m.waiters))
         done = merge(&m, out);
     sp_waiters_destroy(&m.waiters);
     sp_index_destroy(&m.ix);
     free(m.pc);
-    free(m.heap);
+    free(m.heap.item);
     if (done != ops) {
         free(out);
         return NULL;
