@@ -67,6 +67,7 @@ struct sp_train_config {
     struct sp_layout_args layout;
 
     int data_parallel;  /* pipelines that share a step, each with micro-batches of its own */
+    int zero;           /* 1: which share out the optimizer's state and the update */
     const char *data;   /* file, whose bytes are the tokens; or */
     const char *tokens; /* file of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */

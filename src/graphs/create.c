@@ -2,6 +2,7 @@
 #include "graphs/families/family.h"
 #include "graphs/message.h"
 #include "graphs/offload.h"
+#include "graphs/zero.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -20,6 +21,41 @@ struct holder {
     struct sp_graph *g;
     struct sp_stage *st;
 };
+
+/* Weights, gradient, and what the optimizer keeps. */
+static int add_state(struct sp_graph *g, struct sp_block *b)
+{
+    int err = 0;
+
+    if (g->cfg.zero && g->place.pipelines > 1) {
+        err = sp_zero_create(g, b);
+    } else {
+        b->w = b->state[SP_STATE_W] = vector(b->n, sp_shape_elem(&g->shape), "w");
+        b->g = b->state[SP_STATE_G] = vector(b->n, sizeof(float), "g");
+    }
+    if (err)
+        return err;
+    b->state[SP_STATE_MASTER] =
+        g->shape.dtype == SP_F32 ? b->state[SP_STATE_W] : vector(b->n, sizeof(float), "master");
+    b->state[SP_STATE_M] = vector(b->n, sizeof(float), "m");
+    b->state[SP_STATE_V] = vector(b->n, sizeof(float), "v");
+    return 0;
+}
+
+static void destroy_state(struct sp_block *b)
+{
+    for (int i = 0; i < SP_BLOCK_STATE; i++) {
+        bool part = b->shared && (i == SP_STATE_W || i == SP_STATE_G);
+        bool twice = i == SP_STATE_MASTER && b->state[i] == b->state[SP_STATE_W];
+
+        if (b->state[i] && !part && !twice)
+            starpu_data_unregister_no_coherency(b->state[i]);
+        if (b->spare[i])
+            starpu_data_unregister_no_coherency(b->spare[i]);
+    }
+    if (b->shared)
+        sp_zero_destroy(b);
+}
 
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
@@ -44,14 +80,9 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .layer = layer,
         .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
         .n = n,
-        .master = vector(n, sizeof(float), "w"),
-        .g = vector(n, sizeof(float), "g"),
-        .m = vector(n, sizeof(float), "m"),
-        .v = vector(n, sizeof(float), "v"),
         .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
     };
-    b->w = g->shape.dtype == SP_F32 ? b->master : vector(n, sp_shape_elem(&g->shape), "rounded w");
-    return 0;
+    return add_state(g, b);
 }
 
 static int add_blocks(struct sp_graph *g, struct sp_stage *st)
@@ -245,7 +276,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
-    sp_shape_share(&g->shape, place->pipelines);
+    sp_shape_share(&g->shape, place->pipelines, cfg->zero);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
@@ -315,17 +346,8 @@ void sp_graph_destroy(struct sp_graph *g)
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        for (int i = 0; i < st->n_blocks; i++) {
-            if (st->blocks[i].w != st->blocks[i].master)
-                starpu_data_unregister_no_coherency(st->blocks[i].w);
-            starpu_data_unregister_no_coherency(st->blocks[i].master);
-            starpu_data_unregister_no_coherency(st->blocks[i].g);
-            starpu_data_unregister_no_coherency(st->blocks[i].m);
-            starpu_data_unregister_no_coherency(st->blocks[i].v);
-            for (int j = 0; j < SP_BLOCK_STATE; j++)
-                if (st->blocks[i].spare[j])
-                    starpu_data_unregister_no_coherency(st->blocks[i].spare[j]);
-        }
+        for (int i = 0; i < st->n_blocks; i++)
+            destroy_state(&st->blocks[i]);
         for (int turn = 0; turn < 2; turn++) {
             if (st->tally[turn])
                 starpu_data_unregister_no_coherency(st->tally[turn]);

@@ -1,5 +1,6 @@
 #include "graphs/gradients.h"
 #include "graphs/message.h"
+#include "graphs/zero.h"
 #include "policies/lowering/pipelines.h"
 
 /* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
@@ -33,10 +34,10 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
     ctx.layer = b->layer;
     if (other) { /* a + b = b + a: one sum serves both */
         if (b->counted)
-            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_block(other, b->kind, b->layer)->g, true);
+            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_gradient(other, b->kind, b->layer), true);
         return;
     }
-    theirs = take_theirs(st, b->n);
+    theirs = take_theirs(st, starpu_data_get_size(b->g) / sizeof(float));
     sp_message_post(g, st, a, mine, b->g, peer);
     sp_message_expect(g, &ctx, a, !mine, theirs, peer);
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
@@ -44,31 +45,84 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
 
 /* ---- data parallelism ------------------------------------------------------------------------ */
 
+/* A block's gradient between pipelines. */
+struct sharing {
+    struct sp_graph *g;
+    struct sp_stage *st;
+    struct sp_block *b;
+    int64_t tag;
+    struct sp_task_context ctx;
+};
+
+static void give(const struct sharing *s, starpu_data_handle_t handle, int pipeline)
+{
+    struct sp_tensor_id t = {.kind = SP_TENSOR_GRADIENT,
+                             .block = (unsigned char)s->b->kind,
+                             .mb = -1,
+                             .at = s->b->layer};
+
+    sp_message_share(s->g, s->st, &t, handle,
+                     sp_stage_rank_in(&s->g->place, s->st->index, pipeline), s->tag);
+}
+
+static void take(const struct sharing *s, starpu_data_handle_t handle, int pipeline)
+{
+    sp_transport_recv(handle, sp_stage_rank_in(&s->g->place, s->st->index, pipeline), s->tag, NULL,
+                      NULL, NULL);
+}
+
+/* Theirs, added to this process's state. */
+static void add(const struct sharing *s, int pipeline)
+{
+    starpu_data_handle_t theirs = take_theirs(s->st, s->b->n);
+
+    take(s, theirs, pipeline);
+    sp_sum_insert(&s->ctx, SP_F32, s->b->state[SP_STATE_G], theirs, false);
+}
+
+/* All pipelines get the sum. */
+static void reduce(const struct sharing *s)
+{
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+    int n = sp_pipelines_exchanges(s->g->place.pipeline, s->g->place.pipelines, e);
+
+    for (int i = 0; i < n; i++) {
+        if (e[i].sends)
+            give(s, s->b->g, e[i].peer);
+        if (e[i].receives && e[i].replaces)
+            take(s, s->b->g, e[i].peer);
+        else if (e[i].receives)
+            add(s, e[i].peer);
+    }
+}
+
+/* Each gets that of its part. */
+static void scatter(const struct sharing *s)
+{
+    int q = s->g->place.pipeline, D = s->g->place.pipelines;
+
+    sp_zero_cut(s->b);
+    for (int k = 1; k < D; k++) {
+        int to = (q + k) % D;
+
+        give(s, s->b->shared[SP_SHARED_G].part[to], to);
+        add(s, (q - k + D) % D);
+    }
+}
+
 void sp_gradients_share(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
-    int64_t blocks = SP_BLOCK_KINDS * ((int64_t)g->shape.model.layers + 1);
-    int64_t tag = sp_tag(g, SP_MSG_GRADIENT, st->index * blocks + (b - st->blocks));
-    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    struct sp_exchange e[SP_MAX_EXCHANGES];
-    int n = sp_pipelines_exchanges(g->place.pipeline, g->place.pipelines, e);
-    struct sp_tensor_id t = {
-        .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)b->kind, .mb = -1, .at = b->layer};
+    struct sharing s = {.g = g,
+                        .st = st,
+                        .b = b,
+                        .tag = sp_tag(g, SP_MSG_GRADIENT, sp_block_number(g, st, b)),
+                        .ctx = sp_stage_context(g, st, 'T')};
 
-    ctx.layer = b->layer;
-    for (int i = 0; i < n; i++) {
-        int peer = sp_stage_rank_in(&g->place, st->index, e[i].peer);
-        starpu_data_handle_t to = b->g;
-
-        if (e[i].sends)
-            sp_message_share(g, st, &t, b->g, peer, tag);
-        if (!e[i].receives)
-            continue;
-        if (!e[i].replaces)
-            to = take_theirs(st, b->n);
-        sp_transport_recv(to, peer, tag, NULL, NULL, NULL);
-        if (!e[i].replaces)
-            sp_sum_insert(&ctx, SP_F32, b->g, to, false);
-    }
+    s.ctx.layer = b->layer;
+    if (b->shared)
+        scatter(&s);
+    else
+        reduce(&s);
 }
 
 void sp_gradients_end(struct sp_graph *g)

@@ -8,8 +8,8 @@
 /* A REDUCE of one of two replicas in a pipeline: both add up theirs in the same order. */
 void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
-/* That of a block, whole in this pipeline, with those of the other pipelines: all call it for the same blocks
- * in the same order. */
+/* That of a block, whole in this pipeline, with those of the other pipelines: its state has the sum then. All
+ * call it for the same blocks in the same order. */
 void sp_gradients_share(struct sp_graph *g, struct sp_stage *st, struct sp_block *b);
 
 /* All blocks of this process that were not shared ahead; gives their buffers back. */

@@ -17,13 +17,33 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
     return NULL;
 }
 
+starpu_data_handle_t sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(st, kind, layer);
+
+    return b ? b->w : NULL;
+}
+
+starpu_data_handle_t sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer)
+{
+    struct sp_block *b = sp_stage_block(st, kind, layer);
+
+    return b ? b->g : NULL;
+}
+
 starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
                                     const struct sp_tensor_id *t, int i)
 {
     struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
-    struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
 
-    return !b ? NULL : at.gradient ? b->g : b->w;
+    return at.gradient ? sp_stage_gradient(st, at.kind, at.layer)
+                       : sp_stage_weight(st, at.kind, at.layer);
+}
+
+int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
+                        const struct sp_block *b)
+{
+    return st->index * SP_BLOCK_KINDS * ((int64_t)g->shape.model.layers + 1) + (b - st->blocks);
 }
 
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)

@@ -24,6 +24,7 @@ struct sp_graph_config {
     const struct sp_plan *plan;
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
+    bool zero;               /* pipelines share the update out */
     enum sp_dtype dtype;     /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;
     int every;  /* K of every=K, 1 otherwise */
@@ -38,20 +39,29 @@ struct sp_graph_config {
     struct sp_disk *disk; /* behind it, or NULL */
 };
 
-enum { SP_BLOCK_STATE = 5 }; /* buffers that an update writes, at most */
+/* What an update writes: buffers in f32, but the weights as products read them. */
+enum sp_state {
+    SP_STATE_MASTER,
+    SP_STATE_G,
+    SP_STATE_M,
+    SP_STATE_V,
+    SP_STATE_W, /* the master itself where the run is in f32 */
+    SP_BLOCK_STATE
+};
 
 /* One parameter block on a stage that holds it. */
 struct sp_block {
     enum sp_block_kind kind;
-    int layer;              /* -1 outside the layers */
-    size_t first, n;        /* elements of the block that are here: from where, how many */
-    starpu_data_handle_t w; /* as products read it, in the type of the run */
-    starpu_data_handle_t master, g, m, v; /* f32; master is w itself where the run is in f32 */
+    int layer;                 /* -1 outside the layers */
+    starpu_data_handle_t w, g; /* as ops read and add to them */
+    size_t first, n; /* elements of the block that this process updates: from where, how many */
+    starpu_data_handle_t state[SP_BLOCK_STATE]; /* of these */
     starpu_data_handle_t
-        spare[SP_BLOCK_STATE]; /* master g m v (w) before the last update made ahead;
-                                                 * NULL: none yet */
-    bool closed;               /* its norm is taken and its update made ahead of the step's end */
-    bool counted;              /* in the gradient norm and in checkpoints: once a replica pair */
+        spare[SP_BLOCK_STATE];  /* before the last update made ahead; NULL: none yet */
+    struct sp_gathered *shared; /* [2] w and g, of which pipelines update parts; NULL: state has
+                                 * them whole, see zero.h */
+    bool closed;                /* its norm is taken and its update made ahead of the step's end */
+    bool counted;               /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
@@ -174,9 +184,17 @@ static inline const struct sp_cut *sp_graph_cut(const struct sp_graph *g, int gl
 /* The block of a local stage, NULL if it does not hold it. */
 struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, int layer);
 
+/* Its weights, and their gradient; NULL likewise. */
+starpu_data_handle_t sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer);
+starpu_data_handle_t sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer);
+
 /* Piece i of weights, or of their gradients, in the stage's own blocks; NULL: it does not hold the block. */
 starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
                                     const struct sp_tensor_id *t, int i);
+
+/* Of a block among those of all stages, for tags. */
+int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
+                        const struct sp_block *b);
 
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
@@ -191,6 +209,7 @@ enum sp_message {
     SP_MSG_NORM,     /* rank */
     SP_MSG_BLOCK,    /* block of a stage */
     SP_MSG_GRADIENT, /* likewise, from pipeline to pipeline */
+    SP_MSG_WEIGHTS,  /* likewise */
     SP_MSG_KINDS
 };
 

@@ -32,28 +32,20 @@ void sp_drop(starpu_data_handle_t *handle)
 
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b;
-
     if (c->w && layer >= 0)
         return c->w[sp_layer_block_at(kind, layer - c->first)];
     if (c->end_w && layer < 0)
         return c->end_w[kind];
-    b = sp_stage_block(c->st, kind, layer);
-
-    return b ? b->w : NULL;
+    return sp_stage_weight(c->st, kind, layer);
 }
 
 starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b;
-
     if (c->gradient && layer >= 0)
         return c->gradient[sp_layer_block_at(kind, layer - c->first)];
     if (c->end_gradient && layer < 0)
         return c->end_gradient[kind];
-    b = sp_stage_block(c->st, kind, layer);
-
-    return b ? b->g : NULL;
+    return sp_stage_gradient(c->st, kind, layer);
 }
 
 /* ---- forward -------------------------------------------------------------------------- */

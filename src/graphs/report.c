@@ -354,8 +354,8 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
     starpu_data_unregister(handle);
 }
 
-/* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. The norm is that of
- * any: they have the same gradients. */
+/* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. Where each has the
+ * gradients of its part alone the norms add up, else they are the same. */
 static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
 {
     struct shared theirs = *all;
@@ -364,6 +364,7 @@ static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
              sp_tag(g, SP_MSG_NORM, rank));
     if (g->place.world.rank == 0) {
         all->loss += theirs.loss;
+        all->sumsq += g->shape.zero ? theirs.sumsq : 0;
         all->asked = (int)all->asked | (int)theirs.asked;
     }
 }

@@ -5,6 +5,7 @@
 #include "graphs/offload.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"
+#include "graphs/zero.h"
 #include <math.h>
 #include <string.h>
 
@@ -91,58 +92,68 @@ static void norm_tasks(struct sp_graph *g)
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;
             if (st->blocks[i].counted && !st->blocks[i].closed)
-                sp_sumsq_insert(&ctx, st->blocks[i].g, sp_stage_tally(g, st));
+                sp_sumsq_insert(&ctx, st->blocks[i].state[SP_STATE_G], sp_stage_tally(g, st));
         }
     }
 }
 
-/* What an update writes. */
-static int state_of(struct sp_block *b, starpu_data_handle_t *state[SP_BLOCK_STATE])
+/* Buffers that an update writes. */
+static int state_of(const struct sp_block *b)
 {
-    starpu_data_handle_t *const all[] = {&b->master, &b->g, &b->m, &b->v, &b->w};
-
-    memcpy(state, all, sizeof all);
-    return b->w == b->master ? 4 : 5;
+    return b->state[SP_STATE_W] == b->state[SP_STATE_MASTER] ? SP_STATE_W : SP_BLOCK_STATE;
 }
 
 static void swap_spare(struct sp_block *b)
 {
-    starpu_data_handle_t *now[SP_BLOCK_STATE];
-    int n = state_of(b, now);
+    int n = state_of(b);
 
     for (int i = 0; i < n; i++) {
         starpu_data_handle_t spare = b->spare[i];
 
-        b->spare[i] = *now[i];
-        *now[i] = spare;
+        b->spare[i] = b->state[i];
+        b->state[i] = spare;
     }
-    if (n == 4)
-        b->w = b->master;
+    if (n == SP_STATE_W)
+        b->state[SP_STATE_W] = b->state[SP_STATE_MASTER];
+    b->w = b->state[SP_STATE_W];
+    b->g = b->state[SP_STATE_G];
 }
 
-/* Goes on with a copy of a block, so that what follows can be undone. */
+/* Keeps a copy of a block's state, so that what follows can be undone: goes on with the copy, as that needs no
+ * second one, but where the state is a part of something whole. */
 static void step_aside(const struct sp_task_context *ctx, struct sp_block *b)
 {
     static const char *const names[] = {"w", "g", "m", "v", "rounded w"};
-    starpu_data_handle_t *now[SP_BLOCK_STATE], from[SP_BLOCK_STATE];
-    int n = state_of(b, now);
+    int n = state_of(b);
 
-    for (int i = 0; i < n; i++) {
-        from[i] = *now[i];
+    for (int i = 0; i < n; i++)
         if (!b->spare[i])
-            sp_vector_register(&b->spare[i], b->n, starpu_data_get_size(from[i]) / b->n, names[i]);
+            sp_vector_register(&b->spare[i], b->n, starpu_data_get_size(b->state[i]) / b->n,
+                               names[i]);
+    sp_state_copy_insert(ctx, n, b->state, b->spare);
+    if (!b->shared)
+        swap_spare(b);
+}
+
+static void step_back(const struct sp_task_context *ctx, struct sp_block *b)
+{
+    if (!b->shared) {
+        swap_spare(b);
+        return;
     }
-    sp_state_copy_insert(ctx, n, from, b->spare);
-    swap_spare(b);
+    sp_zero_cut(b);
+    sp_state_copy_insert(ctx, state_of(b), b->spare, b->state);
 }
 
 static void update(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_block *b,
                    const struct sp_update *hp, bool beside)
 {
+    sp_zero_cut(b);
     if (beside)
         step_aside(ctx, b);
-    sp_update_insert(ctx, g->cfg.params, b->kind, b->layer, b->first, hp, b->master, b->g, b->m,
-                     b->v, g->shape.dtype, b->w);
+    sp_update_insert(ctx, g->cfg.params, b->kind, b->layer, b->first, hp, b->state[SP_STATE_MASTER],
+                     b->state[SP_STATE_G], b->state[SP_STATE_M], b->state[SP_STATE_V],
+                     g->shape.dtype, b->state[SP_STATE_W]);
 }
 
 void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
@@ -154,7 +165,7 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     ctx.layer = b->layer;
     sp_gradients_share(g, st, b);
     if (b->counted)
-        sp_sumsq_insert(&ctx, b->g, sp_stage_tally(g, st));
+        sp_sumsq_insert(&ctx, b->state[SP_STATE_G], sp_stage_tally(g, st));
     update(g, &ctx, b, g->ahead, g->beside);
     b->closed = true;
 }
@@ -238,6 +249,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     g->submitted = 0;
     fill_tokens(g, data, k);
     clear_meters(g);
+    sp_zero_begin(g);
     if (g->family->begin)
         g->family->begin(g);
     if (sp_lower_begin(&g->lowering, act, g))
@@ -299,10 +311,16 @@ void sp_step_undo(struct sp_graph *g)
 {
     undo_messages(g);
     g->family->discard(g);
-    for (int k = 0; k < g->place.n_local; k++)
-        for (int i = 0; i < g->stages[k].n_blocks; i++)
-            if (g->stages[k].blocks[i].spare[0])
-                swap_spare(&g->stages[k].blocks[i]);
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        struct sp_task_context ctx = sp_stage_context(g, st, 'U');
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            ctx.layer = st->blocks[i].layer;
+            if (st->blocks[i].spare[0])
+                step_back(&ctx, &st->blocks[i]);
+        }
+    }
     g->turn = g->closing;
 }
 

@@ -50,9 +50,10 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     };
 }
 
-void sp_shape_share(struct sp_shape *sh, int pipelines)
+void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
 {
     sh->pipelines = pipelines;
+    sh->zero = zero && pipelines > 1;
     sh->loss_scale /= (float)pipelines;
 }
 

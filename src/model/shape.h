@@ -23,6 +23,7 @@ struct sp_shape {
     int head_rows;       /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     int pipelines;                  /* that share a step, each with micro-batches of its own */
+    bool zero;                      /* and share the update out, see graphs/zero.h */
     float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */
     const struct sp_shape *longest; /* of the slices that take turns; NULL: it is alone */
 
@@ -36,8 +37,8 @@ struct sp_shape {
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows);
 
-/* So many pipelines share the step: it has as many times the tokens. */
-void sp_shape_share(struct sp_shape *sh, int pipelines);
+/* So many pipelines share the step: it has as many times the tokens. `zero`: and its update. */
+void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero);
 
 /* The shape of tokens first .. first+len-1 of every sequence. The loss stays that of the step. */
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh);

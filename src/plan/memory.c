@@ -2,51 +2,62 @@
 #include "policies/families/activations.h"
 #include "kernels/backend.h"
 #include "policies/families/slice_buffers.h"
+#include "policies/lowering/pipelines.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
 
-struct states {
+struct parameters {
     const struct sp_plan *plan;
-    const struct sp_model *model;
-    int64_t of_element, bytes;
+    const struct sp_shape *shape;
+    int64_t held, updated;
 };
 
-static int add_states(void *arg, enum sp_block_kind kind, int layer)
+static int add_parameters(void *arg, enum sp_block_kind kind, int layer)
 {
-    struct states *st = arg;
+    struct parameters *p = arg;
+    uint64_t held = sp_block_held(p->plan, &p->shape->model, kind), first, updated;
 
     (void)layer;
-    st->bytes += st->of_element * (int64_t)sp_block_held(st->plan, st->model, kind);
+    sp_pipelines_part(held, 0, p->shape->zero ? p->shape->pipelines : 1, &first, &updated);
+    p->held += (int64_t)held;
+    p->updated += (int64_t)updated;
     return 0;
 }
 
-/* Weights, gradients, two moments; and the weights as products read them, if that is not in f32. */
-static int64_t bytes_of_parameter(enum sp_dtype dtype)
+static struct parameters parameters_of(const struct sp_plan *plan, const struct sp_shape *sh,
+                                       int stage)
 {
-    return 16 + (dtype == SP_F32 ? 0 : (int64_t)sp_dtype_bytes(dtype));
+    struct parameters p = {.plan = plan, .shape = sh};
+
+    sp_stage_each_block(plan, &sh->model, stage, add_parameters, &p);
+    return p;
 }
 
+/* Weights as products read them, with gradients; and two moments, with weights in f32 if those are not. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    struct states st = {
-        .plan = plan, .model = &sh->model, .of_element = bytes_of_parameter(sh->dtype)};
+    struct parameters p = parameters_of(plan, sh, stage);
+    int64_t f32 = sizeof(float), ops = (int64_t)sp_shape_elem(sh) + f32;
+    int64_t optimizer = 2 * f32 + (sh->dtype == SP_F32 ? 0 : f32);
 
-    sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
-    return plan->states_twice ? 2 * st.bytes : st.bytes;
+    return ops * p.held + optimizer * p.updated +
+           (plan->states_twice ? (ops + optimizer) * p.updated : 0);
 }
 
 int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    struct states st = {.plan = plan, .model = &sh->model, .of_element = 1};
+    return parameters_of(plan, sh, stage).held;
+}
 
-    sp_stage_each_block(plan, &sh->model, stage, add_states, &st);
-    return st.bytes;
+int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    return parameters_of(plan, sh, stage).updated;
 }
 
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    return 2 * (int64_t)sizeof(float) * sp_memory_parameters(plan, sh, stage) *
+    return 2 * (int64_t)sizeof(float) * sp_memory_updated(plan, sh, stage) *
            (plan->states_twice ? 2 : 1);
 }
 
@@ -146,9 +157,12 @@ static int64_t pipeline_elements(const struct sp_plan *plan, const struct sp_sha
     if (sh->pipelines <= 1)
         return 0;
     sp_stage_each_block(plan, &sh->model, stage, count_block, &r);
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        elements += (r.count[kind] < 3 ? r.count[kind] : 3) *
-                    (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        uint64_t first, n = sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+
+        sp_pipelines_part(n, 0, sh->zero ? sh->pipelines : 1, &first, &n);
+        elements += (r.count[kind] < 3 ? r.count[kind] : 3) * (int64_t)n;
+    }
     return sp_in_f32(sh, elements);
 }
 

@@ -14,14 +14,16 @@ struct sp_memory {
 struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
                                     enum sp_recompute recompute, int every, int stage);
 
-/* Its parts where activations come and go by a plan of their own (plan/offload/offload.h): parameters with
- * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages,
- * `slice` being the shape of the longest one. */
-/* Parameters that a stage holds. */
+/* Parameters that a stage holds, and those of them that it updates. */
 int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
+int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
 /* Bytes of its optimizer's two moments, of those of its states. */
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
+
+/* Its parts where activations come and go by a plan of their own (plan/offload/offload.h): parameters with
+ * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages,
+ * `slice` being the shape of the longest one. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage);

@@ -154,16 +154,12 @@ static void put_all(struct bench *b)
 
 static starpu_data_handle_t weight(struct bench *b, enum sp_block_kind kind, int layer)
 {
-    struct sp_block *block = sp_stage_block(b->st, kind, layer);
-
-    return block ? block->w : NULL;
+    return sp_stage_weight(b->st, kind, layer);
 }
 
 static starpu_data_handle_t gradient(struct bench *b, enum sp_block_kind kind)
 {
-    struct sp_block *block = sp_stage_block(b->st, kind, -1);
-
-    return block ? block->g : NULL;
+    return sp_stage_gradient(b->st, kind, -1);
 }
 
 /* One micro-batch through every part; the record of op k of the stage is that of part k. */

@@ -26,6 +26,8 @@ static const struct sp_option table[] = {
     SP_OPTION("data-parallel", SP_OPT_INT, &like.data_parallel, "D",
               "pipelines side by side that share a step, each with --micro-batches of its own", 1,
               SP_MAX_PIPELINES, 0, 0),
+    CHOICE("zero", zero,
+           "1: the pipelines side by side share out the optimizer's state and the update", "0|1"),
     TEXT("data", data, "FILE", "text: tokens are its bytes"),
     TEXT("tokens", tokens, "FILE.bin",
          "little-endian tokens, as nanoGPT writes them or, with a header, llm.c"),

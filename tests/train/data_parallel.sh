@@ -37,11 +37,18 @@ grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp
 grid 2 4 llama-tiny 4 --stages 2 --schedule helix
 one=sppo slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule sppo:multiplex
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation
+grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b --zero 1
+grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe --zero 1          # parts of unequal length
+grid 2 6 llama-tiny 3 --stages 3 --schedule wzb2 --recompute full --post-validation --zero 1
+grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp --zero 1             # parts of shards
+grid 2 4 gpt-tiny 4 --stages 2 --schedule chimera --zero 1
+grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 1
 exact=no # stages share processes
 grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 3,2,2,1
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
     case $name in seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name"
+    grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name" --zero 1
 done
 one= slices=
 
@@ -49,10 +56,10 @@ one= slices=
 
 grid="train --data $work/text --seq 32 --eval $work/text --eval-every 2 --steps 4"
 quiet "saved by 2 x 2" mpi 4 $grid --model llama-tiny --data-parallel 2 --stages 2 --micro-batches 2 \
-    --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
+    --zero 1 --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
 quiet "resumed by 1" starpipe $grid --stages 1 --micro-batches 4 --resume "$work/saved/step-000002" \
     --log "$work/resumed-1.jsonl"
-quiet "resumed by 4 x 1" mpi 4 $grid --data-parallel 4 --stages 1 --micro-batches 1 \
+quiet "resumed by 4 x 1" mpi 4 $grid --data-parallel 4 --stages 1 --micro-batches 1 --zero 1 --post-validation \
     --resume "$work/saved/step-000002" --log "$work/resumed-4.jsonl"
 for log in resumed-1 resumed-4; do
     agree "$log" near --part "$work/$log.jsonl" "$work/whole.jsonl" 1e-5
@@ -62,6 +69,46 @@ for log in resumed-1 resumed-4; do
         [ -n "$a" ] && [ "$a" = "$b" ] || fail "$log: $key is '$b', was '$a'"
     done
 done
+
+# ---- what ZeRO-1 costs and saves
+
+# zero STAGE DTYPE: a log of two pipelines.
+zero()
+{
+    quiet "--zero $1, $2" mpi 2 train --data "$work/text" --model gpt-tiny --seq 32 --steps 3 --data-parallel 2 \
+        --stages 1 --micro-batches 2 --zero "$1" --dtype "$2" --log "$work/zero$1.jsonl"
+    sent=$(tail -n 1 "$work/zero$1.jsonl" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
+}
+parameters=$(starpipe train --model gpt-tiny --seq 32 --dry-run --json | sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p')
+parameters=$((parameters / 8))
+for dtype in f32:4 bf16:2; do # (d-1)/d P (e_g + e_p)
+    zero 1 ${dtype%:*}
+    [ "$sent" -eq $((parameters * (4 + ${dtype#*:}) / 2)) ] || fail "$dtype: --zero 1 sent $sent of $parameters parameters"
+    zero 0 ${dtype%:*}
+    agree "$dtype: a run with --zero 1" near "$work/zero1.jsonl" "$work/zero0.jsonl" 1e-6
+done
+
+# resident STAGE: what the process that is largest has of a model of 19 M parameters, in KiB.
+resident()
+{
+    rm -f "$work/log" "$work"/pid.*
+    mpi 2 train --model "$work/wide" --data "$work/text" --seq 8 --data-parallel 2 --stages 1 \
+        --micro-batches 1 --steps 100000 --zero "$1" --log "$work/log" > "$work/output" 2>&1 &
+    children="$children $!"
+    wait_for 60 has_lines "$work/log" 4 || fail "--zero $1: no step: $(tail -n 2 "$work/output")"
+    pgrep -f "model $work/wide .*--zero $1" | xargs -I@ sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' /proc/@/status |
+        sort -n | tail -n 1
+    kill $!
+    wait $! 2> /dev/null
+}
+mkdir -p "$work/wide"
+cat > "$work/wide/config.json" << EOF
+{"model_type": "gpt2", "n_layer": 6, "n_head": 8, "n_embd": 512, "n_positions": 64, "vocab_size": 256}
+EOF
+whole=$(resident 0) part=$(resident 1)
+saved=$((6 * 12 * 512 * 512 * 8 / 2 / 1024)) # half of the moments
+echo "resident: $whole KiB, with --zero 1 $part, planned $saved less"
+[ $((whole - part)) -ge $((saved * 9 / 10)) ] || fail "--zero 1 saves $((whole - part)) KiB, planned $saved"
 
 # ---- refusals, and a process that stops
 

@@ -54,7 +54,8 @@ int sp_unit_create(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_u
         if (held(g, b.kind) * (size_t)g->place.stages > UINT32_MAX)
             return sp_error(EINVAL, "a block of %zu parameters cannot be gathered, %u are most",
                             held(g, b.kind) * (size_t)g->place.stages, UINT32_MAX);
-        err = sp_gathered_create(&unit->block[i], held(g, b.kind), g->place.stages, elem);
+        err = sp_gathered_create(&unit->block[i], held(g, b.kind) * (size_t)g->place.stages,
+                                 g->place.stages, elem);
         unit->handle[i] = unit->block[i].handle;
         st->gathered_bytes += sp_gathered_bytes(&unit->block[i]);
     }

@@ -62,8 +62,7 @@ static int find_weight(void *arg, enum sp_block_kind kind, int layer)
         .kind = SP_TENSOR_BLOCK, .block = (unsigned char)kind, .mb = w->global, .at = layer};
 
     *weight(help_of(w->g, w->stage, w->global), w, kind, layer) =
-        w->owner ? sp_stage_block(w->owner, kind, layer)->w
-                 : sp_multiplex_find(w->g, &id)->piece[0];
+        w->owner ? sp_stage_weight(w->owner, kind, layer) : sp_multiplex_find(w->g, &id)->piece[0];
     return 0;
 }
 
@@ -119,10 +118,10 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
 void sp_help_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *sum)
 {
     struct sp_task_context ctx = sp_stage_context(g, owner, 'S');
-    struct sp_block *b = sp_stage_block(owner, (enum sp_block_kind)sum->block, sum->at);
 
     ctx.layer = sum->at;
-    sp_sum_insert(&ctx, SP_F32, b->g, sp_store_find(&owner->store, sum)->piece[0], false);
+    sp_sum_insert(&ctx, SP_F32, sp_stage_gradient(owner, (enum sp_block_kind)sum->block, sum->at),
+                  sp_store_find(&owner->store, sum)->piece[0], false);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */

@@ -100,17 +100,13 @@ static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, 
 static inline starpu_data_handle_t sp_part_weight(const struct sp_part_op *c,
                                                   enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b = sp_stage_block(c->st, kind, layer);
-
-    return b ? b->w : NULL;
+    return sp_stage_weight(c->st, kind, layer);
 }
 
 static inline starpu_data_handle_t sp_part_gradient(const struct sp_part_op *c,
                                                     enum sp_block_kind kind, int layer)
 {
-    struct sp_block *b = sp_stage_block(c->st, kind, layer);
-
-    return b ? b->g : NULL;
+    return sp_stage_gradient(c->st, kind, layer);
 }
 
 static inline int sp_part_block_stage(const struct sp_part_op *c, int j)

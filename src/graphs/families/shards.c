@@ -35,7 +35,7 @@ static void gather(struct sp_graph *g, const struct sp_task_context *ctx,
             struct sp_stage *owner = sp_graph_stage(g, r);
 
             if (owner)
-                sp_copy_insert(&copy, sp_stage_block(owner, b.kind, b.layer)->w,
+                sp_copy_insert(&copy, sp_stage_weight(owner, b.kind, b.layer),
                                unit->block[i].part[r]);
             else
                 sp_message_expect(g, &receive, a, message_of(a, i, r), unit->block[i].part[r], r);
@@ -56,7 +56,7 @@ static void send_shards(struct sp_graph *g, const struct sp_action *a)
         for (int i = 0; i < sp_unit_blocks(g, chunk); i++)
             if (sp_unit_block(g, chunk, i, &b))
                 sp_message_post(g, st, a, message_of(a, i, st->index),
-                                sp_stage_block(st, b.kind, b.layer)->w, a->stage);
+                                sp_stage_weight(st, b.kind, b.layer), a->stage);
     }
 }
 

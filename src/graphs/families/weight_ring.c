@@ -211,7 +211,7 @@ static void add_end(struct sp_graph *g, struct sp_stage *st, const struct sp_ten
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
 
     ctx.layer = -1;
-    sp_sum_insert(&ctx, SP_F32, sp_stage_block(st, (enum sp_block_kind)id->block, -1)->g,
+    sp_sum_insert(&ctx, SP_F32, sp_stage_gradient(st, (enum sp_block_kind)id->block, -1),
                   sp_store_find(&st->store, id)->piece[0], false);
 }
 

@@ -1,15 +1,20 @@
 #include "graphs/weights/checkpoint.h"
 #include "graphs/weights/initial.h"
+#include "graphs/zero.h"
+#include "policies/lowering/pipelines.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-static starpu_data_handle_t field_of(const struct sp_block *b, enum sp_field field)
+static starpu_data_handle_t field_of(struct sp_block *b, enum sp_field field)
 {
-    const starpu_data_handle_t handles[] = {
-        [SP_FIELD_W] = b->master, [SP_FIELD_G] = b->g, [SP_FIELD_M] = b->m, [SP_FIELD_V] = b->v};
+    static const enum sp_state states[] = {[SP_FIELD_W] = SP_STATE_MASTER,
+                                           [SP_FIELD_G] = SP_STATE_G,
+                                           [SP_FIELD_M] = SP_STATE_M,
+                                           [SP_FIELD_V] = SP_STATE_V};
 
-    return handles[field];
+    sp_zero_cut(b);
+    return b->state[states[field]];
 }
 
 /* ---- values of a handle ----------------------------------------------------------------------- */
@@ -101,7 +106,8 @@ static void round_weights(struct sp_graph *g)
 
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;
-            sp_round_insert(&ctx, st->blocks[i].master, g->shape.dtype, st->blocks[i].w);
+            sp_round_insert(&ctx, st->blocks[i].state[SP_STATE_MASTER], g->shape.dtype,
+                            st->blocks[i].state[SP_STATE_W]);
         }
     }
 }
@@ -117,13 +123,13 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
             struct sp_stage *st = &g->stages[k];
             struct sp_block *b = &st->blocks[i];
-            int err = fill(g, st, b, b->master, weights);
+            int err = fill(g, st, b, b->state[SP_STATE_MASTER], weights);
 
             if (err)
                 return err;
-            clear(g, st, b->g);
-            clear(g, st, b->m);
-            clear(g, st, b->v);
+            clear(g, st, b->state[SP_STATE_G]);
+            clear(g, st, b->state[SP_STATE_M]);
+            clear(g, st, b->state[SP_STATE_V]);
         }
     round_weights(g);
     return 0;
@@ -151,12 +157,11 @@ void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
             clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
 }
 
-/* What a stage has of a block, to rank 0, which puts it at `to`. */
+/* What a stage of a pipeline has of a block, to rank 0, which puts it at `to`: n elements. */
 static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                  int stage, float *to)
+                  int stage, int pipeline, float *to, size_t n)
 {
-    int owner = sp_stage_rank(&g->place, stage), rank = g->place.world.rank;
-    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    int owner = sp_stage_rank_in(&g->place, stage, pipeline), rank = g->place.world.rank;
     int64_t of_layer = (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind;
     int64_t of_stage = of_layer * (g->shape.model.layers + 1) + layer + 1;
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
@@ -181,6 +186,7 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
     size_t n = sp_block_elements(&g->shape.model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.model, kind);
     int parts = g->cfg.plan->family->sharded ? g->place.stages : 1, err = 0;
+    int pipelines = g->shape.zero ? g->place.pipelines : 1;
     bool here = g->place.world.rank == 0;
     float *whole = NULL;
 
@@ -191,9 +197,14 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
         whole = malloc(held * (size_t)parts * sizeof *whole);
         STARPU_ASSERT_MSG(whole, "starpipe: no memory for a block of %zu parameters", n);
     }
-    for (int i = 0; i < parts; i++)
-        fetch(g, field, kind, layer, parts > 1 ? i : sp_block_owner(g, kind, layer),
-              here ? whole + (size_t)i * held : NULL);
+    for (int i = 0; i < parts * pipelines; i++) {
+        int stage = parts > 1 ? i / pipelines : sp_block_owner(g, kind, layer);
+        uint64_t first, count;
+
+        sp_pipelines_part(held, i % pipelines, pipelines, &first, &count);
+        fetch(g, field, kind, layer, stage, i % pipelines,
+              here ? whole + (size_t)(i / pipelines) * held + first : NULL, count);
+    }
     if (here)
         err = fn(arg, kind, layer, whole, n);
     free(whole);
@@ -204,10 +215,10 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
 {
     int err = 0, more;
 
-    /* The tags of a gathering are its own; the first pipeline has what the others have. After an error the rest
-     * is still received, and ignored: the owners send it anyway. */
+    /* The tags of a gathering are its own; the first pipeline has what the others have, unless they share it
+     * out. After an error the rest is still received, and ignored: the owners send it anyway. */
     g->step++;
-    if (g->place.pipeline > 0)
+    if (g->place.pipeline > 0 && !g->shape.zero)
         return 0;
 #define VISIT(kind, layer)                                                                         \
     do {                                                                                           \

@@ -50,10 +50,11 @@ static void draw_on_worker(void *arg)
 
         if (st->worker != starpu_worker_get_id() || d->i >= st->n_blocks)
             continue;
-        d->err[k] = sp_initial_block(d->g, b, NULL, starpu_data_get_local_ptr(b->master));
-        clear(b->g);
-        clear(b->m);
-        clear(b->v);
+        d->err[k] =
+            sp_initial_block(d->g, b, NULL, starpu_data_get_local_ptr(b->state[SP_STATE_MASTER]));
+        clear(b->state[SP_STATE_G]);
+        clear(b->state[SP_STATE_M]);
+        clear(b->state[SP_STATE_V]);
     }
 }
 
@@ -63,12 +64,8 @@ static void each_handle(const struct drawing *d, void (*act)(starpu_data_handle_
     for (int k = 0; k < d->g->place.n_local; k++) {
         const struct sp_stage *st = &d->g->stages[k];
 
-        if (d->i < st->n_blocks) {
-            act(st->blocks[d->i].master);
-            act(st->blocks[d->i].g);
-            act(st->blocks[d->i].m);
-            act(st->blocks[d->i].v);
-        }
+        for (int i = 0; i < SP_STATE_W && d->i < st->n_blocks; i++)
+            act(st->blocks[d->i].state[i]);
     }
 }
 

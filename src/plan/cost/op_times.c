@@ -132,7 +132,7 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
     double most = 0;
 
     for (int s = 0; s < plan->layout.stages; s++) {
-        double elements = (double)sp_memory_parameters(plan, sh, s);
+        double elements = (double)sp_memory_updated(plan, sh, s);
 
         most = fmax(most, sp_update_time(terms->machine, elements / terms->devices));
     }
@@ -143,14 +143,17 @@ double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms)
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
-    int n = sp_pipelines_exchanges(0, sh->pipelines, e);
+    int rounds = sp_pipelines_exchanges(0, sh->pipelines, e), others = sh->pipelines - 1;
+    const struct sp_link *net = &terms->machine->network;
     double most = 0;
 
-    for (int s = 0; n && s < plan->layout.stages; s++) {
-        double elements = (double)sp_memory_parameters(plan, sh, s);
+    for (int s = 0; rounds && s < plan->layout.stages; s++) {
+        double n = (double)sp_memory_parameters(plan, sh, s) / terms->devices;
+        double part = n / sh->pipelines;
 
-        most = fmax(most, sp_link_s(&terms->machine->network,
-                                    (double)sizeof(float) * elements / terms->devices));
+        most = fmax(most, sh->zero ? others * (sp_link_s(net, sizeof(float) * part) +
+                                               sp_link_s(net, (double)sp_shape_elem(sh) * part))
+                                   : rounds * sp_link_s(net, sizeof(float) * n));
     }
-    return 1e3 * n * most;
+    return 1e3 * most;
 }

@@ -22,8 +22,9 @@ double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);
 
-/* Until the gradients of all pipelines are summed, on the stage that takes longest, in milliseconds: with
- * nothing hidden behind the last backwards. 0 of one pipeline. */
+/* Until the gradients of all pipelines are summed, and updated weights gathered where they share the update
+ * out, on the stage that takes longest, in milliseconds: with nothing hidden behind the last backwards or first
+ * forwards. 0 of one pipeline. */
 double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms);
 

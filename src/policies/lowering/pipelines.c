@@ -32,3 +32,11 @@ int sp_pipelines_sent(int pipeline, int pipelines)
         sent += e[i].sends;
     return sent;
 }
+
+void sp_pipelines_part(uint64_t n, int pipeline, int pipelines, uint64_t *first, uint64_t *count)
+{
+    uint64_t q = (uint64_t)pipeline, each = n / (uint64_t)pipelines, more = n % (uint64_t)pipelines;
+
+    *first = q * each + (q < more ? q : more);
+    *count = each + (q < more);
+}

@@ -25,6 +25,10 @@ struct sp_exchange {
 /* Returns how many there are, none for one pipeline of one. */
 int sp_pipelines_exchanges(int pipeline, int pipelines, struct sp_exchange out[SP_MAX_EXCHANGES]);
 
+/* The part of n elements that a pipeline updates where they share the update out: as even as can be, the larger
+ * ones first. */
+void sp_pipelines_part(uint64_t n, int pipeline, int pipelines, uint64_t *first, uint64_t *count);
+
 /* Tensors of its own size that a pipeline sends for one tensor. */
 int sp_pipelines_sent(int pipeline, int pipelines);
 

@@ -154,7 +154,8 @@ static void count(void *arg, const struct sp_action *a)
         c->bytes[a->stage] += a->bytes;
 }
 
-/* Of the gradients that a stage of the first pipeline sends to the others. */
+/* Of the gradients, and of the weights if it updates a part, that a stage of the first pipeline sends to the
+ * others. */
 struct shared {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
@@ -164,10 +165,17 @@ struct shared {
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct shared *s = arg;
+    uint64_t n = sp_block_held(s->plan, &s->shape->model, kind), first, own;
+    int pipelines = s->shape->pipelines;
 
     (void)layer;
-    s->bytes += (int64_t)(sp_block_held(s->plan, &s->shape->model, kind) * sizeof(float)) *
-                sp_pipelines_sent(0, s->shape->pipelines);
+    if (!s->shape->zero) {
+        s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
+        return 0;
+    }
+    sp_pipelines_part(n, 0, pipelines, &first, &own);
+    s->bytes += (int64_t)((n - own) * sizeof(float)) +
+                (int64_t)(own * sp_shape_elem(s->shape)) * (pipelines - 1);
     return 0;
 }
 

@@ -106,7 +106,7 @@ static void take_sizes(struct sp_trainer *t)
 
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    sp_shape_share(&t->shape, a->data_parallel);
+    sp_shape_share(&t->shape, a->data_parallel, a->zero > 0);
     t->shape.dtype = a->dtype;
 }
 

@@ -1,4 +1,4 @@
-#include "graphs/families/gathered.h"
+#include "graphs/gathered.h"
 #include "config.h"
 #include "offload/simulated_memory.h"
 #include <errno.h>
@@ -33,9 +33,8 @@ static void give_memory(void *memory, size_t bytes)
 #endif
 }
 
-int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t elem_bytes)
+int sp_gathered_create(struct sp_gathered *w, size_t n, int parts, size_t elem_bytes)
 {
-    size_t n = held * (size_t)parts;
     struct starpu_data_filter filter = {.filter_func = starpu_vector_filter_block,
                                         .nchildren = (unsigned)parts};
 

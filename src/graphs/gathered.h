@@ -1,5 +1,5 @@
 /*
- * A parameter block in one buffer, beside handles on the parts of it that stages hold: either whole or
+ * A parameter block in one buffer, beside handles on the parts of it that stages or pipelines hold: either whole or
  * cut, and StarPU changes from one to the other where the graph says so, without a copy.
  */
 #ifndef SP_GATHERED_H
@@ -9,15 +9,16 @@
 #include <stdbool.h>
 
 struct sp_gathered {
-    starpu_data_handle_t handle; /* parts * held elements */
-    starpu_data_handle_t *part;  /* [parts] held elements each */
+    starpu_data_handle_t handle; /* n elements */
+    starpu_data_handle_t
+        *part; /* [parts] n / parts elements each, the first n % parts of them one more */
     int parts;
     bool cut;
     void *memory;
 };
 
-/* 0 or -ENOMEM. What it holds is 0. */
-int sp_gathered_create(struct sp_gathered *w, size_t held, int parts, size_t elem_bytes);
+/* n is at least the number of parts. 0 or -ENOMEM. What it holds is 0. */
+int sp_gathered_create(struct sp_gathered *w, size_t n, int parts, size_t elem_bytes);
 /* Waits for the tasks that use it. */
 void sp_gathered_destroy(struct sp_gathered *w);
 

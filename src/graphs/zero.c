@@ -1,0 +1,85 @@
+#include "graphs/zero.h"
+#include "graphs/message.h"
+#include "policies/lowering/pipelines.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+int sp_zero_create(struct sp_graph *g, struct sp_block *b)
+{
+    int parts = g->place.pipelines, q = g->place.pipeline, err;
+    size_t n = b->n;
+    uint64_t first, held;
+
+    if (n > UINT32_MAX || n < (size_t)parts)
+        return sp_error(EINVAL, "--zero 1: %d pipelines cannot share a block of %zu parameters out",
+                        parts, n);
+    b->shared = calloc(2, sizeof *b->shared);
+    if (!b->shared)
+        return -ENOMEM;
+    err = sp_gathered_create(&b->shared[SP_SHARED_W], n, parts, sp_shape_elem(&g->shape));
+    err = err ? err : sp_gathered_create(&b->shared[SP_SHARED_G], n, parts, sizeof(float));
+    if (err)
+        return err;
+    sp_pipelines_part(n, q, parts, &first, &held);
+    b->first += first;
+    b->n = held;
+    b->w = b->shared[SP_SHARED_W].handle;
+    b->g = b->shared[SP_SHARED_G].handle;
+    b->state[SP_STATE_W] = b->shared[SP_SHARED_W].part[q];
+    b->state[SP_STATE_G] = b->shared[SP_SHARED_G].part[q];
+    sp_zero_cut(b);
+    return 0;
+}
+
+void sp_zero_destroy(struct sp_block *b)
+{
+    sp_gathered_destroy(&b->shared[SP_SHARED_W]);
+    sp_gathered_destroy(&b->shared[SP_SHARED_G]);
+    free(b->shared);
+}
+
+void sp_zero_cut(struct sp_block *b)
+{
+    if (!b->shared)
+        return;
+    sp_gathered_cut(&b->shared[SP_SHARED_W]);
+    sp_gathered_cut(&b->shared[SP_SHARED_G]);
+}
+
+static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+{
+    int q = g->place.pipeline, D = g->place.pipelines;
+    int64_t tag = sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b));
+    struct sp_gathered *w = &b->shared[SP_SHARED_W];
+    struct sp_tensor_id t = {
+        .kind = SP_TENSOR_BLOCK, .block = (unsigned char)b->kind, .mb = -1, .at = b->layer};
+
+    for (int k = 1; k < D; k++) {
+        int to = (q + k) % D, from = (q - k + D) % D;
+
+        sp_message_share(g, st, &t, w->part[q], sp_stage_rank_in(&g->place, st->index, to), tag);
+        sp_transport_recv(w->part[from], sp_stage_rank_in(&g->place, st->index, from), tag, NULL,
+                          NULL, NULL);
+    }
+}
+
+void sp_zero_begin(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+        struct sp_task_context ctx = sp_stage_context(g, st, 'T');
+
+        for (int i = 0; i < st->n_blocks; i++) {
+            struct sp_block *b = &st->blocks[i];
+
+            if (!b->shared)
+                continue;
+            sp_zero_cut(b);
+            gather(g, st, b);
+            sp_gathered_join(&b->shared[SP_SHARED_W]);
+            sp_gathered_join(&b->shared[SP_SHARED_G]);
+            ctx.layer = b->layer;
+            sp_clear_insert(&ctx, b->g);
+        }
+    }
+}
