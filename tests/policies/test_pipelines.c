@@ -81,9 +81,31 @@ static void all_come_to_one_sum(void **state)
     assert_int_equal(sp_pipelines_sent(0, SP_MAX_PIPELINES), 12);
 }
 
+/* Parts follow each other without a gap, and differ by one element at most. */
+static void parts_are_all(void **state)
+{
+    const uint64_t sizes[] = {1, 7, 64, 1000003, UINT32_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int n = 1; n <= 9; n++) {
+            uint64_t at = 0, first, count, largest;
+
+            sp_pipelines_part(sizes[i], 0, n, &first, &largest);
+            for (int q = 0; q < n; q++) {
+                sp_pipelines_part(sizes[i], q, n, &first, &count);
+                assert_int_equal(first, at);
+                assert_in_range(count + 1, largest, largest + 1);
+                at += count;
+            }
+            assert_int_equal(at, sizes[i]);
+        }
+}
+
 TEST_GROUP(pipelines)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_come_to_one_sum)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_come_to_one_sum),
+                                       cmocka_unit_test(parts_are_all)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
