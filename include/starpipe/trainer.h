@@ -66,11 +66,12 @@ struct sp_layout_args {
 struct sp_train_config {
     struct sp_layout_args layout;
 
-    int data_parallel;  /* pipelines that share a step, each with micro-batches of its own */
-    int zero;           /* 1: which share out the optimizer's state and the update */
-    const char *data;   /* file, whose bytes are the tokens; or */
-    const char *tokens; /* file of little-endian tokens */
-    int token_width;    /* of `tokens`, if there is no header to tell it */
+    int data_parallel;    /* pipelines that share a step, each with micro-batches of its own */
+    int context_parallel; /* processes that share the tokens of each sequence */
+    int zero;             /* 1: which share out the optimizer's state and the update */
+    const char *data;     /* file, whose bytes are the tokens; or */
+    const char *tokens;   /* file of little-endian tokens */
+    int token_width;      /* of `tokens`, if there is no header to tell it */
     bool token_width_set;
     int order;
     int steps; /* of the whole run: what the learning rate falls over */

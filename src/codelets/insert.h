@@ -34,9 +34,8 @@ struct sp_post {
     bool keep_outputs;          /* saved holds n2 and g */
 };
 
-/* Attention over key/value slices; one slice is the whole sequence. */
+/* Attention of the queries of slice i over keys and values of slices 0..i; one slice is the whole sequence. */
 struct sp_attn {
-    int slice; /* i: queries of slice i see keys of slices 0..i */
     int q_len, q_pos, n_kv;
     const int *kv_len;
     starpu_data_handle_t q, o, lse; /* (b,q_len,q) twice, (b,a,q_len) */
@@ -143,6 +142,16 @@ void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
 void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int first,
                       int n, starpu_data_handle_t x, starpu_data_handle_t w_norm,
                       starpu_data_handle_t w_table, starpu_data_handle_t logits);
+
+/*
+ * Heads of attention to as many parts as devices share them, and back: `keys` says that `whole` is keys and values
+ * (T,kv), else queries or outputs (T,q). Part j has the heads from j heads / sh->context on, as a tensor of so many
+ * fewer columns. Back, of parts that have the same key and value head the first counts.
+ */
+void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
+                           starpu_data_handle_t whole, const starpu_data_handle_t *parts);
+void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
+                          const starpu_data_handle_t *parts, starpu_data_handle_t whole);
 
 /* Rows of tokens in tensors (b,len,width) that are cut differently. */
 struct sp_rows {

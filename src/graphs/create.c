@@ -128,21 +128,31 @@ static int add_cut(struct sp_graph *g, int global)
     struct sp_cut *cut = &g->cuts[global];
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_op op = {.chunk = global};
-    int longest = 0;
+    int longest = 0, members = sp_graph_members(g);
 
     cut->n = sp_slices_of(plan, global);
     cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
-    for (int k = 0; cut->shapes && k < cut->n; k++) {
+    cut->heads = members > 1 ? calloc((size_t)cut->n, sizeof *cut->heads) : NULL;
+    if (!cut->shapes || (members > 1 && !cut->heads))
+        return -ENOMEM;
+    for (int k = 0; k < cut->n; k++) {
+        struct sp_shape slice;
         int first, len;
 
         op.slice = (unsigned short)k;
         sp_plan_op_tokens(plan, g->shape.seq, &op, &first, &len);
-        sp_shape_slice(&g->shape, first, len, &cut->shapes[k]);
-        longest = len > cut->shapes[longest].seq ? k : longest;
+        sp_shape_slice(&g->shape, first, len, &slice);
+        sp_shape_member(&slice, sp_graph_member(g), &cut->shapes[k]);
+        longest = cut->shapes[k].seq > cut->shapes[longest].seq ? k : longest;
     }
-    for (int k = 0; cut->shapes && k < cut->n; k++)
+    for (int k = 0; k < cut->n; k++) {
         cut->shapes[k].longest = &cut->shapes[longest];
-    return cut->shapes ? 0 : -ENOMEM;
+        if (!cut->heads)
+            continue;
+        sp_shape_heads(&cut->shapes[k], &cut->heads[k]);
+        cut->heads[k].longest = &cut->heads[longest];
+    }
+    return 0;
 }
 
 static int add_cuts(struct sp_graph *g)
@@ -179,13 +189,13 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
         return -ENOMEM;
     if (g->place.gpus)
         starpu_memory_pin(*memory, m * T * sizeof **memory);
-    for (size_t i = 0; i < m * n; i++) {
-        const struct sp_shape *sh = &cut->shapes[i % n];
-        size_t at = i / n * T + (size_t)g->shape.batch * (size_t)sh->first;
+    for (size_t i = 0, at = 0; i < m * n; i++) {
+        int rows = cut->shapes[i % n].rows;
 
         starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
-                                    (uint32_t)sh->rows, sizeof(int32_t));
+                                    (uint32_t)rows, sizeof(int32_t));
         starpu_data_set_name((*handles)[i], name);
+        at += (size_t)rows;
     }
     return 0;
 }
@@ -276,6 +286,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
+    sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1);
     sp_shape_share(&g->shape, place->pipelines, cfg->zero);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
@@ -364,8 +375,10 @@ void sp_graph_destroy(struct sp_graph *g)
         destroy_tokens(g, true, g->tokens[turn].targets, g->tokens[turn].targets_memory);
     }
     sp_scratch_release();
-    for (int i = 0; g->cuts && i < g->n_cuts; i++)
+    for (int i = 0; g->cuts && i < g->n_cuts; i++) {
         free(g->cuts[i].shapes);
+        free(g->cuts[i].heads);
+    }
     free(g->cuts);
     free(g->row);
     free(g->stages);

@@ -24,6 +24,7 @@ struct sp_graph_config {
     const struct sp_plan *plan;
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
+    int context;             /* processes that share the tokens of sequences; 0 or 1: none do */
     bool zero;               /* pipelines share the update out */
     enum sp_dtype dtype;     /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;
@@ -64,11 +65,18 @@ struct sp_block {
     bool counted;               /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
+/* Where members of a stage share the tokens of sequences: what this one has of attention, by its heads, of the
+ * tokens of one member. */
+struct sp_heads {
+    starpu_data_handle_t q, kv, o, lse, dkv;
+};
+
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_flight {
     starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
     starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
-    int64_t stashed;                                  /* bytes counted as stashed */
+    struct sp_heads *heads; /* [members]; NULL: q, kv, o, lse, dkv are whole here */
+    int64_t stashed;        /* bytes counted as stashed */
 };
 
 /* One end, in this process, of a message to or from another one. */
@@ -131,7 +139,8 @@ struct sp_tokens {
  * policies/families/multiplexed/multiplex.h). */
 struct sp_cut {
     int n;
-    struct sp_shape *shapes; /* [n] */
+    struct sp_shape *shapes; /* [n] what this process has of them */
+    struct sp_shape *heads;  /* [n] of its attention; NULL: the same */
 };
 
 struct sp_graph_family;
@@ -167,8 +176,9 @@ struct sp_graph {
     struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
     struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
     struct sp_multiplex
-        *multiplex; /* where slices are shared out: see graphs/families/multiplexed.c */
-    int32_t *row;   /* [2][seq] one sequence's inputs and targets on their way there */
+        *multiplex;    /* where slices are shared out: see graphs/families/multiplexed.c */
+    int64_t exchanges; /* between members, submitted so far */
+    int32_t *row;      /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
@@ -179,6 +189,17 @@ static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
 static inline const struct sp_cut *sp_graph_cut(const struct sp_graph *g, int global)
 {
     return &g->cuts[g->n_cuts > 1 ? global : 0];
+}
+
+/* Members of each stage that share the tokens of sequences, and which this process is. */
+static inline int sp_graph_members(const struct sp_graph *g)
+{
+    return g->shape.context;
+}
+
+static inline int sp_graph_member(const struct sp_graph *g)
+{
+    return g->place.pipeline % g->shape.context;
 }
 
 /* The block of a local stage, NULL if it does not hold it. */
@@ -210,6 +231,7 @@ enum sp_message {
     SP_MSG_BLOCK,    /* block of a stage */
     SP_MSG_GRADIENT, /* likewise, from pipeline to pipeline */
     SP_MSG_WEIGHTS,  /* likewise */
+    SP_MSG_EXCHANGE, /* between members of a stage: exchange of this process */
     SP_MSG_KINDS
 };
 

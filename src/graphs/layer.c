@@ -1,4 +1,5 @@
 #include "graphs/layer.h"
+#include "graphs/context.h"
 #include "graphs/offload.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
@@ -28,6 +29,15 @@ void sp_drop(starpu_data_handle_t *handle)
     if (*handle)
         sp_pool_put(*handle);
     *handle = NULL;
+}
+
+void sp_heads_drop(struct sp_heads *heads)
+{
+    sp_drop(&heads->q);
+    sp_drop(&heads->kv);
+    sp_drop(&heads->o);
+    sp_drop(&heads->lse);
+    sp_drop(&heads->dkv);
 }
 
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
@@ -65,35 +75,65 @@ static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle
     return keep->stash && kept ? (int64_t)starpu_data_get_size(handle) : 0;
 }
 
+/* The same of what attention reads and writes, wherever it is. */
+static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *keep, bool kept,
+                            enum sp_stash_tensor tensor)
+{
+    return keep->stash && kept ? (int64_t)(sp_shape_elem(c->sh) *
+                                           sp_stash_elements(c->sh, SP_RECOMPUTE_NONE, tensor))
+                               : 0;
+}
+
 static const struct sp_cut *cut_of(const struct sp_op_ctx *c)
 {
     return c->cut ? c->cut : &c->g->cuts[0];
 }
 
-/* Attention of layer i of this slice over the keys and values of the slices up to it. */
+/* Of attention, the tokens of one member of the stage: all of the slice where they are not shared out. */
+static struct sp_heads heads_of(const struct sp_layer_flight *t, int member)
+{
+    return t->heads ? t->heads[member]
+                    : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse};
+}
+
+static int members(const struct sp_op_ctx *c)
+{
+    return c->sh->context;
+}
+
+/* Of attention: this process's heads. */
+static const struct sp_shape *heads_shape(const struct sp_op_ctx *c)
+{
+    return cut_of(c)->heads ? &cut_of(c)->heads[c->slice] : c->sh;
+}
+
+/* Attention in layer i of the tokens of one member of this slice over the keys and values up to them: of the
+ * slices before, of members before. */
 struct attention {
     struct sp_attn at;
     int len[SP_MAX_SLICES];
     starpu_data_handle_t kv[SP_MAX_SLICES];
 };
 
-static void attention_of(const struct sp_op_ctx *c, int i, struct attention *a)
+static void attention_of(const struct sp_op_ctx *c, int i, int member, struct attention *a)
 {
-    const struct sp_layer_flight *t = &c->fl->layers[i];
+    const struct sp_heads h = heads_of(&c->fl->layers[i], member);
+    int n = 0, pos = 0;
 
-    for (int j = 0; j <= c->slice; j++) {
-        a->len[j] = cut_of(c)->shapes[j].seq;
-        a->kv[j] = c->fl[j - c->slice].layers[i].kv;
-    }
+    for (int j = 0; j <= c->slice; j++)
+        for (int k = 0; k < (j < c->slice ? members(c) : member + 1); k++, n++) {
+            a->len[n] = cut_of(c)->shapes[j].seq;
+            a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
+            pos += a->len[n];
+        }
     a->at = (struct sp_attn){
-        .slice = c->slice,
         .q_len = c->sh->seq,
-        .q_pos = c->sh->first,
-        .n_kv = c->slice + 1,
+        .q_pos = pos - c->sh->seq,
+        .n_kv = n,
         .kv_len = a->len,
-        .q = t->q,
-        .o = t->o,
-        .lse = t->lse,
+        .q = h.q,
+        .o = h.o,
+        .lse = h.lse,
         .kv = a->kv,
     };
 }
@@ -108,63 +148,131 @@ enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
     return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
 }
 
-void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                      starpu_data_handle_t y, bool stash_y)
+/* To the members' heads, from where attention takes them; `kv` NULL: they are there. */
+static void share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t kv)
+{
+    starpu_data_handle_t parts[SP_MAX_SLICES];
+
+    if (!t->heads)
+        return;
+    sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
+    sp_drop(&t->q);
+    for (int j = 0; j < members(c); j++)
+        t->heads[j].q = parts[j];
+    if (!kv)
+        return;
+    sp_context_spread(c, SP_TENSOR_KV, kv, parts);
+    sp_drop(&t->kv);
+    for (int j = 0; j < members(c); j++)
+        t->heads[j].kv = parts[j];
+}
+
+/* Returns bytes stashed. */
+static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
+                           bool stash_x)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
-    bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
-    int layer = c->first + i;
     size_t T = (size_t)sh->rows;
-    starpu_data_handle_t pre_kv = NULL; /* where they stayed for later slices, they are there */
-    int64_t pre, attn = 0, post = stash_y ? (int64_t)starpu_data_get_size(y) : 0;
+    int layer = c->first + i;
+    starpu_data_handle_t kv = NULL; /* where they stayed for later slices, they are there */
+    int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
+                      counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
-    c->ctx.layer = layer;
     t->q = take(c, T * (size_t)sh->q_width, "q");
-    if (!t->kv)
-        t->kv = pre_kv = take(c, T * (size_t)sh->kv_width, "kv");
-    pre = counted(&keep, keep.qkv, t->q) + counted(&keep, keep_kv, t->kv);
-    pre += counted(&keep, stash_x, t->x);
+    if (!heads_of(t, 0).kv)
+        t->kv = kv = take(c, T * (size_t)sh->kv_width, "kv");
     if (keep.saved) {
         t->pre = take(c, sp_shape_pre_saved(sh, keep.keep_outputs), "pre saved");
-        t->post = take(c, sp_shape_post_saved(sh, keep.keep_outputs), "post saved");
-        pre += counted(&keep, true, t->pre);
-        post += counted(&keep, true, t->post);
+        stashed += counted(&keep, true, t->pre);
     }
     sp_pre_fwd_insert(
         &c->ctx, sh,
         &(struct sp_pre){
-            .x = t->x, .saved = t->pre, .q = t->q, .kv = pre_kv, .keep_outputs = keep.keep_outputs},
-        sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), pre);
+            .x = t->x, .saved = t->pre, .q = t->q, .kv = kv, .keep_outputs = keep.keep_outputs},
+        sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), stashed);
+    share_out(c, t, kv);
+    return stashed;
+}
+
+/* Likewise. */
+static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
+{
+    const struct sp_shape *heads = heads_shape(c);
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    size_t T = (size_t)heads->rows;
+    starpu_data_handle_t parts[SP_MAX_SLICES];
+    int64_t stashed = counted_part(c, &keep, keep.attn, SP_STASH_O) +
+                      counted_part(c, &keep, keep.attn, SP_STASH_LSE);
+
+    for (int j = 0; j < members(c); j++) {
+        struct attention a;
+        starpu_data_handle_t o = take(c, T * (size_t)heads->q_width, "o");
+        starpu_data_handle_t lse =
+            take(c, sp_shape_f32(heads, T * (size_t)heads->model.heads), "lse");
+
+        *(t->heads ? &t->heads[j].o : &t->o) = parts[j] = o;
+        *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
+        attention_of(c, i, j, &a);
+        sp_attn_fwd_insert(&c->ctx, heads, &a.at, j == 0 ? stashed : 0);
+    }
+    if (t->heads) {
+        t->o = take(c, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
+        sp_context_collect(c, SP_TENSOR_O, parts, t->o);
+    }
+    return stashed;
+}
+
+/* What attention read and wrote, as far as it is not kept. */
+static void drop_attention(struct sp_layer_flight *t, int n, bool q, bool kv, bool o)
+{
+    if (q)
+        sp_drop(&t->q);
+    if (kv)
+        sp_drop(&t->kv);
+    if (o) {
+        sp_drop(&t->o);
+        sp_drop(&t->lse);
+    }
+    for (int j = 0; t->heads && j < n; j++) {
+        if (q)
+            sp_drop(&t->heads[j].q);
+        if (kv)
+            sp_drop(&t->heads[j].kv);
+        if (o) {
+            sp_drop(&t->heads[j].o);
+            sp_drop(&t->heads[j].lse);
+        }
+    }
+}
+
+void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                      starpu_data_handle_t y, bool stash_y)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
+    int layer = c->first + i;
+    int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
+
+    c->ctx.layer = layer;
+    t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
     if (c->share && c->ctx.pass == 'G')
         c->share(c, i);
-    if (!keep.has_attn) {
-        struct attention a;
-
-        t->o = take(c, T * (size_t)sh->q_width, "o");
-        t->lse = take(c, sp_shape_f32(sh, T * (size_t)sh->model.heads), "lse");
-        attn = counted(&keep, keep.attn, t->o) + counted(&keep, keep.attn, t->lse);
-        attention_of(c, i, &a);
-        sp_attn_fwd_insert(&c->ctx, sh, &a.at, attn);
+    if (!keep.has_attn)
+        t->stashed += forward_attention(c, i, keep);
+    if (keep.saved) {
+        t->post = take(c, sp_shape_post_saved(c->sh, keep.keep_outputs), "post saved");
+        post = counted(&keep, true, t->post);
     }
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
     sp_post_fwd_insert(
-        &c->ctx, sh,
+        &c->ctx, c->sh,
         &(struct sp_post){
             .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
-        sp_weight(c, SP_BLOCK_POST, layer), y, post);
-    /* y is freed by the head, which counts it. */
-    t->stashed += pre + attn + post - (stash_y ? (int64_t)starpu_data_get_size(y) : 0);
-
-    if (!keep.qkv)
-        sp_drop(&t->q);
-    if (!keep_kv)
-        sp_drop(&t->kv);
-    if (!keep.attn) {
-        sp_drop(&t->o);
-        sp_drop(&t->lse);
-    }
+        sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
+    t->stashed += post; /* y is freed by the head, which counts it */
+    drop_attention(t, members(c), !keep.qkv, !keep_kv, !keep.attn);
 }
 
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
@@ -190,22 +298,65 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-/* The gradients of the keys and values that a slice saw: made by the last slice, which is the
- * first to come back, and complete in each slice once its own backward added to them. Whether they are
- * made now. */
-static bool take_dkv(struct sp_op_ctx *c, int i, starpu_data_handle_t dkv[SP_MAX_SLICES])
+/*
+ * The gradients of the keys and values that the tokens of a member saw, in the order of attention_of: made by the
+ * last ones of the sequence, which are the first to come back, and complete in each slice once its own
+ * backward added to them. Whether they are made now.
+ */
+static bool take_dkv(struct sp_op_ctx *c, int i, int member,
+                     starpu_data_handle_t dkv[SP_MAX_SLICES])
 {
-    bool first = !c->fl->layers[i].dkv;
+    const struct sp_shape *heads = heads_shape(c);
+    bool first = false;
+    int n = 0;
 
     for (int j = 0; j <= c->slice; j++) {
-        const struct sp_shape *sh = &cut_of(c)->shapes[j];
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
+        size_t rows = (size_t)cut_of(c)->shapes[j].rows;
 
-        if (!t->dkv)
-            t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
-        dkv[j] = t->dkv;
+        for (int k = 0; k < (j < c->slice ? members(c) : member + 1); k++) {
+            starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
+
+            first |= !*own;
+            if (!*own)
+                *own = take(c, rows * (size_t)heads->kv_width, "dkv");
+            dkv[n++] = *own;
+        }
     }
     return first;
+}
+
+/* t->dq and t->dkv, of this slice's tokens here, from d_o of them. */
+static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o)
+{
+    const struct sp_shape *sh = c->sh, *heads = heads_shape(c);
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES], of_q[SP_MAX_SLICES];
+    int n = members(c);
+
+    t->dq = take(c, (size_t)sh->rows * (size_t)sh->q_width, "dq");
+    if (t->heads)
+        sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
+    for (int j = n - 1; j >= 0; j--) {
+        bool first = take_dkv(c, i, j, dkv);
+        struct attention a;
+
+        of_q[j] = t->heads ? take(c, (size_t)heads->rows * (size_t)heads->q_width, "dq") : t->dq;
+        attention_of(c, i, j, &a);
+        sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv, 0);
+    }
+    if (!t->heads)
+        return;
+    sp_context_collect(c, SP_TENSOR_DQ, of_q, t->dq);
+    for (int j = 0; j < n; j++) {
+        sp_drop(&of_o[j]);
+        sp_drop(&of_q[j]);
+        dkv[j] = t->heads[j].dkv;
+    }
+    t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
+    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
+    for (int j = 0; j < n; j++)
+        sp_heads_drop(&t->heads[j]);
 }
 
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
@@ -213,10 +364,8 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    bool first;
     size_t T = (size_t)sh->rows;
-    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do"), dkv[SP_MAX_SLICES];
-    struct attention a;
+    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do");
 
     c->ctx.layer = layer;
     t->du = take(c, T * (size_t)sh->up_width, "du");
@@ -226,11 +375,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
-
-    t->dq = take(c, T * (size_t)sh->q_width, "dq");
-    first = take_dkv(c, i, dkv);
-    attention_of(c, i, &a);
-    sp_attn_bwd_insert(&c->ctx, sh, &a.at, first, d_o, t->dq, dkv, 0);
+    backward_attention(c, i, d_o);
     if (c->share)
         c->share(c, i);
     sp_drop(&d_o);

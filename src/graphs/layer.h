@@ -46,5 +46,6 @@ starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
 /* Gives a tensor back, if there is one, and forgets it. */
 void sp_drop(starpu_data_handle_t *handle);
+void sp_heads_drop(struct sp_heads *heads);
 
 #endif

@@ -9,14 +9,16 @@
 #include <math.h>
 #include <string.h>
 
-/* The tokens of one row of a sequence, each slice to its place: row b of its (B, len) piece. */
+/* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its
+ * (B, len) piece. */
 static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
 {
     for (int k = 0; k < cut->n; k++) {
         const struct sp_shape *sh = &cut->shapes[k];
-        size_t at = (size_t)sh->batch * (size_t)sh->first + (size_t)b * (size_t)sh->seq;
 
-        memcpy(memory + at, row + sh->first, sizeof *row * (size_t)sh->seq);
+        memcpy(memory + (size_t)b * (size_t)sh->seq, row + sh->first,
+               sizeof *row * (size_t)sh->seq);
+        memory += sh->rows;
     }
 }
 
@@ -36,11 +38,14 @@ static void acquire(starpu_data_handle_t handle)
     starpu_data_acquire(handle, STARPU_W);
 }
 
-/* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b. */
+/* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b; those that share
+ * sequences have the same samples. */
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
-    uint64_t turn = k * (uint64_t)g->place.pipelines + (uint64_t)g->place.pipeline;
+    int members = sp_graph_members(g);
+    uint64_t turn =
+        k * (uint64_t)(g->place.pipelines / members) + (uint64_t)(g->place.pipeline / members);
     const struct sp_tokens *t = sp_graph_tokens(g);
     size_t T = (size_t)g->shape.rows;
 

@@ -32,6 +32,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .q_width = sp_model_q_width(m),
         .kv_width = sp_model_kv_width(m),
         .up_width = sp_model_up_width(m),
+        .context = 1,
         .pipelines = 1,
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
         .norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS),
@@ -57,12 +58,38 @@ void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
     sh->loss_scale /= (float)pipelines;
 }
 
+void sp_shape_context(struct sp_shape *sh, int context)
+{
+    sh->context = context;
+    sh->rows /= context;
+    sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
+    sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
+    sh->loss_scale *= (float)context; /* sp_shape_share counts them with the pipelines */
+}
+
+void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member)
+{
+    *member = *sh;
+    member->seq /= sh->context;
+    member->first += part * member->seq;
+}
+
+void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)
+{
+    *heads = *member;
+    heads->model.heads /= member->context;
+    heads->model.kv_heads =
+        member->model.kv_heads > member->context ? member->model.kv_heads / member->context : 1;
+    heads->q_width = sp_model_q_width(&heads->model);
+    heads->kv_width = sp_model_kv_width(&heads->model);
+}
+
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh)
 {
     *sh = *whole;
     sh->first = first;
     sh->seq = len;
-    sh->rows = whole->batch * len;
+    sh->rows = whole->batch * len / whole->context;
     sh->mlp_rows = whole->mlp_rows < sh->rows ? whole->mlp_rows : sh->rows;
     sh->head_rows = whole->head_rows < sh->rows ? whole->head_rows : sh->rows;
 }

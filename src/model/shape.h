@@ -17,8 +17,9 @@ struct sp_shape {
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
     int seq;             /* s; of a slice, its tokens */
+    int context;         /* devices that share the tokens of a sequence; 1: it is whole on one */
     int first;           /* position of the first token: not 0 in later slices of a sequence */
-    int rows;            /* T = b*s */
+    int rows;            /* T = b*s / context */
     int mlp_rows;        /* rows of the MLP computed at a time */
     int head_rows;       /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
@@ -36,6 +37,16 @@ struct sp_shape {
 /* mlp_rows 0: all rows; head_rows 0: what 128 MiB of logits hold. */
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows);
+
+/* So many devices share the tokens of every sequence: T is what one of them has. */
+void sp_shape_context(struct sp_shape *sh, int context);
+
+/* What device `part` of those computes of a sequence or slice: seq and first are of its own tokens. */
+void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member);
+
+/* The attention of a member of those, where each has some of the heads for all tokens: of as many query tokens
+ * as one has. A key and value head is on several where there are fewer of them than devices. */
+void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads);
 
 /* So many pipelines share the step: it has as many times the tokens. `zero`: and its update. */
 void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero);

@@ -20,7 +20,7 @@ enum {
     ATTENTION = PRODUCTS | 1 << SP_RECOMPUTE_NO_ATTENTION,
 };
 
-enum part { X, N1, STATS1, Q, KV, O, LSE, R, U, N2, G, STATS2, PARTS };
+enum part { X, N1, STATS1, Q, KV, O, O_HEADS, LSE, R, U, N2, G, STATS2, PARTS };
 
 /* Parts of one buffer follow each other. */
 static const struct {
@@ -35,6 +35,8 @@ static const struct {
     [Q] = {SP_STASH_Q, QUERY, false, PRODUCTS},
     [KV] = {SP_STASH_KV, KEYS, false, PRODUCTS}, /* and wherever later slices read them */
     [O] = {SP_STASH_O, QUERY, false, ATTENTION},
+    [O_HEADS] = {SP_STASH_O, QUERY, false,
+                 ATTENTION}, /* and by heads, where devices share them out */
     [LSE] = {SP_STASH_LSE, HEADS, true, ATTENTION},
     [R] = {SP_STASH_POST, HIDDEN, false, PRODUCTS},
     [U] = {SP_STASH_POST, UP, false, PRODUCTS},
@@ -55,6 +57,11 @@ static uint64_t elements_of(const struct sp_shape *sh, enum part p)
         [STATS] = 2,
     };
     uint64_t n = (uint64_t)sh->rows * (uint64_t)widths[kept[p].width];
+
+    if (p == O_HEADS && sh->context == 1)
+        n = 0;
+    if (p == KV && sh->context > sh->model.kv_heads) /* a head is on several devices */
+        n = n / (uint64_t)sh->model.kv_heads * (uint64_t)sh->context;
 
     return kept[p].f32 ? sp_shape_f32(sh, n) : n;
 }

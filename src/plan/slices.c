@@ -91,6 +91,33 @@ static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh
                : 0;
 }
 
+/* To lengths that the devices that share tokens can divide: the nearest boundaries that leave some to all. */
+static void align(const struct sp_shape *sh, int n, int *len)
+{
+    int C = sh->context, end = 0, before = 0;
+
+    for (int k = 0; k < n; k++) {
+        int at = (end += len[k], (end + C / 2) / C * C);
+        int least = before + C, most = sh->seq - (n - 1 - k) * C;
+
+        at = at < least ? least : at > most ? most : at;
+        len[k] = at - before;
+        before = at;
+    }
+}
+
+/* Of a list, which is as it is. */
+static int check_list(const struct sp_shape *sh, int n, const int *len)
+{
+    for (int k = 0; k < n; k++)
+        if (len[k] % sh->context)
+            return sp_error(EINVAL,
+                            "--partition-slices: slice %d has %d tokens, which %d devices cannot "
+                            "share evenly",
+                            k, len[k], sh->context);
+    return 0;
+}
+
 static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char *how,
                const struct sp_machine *machine, int *len)
 {
@@ -102,24 +129,28 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
                              .parts = "slices",
                              .total = sh->seq,
                              .n = lay->slices};
+    int err = 0;
 
     if (!strcmp(how, "length")) {
         for (int k = 0; k < lay->slices; k++) /* the first ones take the rest */
             len[k] = sh->seq / lay->slices + (k < sh->seq % lay->slices);
+        align(sh, lay->slices, len);
         return 0;
     }
-    if (!strcmp(how, "flops")) {
+    if (!strcmp(how, "flops") || !strcmp(how, "dp")) {
         sp_slices_by_flops(&c, sh->seq, lay->slices, len);
-        return 0;
+        err = *how == 'd' ? cut_by_program(lay, sh, machine, len) : 0;
+        if (!err)
+            align(sh, lay->slices, len);
+        return err;
     }
-    if (!strcmp(how, "dp"))
-        return cut_by_program(lay, sh, machine, len);
     if (!strpbrk(how, "0123456789"))
         return sp_error(EINVAL,
                         "--partition-slices %s: want length, flops, dp or the tokens of each "
                         "slice, as 96,64,48,48",
                         how);
-    return sp_counts_parse(how, &want, len);
+    err = sp_counts_parse(how, &want, len);
+    return err ? err : check_list(sh, lay->slices, len);
 }
 
 /* The token of a slice at which a part of its work is done. */

@@ -26,6 +26,10 @@ static const struct sp_option table[] = {
     SP_OPTION("data-parallel", SP_OPT_INT, &like.data_parallel, "D",
               "pipelines side by side that share a step, each with --micro-batches of its own", 1,
               SP_MAX_PIPELINES, 0, 0),
+    SP_OPTION("context-parallel", SP_OPT_INT, &like.context_parallel, "C",
+              "processes of each stage that share the tokens of every sequence, and the heads of "
+              "attention",
+              1, SP_MAX_SLICES, 0, 0),
     CHOICE("zero", zero,
            "1: the pipelines side by side share out the optimizer's state and the update", "0|1"),
     TEXT("data", data, "FILE", "text: tokens are its bytes"),
@@ -165,6 +169,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
     *cfg = (struct sp_train_config){
         .layout = SP_LAYOUT_ARGS_DEFAULT,
         .data_parallel = 1,
+        .context_parallel = 1,
         .steps = 100,
         .lr = 1e-3,
         .weight_decay = 0.1,

@@ -77,10 +77,16 @@ static inline int sp_train_token_bytes(const struct sp_train_config *cfg)
     return !cfg->tokens ? 1 : cfg->token_width_set ? given : 0;
 }
 
-/* Processes of one of the pipelines that share a step. */
+/* Pipelines that share a step: with samples of their own, or tokens of the same. */
+static inline int sp_train_pipelines(const struct sp_trainer *t)
+{
+    return t->cfg.data_parallel * t->cfg.context_parallel;
+}
+
+/* Processes of one of them. */
 static inline int sp_train_pipeline_size(const struct sp_trainer *t)
 {
-    return t->world.size / t->cfg.data_parallel;
+    return t->world.size / sp_train_pipelines(t);
 }
 
 /* Tokens of a step. */

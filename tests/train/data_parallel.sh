@@ -113,7 +113,7 @@ echo "resident: $whole KiB, with --zero 1 $part, planned $saved less"
 # ---- refusals, and a process that stops
 
 few="--model gpt-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
-refused "data-parallel 2 wants as many processes.*there is 1: mpirun -np 2" train $few --data-parallel 2
+refused "data-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few --data-parallel 2
 for wrong in "3 2 .*there are 3: mpirun -np 4" "6 2 .*6 processes for 4 stages: start at most 4"; do
     read -r ranks d pattern <<< "$wrong"
     mpi "$ranks" train $few --data-parallel "$d" > "$work/output" 2>&1

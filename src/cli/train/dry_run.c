@@ -1,6 +1,6 @@
 /*
  * As JSON, one object:
- *   schedule, data_parallel, zero, hardware
+ *   schedule, data_parallel, context_parallel, zero, hardware
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
@@ -50,6 +50,9 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
         printf("%d pipelines side by side, each with %d micro-batches of its own%s\n",
                t->cfg.data_parallel, l->micro_batches,
                t->shape.zero ? ", that share out the update" : "");
+    if (t->cfg.context_parallel > 1)
+        printf("%d processes a stage share the tokens of sequences and the heads of attention\n",
+               t->cfg.context_parallel);
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
     if (t->plan.layout.slices > 1) {
@@ -82,10 +85,11 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root = json_pack("{s:s,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
-                     "data_parallel", t->cfg.data_parallel, "zero", t->cfg.zero, "hardware",
-                     t->machine.name, "predicted_step_ms", p->step_ms, "predicted_bubble",
-                     p->times.bubble_ratio, "stages", stages);
+    root = json_pack("{s:s,s:i,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
+                     "data_parallel", t->cfg.data_parallel, "context_parallel",
+                     t->cfg.context_parallel, "zero", t->cfg.zero, "hardware", t->machine.name,
+                     "predicted_step_ms", p->step_ms, "predicted_bubble", p->times.bubble_ratio,
+                     "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

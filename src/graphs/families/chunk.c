@@ -100,19 +100,24 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     size_t n = (size_t)chunks * (size_t)each, layers = 0;
     struct sp_chunk_flight *flights;
     struct sp_layer_flight *l;
-    int first, count;
+    struct sp_heads *heads;
+    int first, count, members = sp_graph_members(g);
 
     for (int c = 0; c < chunks; c++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
         layers += (size_t)count * (size_t)each;
     }
     flights = calloc(n, sizeof *flights);
-    l = calloc(layers, sizeof *l);
-    if (!flights || !l) {
+    l = calloc(layers + 1, sizeof *l);
+    heads = members > 1 ? calloc(layers * (size_t)members, sizeof *heads) : NULL;
+    if (!flights || !l || (members > 1 && !heads)) {
+        free(heads);
         free(l);
         free(flights);
         return NULL;
     }
+    for (size_t i = 0; heads && i < layers; i++)
+        l[i].heads = heads + i * (size_t)members;
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);
@@ -124,8 +129,10 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
 
 void sp_flights_free(struct sp_chunk_flight *flights)
 {
-    if (flights)
+    if (flights) {
+        free(flights[0].layers[0].heads);
         free(flights[0].layers);
+    }
     free(flights);
 }
 
@@ -142,7 +149,7 @@ void sp_flights_destroy(struct sp_stage *st)
 }
 
 /* Everything that the forward of a chunk left. */
-static void drop_flight(struct sp_chunk_flight *fl, int layers)
+static void drop_flight(struct sp_chunk_flight *fl, int layers, int members)
 {
     sp_drop(&fl->out);
     sp_drop(&fl->grad);
@@ -153,7 +160,9 @@ static void drop_flight(struct sp_chunk_flight *fl, int layers)
 
         for (size_t k = 0; k < sizeof left / sizeof *left; k++)
             sp_drop(left[k]);
-        *t = (struct sp_layer_flight){0};
+        for (int j = 0; t->heads && j < members; j++)
+            sp_heads_drop(&t->heads[j]);
+        *t = (struct sp_layer_flight){.heads = t->heads};
     }
     *fl = (struct sp_chunk_flight){.layers = fl->layers};
 }
@@ -164,7 +173,7 @@ void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int ea
         int first, count;
 
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
-        drop_flight(&st->flights[i], count);
+        drop_flight(&st->flights[i], count, sp_graph_members(g));
     }
     sp_stage_meter(g, st)->live_bytes = 0;
     sp_order_forget(st->worker);

@@ -62,7 +62,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
-        .sh = &g->shape,
+        .sh = &g->cuts[0].shapes[0],
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
     };

@@ -184,7 +184,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
-        .sh = &g->shape,
+        .sh = &g->cuts[0].shapes[0],
         .ctx = sp_stage_context(g, st, passes[op->pass]),
         .mb = op->mb,
         .split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op),

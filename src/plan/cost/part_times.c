@@ -42,6 +42,26 @@ static double gathered(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
+/* Queries, keys and values, and outputs by heads instead of tokens: all to all of the devices that share the
+ * tokens; of its node's, and beyond it through an interface that others share. */
+static double exchanged(const struct cost *c)
+{
+    double members = c->sh->context, inside = c->machine->devices_per_node / c->devices;
+    double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows / c->devices *
+                   (2 * c->sh->q_width + c->sh->kv_width) / members;
+    double within, beyond;
+
+    if (members <= 1)
+        return 0;
+    inside = inside < 1 ? 1 : inside < members ? inside : members;
+    within = inside > 1 ? sp_link_s(&c->machine->node, bytes * (inside - 1)) : 0;
+    if (inside >= members)
+        return within;
+    beyond =
+        sp_link_s(&c->machine->network, bytes * (members - inside) * c->machine->network.shared_by);
+    return beyond > within ? beyond : within;
+}
+
 static double attention(const struct cost *c, enum sp_attention_pass pass)
 {
     const struct sp_model *m = &c->sh->model;
@@ -51,7 +71,7 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
                               .head_dim = m->head_dim,
                               .q_len = c->sh->seq,
                               .q_pos = c->sh->first};
-    double flops = sp_flops_attention(&at) / c->devices;
+    double flops = sp_flops_attention(&at) / c->devices / c->sh->context;
 
     return pass == SP_ATTENTION_FORWARD
                ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
@@ -92,9 +112,9 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 
     *t = (struct sp_part_times){
         .qkv = product(&c, SP_ROLE_QKV),
-        .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
+        .attention = attention(&c, SP_ATTENTION_FORWARD) + exchanged(&c) + task,
         .post = in_post + norm + activation + 3 * ring + task,
-        .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + task,
+        .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + exchanged(&c) + task,
         /* activation: u and dg read, du written */
         .post_input = in_post + norm_input + moved(&c, 2 * up + f) + 3 * ring + task,
         .post_weight = in_post + ring + task,

@@ -52,6 +52,7 @@ struct sp_family {
     bool pairs;           /* two ops may overlap */
     bool partitions;      /* the layers of its global stages may be chosen */
     bool offloads;        /* activations may leave for a slower tier */
+    bool shares_tokens;   /* those of a sequence may be shared by the devices of a stage */
 
     /* ---- layouts ---- */
 

@@ -90,7 +90,7 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     int first, len;
 
     sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
-    return (int64_t)len * shape->batch;
+    return (int64_t)len * shape->batch / shape->context;
 }
 
 /* Block i of a chunk, or of the ends of the model, by kind. */

@@ -57,7 +57,7 @@ int64_t sp_train_expect_gpus(const struct sp_trainer *t)
     const struct sp_layout_args *l = &t->cfg.layout;
     int devices = t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
     struct sp_placement pl = {.world = t->world,
-                              .pipelines = t->cfg.data_parallel,
+                              .pipelines = sp_train_pipelines(t),
                               .n_local = l->stages / sp_train_pipeline_size(t)};
     int64_t total, unused, kernels, memory;
 

@@ -38,6 +38,39 @@ static int check_family(const struct sp_trainer *t)
     return sp_plan_refuse(&t->plan, &wish);
 }
 
+/* What devices that share the tokens of sequences, and the heads of attention, can divide. */
+static int check_context(const struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    int C = t->cfg.context_parallel, heads = t->model.heads, keys = t->model.kv_heads;
+    int slices = t->plan.layout.slices;
+
+    if (C == 1)
+        return 0;
+    if (!t->plan.family->shares_tokens)
+        return sp_error(EINVAL,
+                        "train: --context-parallel %d is not available for %s; leave it out", C,
+                        t->plan.def->name);
+    if (sp_train_offloads(t))
+        return sp_error(EINVAL, "train: --context-parallel %d with --offload %s: take one of them",
+                        C, l->offload);
+    if (heads % C || (keys % C && C % keys))
+        return sp_error(EINVAL,
+                        "train: --context-parallel %d: %s has %d heads and %d of keys and values, "
+                        "which %d processes cannot share evenly",
+                        C, t->model.name, heads, keys, C);
+    if (l->seq % C)
+        return sp_error(
+            EINVAL, "train: --context-parallel %d: sequences of %d tokens are no multiple of it", C,
+            l->seq);
+    if (slices * C > SP_MAX_SLICES || slices * C > l->seq)
+        return sp_error(EINVAL,
+                        "train: --context-parallel %d: %d slices have %d parts, at most %d of a "
+                        "sequence are possible",
+                        C, slices, slices * C, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+    return 0;
+}
+
 /* --partition-slices. */
 static int cut_sequences(struct sp_trainer *t)
 {
@@ -106,7 +139,8 @@ static void take_sizes(struct sp_trainer *t)
 
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    sp_shape_share(&t->shape, a->data_parallel, a->zero > 0);
+    sp_shape_context(&t->shape, a->context_parallel);
+    sp_shape_share(&t->shape, sp_train_pipelines(t), a->zero > 0);
     t->shape.dtype = a->dtype;
 }
 
@@ -145,6 +179,7 @@ int sp_train_plan(struct sp_trainer *t)
     }
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : check_family(t);
+    err = err ? err : check_context(t);
     err = err ? err : cut_sequences(t);
     err = err ? err : fit(t, &layout);
     if (err)

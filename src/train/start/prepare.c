@@ -144,16 +144,20 @@ static int check_memory(struct sp_trainer *t)
 /* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
 static int check_pipelines(struct sp_trainer *t)
 {
-    int pipelines = t->cfg.data_parallel, size = t->world.size;
+    char context[40] = "";
+    int pipelines = sp_train_pipelines(t), size = t->world.size;
 
     if (t->cfg.dry_run && size == 1)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
         return 0;
+    if (t->cfg.context_parallel > 1)
+        snprintf(context, sizeof context, " --context-parallel %d", t->cfg.context_parallel);
     return sp_error(EINVAL,
-                    "train: --data-parallel %d wants as many processes, or a multiple of that, and "
+                    "train: --data-parallel %d%s wants %d processes, or a multiple of that, and "
                     "there %s %d: mpirun -np %d",
-                    pipelines, size == 1 ? "is" : "are", size, (size / pipelines + 1) * pipelines);
+                    t->cfg.data_parallel, context, pipelines, size == 1 ? "is" : "are", size,
+                    (size / pipelines + 1) * pipelines);
 }
 
 /* What does, and the plan. */
@@ -173,8 +177,8 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : sp_train_plan(t);
     err = err ? err : open_eval(t);
     err = err ? err
-              : sp_placement_init(&t->place, &t->world, a->data_parallel, t->plan.layout.stages,
-                                  a->threads);
+              : sp_placement_init(&t->place, &t->world, sp_train_pipelines(t),
+                                  t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_offload_early(t);

@@ -58,6 +58,7 @@ static int make_graph(struct sp_trainer *t)
         .seq = a->layout.seq,
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
+        .context = t->cfg.context_parallel,
         .zero = t->cfg.zero > 0,
         .dtype = (enum sp_dtype)a->dtype,
         .recompute = t->recompute,

@@ -138,6 +138,7 @@ const struct sp_family sp_family_sharded = {
     .sharded = true,
     .one_line = true,
     .replicates_ends = true,
+    .shares_tokens = true,
     .check = check,
     .place = place,
     .foreign = foreign,

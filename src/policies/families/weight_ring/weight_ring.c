@@ -218,6 +218,7 @@ const struct sp_family sp_family_weight_ring = {
     .names_global = true,
     .replicates_ends = true,
     .head_op = true,
+    .shares_tokens = true,
     .check = check,
     .place = place,
     .emit = sp_ring_emit,

@@ -1,0 +1,107 @@
+/*
+ * Heads of attention that devices share out, to a tensor each, and back: columns of (T,width) tensors, the keys'
+ * and the values' in a row of kv.
+ *
+ *   part_j(T, n) = whole(T, first_j .. first_j + n-1)
+ */
+#include "codelets/insert.h"
+
+struct columns_args {
+    struct sp_task_args base;
+    bool keys;
+};
+
+/* What part j has of a row: `n` columns from `first` on in each of `segments` segments of `width`. */
+struct columns {
+    size_t segments, width, first, n;
+    bool again; /* the part before has the same */
+};
+
+static struct columns columns_of(const struct columns_args *a, int j)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int heads = a->keys ? sh->model.kv_heads : sh->model.heads, parts = sh->context;
+    int each = heads > parts ? heads / parts : 1, first = (int)((int64_t)j * heads / parts);
+    size_t d = (size_t)sh->model.head_dim;
+
+    return (struct columns){.segments = a->keys ? 2 : 1,
+                            .width = (size_t)heads * d,
+                            .first = (size_t)first * d,
+                            .n = (size_t)each * d,
+                            .again = j > 0 && (int64_t)(j - 1) * heads / parts == first &&
+                                     each == 1 && heads < parts};
+}
+
+#define SPLIT_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
+    ONE(whole, STARPU_R) /* (T,width) */                                                           \
+    LIST(part, STARPU_W) /* = (T,n) each */
+SP_BUFFERS(split, SPLIT_BUFFERS)
+
+static void split(const struct sp_backend *k, const struct split_buffers *b,
+                  const struct columns_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+    size_t elem = sp_shape_elem(sh), rows = (size_t)sh->rows;
+
+    for (int j = 0; j < b->n_part; j++) {
+        struct columns c = columns_of(a, j);
+
+        for (size_t s = 0; s < c.segments; s++)
+            k->copy_rows(k, rows, c.n * elem, sp_skip(sh, b->whole, s * c.width + c.first),
+                         c.segments * c.width * elem, sp_skip(sh, b->part[j], s * c.n),
+                         c.segments * c.n * elem);
+    }
+}
+
+#define JOIN_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
+    ONE(whole, STARPU_W) /* = (T,width) */                                                         \
+    LIST(part, STARPU_R) /* (T,n) each */
+SP_BUFFERS(join, JOIN_BUFFERS)
+
+static void join(const struct sp_backend *k, const struct join_buffers *b,
+                 const struct columns_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+    size_t elem = sp_shape_elem(sh), rows = (size_t)sh->rows;
+
+    for (int j = 0; j < b->n_part; j++) {
+        struct columns c = columns_of(a, j);
+
+        for (size_t s = 0; s < c.segments && !c.again; s++)
+            k->copy_rows(k, rows, c.n * elem, sp_skip(sh, b->part[j], s * c.n),
+                         c.segments * c.n * elem, sp_skip(sh, b->whole, s * c.width + c.first),
+                         c.segments * c.width * elem);
+    }
+}
+
+SP_CODELET(split);
+SP_CODELET(join);
+
+static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
+                                    const char *name, const struct sp_shape *sh, bool keys)
+{
+    struct starpu_task *task = sp_task_new(ctx, cl, name, sh, sizeof(struct columns_args));
+    struct columns_args *a = task->cl_arg;
+
+    a->keys = keys;
+    a->base.variant = keys;
+    return task;
+}
+
+void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
+                           starpu_data_handle_t whole, const starpu_data_handle_t *parts)
+{
+    struct starpu_task *task = new_task(ctx, &split_cl, "split", sh, keys);
+
+    SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->context);
+    sp_task_submit(ctx, task, 0);
+}
+
+void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
+                          const starpu_data_handle_t *parts, starpu_data_handle_t whole)
+{
+    struct starpu_task *task = new_task(ctx, &join_cl, "join", sh, keys);
+
+    SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->context);
+    sp_task_submit(ctx, task, 0);
+}
