@@ -82,8 +82,9 @@ struct sp_op_record {
     double arrived_us;   /* when the last of its messages was there; 0: it had none */
     double submitted_us; /* when its first task was submitted */
     double ready_us;     /* when that had all it waits for */
-    double late_us;  /* between its tasks: the next one was not submitted yet, the worker free */
-    double stall_us; /* time that its tasks waited for tensors to leave memory or to come back */
+    double late_us;     /* between its tasks: the next one was not submitted yet, the worker free */
+    double stall_us;    /* time that its tasks waited for tensors to leave memory or to come back */
+    double exchange_us; /* between its tasks: for what other devices of its stage send */
 };
 
 /* Accounting of one local stage; written by its worker (and read after the step). */
@@ -110,6 +111,7 @@ struct sp_task_context {
     int op_index;               /* index in the program, -1 outside ops */
     int stage;
     bool in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/cuda.h */
+    bool exchanged; /* the next task reads what other devices of its stage send */
     bool output;    /* the next task writes what other ops wait for */
     char pass;      /* 'F', 'B', ... for the task name */
     int mb, slice;  /* slice -1: the whole sequence */
@@ -125,6 +127,7 @@ struct sp_task_args {
     int op_index;
     int number;          /* among the tasks of its op; where runs are simulated */
     bool output;         /* as in struct sp_task_context */
+    bool exchanged;      /* likewise */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */

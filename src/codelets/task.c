@@ -152,7 +152,12 @@ static void count_op(const struct sp_task_args *a, const struct spent *spent, do
         r->start_us = start;
         r->ready_us = end - spent->ready;
     } else {
-        r->late_us += fmin(spent->idle, fmax(0, a->submitted_us - (start - spent->idle)));
+        double late = fmin(spent->idle, fmax(0, a->submitted_us - (start - spent->idle)));
+
+        r->late_us += late;
+        if (a->exchanged)
+            r->exchange_us +=
+                fmax(0, fmin(spent->idle, end - spent->ready - (start - spent->idle)) - late);
     }
     r->end_us = end;
     r->busy_us += spent->took;
@@ -204,6 +209,7 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     a->op = ctx->op;
     a->op_index = ctx->op_index;
     a->output = ctx->output;
+    a->exchanged = ctx->exchanged;
     a->in_stream = ctx->in_stream && ctx->op_index >= 0;
     a->shape = shape;
     a->dtype = shape ? shape->dtype : SP_F32;

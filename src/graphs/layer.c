@@ -205,6 +205,7 @@ static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep
     int64_t stashed = counted_part(c, &keep, keep.attn, SP_STASH_O) +
                       counted_part(c, &keep, keep.attn, SP_STASH_LSE);
 
+    c->ctx.exchanged = t->heads != NULL;
     for (int j = 0; j < members(c); j++) {
         struct attention a;
         starpu_data_handle_t o = take(c, T * (size_t)heads->q_width, "o");
@@ -220,6 +221,7 @@ static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep
         t->o = take(c, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
         sp_context_collect(c, SP_TENSOR_O, parts, t->o);
     }
+    c->ctx.exchanged = false;
     return stashed;
 }
 
@@ -337,6 +339,7 @@ static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t 
     t->dq = take(c, (size_t)sh->rows * (size_t)sh->q_width, "dq");
     if (t->heads)
         sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
+    c->ctx.exchanged = t->heads != NULL;
     for (int j = n - 1; j >= 0; j--) {
         bool first = take_dkv(c, i, j, dkv);
         struct attention a;
@@ -355,6 +358,7 @@ static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t 
     }
     t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
     sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
+    c->ctx.exchanged = false;
     for (int j = 0; j < n; j++)
         sp_heads_drop(&t->heads[j]);
 }

@@ -5,28 +5,7 @@
 . "$(dirname "$0")/../common.sh" || exit 1
 have_mpi || exit 77
 
-make_text 20011 > "$work/text"
-
-# grid D RANKS MODEL MICRO-BATCHES OPTIONS...: against one stage with all samples. To 1e-5 for the rounding of
-# sums in another order.
-grid()
-{
-    local d=$1 ranks=$2 model=$3 m=$4 sent planned
-    local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5"
-
-    shift 4
-    quiet "one process, $*" starpipe train $same --stages 1 --schedule "${one:-1f1b}" --slices "${slices:-1}" \
-        --micro-batches $((d * m)) --log "$work/one.jsonl" --dump-grads "$work/one.safetensors" || return
-    quiet "$d pipelines, $*" mpi "$ranks" train $same --data-parallel "$d" --micro-batches "$m" --slices "${slices:-1}" \
-        "$@" --log "$work/grid.jsonl" --dump-grads "$work/grid.safetensors" || return
-    agree "$d pipelines, $ranks processes, $*: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 1e-5
-    agree "$d pipelines, $ranks processes, $*: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
-    [ "$exact" = yes ] || return
-    sent=$(tail -n 1 "$work/grid.jsonl" | grep -o '"bytes_sent":[0-9]*' | tr '\n' ' ')
-    planned=$(starpipe train $same --data-parallel "$d" --micro-batches "$m" --slices "${slices:-1}" "$@" --dry-run --json |
-        grep -o '"bytes_sent": [0-9]*' | tr -d ' ' | tr '\n' ' ')
-    [ "$sent" = "$planned" ] || fail "$d pipelines, $*: sent $sent, planned $planned"
-}
+. "$(dirname "$0")/grid.sh"
 
 exact=yes # a process a stage
 grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b                      # a tied table on two stages

@@ -103,9 +103,9 @@ int sp_dry_run(const struct sp_trainer *t)
     int stages = t->plan.layout.stages, processes = sp_train_pipeline_size(t);
     int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
     struct sp_prediction prediction;
-    int err =
-        bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, processes > 1 ? processes : stages, bytes)
-              : -ENOMEM;
+    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, t->recompute,
+                                         processes > 1 ? processes : stages, bytes)
+                    : -ENOMEM;
 
     err = err ? err : sp_train_predict(t, &prediction);
     if (err) {

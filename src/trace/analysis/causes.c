@@ -209,7 +209,7 @@ int sp_causes_expected(const struct sp_waits *w, struct sp_timeline *expected)
         op->end = how.end[k];
         op->out = op->start + how.part[i] * (op->end - op->start);
         op->busy = compute[k] / w->unit[k].ops;
-        op->core_wait = op->stall = op->late = 0;
+        op->core_wait = op->stall = op->late = op->exchange = 0;
         op->submitted = op->ready = op->arrived = NAN;
     }
     expected->length = expected->span;

@@ -34,7 +34,9 @@ void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *
 
     fprintf(out, "where it went %45s %12s\n", *t->unit ? "ms" : "time", "bubble points");
     for (int k = 0; k < SP_CAUSES; k++) {
-        if ((k == SP_CAUSE_MESSAGES && t->processes == 1) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
+        bool alone = t->processes == 1 && !sp_waits_has(w, SP_STEP_MESSAGE);
+
+        if ((k == SP_CAUSE_MESSAGES && alone) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
             continue;
         fprintf(out, k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k],
                 c->ms[k], 100 * c->bubble[k]);

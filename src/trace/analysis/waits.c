@@ -238,7 +238,7 @@ static double others_inside(const struct sp_waits *w, const struct sp_unit_of_st
 static void split_inside(const struct sp_waits *w, double length, double stall,
                          struct sp_unit_of_step *u)
 {
-    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, part;
+    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, exchange = 0, part;
 
     for (int i = u->op; i < u->op + u->ops; i++)
         if (!isnan(w->t->op[i].arrived))
@@ -249,12 +249,14 @@ static void split_inside(const struct sp_waits *w, double length, double stall,
     part = fmax(0, fmin(stall, idle));
     u->inside[SP_STEP_OFFLOAD] = part;
     idle -= part;
-    for (int i = u->op; i < u->op + u->ops; i++)
+    for (int i = u->op; i < u->op + u->ops; i++) {
         late += w->t->op[i].late;
+        exchange += w->t->op[i].exchange;
+    }
     part = fmax(0, fmin(late, idle));
     u->inside[SP_STEP_SUBMISSION] = part;
     idle -= part;
-    part = fmax(0, fmin(arrived - u->start, idle));
+    part = fmax(0, fmin(fmax(arrived - u->start, exchange), idle));
     u->inside[SP_STEP_MESSAGE] = part;
     u->inside[SP_STEP_ENGINE] = idle - part;
 }

@@ -138,6 +138,7 @@ static int read_op(const json_t *event, struct sp_timeline *t)
     op->core_wait = number(a, "core_wait");
     op->stall = number(a, "stall");
     op->late = number(a, "late");
+    op->exchange = json_object_get(a, "exchange") ? number(a, "exchange") : 0;
     op->out = number(a, "out");
     op->submitted = number(a, "submitted");
     op->ready = number(a, "ready");
@@ -157,7 +158,8 @@ static int read_op(const json_t *event, struct sp_timeline *t)
         t->dep[t->n_deps++] =
             (struct sp_timeline_dep){producer, json_integer_value(json_array_get(dep, 2)) != 0};
     }
-    return isfinite(op->start + op->end + op->busy + op->core_wait + op->stall + op->late + op->out)
+    return isfinite(op->start + op->end + op->busy + op->core_wait + op->stall + op->late +
+                    op->exchange + op->out)
                ? 0
                : -EINVAL;
 }

@@ -155,6 +155,7 @@ static void write_op(struct writer *w, int i)
     number(w->out, "core_wait", op->core_wait);
     number(w->out, "stall", op->stall);
     number(w->out, "late", op->late);
+    number(w->out, "exchange", op->exchange);
     number(w->out, "out", op->out);
     number(w->out, "submitted", op->submitted);
     number(w->out, "ready", op->ready);

@@ -265,6 +265,7 @@ static void add_ops(const struct sp_step_report *r, struct sp_timeline *t)
         op->core_wait = from->core_wait_us / 1e3;
         op->stall = from->stall_us / 1e3;
         op->late = from->late_us / 1e3;
+        op->exchange = from->exchange_us / 1e3;
         op->out = from->out_us > 0 ? from->out_us / 1e3 : op->end;
         op->submitted = ms(from->submitted_us);
         op->ready = ms(from->ready_us);

@@ -30,6 +30,7 @@ struct sp_timeline_op {
     double core_wait;  /* part of it in which its worker had no core */
     double stall;      /* that its tasks waited for tensors to leave memory or to come back */
     double late;       /* between its tasks, until the next one was submitted */
+    double exchange;   /* between its tasks, for what other devices of its stage send */
     double out;        /* when it had written what others wait for */
     double submitted;  /* its first task */
     double ready;      /* when that had all it waits for */

@@ -1,0 +1,46 @@
+#include "policies/lowering/exchanges.h"
+#include "policies/families/activations.h"
+#include "policies/families/work.h"
+
+/* Of one layer: how often tensors like q, and like k and v, are exchanged. */
+struct times {
+    int q, kv;
+};
+
+static struct times times_of(const struct sp_op_work *work, enum sp_recompute recompute,
+                             bool sliced)
+{
+    struct times n = {2, 1}; /* q and o, or their gradients */
+
+    if (!work->input || recompute == SP_RECOMPUTE_NONE || recompute == SP_RECOMPUTE_SELECTIVE)
+        return n;
+    n.q += recompute == SP_RECOMPUTE_FULL ? 2 : 1;
+    n.kv += !sliced; /* else they stayed for later slices */
+    return n;
+}
+
+int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                          enum sp_recompute recompute, int stage, const struct sp_op *op)
+{
+    struct sp_op_work work[SP_MOST_WORK];
+    int n = sp_op_work(plan, sh, stage, op, work);
+    int64_t bytes = 0;
+
+    for (int i = 0; sh->context > 1 && i < n; i++) {
+        struct sp_shape slice, heads;
+        int64_t part;
+
+        if (!work[i].attention || !(work[i].forward || work[i].input))
+            continue;
+        sp_shape_slice(sh, work[i].first_token, work[i].tokens, &slice);
+        sp_shape_heads(&slice, &heads);
+        part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
+        for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
+            struct times t =
+                times_of(&work[i], sp_layer_recompute(plan, recompute, l), plan->layout.slices > 1);
+
+            bytes += part * (t.q * heads.q_width + t.kv * heads.kv_width);
+        }
+    }
+    return bytes;
+}

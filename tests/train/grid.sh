@@ -1,0 +1,34 @@
+# Sourced by tests of grids of processes, after common.sh.
+
+make_text 20011 > "$work/text"
+
+# grid D RANKS MODEL MICRO-BATCHES OPTIONS...: D pipelines with samples of their own, against one stage with all
+# samples. To 1e-5 for the rounding of sums in another order. With exact=yes, each stage is in processes of its own: what
+# they send and keep is what was planned.
+grid()
+{
+    local d=$1 ranks=$2 model=$3 m=$4 what="$1 pipelines, $2 processes, ${*:5}" dry
+    local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5 --slices ${slices:-1}"
+
+    shift 4
+    quiet "one process, $*" starpipe train $same --stages 1 --schedule "${one:-1f1b}" \
+        --micro-batches $((d * m)) --log "$work/one.jsonl" --dump-grads "$work/one.safetensors" || return
+    same="$same --data-parallel $d --micro-batches $m"
+    quiet "$what" mpi "$ranks" train $same "$@" --log "$work/grid.jsonl" --dump-grads "$work/grid.safetensors" || return
+    agree "$what: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 1e-5
+    agree "$what: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
+    [ "$exact" = yes ] || return
+    dry=$(starpipe train $same "$@" --dry-run --json)
+    is_planned "$what" bytes_sent bytes_sent "$dry"
+    [ "${context:-}" != yes ] || is_planned "$what" peak_activation_bytes activations_bytes "$dry"
+}
+
+# is_planned WHAT MEASURED PLANNED DRY-RUN: the numbers of all stages in the last line of the log.
+is_planned()
+{
+    local measured planned
+
+    measured=$(tail -n 1 "$work/grid.jsonl" | grep -o "\"$2\":[0-9]*" | cut -d : -f 2 | tr '\n' ' ')
+    planned=$(echo "$4" | grep -o "\"$3\": [0-9]*" | cut -d ' ' -f 2 | tr '\n' ' ')
+    [ -n "$measured" ] && [ "$measured" = "$planned" ] || fail "$1: $2 $measured, planned $planned"
+}
