@@ -54,6 +54,8 @@ struct sp_backend {
                  const struct sp_rope *rope, bool inverse, void *x);
     void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
+    void (*attention_merge)(const struct sp_backend *k, const struct sp_attention *at,
+                            const void *part, const float *part_lse, void *o, float *lse);
     /* `first`: dkv = instead of +=. */
     void (*attention_bwd)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                           const void *const *kv, const void *o, const float *lse, const void *d_o,

@@ -76,8 +76,8 @@ void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struc
 
 /*
  * Causal attention of one slice of queries, rows q_pos .. q_pos+q_len-1 of each sequence,
- * over key/value slices 0..n_kv-1 that cover rows 0 .. q_pos+q_len-1 in order (the last one may
- * reach further; what lies after a query is masked).
+ * over key/value slices 0..n_kv-1, rows from 0 on in order: as far as the queries, further (what lies after a query
+ * is masked) or less far (what is left out is merged with it: sp_attention_merge).
  *
  * q, o, do, dq: (batch, q_len, a*d), leading dimension a*d.
  * kv[j]: (batch, kv_len[j], 2*g*d): keys of all g heads, then values, in each row; dkv alike.
@@ -95,6 +95,11 @@ struct sp_attention {
 /* O = softmax(scale Q K^T + causal) V, lse kept; never stores more than a tile of scores. */
 void sp_attention(const struct sp_attention *at, const float *q, const float *const *kv, float *o,
                   float *lse);
+
+/* Attention over some keys, part and part_lse, with that over others: of O and lse each, for all of at's queries
+ * new lse = log(e^lse + e^part_lse), O = O e^(lse - new lse) + part e^(part_lse - new lse). */
+void sp_attention_merge(const struct sp_attention *at, const float *part, const float *part_lse,
+                        float *o, float *lse);
 
 /*
  * Gradient: D = rowsum(dO o O), P = exp(S - lse), dV += P^T dO, dS = P o (dO V^T - D),

@@ -38,8 +38,7 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
         q_pos += j < n - 1 ? kv_len[j] : 0;
     }
     at.q_pos = q_pos;
-    t = (struct sp_attn){.slice = n - 1,
-                         .q_len = q_len,
+    t = (struct sp_attn){.q_len = q_len,
                          .q_pos = q_pos,
                          .n_kv = n,
                          .kv_len = kv_len,

@@ -41,8 +41,57 @@ static void cut(bool out, int batch, int len, int from, int n, int width, float 
     }
 }
 
-static struct result run(const struct whole *r, int n_slices, const int *lens, float *q, float *kv,
-                         float *d_o, float *dkv)
+/* Slice j of the keys alone, for the last slice of queries: all of an earlier one is seen. */
+static struct sp_attention alone(const struct sp_attention *at, int j)
+{
+    struct sp_attention one = *at;
+
+    one.n_kv = 1;
+    one.kv_len = &at->kv_len[j];
+    one.q_pos = j < at->n_kv - 1 ? at->kv_len[j] : 0;
+    return one;
+}
+
+/* `apart`: each slice of keys by itself, merged. */
+static void forward(const struct sp_attention *at, bool apart, const float *q,
+                    const float *const *kv, float *o, float *lse)
+{
+    size_t rows = (size_t)(at->batch * at->q_len * at->heads), n = rows * (size_t)at->head_dim;
+
+    if (!apart)
+        sp_attention(at, q, kv, o, lse);
+    for (int j = 0; apart && j < at->n_kv; j++) {
+        struct sp_attention one = alone(at, j);
+        float *part = new_nan(n), *part_lse = new_nan(rows);
+
+        sp_attention(&one, q, &kv[j], j ? part : o, j ? part_lse : lse);
+        if (j)
+            sp_attention_merge(&one, part, part_lse, o, lse);
+        free(part), free(part_lse);
+    }
+}
+
+static void backward(const struct sp_attention *at, bool apart, const float *q,
+                     const float *const *kv, const float *o, const float *lse, const float *d_o,
+                     float *dq, float *const *dkv)
+{
+    size_t n = (size_t)(at->batch * at->q_len * at->heads * at->head_dim);
+
+    if (!apart)
+        sp_attention_bwd(at, q, kv, o, lse, d_o, dq, dkv);
+    for (int j = 0; apart && j < at->n_kv; j++) {
+        struct sp_attention one = alone(at, j);
+        float *part = new_nan(n);
+
+        sp_attention_bwd(&one, q, &kv[j], o, lse, d_o, j ? part : dq, &dkv[j]);
+        if (j)
+            sp_add(n, part, dq);
+        free(part);
+    }
+}
+
+static struct result run(const struct whole *r, bool apart, int n_slices, const int *lens, float *q,
+                         float *kv, float *d_o, float *dkv)
 {
     int wq = r->heads * r->d, wkv = 2 * r->kv_heads * r->d, pos[MAX_SLICES + 1] = {0};
     size_t rows = (size_t)(r->batch * r->len);
@@ -80,12 +129,12 @@ static struct result run(const struct whole *r, int n_slices, const int *lens, f
         cut(true, r->batch, r->len, pos[i], lens[i], wq, q, part_q);
         cut(true, r->batch, r->len, pos[i], lens[i], wq, d_o, part_do);
         if (k < n_slices) {
-            sp_attention(&at, part_q, (const float *const *)part_kv, part_o[i], part_lse[i]);
+            forward(&at, apart, part_q, (const float *const *)part_kv, part_o[i], part_lse[i]);
             cut(false, r->batch, r->len, pos[i], lens[i], wq, s.o, part_o[i]);
             cut(false, r->batch * r->heads, r->len, pos[i], lens[i], 1, s.lse, part_lse[i]);
         } else {
-            sp_attention_bwd(&at, part_q, (const float *const *)part_kv, part_o[i], part_lse[i],
-                             part_do, part_dq, part_dkv);
+            backward(&at, apart, part_q, (const float *const *)part_kv, part_o[i], part_lse[i],
+                     part_do, part_dq, part_dkv);
             cut(false, r->batch, r->len, pos[i], lens[i], wq, s.dq, part_dq);
         }
         free(part_q), free(part_do), free(part_dq);
@@ -100,7 +149,7 @@ static struct result run(const struct whole *r, int n_slices, const int *lens, f
 static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const int *lens)
 {
     struct whole r = {.batch = batch, .heads = heads, .kv_heads = kv_heads, .d = d};
-    struct result one, again, two;
+    struct result one, again, two, merged;
     size_t n_q, n_kv;
     float *q, *kv, *d_o, *dkv;
     int before = omp_get_max_threads();
@@ -129,11 +178,16 @@ static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const
         r.dkv[i] += (double)dkv[i];
 
     omp_set_num_threads(1);
-    one = run(&r, n_slices, lens, q, kv, d_o, dkv);
+    one = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
     omp_set_num_threads(2);
-    two = run(&r, n_slices, lens, q, kv, d_o, dkv);
-    again = run(&r, n_slices, lens, q, kv, d_o, dkv);
+    two = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
+    again = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
+    merged = run(&r, true, n_slices, lens, q, kv, d_o, dkv);
     omp_set_num_threads(before);
+    assert_close("o, merged", n_q, merged.o, r.o, TOLERANCE);
+    assert_close("lse, merged", merged.n_lse, merged.lse, r.lse, TOLERANCE);
+    assert_close("dq, merged", n_q, merged.dq, r.dq, TOLERANCE);
+    assert_close("dkv, merged", n_kv, merged.dkv, r.dkv, TOLERANCE);
     assert_close("o", n_q, two.o, r.o, TOLERANCE);
     assert_close("lse", two.n_lse, two.lse, r.lse, TOLERANCE);
     assert_close("dq", n_q, two.dq, r.dq, TOLERANCE);
@@ -144,7 +198,7 @@ static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const
     assert_close_floats("o, 2 threads against 1", n_q, two.o, one.o, TOLERANCE);
     assert_close_floats("dq, 2 threads against 1", n_q, two.dq, one.dq, TOLERANCE);
     assert_close_floats("dkv, 2 threads against 1", n_kv, two.dkv, one.dkv, TOLERANCE);
-    free_result(&one), free_result(&two), free_result(&again);
+    free_result(&one), free_result(&two), free_result(&again), free_result(&merged);
     free(q), free(kv), free(d_o), free(dkv), free(r.q), free(r.kv), free(r.d_o), free(r.o);
     free(r.lse), free(r.dq), free(r.dkv);
 }

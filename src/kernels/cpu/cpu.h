@@ -22,6 +22,8 @@ size_t sp_cpu_first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, 
 /* Attention of kernels.h on tensors of a type; backward: `first` as in backend.h. */
 void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
+void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
+                            const float *part_lse, void *o, float *lse);
 void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
                           const void *const *kv, const void *o, const float *lse, const void *d_o,
                           void *dq, void *const *dkv, bool first);
@@ -60,7 +62,7 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .linear_dx = products##linear_dx, .linear_dx_gelu = products##linear_dx_gelu,              \
         .linear_dw = products##linear_dw, .norm = norm, .norm_apply = norm_apply,                  \
         .norm_bwd = norm_bwd, .rope = rope, .attention = attention,                                \
-        .attention_bwd = attention_bwd, .gelu = gelu, .swiglu = swiglu, .swiglu_bwd = swiglu_bwd,  \
+        .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu, .swiglu = swiglu, .swiglu_bwd = swiglu_bwd,  \
         .embed = embed, .embed_bwd = embed_bwd, .cross_entropy = products##cross_entropy,          \
         .add = add, .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,           \
         .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear, .copy = sp_cpu_copy,                         \

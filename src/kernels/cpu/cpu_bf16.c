@@ -192,6 +192,13 @@ static void attention(K, const struct sp_attention *at, const void *q, const voi
     sp_cpu_attention(SP_BF16, at, q, kv, o, lse);
 }
 
+static void attention_merge(K, const struct sp_attention *at, const void *part,
+                            const float *part_lse, void *o, float *lse)
+{
+    (void)k;
+    sp_cpu_attention_merge(SP_BF16, at, part, part_lse, o, lse);
+}
+
 static void attention_bwd(K, const struct sp_attention *at, const void *q, const void *const *kv,
                           const void *o, const float *lse, const void *d_o, void *dq,
                           void *const *dkv, bool first)

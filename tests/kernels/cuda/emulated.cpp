@@ -1,6 +1,7 @@
 /* The CUDA kernels as C++, for the emulation: one unit, as a test needs most of them. */
 #include "kernels/cuda/attention/attention_bwd_cuda.cu"
 #include "kernels/cuda/attention/attention_cuda.cu"
+#include "kernels/cuda/attention/attention_merge_cuda.cu"
 #include "kernels/cuda/attention/attention_mma_bwd_cuda.cu"
 #include "kernels/cuda/attention/attention_mma_cuda.cu"
 #include "kernels/cuda/device/memory_cuda.cu"

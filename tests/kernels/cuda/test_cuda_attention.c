@@ -10,6 +10,7 @@ struct whole {
     enum sp_dtype type;
     int batch, len, heads, kv_heads, d;
     int n, lens[MAX_SLICES];
+    bool apart; /* each slice of keys by itself, merged */
     void *q, *kv, *d_o, *dkv;
 };
 
@@ -33,6 +34,34 @@ static void cut(bool out, int batch, int len, int from, int n, size_t row_bytes,
         char *p = (char *)part + (size_t)(b * n) * row_bytes;
 
         memcpy(out ? p : w, out ? w : p, (size_t)n * row_bytes);
+    }
+}
+
+/* The same of each slice of keys by itself, put together. */
+static void call_apart(const struct sp_attention *at, const struct sp_backend *k, const void *q,
+                       const void *const *kv, void *o, float *lse, const void *d_o, void *dq,
+                       void *const *dkv, bool first)
+{
+    size_t rows = (size_t)(at->batch * at->q_len * at->heads), n = rows * (size_t)at->head_dim;
+
+    for (int j = 0; j < at->n_kv; j++) {
+        struct sp_attention one = *at;
+        void *part = new_bytes(n * sp_dtype_bytes(k->dtype));
+        float *part_lse = new_nan(rows);
+
+        one.n_kv = 1;
+        one.kv_len = &at->kv_len[j];
+        one.q_pos = j < at->n_kv - 1 ? at->kv_len[j] : 0;
+        if (dkv)
+            k->attention_bwd(k, &one, q, &kv[j], o, lse, d_o, j ? part : dq, &dkv[j], first);
+        else
+            k->attention(k, &one, q, &kv[j], j ? part : o, j ? part_lse : lse);
+        if (j && dkv)
+            k->add(k, n, part, dq);
+        else if (j)
+            k->attention_merge(k, &one, part, part_lse, o, lse);
+        sp_emulated_wait();
+        free(part), free(part_lse);
     }
 }
 
@@ -60,7 +89,9 @@ static void call(const struct whole *r, int i, int pos, const void *q, void *con
         keys[j] = kv[j];
         grads[j] = dkv ? dkv[j] : NULL;
     }
-    if (dkv)
+    if (r->apart)
+        call_apart(&at, k, q, keys, o, lse, d_o, dq, dkv ? grads : NULL, first);
+    else if (dkv)
         k->attention_bwd(k, &at, q, keys, o, lse, d_o, dq, grads, first);
     else
         k->attention(k, &at, q, keys, o, lse);
@@ -179,6 +210,14 @@ static void shape(enum sp_dtype t, int batch, int heads, int kv_heads, int d, in
             s = run(&r, true);
             assert_typed("dkv =", t, n_kv, s.dkv, alone, tolerance);
             assert_same_bytes(t, n_q, s.dq, kept.dq);
+            free_result(&s);
+            r.apart = true;
+            s = run(&r, true);
+            r.apart = false;
+            assert_typed("o, merged", t, n_q, s.o, o, tolerance_o * (t == SP_BF16 ? n : 1));
+            assert_close_floats("lse, merged", n_lse, s.lse, lse, BOTH);
+            assert_typed("dq, merged", t, n_q, s.dq, dq, tolerance * (t == SP_BF16 ? n : 1));
+            assert_typed("dkv, merged", t, n_kv, s.dkv, alone, tolerance);
         } else {
             assert_same_bytes(t, n_q, s.o, kept.o);
             assert_same_bits(n_lse, s.lse, kept.lse);

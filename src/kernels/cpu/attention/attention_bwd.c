@@ -102,17 +102,19 @@ static bool unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile
     int b = u % units / at->kv_heads, kv_head = u % at->kv_heads, first;
 
     for (; *turn < u / units; ++*turn)
-        if (!sp_key_tile_next(at, at->q_pos + at->q_len, k))
+        if (!sp_key_tile_next(at, w->seen, k))
             return false;
     first = k->pos > at->q_pos ? (k->pos - at->q_pos) / SP_Q_TILE : 0;
     sp_bwd_load_keys(w, s, k, b, kv_head);
     for (int i = 0; i < group; i++)
         for (int tile = first; tile < sp_query_tiles(at); tile++) {
             struct bwd_tile t;
+            int end;
 
             sp_bwd_load_queries(w, s, &t, b, kv_head * group + i, tile * SP_Q_TILE);
             sp_bwd_meet(w, s, &t, k);
-            add_queries(w, s, *turn, k->pos + k->n >= at->q_pos + t.row + t.rows, &t);
+            end = at->q_pos + t.row + t.rows;
+            add_queries(w, s, *turn, k->pos + k->n >= (end < w->seen ? end : w->seen), &t);
         }
     sp_bwd_store_keys(w, s, k, b, kv_head);
     return true;
@@ -122,7 +124,7 @@ static bool unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile
 static void clear_unseen(const struct bwd *w)
 {
     const struct sp_attention *at = w->at;
-    int seen = at->q_pos + at->q_len;
+    int seen = w->seen;
     size_t row = 2 * (size_t)at->kv_heads * (size_t)at->head_dim * sp_dtype_bytes(w->type);
 
     for (int j = 0; j < at->n_kv; seen -= at->kv_len[j++]) {
@@ -134,13 +136,22 @@ static void clear_unseen(const struct bwd *w)
     }
 }
 
+static int seen_keys(const struct sp_attention *at)
+{
+    int seen = at->q_pos + at->q_len, keys = 0;
+
+    for (int j = 0; j < at->n_kv; j++)
+        keys += at->kv_len[j];
+    return seen < keys ? seen : keys;
+}
+
 /* Several key tiles meet on one dq: in f32 they add in place, else in `sums`. */
 static void shared_scratch(struct bwd *w)
 {
     const struct sp_attention *at = w->at;
     size_t rows = (size_t)at->batch * (size_t)at->heads * (size_t)at->q_len;
     size_t tickets = (size_t)at->batch * (size_t)at->heads * (size_t)sp_query_tiles(at);
-    bool sums = w->type != SP_F32 && (at->n_kv > 1 || at->q_pos + at->q_len > w->keys);
+    bool sums = w->type != SP_F32 && (at->n_kv > 1 || w->seen > w->keys);
     size_t n_sums = sums ? rows * (size_t)at->head_dim : 0;
 
     w->mean = sp_scratch(SP_SCRATCH_TEAM,
@@ -168,6 +179,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
                     .dkv = dkv,
                     .first = first};
 
+    w.seen = seen_keys(at);
     sp_bwd_sizes(&w);
     shared_scratch(&w);
     if (first)

@@ -19,6 +19,7 @@ struct bwd {
     bool first;          /* dkv = instead of += */
     int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
     int keys;            /* of a unit, at most */
+    int seen;            /* keys that some query sees */
     float *mean;         /* D(batch, a, q_len) */
     float *sums;         /* dq(batch, a, q_len, d) where the type is not f32, or NULL */
     atomic_int *tickets; /* (batch, a, query tiles) */

@@ -173,6 +173,7 @@ template <int M> SP_DEVICE struct query_tile query_tile_of(const struct attentio
 /* ---- the parts of sp_cuda_attention_fill, one a file ----------------------------------------- */
 
 extern "C" {
+void sp_cuda_attention_merge_fill(struct sp_backend *backend);
 void sp_cuda_rope_fill(struct sp_backend *backend);
 void sp_cuda_attention_bwd_fill(struct sp_backend *backend);
 }

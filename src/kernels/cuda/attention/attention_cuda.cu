@@ -137,5 +137,6 @@ extern "C" void sp_cuda_attention_fill(struct sp_backend *backend)
 {
     backend->attention = backend->dtype == SP_BF16 ? attention<bf16> : attention<float>;
     sp_cuda_attention_bwd_fill(backend);
+    sp_cuda_attention_merge_fill(backend);
     sp_cuda_rope_fill(backend);
 }

@@ -34,6 +34,16 @@ static int visible(const struct sp_attention *at)
     return at->q_pos + at->q_len;
 }
 
+/* Whether they are there: else what the others give is merged with them, and no plan is made for that. */
+static bool all_there(const struct sp_attention *at)
+{
+    int keys = 0;
+
+    for (int j = 0; j < at->n_kv; j++)
+        keys += at->kv_len[j];
+    return keys >= visible(at);
+}
+
 /* Of slice j, which begins at `start`. */
 static int visible_in(const struct sp_attention *at, int j, int start)
 {
@@ -132,7 +142,7 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
     /* Sampling comes with one more key every time: a plan for each would take longer. */
     bool samples = at->q_len == 1 && at->q_pos > 0;
     const struct sp_cudnn_known *known =
-        !samples && aligned(addresses, 4) ? sp_cudnn_find(&a->plans, &shape) : NULL;
+        !samples && all_there(at) && aligned(addresses, 4) ? sp_cudnn_find(&a->plans, &shape) : NULL;
     unsigned char *workspace;
 
     if (!known) {
@@ -166,7 +176,7 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
     shape.backward = 1;
     shape.deterministic = a->deterministic;
     shape.dkv_rows = direct ? at->kv_len[0] : visible(at);
-    known = aligned(addresses, 7) ? sp_cudnn_find(&a->plans, &shape) : NULL;
+    known = all_there(at) && aligned(addresses, 7) ? sp_cudnn_find(&a->plans, &shape) : NULL;
     if (!known) {
         a->tiled.attention_bwd(k, at, q, kv, o, lse, d_o, dq, dkv, first);
         return;
