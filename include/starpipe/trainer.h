@@ -31,13 +31,14 @@
 #pragma GCC visibility push(default)
 
 /* Numbers of what can be chosen. */
-enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                        /* token_width */
-enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                                  /* order */
-enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                             /* dtype */
-enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                       /* device */
-enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };                    /* transport */
-enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                         /* scheduler */
-enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
+enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                  /* token_width */
+enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                            /* order */
+enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                                   /* context_method */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                       /* dtype */
+enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                 /* device */
+enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };              /* transport */
+enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                   /* scheduler */
+enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD }; /* lr_shape */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
 
 /* How the model and a step are laid out; the options that the commands of starpipe have in common. */
@@ -68,6 +69,7 @@ struct sp_train_config {
 
     int data_parallel;    /* pipelines that share a step, each with micro-batches of its own */
     int context_parallel; /* processes that share the tokens of each sequence */
+    int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
     int zero;             /* 1: which share out the optimizer's state and the update */
     const char *data;     /* file, whose bytes are the tokens; or */
     const char *tokens;   /* file of little-endian tokens */

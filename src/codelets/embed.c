@@ -20,8 +20,12 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
 {
     const struct sp_shape *sh = a->shape;
 
-    k->embed(k, sh->batch, sh->seq, sh->model.hidden, sh->first, b->ids, b->tokens, b->positions,
-             b->x);
+    for (int i = 0; i < sp_shape_runs(sh); i++) {
+        struct sp_tokens_run run = sp_shape_run(sh, i);
+
+        k->embed(k, sh->batch, run.len, sh->model.hidden, run.first, (int32_t *)b->ids + run.row,
+                 b->tokens, b->positions, sp_skip(sh, b->x, run.row * (size_t)sh->model.hidden));
+    }
     sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
@@ -37,8 +41,13 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
 {
     const struct sp_shape *sh = a->shape;
 
-    k->embed_bwd(k, sh->batch, sh->seq, sh->model.hidden, sh->first, b->ids, b->dx, b->dtokens,
-                 b->dpositions);
+    for (int i = 0; i < sp_shape_runs(sh); i++) {
+        struct sp_tokens_run run = sp_shape_run(sh, i);
+
+        k->embed_bwd(
+            k, sh->batch, run.len, sh->model.hidden, run.first, (int32_t *)b->ids + run.row,
+            sp_skip(sh, b->dx, run.row * (size_t)sh->model.hidden), b->dtokens, b->dpositions);
+    }
 }
 
 SP_CODELET(embed_fwd);

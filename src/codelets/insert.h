@@ -104,6 +104,26 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released);
 
+/* A turn of attention around a ring of sh->context members that share tokens (graphs/context/ring.h): queries of
+ * member `me`, keys and values of `from`, of slices 0..n-1. */
+struct sp_ring_turn {
+    int me, from, n;
+    const int *len;                 /* [n] tokens of a member in each slice */
+    const starpu_data_handle_t *kv; /* [n] (2,b,len[j]/2,kv) */
+};
+
+/* o, lse = attention of all turns so far; the `first` is that of the member itself. */
+void sp_ring_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        const struct sp_ring_turn *t, bool first, starpu_data_handle_t q,
+                        starpu_data_handle_t o, starpu_data_handle_t lse, int64_t stashed);
+
+/* dq += (`first`: =), dkv[j] += (`first_keys`: =, in the first turn of the last slice). */
+void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        const struct sp_ring_turn *t, bool first, bool first_keys,
+                        starpu_data_handle_t q, starpu_data_handle_t o, starpu_data_handle_t lse,
+                        starpu_data_handle_t d_o, starpu_data_handle_t dq,
+                        const starpu_data_handle_t *dkv);
+
 /* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,

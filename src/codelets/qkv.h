@@ -17,11 +17,15 @@ static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_sha
 
     if (m->arch != SP_ARCH_LLAMA)
         return;
-    k->rope(k, sh->batch, sh->seq, m->heads, m->head_dim, sh->q_width, sh->first, &m->rope, inverse,
-            q);
-    if (kv)
-        k->rope(k, sh->batch, sh->seq, m->kv_heads, m->head_dim, sh->kv_width, sh->first, &m->rope,
-                inverse, kv);
+    for (int i = 0; i < sp_shape_runs(sh); i++) {
+        struct sp_tokens_run run = sp_shape_run(sh, i);
+
+        k->rope(k, sh->batch, run.len, m->heads, m->head_dim, sh->q_width, run.first, &m->rope,
+                inverse, sp_skip(sh, q, run.row * (size_t)sh->q_width));
+        if (kv)
+            k->rope(k, sh->batch, run.len, m->kv_heads, m->head_dim, sh->kv_width, run.first,
+                    &m->rope, inverse, sp_skip(sh, kv, run.row * (size_t)sh->kv_width));
+    }
 }
 
 /* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. `scratch`: of

@@ -128,12 +128,12 @@ static int add_cut(struct sp_graph *g, int global)
     struct sp_cut *cut = &g->cuts[global];
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_op op = {.chunk = global};
-    int longest = 0, members = sp_graph_members(g);
+    int longest = 0, sharers = sp_shape_sharers(&g->shape);
 
     cut->n = sp_slices_of(plan, global);
     cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
-    cut->heads = members > 1 ? calloc((size_t)cut->n, sizeof *cut->heads) : NULL;
-    if (!cut->shapes || (members > 1 && !cut->heads))
+    cut->heads = sharers > 1 ? calloc((size_t)cut->n, sizeof *cut->heads) : NULL;
+    if (!cut->shapes || (sharers > 1 && !cut->heads))
         return -ENOMEM;
     for (int k = 0; k < cut->n; k++) {
         struct sp_shape slice;
@@ -286,7 +286,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
-    sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1);
+    sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1, cfg->ring);
     sp_shape_share(&g->shape, place->pipelines, cfg->zero);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */

@@ -25,6 +25,7 @@ struct sp_graph_config {
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
     int context;             /* processes that share the tokens of sequences; 0 or 1: none do */
+    bool ring;               /* as the shape has it (model/shape.h) */
     bool zero;               /* pipelines share the update out */
     enum sp_dtype dtype;     /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;

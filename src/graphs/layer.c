@@ -1,5 +1,6 @@
 #include "graphs/layer.h"
-#include "graphs/context.h"
+#include "graphs/context/heads.h"
+#include "graphs/context/ring.h"
 #include "graphs/offload.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
@@ -89,16 +90,16 @@ static const struct sp_cut *cut_of(const struct sp_op_ctx *c)
     return c->cut ? c->cut : &c->g->cuts[0];
 }
 
-/* Of attention, the tokens of one member of the stage: all of the slice where they are not shared out. */
+/* Of attention, the tokens of one member of the stage: all of the slice where heads are not shared out. */
 static struct sp_heads heads_of(const struct sp_layer_flight *t, int member)
 {
     return t->heads ? t->heads[member]
                     : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse};
 }
 
-static int members(const struct sp_op_ctx *c)
+static int sharers(const struct sp_op_ctx *c)
 {
-    return c->sh->context;
+    return sp_shape_sharers(c->sh);
 }
 
 /* Of attention: this process's heads. */
@@ -121,7 +122,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int member, struct at
     int n = 0, pos = 0;
 
     for (int j = 0; j <= c->slice; j++)
-        for (int k = 0; k < (j < c->slice ? members(c) : member + 1); k++, n++) {
+        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++, n++) {
             a->len[n] = cut_of(c)->shapes[j].seq;
             a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
             pos += a->len[n];
@@ -157,13 +158,13 @@ static void share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_dat
         return;
     sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
     sp_drop(&t->q);
-    for (int j = 0; j < members(c); j++)
+    for (int j = 0; j < sharers(c); j++)
         t->heads[j].q = parts[j];
     if (!kv)
         return;
     sp_context_spread(c, SP_TENSOR_KV, kv, parts);
     sp_drop(&t->kv);
-    for (int j = 0; j < members(c); j++)
+    for (int j = 0; j < sharers(c); j++)
         t->heads[j].kv = parts[j];
 }
 
@@ -206,7 +207,7 @@ static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep
                       counted_part(c, &keep, keep.attn, SP_STASH_LSE);
 
     c->ctx.exchanged = t->heads != NULL;
-    for (int j = 0; j < members(c); j++) {
+    for (int j = 0; j < sharers(c); j++) {
         struct attention a;
         starpu_data_handle_t o = take(c, T * (size_t)heads->q_width, "o");
         starpu_data_handle_t lse =
@@ -214,6 +215,10 @@ static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep
 
         *(t->heads ? &t->heads[j].o : &t->o) = parts[j] = o;
         *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
+        if (heads->ring) {
+            sp_context_ring_forward(c, i, stashed);
+            continue;
+        }
         attention_of(c, i, j, &a);
         sp_attn_fwd_insert(&c->ctx, heads, &a.at, j == 0 ? stashed : 0);
     }
@@ -274,7 +279,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
             .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
     t->stashed += post; /* y is freed by the head, which counts it */
-    drop_attention(t, members(c), !keep.qkv, !keep_kv, !keep.attn);
+    drop_attention(t, sharers(c), !keep.qkv, !keep_kv, !keep.attn);
 }
 
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
@@ -316,7 +321,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int member,
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
         size_t rows = (size_t)cut_of(c)->shapes[j].rows;
 
-        for (int k = 0; k < (j < c->slice ? members(c) : member + 1); k++) {
+        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++) {
             starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
 
             first |= !*own;
@@ -334,7 +339,7 @@ static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t 
     const struct sp_shape *sh = c->sh, *heads = heads_shape(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
     starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES], of_q[SP_MAX_SLICES];
-    int n = members(c);
+    int n = sharers(c);
 
     t->dq = take(c, (size_t)sh->rows * (size_t)sh->q_width, "dq");
     if (t->heads)
@@ -344,6 +349,10 @@ static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t 
         bool first = take_dkv(c, i, j, dkv);
         struct attention a;
 
+        if (heads->ring) {
+            sp_context_ring_backward(c, i, d_o, first);
+            continue;
+        }
         of_q[j] = t->heads ? take(c, (size_t)heads->rows * (size_t)heads->q_width, "dq") : t->dq;
         attention_of(c, i, j, &a);
         sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv, 0);

@@ -16,8 +16,12 @@ static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t
     for (int k = 0; k < cut->n; k++) {
         const struct sp_shape *sh = &cut->shapes[k];
 
-        memcpy(memory + (size_t)b * (size_t)sh->seq, row + sh->first,
-               sizeof *row * (size_t)sh->seq);
+        for (int i = 0; i < sp_shape_runs(sh); i++) {
+            struct sp_tokens_run run = sp_shape_run(sh, i);
+
+            memcpy(memory + run.row + (size_t)b * (size_t)run.len, row + run.first,
+                   sizeof *row * (size_t)run.len);
+        }
         memory += sh->rows;
     }
 }

@@ -58,9 +58,10 @@ void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
     sh->loss_scale /= (float)pipelines;
 }
 
-void sp_shape_context(struct sp_shape *sh, int context)
+void sp_shape_context(struct sp_shape *sh, int context, bool ring)
 {
     sh->context = context;
+    sh->ring = ring && context > 1;
     sh->rows /= context;
     sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
     sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
@@ -69,9 +70,13 @@ void sp_shape_context(struct sp_shape *sh, int context)
 
 void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member)
 {
+    int half = sh->seq / (2 * sh->context);
+
     *member = *sh;
     member->seq /= sh->context;
-    member->first += part * member->seq;
+    member->first += part * (sh->ring ? half : member->seq);
+    if (sh->ring)
+        member->second = sh->first + (2 * sh->context - 1 - part) * half;
 }
 
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)

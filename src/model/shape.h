@@ -18,10 +18,13 @@ struct sp_shape {
     int batch;           /* b, sequences of a micro-batch */
     int seq;             /* s; of a slice, its tokens */
     int context;         /* devices that share the tokens of a sequence; 1: it is whole on one */
-    int first;           /* position of the first token: not 0 in later slices of a sequence */
-    int rows;            /* T = b*s / context */
-    int mlp_rows;        /* rows of the MLP computed at a time */
-    int head_rows;       /* rows of logits that live at a time */
+    bool ring; /* keys and values travel around them; else they share the heads of attention out */
+    int first; /* position of the first token: not 0 in later slices of a sequence */
+    int second; /* of the first token of the second half, where that does not follow the first half: then all
+                 * first halves lie before all second ones; else 0 */
+    int rows;      /* T = b*s / context */
+    int mlp_rows;  /* rows of the MLP computed at a time */
+    int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     int pipelines;                  /* that share a step, each with micro-batches of its own */
     bool zero;                      /* and share the update out, see graphs/zero.h */
@@ -39,14 +42,50 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
                    int micro_batches, int mlp_rows, int head_rows);
 
 /* So many devices share the tokens of every sequence: T is what one of them has. */
-void sp_shape_context(struct sp_shape *sh, int context);
+void sp_shape_context(struct sp_shape *sh, int context, bool ring);
 
-/* What device `part` of those computes of a sequence or slice: seq and first are of its own tokens. */
+/* What tokens that they share must be a multiple of. */
+static inline int sp_shape_unit(const struct sp_shape *sh)
+{
+    return sh->context * (sh->ring ? 2 : 1);
+}
+
+/* Devices that share heads out: 1 where each has all. */
+static inline int sp_shape_sharers(const struct sp_shape *sh)
+{
+    return sh->ring ? 1 : sh->context;
+}
+
+/*
+ * What device `part` of those computes of a sequence or slice: seq and first are of its own tokens. Around a ring
+ * they are two halves, part `part` and the last but `part` of twice as many parts as devices: so that each sees as
+ * many keys as the others ("zigzag").
+ */
 void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member);
 
 /* The attention of a member of those, where each has some of the heads for all tokens: of as many query tokens
  * as one has. A key and value head is on several where there are fewer of them than devices. */
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads);
+
+/* Runs of tokens of a member that follow each other in the sequence; of run i, where it begins, in the sequence
+ * and in the rows of all sequences, and how many tokens it has. */
+static inline int sp_shape_runs(const struct sp_shape *sh)
+{
+    return sh->second ? 2 : 1;
+}
+
+struct sp_tokens_run {
+    int first, len;
+    size_t row;
+};
+
+static inline struct sp_tokens_run sp_shape_run(const struct sp_shape *sh, int i)
+{
+    int len = sh->seq / sp_shape_runs(sh);
+
+    return (struct sp_tokens_run){i ? sh->second : sh->first, len,
+                                  (size_t)i * (size_t)sh->batch * (size_t)len};
+}
 
 /* So many pipelines share the step: it has as many times the tokens. `zero`: and its update. */
 void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero);

@@ -167,13 +167,17 @@ static int64_t pipeline_elements(const struct sp_plan *plan, const struct sp_sha
 }
 
 /* Where devices share tokens, beside what attention has without: of d_o, dq and dkv what is theirs, and what
- * comes from the others or goes to them. `slice` is the longest one's shape. */
-static int64_t exchange_elements(const struct sp_shape *slice)
+ * comes from the others or goes to them; around a ring, keys and values of a turn and of the next, and their
+ * gradients. `slice` is the longest one's shape. */
+static int64_t exchange_elements(const struct sp_shape *sh, const struct sp_shape *slice)
 {
     struct sp_shape heads;
 
     if (slice->context <= 1)
         return 0;
+    if (slice->ring)
+        return 4 * (int64_t)sh->rows * sh->kv_width +
+               (int64_t)slice->rows / 2 * (sh->q_width + sp_in_f32(sh, sh->model.heads) + 1);
     sp_shape_heads(slice, &heads);
     return (int64_t)slice->rows * slice->context * (3 * heads.q_width + 2 * heads.kv_width);
 }
@@ -202,7 +206,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
 
     if (family->workspace)
         return (int64_t)sp_shape_elem(sh) *
-               (family->workspace(plan, sh, recompute, stage) + exchange_elements(sh) +
+               (family->workspace(plan, sh, recompute, stage) + exchange_elements(sh, sh) +
                 scratch_elements(sh, recompute, last) + pipeline_elements(plan, sh, stage));
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
@@ -213,7 +217,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     elements += family->travelling ? family->travelling(plan, sh, stage, x)
                                    : sp_boundary_buffers(plan, stage) * x;
     sp_memory_longest_slice(plan, sh, &slice);
-    elements += exchange_elements(&slice) + scratch_elements(&slice, recompute, last) +
+    elements += exchange_elements(sh, &slice) + scratch_elements(&slice, recompute, last) +
                 waiting_elements(plan, sh, recompute, stage);
     elements += replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */

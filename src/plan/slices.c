@@ -94,7 +94,7 @@ static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh
 /* To lengths that the devices that share tokens can divide: the nearest boundaries that leave some to all. */
 static void align(const struct sp_shape *sh, int n, int *len)
 {
-    int C = sh->context, end = 0, before = 0;
+    int C = sp_shape_unit(sh), end = 0, before = 0;
 
     for (int k = 0; k < n; k++) {
         int at = (end += len[k], (end + C / 2) / C * C);
@@ -110,11 +110,11 @@ static void align(const struct sp_shape *sh, int n, int *len)
 static int check_list(const struct sp_shape *sh, int n, const int *len)
 {
     for (int k = 0; k < n; k++)
-        if (len[k] % sh->context)
+        if (len[k] % sp_shape_unit(sh))
             return sp_error(EINVAL,
-                            "--partition-slices: slice %d has %d tokens, which %d devices cannot "
-                            "share evenly",
-                            k, len[k], sh->context);
+                            "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
+                            "%d devices could share evenly",
+                            k, len[k], sp_shape_unit(sh), sh->context);
     return 0;
 }
 

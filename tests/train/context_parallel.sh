@@ -7,7 +7,7 @@ have_mpi || exit 77
 . "$(dirname "$0")/grid.sh"
 
 exact=yes context=yes
-two="--context-parallel 2" four="--context-parallel 4"
+two="--context-parallel 2" four="--context-parallel 4" ring="--context-method ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 1 8 llama-tiny 4 $four --stages 2 --schedule zb1p --recompute full # more processes than key and value heads
@@ -16,6 +16,11 @@ grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --micro-batch-size 1
 grid 1 6 llama-tiny 3 $two --stages 3 --schedule wzb2 --recompute no-attention
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 8 gpt-tiny 2 $four --stages 2 --schedule seq1f1b # slices that 4 do not divide by themselves
+grid 1 4 llama-tiny 2 $four $ring --stages 1
+grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attention --post-validation
+grid 2 8 llama-tiny 4 $two $ring --stages 2 --schedule zb1p --recompute full --zero 1
+grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
+one=sppo slices=3 grid 1 8 gpt-tiny 2 $four $ring --stages 2 --schedule sppo
 exact=no
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
 grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
@@ -23,6 +28,7 @@ grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero
     case $name in helix) continue ;; seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 1 8 llama-tiny 4 $four --stages 2 --schedule "$name"
     grid 2 8 gpt-tiny 4 $two --stages 2 --schedule "$name" --zero 1
+    grid 1 8 gpt-tiny 4 $four $ring --stages 2 --schedule "$name"
 done
 one= slices=
 
@@ -31,30 +37,46 @@ one= slices=
 train="train --data $work/text --seq 32 --stages 1 --micro-batches 2 --micro-batch-size 3 --steps 2"
 for model in gpt-tiny llama-tiny; do
     quiet "$model alone" starpipe $train --model $model --log "$work/one.jsonl"
-    quiet "$model shared" mpi 4 $train --model $model $four --log "$work/grid.jsonl" --save "$work/saved-$model"
-    agree "$model, 3 sequences: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
+    quiet "$model, heads" mpi 4 $train --model $model $four --log "$work/grid.jsonl" --save "$work/saved-$model"
+    agree "$model, 3 sequences, heads: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
+    quiet "$model, ring" mpi 4 $train --model $model $four $ring --log "$work/grid.jsonl"
+    agree "$model, 3 sequences, ring: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
     quiet "$model resumed" starpipe $train --steps 3 --resume "$work/saved-$model" --log "$work/more.jsonl"
 done
 
-# ---- bytes: 4 (1 + 1/r) (t-1)/t^2 T h e of a layer and micro-batch, and 4 P log2 t for the gradients
+# Outputs are kept rounded, and merged so in every turn.
+train="train --data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
+quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
+for method in ulysses ring; do
+    quiet "bf16, $method" mpi 4 $train $four --context-method $method --dump-grads "$work/grid.safetensors"
+    agree "bf16, $method: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
+done
 
-# exchanged MODEL HEADS-A-KEY-HEAD T: what T members send.
+# ---- bytes of a layer and micro-batch: heads 4 (1 + 1/r) (t-1)/t^2 T h e, around the ring (4 (t-1)/t + 2) T h e/r;
+# and 4 P log2 t for the gradients
+
+# exchanged METHOD MODEL HEADS-A-KEY-HEAD T: what T members send.
 exchanged()
 {
-    local r=$2 t=$3 layers=8 h=64 tokens=32 m=2 p sent rounds
+    local method=$1 r=$3 t=$4 layers=8 h=64 tokens=32 m=2 p sent rounds of_layer
 
+    shift
     rounds=$((t / 2)) # log2 of 2 and 4
+    of_layer=$((4 * (r + 1) * (t - 1) * tokens * h * 4 / (r * t * t)))
+    [ "$method" = ulysses ] || of_layer=$(((4 * (t - 1) + 2 * t) * tokens * h * 4 / (r * t)))
     quiet "$1, $t members" mpi "$t" train --model "$1" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
-        --micro-batches $m --context-parallel "$t" --log "$work/log"
+        --micro-batches $m --context-parallel "$t" --context-method "$method" --log "$work/log"
     p=$(starpipe train --model "$1" --seq $tokens --dry-run --json | sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p')
     sent=$(tail -n 1 "$work/log" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
-    formula=$((layers * m * 4 * (r + 1) * (t - 1) * tokens * h * 4 / (r * t * t) + p / 2 * rounds))
-    echo "$1, $t members: $sent bytes sent by each, $formula by the formula"
+    formula=$((layers * m * of_layer + p / 2 * rounds))
+    echo "$1, $t members, $method: $sent bytes sent by each, $formula by the formula"
     [ "$sent" -eq "$formula" ] || fail "$1, $t members: $sent bytes, not $formula"
 }
-exchanged gpt-tiny 1 2
-exchanged gpt-tiny 1 4
-exchanged llama-tiny 2 2
+for method in ulysses ring; do
+    exchanged $method gpt-tiny 1 2
+    exchanged $method gpt-tiny 1 4
+    exchanged $method llama-tiny 2 2
+done
 
 # ---- refusals, and a process that stops
 
@@ -64,7 +86,8 @@ refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" tr
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
 refused "context-parallel 2 is not available for helix" train $few $two --schedule helix --dry-run
 refused "context-parallel 2 with --offload adaptive" train $few $two --schedule sppo --slices 2 --offload adaptive --dry-run
-refused "slice 0 has 15 tokens, which 2 devices" train $few $two --schedule sppo --slices 2 --partition-slices 15,17 --dry-run
+refused "sequences of 34 tokens are no multiple of 4" train $few --seq 34 $two $ring --dry-run
+refused "slice 0 has 15 tokens, no multiple of 2" train $few $two --schedule sppo --slices 2 --partition-slices 15,17 --dry-run
 refused "context-parallel 4: 16 slices have 64 parts" train $few $four --schedule sppo --slices 16 --dry-run
 timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few $two : -np 1 "$STARPIPE" train $few --data-parallel 2 > "$work/output" 2>&1
 grep -Eq "^starpipe: rank 1: --(data|context)-parallel is . here and . on rank 0" "$work/output" || fail "different grids"

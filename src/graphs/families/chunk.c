@@ -101,7 +101,7 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     struct sp_chunk_flight *flights;
     struct sp_layer_flight *l;
     struct sp_heads *heads;
-    int first, count, members = sp_graph_members(g);
+    int first, count, sharers = sp_shape_sharers(&g->shape);
 
     for (int c = 0; c < chunks; c++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
@@ -109,15 +109,15 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     }
     flights = calloc(n, sizeof *flights);
     l = calloc(layers + 1, sizeof *l);
-    heads = members > 1 ? calloc(layers * (size_t)members, sizeof *heads) : NULL;
-    if (!flights || !l || (members > 1 && !heads)) {
+    heads = sharers > 1 ? calloc(layers * (size_t)sharers, sizeof *heads) : NULL;
+    if (!flights || !l || (sharers > 1 && !heads)) {
         free(heads);
         free(l);
         free(flights);
         return NULL;
     }
     for (size_t i = 0; heads && i < layers; i++)
-        l[i].heads = heads + i * (size_t)members;
+        l[i].heads = heads + i * (size_t)sharers;
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);

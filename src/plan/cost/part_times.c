@@ -1,5 +1,6 @@
 #include "plan/cost/part_times.h"
 #include "kernels/kernels.h"
+#include <math.h>
 
 struct cost {
     const struct sp_machine *machine;
@@ -42,6 +43,20 @@ static double gathered(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
+/* Keys and values of all tokens up to these pass all devices that share them, one after the other, in the
+ * backward with their gradients: through the slowest link. */
+static double passed(const struct cost *c, enum sp_attention_pass pass)
+{
+    int members = c->sh->context, turns = members - 1;
+    double bytes = (double)sp_shape_elem(c->sh) * c->sh->batch * (c->sh->first + c->sh->seq) /
+                   members * c->sh->kv_width / c->devices;
+    bool inside = members * c->devices <= c->machine->devices_per_node;
+
+    if (pass == SP_ATTENTION_BACKWARD)
+        turns += members;
+    return turns * sp_link_s(inside ? &c->machine->node : &c->machine->network, bytes);
+}
+
 /* Queries, keys and values, and outputs by heads instead of tokens: all to all of the devices that share the
  * tokens; of its node's, and beyond it through an interface that others share. */
 static double exchanged(const struct cost *c)
@@ -51,8 +66,6 @@ static double exchanged(const struct cost *c)
                    (2 * c->sh->q_width + c->sh->kv_width) / members;
     double within, beyond;
 
-    if (members <= 1)
-        return 0;
     inside = inside < 1 ? 1 : inside < members ? inside : members;
     within = inside > 1 ? sp_link_s(&c->machine->node, bytes * (inside - 1)) : 0;
     if (inside >= members)
@@ -71,11 +84,15 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
                               .head_dim = m->head_dim,
                               .q_len = c->sh->seq,
                               .q_pos = c->sh->first};
-    double flops = sp_flops_attention(&at) / c->devices / c->sh->context;
+    double flops = sp_flops_attention(&at) / c->devices / c->sh->context, s;
 
-    return pass == SP_ATTENTION_FORWARD
-               ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
-               : 2.5 * flops / sp_curve_rate(&c->machine->attention[c->sh->dtype][pass], flops);
+    s = pass == SP_ATTENTION_FORWARD
+            ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
+            : 2.5 * flops / sp_curve_rate(&c->machine->attention[c->sh->dtype][pass], flops);
+    if (c->sh->context == 1)
+        return s;
+    return c->sh->ring ? fmax(s, passed(c, pass))
+                       : s + exchanged(c); /* a turn's keys pass while the last ones are read */
 }
 
 static void again(struct sp_part_times *t, double norm, double activation, double down)
@@ -112,9 +129,9 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 
     *t = (struct sp_part_times){
         .qkv = product(&c, SP_ROLE_QKV),
-        .attention = attention(&c, SP_ATTENTION_FORWARD) + exchanged(&c) + task,
+        .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
         .post = in_post + norm + activation + 3 * ring + task,
-        .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + exchanged(&c) + task,
+        .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + task,
         /* activation: u and dg read, du written */
         .post_input = in_post + norm_input + moved(&c, 2 * up + f) + 3 * ring + task,
         .post_weight = in_post + ring + task,

@@ -2,6 +2,20 @@
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
 
+/* Around a ring those of this slice and the ones before pass all members, backward once more and their gradients
+ * too, which go one further. */
+static int64_t around(const struct sp_shape *sh, const struct sp_op_work *work,
+                      enum sp_recompute recompute)
+{
+    int64_t kv = (int64_t)sp_shape_elem(sh) * sh->batch * (work->first_token + work->tokens) /
+                 sh->context * sh->kv_width;
+    int turns = sh->context - 1;
+
+    if (work->input)
+        turns += sh->context + (recompute == SP_RECOMPUTE_FULL ? turns : 0);
+    return turns * kv;
+}
+
 /* Of one layer: how often tensors like q, and like k and v, are exchanged. */
 struct times {
     int q, kv;
@@ -36,10 +50,11 @@ int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
         sp_shape_heads(&slice, &heads);
         part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
-            struct times t =
-                times_of(&work[i], sp_layer_recompute(plan, recompute, l), plan->layout.slices > 1);
+            enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+            struct times t = times_of(&work[i], mode, plan->layout.slices > 1);
 
-            bytes += part * (t.q * heads.q_width + t.kv * heads.kv_width);
+            bytes += sh->ring ? around(sh, &work[i], mode)
+                              : part * (t.q * heads.q_width + t.kv * heads.kv_width);
         }
     }
     return bytes;

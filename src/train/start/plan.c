@@ -38,12 +38,12 @@ static int check_family(const struct sp_trainer *t)
     return sp_plan_refuse(&t->plan, &wish);
 }
 
-/* What devices that share the tokens of sequences, and the heads of attention, can divide. */
+/* What devices that share the tokens of sequences, and maybe the heads of attention, can divide. */
 static int check_context(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
     int C = t->cfg.context_parallel, heads = t->model.heads, keys = t->model.kv_heads;
-    int slices = t->plan.layout.slices;
+    int slices = t->plan.layout.slices, unit = sp_shape_unit(&t->shape);
 
     if (C == 1)
         return 0;
@@ -54,20 +54,21 @@ static int check_context(const struct sp_trainer *t)
     if (sp_train_offloads(t))
         return sp_error(EINVAL, "train: --context-parallel %d with --offload %s: take one of them",
                         C, l->offload);
-    if (heads % C || (keys % C && C % keys))
-        return sp_error(EINVAL,
-                        "train: --context-parallel %d: %s has %d heads and %d of keys and values, "
-                        "which %d processes cannot share evenly",
-                        C, t->model.name, heads, keys, C);
-    if (l->seq % C)
+    if (!t->shape.ring && (heads % C || (keys % C && C % keys)))
         return sp_error(
-            EINVAL, "train: --context-parallel %d: sequences of %d tokens are no multiple of it", C,
-            l->seq);
-    if (slices * C > SP_MAX_SLICES || slices * C > l->seq)
+            EINVAL,
+            "train: --context-parallel %d: %s has %d heads and %d of keys and values, "
+            "which %d processes cannot share evenly; --context-method ring does not share them",
+            C, t->model.name, heads, keys, C);
+    if (l->seq % unit)
+        return sp_error(
+            EINVAL, "train: --context-parallel %d: sequences of %d tokens are no multiple of %d", C,
+            l->seq, unit);
+    if (slices * unit > SP_MAX_SLICES || slices * unit > l->seq)
         return sp_error(EINVAL,
                         "train: --context-parallel %d: %d slices have %d parts, at most %d of a "
                         "sequence are possible",
-                        C, slices, slices * C, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
+                        C, slices, slices * unit, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
     return 0;
 }
 
@@ -139,7 +140,7 @@ static void take_sizes(struct sp_trainer *t)
 
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    sp_shape_context(&t->shape, a->context_parallel);
+    sp_shape_context(&t->shape, a->context_parallel, a->context_method == SP_TRAIN_RING);
     sp_shape_share(&t->shape, sp_train_pipelines(t), a->zero > 0);
     t->shape.dtype = a->dtype;
 }

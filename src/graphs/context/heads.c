@@ -1,13 +1,10 @@
-#include "graphs/context.h"
-#include "graphs/message.h"
-
-/* Tags come again after so many exchanges: no two of them are ever on their way. */
-enum { EXCHANGES = 1 << 16 };
+#include "graphs/context/heads.h"
+#include "graphs/context/members.h"
 
 /* One exchange between the members, as this one sees it. */
 struct exchange {
     struct sp_op_ctx *c;
-    struct sp_tensor_id tensor;
+    enum sp_tensor_kind kind;
     int64_t tag;
     int members, me;
     size_t elements; /* of a part */
@@ -15,7 +12,7 @@ struct exchange {
 
 static bool is_keys(const struct exchange *e)
 {
-    return e->tensor.kind == SP_TENSOR_KV || e->tensor.kind == SP_TENSOR_DKV;
+    return e->kind == SP_TENSOR_KV || e->kind == SP_TENSOR_DKV;
 }
 
 static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
@@ -24,11 +21,8 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
     struct sp_shape heads;
     struct exchange e = {
         .c = c,
-        .tensor = {.kind = (unsigned char)kind,
-                   .slice = (unsigned short)c->slice,
-                   .mb = c->mb,
-                   .at = c->ctx.layer},
-        .tag = sp_tag(g, SP_MSG_EXCHANGE, g->exchanges++ % EXCHANGES),
+        .kind = kind,
+        .tag = sp_exchange_tag(g),
         .members = sp_graph_members(g),
         .me = sp_graph_member(g),
     };
@@ -38,17 +32,10 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
     return e;
 }
 
-static int rank_of(const struct exchange *e, int member)
-{
-    const struct sp_placement *pl = &e->c->g->place;
-
-    return sp_stage_rank_in(pl, e->c->st->index, pl->pipeline - e->me + member);
-}
-
 static starpu_data_handle_t take(const struct exchange *e)
 {
     return sp_pool_get(e->c->st->local, e->elements, sp_shape_elem(e->c->sh),
-                       sp_tensor_name((enum sp_tensor_kind)e->tensor.kind));
+                       sp_tensor_name(e->kind));
 }
 
 /* Each member's part goes to it, and in[j] comes from member j, but this one's own; everyone begins with its
@@ -59,9 +46,9 @@ static void swap(const struct exchange *e, const starpu_data_handle_t *out,
     for (int k = 1; k < e->members; k++) {
         int to = (e->me + k) % e->members, from = (e->me - k + e->members) % e->members;
 
-        sp_message_share(e->c->g, e->c->st, &e->tensor, out[to], rank_of(e, to), e->tag);
+        sp_member_send(e->c, e->kind, out[to], to, e->tag);
         in[from] = take(e);
-        sp_transport_recv(in[from], rank_of(e, from), e->tag, NULL, NULL, NULL);
+        sp_member_receive(e->c, in[from], from, e->tag);
     }
     in[e->me] = out[e->me];
 }

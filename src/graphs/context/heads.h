@@ -9,8 +9,8 @@
  * Of t members with T tokens in all, h query columns and r query heads a key and value head, each sends in a forward
  * of a layer (2 + 2/r) (t-1)/t^2 T h elements, as many in a backward: q and o, k and v, and their gradients.
  */
-#ifndef SP_CONTEXT_H
-#define SP_CONTEXT_H
+#ifndef SP_CONTEXT_HEADS_H
+#define SP_CONTEXT_HEADS_H
 
 #include "graphs/op.h"
 #include "policies/lowering/tensor.h"

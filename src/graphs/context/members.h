@@ -1,0 +1,48 @@
+/* The members of a stage that share the tokens of sequences, and what they send each other. */
+#ifndef SP_MEMBERS_H
+#define SP_MEMBERS_H
+
+#include "graphs/message.h"
+#include "graphs/op.h"
+
+/* Tags come again after so many exchanges: no two of them are ever on their way. */
+enum { SP_EXCHANGES = 1 << 16 };
+
+/* Of the next one: members submit the same ones in the same order. */
+static inline int64_t sp_exchange_tag(struct sp_graph *g)
+{
+    return sp_tag(g, SP_MSG_EXCHANGE, g->exchanges++ % SP_EXCHANGES);
+}
+
+/* A tensor of the layer that is being expanded. */
+static inline struct sp_tensor_id sp_exchange_tensor(const struct sp_op_ctx *c,
+                                                     enum sp_tensor_kind kind)
+{
+    return (struct sp_tensor_id){.kind = (unsigned char)kind,
+                                 .slice = (unsigned short)c->slice,
+                                 .mb = c->mb,
+                                 .at = c->ctx.layer};
+}
+
+static inline int sp_member_rank(const struct sp_op_ctx *c, int member)
+{
+    const struct sp_placement *pl = &c->g->place;
+
+    return sp_stage_rank_in(pl, c->st->index, pl->pipeline - sp_graph_member(c->g) + member);
+}
+
+static inline void sp_member_send(struct sp_op_ctx *c, enum sp_tensor_kind kind,
+                                  starpu_data_handle_t handle, int member, int64_t tag)
+{
+    struct sp_tensor_id t = sp_exchange_tensor(c, kind);
+
+    sp_message_share(c->g, c->st, &t, handle, sp_member_rank(c, member), tag);
+}
+
+static inline void sp_member_receive(struct sp_op_ctx *c, starpu_data_handle_t handle, int member,
+                                     int64_t tag)
+{
+    sp_transport_recv(handle, sp_member_rank(c, member), tag, NULL, NULL, NULL);
+}
+
+#endif

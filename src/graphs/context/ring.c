@@ -1,0 +1,113 @@
+#include "graphs/context/ring.h"
+#include "graphs/context/members.h"
+
+/* What passes: a tensor of each slice. */
+struct passing {
+    struct sp_op_ctx *c;
+    int n, len[SP_MAX_SLICES];
+    starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+};
+
+static void begin(struct sp_op_ctx *c, int i, struct passing *p)
+{
+    p->c = c;
+    p->n = c->slice + 1;
+    for (int j = 0; j < p->n; j++) {
+        const struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
+
+        p->len[j] = sp_graph_cut(c->g, c->global)->shapes[j].seq;
+        p->kv[j] = t->kv;
+        p->dkv[j] = t->dkv;
+    }
+}
+
+/* Those of a turn to the next member, and into next[] those of the one before; `home` NULL: into buffers. */
+static void pass_on(const struct passing *p, enum sp_tensor_kind kind,
+                    const starpu_data_handle_t *now, const starpu_data_handle_t *home,
+                    starpu_data_handle_t *next)
+{
+    struct sp_op_ctx *c = p->c;
+    int members = sp_graph_members(c->g), me = sp_graph_member(c->g);
+
+    for (int j = 0; j < p->n; j++) {
+        size_t n = (size_t)c->sh->batch * (size_t)p->len[j] * (size_t)c->sh->kv_width;
+        int64_t tag = sp_exchange_tag(c->g);
+
+        sp_member_send(c, kind, now[j], (me + 1) % members, tag);
+        next[j] = home ? home[j]
+                       : sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), sp_tensor_name(kind));
+        sp_member_receive(c, next[j], (me + members - 1) % members, tag);
+    }
+}
+
+/* Goes on with what came; what was there goes back, but for this member's own, which the first turn has. */
+static void turn(const struct passing *p, int k, starpu_data_handle_t *now,
+                 const starpu_data_handle_t *next)
+{
+    for (int j = 0; j < p->n; j++) {
+        if (k > 0)
+            sp_pool_put(now[j]);
+        now[j] = next[j];
+    }
+}
+
+static struct sp_ring_turn turn_of(const struct passing *p, int k)
+{
+    int members = sp_graph_members(p->c->g), me = sp_graph_member(p->c->g);
+
+    return (struct sp_ring_turn){
+        .me = me, .from = (me + members - k) % members, .n = p->n, .len = p->len, .kv = p->kv};
+}
+
+void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
+{
+    const struct sp_layer_flight *t = &c->fl->layers[i];
+    int members = sp_graph_members(c->g);
+    starpu_data_handle_t next[SP_MAX_SLICES];
+    struct passing p;
+
+    begin(c, i, &p);
+    for (int k = 0; k < members; k++) {
+        struct sp_ring_turn now = turn_of(&p, k);
+        bool last = k == members - 1;
+
+        if (!last)
+            pass_on(&p, SP_TENSOR_KV, p.kv, NULL, next);
+        c->ctx.exchanged = k > 0;
+        sp_ring_fwd_insert(&c->ctx, c->sh, &now, k == 0, t->q, t->o, t->lse, k == 0 ? stashed : 0);
+        if (!last)
+            turn(&p, k, p.kv, next);
+    }
+    for (int j = 0; j < p.n; j++)
+        sp_pool_put(p.kv[j]);
+    c->ctx.exchanged = false;
+}
+
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first)
+{
+    const struct sp_layer_flight *t = &c->fl->layers[i];
+    int members = sp_graph_members(c->g);
+    starpu_data_handle_t next[SP_MAX_SLICES], home[SP_MAX_SLICES];
+    struct passing p;
+
+    begin(c, i, &p);
+    for (int j = 0; j < p.n; j++)
+        home[j] = p.dkv[j];
+    for (int k = 0; k < members; k++) {
+        struct sp_ring_turn now = turn_of(&p, k);
+        bool last = k == members - 1;
+
+        if (!last)
+            pass_on(&p, SP_TENSOR_KV, p.kv, NULL, next);
+        c->ctx.exchanged = k > 0;
+        sp_ring_bwd_insert(&c->ctx, c->sh, &now, k == 0, first && k == 0, t->q, t->o, t->lse, d_o,
+                           t->dq, p.dkv);
+        if (!last)
+            turn(&p, k, p.kv, next);
+        pass_on(&p, SP_TENSOR_DKV, p.dkv, last ? home : NULL, next);
+        turn(&p, k, p.dkv, next);
+    }
+    for (int j = 0; j < p.n; j++)
+        sp_pool_put(p.kv[j]);
+    c->ctx.exchanged = false;
+}
