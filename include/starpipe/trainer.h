@@ -75,6 +75,8 @@ struct sp_train_config {
     const char *tokens;   /* file of little-endian tokens */
     int token_width;      /* of `tokens`, if there is no header to tell it */
     bool token_width_set;
+    int separator; /* token that ends a document: attention stops there, positions begin anew */
+    bool separator_set;
     int order;
     int steps; /* of the whole run: what the learning rate falls over */
     double lr, lr_min;

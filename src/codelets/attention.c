@@ -6,21 +6,42 @@
  * Backward (B only, there are no weights), slices in reverse:
  *   was: O = P V               so: dV_j += P^T dO, dP = dO V^T, dS = P o (dP - rowsum(dO o O))
  *   was: S = Q K^T / sqrt(d)   so: dQ_i = dS K / sqrt(d), dK_j += dS^T Q / sqrt(d)
+ *
+ * Where documents are told apart, one after the other: each with its own keys, and its own part of LSE.
  */
 #include "codelets/insert.h"
-#include "kernels/kernels.h"
-#include <math.h>
+#include "codelets/sight.h"
 #include <string.h>
 
 struct attention_args {
     struct sp_task_args base;
-    struct sp_attention at;
+    int q_len, q_pos, n_kv;
     int kv_len[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
+/* The queries, as a shape has tokens. */
+static struct sp_shape queries_of(const struct attention_args *a)
+{
+    struct sp_shape q = *a->base.shape;
+
+    q.first = a->q_pos;
+    q.seq = a->q_len;
+    q.second = 0;
+    return q;
+}
+
+static void pieces_of(const struct attention_args *a, void *const *kv, void *const *dkv,
+                      struct sp_keys *piece)
+{
+    for (int j = 0, at = 0; j < a->n_kv; at += a->kv_len[j++])
+        piece[j] = (struct sp_keys){at, a->kv_len[j], kv ? kv[j] : NULL, dkv ? dkv[j] : NULL};
+}
+
 static size_t query_elements(const struct attention_args *a)
 {
-    return (size_t)a->at.batch * (size_t)a->at.q_len * (size_t)a->base.shape->q_width;
+    const struct sp_shape *sh = a->base.shape;
+
+    return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
 }
 
 #define ATTN_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
@@ -33,8 +54,19 @@ SP_BUFFERS(attn_fwd, ATTN_FWD_BUFFERS)
 static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *b,
                      struct attention_args *a)
 {
-    a->at.kv_len = a->kv_len;
-    k->attention(k, &a->at, b->q, (const void *const *)b->kv, b->o, b->lse);
+    const struct sp_shape sh = queries_of(a);
+    struct sp_keys piece[SP_MAX_SLICES];
+    struct sp_segment s = {0};
+    struct sp_sight see;
+
+    pieces_of(a, b->kv, NULL, piece);
+    while (sp_segment_next(&sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh.q_width;
+
+        sp_sight_of(&sh, &s, a->n_kv, piece, &see);
+        k->attention(k, &see.at, sp_skip(&sh, b->q, at), (const void *const *)see.keys,
+                     sp_skip(&sh, b->o, at), (float *)b->lse + sp_segment_stats(&sh, &s));
+    }
     sp_check_finite(&a->base, k, "o", b->o, query_elements(a));
 }
 
@@ -52,11 +84,25 @@ SP_BUFFERS(attn_bwd, ATTN_BWD_BUFFERS)
 static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *b,
                      struct attention_args *a)
 {
+    const struct sp_shape sh = queries_of(a);
     bool first = b->n_new_dkv > 0;
+    struct sp_keys piece[SP_MAX_SLICES];
+    struct sp_segment s = {0};
+    struct sp_sight see;
 
-    a->at.kv_len = a->kv_len;
-    k->attention_bwd(k, &a->at, b->q, (const void *const *)b->kv, b->o, b->lse, b->d_o, b->dq,
-                     first ? b->new_dkv : b->dkv, first);
+    /* documents that end before these queries have no part in what follows */
+    for (int j = 0; a->base.documents && j < b->n_new_dkv; j++)
+        k->clear(k, b->new_dkv_bytes[j], b->new_dkv[j]);
+    pieces_of(a, b->kv, first ? b->new_dkv : b->dkv, piece);
+    while (sp_segment_next(&sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh.q_width;
+
+        sp_sight_of(&sh, &s, a->n_kv, piece, &see);
+        k->attention_bwd(k, &see.at, sp_skip(&sh, b->q, at), (const void *const *)see.keys,
+                         sp_skip(&sh, b->o, at), (const float *)b->lse + sp_segment_stats(&sh, &s),
+                         sp_skip(&sh, b->d_o, at), sp_skip(&sh, b->dq, at), see.gradients,
+                         first && !a->base.documents);
+    }
     sp_check_finite(&a->base, k, "dq", b->dq, query_elements(a));
 }
 
@@ -73,32 +119,37 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
     task = sp_task_new(ctx, cl, "attn", sh,
                        offsetof(struct attention_args, kv_len) + sizeof(int) * (size_t)t->n_kv);
     a = task->cl_arg;
-    a->at = (struct sp_attention){
-        .batch = sh->batch,
-        .heads = sh->model.heads,
-        .kv_heads = sh->model.kv_heads,
-        .head_dim = sh->model.head_dim,
-        .scale = 1.0f / sqrtf((float)sh->model.head_dim),
-        .q_len = t->q_len,
-        .q_pos = t->q_pos,
-        .n_kv = t->n_kv,
-    };
+    a->q_len = t->q_len;
+    a->q_pos = t->q_pos;
+    a->n_kv = t->n_kv;
     memcpy(a->kv_len, t->kv_len, sizeof(int) * (size_t)t->n_kv);
-    a->at.kv_len = a->kv_len;
     a->base.variant = (uint32_t)t->q_pos;
     return task;
+}
+
+/* Of all tokens before the queries, whatever documents there are. */
+static double flops(const struct attention_args *a)
+{
+    const struct sp_model *m = &a->base.shape->model;
+    struct sp_attention at = {.batch = a->base.shape->batch,
+                              .heads = m->heads,
+                              .kv_heads = m->kv_heads,
+                              .head_dim = m->head_dim,
+                              .q_len = a->q_len,
+                              .q_pos = a->q_pos};
+
+    return sp_flops_attention(&at);
 }
 
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed)
 {
     struct starpu_task *task = new_task(ctx, &attn_fwd_cl, sh, t);
-    const struct attention_args *a = task->cl_arg;
 
     SP_TASK_BUFFERS(task, attn_fwd, .q = t->q, .o = t->o, .lse = t->lse, .kv = t->kv,
                     .n_kv = t->n_kv);
     sp_task_acquires(task, stashed);
-    sp_task_submit(ctx, task, sp_flops_attention(&a->at));
+    sp_task_submit(ctx, task, flops(task->cl_arg));
 }
 
 void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -106,11 +157,10 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released)
 {
     struct starpu_task *task = new_task(ctx, &attn_bwd_cl, sh, t);
-    const struct attention_args *a = task->cl_arg;
 
     SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o, .dq = dq,
                     .kv = t->kv, .n_kv = t->n_kv, .dkv = dkv, .n_dkv = first ? 0 : t->n_kv,
                     .new_dkv = dkv, .n_new_dkv = first ? t->n_kv : 0);
     sp_task_releases(task, released);
-    sp_task_submit(ctx, task, 2.5 * sp_flops_attention(&a->at));
+    sp_task_submit(ctx, task, 2.5 * flops(task->cl_arg));
 }

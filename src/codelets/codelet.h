@@ -111,6 +111,7 @@ struct sp_task_context {
     int op_index;               /* index in the program, -1 outside ops */
     int stage;
     bool in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/cuda.h */
+    const struct sp_documents *documents; /* of the micro-batch; NULL: they are not told apart */
     bool exchanged; /* the next task reads what other devices of its stage send */
     bool output;    /* the next task writes what other ops wait for */
     char pass;      /* 'F', 'B', ... for the task name */
@@ -125,9 +126,10 @@ struct sp_task_args {
     struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
-    int number;          /* among the tasks of its op; where runs are simulated */
-    bool output;         /* as in struct sp_task_context */
-    bool exchanged;      /* likewise */
+    int number;                           /* among the tasks of its op; where runs are simulated */
+    const struct sp_documents *documents; /* as in struct sp_task_context */
+    bool output;                          /* likewise */
+    bool exchanged;                       /* likewise */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */

@@ -1,12 +1,13 @@
 /*
  * Token and position embedding:
  *
- *   x(b,s,h) = tokens[ids(b,s)] + positions[0..s-1]        (positions: GPT-2 style)
+ *   x(b,s,h) = tokens[ids(b,s)] + positions[0..s-1]        (positions: GPT-2 style, of each document)
  *
  * There is no input gradient; weight gradient: dtokens[ids] += dx, dpositions += sum_b dx.
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
+#include "model/documents.h"
 
 #define EMBED_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
     ONE(ids, STARPU_R)            /* (b,s) int32 */                                                \
@@ -19,13 +20,11 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
                       const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
+    struct sp_segment s = {0};
 
-    for (int i = 0; i < sp_shape_runs(sh); i++) {
-        struct sp_tokens_run run = sp_shape_run(sh, i);
-
-        k->embed(k, sh->batch, run.len, sh->model.hidden, run.first, (int32_t *)b->ids + run.row,
-                 b->tokens, b->positions, sp_skip(sh, b->x, run.row * (size_t)sh->model.hidden));
-    }
+    while (sp_segment_next(sh, a->documents, &s))
+        k->embed(k, s.sequences, s.len, sh->model.hidden, s.position, (int32_t *)b->ids + s.row,
+                 b->tokens, b->positions, sp_skip(sh, b->x, s.row * (size_t)sh->model.hidden));
     sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
@@ -40,14 +39,12 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
                         const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
+    struct sp_segment s = {0};
 
-    for (int i = 0; i < sp_shape_runs(sh); i++) {
-        struct sp_tokens_run run = sp_shape_run(sh, i);
-
-        k->embed_bwd(
-            k, sh->batch, run.len, sh->model.hidden, run.first, (int32_t *)b->ids + run.row,
-            sp_skip(sh, b->dx, run.row * (size_t)sh->model.hidden), b->dtokens, b->dpositions);
-    }
+    while (sp_segment_next(sh, a->documents, &s))
+        k->embed_bwd(k, s.sequences, s.len, sh->model.hidden, s.position, (int32_t *)b->ids + s.row,
+                     sp_skip(sh, b->dx, s.row * (size_t)sh->model.hidden), b->dtokens,
+                     b->dpositions);
 }
 
 SP_CODELET(embed_fwd);

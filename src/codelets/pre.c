@@ -59,7 +59,8 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
 
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
             sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
-    sp_qkv_forward(k, sh, n1, b->w_qkv, heads_of(sh, s.n1, b->scratch), b->q, b->kv);
+    sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, heads_of(sh, s.n1, b->scratch), b->q,
+                   b->kv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
         sp_check_finite(&a->base, k, "kv", b->kv, (size_t)T * (size_t)sh->kv_width);
@@ -92,8 +93,8 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
         k->norm_apply(k, T, h, b->x, s.stats, b->w_norm, sp_weight_at(sh, b->w_norm, sh->norm_bias),
                       n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(k, sh, n1, heads_of(sh, s.n1, b->scratch), gains, b->dq, b->dkv, b->w_qkv,
-                    b->dx);
+    sp_qkv_backward(k, sh, a->base.documents, n1, heads_of(sh, s.n1, b->scratch), gains, b->dq,
+                    b->dkv, b->w_qkv, b->dx);
     k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dx, b->dr, b->dx, b->g_norm,
                 sp_at(b->g_norm, sh->norm_bias));
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);

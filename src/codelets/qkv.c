@@ -23,7 +23,7 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
 {
     const struct sp_shape *sh = a->shape;
 
-    sp_qkv_forward(k, sh, b->n1, b->w, b->scratch, b->q, b->kv);
+    sp_qkv_forward(k, sh, a->documents, b->n1, b->w, b->scratch, b->q, b->kv);
     sp_check_finite(a, k, "q", b->q, (size_t)sh->rows * (size_t)sh->q_width);
     sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
@@ -48,7 +48,8 @@ static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
 
     if (b->new_g)
         k->clear(k, b->new_g_bytes, b->new_g);
-    sp_qkv_backward(k, sh, b->n1, b->scratch, sp_at(g, sh->q_gain), b->dq, b->dkv, b->w, b->dn1);
+    sp_qkv_backward(k, sh, a->documents, b->n1, b->scratch, sp_at(g, sh->q_gain), b->dq, b->dkv,
+                    b->w, b->dn1);
     sp_check_finite(a, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 

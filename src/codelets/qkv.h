@@ -7,37 +7,37 @@
 
 #include "codelets/heads.h"
 #include "kernels/backend.h"
-#include "model/shape.h"
+#include "model/documents.h"
 
-/* Llama style: rotates q and the keys by their positions, or back. */
-static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh, void *q,
-                                 void *kv, bool inverse)
+/* Llama style: rotates q and the keys by their positions in their documents, or back. */
+static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh,
+                                 const struct sp_documents *d, void *q, void *kv, bool inverse)
 {
     const struct sp_model *m = &sh->model;
+    struct sp_segment s = {0};
 
     if (m->arch != SP_ARCH_LLAMA)
         return;
-    for (int i = 0; i < sp_shape_runs(sh); i++) {
-        struct sp_tokens_run run = sp_shape_run(sh, i);
-
-        k->rope(k, sh->batch, run.len, m->heads, m->head_dim, sh->q_width, run.first, &m->rope,
-                inverse, sp_skip(sh, q, run.row * (size_t)sh->q_width));
+    while (sp_segment_next(sh, d, &s)) {
+        k->rope(k, s.sequences, s.len, m->heads, m->head_dim, sh->q_width, s.position, &m->rope,
+                inverse, sp_skip(sh, q, s.row * (size_t)sh->q_width));
         if (kv)
-            k->rope(k, sh->batch, run.len, m->kv_heads, m->head_dim, sh->kv_width, run.first,
-                    &m->rope, inverse, sp_skip(sh, kv, run.row * (size_t)sh->kv_width));
+            k->rope(k, s.sequences, s.len, m->kv_heads, m->head_dim, sh->kv_width, s.position,
+                    &m->rope, inverse, sp_skip(sh, kv, s.row * (size_t)sh->kv_width));
     }
 }
 
 /* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. `scratch`: of
  * sp_heads_scratch elements. */
 static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_shape *sh,
-                                  const void *n1, void *w, void *scratch, void *q, void *kv)
+                                  const struct sp_documents *d, const void *n1, void *w,
+                                  void *scratch, void *q, void *kv)
 {
     int T = sh->rows, h = sh->model.hidden;
 
     if (sh->model.qk_norm) {
         sp_heads_forward(k, sh, n1, w, scratch, q, kv);
-        sp_qkv_rotate(k, sh, q, kv, false);
+        sp_qkv_rotate(k, sh, d, q, kv, false);
         return;
     }
     k->linear(k, T, h, sh->q_width, n1, sp_weight_at(sh, w, sh->qkv),
@@ -45,18 +45,18 @@ static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_sh
     if (kv)
         k->linear(k, T, h, sh->kv_width, n1, sp_weight_at(sh, w, sp_kv_rows(sh)),
                   sp_weight_at(sh, w, sp_kv_bias(sh)), kv, sh->kv_width);
-    sp_qkv_rotate(k, sh, q, kv, false);
+    sp_qkv_rotate(k, sh, d, q, kv, false);
 }
 
 /* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are first brought back to the product's output, in place.
  * Where heads have norms, these read n1 and add to the gradients of their gains. */
 static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_shape *sh,
-                                   const void *n1, void *scratch, float *gains, void *dq, void *dkv,
-                                   void *w, void *dn1)
+                                   const struct sp_documents *d, const void *n1, void *scratch,
+                                   float *gains, void *dq, void *dkv, void *w, void *dn1)
 {
     int T = sh->rows, h = sh->model.hidden;
 
-    sp_qkv_rotate(k, sh, dq, dkv, true);
+    sp_qkv_rotate(k, sh, d, dq, dkv, true);
     if (sh->model.qk_norm)
         sp_heads_backward(k, sh, n1, w, scratch, dq, dkv, gains);
     k->linear_dx(k, T, h, sh->q_width, dq, sh->q_width, sp_weight_at(sh, w, sh->qkv), dn1, false);

@@ -1,13 +1,12 @@
 /*
  * Attention of one turn around a ring: the queries of a member with the keys and values of another one, which pass.
- * Each has two parts of a slice, `me` and the last but `me` of 2t; slices before it are seen whole.
+ * Each has two parts of a slice, the k-th and the last but k of 2t; of slices before it too.
  *
  *   forward   o, lse = those of this turn, merged with those of the turns before
  *   backward  dq +=, dkv +=: P = exp(S - lse) of the whole is known by then
  */
 #include "codelets/insert.h"
-#include "kernels/kernels.h"
-#include <math.h>
+#include "codelets/sight.h"
 #include <string.h>
 
 struct ring_args {
@@ -17,12 +16,11 @@ struct ring_args {
     int len[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
-/* What a half of the queries sees: keys and values, or their gradients, in the order of their positions. */
-struct sight {
-    struct sp_attention at;
-    int n, len[2 * SP_MAX_SLICES];
-    void *keys[2 * SP_MAX_SLICES], *gradients[2 * SP_MAX_SLICES];
-};
+/* Which of 2t parts of a slice a half of a member is. */
+static int part_of(const struct ring_args *a, int member, int half)
+{
+    return half ? 2 * a->base.shape->context - 1 - member : member;
+}
 
 static void *half_of(const struct ring_args *a, void *const *tensors, int j, int half)
 {
@@ -32,51 +30,20 @@ static void *half_of(const struct ring_args *a, void *const *tensors, int j, int
     return tensors ? sp_skip(sh, tensors[j], (size_t)half * rows * (size_t)sh->kv_width) : NULL;
 }
 
-static void see(const struct ring_args *a, int j, int half, void *const *kv, void *const *dkv,
-                struct sight *s)
+/* Where the halves of all slices are, by their positions. */
+static int pieces_of(const struct ring_args *a, void *const *kv, void *const *dkv,
+                     struct sp_keys *piece)
 {
-    s->keys[s->n] = half_of(a, kv, j, half);
-    s->gradients[s->n] = half_of(a, dkv, j, half);
-    s->len[s->n++] = a->len[j] / 2;
-}
+    int n = 0;
 
-/* Which of 2t parts of a slice a half of a member is. */
-static int part_of(const struct ring_args *a, int member, int half)
-{
-    return half ? 2 * a->base.shape->context - 1 - member : member;
-}
+    for (int j = 0, begin = 0; j < a->n; begin += a->len[j++] * a->base.shape->context)
+        for (int half = 0; half < 2; half++) {
+            int len = a->len[j] / 2;
 
-/* Of half `half` of the queries; false: it sees nothing in this turn. */
-static bool look(const struct ring_args *a, int half, void *const *kv, void *const *dkv,
-                 struct sight *s)
-{
-    const struct sp_shape *sh = a->base.shape;
-    int mine = part_of(a, a->me, half), seen = 0, queries = sh->seq / 2;
-    bool itself = false;
-
-    s->n = 0;
-    for (int j = 0; j < a->n; j++)
-        for (int x = 0; x < 2; x++) {
-            int part = part_of(a, a->from, x);
-
-            if (j < a->n - 1 || part <= mine)
-                see(a, j, x, kv, dkv, s);
-            itself |= j == a->n - 1 && part == mine;
+            piece[n++] = (struct sp_keys){begin + part_of(a, a->from, half) * len, len,
+                                          half_of(a, kv, j, half), half_of(a, dkv, j, half)};
         }
-    for (int i = 0; i < s->n; i++)
-        seen += s->len[i];
-    s->at = (struct sp_attention){
-        .batch = sh->batch,
-        .heads = sh->model.heads,
-        .kv_heads = sh->model.kv_heads,
-        .head_dim = sh->model.head_dim,
-        .scale = 1.0f / sqrtf((float)sh->model.head_dim),
-        .q_len = queries,
-        .q_pos = seen - (itself ? queries : 0),
-        .n_kv = s->n,
-        .kv_len = s->len,
-    };
-    return s->n > 0;
+    return n;
 }
 
 static size_t half_rows(const struct sp_shape *sh)
@@ -107,26 +74,27 @@ static void ring_fwd(const struct sp_backend *k, const struct ring_fwd_buffers *
                      struct ring_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    size_t n = half_rows(sh) * (size_t)sh->q_width, stats = half_rows(sh) * (size_t)sh->model.heads;
-    struct sight s;
+    void *o = a->first_q ? b->new_o : b->o;
+    float *lse = a->first_q ? b->new_lse : b->lse;
+    size_t half = half_rows(sh) * (size_t)sh->q_width;
+    struct sp_keys piece[2 * SP_MAX_SLICES];
+    int n = pieces_of(a, b->kv, NULL, piece);
+    struct sp_segment s = {0};
+    struct sp_sight see;
 
-    for (int half = 0; half < 2; half++) {
-        void *q = sp_skip(sh, b->q, (size_t)half * n);
-        void *o = sp_skip(sh, a->first_q ? b->new_o : b->o, (size_t)half * n);
-        float *lse = (float *)(a->first_q ? b->new_lse : b->lse) + (size_t)half * stats;
-        float *part_lse;
+    while (sp_segment_next(sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh->q_width, stats = sp_segment_stats(sh, &s);
+        float *part_lse = a->first_q ? NULL : sp_skip(sh, b->scratch, half + half % 2);
 
-        if (!look(a, half, b->kv, NULL, &s))
+        if (!sp_sight_of(sh, &s, n, piece, &see))
             continue;
-        if (a->first_q) {
-            k->attention(k, &s.at, q, (const void *const *)s.keys, o, lse);
-            continue;
-        }
-        part_lse = (float *)sp_skip(sh, b->scratch, n + n % 2);
-        k->attention(k, &s.at, q, (const void *const *)s.keys, b->scratch, part_lse);
-        k->attention_merge(k, &s.at, b->scratch, part_lse, o, lse);
+        k->attention(k, &see.at, sp_skip(sh, b->q, at), (const void *const *)see.keys,
+                     a->first_q ? sp_skip(sh, o, at) : b->scratch,
+                     a->first_q ? lse + stats : part_lse);
+        if (!a->first_q)
+            k->attention_merge(k, &see.at, b->scratch, part_lse, sp_skip(sh, o, at), lse + stats);
     }
-    sp_check_finite(&a->base, k, "o", a->first_q ? b->new_o : b->o, 2 * n);
+    sp_check_finite(&a->base, k, "o", o, 2 * half);
 }
 
 #define RING_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
@@ -142,28 +110,32 @@ static void ring_fwd(const struct sp_backend *k, const struct ring_fwd_buffers *
     OPTIONAL(scratch, STARPU_SCRATCH)
 SP_BUFFERS(ring_bwd, RING_BWD_BUFFERS)
 
-/* The second half first: in the first turn it sees all keys that there are. */
 static void ring_bwd(const struct sp_backend *k, const struct ring_bwd_buffers *b,
                      struct ring_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    size_t n = half_rows(sh) * (size_t)sh->q_width, stats = half_rows(sh) * (size_t)sh->model.heads;
-    struct sight s;
+    void *dq = a->first_q ? b->new_dq : b->dq;
+    struct sp_keys piece[2 * SP_MAX_SLICES];
+    int n = pieces_of(a, b->kv, a->first_keys ? b->new_dkv : b->dkv, piece);
+    struct sp_segment s = {0};
+    struct sp_sight see;
 
-    for (int half = 1; half >= 0; half--) {
-        size_t at = (size_t)half * n;
-        void *dq = sp_skip(sh, a->first_q ? b->new_dq : b->dq, at);
+    for (int j = 0; j < b->n_new_dkv; j++)
+        k->clear(k, b->new_dkv_bytes[j], b->new_dkv[j]);
+    while (sp_segment_next(sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh->q_width;
+        size_t elements = (size_t)(s.sequences * s.len) * (size_t)sh->q_width;
 
-        if (!look(a, half, b->kv, a->first_keys ? b->new_dkv : b->dkv, &s))
+        if (!sp_sight_of(sh, &s, n, piece, &see))
             continue;
-        k->attention_bwd(k, &s.at, sp_skip(sh, b->q, at), (const void *const *)s.keys,
-                         sp_skip(sh, b->o, at), (const float *)b->lse + (size_t)half * stats,
-                         sp_skip(sh, b->d_o, at), a->first_q ? dq : b->scratch, s.gradients,
-                         a->first_keys && half == 1);
+        k->attention_bwd(k, &see.at, sp_skip(sh, b->q, at), (const void *const *)see.keys,
+                         sp_skip(sh, b->o, at), (const float *)b->lse + sp_segment_stats(sh, &s),
+                         sp_skip(sh, b->d_o, at), a->first_q ? sp_skip(sh, dq, at) : b->scratch,
+                         see.gradients, false);
         if (!a->first_q)
-            k->add(k, n, b->scratch, dq);
+            k->add(k, elements, b->scratch, sp_skip(sh, dq, at));
     }
-    sp_check_finite(&a->base, k, "dq", a->first_q ? b->new_dq : b->dq, 2 * n);
+    sp_check_finite(&a->base, k, "dq", dq, (size_t)sh->rows * (size_t)sh->q_width);
 }
 
 SP_CODELET(ring_fwd);
@@ -190,14 +162,18 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
     return task;
 }
 
+/* Whatever documents there are. */
 static double flops(const struct ring_args *a)
 {
-    struct sight s;
+    struct sp_keys piece[2 * SP_MAX_SLICES];
+    int n = pieces_of(a, NULL, NULL, piece);
+    struct sp_segment s = {0};
+    struct sp_sight see;
     double sum = 0;
 
-    for (int half = 0; half < 2; half++)
-        if (look(a, half, NULL, NULL, &s))
-            sum += sp_flops_attention(&s.at);
+    while (sp_segment_next(a->base.shape, NULL, &s))
+        if (sp_sight_of(a->base.shape, &s, n, piece, &see))
+            sum += sp_flops_attention(&see.at);
     return sum;
 }
 

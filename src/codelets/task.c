@@ -209,6 +209,7 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     a->op = ctx->op;
     a->op_index = ctx->op_index;
     a->output = ctx->output;
+    a->documents = ctx->documents;
     a->exchanged = ctx->exchanged;
     a->in_stream = ctx->in_stream && ctx->op_index >= 0;
     a->shape = shape;

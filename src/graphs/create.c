@@ -200,6 +200,20 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     return 0;
 }
 
+/* Every stage has attention, and so the documents of all micro-batches. */
+static int add_documents(struct sp_graph *g)
+{
+    int m = g->cfg.plan->layout.micro_batches, err = 0;
+
+    for (int turn = 0; g->cfg.separates && !err && turn < 2; turn++) {
+        g->documents[turn] = calloc((size_t)m, sizeof **g->documents);
+        err = g->documents[turn] ? 0 : -ENOMEM;
+        for (int i = 0; !err && i < m; i++)
+            err = sp_documents_create(&g->documents[turn][i], g->shape.batch);
+    }
+    return err;
+}
+
 /* Where every op is, and the order of submission. The plan is verified: only memory can lack. */
 static int add_order(struct sp_graph *g)
 {
@@ -313,6 +327,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         err = add_tokens(g, false, &t->ids_memory, &t->ids, "ids");
         err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
     }
+    err = err ? err : add_documents(g);
     err = err ? err : add_order(g);
     err = err ? err : sp_message_logs_create(g);
     err = err ? err : g->family->create(g);
@@ -373,6 +388,9 @@ void sp_graph_destroy(struct sp_graph *g)
     for (int turn = 0; turn < 2; turn++) {
         destroy_tokens(g, false, g->tokens[turn].ids, g->tokens[turn].ids_memory);
         destroy_tokens(g, true, g->tokens[turn].targets, g->tokens[turn].targets_memory);
+        for (int i = 0; g->documents[turn] && i < g->cfg.plan->layout.micro_batches; i++)
+            sp_documents_destroy(&g->documents[turn][i]);
+        free(g->documents[turn]);
     }
     sp_scratch_release();
     for (int i = 0; g->cuts && i < g->n_cuts; i++) {

@@ -11,6 +11,7 @@
 #include "graphs/store.h"
 #include "policies/families/activations.h"
 #include "model/data.h"
+#include "model/documents.h"
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
@@ -25,9 +26,11 @@ struct sp_graph_config {
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
     int context;             /* processes that share the tokens of sequences; 0 or 1: none do */
-    bool ring;               /* as the shape has it (model/shape.h) */
-    bool zero;               /* pipelines share the update out */
-    enum sp_dtype dtype;     /* of activations, of weights in products, of what travels of both */
+    bool separates;          /* documents, by this token */
+    int separator;
+    bool ring;           /* as the shape has it (model/shape.h) */
+    bool zero;           /* pipelines share the update out */
+    enum sp_dtype dtype; /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;
     int every;  /* K of every=K, 1 otherwise */
     bool ready; /* scheduler: starpipe-ready */
@@ -174,8 +177,9 @@ struct sp_graph {
     int submitted;      /* ops of the order, in the step being submitted */
     const struct sp_update *ahead; /* the update that blocks get as soon as they can; NULL: none */
     bool beside;                   /* and their state before it is kept */
-    struct sp_tokens tokens[2];   /* by turn: a step may begin before the one before it has ended */
-    struct sp_part_flight *parts; /* [micro_batches][layers + 1]; attention-parallel */
+    struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
+    struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */
+    struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */
     struct sp_multiplex
         *multiplex;    /* where slices are shared out: see graphs/families/multiplexed.c */
     int64_t exchanges; /* between members, submitted so far */
@@ -251,6 +255,12 @@ static inline starpu_data_handle_t sp_stage_tally(const struct sp_graph *g,
 static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
 {
     return &g->tokens[g->turn];
+}
+
+/* Of a micro-batch. */
+static inline const struct sp_documents *sp_graph_documents(const struct sp_graph *g, int mb)
+{
+    return g->cfg.separates ? &g->documents[g->turn][mb] : NULL;
 }
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k);

@@ -53,7 +53,7 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
     const struct sp_tokens *t = sp_graph_tokens(g);
     size_t T = (size_t)g->shape.rows;
 
-    if (!data || (!t->ids && !t->targets))
+    if (!data || (!t->ids && !t->targets && !g->cfg.separates))
         return;
     for (int i = 0; i < M; i++) {
         acquire_tokens(g, i, acquire);
@@ -62,6 +62,9 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
 
             if (sp_data_sample(data, n, S, g->row, g->row + S))
                 sp_transport_abort(1); /* others wait for what comes of these tokens */
+            if (g->cfg.separates &&
+                sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
+                STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
             if (t->ids)
                 scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)

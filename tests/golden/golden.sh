@@ -66,5 +66,20 @@ done
 run qwen3 --stages 2 --schedule helix:qkv=activations --recompute none
 run qwen3 --stages 2 --schedule fsdp --recompute selective
 run qwen3 --stages 2 --schedule sppo --slices 3 --recompute full
+
+# Documents, which slices, recomputation and every family cut at other places.
+for case in gpt2-documents llama-documents; do
+    log_of_golden "$golden/$case/golden.json" > "$work/$case.jsonl"
+    apart="--document-separator 19 --stages 2"
+    run $case $apart --schedule 1f1b --recompute selective --scheduler ready
+    run $case $apart --schedule zb2p --recompute no-attention --post-validation
+    run $case $apart --schedule sppo --slices 3 --recompute full
+    run $case $apart --schedule sppo:multiplex --slices 4
+    run $case $apart --schedule sppo --slices 4 --offload full --offload-dir "$work"
+    run $case $apart --schedule helix:qkv=weights
+    run $case $apart --schedule helix:qkv=activations --recompute no-attention
+    run $case $apart --schedule wzb2 --recompute full
+    run $case $apart --schedule fsdp
+done
 echo "$runs runs"
 finish

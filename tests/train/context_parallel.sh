@@ -21,6 +21,12 @@ grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attenti
 grid 2 8 llama-tiny 4 $two $ring --stages 2 --schedule zb1p --recompute full --zero 1
 grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
 one=sppo slices=3 grid 1 8 gpt-tiny 2 $four $ring --stages 2 --schedule sppo
+every="--document-separator 32" # words
+grid 1 4 llama-tiny 2 $four --stages 1 --micro-batch-size 1
+grid 1 4 gpt-tiny 2 $four $ring --stages 1 --recompute full
+one=sppo slices=3 grid 1 4 gpt-tiny 2 $two --stages 2 --schedule sppo
+one=sppo slices=3 grid 1 4 llama-tiny 2 $two $ring --stages 2 --schedule sppo
+every=
 exact=no
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
 grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
@@ -34,7 +40,7 @@ one= slices=
 
 # ---- several sequences in a micro-batch, and the same at another place
 
-train="train --data $work/text --seq 32 --stages 1 --micro-batches 2 --micro-batch-size 3 --steps 2"
+train="train --data $work/text --seq 32 --stages 1 --micro-batches 2 --micro-batch-size 3 --steps 2 --document-separator 32"
 for model in gpt-tiny llama-tiny; do
     quiet "$model alone" starpipe $train --model $model --log "$work/one.jsonl"
     quiet "$model, heads" mpi 4 $train --model $model $four --log "$work/grid.jsonl" --save "$work/saved-$model"
@@ -84,6 +90,7 @@ few="--model llama-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
 refused "data-parallel 1 --context-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few $two
 refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" train $few --context-parallel 3 --dry-run
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
+refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run
 refused "context-parallel 2 is not available for helix" train $few $two --schedule helix --dry-run
 refused "context-parallel 2 with --offload adaptive" train $few $two --schedule sppo --slices 2 --offload adaptive --dry-run
 refused "sequences of 34 tokens are no multiple of 4" train $few --seq 34 $two $ring --dry-run

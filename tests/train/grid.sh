@@ -4,11 +4,11 @@ make_text 20011 > "$work/text"
 
 # grid D RANKS MODEL MICRO-BATCHES OPTIONS...: D pipelines with samples of their own, against one stage with all
 # samples. To 1e-5 for the rounding of sums in another order. With exact=yes, each stage is in processes of its own: what
-# they send and keep is what was planned.
+# they send and keep is what was planned. `every`: options of both runs.
 grid()
 {
     local d=$1 ranks=$2 model=$3 m=$4 what="$1 pipelines, $2 processes, ${*:5}" dry
-    local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5 --slices ${slices:-1}"
+    local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5 --slices ${slices:-1} ${every:-}"
 
     shift 4
     quiet "one process, $*" starpipe train $same --stages 1 --schedule "${one:-1f1b}" \

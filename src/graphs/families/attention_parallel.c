@@ -340,6 +340,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
+    c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_ATTN && op->pass == SP_F)
         attention_forward(&c);

@@ -151,6 +151,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c->first, &c->count);
     c->ctx.op_index = index;
     c->ctx.mb = op->mb;
+    c->ctx.documents = sp_graph_documents(g, op->mb);
     c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c->ctx.op = sp_window_open(g->window, g->turn);
 }

@@ -204,6 +204,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c.first, &c.count);
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
+    c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.slice = op->slice;
     c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)

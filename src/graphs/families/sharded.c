@@ -69,6 +69,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
+    c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     sp_chunk_layers(g->cfg.plan, g->shape.model.layers, 0, op->chunk, &c.first, &c.count);
     c.fl = flight(&c, op->chunk);

@@ -197,6 +197,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
         c.gradient = gradients_of(&c, op);
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
+    c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = flight(&c, op->chunk);
     expand(&c, op);

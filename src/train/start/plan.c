@@ -162,6 +162,9 @@ int sp_train_plan(struct sp_trainer *t)
     err = sp_model_check_seq(&t->model, l->seq, "");
     if (err)
         return err;
+    if (t->cfg.separator_set && t->cfg.separator >= t->model.vocab)
+        return sp_error(EINVAL, "train: --document-separator %d: %s has tokens 0 to %d",
+                        t->cfg.separator, t->model.name, t->model.vocab - 1);
     if (!t->cfg.dry_run && l->seq > t->model.positions)
         return sp_error(EINVAL,
                         "sequences of %d tokens, but the position table of %s has %d rows: longer "

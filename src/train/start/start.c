@@ -59,6 +59,8 @@ static int make_graph(struct sp_trainer *t)
         .mlp_rows = a->mlp_chunk,
         .head_rows = a->logit_rows,
         .context = t->cfg.context_parallel,
+        .separates = a->separator_set,
+        .separator = a->separator,
         .ring = t->cfg.context_method == SP_TRAIN_RING,
         .zero = t->cfg.zero > 0,
         .dtype = (enum sp_dtype)a->dtype,

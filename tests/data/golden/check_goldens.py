@@ -39,7 +39,16 @@ def rms_norm(x, w, name, eps):
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * w[name + ".weight"]
 
 
-def attention(q, k, v):
+def beginnings(ids, separator):
+    """Of every token, where its document begins."""
+    begins = np.zeros_like(ids)
+    for b, row in enumerate(ids):
+        for t in range(1, len(row)):
+            begins[b, t] = t if row[t - 1] == separator else begins[b, t - 1]
+    return begins
+
+
+def attention(q, k, v, begins):
     """q (B,S,a,d), k and v (B,S,g,d); query head i reads key head i / (a/g)."""
     B, S, a, d = q.shape
     out = np.empty_like(q)
@@ -47,9 +56,10 @@ def attention(q, k, v):
         for i in range(a):
             j = i // (a // k.shape[2])
             for t in range(S):
-                scores = k[b, : t + 1, j] @ q[b, t, i] / np.sqrt(d)
+                seen = slice(begins[b, t], t + 1)
+                scores = k[b, seen, j] @ q[b, t, i] / np.sqrt(d)
                 p = np.exp(scores - scores.max())
-                out[b, t, i] = p @ v[b, : t + 1, j] / p.sum()
+                out[b, t, i] = p @ v[b, seen, j] / p.sum()
     return out.reshape(B, S, a * d)
 
 
@@ -69,26 +79,26 @@ def stretch(frequency, rope):
     return (1 - smooth) * frequency / rope["factor"] + smooth * frequency
 
 
-def rope(x, parameters):
+def rope(x, parameters, at):
     """Rotates the pairs (x_i, x_{i+d/2}) by t / theta^(2i/d), stretched, as complex numbers."""
     B, S, heads, d = x.shape
     frequencies = parameters["rope_theta"] ** (-np.arange(0, d, 2) / d)
     frequencies = [stretch(f, parameters) for f in frequencies]
-    turn = np.exp(1j * np.outer(np.arange(S), frequencies))[None, :, None, :]
+    turn = np.exp(1j * at[..., None] * np.array(frequencies))[:, :, None, :]
     z = (x[..., : d // 2] + 1j * x[..., d // 2 :]) * turn
     return np.concatenate((z.real, z.imag), -1)
 
 
-def logits_gpt2(w, c, ids):
+def logits_gpt2(w, c, ids, begins):
     a, eps = c["n_head"], c["layer_norm_epsilon"]
     B, S = ids.shape
-    x = w["transformer.wte.weight"][ids] + w["transformer.wpe.weight"][:S]
+    x = w["transformer.wte.weight"][ids] + w["transformer.wpe.weight"][np.arange(S) - begins]
     for layer in range(c["n_layer"]):
         at = f"transformer.h.{layer}."
         y = layer_norm(x, w, at + "ln_1", eps)
         y = y @ w[at + "attn.c_attn.weight"] + w[at + "attn.c_attn.bias"]
         q, k, v = y.reshape(B, S, 3, a, -1).transpose(2, 0, 1, 3, 4)
-        y = attention(q, k, v) @ w[at + "attn.c_proj.weight"] + w[at + "attn.c_proj.bias"]
+        y = attention(q, k, v, begins) @ w[at + "attn.c_proj.weight"] + w[at + "attn.c_proj.bias"]
         x = x + y
         u = layer_norm(x, w, at + "ln_2", eps) @ w[at + "mlp.c_fc.weight"] + w[at + "mlp.c_fc.bias"]
         u = 0.5 * u * (1 + np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3)))
@@ -97,11 +107,12 @@ def logits_gpt2(w, c, ids):
     return x @ w["transformer.wte.weight" if c["tie_word_embeddings"] else "lm_head.weight"].T
 
 
-def logits_llama(w, c, ids):
+def logits_llama(w, c, ids, begins):
     a, g, eps = (c[k] for k in ("num_attention_heads", "num_key_value_heads", "rms_norm_eps"))
     d = c.get("head_dim") or c["hidden_size"] // a
     positions = c["rope_parameters"]
     B, S = ids.shape
+    at_token = np.arange(S) - begins
     x = w["model.embed_tokens.weight"][ids]
 
     def linear(y, name):
@@ -116,7 +127,7 @@ def logits_llama(w, c, ids):
         q = normed(linear(y, at + "self_attn.q_proj").reshape(B, S, a, d), at + "self_attn.q_norm")
         k = normed(linear(y, at + "self_attn.k_proj").reshape(B, S, g, d), at + "self_attn.k_norm")
         v = linear(y, at + "self_attn.v_proj").reshape(B, S, g, d)
-        y = attention(rope(q, positions), rope(k, positions), v)
+        y = attention(rope(q, positions, at_token), rope(k, positions, at_token), v, begins)
         x = x + linear(y, at + "self_attn.o_proj")
         y = rms_norm(x, w, at + "post_attention_layernorm", eps)
         gate, up = linear(y, at + "mlp.gate_proj"), linear(y, at + "mlp.up_proj")
@@ -130,7 +141,9 @@ def first_loss(w, config, training, tokens):
     S = training["seq"]
     x = np.stack([tokens[n * S : n * S + S] for n in range(rows)])
     y = np.stack([tokens[n * S + 1 : n * S + S + 1] for n in range(rows)])
-    logits = (logits_gpt2 if config["model_type"] == "gpt2" else logits_llama)(w, config, x)
+    begins = beginnings(x, training.get("document_separator", -1))
+    logits_of = logits_gpt2 if config["model_type"] == "gpt2" else logits_llama
+    logits = logits_of(w, config, x, begins)
     top = logits.max(-1, keepdims=True)
     lse = np.log(np.exp(logits - top).sum(-1)) + top[..., 0]
     return (lse - np.take_along_axis(logits, y[..., None], -1)[..., 0]).mean()

@@ -23,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 TOKENS = 1003  # the eighth step reads past the end: wrapping is tested too
 VOCAB = 61
+SEPARATOR = 19  # the most frequent token: 28 of 1003
 
 TRAINING = {
     "order": "sequential",
@@ -92,6 +93,16 @@ CASES = {
         num_key_value_heads=2, head_dim=6, intermediate_size=10, rms_norm_eps=1e-3,
         rope_theta=1100.0, tie_word_embeddings=False, attention_bias=True,
     ),
+    # Documents end with this token: attention stays inside them, positions begin anew.
+    "gpt2-documents": dict(
+        model_type="gpt2", seed=20, separator=SEPARATOR, n_layer=2, n_embd=12, n_head=3, n_inner=20,
+        n_positions=40, layer_norm_epsilon=1e-5, tie_word_embeddings=True,
+    ),
+    "llama-documents": dict(
+        model_type="llama", seed=21, separator=SEPARATOR, num_hidden_layers=2, hidden_size=16,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=4, intermediate_size=20,
+        rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False,
+    ),
 }  # fmt: skip
 
 CLASSES = {
@@ -144,6 +155,7 @@ def make_tokens():
 def make_model(case):
     options = dict(CASES[case])
     seed = options.pop("seed")
+    options.pop("separator", None)
     common = dict(vocab_size=VOCAB, bos_token_id=0, eos_token_id=0, use_cache=False)
     style, cls = CLASSES[options.pop("model_type")]
     if style == "GPT2":
@@ -177,7 +189,22 @@ def batch(tokens, step, micro_batch):
     return ids[:, :-1], ids[:, 1:]
 
 
-def train(model, tokens):
+def documents(x, separator):
+    """Which keys each query sees, (B, 1, S, S), and the position of each token in its document."""
+    number = torch.zeros_like(x)
+    number[:, 1:] = (x == separator)[:, :-1].cumsum(-1)
+    together = number[:, :, None] == number[:, None, :]
+    return together.tril()[:, None], together.tril().sum(-1) - 1
+
+
+def forward(model, x, separator):
+    if separator is None:
+        return model(input_ids=x).logits
+    mask, positions = documents(x, separator)
+    return model(input_ids=x, attention_mask=mask, position_ids=positions).logits
+
+
+def train(model, tokens, separator):
     """Losses, gradient norms and learning rates of every step; gradients of the first step."""
     t = TRAINING
     params = dict(model.named_parameters())
@@ -198,7 +225,7 @@ def train(model, tokens):
         loss = 0.0
         for i in range(t["micro_batches"]):
             x, y = batch(tokens, step, i)
-            logits = model(input_ids=x).logits
+            logits = forward(model, x, separator)
             part = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
             (part / t["micro_batches"]).backward()
             loss += part.item() / t["micro_batches"]
@@ -240,11 +267,12 @@ def make_case(case, out, tokens):
     os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
 
     # transformers as it is, in float32: what rounding alone changes, for the tolerances.
-    losses32, norms32, _, grads32 = train(model, tokens)
+    separator = CASES[case].get("separator")
+    losses32, norms32, _, grads32 = train(model, tokens, separator)
 
     model = make_model(case).double()
     replaced = in_float64(model)
-    losses, norms, rates, grads = train(model, tokens)
+    losses, norms, rates, grads = train(model, tokens, separator)
     for cls, forward in replaced:
         cls.forward = forward
 
@@ -270,7 +298,7 @@ def make_case(case, out, tokens):
             "python": platform.python_version(),
         },
         "tokens": "tokens.bin",
-        "training": TRAINING,
+        "training": TRAINING | ({} if separator is None else {"document_separator": separator}),
         "float32_deviation": {key: float(f"{value:.2g}") for key, value in rounding.items()},
         "losses": losses,
         "grad_norms": norms,
