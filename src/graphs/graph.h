@@ -124,6 +124,7 @@ struct sp_stage {
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
+    struct sp_move_tensor *moved;    /* [units][tensors of one] */
     const struct sp_layer_flight **kept; /* [units] what each is of */
     struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
     struct sp_move *returning;           /* those that the next task submitted brings back */

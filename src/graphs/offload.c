@@ -55,20 +55,47 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
         c->st->kept[first_unit(c, a) + i] = &c->fl->layers[i];
 }
 
-void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+/* Most buffers of a unit: of attention's four one for each device that shares heads, and the output whole. */
+static int tensors_of_unit(const struct sp_graph *g)
 {
-    int unit = a->eviction->unit, n = 0;
-    const struct sp_layer_flight *t = st->kept[unit];
-    const starpu_data_handle_t tensors[SP_STASH_TENSORS] = {
+    return SP_STASH_TENSORS + 4 * sp_shape_sharers(&g->shape);
+}
+
+/* The buffers of a tensor into out[]; how many. */
+static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
+                      enum sp_stash_tensor tensor, starpu_data_handle_t *out)
+{
+    const starpu_data_handle_t whole[SP_STASH_TENSORS] = {
         [SP_STASH_X] = t->x,      [SP_STASH_PRE] = t->pre, [SP_STASH_Q] = t->q,
         [SP_STASH_KV] = t->kv,    [SP_STASH_O] = t->o,     [SP_STASH_LSE] = t->lse,
         [SP_STASH_POST] = t->post};
-    starpu_data_handle_t leave[SP_STASH_TENSORS];
+    int n = 0;
+
+    if (whole[tensor])
+        out[n++] = whole[tensor];
+    for (int j = 0; t->heads && j < sp_shape_sharers(&g->shape); j++) {
+        const struct sp_heads *h = &t->heads[j];
+        starpu_data_handle_t part = tensor == SP_STASH_Q     ? h->q
+                                    : tensor == SP_STASH_KV  ? h->kv
+                                    : tensor == SP_STASH_O   ? h->o
+                                    : tensor == SP_STASH_LSE ? h->lse
+                                                             : NULL;
+
+        if (part)
+            out[n++] = part;
+    }
+    return n;
+}
+
+void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    int unit = a->eviction->unit, n = 0;
+    starpu_data_handle_t leave[tensors_of_unit(g)];
     struct sp_meter *meter = sp_stage_meter(g, st);
 
-    for (int k = 0; k < SP_STASH_TENSORS; k++)
+    for (enum sp_stash_tensor k = 0; k < SP_STASH_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
-            leave[n++] = tensors[k];
+            n += tensors_of(g, st->kept[unit], k, leave + n);
     sp_move_out(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes, &meter->peak_bytes);
 }
 
@@ -84,13 +111,21 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
 
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 {
+    size_t units, each = (size_t)tensors_of_unit(g);
+
     if (!g->cfg.evictions)
         return 0;
+    units = (size_t)g->cfg.evictions[st->index].n_units + 1;
     sp_mover_init(&st->mover, starpu_worker_get_memory_node((unsigned)st->worker), g->cfg.tier,
                   st->worker);
-    st->moves = calloc((size_t)g->cfg.evictions[st->index].n_units + 1, sizeof *st->moves);
-    st->kept = calloc((size_t)g->cfg.evictions[st->index].n_units + 1, sizeof(*st->kept));
-    return st->moves && st->kept ? 0 : -ENOMEM;
+    st->moves = calloc(units, sizeof *st->moves);
+    st->kept = calloc(units, sizeof(*st->kept));
+    st->moved = calloc(units * each, sizeof *st->moved);
+    if (!st->moves || !st->kept || !st->moved)
+        return -ENOMEM;
+    for (size_t u = 0; u < units; u++)
+        st->moves[u].tensors = st->moved + u * each;
+    return 0;
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
@@ -99,5 +134,6 @@ void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
         return;
     sp_mover_destroy(&st->mover);
     free(st->moves);
+    free(st->moved);
     free(st->kept);
 }

@@ -74,7 +74,8 @@ static void written(void *arg)
 void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
                  int n, int64_t *live, int64_t *peak)
 {
-    *move = (struct sp_move){.mover = m, .live = live, .peak = peak, .n = n, .leaving = n};
+    *move = (struct sp_move){
+        .mover = m, .live = live, .peak = peak, .n = n, .leaving = n, .tensors = move->tensors};
     for (int i = 0; i < n; i++) {
         int err;
 
@@ -112,9 +113,15 @@ static void fetch(struct sp_move *move)
     starpu_task_init(task);
     task->cl = &reader;
     task->nbuffers = move->n;
+    if (move->n > STARPU_NMAXBUFS) { /* freed with the task */
+        task->dyn_handles = calloc((size_t)move->n, sizeof *task->dyn_handles);
+        task->dyn_modes = calloc((size_t)move->n, sizeof *task->dyn_modes);
+        STARPU_ASSERT_MSG(task->dyn_handles && task->dyn_modes,
+                          "starpipe: no memory to bring %d tensors back", move->n);
+    }
     for (int i = 0; i < move->n; i++) {
-        task->handles[i] = move->tensors[i].handle;
-        task->modes[i] = STARPU_R;
+        STARPU_TASK_SET_HANDLE(task, move->tensors[i].handle, i);
+        STARPU_TASK_SET_MODE(task, STARPU_R, i);
     }
     starpu_prefetch_task_input_on_node_prio(task, move->mover->node, STARPU_DEFAULT_PRIO);
     starpu_task_clean(task);

@@ -42,15 +42,15 @@ struct sp_move {
     bool returning;
     double left_us, back_us; /* when the last tensor was written, when they were asked back, of
                               * CLOCK_REALTIME; 0: not yet */
-    struct sp_move_tensor tensors[SP_UNIT_TENSORS];
-    struct starpu_task reader; /* in whose name they are fetched: requests keep its address */
+    struct sp_move_tensor *tensors; /* [n] room of whoever has the unit */
+    struct starpu_task reader;      /* in whose name they are fetched: requests keep its address */
 };
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker);
 void sp_mover_destroy(struct sp_mover *m);
 
 /* Sends tensors[n] out, once the tasks submitted so far have read them; what leaves is taken off *live.
- * `move` must live until they are dead. */
+ * `move`, with room for them, must live until they are dead. */
 void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
                  int n, int64_t *live, int64_t *peak);
 

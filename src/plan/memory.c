@@ -190,7 +190,7 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     bool last = sp_is_end_stage(plan, stage, true);
 
     return (int64_t)sp_shape_elem(sh) *
-           (tensors * x + scratch_elements(slice, recompute, last) +
+           (tensors * x + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
             replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage));
 }
 

@@ -21,6 +21,12 @@ grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attenti
 grid 2 8 llama-tiny 4 $two $ring --stages 2 --schedule zb1p --recompute full --zero 1
 grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
 one=sppo slices=3 grid 1 8 gpt-tiny 2 $four $ring --stages 2 --schedule sppo
+exact=no
+for method in ulysses ring; do # SPPO as published: Ulysses in a stage, slices, activations on disk
+    one=sppo slices=4 grid 1 4 llama-tiny 2 $two --context-method $method --stages 2 --schedule sppo \
+        --recompute selective --offload full --offload-dir "$work"
+done
+exact=yes
 every="--document-separator 32" # words
 grid 1 4 llama-tiny 2 $four --stages 1 --micro-batch-size 1
 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --recompute full
@@ -92,7 +98,6 @@ refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" tr
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
 refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run
 refused "context-parallel 2 is not available for helix" train $few $two --schedule helix --dry-run
-refused "context-parallel 2 with --offload adaptive" train $few $two --schedule sppo --slices 2 --offload adaptive --dry-run
 refused "sequences of 34 tokens are no multiple of 4" train $few --seq 34 $two $ring --dry-run
 refused "slice 0 has 15 tokens, no multiple of 2" train $few $two --schedule sppo --slices 2 --partition-slices 15,17 --dry-run
 refused "context-parallel 4: 16 slices have 64 parts" train $few $four --schedule sppo --slices 16 --dry-run

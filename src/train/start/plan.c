@@ -51,9 +51,6 @@ static int check_context(const struct sp_trainer *t)
         return sp_error(EINVAL,
                         "train: --context-parallel %d is not available for %s; leave it out", C,
                         t->plan.def->name);
-    if (sp_train_offloads(t))
-        return sp_error(EINVAL, "train: --context-parallel %d with --offload %s: take one of them",
-                        C, l->offload);
     if (!t->shape.ring && (heads % C || (keys % C && C % keys)))
         return sp_error(
             EINVAL,

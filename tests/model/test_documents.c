@@ -1,0 +1,109 @@
+/* Documents in sequences: every token is in one segment, at its position in its document, whatever is cut. */
+#include "support.h"
+#include "model/documents.h"
+
+enum { SEPARATOR = 3, BATCH = 3, SEQ = 48, ROUNDS = 200 };
+
+/* Of a token: where its document begins, by looking back. */
+static int begins(const int32_t *row, int t)
+{
+    while (t > 0 && row[t - 1] != SEPARATOR)
+        t--;
+    return t;
+}
+
+/* The rows of a shape, from its runs: token and sequence of each. */
+static void rows_of(const struct sp_shape *sh, int *token, int *sequence)
+{
+    int row = 0;
+
+    for (int i = 0; i < sp_shape_runs(sh); i++) {
+        struct sp_tokens_run run = sp_shape_run(sh, i);
+
+        assert_int_equal(run.row, row);
+        for (int b = 0; b < sh->batch; b++)
+            for (int t = 0; t < run.len; t++, row++) {
+                token[row] = run.first + t;
+                sequence[row] = b;
+            }
+    }
+    assert_int_equal(row, sh->rows);
+}
+
+static void check(const struct sp_shape *sh, const struct sp_documents *d,
+                  int32_t tokens[BATCH][SEQ])
+{
+    int token[BATCH * SEQ], sequence[BATCH * SEQ], seen[BATCH * SEQ] = {0};
+    struct sp_segment s = {0};
+
+    rows_of(sh, token, sequence);
+    while (sp_segment_next(sh, d, &s)) {
+        assert_int_equal(s.sequences, d ? 1 : sh->batch);
+        assert_true(s.len > 0);
+        for (int i = 0; i < s.sequences * s.len; i++) {
+            size_t row = s.row + (size_t)i;
+            const int32_t *of = tokens[sequence[row]];
+            int begin = d ? begins(of, token[row]) : 0;
+
+            assert_int_equal(seen[row]++, 0);
+            assert_int_equal(s.position + i % s.len, token[row] - begin);
+            assert_int_equal(s.first + i % s.len, token[row]);
+        }
+    }
+    for (int row = 0; row < sh->rows; row++)
+        assert_int_equal(seen[row], 1);
+}
+
+/* A whole sequence, slices of it, and what members of 1 to 4 have of those. */
+static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ])
+{
+    const struct sp_model m = {.arch = SP_ARCH_LLAMA,
+                               .layers = 1,
+                               .hidden = 8,
+                               .heads = 4,
+                               .kv_heads = 4,
+                               .head_dim = 2,
+                               .mlp = 8,
+                               .vocab = 8};
+
+    for (int members = 1; members <= 4; members++)
+        for (int ring = 0; ring < 2; ring++)
+            for (int from = 0; from < SEQ; from += SEQ / 2) {
+                struct sp_shape whole, slice, member;
+
+                sp_shape_init(&whole, &m, BATCH, SEQ, 1, 0, 0);
+                sp_shape_context(&whole, members, ring);
+                sp_shape_slice(&whole, from, SEQ / 2, &slice);
+                for (int part = 0; part < members; part++) {
+                    sp_shape_member(&slice, part, &member);
+                    check(&member, d, tokens);
+                    check(&member, NULL, tokens);
+                }
+            }
+}
+
+static void segments(void **state)
+{
+    int32_t tokens[BATCH][SEQ];
+    struct sp_documents d;
+
+    (void)state;
+    assert_int_equal(sp_documents_create(&d, BATCH), 0);
+    srand(7);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int b = 0; b < BATCH; b++) {
+            for (int t = 0; t < SEQ; t++) /* many, few, none */
+                tokens[b][t] = rand() % (round % 3 == 0 ? 4 : round % 3 == 1 ? 30 : 3);
+            assert_int_equal(sp_documents_read(&d, b, tokens[b], SEQ, SEPARATOR), 0);
+        }
+        check_shapes(&d, tokens);
+    }
+    sp_documents_destroy(&d);
+}
+
+TEST_GROUP(documents)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(segments)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
