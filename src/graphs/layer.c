@@ -1,6 +1,5 @@
 #include "graphs/layer.h"
-#include "graphs/context/heads.h"
-#include "graphs/context/ring.h"
+#include "graphs/attention.h"
 #include "graphs/offload.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
@@ -23,22 +22,6 @@ starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
 {
     return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);
-}
-
-void sp_drop(starpu_data_handle_t *handle)
-{
-    if (*handle)
-        sp_pool_put(*handle);
-    *handle = NULL;
-}
-
-void sp_heads_drop(struct sp_heads *heads)
-{
-    sp_drop(&heads->q);
-    sp_drop(&heads->kv);
-    sp_drop(&heads->o);
-    sp_drop(&heads->lse);
-    sp_drop(&heads->dkv);
 }
 
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
@@ -85,87 +68,14 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
                                : 0;
 }
 
-static const struct sp_cut *cut_of(const struct sp_op_ctx *c)
-{
-    return c->cut ? c->cut : &c->g->cuts[0];
-}
-
-/* Of attention, the tokens of one member of the stage: all of the slice where heads are not shared out. */
-static struct sp_heads heads_of(const struct sp_layer_flight *t, int member)
-{
-    return t->heads ? t->heads[member]
-                    : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse};
-}
-
-static int sharers(const struct sp_op_ctx *c)
-{
-    return sp_shape_sharers(c->sh);
-}
-
-/* Of attention: this process's heads. */
-static const struct sp_shape *heads_shape(const struct sp_op_ctx *c)
-{
-    return cut_of(c)->heads ? &cut_of(c)->heads[c->slice] : c->sh;
-}
-
-/* Attention in layer i of the tokens of one member of this slice over the keys and values up to them: of the
- * slices before, of members before. */
-struct attention {
-    struct sp_attn at;
-    int len[SP_MAX_SLICES];
-    starpu_data_handle_t kv[SP_MAX_SLICES];
-};
-
-static void attention_of(const struct sp_op_ctx *c, int i, int member, struct attention *a)
-{
-    const struct sp_heads h = heads_of(&c->fl->layers[i], member);
-    int n = 0, pos = 0;
-
-    for (int j = 0; j <= c->slice; j++)
-        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++, n++) {
-            a->len[n] = cut_of(c)->shapes[j].seq;
-            a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
-            pos += a->len[n];
-        }
-    a->at = (struct sp_attn){
-        .q_len = c->sh->seq,
-        .q_pos = pos - c->sh->seq,
-        .n_kv = n,
-        .kv_len = a->len,
-        .q = h.q,
-        .o = h.o,
-        .lse = h.lse,
-        .kv = a->kv,
-    };
-}
-
 static bool is_sliced(const struct sp_op_ctx *c)
 {
-    return cut_of(c)->n > 1;
+    return (c->cut ? c->cut : &c->g->cuts[0])->n > 1;
 }
 
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
 {
     return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
-}
-
-/* To the members' heads, from where attention takes them; `kv` NULL: they are there. */
-static void share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t kv)
-{
-    starpu_data_handle_t parts[SP_MAX_SLICES];
-
-    if (!t->heads)
-        return;
-    sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
-    sp_drop(&t->q);
-    for (int j = 0; j < sharers(c); j++)
-        t->heads[j].q = parts[j];
-    if (!kv)
-        return;
-    sp_context_spread(c, SP_TENSOR_KV, kv, parts);
-    sp_drop(&t->kv);
-    for (int j = 0; j < sharers(c); j++)
-        t->heads[j].kv = parts[j];
 }
 
 /* Returns bytes stashed. */
@@ -181,7 +91,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
                       counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
     t->q = take(c, T * (size_t)sh->q_width, "q");
-    if (!heads_of(t, 0).kv)
+    if (!sp_attention_has_keys(t))
         t->kv = kv = take(c, T * (size_t)sh->kv_width, "kv");
     if (keep.saved) {
         t->pre = take(c, sp_shape_pre_saved(sh, keep.keep_outputs), "pre saved");
@@ -192,65 +102,8 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
         &(struct sp_pre){
             .x = t->x, .saved = t->pre, .q = t->q, .kv = kv, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_NORM1, layer), sp_weight(c, SP_BLOCK_QKV, layer), stashed);
-    share_out(c, t, kv);
+    sp_attention_share_out(c, t, kv != NULL);
     return stashed;
-}
-
-/* Likewise. */
-static int64_t forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
-{
-    const struct sp_shape *heads = heads_shape(c);
-    struct sp_layer_flight *t = &c->fl->layers[i];
-    size_t T = (size_t)heads->rows;
-    starpu_data_handle_t parts[SP_MAX_SLICES];
-    int64_t stashed = counted_part(c, &keep, keep.attn, SP_STASH_O) +
-                      counted_part(c, &keep, keep.attn, SP_STASH_LSE);
-
-    c->ctx.exchanged = t->heads != NULL;
-    for (int j = 0; j < sharers(c); j++) {
-        struct attention a;
-        starpu_data_handle_t o = take(c, T * (size_t)heads->q_width, "o");
-        starpu_data_handle_t lse =
-            take(c, sp_shape_f32(heads, T * (size_t)heads->model.heads), "lse");
-
-        *(t->heads ? &t->heads[j].o : &t->o) = parts[j] = o;
-        *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
-        if (heads->ring) {
-            sp_context_ring_forward(c, i, stashed);
-            continue;
-        }
-        attention_of(c, i, j, &a);
-        sp_attn_fwd_insert(&c->ctx, heads, &a.at, j == 0 ? stashed : 0);
-    }
-    if (t->heads) {
-        t->o = take(c, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
-        sp_context_collect(c, SP_TENSOR_O, parts, t->o);
-    }
-    c->ctx.exchanged = false;
-    return stashed;
-}
-
-/* What attention read and wrote, as far as it is not kept. */
-static void drop_attention(struct sp_layer_flight *t, int n, bool q, bool kv, bool o)
-{
-    if (q)
-        sp_drop(&t->q);
-    if (kv)
-        sp_drop(&t->kv);
-    if (o) {
-        sp_drop(&t->o);
-        sp_drop(&t->lse);
-    }
-    for (int j = 0; t->heads && j < n; j++) {
-        if (q)
-            sp_drop(&t->heads[j].q);
-        if (kv)
-            sp_drop(&t->heads[j].kv);
-        if (o) {
-            sp_drop(&t->heads[j].o);
-            sp_drop(&t->heads[j].lse);
-        }
-    }
 }
 
 void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
@@ -259,14 +112,18 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     struct sp_layer_flight *t = &c->fl->layers[i];
     bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
     int layer = c->first + i;
+    int64_t of_o = counted_part(c, &keep, keep.attn, SP_STASH_O) +
+                   counted_part(c, &keep, keep.attn, SP_STASH_LSE);
     int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
 
     c->ctx.layer = layer;
     t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
     if (c->share && c->ctx.pass == 'G')
         c->share(c, i);
-    if (!keep.has_attn)
-        t->stashed += forward_attention(c, i, keep);
+    if (!keep.has_attn) {
+        sp_attention_forward(c, i, of_o, c->st->local);
+        t->stashed += of_o;
+    }
     if (keep.saved) {
         t->post = take(c, sp_shape_post_saved(c->sh, keep.keep_outputs), "post saved");
         post = counted(&keep, true, t->post);
@@ -279,7 +136,7 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
             .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
         sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
     t->stashed += post; /* y is freed by the head, which counts it */
-    drop_attention(t, sharers(c), !keep.qkv, !keep_kv, !keep.attn);
+    sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
 }
 
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
@@ -305,73 +162,6 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-/*
- * The gradients of the keys and values that the tokens of a member saw, in the order of attention_of: made by the
- * last ones of the sequence, which are the first to come back, and complete in each slice once its own
- * backward added to them. Whether they are made now.
- */
-static bool take_dkv(struct sp_op_ctx *c, int i, int member,
-                     starpu_data_handle_t dkv[SP_MAX_SLICES])
-{
-    const struct sp_shape *heads = heads_shape(c);
-    bool first = false;
-    int n = 0;
-
-    for (int j = 0; j <= c->slice; j++) {
-        struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
-        size_t rows = (size_t)cut_of(c)->shapes[j].rows;
-
-        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++) {
-            starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
-
-            first |= !*own;
-            if (!*own)
-                *own = take(c, rows * (size_t)heads->kv_width, "dkv");
-            dkv[n++] = *own;
-        }
-    }
-    return first;
-}
-
-/* t->dq and t->dkv, of this slice's tokens here, from d_o of them. */
-static void backward_attention(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o)
-{
-    const struct sp_shape *sh = c->sh, *heads = heads_shape(c);
-    struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES], of_q[SP_MAX_SLICES];
-    int n = sharers(c);
-
-    t->dq = take(c, (size_t)sh->rows * (size_t)sh->q_width, "dq");
-    if (t->heads)
-        sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
-    c->ctx.exchanged = t->heads != NULL;
-    for (int j = n - 1; j >= 0; j--) {
-        bool first = take_dkv(c, i, j, dkv);
-        struct attention a;
-
-        if (heads->ring) {
-            sp_context_ring_backward(c, i, d_o, first);
-            continue;
-        }
-        of_q[j] = t->heads ? take(c, (size_t)heads->rows * (size_t)heads->q_width, "dq") : t->dq;
-        attention_of(c, i, j, &a);
-        sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv, 0);
-    }
-    if (!t->heads)
-        return;
-    sp_context_collect(c, SP_TENSOR_DQ, of_q, t->dq);
-    for (int j = 0; j < n; j++) {
-        sp_drop(&of_o[j]);
-        sp_drop(&of_q[j]);
-        dkv[j] = t->heads[j].dkv;
-    }
-    t->dkv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
-    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
-    c->ctx.exchanged = false;
-    for (int j = 0; j < n; j++)
-        sp_heads_drop(&t->heads[j]);
-}
-
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     const struct sp_shape *sh = c->sh;
@@ -388,7 +178,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
-    backward_attention(c, i, d_o);
+    sp_attention_backward(c, i, d_o, c->st->local);
     if (c->share)
         c->share(c, i);
     sp_drop(&d_o);

@@ -5,7 +5,7 @@
 #ifndef SP_LAYER_H
 #define SP_LAYER_H
 
-#include "graphs/op.h"
+#include "graphs/attention.h"
 
 /* What a forward of a layer writes and keeps. */
 struct sp_keep {
@@ -44,8 +44,5 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 /* (T,h) tensors: inside a stage; across stages, where `st` is the one that reads them. */
 starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
-/* Gives a tensor back, if there is one, and forgets it. */
-void sp_drop(starpu_data_handle_t *handle);
-void sp_heads_drop(struct sp_heads *heads);
 
 #endif
