@@ -122,7 +122,7 @@ void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_ring_turn *t, bool first, bool first_keys,
                         starpu_data_handle_t q, starpu_data_handle_t o, starpu_data_handle_t lse,
                         starpu_data_handle_t d_o, starpu_data_handle_t dq,
-                        const starpu_data_handle_t *dkv);
+                        const starpu_data_handle_t *dkv, int64_t released);
 
 /* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

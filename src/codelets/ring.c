@@ -195,7 +195,7 @@ void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_ring_turn *t, bool first, bool first_keys,
                         starpu_data_handle_t q, starpu_data_handle_t o, starpu_data_handle_t lse,
                         starpu_data_handle_t d_o, starpu_data_handle_t dq,
-                        const starpu_data_handle_t *dkv)
+                        const starpu_data_handle_t *dkv, int64_t released)
 {
     struct starpu_task *task = new_task(ctx, &ring_bwd_cl, sh, t, first, first_keys);
 
@@ -204,5 +204,6 @@ void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                     .n_dkv = first_keys ? 0 : t->n, .new_dkv = dkv,
                     .n_new_dkv = first_keys ? t->n : 0,
                     .scratch = first ? NULL : sp_scratch_handle(sh, scratch_elements(sh)));
+    sp_task_releases(task, released);
     sp_task_submit(ctx, task, 2.5 * flops(task->cl_arg));
 }

@@ -149,7 +149,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int member, struct sp_pool *poo
 }
 
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
-                           struct sp_pool *pool)
+                           struct sp_pool *pool, int64_t released)
 {
     const struct sp_shape *sh = c->sh, *heads = heads_shape(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
@@ -165,19 +165,20 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
         struct attention a;
 
         if (heads->ring) {
-            sp_context_ring_backward(c, i, d_o, first);
+            sp_context_ring_backward(c, i, d_o, first, released);
             continue;
         }
         of_q[j] = t->heads
                       ? take(c, c->st->local, (size_t)heads->rows * (size_t)heads->q_width, "dq")
                       : t->dq;
         attention_of(c, i, j, &a);
-        sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv, 0);
+        sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv,
+                           j == 0 ? released : 0);
     }
-    c->ctx.exchanged = false;
-    if (!t->heads)
+    if (!t->heads) {
+        c->ctx.exchanged = false;
         return;
-    c->ctx.exchanged = true;
+    }
     sp_context_collect(c, SP_TENSOR_DQ, of_q, t->dq);
     for (int j = 0; j < n; j++) {
         sp_drop(&of_o[j]);

@@ -178,7 +178,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
-    sp_attention_backward(c, i, d_o, c->st->local);
+    sp_attention_backward(c, i, d_o, c->st->local, 0);
     if (c->share)
         c->share(c, i);
     sp_drop(&d_o);

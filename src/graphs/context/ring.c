@@ -83,7 +83,8 @@ void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
     c->ctx.exchanged = false;
 }
 
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first)
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+                              int64_t released)
 {
     const struct sp_layer_flight *t = &c->fl->layers[i];
     int members = sp_graph_members(c->g);
@@ -101,7 +102,7 @@ void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
             pass_on(&p, SP_TENSOR_KV, p.kv, NULL, next);
         c->ctx.exchanged = k > 0;
         sp_ring_bwd_insert(&c->ctx, c->sh, &now, k == 0, first && k == 0, t->q, t->o, t->lse, d_o,
-                           t->dq, p.dkv);
+                           t->dq, p.dkv, last ? released : 0);
         if (!last)
             turn(&p, k, p.kv, next);
         pass_on(&p, SP_TENSOR_DKV, p.dkv, last ? home : NULL, next);

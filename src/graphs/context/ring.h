@@ -18,7 +18,8 @@
 /* Attention of layer i of the slice: o and lse from q, and from the keys and values of the slices up to it. */
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed);
 
-/* dq; and dkv of the slices up to it, += or, `first`, =. */
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first);
+/* dq; and dkv of the slices up to it, += or, `first`, =. Ends the life of `released` bytes. */
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+                              int64_t released);
 
 #endif

@@ -95,17 +95,12 @@ static void block_forward(struct sp_part_op *c)
         sp_drop(&x);
 }
 
-static struct sp_attn attention(const struct sp_part_op *c, const struct sp_part_flight *t)
+/* The op as attention of a layer has it: of a chunk of this layer alone, whose flight `one` is. */
+static struct sp_op_ctx attention_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
 {
-    return (struct sp_attn){
-        .q_len = c->sh->seq,
-        .n_kv = 1,
-        .kv_len = &c->sh->seq,
-        .q = t->attn.q,
-        .o = t->attn.o,
-        .lse = t->attn.lse,
-        .kv = &t->attn.kv,
-    };
+    one->layers = &sp_part_flight_of(c, c->k)->attn;
+    return (struct sp_op_ctx){
+        .g = c->g, .st = c->st, .sh = c->sh, .ctx = c->ctx, .fl = one, .mb = c->mb, .count = 1};
 }
 
 /* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
@@ -119,26 +114,23 @@ static starpu_data_handle_t weights_here(const struct sp_part_op *c)
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_attn at;
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
     if (c->ships) {
-        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->attn.n1, weights_here(c), t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, weights_here(c), t->attn.q, t->attn.kv, 0);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
     }
-    t->attn.o = sp_part_take_for(c, c->st->index, sp_part_q(c), "o");
-    t->attn.lse = sp_part_take(c, sp_part_lse(c), "lse");
-    at = attention(c, t);
-    sp_attn_fwd_insert(&c->ctx, c->sh, &at, c->stash);
-    if (c->ships && !c->keeps) {
-        sp_drop(&t->attn.q);
-        sp_drop(&t->attn.kv);
-    }
+    a = attention_of(c, &one);
+    sp_attention_share_out(&a, &t->attn, true);
+    sp_attention_forward(&a, 0, c->stash, c->st->boundary);
+    sp_attention_drop(&a, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
     sp_part_leave(c, SP_TENSOR_O, c->k, sp_part_hold(t->attn.o));
 }
 
@@ -156,12 +148,12 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
         own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
 
-    sp_qkv_bwd_insert(&c->ctx, c->sh, t->attn.n1, w, dq, dkv, dn1, dw, !own);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, !own);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
-    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->attn.n1, dq, dkv, dw, !own, c->stash);
+    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->n1, dq, dkv, dw, !own, c->stash);
     if (!own)
         sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
-    sp_drop(&t->attn.n1);
+    sp_drop(&t->n1);
     sp_drop(&dq);
     sp_drop(&dkv);
 }
@@ -169,34 +161,31 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
 static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    int owner = sp_part_block_stage(c, c->k);
-    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k), dq, dkv, w = NULL;
-    struct sp_attn at;
+    struct sp_stage *owner = sp_graph_stage(c->g, sp_part_block_stage(c, c->k));
+    struct sp_pool *pool = c->ships ? c->st->local : (owner ? owner : c->st)->boundary;
+    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k), w = NULL;
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
+    a = attention_of(c, &one);
     if (c->ships)
         w = weights_here(c);
-    if (!t->attn.q) {
+    if (!sp_attention_has_keys(&t->attn)) {
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->attn.n1, w, t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, w, t->attn.q, t->attn.kv, 0);
+        sp_attention_share_out(&a, &t->attn, true);
     }
-    dq = c->ships ? sp_part_take(c, sp_part_q(c), "dq")
-                  : sp_part_take_for(c, owner, sp_part_q(c), "dq");
-    dkv = c->ships ? sp_part_take(c, sp_part_kv(c), "dkv")
-                   : sp_part_take_for(c, owner, sp_part_kv(c), "dkv");
-    at = attention(c, t);
-    sp_attn_bwd_insert(&c->ctx, c->sh, &at, true, d_o, dq, &dkv, c->ships ? 0 : c->stash);
-    sp_drop(&t->attn.q);
-    sp_drop(&t->attn.kv);
-    sp_drop(&t->attn.lse);
-    sp_drop(&t->attn.o);
+    sp_attention_backward(&a, 0, d_o, pool, c->ships ? 0 : c->stash);
+    sp_attention_drop(&a, &t->attn, true, true, true);
     if (c->ships) {
-        qkv_backward(c, w, dq, dkv);
+        qkv_backward(c, w, t->attn.dq, t->attn.dkv);
     } else {
-        sp_part_leave(c, SP_TENSOR_DQ, c->k, dq);
-        sp_part_leave(c, SP_TENSOR_DKV, c->k, dkv);
+        sp_part_leave(c, SP_TENSOR_DQ, c->k, t->attn.dq);
+        sp_part_leave(c, SP_TENSOR_DKV, c->k, t->attn.dkv);
     }
+    t->attn.dq = t->attn.dkv = NULL;
 }
 
 /* Everything of a block but attention once more, from what it received. */
@@ -328,7 +317,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     struct sp_part_op c = {
         .g = g,
         .st = st,
-        .sh = &g->shape,
+        .sh = &g->cuts[0].shapes[0],
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
         .k = op->chunk,
@@ -357,13 +346,22 @@ static int create(struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
-    g->parts = calloc((size_t)lay->micro_batches * (size_t)(lay->layers + 1), sizeof *g->parts);
-    return g->parts ? 0 : -ENOMEM;
+    size_t n = (size_t)lay->micro_batches * (size_t)(lay->layers + 1);
+    int sharers = sp_shape_sharers(&g->shape);
+
+    g->parts = calloc(n, sizeof *g->parts);
+    g->part_heads = sharers > 1 ? calloc(n * (size_t)sharers, sizeof *g->part_heads) : NULL;
+    if (!g->parts || (sharers > 1 && !g->part_heads))
+        return -ENOMEM;
+    for (size_t i = 0; g->part_heads && i < n; i++)
+        g->parts[i].attn.heads = g->part_heads + i * (size_t)sharers;
+    return 0;
 }
 
 static void destroy(struct sp_graph *g)
 {
     free(g->parts);
+    free(g->part_heads);
 }
 
 const struct sp_graph_family sp_graph_attention_parallel = {

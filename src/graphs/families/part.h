@@ -14,9 +14,8 @@ struct sp_part_flight {
     struct {
         starpu_data_handle_t residual, o, post, x, pre;
     } block;
-    struct {
-        starpu_data_handle_t n1, q, kv, o, lse;
-    } attn;
+    starpu_data_handle_t n1;
+    struct sp_layer_flight attn; /* q, kv, o, lse */
 };
 
 /* The op being expanded. */

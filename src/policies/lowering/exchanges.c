@@ -50,7 +50,10 @@ int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
         sp_shape_heads(&slice, &heads);
         part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
-            enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+            /* q, k, v that came from elsewhere are kept, whatever else is computed again */
+            enum sp_recompute mode = plan->family->parts && !work[i].qkv_with_attention
+                                         ? SP_RECOMPUTE_NONE
+                                         : sp_layer_recompute(plan, recompute, l);
             struct times t = times_of(&work[i], mode, plan->layout.slices > 1);
 
             bytes += sh->ring ? around(sh, &work[i], mode)

@@ -258,6 +258,7 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
     .parts = true,
+    .shares_tokens = true,
     .check = check,
     .place = place,
     .refuse = refuse,

@@ -16,13 +16,15 @@ bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)
 static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
                                   enum sp_recompute recompute)
 {
-    int64_t T = sh->rows, qkv = T * (sh->q_width + sh->kv_width);
-    int64_t lse = (int64_t)sp_shape_f32(sh, (uint64_t)(T * sh->model.heads));
-    int64_t out = T * sh->q_width + lse;
+    int64_t qkv = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_Q) +
+                            sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_KV));
+    int64_t out = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_O) +
+                            sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_LSE));
 
     if (!sp_ships_weights(plan, sh))
         return qkv + out;
-    return T * sh->model.hidden + out + (recompute == SP_RECOMPUTE_NO_ATTENTION ? 0 : qkv);
+    return (int64_t)sh->rows * sh->model.hidden + out +
+           (recompute == SP_RECOMPUTE_NO_ATTENTION ? 0 : qkv);
 }
 
 static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh,
