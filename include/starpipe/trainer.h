@@ -59,6 +59,14 @@ struct sp_layout_args {
     bool stages_set, micro_batches_set; /* with csv:FILE: false, and the file says how many */
 };
 
+/* How many processes each stage has. */
+struct sp_group_args {
+    int data_parallel;    /* pipelines that share a step, each with micro-batches of its own */
+    int context_parallel; /* processes that share the tokens of each sequence */
+    int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
+    int zero;             /* 1: all of these share out the optimizer's state and the update */
+};
+
 /*
  * The settings of a run. They are those of `starpipe train`: `starpipe train --help` says what each
  * does, under its name with dashes. Strings are not copied, and must live as long as the trainer; NULL
@@ -67,13 +75,10 @@ struct sp_layout_args {
 struct sp_train_config {
     struct sp_layout_args layout;
 
-    int data_parallel;    /* pipelines that share a step, each with micro-batches of its own */
-    int context_parallel; /* processes that share the tokens of each sequence */
-    int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
-    int zero;             /* 1: which share out the optimizer's state and the update */
-    const char *data;     /* file, whose bytes are the tokens; or */
-    const char *tokens;   /* file of little-endian tokens */
-    int token_width;      /* of `tokens`, if there is no header to tell it */
+    struct sp_group_args groups;
+    const char *data;   /* file, whose bytes are the tokens; or */
+    const char *tokens; /* file of little-endian tokens */
+    int token_width;    /* of `tokens`, if there is no header to tell it */
     bool token_width_set;
     int separator; /* token that ends a document: attention stops there, positions begin anew */
     bool separator_set;

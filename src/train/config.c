@@ -1,8 +1,8 @@
 /* The settings of the trainer: their table, their defaults, what does not go together. */
 #include "train/config.h"
 #include "policies/load/plugin.h"
-#include "policies/lowering/pipelines.h"
 #include "sp_error.h"
+#include "train/groups.h"
 #include "train/settings.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +23,7 @@ static struct sp_train_config like;
 
 static const struct sp_option table[] = {
     SP_LAYOUT_OPTIONS(like.layout),
-    SP_OPTION("data-parallel", SP_OPT_INT, &like.data_parallel, "D",
-              "pipelines side by side that share a step, each with --micro-batches of its own", 1,
-              SP_MAX_PIPELINES, 0, 0),
-    SP_OPTION("context-parallel", SP_OPT_INT, &like.context_parallel, "C",
-              "processes of each stage that share the tokens of every sequence", 1, SP_MAX_SLICES,
-              0, 0),
-    CHOICE("context-method", context_method,
-           "what they do for attention: share its heads out, or pass keys and values around",
-           "ulysses|ring"),
-    CHOICE("zero", zero,
-           "1: the pipelines side by side share out the optimizer's state and the update", "0|1"),
+    SP_GROUP_OPTIONS(like.groups),
     TEXT("data", data, "FILE", "text: tokens are its bytes"),
     TEXT("tokens", tokens, "FILE.bin",
          "little-endian tokens, as nanoGPT writes them or, with a header, llm.c"),
@@ -173,8 +163,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
 {
     *cfg = (struct sp_train_config){
         .layout = SP_LAYOUT_ARGS_DEFAULT,
-        .data_parallel = 1,
-        .context_parallel = 1,
+        .groups = SP_GROUP_ARGS_DEFAULT,
         .steps = 100,
         .lr = 1e-3,
         .weight_decay = 0.1,

@@ -2,6 +2,7 @@
 #ifndef SP_TRAINER_H
 #define SP_TRAINER_H
 
+#include "train/groups.h"
 #include "graphs/step.h"
 #include "model/files/weights.h"
 #include "offload/disk.h"
@@ -80,7 +81,7 @@ static inline int sp_train_token_bytes(const struct sp_train_config *cfg)
 /* Pipelines that share a step: with samples of their own, or tokens of the same. */
 static inline int sp_train_pipelines(const struct sp_trainer *t)
 {
-    return t->cfg.data_parallel * t->cfg.context_parallel;
+    return sp_groups_pipelines(&t->cfg.groups);
 }
 
 /* Processes of one of them. */
@@ -94,7 +95,7 @@ static inline int64_t sp_train_step_tokens(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
 
-    return (int64_t)t->cfg.data_parallel * l->micro_batches * l->micro_batch_size * l->seq;
+    return (int64_t)t->cfg.groups.data_parallel * l->micro_batches * l->micro_batch_size * l->seq;
 }
 
 /* Tokens that an evaluation takes. */

@@ -45,14 +45,30 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
     return true;
 }
 
+/* What shares a step, or a stage. */
+static void groups_text(const struct sp_shape *sh, char *text, size_t n)
+{
+    int pipelines = sh->pipelines / sh->context, used = 0;
+
+    *text = '\0';
+    if (pipelines > 1)
+        used = snprintf(text, n, ", %d pipelines", pipelines);
+    if (sh->context > 1)
+        snprintf(text + used, n - (size_t)used, ", %d devices a stage, %s", sh->context,
+                 sh->ring ? "keys and values around them" : "heads of attention shared out");
+}
+
 void sp_show_costs(const struct sp_show *show, char *text, size_t n)
 {
     const struct sp_costs *c = &show->prediction->costs;
     const struct sp_part_costs *p = &c->parts;
+    char group[128] = "";
 
     if (show->machine)
-        snprintf(text, n, "milliseconds on %s, in %s", show->machine->name,
-                 sp_dtype_name(show->shape->dtype));
+        groups_text(show->shape, group, sizeof group);
+    if (show->machine)
+        snprintf(text, n, "milliseconds on %s, in %s%s", show->machine->name,
+                 sp_dtype_name(show->shape->dtype), group);
     else if (show->plan->family->parts)
         snprintf(text, n,
                  "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "

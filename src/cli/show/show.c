@@ -16,6 +16,7 @@
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "policies/simulation/listsim.h"
+#include "train/groups.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,6 +24,7 @@
 
 struct args {
     struct sp_layout_args layout;
+    struct sp_group_args groups;
     int layers, format, width, dtype;
     bool color, actions, dtype_set;
     const char *cost, *output, *hardware;
@@ -34,6 +36,7 @@ static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
+        SP_GROUP_OPTIONS(a->groups),
         {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
          0},
         {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
@@ -85,6 +88,13 @@ static int check(const struct args *a)
                         "show: --%s: an order does not depend on it, sizes of tensors do; give "
                         "--model too",
                         l->seq != like.seq ? "seq" : "micro-batch-size");
+    if (!l->model && (sp_groups_pipelines(&a->groups) > 1 || a->groups.zero))
+        return sp_error(EINVAL,
+                        "show: --%s: an order does not depend on it, what a stage computes, sends "
+                        "and holds does; give --model too",
+                        a->groups.data_parallel > 1      ? "data-parallel"
+                        : a->groups.context_parallel > 1 ? "context-parallel"
+                                                         : "zero");
     if ((a->width || a->color) && a->format != SP_SHOW_TEXT)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
     if (a->actions && a->format != SP_SHOW_TEXT && a->format != SP_SHOW_JSON)
@@ -136,7 +146,19 @@ static struct sp_shape shape_of(const struct args *a, const struct sp_model *mod
 
     sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0, 0);
     shape.dtype = (enum sp_dtype)a->dtype;
+    sp_groups_shape(&a->groups, &shape);
     return shape;
+}
+
+static int check_groups(const struct args *a, const struct sp_model *model,
+                        const struct sp_plan *plan)
+{
+    struct sp_shape shape;
+
+    if (!a->layout.model)
+        return 0;
+    shape = shape_of(a, model);
+    return sp_groups_check("show", &a->groups, a->layout.schedule, plan, &shape);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences
@@ -308,9 +330,7 @@ static int create(const struct args *a, const struct sp_model *model, struct sp_
 
 int sp_cmd_show(int argc, char **argv)
 {
-    struct args a = {
-        .layout = SP_LAYOUT_ARGS_DEFAULT,
-    };
+    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT};
     struct sp_layout layout;
     struct sp_model model;
     struct sp_plan plan;
@@ -324,7 +344,8 @@ int sp_cmd_show(int argc, char **argv)
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &model, &layout, &plan);
     if (!ret) {
-        ret = cut_sequences(&a, &model, &plan);
+        ret = check_groups(&a, &model, &plan);
+        ret = ret ? ret : cut_sequences(&a, &model, &plan);
         ret = ret ? ret : simulate_and_print(&a, &model, &plan);
         sp_plan_destroy(&plan);
     }

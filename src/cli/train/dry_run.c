@@ -46,13 +46,14 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
            "tokens\n",
            t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
            l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
-    if (t->cfg.data_parallel > 1)
+    if (t->cfg.groups.data_parallel > 1)
         printf("%d pipelines side by side, each with %d micro-batches of its own%s\n",
-               t->cfg.data_parallel, l->micro_batches,
+               t->cfg.groups.data_parallel, l->micro_batches,
                t->shape.zero ? ", that share out the update" : "");
-    if (t->cfg.context_parallel > 1)
-        printf("%d processes a stage share the tokens of sequences and the heads of attention\n",
-               t->cfg.context_parallel);
+    if (t->cfg.groups.context_parallel > 1)
+        printf("%d processes a stage share the tokens of sequences%s\n",
+               t->cfg.groups.context_parallel,
+               t->shape.ring ? ", whose keys and values pass them" : " and the heads of attention");
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
     if (t->plan.layout.slices > 1) {
@@ -86,10 +87,10 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
     root = json_pack("{s:s,s:i,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
-                     "data_parallel", t->cfg.data_parallel, "context_parallel",
-                     t->cfg.context_parallel, "zero", t->cfg.zero, "hardware", t->machine.name,
-                     "predicted_step_ms", p->step_ms, "predicted_bubble", p->times.bubble_ratio,
-                     "stages", stages);
+                     "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+                     t->cfg.groups.context_parallel, "zero", t->cfg.groups.zero, "hardware",
+                     t->machine.name, "predicted_step_ms", p->step_ms, "predicted_bubble",
+                     p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

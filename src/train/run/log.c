@@ -67,10 +67,11 @@ int sp_train_log_open(struct sp_trainer *t)
         sp_dtype_name(t->cfg.dtype), "parameters", (json_int_t)sp_model_parameters(&t->model),
         "stages", l->stages, "chunks", t->plan.layout.chunks, "slices", t->plan.layout.slices,
         "micro_batches", l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
-        "recompute", l->recompute, "data_parallel", t->cfg.data_parallel, "context_parallel",
-        t->cfg.context_parallel, "zero", t->cfg.zero, "processes", t->world.size, "workers",
-        t->place.workers, "threads", t->place.threads, "seed", (json_int_t)t->seed, "versions",
-        "starpipe", PACKAGE_VERSION, "starpu", starpu, "transport", sp_transport_version());
+        "recompute", l->recompute, "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+        t->cfg.groups.context_parallel, "zero", t->cfg.groups.zero, "processes", t->world.size,
+        "workers", t->place.workers, "threads", t->place.threads, "seed", (json_int_t)t->seed,
+        "versions", "starpipe", PACKAGE_VERSION, "starpu", starpu, "transport",
+        sp_transport_version());
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
     if (line && !sp_train_predict(t, &predicted)) {

@@ -6,6 +6,7 @@
 #include "policies/registry.h"
 #include "plan/slices.h"
 #include "sp_error.h"
+#include "train/groups.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
 #include <string.h>
@@ -36,37 +37,6 @@ static int check_family(const struct sp_trainer *t)
     };
 
     return sp_plan_refuse(&t->plan, &wish);
-}
-
-/* What devices that share the tokens of sequences, and maybe the heads of attention, can divide. */
-static int check_context(const struct sp_trainer *t)
-{
-    const struct sp_layout_args *l = &t->cfg.layout;
-    int C = t->cfg.context_parallel, heads = t->model.heads, keys = t->model.kv_heads;
-    int slices = t->plan.layout.slices, unit = sp_shape_unit(&t->shape);
-
-    if (C == 1)
-        return 0;
-    if (!t->plan.family->shares_tokens)
-        return sp_error(EINVAL,
-                        "train: --context-parallel %d is not available for %s; leave it out", C,
-                        t->plan.def->name);
-    if (!t->shape.ring && (heads % C || (keys % C && C % keys)))
-        return sp_error(
-            EINVAL,
-            "train: --context-parallel %d: %s has %d heads and %d of keys and values, "
-            "which %d processes cannot share evenly; --context-method ring does not share them",
-            C, t->model.name, heads, keys, C);
-    if (l->seq % unit)
-        return sp_error(
-            EINVAL, "train: --context-parallel %d: sequences of %d tokens are no multiple of %d", C,
-            l->seq, unit);
-    if (slices * unit > SP_MAX_SLICES || slices * unit > l->seq)
-        return sp_error(EINVAL,
-                        "train: --context-parallel %d: %d slices have %d parts, at most %d of a "
-                        "sequence are possible",
-                        C, slices, slices * unit, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
-    return 0;
 }
 
 /* --partition-slices. */
@@ -137,8 +107,7 @@ static void take_sizes(struct sp_trainer *t)
 
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
-    sp_shape_context(&t->shape, a->context_parallel, a->context_method == SP_TRAIN_RING);
-    sp_shape_share(&t->shape, sp_train_pipelines(t), a->zero > 0);
+    sp_groups_shape(&a->groups, &t->shape);
     t->shape.dtype = a->dtype;
 }
 
@@ -180,7 +149,7 @@ int sp_train_plan(struct sp_trainer *t)
     }
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : check_family(t);
-    err = err ? err : check_context(t);
+    err = err ? err : sp_groups_check("train", &t->cfg.groups, l->schedule, &t->plan, &t->shape);
     err = err ? err : cut_sequences(t);
     err = err ? err : fit(t, &layout);
     if (err)

@@ -151,12 +151,12 @@ static int check_pipelines(struct sp_trainer *t)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
         return 0;
-    if (t->cfg.context_parallel > 1)
-        snprintf(context, sizeof context, " --context-parallel %d", t->cfg.context_parallel);
+    if (t->cfg.groups.context_parallel > 1)
+        snprintf(context, sizeof context, " --context-parallel %d", t->cfg.groups.context_parallel);
     return sp_error(EINVAL,
                     "train: --data-parallel %d%s wants %d processes, or a multiple of that, and "
                     "there %s %d: mpirun -np %d",
-                    t->cfg.data_parallel, context, pipelines, size == 1 ? "is" : "are", size,
+                    t->cfg.groups.data_parallel, context, pipelines, size == 1 ? "is" : "are", size,
                     (size / pipelines + 1) * pipelines);
 }
 

@@ -1,0 +1,45 @@
+/* The options that say how many processes each stage has: what they make of a shape, and what does not fit. */
+#ifndef SP_TRAIN_GROUPS_H
+#define SP_TRAIN_GROUPS_H
+
+#include "model/shape.h"
+#include "policies/lowering/pipelines.h"
+#include "policies/plan.h"
+#include "train/options.h"
+
+#define SP_GROUP_ARGS_DEFAULT                                                                      \
+    {                                                                                              \
+        .data_parallel = 1, .context_parallel = 1                                                  \
+    }
+
+/* Entries of an option table for the struct sp_group_args `a`. */
+#define SP_GROUP_OPTIONS(a)                                                                        \
+    SP_OPTION("data-parallel", SP_OPT_INT, &(a).data_parallel, "D",                                \
+              "pipelines side by side that share a step, each with --micro-batches of its own", 1, \
+              SP_MAX_PIPELINES, 0, 0),                                                             \
+        SP_OPTION("context-parallel", SP_OPT_INT, &(a).context_parallel, "C",                      \
+                  "processes of each stage that share the tokens of every sequence", 1,            \
+                  SP_MAX_SLICES, 0, 0),                                                            \
+        SP_OPTION("context-method", SP_OPT_CHOICE, &(a).context_method, 0,                         \
+                  "what they do for attention: share its heads out, or pass keys and values "      \
+                  "around",                                                                        \
+                  0, 0, "ulysses|ring", 0),                                                        \
+        SP_OPTION("zero", SP_OPT_CHOICE, &(a).zero, 0,                                             \
+                  "1: the pipelines side by side share out the optimizer's state and the update",  \
+                  0, 0, "0|1", 0)
+
+/* Pipelines that share a step: with samples of their own, or tokens of the same. */
+static inline int sp_groups_pipelines(const struct sp_group_args *a)
+{
+    return a->data_parallel * a->context_parallel;
+}
+
+/* Of a shape as sp_shape_init leaves it, that of one process. */
+void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh);
+
+/* Whether the processes can share what they are to; before sequences are cut. `schedule` as the user wrote it. 0, or
+ * -EINVAL after one line that begins with the command. */
+int sp_groups_check(const char *command, const struct sp_group_args *a, const char *schedule,
+                    const struct sp_plan *plan, const struct sp_shape *sh);
+
+#endif
