@@ -25,6 +25,7 @@ struct args {
     struct sp_layout_args layout;
     int nodes, devices, top, dtype;
     const char *hardware;
+    int group;
     bool json, schedule_set, batch_set;
 };
 
@@ -45,6 +46,9 @@ static int parse(int argc, char **argv, struct args *a)
         {"stages", SP_OPT_INT, &a->layout.stages, "P", "pipeline stages (0: any)", 0, 1 << 16, 0,
          0},
         {"devices", SP_OPT_INT, &a->devices, "T", "devices of a stage (0: any)", 0, 64, 0, 0},
+        {"group", SP_OPT_CHOICE, &a->group, 0,
+         "what the devices of a stage share: layers (simulated only), or the tokens of sequences",
+         0, 0, "tensor|context", 0},
         {"schedule", SP_OPT_STRING, &a->layout.schedule, "NAME[:key=value,...]",
          "the schedule (default: all)", 0, 0, 0, &a->schedule_set},
         {"chunks", SP_OPT_INT, &a->layout.chunks, "V",
@@ -83,12 +87,13 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
         json_t *one;
 
         sp_found_command(want, &f[i], a->layout.model, command, sizeof command);
-        one = json_pack("{s:s,s:b,s:b,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command", command,
-                        "trains", f[i].trains, "fits", f[i].fits, "schedule", f[i].schedule,
-                        "stages", f[i].stages, "devices", f[i].devices, "micro_batches",
-                        f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
-                        "slices", f[i].slices, "recompute", sp_recompute_name(f[i].recompute),
-                        "offload", sp_offload_name(f[i].offload));
+        one =
+            json_pack("{s:s,s:b,s:b,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command", command,
+                      "trains", f[i].trains, "fits", f[i].fits, "schedule", f[i].schedule, "stages",
+                      f[i].stages, "devices", f[i].devices * f[i].context, "micro_batches",
+                      f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
+                      "slices", f[i].slices, "recompute", sp_recompute_name(f[i].recompute),
+                      "offload", sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
                                               "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
                                               f[i].bubble, "stall_ms", f[i].stall_ms,
@@ -120,7 +125,7 @@ static const struct sp_found *recommended(const struct sp_found *f, int n)
 static void print_row(const struct sp_found *f)
 {
     printf("%-18s %6d %4d %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
-           f->stages, f->devices, f->micro_batches, f->batch, f->chunks, f->slices,
+           f->stages, f->devices * f->context, f->micro_batches, f->batch, f->chunks, f->slices,
            sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
            f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
            !f->fits     ? "  does not fit"
@@ -145,7 +150,8 @@ static void print_text(const struct args *a, const struct sp_search *want, const
         sp_found_command(want, best, a->layout.model, command, sizeof command);
         printf("recommended: %s\n", command);
     } else if (f[0].fits) {
-        printf("train runs none of these: stages of several devices are simulated only\n");
+        printf("train runs none of these: devices that share layers are simulated only; --group "
+               "context has those that share tokens\n");
     } else {
         printf("nothing fits: the first one needs least; try --nodes, shorter sequences, or "
                "--recompute full\n");
@@ -213,6 +219,7 @@ static int take(const struct args *a, const struct sp_model *model,
                                .batch = a->batch_set ? l->micro_batch_size : 0,
                                .stages = l->stages,
                                .devices = a->devices,
+                               .context = a->group == 1,
                                .chunks = l->chunks,
                                .slices = l->slices,
                                .cut = l->partition_slices,

@@ -206,6 +206,36 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     return err;
 }
 
+int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
+                          const struct sp_shape *sh)
+{
+    int C = sh->context, unit = sp_shape_unit(sh), slices = plan->layout.slices;
+    const struct sp_model *m = &sh->model;
+
+    if (C == 1)
+        return 0;
+    if (!plan->family->shares_tokens)
+        return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
+                        command, C, schedule);
+    if (!sh->ring && (m->heads % C || (m->kv_heads % C && C % m->kv_heads)))
+        return sp_error(EINVAL,
+                        "%s: --context-parallel %d: %s has %d heads and %d of keys and values, "
+                        "which %d processes cannot share evenly; --context-method ring does not "
+                        "share them",
+                        command, C, m->name, m->heads, m->kv_heads, C);
+    if (sh->seq % unit)
+        return sp_error(EINVAL,
+                        "%s: --context-parallel %d: sequences of %d tokens are no multiple of %d",
+                        command, C, sh->seq, unit);
+    if (slices * unit > SP_MAX_SLICES || slices * unit > sh->seq)
+        return sp_error(EINVAL,
+                        "%s: --context-parallel %d: %d slices have %d parts, at most %d of a "
+                        "sequence are possible",
+                        command, C, slices, slices * unit,
+                        sh->seq < SP_MAX_SLICES ? sh->seq : SP_MAX_SLICES);
+    return 0;
+}
+
 void sp_slices_text(const struct sp_plan *plan, int seq, char *text, size_t n)
 {
     enum { HEAD = 12, TAIL = 2 };

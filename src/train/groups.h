@@ -1,10 +1,9 @@
-/* The options that say how many processes each stage has: what they make of a shape, and what does not fit. */
+/* The options that say how many processes each stage has: and what they make of a shape. */
 #ifndef SP_TRAIN_GROUPS_H
 #define SP_TRAIN_GROUPS_H
 
 #include "model/shape.h"
 #include "policies/lowering/pipelines.h"
-#include "policies/plan.h"
 #include "train/options.h"
 
 #define SP_GROUP_ARGS_DEFAULT                                                                      \
@@ -36,10 +35,5 @@ static inline int sp_groups_pipelines(const struct sp_group_args *a)
 
 /* Of a shape as sp_shape_init leaves it, that of one process. */
 void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh);
-
-/* Whether the processes can share what they are to; before sequences are cut. `schedule` as the user wrote it. 0, or
- * -EINVAL after one line that begins with the command. */
-int sp_groups_check(const char *command, const struct sp_group_args *a, const char *schedule,
-                    const struct sp_plan *plan, const struct sp_shape *sh);
 
 #endif

@@ -25,6 +25,7 @@ layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recom
     --micro-batch-size 1 --dtype f32
 layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1
+layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
 import json, sys
@@ -52,7 +53,11 @@ assert small and all(r["memory_bytes"] <= 24 * 2**30 for r in small)
 assert any(r["recompute"] != "none" or r["offload"] != "none" for r in small)
 ratio = read("f32")[0]["memory_bytes"] / read("bf16")[0]["memory_bytes"]
 assert 1.5 < ratio < 2.1, ratio
-json.dump([r["command"] for r in read("tiny") if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
+context = read("context")
+assert context and all(r["trains"] and r["devices"] == 4 for r in context)
+assert all("--context-parallel 4" in r["command"] and "--zero 1" in r["command"] for r in context)
+assert {"1f1b", "helix", "sppo", "fsdp"} <= {r["schedule"].split(":")[0] for r in context}
+json.dump([r["command"] for r in read("tiny") + context if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
 END
 
 # What is recommended runs: every command for a tiny model, of two stages.
@@ -61,6 +66,10 @@ while read -r command; do
 done < <(python3 -c 'import json, sys
 for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 
+said "plan, groups that train" '^recommended: .* --context-parallel 2 --zero 1$' $long --devices 2 --group context \
+    --schedule 1f1b
+said "plan, a ring" '--context-parallel 8 --context-method ring' plan --model llama-tiny --seq 96 --micro-batches 4 \
+    --devices 8 --schedule 1f1b --group context
 refused "which model" plan
 refused "has 512 positions" plan --model gpt-tiny
 refused "there is no machine" plan --model gpt-tiny --seq 64 --hardware abacus

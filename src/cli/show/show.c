@@ -150,15 +150,15 @@ static struct sp_shape shape_of(const struct args *a, const struct sp_model *mod
     return shape;
 }
 
-static int check_groups(const struct args *a, const struct sp_model *model,
-                        const struct sp_plan *plan)
+static int check_members(const struct args *a, const struct sp_model *model,
+                         const struct sp_plan *plan)
 {
     struct sp_shape shape;
 
     if (!a->layout.model)
         return 0;
     shape = shape_of(a, model);
-    return sp_groups_check("show", &a->groups, a->layout.schedule, plan, &shape);
+    return sp_plan_check_members("show", a->layout.schedule, plan, &shape);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences
@@ -344,7 +344,7 @@ int sp_cmd_show(int argc, char **argv)
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &model, &layout, &plan);
     if (!ret) {
-        ret = check_groups(&a, &model, &plan);
+        ret = check_members(&a, &model, &plan);
         ret = ret ? ret : cut_sequences(&a, &model, &plan);
         ret = ret ? ret : simulate_and_print(&a, &model, &plan);
         sp_plan_destroy(&plan);

@@ -45,7 +45,8 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
 /* One row for each schedule on stages of a size: the best of its micro-batches, chunks and slices. */
 static bool is_alike(const struct sp_found *a, const struct sp_found *b)
 {
-    return !strcmp(a->schedule, b->schedule) && a->stages == b->stages && a->devices == b->devices;
+    return !strcmp(a->schedule, b->schedule) && a->stages == b->stages &&
+           a->devices == b->devices && a->context == b->context;
 }
 
 static void insert(struct search *s, const struct sp_found *f)
@@ -209,7 +210,8 @@ static void try_variants(struct search *s, struct sp_found f, const struct sp_sc
 static void try_size(struct search *s, int devices, int batch)
 {
     const struct sp_search *want = s->want;
-    struct sp_found f = {.devices = devices,
+    struct sp_found f = {.devices = want->context ? 1 : devices,
+                         .context = want->context ? devices : 1,
                          .batch = batch,
                          .micro_batches = want->sequences / batch,
                          .stages = want->nodes * want->machine->devices_per_node / devices};
@@ -257,6 +259,13 @@ int sp_search(const struct sp_search *want, struct sp_found *best, int most)
     if (!err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
         err = try_all(&s);
     return err ? err : s.n;
+}
+
+bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
+{
+    int keys = want->model->kv_heads;
+
+    return want->model->heads % f->context || (keys % f->context && f->context % keys);
 }
 
 /* ---- commands ----------------------------------------------------------------------------------- */
@@ -312,4 +321,10 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
     add(text, n, "dtype", sp_dtype_name(want->dtype));
     if (f->devices > 1)
         add_number(text, n, "tensor-parallel", f->devices);
+    if (f->context == 1)
+        return;
+    add_number(text, n, "context-parallel", f->context);
+    if (sp_search_rings(want, f))
+        add(text, n, "context-method", "ring");
+    add_number(text, n, "zero", 1);
 }

@@ -28,6 +28,7 @@ struct sp_search {
     int batch;                       /* of a micro-batch; 0: any */
     int stages;                      /* 0: any; with `devices`, as many as there are */
     int devices;                     /* of a stage; 0: any */
+    bool context;                    /* which share the tokens of sequences; else layers */
     int chunks;                      /* 0: what the schedule wants, and more */
     int slices;                      /* 0: any */
     const char *cut;                 /* --partition-slices; NULL: the schedule's */
@@ -42,7 +43,8 @@ struct sp_search {
 
 struct sp_found {
     char schedule[64];
-    int stages, devices; /* of each */
+    int stages, devices; /* of each, that share layers */
+    int context;         /* that share the tokens of sequences: by heads where these suffice */
     int micro_batches, batch, chunks, slices;
     enum sp_recompute recompute;
     int every;
@@ -61,6 +63,9 @@ struct sp_found {
  * after one line. A step of very many micro-batches is predicted from two of fewer.
  */
 int sp_search(const struct sp_search *want, struct sp_found *best, int most);
+
+/* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
+bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 
 /* The command that trains with it, into text[n]; `model` as the user names it. */
 void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,

@@ -59,7 +59,8 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct sp
 static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_machine *m = want->machine;
-    int per_node = m->devices_per_node / f->devices > 0 ? m->devices_per_node / f->devices : 1;
+    int each = f->devices * f->context;
+    int per_node = m->devices_per_node / each > 0 ? m->devices_per_node / each : 1;
     const struct sp_op_terms terms = terms_of(want, f);
     struct sp_offload_request request =
         sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * f->devices);
@@ -80,7 +81,7 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
         f->host = offload.evictions[s].most_evicted > f->host ? offload.evictions[s].most_evicted
                                                               : f->host;
     }
-    f->host *= f->stages < per_node ? f->stages : per_node;
+    f->host *= f->context * (f->stages < per_node ? f->stages : per_node);
     f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
     err = sp_offload_apply(&offload, &step->shape, &step->plan);
     sp_offload_destroy(&offload);
@@ -263,6 +264,8 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
 
     sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
     step->shape.dtype = want->dtype;
+    sp_shape_context(&step->shape, f->context, sp_search_rings(want, f));
+    sp_shape_share(&step->shape, f->context, true);
     if (sp_schedule_flag(f->schedule, "auto")) {
         costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
         lay.costs = &costs;
@@ -271,6 +274,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
+    err = err ? err : sp_plan_check_members("plan", f->schedule, &step->plan, &step->shape);
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
     err = err ? err : sp_memory_apart(&step->plan, &step->shape);
@@ -318,7 +322,7 @@ int sp_trial(const struct sp_search *want, struct sp_found *f)
         made--;
     if (!err) {
         f->chunks = t.step[0].plan.layout.chunks;
-        f->trains = f->devices == 1; /* groups are simulated only */
+        f->trains = f->devices == 1; /* layers that devices share are simulated only */
         err = try_modes(&t, f);
     }
     for (int i = 0; i < made; i++)
@@ -326,6 +330,6 @@ int sp_trial(const struct sp_search *want, struct sp_found *f)
     sp_error_quiet(quiet);
     if (!err)
         f->tokens_per_s = 1e3 * (double)want->seq * f->batch * f->micro_batches / f->step_ms /
-                          (f->stages * f->devices);
+                          (f->stages * f->devices * f->context);
     return err;
 }
