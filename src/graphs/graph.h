@@ -181,7 +181,7 @@ struct sp_graph {
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */
     struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */
-    struct sp_heads *part_heads;  /* of their attention */
+    struct sp_heads *part_heads;       /* of their attention */
     struct sp_multiplex
         *multiplex;    /* where slices are shared out: see graphs/families/multiplexed.c */
     int64_t exchanges; /* between members, submitted so far */

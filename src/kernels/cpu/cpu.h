@@ -62,11 +62,12 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .linear_dx = products##linear_dx, .linear_dx_gelu = products##linear_dx_gelu,              \
         .linear_dw = products##linear_dw, .norm = norm, .norm_apply = norm_apply,                  \
         .norm_bwd = norm_bwd, .rope = rope, .attention = attention,                                \
-        .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu, .swiglu = swiglu, .swiglu_bwd = swiglu_bwd,  \
-        .embed = embed, .embed_bwd = embed_bwd, .cross_entropy = products##cross_entropy,          \
-        .add = add, .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,           \
-        .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear, .copy = sp_cpu_copy,                         \
-        .copy_rows = sp_cpu_copy_rows, .first_not_finite = sp_cpu_first_not_finite,                \
+        .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu,          \
+        .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
+        .cross_entropy = products##cross_entropy, .add = add, .round = round_to,                   \
+        .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32, .sumsq = sp_cpu_sumsq,                   \
+        .clear = sp_cpu_clear, .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                 \
+        .first_not_finite = sp_cpu_first_not_finite,                                               \
     }
 
 #endif

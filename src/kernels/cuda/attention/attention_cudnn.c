@@ -141,8 +141,9 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
     /* Sampling comes with one more key every time: a plan for each would take longer. */
     bool samples = at->q_len == 1 && at->q_pos > 0;
-    const struct sp_cudnn_known *known =
-        !samples && all_there(at) && aligned(addresses, 4) ? sp_cudnn_find(&a->plans, &shape) : NULL;
+    const struct sp_cudnn_known *known = !samples && all_there(at) && aligned(addresses, 4)
+                                             ? sp_cudnn_find(&a->plans, &shape)
+                                             : NULL;
     unsigned char *workspace;
 
     if (!known) {
