@@ -89,6 +89,7 @@ static void test_out_and_back(void **state)
     sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
     for (int round = 0; round < ROUNDS; round++) {
         struct sp_move moves[TENSORS];
+        struct sp_move_tensor moved[TENSORS];
         starpu_data_handle_t handles[TENSORS];
         int64_t bytes = 0, out = 0, before = sp_host_bytes();
         bool leaves[TENSORS];
@@ -104,6 +105,7 @@ static void test_out_and_back(void **state)
             if (!leaves[i])
                 continue;
             live += (int64_t)(n * sizeof(float));
+            moves[i].tensors = &moved[i];
             sp_move_out(&moves[i], &m, &handles[i], 1, &live, &peak);
             out += (int64_t)sp_host_round(n * sizeof(float));
         }

@@ -42,10 +42,60 @@ static void gathers_beyond_a_node_take_the_network(void **state)
     assert_true(forward(&machine, 8) == forward(&fast, 8));
 }
 
+/* Forward and backward of a layer's attention where `members` share tokens. */
+static void attention(const struct sp_machine *machine, int members, bool ring, double seconds[2])
+{
+    struct sp_part_times t;
+    struct sp_model model;
+    struct sp_shape sh;
+
+    assert_int_equal(sp_model_load("llama3-405b", &model), 0);
+    sp_shape_init(&sh, &model, 1, 65536, 1, 0, 0);
+    sh.dtype = SP_BF16;
+    sp_shape_context(&sh, members, ring);
+    sp_part_times(machine, 1, &sh, &t);
+    seconds[0] = t.attention;
+    seconds[1] = t.attention_input;
+}
+
+/* Beyond the time of the same attention over links that take none, from the bytes of graphs/context/: heads
+ * (1 + 1/r) (t-1)/t^2 T 2h e each way, around a ring 2 (t-1)/t T h e/r forward, hidden unless they take longer. */
+static void members_exchange(void **state)
+{
+    static struct sp_machine machine, fast;
+    const double T = 65536, h = 16384, r = 16, e = 2;
+    double at[2], alone[2], ring[2];
+
+    (void)state;
+    assert_int_equal(sp_machine_load("a800-ib", &machine), 0);
+    fast = machine;
+    fast.node.bandwidth = fast.network.bandwidth = 1e18;
+    fast.node.latency_s = fast.network.latency_s = 0;
+    attention(&machine, 8, false, at);
+    attention(&fast, 8, false, alone);
+    for (int pass = 0; pass < 2; pass++) {
+        double bytes = 2 * (1 + 1 / r) * 7 / 64 * T * h * e;
+        double more = bytes / machine.node.bandwidth + machine.node.latency_s;
+
+        assert_true(fabs((at[pass] - alone[pass]) / more - 1) < 1e-6);
+    }
+    attention(&machine, 8, true, ring);
+    for (int pass = 0; pass < 2; pass++) /* long sequences hide what passes */
+        assert_true(fabs(ring[pass] / alone[pass] - 1) < 1e-6);
+    machine.node.bandwidth /= 1e4;
+    attention(&machine, 8, true, ring);
+    for (int pass = 0; pass < 2; pass++) {
+        double turn = 2 * T / 8 * h / r * e / machine.node.bandwidth + machine.node.latency_s;
+
+        assert_true(fabs((ring[pass] - machine.launch_s) / ((pass ? 15 : 7) * turn) - 1) < 1e-6);
+    }
+}
+
 TEST_GROUP(part_times)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_beyond_a_node_take_the_network),
+        cmocka_unit_test(members_exchange),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

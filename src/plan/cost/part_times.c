@@ -91,8 +91,8 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
             : 2.5 * flops / sp_curve_rate(&c->machine->attention[c->sh->dtype][pass], flops);
     if (c->sh->context == 1)
         return s;
-    return c->sh->ring ? fmax(s, passed(c, pass))
-                       : s + exchanged(c); /* a turn's keys pass while the last ones are read */
+    /* around a ring the keys of a turn pass while those of the last one are read */
+    return c->sh->ring ? fmax(s, passed(c, pass)) : s + exchanged(c);
 }
 
 static void again(struct sp_part_times *t, double norm, double activation, double down)
