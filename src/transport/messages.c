@@ -29,6 +29,7 @@ static struct {
     MPI_Comm comm;
     int most_tag;
     bool crowded;
+    double polled_us, quiet_us; /* the end of the last poll; as sp_poll_moved has it */
     long given_ns;
     pthread_t thread;
     bool started;
@@ -221,9 +222,9 @@ static void poll(void)
 
     MPI_Testsome(box.n, box.requests, &n, box.found, MPI_STATUSES_IGNORE);
     after = now_us();
-    /* A poll that takes long has moved a piece of a message. */
-    if (n > 0 || after - before > 10)
+    if (sp_poll_moved(after - before, before - box.polled_us, &box.quiet_us) || n > 0)
         box.moved_us = after;
+    box.polled_us = after;
     for (int k = 0; k < n; k++) {
         end(box.flying[box.found[k]]);
         box.flying[box.found[k]] = NULL;

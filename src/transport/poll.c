@@ -9,6 +9,23 @@ enum {
 };
 static const double SPIN_US = 50; /* of polls without a rest while a worker waits */
 
+static const double PIECE_US = 2.5; /* less than a piece takes where copies are fastest */
+static const double COLD_US = 200;  /* a rest that leaves nothing in the caches */
+
+bool sp_poll_moved(double took_us, double rested_us, double *quiet_us)
+{
+    double least = PIECE_US;
+
+    if (rested_us < COLD_US)
+        return took_us > least;
+    if (*quiet_us <= 0 || took_us < *quiet_us)
+        *quiet_us = *quiet_us <= 0 ? took_us : *quiet_us - (*quiet_us - took_us) / 4;
+    else
+        *quiet_us *= 1.005;
+    least = 2 * *quiet_us > least ? 2 * *quiet_us : least;
+    return took_us > least;
+}
+
 long sp_poll_given_ns(void)
 {
     const char *us = getenv("SP_POLL_US");

@@ -13,6 +13,13 @@
 
 #include <stdbool.h>
 
+/*
+ * Whether a poll that ended no message and took so long has moved a piece of one: that is a copy of 32 KiB or more,
+ * 3 us and up. So are some polls that find nothing, after a rest in which others had the caches: *quiet_us follows
+ * what the quickest of those take; 0 at first.
+ */
+bool sp_poll_moved(double took_us, double rested_us, double *quiet_us);
+
 /* SP_POLL_US, in nanoseconds: rests are as long, 0: there are none; negative where it is not set. */
 long sp_poll_given_ns(void);
 

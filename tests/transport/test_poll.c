@@ -53,10 +53,51 @@ static void test_given(void **state)
     unsetenv("SP_POLL_US");
 }
 
+/* Polls after long rests of a machine: most find nothing and take 1 to 1.4 times `idle_us`, every tenth moves a piece.
+ * How many of each kind are told wrong, once the quick ones are known. */
+static void count_wrong(double idle_us, double piece_us, int *missed, int *dreamt)
+{
+    double quiet = 0;
+
+    *missed = *dreamt = 0;
+    for (int i = 0; i < 1000; i++) {
+        bool piece = i % 10 == 9;
+        double took = idle_us * (1 + 0.1 * (i * 7 % 5)) + (piece ? piece_us : 0);
+        bool moved = sp_poll_moved(took, 1000, &quiet);
+
+        if (i >= 10) {
+            *missed += piece && !moved;
+            *dreamt += !piece && moved;
+        }
+    }
+}
+
+static void pieces_are_seen(void **state)
+{
+    const struct {
+        double idle_us, piece_us;
+    } machines[] = {{0.3, 3}, {1, 3.5}, {2, 6}, {4, 12}, {6, 20}};
+    double quiet = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        int missed, dreamt;
+
+        count_wrong(machines[i].idle_us, machines[i].piece_us, &missed, &dreamt);
+        printf("    nothing %.1f us, a piece %.1f: of 1000 polls %d missed, %d dreamt of\n",
+               machines[i].idle_us, machines[i].piece_us, missed, dreamt);
+        assert_int_equal(missed, 0);
+        assert_int_equal(dreamt, 0);
+    }
+    assert_true(sp_poll_moved(3, 50, &quiet)); /* what is in the caches takes less */
+    assert_false(sp_poll_moved(1, 50, &quiet));
+}
+
 TEST_GROUP(poll)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_computing),
+        cmocka_unit_test(pieces_are_seen),
         cmocka_unit_test(test_awaited),
         cmocka_unit_test(test_given),
     };
