@@ -67,24 +67,27 @@ for dtype in f32:4 bf16:2; do # (d-1)/d P (e_g + e_p)
     agree "$dtype: a run with --zero 1" near "$work/zero1.jsonl" "$work/zero0.jsonl" 1e-6
 done
 
-# resident STAGE: what the process that is largest has of a model of 19 M parameters, in KiB.
+# resident STAGE: what the process that is largest has of a model of 19 M parameters, in KiB, into $resident.
 resident()
 {
-    rm -f "$work/log" "$work"/pid.*
-    mpi 2 train --model "$work/wide" --data "$work/text" --seq 8 --data-parallel 2 --stages 1 \
-        --micro-batches 1 --steps 100000 --zero "$1" --log "$work/log" > "$work/output" 2>&1 &
+    rm -f "$work/log"
+    timeout 120 $MPIRUN -np 2 "$STARPIPE" train --model "$work/wide" --data "$work/text" --seq 8 --data-parallel 2 \
+        --stages 1 --micro-batches 1 --steps 100000 --zero "$1" --log "$work/log" > "$work/resident" 2>&1 &
     children="$children $!"
-    wait_for 60 has_lines "$work/log" 4 || fail "--zero $1: no step: $(tail -n 2 "$work/output")"
-    pgrep -f "model $work/wide .*--zero $1" | xargs -I@ sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' /proc/@/status |
-        sort -n | tail -n 1
-    kill $!
+    wait_for 60 has_lines "$work/log" 4 || fail "--zero $1: no step: $(tail -n 2 "$work/resident")"
+    resident=$(pgrep -f "starpipe train --model $work/wide .*--zero $1" | grep -v "^$!$" |
+        xargs -I@ sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' /proc/@/status | sort -n | tail -n 1)
+    kill $! # timeout passes it on
     wait $! 2> /dev/null
 }
 mkdir -p "$work/wide"
 cat > "$work/wide/config.json" << EOF
 {"model_type": "gpt2", "n_layer": 6, "n_head": 8, "n_embd": 512, "n_positions": 64, "vocab_size": 256}
 EOF
-whole=$(resident 0) part=$(resident 1)
+resident 0
+whole=$resident
+resident 1
+part=$resident
 saved=$((6 * 12 * 512 * 512 * 8 / 2 / 1024)) # half of the moments
 echo "resident: $whole KiB, with --zero 1 $part, planned $saved less"
 [ $((whole - part)) -ge $((saved * 9 / 10)) ] || fail "--zero 1 saves $((whole - part)) KiB, planned $saved"
