@@ -75,11 +75,6 @@ static inline size_t sp_part_weights_gradient(const struct sp_part_op *c)
     return sp_shape_f32(c->sh, sp_part_weights(c));
 }
 
-static inline size_t sp_part_lse(const struct sp_part_op *c)
-{
-    return sp_shape_f32(c->sh, (size_t)c->sh->rows * (size_t)c->sh->model.heads);
-}
-
 /* A tensor that this op writes and frees, or that only this stage's ops read. */
 static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size_t elements,
                                                 const char *name)
