@@ -28,8 +28,24 @@ static struct columns columns_of(const struct columns_args *a, int j)
                             .width = (size_t)heads * d,
                             .first = (size_t)first * d,
                             .n = (size_t)each * d,
-                            .again = j > 0 && (int64_t)(j - 1) * heads / parts == first &&
-                                     each == 1 && heads < parts};
+                            .again = heads < parts && j % (parts / heads)};
+}
+
+/* Part j, from the whole or, `back`, to it. */
+static void copy_part(const struct sp_backend *k, const struct columns_args *a, int j, void *whole,
+                      void *part, bool back)
+{
+    const struct sp_shape *sh = a->base.shape;
+    struct columns c = columns_of(a, j);
+    size_t elem = sp_shape_elem(sh), in_whole = c.segments * c.width * elem;
+    size_t in_part = c.segments * c.n * elem;
+
+    for (size_t s = 0; s < c.segments && !(back && c.again); s++) {
+        void *w = sp_skip(sh, whole, s * c.width + c.first), *p = sp_skip(sh, part, s * c.n);
+
+        k->copy_rows(k, (size_t)sh->rows, c.n * elem, back ? p : w, back ? in_part : in_whole,
+                     back ? w : p, back ? in_whole : in_part);
+    }
 }
 
 #define SPLIT_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
@@ -40,17 +56,8 @@ SP_BUFFERS(split, SPLIT_BUFFERS)
 static void split(const struct sp_backend *k, const struct split_buffers *b,
                   const struct columns_args *a)
 {
-    const struct sp_shape *sh = a->base.shape;
-    size_t elem = sp_shape_elem(sh), rows = (size_t)sh->rows;
-
-    for (int j = 0; j < b->n_part; j++) {
-        struct columns c = columns_of(a, j);
-
-        for (size_t s = 0; s < c.segments; s++)
-            k->copy_rows(k, rows, c.n * elem, sp_skip(sh, b->whole, s * c.width + c.first),
-                         c.segments * c.width * elem, sp_skip(sh, b->part[j], s * c.n),
-                         c.segments * c.n * elem);
-    }
+    for (int j = 0; j < b->n_part; j++)
+        copy_part(k, a, j, b->whole, b->part[j], false);
 }
 
 #define JOIN_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
@@ -61,17 +68,8 @@ SP_BUFFERS(join, JOIN_BUFFERS)
 static void join(const struct sp_backend *k, const struct join_buffers *b,
                  const struct columns_args *a)
 {
-    const struct sp_shape *sh = a->base.shape;
-    size_t elem = sp_shape_elem(sh), rows = (size_t)sh->rows;
-
-    for (int j = 0; j < b->n_part; j++) {
-        struct columns c = columns_of(a, j);
-
-        for (size_t s = 0; s < c.segments && !c.again; s++)
-            k->copy_rows(k, rows, c.n * elem, sp_skip(sh, b->part[j], s * c.n),
-                         c.segments * c.n * elem, sp_skip(sh, b->whole, s * c.width + c.first),
-                         c.segments * c.width * elem);
-    }
+    for (int j = 0; j < b->n_part; j++)
+        copy_part(k, a, j, b->whole, b->part[j], true);
 }
 
 SP_CODELET(split);

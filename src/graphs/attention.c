@@ -10,11 +10,6 @@ static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool
 
 /* ---- what attention reads ----------------------------------------------------------------- */
 
-static const struct sp_cut *cut_of(const struct sp_op_ctx *c)
-{
-    return c->cut ? c->cut : &c->g->cuts[0];
-}
-
 /* Of attention, the tokens of one member of the stage: all of the slice where heads are not shared out. */
 static struct sp_heads heads_of(const struct sp_layer_flight *t, int member)
 {
@@ -30,7 +25,7 @@ static int sharers(const struct sp_op_ctx *c)
 /* Of attention: this process's heads. */
 static const struct sp_shape *heads_shape(const struct sp_op_ctx *c)
 {
-    return cut_of(c)->heads ? &cut_of(c)->heads[c->slice] : c->sh;
+    return sp_op_cut(c)->heads ? &sp_op_cut(c)->heads[c->slice] : c->sh;
 }
 
 /* Attention in layer i of the tokens of one member of this slice over the keys and values up to them: of the
@@ -48,7 +43,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int member, struct at
 
     for (int j = 0; j <= c->slice; j++)
         for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++, n++) {
-            a->len[n] = cut_of(c)->shapes[j].seq;
+            a->len[n] = sp_op_cut(c)->shapes[j].seq;
             a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
             pos += a->len[n];
         }
@@ -133,7 +128,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int member, struct sp_pool *poo
 
     for (int j = 0; j <= c->slice; j++) {
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
-        size_t rows = (size_t)cut_of(c)->shapes[j].rows;
+        size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
         for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++) {
             starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;

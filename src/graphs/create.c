@@ -2,95 +2,12 @@
 #include "graphs/families/family.h"
 #include "graphs/message.h"
 #include "graphs/offload.h"
-#include "graphs/zero.h"
+#include "graphs/weights/blocks.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <limits.h>
 #include <stdlib.h>
-
-static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
-{
-    starpu_data_handle_t handle;
-
-    sp_vector_register(&handle, n, elem, name);
-    return handle;
-}
-
-struct holder {
-    struct sp_graph *g;
-    struct sp_stage *st;
-};
-
-/* Weights, gradient, and what the optimizer keeps. */
-static int add_state(struct sp_graph *g, struct sp_block *b)
-{
-    int err = 0;
-
-    if (g->cfg.zero && g->place.pipelines > 1) {
-        err = sp_zero_create(g, b);
-    } else {
-        b->w = b->state[SP_STATE_W] = vector(b->n, sp_shape_elem(&g->shape), "w");
-        b->g = b->state[SP_STATE_G] = vector(b->n, sizeof(float), "g");
-    }
-    if (err)
-        return err;
-    b->state[SP_STATE_MASTER] =
-        g->shape.dtype == SP_F32 ? b->state[SP_STATE_W] : vector(b->n, sizeof(float), "master");
-    b->state[SP_STATE_M] = vector(b->n, sizeof(float), "m");
-    b->state[SP_STATE_V] = vector(b->n, sizeof(float), "v");
-    return 0;
-}
-
-static void destroy_state(struct sp_block *b)
-{
-    for (int i = 0; i < SP_BLOCK_STATE; i++) {
-        bool part = b->shared && (i == SP_STATE_W || i == SP_STATE_G);
-        bool twice = i == SP_STATE_MASTER && b->state[i] == b->state[SP_STATE_W];
-
-        if (b->state[i] && !part && !twice)
-            starpu_data_unregister_no_coherency(b->state[i]);
-        if (b->spare[i])
-            starpu_data_unregister_no_coherency(b->spare[i]);
-    }
-    if (b->shared)
-        sp_zero_destroy(b);
-}
-
-static int add_block(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct sp_graph *g = ((struct holder *)arg)->g;
-    struct sp_stage *st = ((struct holder *)arg)->st;
-    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
-    int holders[SP_MAX_HOLDERS];
-    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
-    struct sp_block *more, *b;
-
-    if (n_holders > 2)
-        return sp_error(EINVAL, "the placement keeps %d replicas of a block, at most 2 are summed",
-                        n_holders);
-
-    more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    st->blocks = more;
-    b = &st->blocks[st->n_blocks++];
-    *b = (struct sp_block){
-        .kind = kind,
-        .layer = layer,
-        .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
-        .n = n,
-        .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
-    };
-    return add_state(g, b);
-}
-
-static int add_blocks(struct sp_graph *g, struct sp_stage *st)
-{
-    struct holder holder = {.g = g, .st = st};
-
-    return sp_stage_each_block(g->cfg.plan, &g->shape.model, st->index, add_block, &holder);
-}
 
 /* ---- stages --------------------------------------------------------------------------- */
 
@@ -113,14 +30,14 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     for (int turn = 0; turn < 2; turn++) {
         struct sp_meter *meter = &st->meter[turn];
 
-        st->tally[turn] = vector(SP_TALLIES, sizeof(double), "tally");
+        sp_vector_register(&st->tally[turn], SP_TALLIES, sizeof(double), "tally");
         meter->n_ops = g->cfg.plan->programs[index].n;
         meter->moves = g->cfg.evictions;
         meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
         if (!meter->ops)
             return -ENOMEM;
     }
-    return sp_offload_stage_create(g, st) ? -ENOMEM : add_blocks(g, st);
+    return sp_offload_stage_create(g, st) ? -ENOMEM : sp_blocks_create(g, st);
 }
 
 static int add_cut(struct sp_graph *g, int global)
@@ -372,8 +289,7 @@ void sp_graph_destroy(struct sp_graph *g)
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        for (int i = 0; i < st->n_blocks; i++)
-            destroy_state(&st->blocks[i]);
+        sp_blocks_destroy(st);
         for (int turn = 0; turn < 2; turn++) {
             if (st->tally[turn])
                 starpu_data_unregister_no_coherency(st->tally[turn]);
@@ -383,7 +299,6 @@ void sp_graph_destroy(struct sp_graph *g)
         sp_store_clear(&st->store);
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
-        free(st->blocks);
     }
     for (int turn = 0; turn < 2; turn++) {
         destroy_tokens(g, false, g->tokens[turn].ids, g->tokens[turn].ids_memory);

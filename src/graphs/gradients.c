@@ -1,6 +1,6 @@
 #include "graphs/gradients.h"
 #include "graphs/message.h"
-#include "graphs/zero.h"
+#include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
 
 /* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
@@ -61,14 +61,7 @@ static void give(const struct sharing *s, starpu_data_handle_t handle, int pipel
                              .mb = -1,
                              .at = s->b->layer};
 
-    sp_message_share(s->g, s->st, &t, handle,
-                     sp_stage_rank_in(&s->g->place, s->st->index, pipeline), s->tag);
-}
-
-static void take(const struct sharing *s, starpu_data_handle_t handle, int pipeline)
-{
-    sp_transport_recv(handle, sp_stage_rank_in(&s->g->place, s->st->index, pipeline), s->tag, NULL,
-                      NULL, NULL);
+    sp_message_share(s->g, s->st, &t, handle, pipeline, s->tag);
 }
 
 /* Theirs, added to this process's state. */
@@ -76,7 +69,7 @@ static void add(const struct sharing *s, int pipeline)
 {
     starpu_data_handle_t theirs = take_theirs(s->st, s->b->n);
 
-    take(s, theirs, pipeline);
+    sp_message_take(s->g, s->st, theirs, pipeline, s->tag);
     sp_sum_insert(&s->ctx, SP_F32, s->b->state[SP_STATE_G], theirs, false);
 }
 
@@ -90,7 +83,7 @@ static void reduce(const struct sharing *s)
         if (e[i].sends)
             give(s, s->b->g, e[i].peer);
         if (e[i].receives && e[i].replaces)
-            take(s, s->b->g, e[i].peer);
+            sp_message_take(s->g, s->st, s->b->g, e[i].peer, s->tag);
         else if (e[i].receives)
             add(s, e[i].peer);
     }

@@ -70,7 +70,7 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
 
 static bool is_sliced(const struct sp_op_ctx *c)
 {
-    return (c->cut ? c->cut : &c->g->cuts[0])->n > 1;
+    return sp_op_cut(c)->n > 1;
 }
 
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)

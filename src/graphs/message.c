@@ -105,9 +105,16 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
 }
 
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                      starpu_data_handle_t handle, int rank, int64_t tag)
+                      starpu_data_handle_t handle, int pipeline, int64_t tag)
 {
-    post(g, st, t, handle, rank, tag, NULL);
+    post(g, st, t, handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL);
+}
+
+void sp_message_take(const struct sp_graph *g, const struct sp_stage *st,
+                     starpu_data_handle_t handle, int pipeline, int64_t tag)
+{
+    sp_transport_recv(handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL, NULL,
+                      NULL);
 }
 
 static void arrived(void *arg)

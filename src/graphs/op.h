@@ -34,4 +34,10 @@ struct sp_op_ctx {
     starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */
 };
 
+/* How the sequences that an op works on are cut. */
+static inline const struct sp_cut *sp_op_cut(const struct sp_op_ctx *c)
+{
+    return c->cut ? c->cut : &c->g->cuts[0];
+}
+
 #endif

@@ -5,7 +5,7 @@
 #include "graphs/offload.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"
-#include "graphs/zero.h"
+#include "graphs/weights/zero.h"
 #include <math.h>
 #include <string.h>
 

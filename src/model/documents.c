@@ -4,7 +4,7 @@
 
 int sp_documents_create(struct sp_documents *d, int sequences)
 {
-    *d = (struct sp_documents){.sequences = sequences};
+    *d = (struct sp_documents){0};
     d->first = calloc((size_t)sequences + 1, sizeof *d->first);
     return d->first ? 0 : -ENOMEM;
 }

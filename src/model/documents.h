@@ -8,8 +8,8 @@
 #include "model/shape.h"
 
 struct sp_documents {
-    int sequences, room; /* of start */
-    int *first;          /* [sequences + 1] of those of a sequence in start */
+    int room;   /* of start */
+    int *first; /* [sequences + 1] of those of a sequence in start */
     int *start; /* positions at which documents begin, ascending, a sequence's first one 0 */
 };
 

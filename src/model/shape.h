@@ -27,7 +27,7 @@ struct sp_shape {
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     int pipelines;                  /* that share a step, each with micro-batches of its own */
-    bool zero;                      /* and share the update out, see graphs/zero.h */
+    bool zero;                      /* and share the update out, see graphs/weights/zero.h */
     float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */
     const struct sp_shape *longest; /* of the slices that take turns; NULL: it is alone */
 

@@ -5,16 +5,26 @@
 #include <math.h>
 #include <stdio.h>
 
-static double forward(const struct sp_machine *machine, int devices)
+/* Of a sequence, on devices that share layers, or members that share tokens. */
+static struct sp_part_times times(const struct sp_machine *machine, const char *name, int seq,
+                                  int devices, int members, bool ring)
 {
     struct sp_part_times t;
     struct sp_model model;
     struct sp_shape sh;
 
-    assert_int_equal(sp_model_load("gpt3-7b", &model), 0);
-    sp_shape_init(&sh, &model, 1, 16384, 1, 0, 0);
+    assert_int_equal(sp_model_load(name, &model), 0);
+    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
     sh.dtype = SP_BF16;
+    sp_shape_context(&sh, members, ring);
     sp_part_times(machine, devices, &sh, &t);
+    return t;
+}
+
+static double forward(const struct sp_machine *machine, int devices)
+{
+    struct sp_part_times t = times(machine, "gpt3-7b", 16384, devices, 1, false);
+
     return t.pre + t.attention + t.post;
 }
 
@@ -45,15 +55,8 @@ static void gathers_beyond_a_node_take_the_network(void **state)
 /* Forward and backward of a layer's attention where `members` share tokens. */
 static void attention(const struct sp_machine *machine, int members, bool ring, double seconds[2])
 {
-    struct sp_part_times t;
-    struct sp_model model;
-    struct sp_shape sh;
+    struct sp_part_times t = times(machine, "llama3-405b", 65536, 1, members, ring);
 
-    assert_int_equal(sp_model_load("llama3-405b", &model), 0);
-    sp_shape_init(&sh, &model, 1, 65536, 1, 0, 0);
-    sh.dtype = SP_BF16;
-    sp_shape_context(&sh, members, ring);
-    sp_part_times(machine, 1, &sh, &t);
     seconds[0] = t.attention;
     seconds[1] = t.attention_input;
 }

@@ -107,17 +107,5 @@ refused "context-parallel 4: 16 slices have 64 parts" train $few $four --schedul
 timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few $two : -np 1 "$STARPIPE" train $few --data-parallel 2 > "$work/output" 2>&1
 grep -Eq "^starpipe: rank 1: --(data|context)-parallel is . here and . on rank 0" "$work/output" || fail "different grids"
 
-endless="train $few --stages 1 $four --steps 100000 --stall-timeout 5"
-timeout 60 $MPIRUN -np 3 "$STARPIPE" $endless : -np 1 sh -c "echo \$\$ > $work/pid; exec $STARPIPE $endless" \
-    > "$work/output" 2>&1 &
-run=$!
-children="$children $run"
-wait_for 30 grep -qs 'step [2-9]' "$work/output" || fail "no step: $(tail -n 3 "$work/output")"
-SECONDS=0
-kill -9 "$(cat "$work/pid")"
-wait $run
-status=$?
-[ $status -ne 0 ] && [ $status -ne 124 ] && [ $SECONDS -le 10 ] || fail "killed: status $status after $SECONDS s"
-grep -Eq 'rank 3|exited on signal 9' "$work/output" || fail "killed: $(tail -n 3 "$work/output")"
-echo "a member killed: over after $SECONDS s"
+killed "a member killed" 4 $few --stages 1 $four
 finish

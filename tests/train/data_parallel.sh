@@ -105,18 +105,5 @@ timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few --data-parallel 2 : -np 1 "$STAR
     > "$work/output" 2>&1
 grep -q "^starpipe: rank 1: --data-parallel is 1 here and 2 on rank 0" "$work/output" || fail "different grids"
 
-SECONDS=0
-timeout 60 $MPIRUN -np 3 "$STARPIPE" train $few --stages 1 --data-parallel 4 --steps 100000 --stall-timeout 5 : \
-    -np 1 sh -c "echo \$\$ > $work/pid; exec $STARPIPE train $few --stages 1 --data-parallel 4 --steps 100000 --stall-timeout 5" \
-    > "$work/output" 2>&1 &
-run=$!
-children="$children $run"
-until grep -qs 'step [2-9]' "$work/output" || [ $SECONDS -gt 30 ]; do sleep 0.1; done
-SECONDS=0
-kill -9 "$(cat "$work/pid")"
-wait $run
-status=$?
-[ $status -ne 0 ] && [ $status -ne 124 ] && [ $SECONDS -le 10 ] || fail "killed: status $status after $SECONDS s"
-grep -Eq 'rank 3|exited on signal 9' "$work/output" || fail "killed: $(tail -n 3 "$work/output")"
-echo "a process of the last pipeline killed: over after $SECONDS s"
+killed "a process of the last pipeline killed" 4 $few --stages 1 --data-parallel 4
 finish

@@ -32,3 +32,25 @@ is_planned()
     planned=$(echo "$4" | grep -o "\"$3\": [0-9]*" | cut -d ' ' -f 2 | tr '\n' ' ')
     [ -n "$measured" ] && [ "$measured" = "$planned" ] || fail "$1: $2 $measured, planned $planned"
 }
+
+# killed WHAT RANKS OPTIONS...: of so many processes the last one is killed in the middle of a run; the others end too,
+# within 10 s, and its rank is named.
+killed()
+{
+    local what=$1 last=$(($2 - 1)) run status
+
+    shift 2
+    timeout 60 $MPIRUN -np "$last" "$STARPIPE" train "$@" --steps 100000 --stall-timeout 5 : \
+        -np 1 sh -c "echo \$\$ > $work/pid; exec $STARPIPE train $* --steps 100000 --stall-timeout 5" \
+        > "$work/killed" 2>&1 &
+    run=$!
+    children="$children $run"
+    wait_for 30 grep -qs 'step [2-9]' "$work/killed" || fail "$what: no step: $(tail -n 3 "$work/killed")"
+    SECONDS=0
+    kill -9 "$(cat "$work/pid")"
+    wait $run
+    status=$?
+    [ $status -ne 0 ] && [ $status -ne 124 ] && [ $SECONDS -le 10 ] || fail "$what: status $status after $SECONDS s"
+    grep -Eq "rank $last|exited on signal 9" "$work/killed" || fail "$what: $(tail -n 3 "$work/killed")"
+    echo "$what: over after $SECONDS s"
+}

@@ -62,20 +62,20 @@ void sp_show_costs(const struct sp_show *show, char *text, size_t n)
 {
     const struct sp_costs *c = &show->prediction->costs;
     const struct sp_part_costs *p = &c->parts;
-    char group[128] = "";
+    char group[128];
 
-    if (show->machine)
+    if (show->machine) {
         groups_text(show->shape, group, sizeof group);
-    if (show->machine)
         snprintf(text, n, "milliseconds on %s, in %s%s", show->machine->name,
                  sp_dtype_name(show->shape->dtype), group);
-    else if (show->plan->family->parts)
+    } else if (show->plan->family->parts) {
         snprintf(text, n,
                  "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "
                  "that%s, comm=%.6g wire=%.6g",
                  p->pre, p->attn, p->post, p->backward,
                  p->again > 0 ? " and pre and post once more" : "", c->comm, c->wire);
-    else
+    } else {
         snprintf(text, n, "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g wire=%.6g",
                  c->f, c->b, c->w, c->comm, c->wire);
+    }
 }

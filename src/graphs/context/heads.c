@@ -18,7 +18,7 @@ static bool is_keys(const struct exchange *e)
 static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 {
     struct sp_graph *g = c->g;
-    struct sp_shape heads;
+    const struct sp_shape *heads = &sp_op_cut(c)->heads[c->slice];
     struct exchange e = {
         .c = c,
         .kind = kind,
@@ -27,8 +27,7 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
         .me = sp_graph_member(g),
     };
 
-    sp_shape_heads(c->sh, &heads);
-    e.elements = (size_t)c->sh->rows * (size_t)(is_keys(&e) ? heads.kv_width : heads.q_width);
+    e.elements = (size_t)c->sh->rows * (size_t)(is_keys(&e) ? heads->kv_width : heads->q_width);
     return e;
 }
 

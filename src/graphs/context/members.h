@@ -14,35 +14,28 @@ static inline int64_t sp_exchange_tag(struct sp_graph *g)
     return sp_tag(g, SP_MSG_EXCHANGE, g->exchanges++ % SP_EXCHANGES);
 }
 
+/* The pipeline that a member is. */
+static inline int sp_member_pipeline(const struct sp_graph *g, int member)
+{
+    return g->place.pipeline - sp_graph_member(g) + member;
+}
+
 /* A tensor of the layer that is being expanded. */
-static inline struct sp_tensor_id sp_exchange_tensor(const struct sp_op_ctx *c,
-                                                     enum sp_tensor_kind kind)
-{
-    return (struct sp_tensor_id){.kind = (unsigned char)kind,
-                                 .slice = (unsigned short)c->slice,
-                                 .mb = c->mb,
-                                 .at = c->ctx.layer};
-}
-
-static inline int sp_member_rank(const struct sp_op_ctx *c, int member)
-{
-    const struct sp_placement *pl = &c->g->place;
-
-    return sp_stage_rank_in(pl, c->st->index, pl->pipeline - sp_graph_member(c->g) + member);
-}
-
 static inline void sp_member_send(struct sp_op_ctx *c, enum sp_tensor_kind kind,
                                   starpu_data_handle_t handle, int member, int64_t tag)
 {
-    struct sp_tensor_id t = sp_exchange_tensor(c, kind);
+    struct sp_tensor_id t = {.kind = (unsigned char)kind,
+                             .slice = (unsigned short)c->slice,
+                             .mb = c->mb,
+                             .at = c->ctx.layer};
 
-    sp_message_share(c->g, c->st, &t, handle, sp_member_rank(c, member), tag);
+    sp_message_share(c->g, c->st, &t, handle, sp_member_pipeline(c->g, member), tag);
 }
 
 static inline void sp_member_receive(struct sp_op_ctx *c, starpu_data_handle_t handle, int member,
                                      int64_t tag)
 {
-    sp_transport_recv(handle, sp_member_rank(c, member), tag, NULL, NULL, NULL);
+    sp_message_take(c->g, c->st, handle, sp_member_pipeline(c->g, member), tag);
 }
 
 #endif

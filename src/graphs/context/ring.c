@@ -6,6 +6,7 @@ struct passing {
     struct sp_op_ctx *c;
     int n, len[SP_MAX_SLICES];
     starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    starpu_data_handle_t next[SP_MAX_SLICES]; /* kv of the turn after this one */
 };
 
 static void begin(struct sp_op_ctx *c, int i, struct passing *p)
@@ -15,7 +16,7 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
     for (int j = 0; j < p->n; j++) {
         const struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
 
-        p->len[j] = sp_graph_cut(c->g, c->global)->shapes[j].seq;
+        p->len[j] = sp_op_cut(c)->shapes[j].seq;
         p->kv[j] = t->kv;
         p->dkv[j] = t->dkv;
     }
@@ -51,64 +52,66 @@ static void turn(const struct passing *p, int k, starpu_data_handle_t *now,
     }
 }
 
-static struct sp_ring_turn turn_of(const struct passing *p, int k)
+static bool is_last(const struct passing *p, int k)
+{
+    return k == sp_graph_members(p->c->g) - 1;
+}
+
+/* Turn k, in which keys and values already pass on. */
+static struct sp_ring_turn begin_turn(struct passing *p, int k)
 {
     int members = sp_graph_members(p->c->g), me = sp_graph_member(p->c->g);
 
+    if (!is_last(p, k))
+        pass_on(p, SP_TENSOR_KV, p->kv, NULL, p->next);
+    p->c->ctx.exchanged = k > 0;
     return (struct sp_ring_turn){
         .me = me, .from = (me + members - k) % members, .n = p->n, .len = p->len, .kv = p->kv};
+}
+
+static void end_turn(struct passing *p, int k)
+{
+    p->c->ctx.exchanged = false;
+    if (!is_last(p, k)) {
+        turn(p, k, p->kv, p->next);
+        return;
+    }
+    for (int j = 0; j < p->n; j++)
+        sp_pool_put(p->kv[j]);
 }
 
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
 {
     const struct sp_layer_flight *t = &c->fl->layers[i];
-    int members = sp_graph_members(c->g);
-    starpu_data_handle_t next[SP_MAX_SLICES];
     struct passing p;
 
     begin(c, i, &p);
-    for (int k = 0; k < members; k++) {
-        struct sp_ring_turn now = turn_of(&p, k);
-        bool last = k == members - 1;
+    for (int k = 0; k < sp_graph_members(c->g); k++) {
+        struct sp_ring_turn now = begin_turn(&p, k);
 
-        if (!last)
-            pass_on(&p, SP_TENSOR_KV, p.kv, NULL, next);
-        c->ctx.exchanged = k > 0;
         sp_ring_fwd_insert(&c->ctx, c->sh, &now, k == 0, t->q, t->o, t->lse, k == 0 ? stashed : 0);
-        if (!last)
-            turn(&p, k, p.kv, next);
+        end_turn(&p, k);
     }
-    for (int j = 0; j < p.n; j++)
-        sp_pool_put(p.kv[j]);
-    c->ctx.exchanged = false;
 }
 
 void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
                               int64_t released)
 {
     const struct sp_layer_flight *t = &c->fl->layers[i];
-    int members = sp_graph_members(c->g);
     starpu_data_handle_t next[SP_MAX_SLICES], home[SP_MAX_SLICES];
     struct passing p;
 
     begin(c, i, &p);
     for (int j = 0; j < p.n; j++)
         home[j] = p.dkv[j];
-    for (int k = 0; k < members; k++) {
-        struct sp_ring_turn now = turn_of(&p, k);
-        bool last = k == members - 1;
+    for (int k = 0; k < sp_graph_members(c->g); k++) {
+        struct sp_ring_turn now = begin_turn(&p, k);
+        bool last = is_last(&p, k);
 
-        if (!last)
-            pass_on(&p, SP_TENSOR_KV, p.kv, NULL, next);
-        c->ctx.exchanged = k > 0;
         sp_ring_bwd_insert(&c->ctx, c->sh, &now, k == 0, first && k == 0, t->q, t->o, t->lse, d_o,
                            t->dq, p.dkv, last ? released : 0);
-        if (!last)
-            turn(&p, k, p.kv, next);
+        end_turn(&p, k);
         pass_on(&p, SP_TENSOR_DKV, p.dkv, last ? home : NULL, next);
         turn(&p, k, p.dkv, next);
     }
-    for (int j = 0; j < p.n; j++)
-        sp_pool_put(p.kv[j]);
-    c->ctx.exchanged = false;
 }

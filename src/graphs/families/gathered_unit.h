@@ -2,7 +2,7 @@
 #ifndef SP_GATHERED_UNIT_H
 #define SP_GATHERED_UNIT_H
 
-#include "graphs/gathered.h"
+#include "graphs/weights/gathered.h"
 #include "graphs/graph.h"
 
 /* Embedding and head, where a chunk is meant otherwise. */

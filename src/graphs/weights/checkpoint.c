@@ -1,6 +1,6 @@
 #include "graphs/weights/checkpoint.h"
 #include "graphs/weights/initial.h"
-#include "graphs/zero.h"
+#include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "graphs/gathered.h"
+#include "graphs/weights/gathered.h"
 #include "config.h"
 #include "offload/simulated_memory.h"
 #include <errno.h>

@@ -12,7 +12,7 @@
 #ifndef SP_ZERO_H
 #define SP_ZERO_H
 
-#include "graphs/gathered.h"
+#include "graphs/weights/gathered.h"
 #include "graphs/graph.h"
 
 enum { SP_SHARED_W, SP_SHARED_G };

@@ -1,4 +1,4 @@
-#include "graphs/zero.h"
+#include "graphs/weights/zero.h"
 #include "graphs/message.h"
 #include "policies/lowering/pipelines.h"
 #include "sp_error.h"
@@ -57,9 +57,8 @@ static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     for (int k = 1; k < D; k++) {
         int to = (q + k) % D, from = (q - k + D) % D;
 
-        sp_message_share(g, st, &t, w->part[q], sp_stage_rank_in(&g->place, st->index, to), tag);
-        sp_transport_recv(w->part[from], sp_stage_rank_in(&g->place, st->index, from), tag, NULL,
-                          NULL, NULL);
+        sp_message_share(g, st, &t, w->part[q], to, tag);
+        sp_message_take(g, st, w->part[from], from, tag);
     }
 }
 

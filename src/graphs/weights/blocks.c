@@ -1,0 +1,94 @@
+#include "graphs/weights/blocks.h"
+#include "graphs/weights/zero.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
+{
+    starpu_data_handle_t handle;
+
+    sp_vector_register(&handle, n, elem, name);
+    return handle;
+}
+
+struct holder {
+    struct sp_graph *g;
+    struct sp_stage *st;
+};
+
+/* Weights, gradient, and what the optimizer keeps. */
+static int add_state(struct sp_graph *g, struct sp_block *b)
+{
+    int err = 0;
+
+    if (g->cfg.zero && g->place.pipelines > 1) {
+        err = sp_zero_create(g, b);
+    } else {
+        b->w = b->state[SP_STATE_W] = vector(b->n, sp_shape_elem(&g->shape), "w");
+        b->g = b->state[SP_STATE_G] = vector(b->n, sizeof(float), "g");
+    }
+    if (err)
+        return err;
+    b->state[SP_STATE_MASTER] =
+        g->shape.dtype == SP_F32 ? b->state[SP_STATE_W] : vector(b->n, sizeof(float), "master");
+    b->state[SP_STATE_M] = vector(b->n, sizeof(float), "m");
+    b->state[SP_STATE_V] = vector(b->n, sizeof(float), "v");
+    return 0;
+}
+
+static void destroy_state(struct sp_block *b)
+{
+    for (int i = 0; i < SP_BLOCK_STATE; i++) {
+        bool part = b->shared && (i == SP_STATE_W || i == SP_STATE_G);
+        bool twice = i == SP_STATE_MASTER && b->state[i] == b->state[SP_STATE_W];
+
+        if (b->state[i] && !part && !twice)
+            starpu_data_unregister_no_coherency(b->state[i]);
+        if (b->spare[i])
+            starpu_data_unregister_no_coherency(b->spare[i]);
+    }
+    if (b->shared)
+        sp_zero_destroy(b);
+}
+
+static int add_block(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct sp_graph *g = ((struct holder *)arg)->g;
+    struct sp_stage *st = ((struct holder *)arg)->st;
+    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    int holders[SP_MAX_HOLDERS];
+    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
+    struct sp_block *more, *b;
+
+    if (n_holders > 2)
+        return sp_error(EINVAL, "the placement keeps %d replicas of a block, at most 2 are summed",
+                        n_holders);
+
+    more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    st->blocks = more;
+    b = &st->blocks[st->n_blocks++];
+    *b = (struct sp_block){
+        .kind = kind,
+        .layer = layer,
+        .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
+        .n = n,
+        .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
+    };
+    return add_state(g, b);
+}
+
+int sp_blocks_create(struct sp_graph *g, struct sp_stage *st)
+{
+    struct holder holder = {.g = g, .st = st};
+
+    return sp_stage_each_block(g->cfg.plan, &g->shape.model, st->index, add_block, &holder);
+}
+
+void sp_blocks_destroy(struct sp_stage *st)
+{
+    for (int i = 0; i < st->n_blocks; i++)
+        destroy_state(&st->blocks[i]);
+    free(st->blocks);
+}
