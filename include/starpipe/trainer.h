@@ -34,6 +34,7 @@
 enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                  /* token_width */
 enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                            /* order */
 enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                                   /* context_method */
+enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                       /* sequence_parallel */
 enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                       /* dtype */
 enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                 /* device */
 enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };              /* transport */
@@ -64,6 +65,8 @@ struct sp_group_args {
     int data_parallel;    /* pipelines that share a step, each with micro-batches of its own */
     int context_parallel; /* processes that share the tokens of each sequence */
     int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
+    int tensor_parallel;  /* processes that share heads, MLP and vocabulary */
+    int sequence_parallel; /* SP_TRAIN_SEQUENCE_ON: and the tokens of all else; SP_TRAIN_SEQUENCE_OFF */
     int zero;             /* 1: all of these share out the optimizer's state and the update */
 };
 

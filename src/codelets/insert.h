@@ -9,6 +9,7 @@
 #define SP_INSERT_H
 
 #include "codelets/codelet.h"
+#include "model/tensor_parts.h"
 
 /* x(T,h) = tokens[ids] + positions; positions NULL for Llama. */
 void sp_embed_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -77,7 +78,7 @@ void sp_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
                         starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released);
 
-/* q = n1 Wq^T, kv = n1 Wkv^T, rotated. */
+/* q = n1 Wq^T, kv = n1 Wkv^T, rotated; kv NULL: q alone. */
 void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
                        starpu_data_handle_t kv, int64_t stashed);
@@ -136,6 +137,68 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o);
 
+/*
+ * Where devices share heads, MLP and vocabulary: a layer's second half and the head in parts. `sh` is the shape of a
+ * device's heads, of T rows of one part of the tokens; of sp_partial_sum to sp_sum_norm_bwd that of its own tokens.
+ */
+
+/* y(T,h) = o Wo^T, a part of a sum over devices, which x and the bias are added to if x is not NULL. */
+void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t o, starpu_data_handle_t w, starpu_data_handle_t x,
+                       starpu_data_handle_t y);
+/* d_o(T,q) = dr Wo; g += dr^T o, with the bias. */
+void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t dr, starpu_data_handle_t w, starpu_data_handle_t d_o);
+void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                         starpu_data_handle_t o, starpu_data_handle_t dr, starpu_data_handle_t g);
+
+/* u(T,up) = n2 Wup^T; g(T,f) = act(u) unless NULL; y(T,h) = g Wdown^T unless NULL, a part of a sum as above, with r. */
+void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t n2, starpu_data_handle_t w, starpu_data_handle_t u,
+                       starpu_data_handle_t g, starpu_data_handle_t r, starpu_data_handle_t y);
+/* du(T,up) and dn(T,h), a part of a sum, from dy(T,h). */
+void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t u, starpu_data_handle_t w, starpu_data_handle_t dy,
+                       starpu_data_handle_t du, starpu_data_handle_t dn);
+/* grad += of up and down, with biases; g NULL: it is made again of u. */
+void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                         starpu_data_handle_t n2, starpu_data_handle_t u, starpu_data_handle_t g,
+                         starpu_data_handle_t dy, starpu_data_handle_t du,
+                         starpu_data_handle_t grad);
+
+/* y(T,h) += n parts. */
+void sp_partial_sum_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                           starpu_data_handle_t y, int n, const starpu_data_handle_t *part);
+/* r(T,h) += n_part parts; n = norm(r), stats(T,2) = if not NULL. The norm's block `w` is one like NORM1, or, `in_post`,
+ * that of the layer's second half. */
+void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool in_post,
+                        starpu_data_handle_t w, starpu_data_handle_t r, int n_part,
+                        const starpu_data_handle_t *part, starpu_data_handle_t n,
+                        starpu_data_handle_t stats, int64_t stashed);
+/* n(T,h) = that norm once more. */
+void sp_norm_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          bool in_post, starpu_data_handle_t w, starpu_data_handle_t r,
+                          starpu_data_handle_t stats, starpu_data_handle_t n);
+/* dn(T,h) += n_part parts; dr(T,h) = norm'(dn), + dy if not NULL; gain and bias in g +=: laid out as in `w`, or, `apart`,
+ * as in NORM1. Ends the life of `released` bytes. */
+void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                            bool in_post, bool apart, starpu_data_handle_t w,
+                            starpu_data_handle_t g, starpu_data_handle_t r,
+                            starpu_data_handle_t stats, starpu_data_handle_t dn, int n_part,
+                            const starpu_data_handle_t *part, starpu_data_handle_t dy,
+                            starpu_data_handle_t dr, int64_t released);
+
+/* stats(T,2) of the logits of n(T,h), of `rows` rows of the table w that are here. */
+void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
+                           starpu_data_handle_t n, starpu_data_handle_t targets,
+                           starpu_data_handle_t w, starpu_data_handle_t stats);
+/* Of the stats of all devices: dn(T,h) =, a part of a sum; g += of the table; `counts`: tally[SP_TALLY_LOSS] += . */
+void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
+                          bool counts, starpu_data_handle_t n, starpu_data_handle_t targets,
+                          starpu_data_handle_t w, starpu_data_handle_t g, int devices,
+                          const starpu_data_handle_t *stats, starpu_data_handle_t dn,
+                          starpu_data_handle_t tally);
+
 /* g += part from its element `first` on, in f32: gradients that were apart from their block. */
 void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,
                         starpu_data_handle_t g, size_t first);
@@ -188,9 +251,15 @@ void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
 /* What a stage adds up in a step: a vector of doubles. */
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 
-/* tally[SP_TALLY_SUMSQ] += sum of g^2. */
-void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g,
-                     starpu_data_handle_t tally);
+/* tally[SP_TALLY_SUMSQ] += sum of g^2, but of elements that are skipped: ascending ranges of the handle's. */
+void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, int n_skipped,
+                     const struct sp_block_range *skipped, starpu_data_handle_t tally);
+
+/* part = g[ranges], and g[ranges] = part; f32, ranges of the handle's elements. */
+void sp_pack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,
+                    starpu_data_handle_t g, starpu_data_handle_t part);
+void sp_unpack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,
+                      starpu_data_handle_t part, starpu_data_handle_t g);
 
 /* a += b, elements of `dtype`; `both`: then b = a, for replicas in one process. */
 void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starpu_data_handle_t a,

@@ -15,6 +15,7 @@
  * Backward W: dWdown += dy^T g, dWup += du^T n2, dWo += dr^T o.
  */
 #include "codelets/insert.h"
+#include "codelets/mlp.h"
 #include "kernels/kernels.h"
 
 struct post_args {
@@ -22,31 +23,6 @@ struct post_args {
     bool keep_outputs;
     bool apart; /* the gradient of norm2 is laid out like one of norm1 */
 };
-
-static void activate(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *u,
-                     void *g)
-{
-    if (sh->model.arch == SP_ARCH_LLAMA)
-        k->swiglu(k, rows, sh->model.mlp, u, g);
-    else
-        k->gelu(k, (size_t)rows * (size_t)sh->model.mlp, u, g);
-}
-
-/* u = n2 Wup^T + bup, and g = act(u), if wanted. */
-static void up(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *n2,
-               void *w, void *u, void *g)
-{
-    int h = sh->model.hidden, width = sh->up_width;
-    void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
-
-    if (g && sh->model.arch != SP_ARCH_LLAMA) {
-        k->linear_gelu(k, rows, h, width, n2, weight, bias, u, g);
-        return;
-    }
-    k->linear(k, rows, h, width, n2, weight, bias, u, width);
-    if (g)
-        activate(k, sh, rows, u, g);
-}
 
 /* Scratch of the forward: what is not kept. r, n2 in full, u and g one chunk. */
 static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool keep_outputs)
@@ -99,7 +75,7 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
         void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
         void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, b->y || s.g ? gt : NULL);
+        sp_mlp_up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, b->y || s.g ? gt : NULL);
         if (b->y)
             k->linear_add(k, rows, f, h, gt, sp_weight_at(sh, w, sh->down),
                           sp_weight_at(sh, w, sh->down_bias), sp_skip(sh, s.r, row * (size_t)h),
@@ -180,7 +156,7 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
     }
     k->linear_dw(k, T, h, width, s.n2, b->du, width, g + sh->up, sp_at(g, sh->up_bias));
     if (!a->keep_outputs)
-        activate(k, sh, T, s.u, s.g);
+        sp_mlp_activate(k, sh, T, s.u, s.g);
     k->linear_dw(k, T, f, h, s.g, b->dy, h, g + sh->down, sp_at(g, sh->down_bias));
 }
 

@@ -14,7 +14,7 @@
     ONE(n1, STARPU_R)                 /* (T,h) */                                                  \
     ONE(w, STARPU_R)                  /* block of the product */                                   \
     ONE(q, STARPU_W)                  /* = (T,q) */                                                \
-    ONE(kv, STARPU_W)                 /* = (T,kv) */                                               \
+    OPTIONAL(kv, STARPU_W)            /* = (T,kv) */                                               \
     OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_fwd, QKV_FWD_BUFFERS)
 
@@ -25,7 +25,8 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
 
     sp_qkv_forward(k, sh, a->documents, b->n1, b->w, b->scratch, b->q, b->kv);
     sp_check_finite(a, k, "q", b->q, (size_t)sh->rows * (size_t)sh->q_width);
-    sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
+    if (b->kv)
+        sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
 
 #define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -86,6 +87,7 @@ void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
     struct starpu_task *task =
         sp_task_new(ctx, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
+    ((struct sp_task_args *)task->cl_arg)->variant = !kv;
     SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv, .scratch = heads_of(sh));
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));

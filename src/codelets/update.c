@@ -7,17 +7,31 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
+struct sumsq_args {
+    struct sp_task_args base;
+    int n_skipped;
+    struct sp_block_range skipped[SP_BLOCK_RANGES]; /* of the buffer, ascending */
+};
+
 #define SUMSQ_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
     ONE(g, STARPU_R)      /* f32 */                                                                \
     ONE(tally, STARPU_RW) /* += [SP_TALLY_SUMSQ] */
 SP_BUFFERS(sumsq, SUMSQ_BUFFERS)
 
-static void sumsq(const struct sp_backend *k, const struct sumsq_buffers *b, const void *arg)
+static void sumsq(const struct sp_backend *k, const struct sumsq_buffers *b,
+                  const struct sumsq_args *a)
 {
     double *tally = b->tally;
+    const float *g = b->g;
+    size_t n = b->g_bytes / sizeof(float), at = 0;
 
-    (void)arg;
-    k->sumsq(k, b->g_bytes / sizeof(float), b->g, tally + SP_TALLY_SUMSQ);
+    for (int i = 0; i <= a->n_skipped; i++) {
+        size_t end = i < a->n_skipped ? a->skipped[i].first : n;
+
+        if (end > at)
+            k->sumsq(k, end - at, g + at, tally + SP_TALLY_SUMSQ);
+        at = i < a->n_skipped ? end + a->skipped[i].n : n;
+    }
 }
 
 #define SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                           \
@@ -163,11 +177,15 @@ static double f32_of(starpu_data_handle_t handle)
     return (double)(starpu_data_get_size(handle) / sizeof(float));
 }
 
-void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g,
-                     starpu_data_handle_t tally)
+void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, int n_skipped,
+                     const struct sp_block_range *skipped, starpu_data_handle_t tally)
 {
-    struct starpu_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sp_task_args));
+    struct starpu_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sumsq_args));
+    struct sumsq_args *a = t->cl_arg;
 
+    a->n_skipped = n_skipped;
+    for (int i = 0; i < n_skipped; i++)
+        a->skipped[i] = skipped[i];
     SP_TASK_BUFFERS(t, sumsq, .g = g, .tally = tally);
     sp_task_submit(ctx, t, 2.0 * f32_of(g));
 }

@@ -10,39 +10,39 @@ static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool
 
 /* ---- what attention reads ----------------------------------------------------------------- */
 
-/* Of attention, the tokens of one member of the stage: all of the slice where heads are not shared out. */
-static struct sp_heads heads_of(const struct sp_layer_flight *t, int member)
+/* Of attention, one part of the tokens of the slice: all of them where heads are not shared. */
+static struct sp_heads heads_of(const struct sp_layer_flight *t, int part)
 {
-    return t->heads ? t->heads[member]
+    return t->heads ? t->heads[part]
                     : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse};
 }
 
-static int sharers(const struct sp_op_ctx *c)
+static int parts_of(const struct sp_op_ctx *c)
 {
-    return sp_shape_sharers(c->sh);
+    return sp_shape_parts(c->sh);
 }
 
-/* Of attention: this process's heads. */
-static const struct sp_shape *heads_shape(const struct sp_op_ctx *c)
+/* Whether what attention reads and writes by heads is exchanged for all heads of this process's tokens. */
+static bool exchanges(const struct sp_op_ctx *c)
 {
-    return sp_op_cut(c)->heads ? &sp_op_cut(c)->heads[c->slice] : c->sh;
+    return sp_shape_exchanges(c->sh);
 }
 
-/* Attention in layer i of the tokens of one member of this slice over the keys and values up to them: of the
- * slices before, of members before. */
+/* Attention in layer i of one part of the tokens of this slice over the keys and values up to them: of the slices
+ * before, of parts before. */
 struct attention {
     struct sp_attn at;
     int len[SP_MAX_SLICES];
     starpu_data_handle_t kv[SP_MAX_SLICES];
 };
 
-static void attention_of(const struct sp_op_ctx *c, int i, int member, struct attention *a)
+static void attention_of(const struct sp_op_ctx *c, int i, int part, struct attention *a)
 {
-    const struct sp_heads h = heads_of(&c->fl->layers[i], member);
+    const struct sp_heads h = heads_of(&c->fl->layers[i], part);
     int n = 0, pos = 0;
 
     for (int j = 0; j <= c->slice; j++)
-        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++, n++) {
+        for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++, n++) {
             a->len[n] = sp_op_cut(c)->shapes[j].seq;
             a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
             pos += a->len[n];
@@ -68,17 +68,17 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 {
     starpu_data_handle_t parts[SP_MAX_SLICES];
 
-    if (!t->heads)
+    if (!exchanges(c))
         return;
     sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
     sp_drop(&t->q);
-    for (int j = 0; j < sharers(c); j++)
+    for (int j = 0; j < parts_of(c); j++)
         t->heads[j].q = parts[j];
     if (!keys)
         return;
     sp_context_spread(c, SP_TENSOR_KV, t->kv, parts);
     sp_drop(&t->kv);
-    for (int j = 0; j < sharers(c); j++)
+    for (int j = 0; j < parts_of(c); j++)
         t->heads[j].kv = parts[j];
 }
 
@@ -86,18 +86,18 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
-    const struct sp_shape *heads = heads_shape(c);
+    const struct sp_shape *heads = sp_op_heads(c, 0);
     struct sp_layer_flight *t = &c->fl->layers[i];
     size_t T = (size_t)heads->rows;
     starpu_data_handle_t parts[SP_MAX_SLICES];
 
     c->ctx.exchanged = t->heads != NULL;
-    for (int j = 0; j < sharers(c); j++) {
+    for (int j = 0; j < parts_of(c); j++) {
         struct attention a;
         starpu_data_handle_t lse =
             take(c, c->st->local, sp_shape_f32(heads, T * (size_t)heads->model.heads), "lse");
 
-        parts[j] = take(c, t->heads ? c->st->local : pool, T * (size_t)heads->q_width, "o");
+        parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
         *(t->heads ? &t->heads[j].o : &t->o) = parts[j];
         *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
         if (heads->ring) {
@@ -107,7 +107,7 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
         attention_of(c, i, j, &a);
         sp_attn_fwd_insert(&c->ctx, heads, &a.at, j == 0 ? stashed : 0);
     }
-    if (t->heads) {
+    if (exchanges(c)) {
         t->o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
         sp_context_collect(c, SP_TENSOR_O, parts, t->o);
     }
@@ -115,14 +115,14 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 }
 
 /*
- * The gradients of the keys and values that the tokens of a member saw, in the order of attention_of: made by the
+ * The gradients of the keys and values that a part of the tokens saw, in the order of attention_of: made by the
  * last ones of the sequence, which are the first to come back, and complete in each slice once its own
  * backward added to them. Whether they are made now.
  */
-static bool take_dkv(struct sp_op_ctx *c, int i, int member, struct sp_pool *pool,
+static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool,
                      starpu_data_handle_t dkv[SP_MAX_SLICES])
 {
-    const struct sp_shape *heads = heads_shape(c);
+    const struct sp_shape *heads = sp_op_heads(c, 0);
     bool first = false;
     int n = 0;
 
@@ -130,61 +130,78 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int member, struct sp_pool *poo
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
-        for (int k = 0; k < (j < c->slice ? sharers(c) : member + 1); k++) {
+        for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
 
             first |= !*own;
             if (!*own)
                 *own =
-                    take(c, t->heads ? c->st->local : pool, rows * (size_t)heads->kv_width, "dkv");
+                    take(c, exchanges(c) ? c->st->local : pool, rows * (size_t)heads->kv_width,
+                         "dkv");
             dkv[n++] = *own;
         }
     }
     return first;
 }
 
+/* The gradient of part j's queries, and that of their output. */
+static starpu_data_handle_t take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    const struct sp_shape *heads = sp_op_heads(c, j);
+    starpu_data_handle_t *dq = t->heads ? &t->heads[j].dq : &t->dq;
+
+    *dq = take(c, exchanges(c) ? c->st->local : pool, (size_t)heads->rows * (size_t)heads->q_width,
+               "dq");
+    return *dq;
+}
+
+/* Back to all heads of this process's tokens. */
+static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+
+    for (int j = 0; j < parts_of(c); j++) {
+        dq[j] = t->heads[j].dq;
+        dkv[j] = t->heads[j].dkv;
+    }
+    t->dq = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "dq");
+    sp_context_collect(c, SP_TENSOR_DQ, dq, t->dq);
+    t->dkv = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->kv_width, "dkv");
+    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
+    for (int j = 0; j < parts_of(c); j++)
+        sp_heads_drop(&t->heads[j]);
+}
+
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
                            struct sp_pool *pool, int64_t released)
 {
-    const struct sp_shape *sh = c->sh, *heads = heads_shape(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES], of_q[SP_MAX_SLICES];
-    int n = sharers(c);
+    starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES];
 
-    t->dq = take(c, pool, (size_t)sh->rows * (size_t)sh->q_width, "dq");
-    if (t->heads)
+    if (exchanges(c)) {
         sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
+        for (int j = 0; j < parts_of(c); j++)
+            t->heads[j].d_o = of_o[j];
+    }
     c->ctx.exchanged = t->heads != NULL;
-    for (int j = n - 1; j >= 0; j--) {
+    for (int j = parts_of(c) - 1; j >= 0; j--) {
         bool first = take_dkv(c, i, j, pool, dkv);
+        starpu_data_handle_t dq = take_dq(c, i, j, pool);
         struct attention a;
 
-        if (heads->ring) {
+        if (c->sh->ring) {
             sp_context_ring_backward(c, i, d_o, first, released);
             continue;
         }
-        of_q[j] = t->heads
-                      ? take(c, c->st->local, (size_t)heads->rows * (size_t)heads->q_width, "dq")
-                      : t->dq;
         attention_of(c, i, j, &a);
-        sp_attn_bwd_insert(&c->ctx, heads, &a.at, first, t->heads ? of_o[j] : d_o, of_q[j], dkv,
-                           j == 0 ? released : 0);
+        sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first,
+                           t->heads ? t->heads[j].d_o : d_o, dq, dkv, j == 0 ? released : 0);
     }
-    if (!t->heads) {
-        c->ctx.exchanged = false;
-        return;
-    }
-    sp_context_collect(c, SP_TENSOR_DQ, of_q, t->dq);
-    for (int j = 0; j < n; j++) {
-        sp_drop(&of_o[j]);
-        sp_drop(&of_q[j]);
-        dkv[j] = t->heads[j].dkv;
-    }
-    t->dkv = take(c, pool, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
-    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
+    if (exchanges(c))
+        collect_gradients(c, i, pool);
     c->ctx.exchanged = false;
-    for (int j = 0; j < n; j++)
-        sp_heads_drop(&t->heads[j]);
 }
 
 /* ---- what is kept of it ---------------------------------------------------------------------- */
@@ -198,11 +215,13 @@ void sp_drop(starpu_data_handle_t *handle)
 
 void sp_heads_drop(struct sp_heads *heads)
 {
-    sp_drop(&heads->q);
-    sp_drop(&heads->kv);
-    sp_drop(&heads->o);
-    sp_drop(&heads->lse);
-    sp_drop(&heads->dkv);
+    starpu_data_handle_t *const all[] = {&heads->q,  &heads->kv, &heads->o,   &heads->lse,
+                                         &heads->dkv, &heads->u,  &heads->g,   &heads->d_o,
+                                         &heads->dq, &heads->du, &heads->dy,  &heads->dr,
+                                         &heads->n1};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sp_drop(all[i]);
 }
 
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
@@ -216,7 +235,7 @@ void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, boo
         sp_drop(&t->o);
         sp_drop(&t->lse);
     }
-    for (int j = 0; t->heads && j < sharers(c); j++) {
+    for (int j = 0; t->heads && j < parts_of(c); j++) {
         if (q)
             sp_drop(&t->heads[j].q);
         if (kv)

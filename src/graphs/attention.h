@@ -17,7 +17,8 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 /* o, from `pool`, and lse of layer i of the chunk. */
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool);
 
-/* dq and dkv, from `pool`, of this slice's tokens here, from d_o of them; dkv of the slices before it is made or
+/* dq and dkv, from `pool`, of this slice's tokens here, from d_o of them, or, where members share parameters, from those
+ * of the parts; dkv of the slices before it is made or
  * added to. Ends the life of `released` bytes. */
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
                            struct sp_pool *pool, int64_t released);
@@ -25,7 +26,7 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
 /* Drops what it read and wrote, as far as that is said. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
                        bool o);
-/* Of one member's tokens. */
+/* Of one part of the tokens. */
 void sp_heads_drop(struct sp_heads *heads);
 /* Gives a tensor back, if there is one, and forgets it. */
 void sp_drop(starpu_data_handle_t *handle);

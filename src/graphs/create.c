@@ -40,17 +40,25 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     return sp_offload_stage_create(g, st) ? -ENOMEM : sp_blocks_create(g, st);
 }
 
+/* Of a slice, as this process computes on them: its own alone, or those of all members that share parameters. */
+static int token_parts(const struct sp_graph *g)
+{
+    return g->shape.sequence ? g->shape.tensor : 1;
+}
+
 static int add_cut(struct sp_graph *g, int global)
 {
     struct sp_cut *cut = &g->cuts[global];
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_op op = {.chunk = global};
-    int longest = 0, sharers = sp_shape_sharers(&g->shape);
+    int longest = 0;
+    bool apart = sp_shape_has_parts(&g->shape);
 
     cut->n = sp_slices_of(plan, global);
+    cut->parts = token_parts(g);
     cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
-    cut->heads = sharers > 1 ? calloc((size_t)cut->n, sizeof *cut->heads) : NULL;
-    if (!cut->shapes || (sharers > 1 && !cut->heads))
+    cut->heads = apart ? calloc((size_t)(cut->n * cut->parts), sizeof *cut->heads) : NULL;
+    if (!cut->shapes || (apart && !cut->heads))
         return -ENOMEM;
     for (int k = 0; k < cut->n; k++) {
         struct sp_shape slice;
@@ -59,15 +67,19 @@ static int add_cut(struct sp_graph *g, int global)
         op.slice = (unsigned short)k;
         sp_plan_op_tokens(plan, g->shape.seq, &op, &first, &len);
         sp_shape_slice(&g->shape, first, len, &slice);
-        sp_shape_member(&slice, sp_graph_member(g), &cut->shapes[k]);
+        sp_shape_member(&slice, sp_graph_part(g), &cut->shapes[k]);
         longest = cut->shapes[k].seq > cut->shapes[longest].seq ? k : longest;
+        for (int j = 0; cut->heads && j < cut->parts; j++) {
+            struct sp_shape part;
+
+            sp_shape_member(&slice, cut->parts > 1 ? j : sp_graph_part(g), &part);
+            sp_shape_heads(&part, &cut->heads[k * cut->parts + j]);
+        }
     }
     for (int k = 0; k < cut->n; k++) {
         cut->shapes[k].longest = &cut->shapes[longest];
-        if (!cut->heads)
-            continue;
-        sp_shape_heads(&cut->shapes[k], &cut->heads[k]);
-        cut->heads[k].longest = &cut->heads[longest];
+        for (int j = 0; cut->heads && j < cut->parts; j++)
+            cut->heads[k * cut->parts + j].longest = &cut->heads[longest * cut->parts];
     }
     return 0;
 }
@@ -93,7 +105,8 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
-    size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n, T = (size_t)g->shape.rows;
+    size_t parts = (size_t)cut->parts, T = (size_t)g->shape.rows * parts;
+    size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
     bool local = false;
 
     for (int k = 0; k < g->place.n_local; k++)
@@ -107,7 +120,7 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     if (g->place.gpus)
         starpu_memory_pin(*memory, m * T * sizeof **memory);
     for (size_t i = 0, at = 0; i < m * n; i++) {
-        int rows = cut->shapes[i % n].rows;
+        int rows = cut->shapes[i % n / parts].rows;
 
         starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
                                     (uint32_t)rows, sizeof(int32_t));
@@ -179,7 +192,7 @@ static int longest_rows(const struct sp_graph *g)
 /* MPI counts the bytes of a message in an int. */
 static int check_messages(const struct sp_graph *g)
 {
-    const struct sp_model *m = &g->shape.model;
+    const struct sp_model *m = &g->shape.held;
     const struct sp_family *family = g->cfg.plan->family;
     const size_t most = INT_MAX / sizeof(float);
     size_t width = (size_t)m->hidden, activations;
@@ -217,8 +230,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
+    sp_shape_tensor(&g->shape, cfg->tensor, cfg->sequence);
     sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1, cfg->ring);
-    sp_shape_share(&g->shape, place->pipelines, cfg->zero);
+    sp_shape_share(&g->shape, sp_graph_equals(g), cfg->zero);
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
@@ -234,6 +248,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (!err && !cfg->evictions != !plan->evictions)
         err = sp_error(EINVAL,
                        "internal: what leaves memory is chosen, and the plan does not say so");
+    err = err ? err : sp_params_create(&g->shape.held, &g->held);
     err = err ? err : add_cuts(g);
     err = err ? err : check_messages(g);
     for (int k = 0; !err && k < place->n_local; k++)
@@ -268,14 +283,15 @@ int sp_graph_reorder(struct sp_graph *g)
 static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *handles,
                            int32_t *memory)
 {
-    const struct sp_layout *lay = &g->cfg.plan->layout;
+    const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
+    int m = g->cfg.plan->layout.micro_batches;
 
-    for (int i = 0; handles && i < lay->micro_batches * g->cuts[last ? g->n_cuts - 1 : 0].n; i++)
+    for (int i = 0; handles && i < m * cut->n * cut->parts; i++)
         starpu_data_unregister(handles[i]);
     free(handles);
     if (memory && g->place.gpus)
-        starpu_memory_unpin(memory,
-                            (size_t)lay->micro_batches * (size_t)g->shape.rows * sizeof *memory);
+        starpu_memory_unpin(memory, (size_t)(m * cut->parts) * (size_t)g->shape.rows *
+                                        sizeof *memory);
     free(memory);
 }
 
@@ -313,6 +329,7 @@ void sp_graph_destroy(struct sp_graph *g)
         free(g->cuts[i].heads);
     }
     free(g->cuts);
+    sp_params_destroy(&g->held);
     free(g->row);
     free(g->stages);
     free(g->free_at);

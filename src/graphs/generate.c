@@ -165,7 +165,7 @@ void sp_generator_feed(struct sp_generator *gen, const int32_t *tokens, int n, f
 static struct sp_generator *allocate(struct sp_graph *g, int window)
 {
     struct sp_generator *gen = calloc(1, sizeof *gen);
-    const struct sp_model *m = &g->shape.model;
+    const struct sp_model *m = &g->cfg.params->model;
     size_t elem = sp_shape_elem(&g->shape);
 
     if (!gen)

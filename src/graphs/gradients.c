@@ -1,4 +1,5 @@
 #include "graphs/gradients.h"
+#include "graphs/members.h"
 #include "graphs/message.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
@@ -43,9 +44,9 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
 }
 
-/* ---- data parallelism ------------------------------------------------------------------------ */
+/* ---- between pipelines ----------------------------------------------------------------------- */
 
-/* A block's gradient between pipelines. */
+/* A block's gradient, or what it is packed in, between pipelines. */
 struct sharing {
     struct sp_graph *g;
     struct sp_stage *st;
@@ -64,58 +65,86 @@ static void give(const struct sharing *s, starpu_data_handle_t handle, int pipel
     sp_message_share(s->g, s->st, &t, handle, pipeline, s->tag);
 }
 
-/* Theirs, added to this process's state. */
-static void add(const struct sharing *s, int pipeline)
+/* Theirs, added to this process's sum. */
+static void add(const struct sharing *s, starpu_data_handle_t sum, int pipeline)
 {
-    starpu_data_handle_t theirs = take_theirs(s->st, s->b->n);
+    starpu_data_handle_t theirs = take_theirs(s->st, starpu_data_get_size(sum) / sizeof(float));
 
     sp_message_take(s->g, s->st, theirs, pipeline, s->tag);
-    sp_sum_insert(&s->ctx, SP_F32, s->b->state[SP_STATE_G], theirs, false);
+    sp_sum_insert(&s->ctx, SP_F32, sum, theirs, false);
 }
 
-/* All pipelines get the sum. */
-static void reduce(const struct sharing *s)
+/* Of so many, of which this is number q, all get the sum; pipeline(g, k) is that of another. */
+static void reduce(const struct sharing *s, starpu_data_handle_t sum, int q, int n,
+                   int (*pipeline)(const struct sp_graph *g, int k))
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
-    int n = sp_pipelines_exchanges(s->g->place.pipeline, s->g->place.pipelines, e);
+    int rounds = sp_pipelines_exchanges(q, n, e);
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < rounds; i++) {
+        int peer = pipeline(s->g, e[i].peer);
+
         if (e[i].sends)
-            give(s, s->b->g, e[i].peer);
+            give(s, sum, peer);
         if (e[i].receives && e[i].replaces)
-            sp_message_take(s->g, s->st, s->b->g, e[i].peer, s->tag);
+            sp_message_take(s->g, s->st, sum, peer, s->tag);
         else if (e[i].receives)
-            add(s, e[i].peer);
+            add(s, sum, peer);
     }
 }
 
 /* Each gets that of its part. */
 static void scatter(const struct sharing *s)
 {
-    int q = s->g->place.pipeline, D = s->g->place.pipelines;
+    int q = sp_graph_equal(s->g), n = sp_graph_equals(s->g);
 
     sp_zero_cut(s->b);
-    for (int k = 1; k < D; k++) {
-        int to = (q + k) % D;
+    for (int k = 1; k < n; k++) {
+        int to = (q + k) % n;
 
-        give(s, s->b->shared[SP_SHARED_G].part[to], to);
-        add(s, (q - k + D) % D);
+        give(s, s->b->shared[SP_SHARED_G].part[to], sp_equal_pipeline(s->g, to));
+        add(s, s->b->state[SP_STATE_G], sp_equal_pipeline(s->g, (q - k + n) % n));
     }
+}
+
+/* What members that share parameters all have, and computed the gradients of for their own tokens or heads. */
+static void reduce_same(const struct sharing *s)
+{
+    struct sp_block whole = *s->b;
+    struct sp_block_range range[SP_BLOCK_RANGES];
+    size_t elements = 0;
+    starpu_data_handle_t packed;
+    int n;
+
+    if (whole.shared) {
+        whole.first = 0;
+        whole.n = starpu_data_get_size(whole.g) / sizeof(float);
+    }
+    n = sp_block_same(s->g, &whole, SP_RANGES_SUMMED, range);
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++)
+        elements += range[i].n;
+    packed = sp_pool_get(s->st->local, elements, sizeof(float), "packed gradient");
+    sp_pack_insert(&s->ctx, n, range, s->b->g, packed);
+    reduce(s, packed, sp_tensor_member(s->g), s->g->shape.tensor, sp_tensor_pipeline);
+    sp_unpack_insert(&s->ctx, n, range, packed, s->b->g);
+    sp_pool_put(packed);
 }
 
 void sp_gradients_share(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
-    struct sharing s = {.g = g,
-                        .st = st,
-                        .b = b,
-                        .tag = sp_tag(g, SP_MSG_GRADIENT, sp_block_number(g, st, b)),
-                        .ctx = sp_stage_context(g, st, 'T')};
+    int64_t number = sp_block_number(g, st, b);
+    struct sharing s = {.g = g, .st = st, .b = b, .ctx = sp_stage_context(g, st, 'T')};
 
     s.ctx.layer = b->layer;
+    s.tag = sp_tag(g, SP_MSG_SAME, number);
+    reduce_same(&s);
+    s.tag = sp_tag(g, SP_MSG_GRADIENT, number);
     if (b->shared)
         scatter(&s);
     else
-        reduce(&s);
+        reduce(&s, b->g, sp_graph_equal(g), sp_graph_equals(g), sp_equal_pipeline);
 }
 
 void sp_gradients_end(struct sp_graph *g)

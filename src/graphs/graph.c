@@ -50,8 +50,28 @@ int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 {
     int stages[SP_MAX_HOLDERS];
 
-    sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, stages);
+    sp_block_holders(g->cfg.plan, &g->shape.held, kind, layer, stages);
     return stages[0];
+}
+
+int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_range_kind what,
+                  struct sp_block_range *range)
+{
+    struct sp_block_range all[SP_BLOCK_RANGES];
+    int found = g->shape.tensor > 1 ? sp_block_ranges(g->cfg.params, &g->held, b->kind, b->layer,
+                                                      what, g->shape.sequence, all)
+                                    : 0,
+        n = 0;
+
+    for (int i = 0; i < found; i++) {
+        size_t from = all[i].first > b->first ? all[i].first : b->first;
+        size_t to = all[i].first + all[i].n;
+
+        to = to < b->first + b->n ? to : b->first + b->n;
+        if (from < to)
+            range[n++] = (struct sp_block_range){from - b->first, to - from};
+    }
+    return n;
 }
 
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass)

@@ -12,6 +12,7 @@
 #include "policies/families/activations.h"
 #include "model/data.h"
 #include "model/documents.h"
+#include "model/tensor_parts.h"
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
@@ -26,6 +27,8 @@ struct sp_graph_config {
     int batch, seq;          /* b, s */
     int mlp_rows, head_rows; /* as sp_shape_init takes them */
     int context;             /* processes that share the tokens of sequences; 0 or 1: none do */
+    int tensor;              /* processes that share heads, MLP and vocabulary; 0 or 1: none do */
+    bool sequence;           /* and the tokens of all else */
     bool separates;          /* documents, by this token */
     int separator;
     bool ring;           /* as the shape has it (model/shape.h) */
@@ -69,17 +72,21 @@ struct sp_block {
     bool counted;               /* in the gradient norm and in checkpoints: once a replica pair */
 };
 
-/* Where members of a stage share the tokens of sequences: what this one has of attention, by its heads, of the
- * tokens of one member. */
+/* Where members of a stage share heads: what this one has of attention, by its heads, of one part of the tokens
+ * (sp_shape_parts); and of the rest of a layer, where they share its parameters too. */
 struct sp_heads {
     starpu_data_handle_t q, kv, o, lse, dkv;
+    starpu_data_handle_t u, g;                     /* of the MLP */
+    starpu_data_handle_t d_o, dq, du, dy, dr, n1;  /* backward; of all devices dy, dr and n1 */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_flight {
     starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
+    starpu_data_handle_t n1, r, n2; /* of pre and post, where members share parameters: then post has the norm's
+                                     * statistics alone */
     starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
-    struct sp_heads *heads; /* [members]; NULL: q, kv, o, lse, dkv are whole here */
+    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
     int64_t stashed;        /* bytes counted as stashed */
 };
 
@@ -133,8 +140,9 @@ struct sp_stage {
     starpu_data_handle_t theirs[2];      /* the last gradients of other replicas, latest first */
 };
 
-/* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where
- * it ends, NULL elsewhere. */
+/* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL
+ * elsewhere. Where members share the vocabulary, [micro_batches][slices][parts of all tokens], and as rows of what this
+ * one has, or -1. */
 struct sp_tokens {
     starpu_data_handle_t *ids, *targets;
     int32_t *ids_memory, *targets_memory;
@@ -145,7 +153,8 @@ struct sp_tokens {
 struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] what this process has of them */
-    struct sp_shape *heads;  /* [n] of its attention; NULL: the same */
+    struct sp_shape *heads;  /* [n][parts] of its attention; NULL: the same */
+    int parts; /* of the tokens of a slice, that have shapes of their own: for their positions */
 };
 
 struct sp_graph_family;
@@ -156,6 +165,7 @@ struct sp_graph {
     struct sp_graph_config cfg;
     const struct sp_graph_family *family;
     struct sp_shape shape;
+    struct sp_params held; /* of shape.held: where this process's tensors are in its blocks */
     struct sp_cut *cuts; /* one for all; of each global stage where slices are shared out */
     int n_cuts;
     struct sp_placement place;
@@ -198,7 +208,10 @@ static inline const struct sp_cut *sp_graph_cut(const struct sp_graph *g, int gl
     return &g->cuts[g->n_cuts > 1 ? global : 0];
 }
 
-/* Members of each stage that share the tokens of sequences, and which this process is. */
+/*
+ * Pipelines are a grid: members that share parameters are next to each other, then those that share tokens, then
+ * pipelines with samples of their own. Members of each kind, and which of them this process is:
+ */
 static inline int sp_graph_members(const struct sp_graph *g)
 {
     return g->shape.context;
@@ -206,7 +219,34 @@ static inline int sp_graph_members(const struct sp_graph *g)
 
 static inline int sp_graph_member(const struct sp_graph *g)
 {
-    return g->place.pipeline % g->shape.context;
+    return g->place.pipeline / g->shape.tensor % g->shape.context;
+}
+
+static inline int sp_tensor_member(const struct sp_graph *g)
+{
+    return g->place.pipeline % g->shape.tensor;
+}
+
+/* The part of the tokens of sequences that it has, of sp_shape_spread. */
+static inline int sp_graph_part(const struct sp_graph *g)
+{
+    return g->shape.sequence ? sp_tensor_member(g) : sp_graph_member(g);
+}
+
+/* Processes that have the same parameters as this one, itself counted, which it is, and the pipeline of another. */
+static inline int sp_graph_equals(const struct sp_graph *g)
+{
+    return g->place.pipelines / g->shape.tensor;
+}
+
+static inline int sp_graph_equal(const struct sp_graph *g)
+{
+    return g->place.pipeline / g->shape.tensor;
+}
+
+static inline int sp_equal_pipeline(const struct sp_graph *g, int equal)
+{
+    return equal * g->shape.tensor + sp_tensor_member(g);
 }
 
 /* The block of a local stage, NULL if it does not hold it. */
@@ -227,6 +267,11 @@ int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
 /* The stage that holds a block for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
 
+/* Elements of a block that members which share parameters all have (model/tensor_parts.h), as far as they are in the
+ * block's state, counted from its first. Into range[SP_BLOCK_RANGES]; returns how many. */
+int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_range_kind what,
+                  struct sp_block_range *range);
+
 /* A context for tasks of a stage outside any op. */
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass);
 
@@ -237,6 +282,7 @@ enum sp_message {
     SP_MSG_NORM,     /* rank */
     SP_MSG_BLOCK,    /* block of a stage */
     SP_MSG_GRADIENT, /* likewise, from pipeline to pipeline */
+    SP_MSG_SAME,     /* likewise, of what members that share parameters all have */
     SP_MSG_WEIGHTS,  /* likewise */
     SP_MSG_EXCHANGE, /* between members of a stage: exchange of this process */
     SP_MSG_KINDS

@@ -1,6 +1,7 @@
 #include "graphs/layer.h"
 #include "graphs/attention.h"
 #include "graphs/offload.h"
+#include "graphs/tensor/layer.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
 
@@ -9,49 +10,7 @@ static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const cha
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
-static size_t hidden_elements(const struct sp_op_ctx *c)
-{
-    return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
-}
-
-starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
-{
-    return take(c, hidden_elements(c), name);
-}
-
-starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
-{
-    return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);
-}
-
-starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
-{
-    if (c->w && layer >= 0)
-        return c->w[sp_layer_block_at(kind, layer - c->first)];
-    if (c->end_w && layer < 0)
-        return c->end_w[kind];
-    return sp_stage_weight(c->st, kind, layer);
-}
-
-starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
-{
-    if (c->gradient && layer >= 0)
-        return c->gradient[sp_layer_block_at(kind, layer - c->first)];
-    if (c->end_gradient && layer < 0)
-        return c->end_gradient[kind];
-    return sp_stage_gradient(c->st, kind, layer);
-}
-
 /* ---- forward -------------------------------------------------------------------------- */
-
-struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
-{
-    return (struct sp_keep){.saved = sp_stash_keeps(recompute, SP_STASH_PRE),
-                            .keep_outputs = recompute == SP_RECOMPUTE_NONE,
-                            .qkv = sp_stash_keeps(recompute, SP_STASH_Q),
-                            .attn = sp_stash_keeps(recompute, SP_STASH_O),
-                            .stash = true};
-}
 
 /* Bytes of a handle if it is kept and counted. */
 static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle_t handle)
@@ -71,11 +30,6 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
 static bool is_sliced(const struct sp_op_ctx *c)
 {
     return sp_op_cut(c)->n > 1;
-}
-
-enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
-{
-    return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
 }
 
 /* Returns bytes stashed. */
@@ -106,8 +60,8 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     return stashed;
 }
 
-void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                      starpu_data_handle_t y, bool stash_y)
+static void layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                          starpu_data_handle_t y, bool stash_y)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
@@ -139,6 +93,12 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
     sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
 }
 
+void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                      starpu_data_handle_t y, bool stash_y)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_forward : layer_forward)(c, i, keep, stash_x, y, stash_y);
+}
+
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
 {
     struct sp_keep keep = {.saved = true, .keep_outputs = true, .qkv = true, .attn = true};
@@ -162,7 +122,7 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+static void layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
@@ -197,7 +157,7 @@ void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     c->ctx.output = false;
 }
 
-void sp_layer_wgrad(struct sp_op_ctx *c, int i)
+static void layer_wgrad(struct sp_op_ctx *c, int i)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
@@ -224,4 +184,14 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     sp_drop(&t->dkv);
     sp_drop(&t->x);
     t->stashed = 0;
+}
+
+void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_backward : layer_backward)(c, i, dx);
+}
+
+void sp_layer_wgrad(struct sp_op_ctx *c, int i)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_wgrad : layer_wgrad)(c, i);
 }

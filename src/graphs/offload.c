@@ -55,34 +55,41 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
         c->st->kept[first_unit(c, a) + i] = &c->fl->layers[i];
 }
 
-/* Most buffers of a unit: of attention's four one for each device that shares heads, and the output whole. */
+/* Most buffers of a unit: of attention's four and the MLP's two one for each part of the tokens, and what is whole. */
 static int tensors_of_unit(const struct sp_graph *g)
 {
-    return SP_STASH_TENSORS + 4 * sp_shape_sharers(&g->shape);
+    return SP_STASH_TENSORS + 3 + 6 * sp_shape_parts(&g->shape);
+}
+
+/* Adds the buffers that are there; returns how many there are then. */
+static int add_buffers(starpu_data_handle_t *out, int n, const starpu_data_handle_t *buffers, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (buffers[i])
+            out[n++] = buffers[i];
+    return n;
 }
 
 /* The buffers of a tensor into out[]; how many. */
 static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
                       enum sp_stash_tensor tensor, starpu_data_handle_t *out)
 {
-    const starpu_data_handle_t whole[SP_STASH_TENSORS] = {
-        [SP_STASH_X] = t->x,      [SP_STASH_PRE] = t->pre, [SP_STASH_Q] = t->q,
-        [SP_STASH_KV] = t->kv,    [SP_STASH_O] = t->o,     [SP_STASH_LSE] = t->lse,
-        [SP_STASH_POST] = t->post};
-    int n = 0;
+    enum { WHOLE = 3, APART = 2 };
+    const starpu_data_handle_t whole[SP_STASH_TENSORS][WHOLE] = {
+        [SP_STASH_X] = {t->x},           [SP_STASH_PRE] = {t->pre, t->n1},
+        [SP_STASH_Q] = {t->q},           [SP_STASH_KV] = {t->kv},
+        [SP_STASH_O] = {t->o},           [SP_STASH_LSE] = {t->lse},
+        [SP_STASH_POST] = {t->post, t->r, t->n2}};
+    int n = add_buffers(out, 0, whole[tensor], WHOLE);
 
-    if (whole[tensor])
-        out[n++] = whole[tensor];
-    for (int j = 0; t->heads && j < sp_shape_sharers(&g->shape); j++) {
+    for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
-        starpu_data_handle_t part = tensor == SP_STASH_Q     ? h->q
-                                    : tensor == SP_STASH_KV  ? h->kv
-                                    : tensor == SP_STASH_O   ? h->o
-                                    : tensor == SP_STASH_LSE ? h->lse
-                                                             : NULL;
+        const starpu_data_handle_t apart[SP_STASH_TENSORS][APART] = {
+            [SP_STASH_Q] = {h->q},     [SP_STASH_KV] = {h->kv},         [SP_STASH_O] = {h->o},
+            [SP_STASH_LSE] = {h->lse}, [SP_STASH_POST] = {h->u, h->g},
+        };
 
-        if (part)
-            out[n++] = part;
+        n = add_buffers(out, n, apart[tensor], APART);
     }
     return n;
 }

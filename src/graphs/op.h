@@ -40,4 +40,34 @@ static inline const struct sp_cut *sp_op_cut(const struct sp_op_ctx *c)
     return c->cut ? c->cut : &c->g->cuts[0];
 }
 
+/* Of attention, part j of the tokens. */
+static inline const struct sp_shape *sp_op_heads(const struct sp_op_ctx *c, int j)
+{
+    const struct sp_cut *cut = sp_op_cut(c);
+
+    return cut->heads ? &cut->heads[c->slice * cut->parts + (cut->parts > 1 ? j : 0)] : c->sh;
+}
+
+/* What a forward of a layer writes and keeps. */
+struct sp_keep {
+    bool saved, keep_outputs; /* pre and post saved; with the outputs of norms and activations */
+    bool qkv;                 /* q, k, v */
+    bool attn;                /* o and log-sum-exp */
+    bool has_attn;            /* they are there already: attention does not run again */
+    bool stash;               /* what is kept counts as stashed */
+};
+
+struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);
+
+/* How layer i of the chunk is recomputed. */
+enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i);
+
+/* Weights and gradients of blocks of this stage, or of c->w and c->gradient; NULL where the model has none. */
+starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+
+/* (T,h) tensors: inside a stage; across stages, where `st` is the one that reads them. */
+starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
+starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
+
 #endif

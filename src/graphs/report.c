@@ -355,16 +355,17 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
 }
 
 /* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. Where each has the
- * gradients of its part alone the norms add up, else they are the same. */
+ * gradients of its part alone the norms add up, and those of members that share parameters; else they are the same. */
 static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
 {
     struct shared theirs = *all;
+    bool own = g->shape.zero || rank < g->shape.tensor;
 
     exchange(g, (double *)&theirs, sizeof theirs / sizeof(double), rank, 0,
              sp_tag(g, SP_MSG_NORM, rank));
     if (g->place.world.rank == 0) {
         all->loss += theirs.loss;
-        all->sumsq += g->shape.zero ? theirs.sumsq : 0;
+        all->sumsq += own ? theirs.sumsq : 0;
         all->asked = (int)all->asked | (int)theirs.asked;
     }
 }

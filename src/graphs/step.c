@@ -9,12 +9,24 @@
 #include <math.h>
 #include <string.h>
 
+/* As rows of the part of the vocabulary that this process has; -1: not there. */
+static void localise(const struct sp_graph *g, int32_t *ids, int n)
+{
+    int first, count;
+
+    if (g->shape.tensor <= 1)
+        return;
+    sp_vocabulary_part(&g->cfg.params->model, g->shape.tensor, sp_tensor_member(g), &first, &count);
+    for (int i = 0; i < n; i++)
+        ids[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
+}
+
 /* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its
  * (B, len) piece. */
 static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
 {
-    for (int k = 0; k < cut->n; k++) {
-        const struct sp_shape *sh = &cut->shapes[k];
+    for (int k = 0; k < cut->n * cut->parts; k++) {
+        const struct sp_shape *sh = cut->parts > 1 ? &cut->heads[k] : &cut->shapes[k];
 
         for (int i = 0; i < sp_shape_runs(sh); i++) {
             struct sp_tokens_run run = sp_shape_run(sh, i);
@@ -29,7 +41,8 @@ static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t
 static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
 {
     const struct sp_tokens *t = sp_graph_tokens(g);
-    int first = g->cuts[0].n, last = g->cuts[g->n_cuts - 1].n;
+    const struct sp_cut *begin = &g->cuts[0], *end = &g->cuts[g->n_cuts - 1];
+    int first = begin->n * begin->parts, last = end->n * end->parts;
 
     for (int k = 0; t->ids && k < first; k++)
         call(t->ids[mb * first + k]);
@@ -47,11 +60,11 @@ static void acquire(starpu_data_handle_t handle)
 static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
-    int members = sp_graph_members(g);
+    int members = sp_graph_members(g) * g->shape.tensor;
     uint64_t turn =
         k * (uint64_t)(g->place.pipelines / members) + (uint64_t)(g->place.pipeline / members);
     const struct sp_tokens *t = sp_graph_tokens(g);
-    size_t T = (size_t)g->shape.rows;
+    size_t T = (size_t)g->shape.rows * (size_t)g->cuts[0].parts;
 
     if (!data || (!t->ids && !t->targets && !g->cfg.separates))
         return;
@@ -65,6 +78,7 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
             if (g->cfg.separates &&
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
                 STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
+            localise(g, g->row, 2 * S);
             if (t->ids)
                 scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)
@@ -95,6 +109,16 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
+/* Of what all members that share parameters have the first one counts alone. */
+static void count_norm(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
+                       const struct sp_block *b)
+{
+    struct sp_block_range same[SP_BLOCK_RANGES];
+    int n = sp_tensor_member(g) > 0 ? sp_block_same(g, b, SP_RANGES_SAME, same) : 0;
+
+    sp_sumsq_insert(ctx, b->state[SP_STATE_G], n, same, sp_stage_tally(g, st));
+}
+
 static void norm_tasks(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
@@ -104,7 +128,7 @@ static void norm_tasks(struct sp_graph *g)
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;
             if (st->blocks[i].counted && !st->blocks[i].closed)
-                sp_sumsq_insert(&ctx, st->blocks[i].state[SP_STATE_G], sp_stage_tally(g, st));
+                count_norm(g, &ctx, st, &st->blocks[i]);
         }
     }
 }
@@ -163,7 +187,7 @@ static void update(struct sp_graph *g, const struct sp_task_context *ctx, struct
     sp_zero_cut(b);
     if (beside)
         step_aside(ctx, b);
-    sp_update_insert(ctx, g->cfg.params, b->kind, b->layer, b->first, hp, b->state[SP_STATE_MASTER],
+    sp_update_insert(ctx, &g->held, b->kind, b->layer, b->first, hp, b->state[SP_STATE_MASTER],
                      b->state[SP_STATE_G], b->state[SP_STATE_M], b->state[SP_STATE_V],
                      g->shape.dtype, b->state[SP_STATE_W]);
 }
@@ -177,7 +201,7 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     ctx.layer = b->layer;
     sp_gradients_share(g, st, b);
     if (b->counted)
-        sp_sumsq_insert(&ctx, b->state[SP_STATE_G], sp_stage_tally(g, st));
+        count_norm(g, &ctx, st, b);
     update(g, &ctx, b, g->ahead, g->beside);
     b->closed = true;
 }

@@ -67,7 +67,7 @@ struct sp_backend {
     void (*swiglu_bwd)(const struct sp_backend *k, int T, int f, const void *u, const void *dy,
                        void *du);
 
-    /* ---- embedding and loss ---- */
+    /* ---- embedding and loss ---- a negative id is of a row that others have: x is the position alone, or 0 ---- */
     void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,
                   const int32_t *ids, const void *table, const void *positions, void *x);
     void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,
@@ -76,6 +76,18 @@ struct sp_backend {
     void (*cross_entropy)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                           const void *w, const int32_t *targets, float scale, double *loss,
                           void *dx, float *dw, void *scratch);
+    /*
+     * The same where w has V rows of a larger vocabulary, and a target is one of them, or -1 where it is elsewhere:
+     * stats(T,2) = log(sum e^z), and z[target] or 0; of n such parts lse(T) = log(sum over all), and, if not NULL,
+     * loss += sum of lse - z[target]; then dx = and dw += of these V.
+     */
+    void (*logit_stats)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                        const void *w, const int32_t *targets, float *stats, void *scratch);
+    void (*merge_logits)(const struct sp_backend *k, int T, int n, const float *const *stats,
+                         float *lse, double *loss);
+    void (*logits_bwd)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                       const void *w, const int32_t *targets, const float *lse, float scale,
+                       void *dx, float *dw, void *scratch);
 
     /* ---- parameters and memory ---- */
     void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */

@@ -1,4 +1,5 @@
 #include "model/shape.h"
+#include "model/tensor_parts.h"
 #include <limits.h>
 
 /* Rows of logits at a time unless the user says: what 128 MiB hold, in whole tiles of a product. More
@@ -13,6 +14,33 @@ static int default_head_rows(const struct sp_model *m)
     return rows > 0 ? rows : 1;
 }
 
+static void take_widths(struct sp_shape *sh, const struct sp_model *m)
+{
+    sh->model = *m;
+    sh->q_width = sp_model_q_width(m);
+    sh->kv_width = sp_model_kv_width(m);
+    sh->up_width = sp_model_up_width(m);
+}
+
+/* Where tensors lie in the blocks that a device has. */
+static void take_blocks(struct sp_shape *sh, const struct sp_model *m)
+{
+    sh->held = *m;
+    sh->norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS);
+    sh->qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV);
+    sh->qkv_bias = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS);
+    sh->q_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_Q_GAIN);
+    sh->k_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_K_GAIN);
+    sh->out = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT);
+    sh->out_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT_BIAS);
+    sh->gain = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_GAIN);
+    sh->bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_BIAS);
+    sh->up = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP);
+    sh->up_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP_BIAS);
+    sh->down = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN);
+    sh->down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS);
+}
+
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows)
 {
@@ -22,33 +50,19 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     if (head_rows <= 0)
         head_rows = default_head_rows(m);
     *sh = (struct sp_shape){
-        .model = *m,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,
         .rows = T,
         .mlp_rows = mlp_rows > 0 && mlp_rows < T ? mlp_rows : T,
         .head_rows = head_rows < T ? head_rows : T,
-        .q_width = sp_model_q_width(m),
-        .kv_width = sp_model_kv_width(m),
-        .up_width = sp_model_up_width(m),
         .context = 1,
+        .tensor = 1,
         .pipelines = 1,
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
-        .norm_bias = sp_block_offset(m, SP_BLOCK_NORM, SP_ROLE_BIAS),
-        .qkv = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV),
-        .qkv_bias = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_QKV_BIAS),
-        .q_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_Q_GAIN),
-        .k_gain = sp_block_offset(m, SP_BLOCK_QKV, SP_ROLE_K_GAIN),
-        .out = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT),
-        .out_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_OUT_BIAS),
-        .gain = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_GAIN),
-        .bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_BIAS),
-        .up = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP),
-        .up_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP_BIAS),
-        .down = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN),
-        .down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS),
     };
+    take_widths(sh, m);
+    take_blocks(sh, m);
 }
 
 void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
@@ -58,14 +72,35 @@ void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
     sh->loss_scale /= (float)pipelines;
 }
 
+static void spread_rows(struct sp_shape *sh, int devices)
+{
+    sh->rows /= devices;
+    sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
+    sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
+}
+
 void sp_shape_context(struct sp_shape *sh, int context, bool ring)
 {
     sh->context = context;
     sh->ring = ring && context > 1;
-    sh->rows /= context;
-    sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
-    sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
+    spread_rows(sh, context);
     sh->loss_scale *= (float)context; /* sp_shape_share counts them with the pipelines */
+}
+
+void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
+{
+    struct sp_model part;
+
+    if (devices <= 1)
+        return;
+    sh->tensor = devices;
+    sh->sequence = sequence;
+    sp_model_divide(&sh->model, devices, &part);
+    take_blocks(sh, &part);
+    if (sequence)
+        spread_rows(sh, devices);
+    else
+        take_widths(sh, &part);
 }
 
 void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member)
@@ -73,7 +108,7 @@ void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *membe
     int half = sh->seq / (2 * sh->context);
 
     *member = *sh;
-    member->seq /= sh->context;
+    member->seq /= sp_shape_spread(sh);
     member->first += part * (sh->ring ? half : member->seq);
     if (sh->ring)
         member->second = sh->first + (2 * sh->context - 1 - part) * half;
@@ -82,6 +117,10 @@ void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *membe
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)
 {
     *heads = *member;
+    if (member->tensor > 1) {
+        take_widths(heads, &member->held);
+        return;
+    }
     heads->model.heads /= member->context;
     heads->model.kv_heads =
         member->model.kv_heads > member->context ? member->model.kv_heads / member->context : 1;
@@ -94,7 +133,7 @@ void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_
     *sh = *whole;
     sh->first = first;
     sh->seq = len;
-    sh->rows = whole->batch * len / whole->context;
+    sh->rows = whole->batch * len / sp_shape_spread(whole);
     sh->mlp_rows = whole->mlp_rows < sh->rows ? whole->mlp_rows : sh->rows;
     sh->head_rows = whole->head_rows < sh->rows ? whole->head_rows : sh->rows;
 }

@@ -12,17 +12,20 @@
 #define SP_MAX_SLICES 256
 
 struct sp_shape {
-    struct sp_model model;
+    struct sp_model model; /* whose widths tensors of `rows` have */
+    struct sp_model held;  /* whose blocks of parameters a device has: a part of the model, or all of it */
     enum sp_dtype dtype; /* of activations and of weights as products read them */
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
     int seq;             /* s; of a slice, its tokens */
     int context;         /* devices that share the tokens of a sequence; 1: it is whole on one */
     bool ring; /* keys and values travel around them; else they share the heads of attention out */
+    int tensor;    /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
+    bool sequence; /* and the tokens of all else; otherwise each has all tokens of all else */
     int first; /* position of the first token: not 0 in later slices of a sequence */
     int second; /* of the first token of the second half, where that does not follow the first half: then all
                  * first halves lie before all second ones; else 0 */
-    int rows;      /* T = b*s / context */
+    int rows;      /* T = b*s / sp_shape_spread */
     int mlp_rows;  /* rows of the MLP computed at a time */
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
@@ -44,16 +47,43 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
 /* So many devices share the tokens of every sequence: T is what one of them has. */
 void sp_shape_context(struct sp_shape *sh, int context, bool ring);
 
+/*
+ * So many devices share the parameters of every layer, embedding and head. `sequence`: T is what one of them has, and
+ * `model` stays, so that tensors of all heads have as many elements as those of a device's heads for all tokens.
+ * Otherwise T stays, and `model` becomes the part. Either way what a device computes and keeps is what `model` computes
+ * and keeps for T tokens.
+ */
+void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence);
+
+/* Devices that have different tokens of a sequence. */
+static inline int sp_shape_spread(const struct sp_shape *sh)
+{
+    return sh->context * (sh->sequence ? sh->tensor : 1);
+}
+
 /* What tokens that they share must be a multiple of. */
 static inline int sp_shape_unit(const struct sp_shape *sh)
 {
-    return sh->context * (sh->ring ? 2 : 1);
+    return sp_shape_spread(sh) * (sh->ring ? 2 : 1);
 }
 
-/* Devices that share heads out: 1 where each has all. */
-static inline int sp_shape_sharers(const struct sp_shape *sh)
+/* Whether they exchange tokens for heads before attention, and back after it. */
+static inline bool sp_shape_exchanges(const struct sp_shape *sh)
 {
-    return sh->ring ? 1 : sh->context;
+    return sh->context > 1 && !sh->ring;
+}
+
+/* Parts in which attention has the tokens of a slice: those of each device that shares heads; 1 where it has them as
+ * they are. */
+static inline int sp_shape_parts(const struct sp_shape *sh)
+{
+    return sh->ring ? 1 : sp_shape_spread(sh);
+}
+
+/* Whether attention has tensors of its own, by parts, beside those of a layer. */
+static inline bool sp_shape_has_parts(const struct sp_shape *sh)
+{
+    return sp_shape_parts(sh) > 1 || sh->tensor > 1;
 }
 
 /*
@@ -63,8 +93,8 @@ static inline int sp_shape_sharers(const struct sp_shape *sh)
  */
 void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member);
 
-/* The attention of a member of those, where each has some of the heads for all tokens: of as many query tokens
- * as one has. A key and value head is on several where there are fewer of them than devices. */
+/* What such a part is where each device has some of the heads for all tokens: of as many query tokens as one has. A
+ * key and value head is on several where there are fewer of them than devices that exchange tokens for heads. */
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads);
 
 /* Runs of tokens of a member that follow each other in the sequence; of run i, where it begins, in the sequence

@@ -16,7 +16,7 @@ struct parameters {
 static int add_parameters(void *arg, enum sp_block_kind kind, int layer)
 {
     struct parameters *p = arg;
-    uint64_t held = sp_block_held(p->plan, &p->shape->model, kind), first, updated;
+    uint64_t held = sp_block_held(p->plan, &p->shape->held, kind), first, updated;
 
     (void)layer;
     sp_pipelines_part(held, 0, p->shape->zero ? p->shape->pipelines : 1, &first, &updated);
@@ -30,7 +30,7 @@ static struct parameters parameters_of(const struct sp_plan *plan, const struct 
 {
     struct parameters p = {.plan = plan, .shape = sh};
 
-    sp_stage_each_block(plan, &sh->model, stage, add_parameters, &p);
+    sp_stage_each_block(plan, &sh->held, stage, add_parameters, &p);
     return p;
 }
 
@@ -132,10 +132,10 @@ static int64_t replica_elements(const struct sp_plan *plan, const struct sp_shap
 
     if (plan->family->for_others)
         return plan->family->for_others(plan, sh, stage);
-    sp_stage_each_block(plan, &sh->model, stage, count_replica, &r);
+    sp_stage_each_block(plan, &sh->held, stage, count_replica, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
         elements += (r.count[kind] < 3 ? r.count[kind] : 3) *
-                    (int64_t)sp_block_elements(&sh->model, (enum sp_block_kind)kind);
+                    (int64_t)sp_block_elements(&sh->held, (enum sp_block_kind)kind);
     return sp_in_f32(sh, elements);
 }
 
@@ -156,9 +156,9 @@ static int64_t pipeline_elements(const struct sp_plan *plan, const struct sp_sha
 
     if (sh->pipelines <= 1)
         return 0;
-    sp_stage_each_block(plan, &sh->model, stage, count_block, &r);
+    sp_stage_each_block(plan, &sh->held, stage, count_block, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        uint64_t first, n = sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+        uint64_t first, n = sp_block_held(plan, &sh->held, (enum sp_block_kind)kind);
 
         sp_pipelines_part(n, 0, sh->zero ? sh->pipelines : 1, &first, &n);
         elements += (r.count[kind] < 3 ? r.count[kind] : 3) * (int64_t)n;

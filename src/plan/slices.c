@@ -2,6 +2,7 @@
 #include "policies/families/multiplexed/multiplex.h"
 #include "plan/cost/part_times.h"
 #include "plan/counts.h"
+#include "model/tensor_parts.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdio.h>
@@ -114,7 +115,7 @@ static int check_list(const struct sp_shape *sh, int n, const int *len)
             return sp_error(EINVAL,
                             "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
                             "%d devices could share evenly",
-                            k, len[k], sp_shape_unit(sh), sh->context);
+                            k, len[k], sp_shape_unit(sh), sp_shape_spread(sh));
     return 0;
 }
 
@@ -206,14 +207,29 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     return err;
 }
 
-int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
-                          const struct sp_shape *sh)
+/* A sequence, and each of its slices, must be enough tokens for `unit` of them each. */
+static int check_tokens(const char *command, const char *option, int devices,
+                        const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    int C = sh->context, unit = sp_shape_unit(sh), slices = plan->layout.slices;
-    const struct sp_model *m = &sh->model;
+    int unit = sp_shape_unit(sh), slices = plan->layout.slices;
 
-    if (C == 1)
-        return 0;
+    if (sh->seq % unit)
+        return sp_error(EINVAL, "%s: --%s %d: sequences of %d tokens are no multiple of %d",
+                        command, option, devices, sh->seq, unit);
+    if (slices * unit > SP_MAX_SLICES || slices * unit > sh->seq)
+        return sp_error(EINVAL,
+                        "%s: --%s %d: %d slices have %d parts, at most %d of a sequence are "
+                        "possible",
+                        command, option, devices, slices, slices * unit,
+                        sh->seq < SP_MAX_SLICES ? sh->seq : SP_MAX_SLICES);
+    return 0;
+}
+
+static int check_context(const char *command, const char *schedule, const struct sp_plan *plan,
+                         const struct sp_model *m, const struct sp_shape *sh)
+{
+    int C = sh->context;
+
     if (!plan->family->shares_tokens)
         return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
                         command, C, schedule);
@@ -223,17 +239,40 @@ int sp_plan_check_members(const char *command, const char *schedule, const struc
                         "which %d processes cannot share evenly; --context-method ring does not "
                         "share them",
                         command, C, m->name, m->heads, m->kv_heads, C);
-    if (sh->seq % unit)
+    return check_tokens(command, "context-parallel", C, plan, sh);
+}
+
+static int check_tensor(const char *command, const char *schedule, const struct sp_plan *plan,
+                        const struct sp_model *m, const struct sp_shape *sh)
+{
+    int T = sh->tensor;
+    char what[64];
+
+    if (!plan->family->shares_parameters)
+        return sp_error(EINVAL, "%s: --tensor-parallel %d is not available for %s; leave it out",
+                        command, T, schedule);
+    if (sh->context > 1)
         return sp_error(EINVAL,
-                        "%s: --context-parallel %d: sequences of %d tokens are no multiple of %d",
-                        command, C, sh->seq, unit);
-    if (slices * unit > SP_MAX_SLICES || slices * unit > sh->seq)
+                        "%s: --tensor-parallel %d and --context-parallel %d do not go together "
+                        "yet; take one of them",
+                        command, T, sh->context);
+    if (!sp_model_is_divisible(m, T, what, sizeof what))
         return sp_error(EINVAL,
-                        "%s: --context-parallel %d: %d slices have %d parts, at most %d of a "
-                        "sequence are possible",
-                        command, C, slices, slices * unit,
-                        sh->seq < SP_MAX_SLICES ? sh->seq : SP_MAX_SLICES);
-    return 0;
+                        "%s: --tensor-parallel %d: %s has %s, which %d processes cannot share",
+                        command, T, m->name, what, T);
+    return check_tokens(command, "tensor-parallel", T, plan, sh);
+}
+
+int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
+                          const struct sp_model *model, const struct sp_shape *sh)
+{
+    int err = 0;
+
+    if (sh->tensor > 1)
+        err = check_tensor(command, schedule, plan, model, sh);
+    if (!err && sh->context > 1)
+        err = check_context(command, schedule, plan, model, sh);
+    return err;
 }
 
 void sp_slices_text(const struct sp_plan *plan, int seq, char *text, size_t n)

@@ -39,10 +39,10 @@ struct sp_slice_time {
 int sp_slices_by_program(const struct sp_slice_time *t, int seq, int n, int stages,
                          int micro_batches, int *len);
 
-/* Whether the devices that share tokens, as the shape has it, can share those of a plan; before sequences are cut.
- * `schedule` as the user wrote it. 0, or -EINVAL after one line that begins with the command. */
+/* Whether the devices that share tokens or parameters, as the shape has it, can share those of a plan and a model;
+ * before sequences are cut. `schedule` as the user wrote it. 0, or -EINVAL after one line that begins with the command. */
 int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
-                          const struct sp_shape *sh);
+                          const struct sp_model *model, const struct sp_shape *sh);
 
 /*
  * Gives the slices of a plan the lengths of --partition-slices: "length" (equal), "flops", "dp"

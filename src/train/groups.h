@@ -8,7 +8,7 @@
 
 #define SP_GROUP_ARGS_DEFAULT                                                                      \
     {                                                                                              \
-        .data_parallel = 1, .context_parallel = 1                                                  \
+        .data_parallel = 1, .context_parallel = 1, .tensor_parallel = 1                                                  \
     }
 
 /* Entries of an option table for the struct sp_group_args `a`. */
@@ -23,14 +23,19 @@
                   "what they do for attention: share its heads out, or pass keys and values "      \
                   "around",                                                                        \
                   0, 0, "ulysses|ring", 0),                                                        \
+        SP_OPTION("tensor-parallel", SP_OPT_INT, &(a).tensor_parallel, "T",                        \
+                  "processes of each stage that share heads, MLP and vocabulary", 1,               \
+                  SP_MAX_SLICES, 0, 0),                                                            \
+        SP_OPTION("sequence-parallel", SP_OPT_CHOICE, &(a).sequence_parallel, 0,                   \
+                  "whether these share the tokens of all else too", 0, 0, "on|off", 0),            \
         SP_OPTION("zero", SP_OPT_CHOICE, &(a).zero, 0,                                             \
                   "1: the pipelines side by side share out the optimizer's state and the update",  \
                   0, 0, "0|1", 0)
 
-/* Pipelines that share a step: with samples of their own, or tokens of the same. */
+/* Pipelines that share a step: with samples of their own, tokens of the same, or parameters. */
 static inline int sp_groups_pipelines(const struct sp_group_args *a)
 {
-    return a->data_parallel * a->context_parallel;
+    return a->data_parallel * a->context_parallel * a->tensor_parallel;
 }
 
 /* Of a shape as sp_shape_init leaves it, that of one process. */

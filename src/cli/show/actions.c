@@ -164,7 +164,8 @@ int sp_show_bytes_json(const struct sp_show *show, json_t *root)
     json_t *sent = json_array(), *memory = json_array();
     int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
 
-    err = bytes ? sp_plan_bytes_sent(show->plan, show->shape, show->recompute.mode, stages, bytes)
+    err = bytes ? sp_plan_bytes_sent(show->plan, show->shape, show->recompute.mode,
+                                     show->recompute.every, stages, bytes)
                 : -ENOMEM;
     for (int s = 0; !err && s < stages; s++) {
         json_array_append_new(sent, json_integer(bytes[s]));

@@ -94,6 +94,7 @@ static int check(const struct args *a)
                         "and holds does; give --model too",
                         a->groups.data_parallel > 1      ? "data-parallel"
                         : a->groups.context_parallel > 1 ? "context-parallel"
+                        : a->groups.tensor_parallel > 1  ? "tensor-parallel"
                                                          : "zero");
     if ((a->width || a->color) && a->format != SP_SHOW_TEXT)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
@@ -158,7 +159,7 @@ static int check_members(const struct args *a, const struct sp_model *model,
     if (!a->layout.model)
         return 0;
     shape = shape_of(a, model);
-    return sp_plan_check_members("show", a->layout.schedule, plan, &shape);
+    return sp_plan_check_members("show", a->layout.schedule, plan, model, &shape);
 }
 
 /* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences

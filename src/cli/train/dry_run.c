@@ -1,6 +1,6 @@
 /*
  * As JSON, one object:
- *   schedule, data_parallel, context_parallel, zero, hardware
+ *   schedule, data_parallel, context_parallel, tensor_parallel, zero, hardware
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
@@ -54,6 +54,10 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
         printf("%d processes a stage share the tokens of sequences%s\n",
                t->cfg.groups.context_parallel,
                t->shape.ring ? ", whose keys and values pass them" : " and the heads of attention");
+    if (t->cfg.groups.tensor_parallel > 1)
+        printf("%d processes a stage share heads, MLP and vocabulary%s\n",
+               t->cfg.groups.tensor_parallel,
+               t->shape.sequence ? ", and the tokens of all else" : "");
     printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
            t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
     if (t->plan.layout.slices > 1) {
@@ -86,9 +90,10 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root = json_pack("{s:s,s:i,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
+    root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
                      "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-                     t->cfg.groups.context_parallel, "zero", t->cfg.groups.zero, "hardware",
+                     t->cfg.groups.context_parallel, "tensor_parallel",
+                     t->cfg.groups.tensor_parallel, "zero", t->cfg.groups.zero, "hardware",
                      t->machine.name, "predicted_step_ms", p->step_ms, "predicted_bubble",
                      p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
@@ -104,7 +109,7 @@ int sp_dry_run(const struct sp_trainer *t)
     int stages = t->plan.layout.stages, processes = sp_train_pipeline_size(t);
     int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
     struct sp_prediction prediction;
-    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, t->recompute,
+    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, t->recompute, t->every,
                                          processes > 1 ? processes : stages, bytes)
                     : -ENOMEM;
 

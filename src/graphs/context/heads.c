@@ -1,5 +1,5 @@
 #include "graphs/context/heads.h"
-#include "graphs/context/members.h"
+#include "graphs/members.h"
 
 /* One exchange between the members, as this one sees it. */
 struct exchange {
@@ -45,9 +45,9 @@ static void swap(const struct exchange *e, const starpu_data_handle_t *out,
     for (int k = 1; k < e->members; k++) {
         int to = (e->me + k) % e->members, from = (e->me - k + e->members) % e->members;
 
-        sp_member_send(e->c, e->kind, out[to], to, e->tag);
+        sp_member_send(e->c, e->kind, out[to], sp_context_pipeline(e->c->g, to), e->tag);
         in[from] = take(e);
-        sp_member_receive(e->c, in[from], from, e->tag);
+        sp_member_receive(e->c, in[from], sp_context_pipeline(e->c->g, from), e->tag);
     }
     in[e->me] = out[e->me];
 }

@@ -1,5 +1,5 @@
 #include "graphs/context/ring.h"
-#include "graphs/context/members.h"
+#include "graphs/members.h"
 
 /* What passes: a tensor of each slice. */
 struct passing {
@@ -34,10 +34,10 @@ static void pass_on(const struct passing *p, enum sp_tensor_kind kind,
         size_t n = (size_t)c->sh->batch * (size_t)p->len[j] * (size_t)c->sh->kv_width;
         int64_t tag = sp_exchange_tag(c->g);
 
-        sp_member_send(c, kind, now[j], (me + 1) % members, tag);
+        sp_member_send(c, kind, now[j], sp_context_pipeline(c->g, (me + 1) % members), tag);
         next[j] = home ? home[j]
                        : sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), sp_tensor_name(kind));
-        sp_member_receive(c, next[j], (me + members - 1) % members, tag);
+        sp_member_receive(c, next[j], sp_context_pipeline(c->g, (me + members - 1) % members), tag);
     }
 }
 

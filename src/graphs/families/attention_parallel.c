@@ -347,14 +347,14 @@ static int create(struct sp_graph *g)
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
     size_t n = (size_t)lay->micro_batches * (size_t)(lay->layers + 1);
-    int sharers = sp_shape_sharers(&g->shape);
+    int parts = sp_shape_has_parts(&g->shape) ? sp_shape_parts(&g->shape) : 0;
 
     g->parts = calloc(n, sizeof *g->parts);
-    g->part_heads = sharers > 1 ? calloc(n * (size_t)sharers, sizeof *g->part_heads) : NULL;
-    if (!g->parts || (sharers > 1 && !g->part_heads))
+    g->part_heads = parts ? calloc(n * (size_t)parts, sizeof *g->part_heads) : NULL;
+    if (!g->parts || (parts && !g->part_heads))
         return -ENOMEM;
     for (size_t i = 0; g->part_heads && i < n; i++)
-        g->parts[i].attn.heads = g->part_heads + i * (size_t)sharers;
+        g->parts[i].attn.heads = g->part_heads + i * (size_t)parts;
     return 0;
 }
 

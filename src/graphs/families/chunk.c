@@ -1,10 +1,15 @@
 #include "graphs/families/chunk.h"
 #include "graphs/offload.h"
+#include "graphs/tensor/ends.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 {
+    if (c->sh->tensor > 1) {
+        sp_tensor_embed(c, tokens, x);
+        return;
+    }
     c->ctx.layer = -1;
     sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens],
                         sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1), x,
@@ -14,21 +19,30 @@ void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 {
     enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    int64_t released = (int64_t)starpu_data_get_size(c->fl->out);
 
+    if (c->sh->tensor > 1) {
+        sp_tensor_head(c, tokens, c->fl->out, dx, released);
+        sp_drop(&c->fl->out);
+        return;
+    }
     c->ctx.layer = -1;
     sp_head_insert(&c->ctx, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens],
                    sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
                    sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
-                   sp_stage_tally(c->g, c->st), (int64_t)starpu_data_get_size(c->fl->out));
+                   sp_stage_tally(c->g, c->st), released);
     sp_drop(&c->fl->out);
 }
 
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx)
 {
     c->ctx.layer = -1;
-    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
-                          sp_gradient(c, SP_BLOCK_TOKENS, -1),
-                          sp_gradient(c, SP_BLOCK_POSITIONS, -1));
+    if (c->sh->tensor > 1)
+        sp_tensor_embed_gradient(c, tokens, *dx);
+    else
+        sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
+                              sp_gradient(c, SP_BLOCK_TOKENS, -1),
+                              sp_gradient(c, SP_BLOCK_POSITIONS, -1));
     sp_drop(dx);
 }
 
@@ -101,7 +115,7 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     struct sp_chunk_flight *flights;
     struct sp_layer_flight *l;
     struct sp_heads *heads;
-    int first, count, sharers = sp_shape_sharers(&g->shape);
+    int first, count, parts = sp_shape_has_parts(&g->shape) ? sp_shape_parts(&g->shape) : 0;
 
     for (int c = 0; c < chunks; c++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
@@ -109,15 +123,15 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     }
     flights = calloc(n, sizeof *flights);
     l = calloc(layers + 1, sizeof *l);
-    heads = sharers > 1 ? calloc(layers * (size_t)sharers, sizeof *heads) : NULL;
-    if (!flights || !l || (sharers > 1 && !heads)) {
+    heads = parts ? calloc(layers * (size_t)parts, sizeof *heads) : NULL;
+    if (!flights || !l || (parts && layers && !heads)) {
         free(heads);
         free(l);
         free(flights);
         return NULL;
     }
     for (size_t i = 0; heads && i < layers; i++)
-        l[i].heads = heads + i * (size_t)sharers;
+        l[i].heads = heads + i * (size_t)parts;
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);
@@ -149,18 +163,19 @@ void sp_flights_destroy(struct sp_stage *st)
 }
 
 /* Everything that the forward of a chunk left. */
-static void drop_flight(struct sp_chunk_flight *fl, int layers, int members)
+static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
 {
     sp_drop(&fl->out);
     sp_drop(&fl->grad);
     for (int i = 0; i < layers; i++) {
         struct sp_layer_flight *t = &fl->layers[i];
         starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
-                                              &t->o, &t->lse, &t->post};
+                                              &t->o, &t->lse, &t->post, &t->n1,
+                                              &t->r, &t->n2};
 
         for (size_t k = 0; k < sizeof left / sizeof *left; k++)
             sp_drop(left[k]);
-        for (int j = 0; t->heads && j < members; j++)
+        for (int j = 0; t->heads && j < parts; j++)
             sp_heads_drop(&t->heads[j]);
         *t = (struct sp_layer_flight){.heads = t->heads};
     }
@@ -173,7 +188,7 @@ void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int ea
         int first, count;
 
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
-        drop_flight(&st->flights[i], count, sp_graph_members(g));
+        drop_flight(&st->flights[i], count, sp_shape_parts(&g->shape));
     }
     sp_stage_meter(g, st)->live_bytes = 0;
     sp_order_forget(st->worker);

@@ -10,7 +10,7 @@ static void layers_of(const struct sp_graph *g, int chunk, int *first, int *coun
 
 static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
 {
-    return sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    return sp_block_held(g->cfg.plan, &g->shape.held, kind);
 }
 
 int sp_unit_blocks(const struct sp_graph *g, int chunk)
@@ -30,7 +30,7 @@ bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_bl
     if (chunk == SP_UNIT_ENDS) {
         *block = (struct sp_unit_block){(enum sp_block_kind)i, -1};
         return !sp_block_is_of_layer(block->kind) &&
-               sp_block_elements(&g->shape.model, block->kind) > 0;
+               sp_block_elements(&g->shape.held, block->kind) > 0;
     }
     layers_of(g, chunk, &first, &count);
     *block = (struct sp_unit_block){sp_layer_block(i), first + i / SP_LAYER_BLOCKS};

@@ -31,12 +31,12 @@ static struct walk walk_of(struct sp_graph *g, int stage, int global)
 
 static void each_block(struct walk *w, sp_stage_block_fn fn)
 {
-    sp_stage_each_block(w->g->cfg.plan, &w->g->shape.model, w->global, fn, w);
+    sp_stage_each_block(w->g->cfg.plan, &w->g->shape.held, w->global, fn, w);
 }
 
 static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
 {
-    return sp_block_elements(&w->g->shape.model, kind);
+    return sp_block_elements(&w->g->shape.held, kind);
 }
 
 static starpu_data_handle_t *weight(struct sp_help *h, const struct walk *w,

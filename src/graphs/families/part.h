@@ -66,7 +66,7 @@ static inline size_t sp_part_kv(const struct sp_part_op *c)
 
 static inline size_t sp_part_weights(const struct sp_part_op *c)
 {
-    return sp_block_elements(&c->sh->model, SP_BLOCK_QKV);
+    return sp_block_elements(&c->sh->held, SP_BLOCK_QKV);
 }
 
 /* Elements that the gradient of those weights takes. */

@@ -6,7 +6,7 @@
 
 static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
 {
-    return sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    return sp_block_held(g->cfg.plan, &g->shape.held, kind);
 }
 
 /* Which message of a gather or scatter that of block i with another stage is. */

@@ -113,7 +113,7 @@ static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
 static void take_norms(struct sp_op_ctx *c)
 {
     starpu_data_handle_t *norms = norms_of(c);
-    size_t norm = sp_block_elements(&c->sh->model, SP_BLOCK_NORM1);
+    size_t norm = sp_block_elements(&c->sh->held, SP_BLOCK_NORM1);
     const size_t sizes[SP_NORMS] = {norm, norm, sp_shape_gains(c->sh)};
 
     for (int i = 0; i < SP_NORMS * c->count; i++) {

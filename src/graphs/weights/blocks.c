@@ -21,7 +21,7 @@ static int add_state(struct sp_graph *g, struct sp_block *b)
 {
     int err = 0;
 
-    if (g->cfg.zero && g->place.pipelines > 1) {
+    if (g->shape.zero) {
         err = sp_zero_create(g, b);
     } else {
         b->w = b->state[SP_STATE_W] = vector(b->n, sp_shape_elem(&g->shape), "w");
@@ -55,9 +55,9 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct sp_graph *g = ((struct holder *)arg)->g;
     struct sp_stage *st = ((struct holder *)arg)->st;
-    size_t n = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    size_t n = sp_block_held(g->cfg.plan, &g->shape.held, kind);
     int holders[SP_MAX_HOLDERS];
-    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.model, kind, layer, holders);
+    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.held, kind, layer, holders);
     struct sp_block *more, *b;
 
     if (n_holders > 2)
@@ -72,7 +72,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     *b = (struct sp_block){
         .kind = kind,
         .layer = layer,
-        .first = sp_block_first(g->cfg.plan, &g->shape.model, kind, st->index),
+        .first = sp_block_first(g->cfg.plan, &g->shape.held, kind, st->index),
         .n = n,
         .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
     };
@@ -83,7 +83,7 @@ int sp_blocks_create(struct sp_graph *g, struct sp_stage *st)
 {
     struct holder holder = {.g = g, .st = st};
 
-    return sp_stage_each_block(g->cfg.plan, &g->shape.model, st->index, add_block, &holder);
+    return sp_stage_each_block(g->cfg.plan, &g->shape.held, st->index, add_block, &holder);
 }
 
 void sp_blocks_destroy(struct sp_stage *st)

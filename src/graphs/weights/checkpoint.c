@@ -179,35 +179,59 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     }
 }
 
-/* One block on rank 0, put together of what its holders have. */
+/* What one of the members that share parameters has of a block, put together of what its holders have. */
+static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind,
+                         int layer, int member, float *to)
+{
+    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
+    int parts = g->cfg.plan->family->sharded ? g->place.stages : 1;
+    int equals = g->shape.zero ? sp_graph_equals(g) : 1;
+
+    for (int i = 0; i < parts * equals; i++) {
+        int stage = parts > 1 ? i / equals : sp_block_owner(g, kind, layer);
+        uint64_t first, count;
+
+        sp_pipelines_part(held, i % equals, equals, &first, &count);
+        fetch(g, field, kind, layer, stage, i % equals * g->shape.tensor + member,
+              to ? to + (size_t)(i / equals) * held + first : NULL, count);
+    }
+}
+
+static float *new_values(bool here, size_t n)
+{
+    float *values = here ? malloc(n * sizeof *values) : NULL;
+
+    STARPU_ASSERT_MSG(values || !here, "starpipe: no memory for a block of %zu parameters", n);
+    return values;
+}
+
+/* One block on rank 0, put together. */
 static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                  sp_block_fn fn, void *arg)
 {
-    size_t n = sp_block_elements(&g->shape.model, kind);
-    size_t held = sp_block_held(g->cfg.plan, &g->shape.model, kind);
+    size_t n = sp_block_elements(&g->cfg.params->model, kind);
+    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
     int parts = g->cfg.plan->family->sharded ? g->place.stages : 1, err = 0;
-    int pipelines = g->shape.zero ? g->place.pipelines : 1;
-    bool here = g->place.world.rank == 0;
-    float *whole = NULL;
+    bool here = g->place.world.rank == 0, divided = g->shape.tensor > 1;
+    float *whole, *own;
 
     if (!n)
         return 0;
     sp_window_touch(g->window);
-    if (here) {
-        whole = malloc(held * (size_t)parts * sizeof *whole);
-        STARPU_ASSERT_MSG(whole, "starpipe: no memory for a block of %zu parameters", n);
-    }
-    for (int i = 0; i < parts * pipelines; i++) {
-        int stage = parts > 1 ? i / pipelines : sp_block_owner(g, kind, layer);
-        uint64_t first, count;
-
-        sp_pipelines_part(held, i % pipelines, pipelines, &first, &count);
-        fetch(g, field, kind, layer, stage, i % pipelines,
-              here ? whole + (size_t)(i / pipelines) * held + first : NULL, count);
+    own = new_values(here, held * (size_t)parts);
+    whole = divided ? new_values(here, n) : own;
+    if (here && divided)
+        memset(whole, 0, n * sizeof *whole);
+    for (int m = 0; m < g->shape.tensor; m++) {
+        fetch_member(g, field, kind, layer, m, own);
+        if (here && divided)
+            sp_block_put_part(g->cfg.params, &g->held, m, kind, layer, own, whole);
     }
     if (here)
         err = fn(arg, kind, layer, whole, n);
-    free(whole);
+    if (divided)
+        free(whole);
+    free(own);
     return err;
 }
 
@@ -215,10 +239,10 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
 {
     int err = 0, more;
 
-    /* The tags of a gathering are its own; the first pipeline has what the others have, unless they share it
+    /* The tags of a gathering are its own; those with the same parameters as the first have what it has, unless they share it
      * out. After an error the rest is still received, and ignored: the owners send it anyway. */
     g->step++;
-    if (g->place.pipeline > 0 && !g->shape.zero)
+    if (sp_graph_equal(g) > 0 && !g->shape.zero)
         return 0;
 #define VISIT(kind, layer)                                                                         \
     do {                                                                                           \

@@ -4,25 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* All of a block: from `file`, or drawn. */
+static int whole_block(const struct sp_graph *g, const struct sp_block *b,
+                       const struct sp_st_file *file, float *whole)
+{
+    if (file)
+        return sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
+    sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
+    return 0;
+}
+
 int sp_initial_block(const struct sp_graph *g, const struct sp_block *b,
                      const struct sp_st_file *file, float *part)
 {
-    size_t all = sp_block_elements(&g->shape.model, b->kind), n = 0;
-    float *whole = b->n == all ? part : malloc(all * sizeof *whole);
-    int err = 0;
+    size_t all = sp_block_elements(&g->cfg.params->model, b->kind), n = 0;
+    size_t held = sp_block_elements(&g->shape.held, b->kind);
+    bool divided = g->shape.tensor > 1;
+    float *whole = b->n == all && !divided ? part : malloc(all * sizeof *whole);
+    float *own = b->n == held || !divided ? (divided ? part : whole) : malloc(held * sizeof *own);
+    int err = whole && own ? whole_block(g, b, file, whole)
+                           : sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
 
-    if (!whole)
-        return sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
-    if (file)
-        err = sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
-    else
-        sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
-    if (whole != part) {
-        n = b->first >= all ? 0 : all - b->first < b->n ? all - b->first : b->n;
-        memcpy(part, whole + b->first, n * sizeof *part);
+    if (!err && divided)
+        sp_block_take_part(g->cfg.params, &g->held, sp_tensor_member(g), b->kind, b->layer, whole,
+                           own);
+    if (!err && own != part) {
+        n = b->first >= held ? 0 : held - b->first < b->n ? held - b->first : b->n;
+        memcpy(part, own + b->first, n * sizeof *part);
         memset(part + n, 0, (b->n - n) * sizeof *part);
-        free(whole);
     }
+    if (own != part && own != whole)
+        free(own);
+    if (whole != part)
+        free(whole);
     return err;
 }
 

@@ -6,7 +6,7 @@
 
 int sp_zero_create(struct sp_graph *g, struct sp_block *b)
 {
-    int parts = g->place.pipelines, q = g->place.pipeline, err;
+    int parts = sp_graph_equals(g), q = sp_graph_equal(g), err;
     size_t n = b->n;
     uint64_t first, held;
 
@@ -48,7 +48,7 @@ void sp_zero_cut(struct sp_block *b)
 
 static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
-    int q = g->place.pipeline, D = g->place.pipelines;
+    int q = sp_graph_equal(g), D = sp_graph_equals(g);
     int64_t tag = sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b));
     struct sp_gathered *w = &b->shared[SP_SHARED_W];
     struct sp_tensor_id t = {
@@ -57,8 +57,8 @@ static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     for (int k = 1; k < D; k++) {
         int to = (q + k) % D, from = (q - k + D) % D;
 
-        sp_message_share(g, st, &t, w->part[q], to, tag);
-        sp_message_take(g, st, w->part[from], from, tag);
+        sp_message_share(g, st, &t, w->part[q], sp_equal_pipeline(g, to), tag);
+        sp_message_take(g, st, w->part[from], sp_equal_pipeline(g, from), tag);
     }
 }
 

@@ -31,6 +31,15 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
 void sp_cpu_adamw(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
                   float *g, float *m, float *v, void *w_low);
 
+/* vocabulary.c */
+void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                        const void *w, const int32_t *targets, float *stats, void *scratch);
+void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *const *stats,
+                         float *lse, double *loss);
+void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                       const void *w, const int32_t *targets, const float *lse, float scale,
+                       void *dx, float *dw, void *scratch);
+
 /* z(V) = scale (softmax(z) - onehot) if `gradient`, z is lost otherwise; returns -log softmax(z)[target]. */
 double sp_row_loss(int V, int target, bool gradient, float scale, float *z);
 
@@ -64,7 +73,9 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .norm_bwd = norm_bwd, .rope = rope, .attention = attention,                                \
         .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu,          \
         .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
-        .cross_entropy = products##cross_entropy, .add = add, .round = round_to,                   \
+        .cross_entropy = products##cross_entropy, .logit_stats = sp_cpu_logit_stats,               \
+        .merge_logits = sp_cpu_merge_logits, .logits_bwd = sp_cpu_logits_bwd, .add = add,          \
+        .round = round_to,                                                                         \
         .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32, .sumsq = sp_cpu_sumsq,                   \
         .clear = sp_cpu_clear, .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                 \
         .first_not_finite = sp_cpu_first_not_finite,                                               \

@@ -146,7 +146,7 @@ double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
     int rounds = sp_pipelines_exchanges(0, sh->pipelines, e), others = sh->pipelines - 1;
     const struct sp_machine *m = terms->machine;
     /* the same stages of all pipelines are next to each other */
-    bool inside = sh->pipelines * terms->devices <= m->devices_per_node;
+    bool inside = sh->pipelines * sh->tensor * terms->devices <= m->devices_per_node;
     const struct sp_link *net = inside ? &m->node : &m->network;
     double most = 0;
 

@@ -26,17 +26,26 @@ static double moved(const struct cost *c, double width)
                       (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
 }
 
+/* Devices that have a part of a layer's parameters each. */
+static double group_of(const struct cost *c)
+{
+    return c->devices * c->sh->tensor;
+}
+
 /* Rows gathered from the devices of the stage, or their sums scattered over them: around a ring, which beyond
- * a node goes through all interfaces of each. */
+ * a node goes through all interfaces of each. Where all have all rows, half of what their sums take. */
 static double gathered(const struct cost *c)
 {
-    double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows * c->sh->model.hidden;
-    double sent = bytes * (c->devices - 1) / c->devices, within, beyond;
+    double group = group_of(c), share = c->sh->sequence ? c->sh->tensor : 1;
+    double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows * share * c->sh->model.hidden;
+    double sent = bytes * (group - 1) / group, within, beyond;
 
-    if (c->devices <= 1)
+    if (group <= 1)
         return 0;
+    if (c->sh->tensor > 1 && !c->sh->sequence)
+        sent = bytes * log2(c->sh->tensor) / 2;
     within = sp_link_s(&c->machine->node, sent);
-    if (c->devices <= c->machine->devices_per_node)
+    if (group <= c->machine->devices_per_node)
         return within;
     beyond = sp_link_s(&c->machine->network,
                        sent * c->machine->network.shared_by / c->machine->devices_per_node);
@@ -84,7 +93,7 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
                               .head_dim = m->head_dim,
                               .q_len = c->sh->seq,
                               .q_pos = c->sh->first};
-    double flops = sp_flops_attention(&at) / c->devices / c->sh->context, s;
+    double flops = sp_flops_attention(&at) / c->devices / sp_shape_spread(c->sh), s;
 
     s = pass == SP_ATTENTION_FORWARD
             ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
@@ -109,7 +118,10 @@ static double head(const struct cost *c)
 {
     const double h = c->sh->model.hidden, vocab = c->sh->model.vocab;
 
-    /* logits are written, read twice and overwritten by their gradient */
+    /* logits are written, read twice and overwritten by their gradient; twice where the vocabulary is shared out */
+    if (c->sh->tensor > 1)
+        return 4 * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
+               moved(c, 6 * vocab) + 2 * gathered(c) + 2 * c->machine->launch_s;
     return 3 * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
            moved(c, 4 * vocab) + c->machine->launch_s;
 }
@@ -120,6 +132,8 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
     const double task = machine->launch_s, ring = gathered(&c);
+    const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* inputs are there */
+    const double ends = sh->tensor > 1 ? ring : 0;
     double norm = moved(&c, 2 * h), norm_input = moved(&c, 4 * h), activation = moved(&c, up + f);
     double down = product(&c, SP_ROLE_DOWN);
     double in_post = product(&c, SP_ROLE_OUT) + product(&c, SP_ROLE_UP) + down;
@@ -134,14 +148,14 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
         .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + task,
         /* activation: u and dg read, du written */
         .post_input = in_post + norm_input + moved(&c, 2 * up + f) + 3 * ring + task,
-        .post_weight = in_post + ring + task,
-        .embed = moved(&c, 3 * h) + task, /* token and position rows read, their sum written */
-        .embed_weight = moved(&c, 3 * h) + task,
+        .post_weight = in_post + ring_w + task,
+        .embed = moved(&c, 3 * h) + ends + task, /* token and position rows read, their sum written */
+        .embed_weight = moved(&c, 3 * h) + ends + task,
         .head = head(&c),
     };
     t->pre = t->qkv + norm + heads + ring + task;
     t->qkv_input = t->qkv;
-    t->qkv_weight = t->qkv + ring + task;
+    t->qkv_weight = t->qkv + ring_w + task;
     /* x, dy, dr read, dx written */
     t->pre_input = t->qkv_input + norm_input + 3 * heads + ring + task;
     if (width > 0)

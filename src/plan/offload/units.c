@@ -78,7 +78,7 @@ static void time_of_layer(const struct builder *b, const struct sp_op *op, int i
 
     slice_shape(b, op, &part);
     whole = sh->batch * sp_slice_cost(&b->flops, part.first, part.seq);
-    attn = whole - sh->batch * b->flops.token * part.seq + pre * part.rows * sh->context;
+    attn = whole - sh->batch * b->flops.token * part.seq + pre * part.rows * sp_shape_spread(sh);
     f = b->speed.fwd_s;
     *second = 0;
     switch (op->pass) {

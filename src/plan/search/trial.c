@@ -274,7 +274,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
-    err = err ? err : sp_plan_check_members("plan", f->schedule, &step->plan, &step->shape);
+    err = err ? err : sp_plan_check_members("plan", f->schedule, &step->plan, want->model, &step->shape);
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
     err = err ? err : sp_memory_apart(&step->plan, &step->shape);

@@ -6,7 +6,7 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
     struct sp_tensor_id t = {
         .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = layer};
     int stages[SP_MAX_HOLDERS];
-    int n = sp_block_holders(l->plan, &l->shape->model, kind, layer, stages);
+    int n = sp_block_holders(l->plan, &l->shape->held, kind, layer, stages);
 
     for (int k = 0; n > 1 && k < n; k++)
         sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages,
@@ -15,7 +15,7 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
 
 void sp_replicas_lower(struct sp_lowering *l)
 {
-    const struct sp_model *m = l->shape ? &l->shape->model : NULL;
+    const struct sp_model *m = l->shape ? &l->shape->held : NULL;
 
     for (int layer = -1; m && layer < m->layers; layer++)
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
@@ -34,7 +34,7 @@ static void each_end(struct sp_lowering *l, int stage, int index,
 {
     for (int kind = 0; l->shape && kind < SP_BLOCK_KINDS; kind++)
         if (!sp_block_is_of_layer((enum sp_block_kind)kind) &&
-            sp_block_elements(&l->shape->model, (enum sp_block_kind)kind))
+            sp_block_elements(&l->shape->held, (enum sp_block_kind)kind))
             fn(l, stage,
                (struct sp_tensor_id){
                    .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = -1},

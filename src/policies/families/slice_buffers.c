@@ -75,7 +75,7 @@ int64_t sp_memory_slice_rows(const struct sp_plan *plan, const struct sp_shape *
     for (int i = 0; i < n; i++)
         tokens += len[i];
     free(len);
-    return n ? tokens * sh->batch / sh->context : sh->rows;
+    return n ? tokens * sh->batch / sp_shape_spread(sh) : sh->rows;
 }
 
 void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -29,7 +29,7 @@ void sp_worker_elements(const struct sp_plan *plan, const struct sp_shape *sh, i
 {
     *layer = *ends = 0;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        int64_t n = (int64_t)sp_block_held(plan, &sh->model, (enum sp_block_kind)kind);
+        int64_t n = (int64_t)sp_block_held(plan, &sh->held, (enum sp_block_kind)kind);
 
         *(sp_block_is_of_layer((enum sp_block_kind)kind) ? layer : ends) += n;
     }

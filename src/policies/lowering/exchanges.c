@@ -1,6 +1,7 @@
 #include "policies/lowering/exchanges.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
+#include "policies/lowering/pipelines.h"
 
 /* Around a ring those of this slice and the ones before pass all members, backward once more and their gradients
  * too, which go one further. */
@@ -33,12 +34,90 @@ static struct times times_of(const struct sp_op_work *work, enum sp_recompute re
     return n;
 }
 
+/* ---- tensor parallelism ------------------------------------------------------------------------ */
+
+/* Rows gathered, or shares of a sum scattered, and sums that all get. */
+struct shared {
+    int rows, sums;
+};
+
+/* Of a layer: parts that an op computes, and again. */
+static struct shared shared_of_layer(const struct sp_op_work *w, enum sp_recompute mode)
+{
+    bool pre = w->qkv_with_attention ? w->attention : w->pre; /* where the product is */
+    bool again = mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
+    struct shared n = {0, 0};
+
+    if (w->forward) {
+        n.rows += pre + 3 * w->post;
+        n.sums += 2 * w->post;
+    }
+    if (w->input) {
+        n.rows += pre + 3 * w->post + (again ? pre + 2 * w->post : 0);
+        n.sums += pre + w->post + (again ? w->post : 0);
+    }
+    if (w->weight)
+        n.rows += pre + w->post;
+    return n;
+}
+
+/* The output of a layer that is recomputed because the next one's input is not kept. */
+static int outputs_again(const struct sp_op_work *w, enum sp_recompute mode, int every, int layer)
+{
+    return w->input && w->post && mode == SP_RECOMPUTE_FULL && every > 1 &&
+           (layer + 1 - w->first) % every && layer + 1 < w->first + w->layers;
+}
+
+/* Of embedding and head; the statistics of logits go to all others. */
+static struct shared shared_of_ends(const struct sp_shape *sh, const struct sp_op_work *w,
+                                    int64_t *stats)
+{
+    struct shared n = {0, 0};
+
+    if (w->embed && (w->forward || w->weight)) {
+        n.rows++;
+        n.sums += w->forward;
+    }
+    if (w->head) {
+        n.rows += 2;
+        n.sums++;
+        *stats += (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens * (sh->tensor - 1);
+    }
+    return n;
+}
+
+static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                            enum sp_recompute recompute, int every, const struct sp_op_work *work,
+                            int n)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t rows =
+            (int64_t)sp_shape_elem(sh) * sh->batch * work[i].tokens * sh->model.hidden;
+        struct shared all = shared_of_ends(sh, &work[i], &bytes);
+
+        for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
+            enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+            struct shared of = shared_of_layer(&work[i], mode);
+            int outputs = outputs_again(&work[i], mode, every, l);
+
+            all.rows += of.rows + outputs;
+            all.sums += of.sums + outputs;
+        }
+        bytes += sh->sequence ? rows / sh->tensor * (sh->tensor - 1) * all.rows
+                              : rows * sp_pipelines_sent(0, sh->tensor) * all.sums;
+    }
+    return bytes;
+}
+
 int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
-                          enum sp_recompute recompute, int stage, const struct sp_op *op)
+                          enum sp_recompute recompute, int every, int stage,
+                          const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
     int n = sp_op_work(plan, sh, stage, op, work);
-    int64_t bytes = 0;
+    int64_t bytes = sh->tensor > 1 ? tensor_bytes(plan, sh, recompute, every, work, n) : 0;
 
     for (int i = 0; sh->context > 1 && i < n; i++) {
         struct sp_shape slice, heads;

@@ -90,7 +90,7 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     int first, len;
 
     sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
-    return (int64_t)len * shape->batch / shape->context;
+    return (int64_t)len * shape->batch / sp_shape_spread(shape);
 }
 
 /* Block i of a chunk, or of the ends of the model, by kind. */
@@ -108,7 +108,7 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
 {
     *elem_bytes = kinds[t->kind].f32 ? sizeof(float) : sp_shape_elem(shape);
     if (kinds[t->kind].extent == CHUNK)
-        return block_elements(&shape->model, t->at, i);
+        return block_elements(&shape->held, t->at, i);
     return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
 }
 
@@ -139,7 +139,7 @@ static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape 
     int64_t sum = 0;
 
     for (int i = 0; i < blocks; i++)
-        sum += (int64_t)block_elements(&shape->model, at, i);
+        sum += (int64_t)block_elements(&shape->held, at, i);
     return sum;
 }
 
@@ -157,13 +157,13 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
         return rows_of(plan, shape, t) * shape->kv_width *
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
     case QKV_BLOCK:
-        return (int64_t)sp_block_elements(&shape->model, SP_BLOCK_QKV);
+        return (int64_t)sp_block_elements(&shape->held, SP_BLOCK_QKV);
     case CHUNK:
         return chunk_elements(plan, shape, t->at);
     case STASH: /* an eviction says how much of it leaves */
         return 0;
     default:
-        return (int64_t)sp_block_elements(&shape->model, (enum sp_block_kind)t->block);
+        return (int64_t)sp_block_elements(&shape->held, (enum sp_block_kind)t->block);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "policies/lowering/traffic.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
+#include "model/tensor_parts.h"
 #include "policies/lowering/exchanges.h"
 #include "policies/lowering/pipelines.h"
 #include <errno.h>
@@ -145,6 +146,7 @@ struct count {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
     enum sp_recompute recompute;
+    int every;
     int64_t *bytes;
 };
 
@@ -155,7 +157,7 @@ static int64_t exchanged(const struct count *c, const struct sp_action *a)
     int64_t bytes = 0;
 
     for (int i = 0; i <= op->overlap; i++)
-        bytes += sp_exchange_bytes(c->plan, c->shape, c->recompute, a->stage, &op[i]);
+        bytes += sp_exchange_bytes(c->plan, c->shape, c->recompute, c->every, a->stage, &op[i]);
     return bytes;
 }
 
@@ -167,7 +169,8 @@ static void count(void *arg, const struct sp_action *a)
 
     if (a->kind != SP_ACTION_RECV && !a->eviction && !here)
         c->bytes[a->stage] += a->bytes;
-    if (a->kind == SP_ACTION_RUN && a->index >= 0 && c->shape && c->shape->context > 1)
+    if (a->kind == SP_ACTION_RUN && a->index >= 0 && c->shape &&
+        (c->shape->context > 1 || c->shape->tensor > 1))
         c->bytes[a->stage] += exchanged(c, a);
 }
 
@@ -182,10 +185,14 @@ struct shared {
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct shared *s = arg;
-    uint64_t n = sp_block_held(s->plan, &s->shape->model, kind), first, own;
+    uint64_t n = sp_block_held(s->plan, &s->shape->held, kind), first, own;
     int pipelines = s->shape->pipelines;
 
     (void)layer;
+    if (s->shape->tensor > 1)
+        s->bytes += (int64_t)(sp_block_summed(&s->shape->held, kind, s->shape->sequence) *
+                              sizeof(float)) *
+                    sp_pipelines_sent(0, s->shape->tensor);
     if (!s->shape->zero) {
         s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
         return 0;
@@ -197,11 +204,15 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 }
 
 int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
-                       enum sp_recompute recompute, int processes, int64_t *bytes)
+                       enum sp_recompute recompute, int every, int processes, int64_t *bytes)
 {
     struct sp_lowering l;
-    struct count c = {
-        .l = &l, .plan = plan, .shape = shape, .recompute = recompute, .bytes = bytes};
+    struct count c = {.l = &l,
+                      .plan = plan,
+                      .shape = shape,
+                      .recompute = recompute,
+                      .every = every,
+                      .bytes = bytes};
     int err = sp_lowering_create(plan, shape, processes, &l);
 
     if (err)
@@ -210,10 +221,10 @@ int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
         bytes[s] = 0;
     err = sp_lower_step(&l, count, &c);
     sp_lowering_destroy(&l);
-    for (int s = 0; shape && shape->pipelines > 1 && s < plan->layout.stages; s++) {
+    for (int s = 0; shape && s < plan->layout.stages; s++) {
         struct shared all = {.plan = plan, .shape = shape};
 
-        sp_stage_each_block(plan, &shape->model, s, add_block, &all);
+        sp_stage_each_block(plan, &shape->held, s, add_block, &all);
         bytes[s] += all.bytes;
     }
     return err;

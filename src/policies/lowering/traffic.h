@@ -15,6 +15,6 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n);
 /* Payload that each stage (of the first pipeline, if several share the step) sends to other processes in one
  * step, bytes[stages], with the stages dealt out to so many. 0 or -ENOMEM. */
 int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
-                       enum sp_recompute recompute, int processes, int64_t *bytes);
+                       enum sp_recompute recompute, int every, int processes, int64_t *bytes);
 
 #endif

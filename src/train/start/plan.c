@@ -149,7 +149,7 @@ int sp_train_plan(struct sp_trainer *t)
     }
     err = sp_plan_create(l->schedule, &layout, &t->plan);
     err = err ? err : check_family(t);
-    err = err ? err : sp_plan_check_members("train", l->schedule, &t->plan, &t->shape);
+    err = err ? err : sp_plan_check_members("train", l->schedule, &t->plan, &t->model, &t->shape);
     err = err ? err : cut_sequences(t);
     err = err ? err : fit(t, &layout);
     if (err)

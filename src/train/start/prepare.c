@@ -144,15 +144,19 @@ static int check_memory(struct sp_trainer *t)
 /* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
 static int check_pipelines(struct sp_trainer *t)
 {
-    char context[40] = "";
-    int pipelines = sp_train_pipelines(t), size = t->world.size;
+    char context[80] = "";
+    int pipelines = sp_train_pipelines(t), size = t->world.size, used = 0;
 
     if (t->cfg.dry_run && size == 1)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
         return 0;
     if (t->cfg.groups.context_parallel > 1)
-        snprintf(context, sizeof context, " --context-parallel %d", t->cfg.groups.context_parallel);
+        used = snprintf(context, sizeof context, " --context-parallel %d",
+                        t->cfg.groups.context_parallel);
+    if (t->cfg.groups.tensor_parallel > 1)
+        snprintf(context + used, sizeof context - (size_t)used, " --tensor-parallel %d",
+                 t->cfg.groups.tensor_parallel);
     return sp_error(EINVAL,
                     "train: --data-parallel %d%s wants %d processes, or a multiple of that, and "
                     "there %s %d: mpirun -np %d",

@@ -62,6 +62,8 @@ static int make_graph(struct sp_trainer *t)
         .separates = a->separator_set,
         .separator = a->separator,
         .ring = t->cfg.groups.context_method == SP_TRAIN_RING,
+        .tensor = t->cfg.groups.tensor_parallel,
+        .sequence = t->cfg.groups.sequence_parallel == SP_TRAIN_SEQUENCE_ON,
         .zero = t->cfg.groups.zero > 0,
         .dtype = (enum sp_dtype)a->dtype,
         .recompute = t->recompute,

@@ -1,5 +1,6 @@
 /*
- * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t].
+ * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t]; a negative id is of a row that is not here, and counts as
+ * a row of zeros.
  *
  * Backward: the threads share the columns and each takes the tokens in order, so a row that many
  * tokens add to is summed in one order whatever the team.
@@ -34,13 +35,18 @@ void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, con
 
 #pragma omp parallel for if ((size_t)batch * (size_t)len * width > SP_TEAM_WORTH)
     for (int r = 0; r < batch * len; r++) {
-        const void *token = sp_from(type, table, (size_t)ids[r] * width);
+        bool here = ids[r] >= 0;
+        const void *token = here ? sp_from(type, table, (size_t)ids[r] * width) : NULL;
+        const void *position =
+            positions ? sp_from(type, positions, (size_t)(pos0 + r % len) * width) : NULL;
         void *to = sp_to(type, x, (size_t)r * width);
 
-        if (positions)
-            add(type, width, token, sp_from(type, positions, (size_t)(pos0 + r % len) * width), to);
+        if (here && position)
+            add(type, width, token, position, to);
+        else if (here || position)
+            memcpy(to, here ? token : position, width * sp_dtype_bytes(type));
         else
-            memcpy(to, token, width * sp_dtype_bytes(type));
+            memset(to, 0, width * sp_dtype_bytes(type));
     }
 }
 
@@ -51,22 +57,25 @@ SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
         to[j] += sp_load(type, row, j);
 }
 
-/* Columns of all rows: row r of dx to row ids[r] of the table, and to position r % len if not NULL. */
+/* Columns of all rows: row r of dx to row ids[r] of the table, if it is there, and to position r % len if not
+ * NULL. */
 SP_INLINE void scatter_rows(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
                             const int32_t *ids, const void *dx, float *table, float *positions)
 {
     enum { CHUNK = 256 };
 
     for (size_t r = 0; r < rows; r++) {
-        float *token = table + (size_t)ids[r] * ld;
-        float *next = table + (size_t)ids[r + 1 < rows ? r + 1 : r] * ld;
+        int32_t id = ids[r], after = ids[r + 1 < rows ? r + 1 : r];
+        float *token = table + (size_t)(id < 0 ? 0 : id) * ld;
+        float *next = table + (size_t)(after < 0 ? 0 : after) * ld;
 
         for (size_t j = 0; j < n; j += CHUNK) {
             const void *from = sp_from(type, dx, r * ld + j);
             size_t m = n - j < CHUNK ? n - j : CHUNK;
 
             sp_prefetch(next + j, m * sizeof *next);
-            add_to(type, m, from, token + j);
+            if (id >= 0)
+                add_to(type, m, from, token + j);
             if (positions)
                 add_to(type, m, from, positions + r % len * ld + j);
         }

@@ -23,13 +23,15 @@ SP_KERNEL void embed_kernel(int rows, int len, int h, int pos0, const int32_t *i
 
     if (row >= rows)
         return;
-    table += (size_t)ids[row] * (size_t)h;
+    const bool here = ids[row] >= 0;
+    table += here ? (size_t)ids[row] * (size_t)h : 0;
     positions += positions ? (size_t)(pos0 + row % len) * (size_t)h : 0;
     x += (size_t)row * (size_t)h;
     for (int c = (int)threadIdx.x * V; c < h; c += (int)blockDim.x * V) {
-        float a[V], b[V] = {0};
+        float a[V] = {0}, b[V] = {0};
 
-        sp_load<V>(table + c, a);
+        if (here)
+            sp_load<V>(table + c, a);
         if (positions)
             sp_load<V>(positions + c, b);
         for (int v = 0; v < V; v++)
@@ -101,7 +103,7 @@ SP_KERNEL void embed_bwd_kernel(int rows, int h, unsigned pieces, const int32_t 
     float sum[V], d[AHEAD][V];
     bool same[AHEAD];
 
-    if ((at > 0 && sorted[at - 1] == id) || c >= h)
+    if ((at > 0 && sorted[at - 1] == id) || c >= h || id < 0)
         return;
     dtable += (size_t)id * (size_t)h + c;
     sp_load<V>(dtable, sum);
@@ -255,11 +257,152 @@ static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocab
     }
 }
 
+/* ---- loss over a part of the vocabulary (cpu/gemm/vocabulary.c) ------------------------------- */
+
+/* A row z(V) of logits: log(sum e^z), and z[target] if that is there. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    logit_stats_kernel(int vocabulary, size_t ld, const int32_t *targets, const T *z, float *stats)
+{
+    float *shared = sp_shared<float>(), *maxima = shared + 2 * SP_WARP;
+    float max = -FLT_MAX, most, sum = 0, none = 0;
+    int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V], now = max;
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? a[v] : -INFINITY;
+            now = fmaxf(now, a[v]);
+        }
+        sum *= sp_exp<T>(max - now);
+        for (int v = 0; v < V; v++)
+            sum += sp_exp<T>(a[v] - now);
+        max = now;
+    }
+    most = sp_lanes_max(max, SP_WARP);
+    if (threadIdx.x % SP_WARP == 0)
+        maxima[threadIdx.x / SP_WARP] = most;
+    __syncthreads();
+    for (int w = 0; w < LOSS_THREADS / SP_WARP; w++)
+        most = fmaxf(most, maxima[w]);
+    sum *= sp_exp<T>(max - most);
+    sp_row_sums(&sum, &none, shared);
+    if (threadIdx.x == 0) {
+        stats[2 * blockIdx.x] = (float)(log((double)sum) + (double)most);
+        stats[2 * blockIdx.x + 1] = target >= 0 ? sp_value(z[target]) : 0;
+    }
+}
+
+/* z := scale (e^(z - lse) - onehot); what lies between V and the end of the row becomes 0. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    logits_gradient_kernel(int vocabulary, size_t ld, const int32_t *targets, const float *lse,
+                           float scale, T *z)
+{
+    const float at = lse[blockIdx.x];
+    const int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V];
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - at) * scale : 0;
+            a[v] -= c + v == target ? scale : 0;
+        }
+        sp_store<V>(z + c, a);
+    }
+}
+
+/* The next part of a row's sum, kept as its logarithm; with the last one (`ends`) the row's loss. */
+SP_KERNEL void merge_logits_kernel(int rows, bool begins, bool ends, const float *stats, float *lse,
+                                   double *targets, double *loss)
+{
+    int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+
+    if (row >= rows)
+        return;
+    float a = stats[2 * row], b = begins ? -INFINITY : lse[row], max = fmaxf(a, b);
+    double target = (begins ? 0 : targets[row]) + (double)stats[2 * row + 1];
+
+    a = max + (float)log(exp((double)(a - max)) + exp((double)(b - max)));
+    lse[row] = a;
+    targets[row] = target;
+    if (ends)
+        loss[row] = (double)a - target;
+}
+
+template <typename T>
+static void logit_stats(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                        const void *x, const void *w, const int32_t *targets, float *stats,
+                        void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+
+        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, (const T *)x + (size_t)t * (size_t)h, h,
+                     w, h, 0, z, ld, false);
+        sp_launch(k, "logit_stats",
+                  wide ? logit_stats_kernel<T, sp_wide<T>::N> : logit_stats_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
+                  targets + t, (const T *)z, stats + 2 * (size_t)t);
+    }
+}
+
+static void merge_logits(const struct sp_backend *k, int rows, int n, const float *const *stats,
+                         float *lse, double *loss)
+{
+    enum { THREADS = 256 };
+    double *targets = (double *)sp_cuda_workspace(k, 2 * (size_t)rows * sizeof *targets);
+    double *part = targets + rows;
+
+    for (int i = 0; i < n; i++)
+        sp_launch(k, "merge_logits", merge_logits_kernel, sp_blocks((size_t)rows, THREADS), THREADS,
+                  0, rows, i == 0, i == n - 1, stats[i], lse, targets, part);
+    if (loss)
+        sp_cuda_add_doubles(k, rows, part, loss);
+}
+
+template <typename T>
+static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                       const void *x, const void *w, const int32_t *targets, const float *lse,
+                       float scale, void *dx, float *dw, void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+
+        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        sp_launch(k, "logits_gradient",
+                  wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
+                  z);
+        sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
+                     (T *)dx + (size_t)t * (size_t)h, h, false);
+        sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+    }
+}
+
 template <typename T> static void token_fill(struct sp_backend *backend)
 {
     backend->embed = embed<T>;
     backend->embed_bwd = embed_bwd<T>;
     backend->cross_entropy = cross_entropy<T>;
+    backend->logit_stats = logit_stats<T>;
+    backend->merge_logits = merge_logits;
+    backend->logits_bwd = logits_bwd<T>;
 }
 
 extern "C" void sp_cuda_token_fill(struct sp_backend *backend)

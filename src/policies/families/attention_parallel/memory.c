@@ -10,7 +10,7 @@ bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)
     sp_layout_option(&plan->layout, "qkv", qkv, sizeof qkv);
     if (strcmp(qkv, "auto"))
         return !strcmp(qkv, "weights");
-    return T * h + sp_block_elements(&sh->model, SP_BLOCK_QKV) < T * width;
+    return T * h + sp_block_elements(&sh->held, SP_BLOCK_QKV) < T * width;
 }
 
 static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -66,7 +66,7 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
 {
     const struct sp_layout *lay = &plan->layout;
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
-    int64_t weights = (int64_t)sp_block_elements(&sh->model, SP_BLOCK_QKV), elements;
+    int64_t weights = (int64_t)sp_block_elements(&sh->held, SP_BLOCK_QKV), elements;
     int64_t gradient =
         (int64_t)sp_shape_f32(sh, (uint64_t)weights); /* as large as weights, or larger */
     bool ships = sp_ships_weights(plan, sh);

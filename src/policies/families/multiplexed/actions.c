@@ -244,7 +244,7 @@ static void transfer_blocks(struct sp_lowering *l, int owner, int helper,
         if (prog->ops[k].chunk == owner && (step != lend || t.index < 0))
             t.index = k;
     if (l->shape)
-        sp_stage_each_block(l->plan, &l->shape->model, owner, transfer_block, &t);
+        sp_stage_each_block(l->plan, &l->shape->held, owner, transfer_block, &t);
 }
 
 static void take_back(struct transfer *t, struct sp_tensor_id block)

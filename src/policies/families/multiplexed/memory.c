@@ -27,15 +27,15 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 /* Sums and copies; those on their way to the owner, three of a size as the pool hands them out. */
 static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    struct blocks others = {.model = &sh->model}, own = {.model = &sh->model};
+    struct blocks others = {.model = &sh->held}, own = {.model = &sh->held};
     bool apart = sp_multiplex_cut_of(&plan->layout)->copies;
     int64_t elements;
 
     for (int s = 0; s < plan->layout.stages; s++)
-        sp_stage_each_block(plan, &sh->model, s, add_block, s == stage ? &own : &others);
+        sp_stage_each_block(plan, &sh->held, s, add_block, s == stage ? &own : &others);
     elements = others.sum;
     if (sh->model.tied) /* two replicas of the table are summed like others */
-        elements += (int64_t)sp_block_elements(&sh->model, SP_BLOCK_TOKENS);
+        elements += (int64_t)sp_block_elements(&sh->held, SP_BLOCK_TOKENS);
     if (apart)
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
             elements += 3 * own.largest[kind];

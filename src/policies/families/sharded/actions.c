@@ -27,7 +27,7 @@ static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *
 
         if (of_layer == (t->at >= 0))
             sum += (of_layer ? count : 1) *
-                   (int64_t)sp_block_held(l->plan, &sh->model, (enum sp_block_kind)kind);
+                   (int64_t)sp_block_held(l->plan, &sh->held, (enum sp_block_kind)kind);
     }
     return sum * (l->plan->layout.stages - 1) *
            (t->kind == SP_TENSOR_D ? (int64_t)sizeof(float) : (int64_t)sp_shape_elem(sh));

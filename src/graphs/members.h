@@ -1,4 +1,4 @@
-/* The members of a stage that share the tokens of sequences, and what they send each other. */
+/* The members of a stage, which share tokens of sequences or heads and parameters, and what they send each other. */
 #ifndef SP_MEMBERS_H
 #define SP_MEMBERS_H
 
@@ -14,28 +14,33 @@ static inline int64_t sp_exchange_tag(struct sp_graph *g)
     return sp_tag(g, SP_MSG_EXCHANGE, g->exchanges++ % SP_EXCHANGES);
 }
 
-/* The pipeline that a member is. */
-static inline int sp_member_pipeline(const struct sp_graph *g, int member)
+/* The pipeline that a member is, of those that share tokens for all but attention, or all parameters. */
+static inline int sp_context_pipeline(const struct sp_graph *g, int member)
 {
-    return g->place.pipeline - sp_graph_member(g) + member;
+    return g->place.pipeline + (member - sp_graph_member(g)) * g->shape.tensor;
+}
+
+static inline int sp_tensor_pipeline(const struct sp_graph *g, int member)
+{
+    return g->place.pipeline + member - sp_tensor_member(g);
 }
 
 /* A tensor of the layer that is being expanded. */
 static inline void sp_member_send(struct sp_op_ctx *c, enum sp_tensor_kind kind,
-                                  starpu_data_handle_t handle, int member, int64_t tag)
+                                  starpu_data_handle_t handle, int pipeline, int64_t tag)
 {
     struct sp_tensor_id t = {.kind = (unsigned char)kind,
                              .slice = (unsigned short)c->slice,
                              .mb = c->mb,
                              .at = c->ctx.layer};
 
-    sp_message_share(c->g, c->st, &t, handle, sp_member_pipeline(c->g, member), tag);
+    sp_message_share(c->g, c->st, &t, handle, pipeline, tag);
 }
 
-static inline void sp_member_receive(struct sp_op_ctx *c, starpu_data_handle_t handle, int member,
+static inline void sp_member_receive(struct sp_op_ctx *c, starpu_data_handle_t handle, int pipeline,
                                      int64_t tag)
 {
-    sp_message_take(c->g, c->st, handle, sp_member_pipeline(c->g, member), tag);
+    sp_message_take(c->g, c->st, handle, pipeline, tag);
 }
 
 #endif

@@ -1,0 +1,141 @@
+/*
+ * The MLP where devices share its width, of a part of a micro-batch's tokens:
+ *
+ *   u(T,up) = n2 Wup^T + bup     g(T,f) = act(u)
+ *   y(T,h) = g Wdown^T, of this device's columns: a part of the sum over devices, one of which adds r + bdown
+ *
+ * Backward B, from dy of that sum:
+ *   was: y = g Wdown^T      so: dg = dy Wdown
+ *   was: g = act(u)         so: du = act'(u) dg
+ *   was: u = n2 Wup^T       so: dn = du Wup, a part of the sum over devices
+ * Backward W: dWdown += dy^T g, dWup += du^T n2, with biases
+ */
+#include "codelets/mlp.h"
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+#define MLP_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(n2, STARPU_R)     /* (T,h) */                                                              \
+    ONE(w, STARPU_R)      /* block of the layer's second half */                                   \
+    ONE(u, STARPU_W)      /* = (T,up) */                                                           \
+    OPTIONAL(g, STARPU_W) /* = (T,f) */                                                            \
+    OPTIONAL(y, STARPU_W) /* = (T,h), which wants g */                                             \
+    OPTIONAL(r, STARPU_R) /* (T,h) residual: it and the bias are added here */
+SP_BUFFERS(mlp_fwd, MLP_FWD_BUFFERS)
+
+static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
+                    const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp;
+    void *down = sp_weight_at(sh, b->w, sh->down);
+
+    sp_mlp_up(k, sh, T, b->n2, b->w, b->u, b->g);
+    if (!b->y)
+        return;
+    if (b->r)
+        k->linear_add(k, T, f, h, b->g, down, sp_weight_at(sh, b->w, sh->down_bias), b->r, b->y);
+    else
+        k->linear(k, T, f, h, b->g, down, NULL, b->y, h);
+    sp_check_finite(a, k, "y", b->y, (size_t)T * (size_t)h);
+}
+
+#define MLP_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(u, STARPU_R)             /* (T,up) */                                                      \
+    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
+    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
+    ONE(du, STARPU_W)            /* = (T,up) */                                                    \
+    ONE(dn, STARPU_W)            /* = (T,h) */                                                     \
+    OPTIONAL(dg, STARPU_SCRATCH) /* (T,f), for SwiGLU */
+SP_BUFFERS(mlp_bwd, MLP_BWD_BUFFERS)
+
+static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
+                    const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    void *down = sp_weight_at(sh, b->w, sh->down);
+
+    if (sh->model.arch == SP_ARCH_LLAMA) {
+        k->linear_dx(k, T, f, h, b->dy, h, down, b->dg, false);
+        k->swiglu_bwd(k, T, f, b->u, b->dg, b->du);
+    } else {
+        k->linear_dx_gelu(k, T, f, h, b->dy, down, b->u, b->du);
+    }
+    k->linear_dx(k, T, h, width, b->du, width, sp_weight_at(sh, b->w, sh->up), b->dn, false);
+    sp_check_finite(a, k, "dn", b->dn, (size_t)T * (size_t)h);
+}
+
+#define MLP_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(n2, STARPU_R)                 /* (T,h) */                                                  \
+    ONE(dy, STARPU_R)                 /* (T,h) */                                                  \
+    ONE(du, STARPU_R)                 /* (T,up) */                                                 \
+    ONE(grad, STARPU_RW)              /* += products' weights and biases in the block */           \
+    OPTIONAL(g, STARPU_R)             /* (T,f), or: */                                             \
+    OPTIONAL(u, STARPU_R)             /* (T,up), of which g is made again */                       \
+    OPTIONAL(scratch, STARPU_SCRATCH) /* for that */
+SP_BUFFERS(mlp_wgrad, MLP_WGRAD_BUFFERS)
+
+static void mlp_wgrad(const struct sp_backend *k, const struct mlp_wgrad_buffers *b,
+                      const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int T = sh->rows, h = sh->model.hidden, width = sh->up_width;
+    void *g = b->g ? b->g : b->scratch;
+    float *grad = b->grad;
+
+    if (!b->g)
+        sp_mlp_activate(k, sh, T, b->u, g);
+    k->linear_dw(k, T, h, width, b->n2, b->du, width, grad + sh->up, sp_at(grad, sh->up_bias));
+    k->linear_dw(k, T, sh->model.mlp, h, g, b->dy, h, grad + sh->down, sp_at(grad, sh->down_bias));
+}
+
+SP_CODELET(mlp_fwd);
+SP_CODELET(mlp_bwd);
+SP_CODELET(mlp_wgrad);
+
+static double flops(const struct sp_shape *sh, bool down)
+{
+    return sh->rows * (sp_product_flops(&sh->model, SP_ROLE_UP) +
+                       (down ? sp_product_flops(&sh->model, SP_ROLE_DOWN) : 0));
+}
+
+void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t n2, starpu_data_handle_t w, starpu_data_handle_t u,
+                       starpu_data_handle_t g, starpu_data_handle_t r, starpu_data_handle_t y)
+{
+    struct starpu_task *task =
+        sp_task_new(ctx, &mlp_fwd_cl, "mlp", sh, sizeof(struct sp_task_args));
+
+    ((struct sp_task_args *)task->cl_arg)->variant =
+        (uint32_t)(4 * (g != NULL) + 2 * (y != NULL) + (r != NULL));
+    SP_TASK_BUFFERS(task, mlp_fwd, .n2 = n2, .w = w, .u = u, .g = g, .y = y, .r = r);
+    sp_task_submit(ctx, task, flops(sh, y != NULL));
+}
+
+void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t u, starpu_data_handle_t w, starpu_data_handle_t dy,
+                       starpu_data_handle_t du, starpu_data_handle_t dn)
+{
+    struct starpu_task *task =
+        sp_task_new(ctx, &mlp_bwd_cl, "mlp", sh, sizeof(struct sp_task_args));
+
+    SP_TASK_BUFFERS(task, mlp_bwd, .u = u, .w = w, .dy = dy, .du = du, .dn = dn,
+                    .dg = sh->model.arch == SP_ARCH_LLAMA ? sp_scratch_rows(sh, sh->model.mlp)
+                                                          : NULL);
+    sp_task_submit(ctx, task, flops(sh, true));
+}
+
+void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                         starpu_data_handle_t n2, starpu_data_handle_t u, starpu_data_handle_t g,
+                         starpu_data_handle_t dy, starpu_data_handle_t du,
+                         starpu_data_handle_t grad)
+{
+    struct starpu_task *task =
+        sp_task_new(ctx, &mlp_wgrad_cl, "mlp.w", sh, sizeof(struct sp_task_args));
+
+    ((struct sp_task_args *)task->cl_arg)->variant = g != NULL;
+    SP_TASK_BUFFERS(task, mlp_wgrad, .n2 = n2, .dy = dy, .du = du, .grad = grad, .g = g,
+                    .u = g ? NULL : u, .scratch = g ? NULL : sp_scratch_rows(sh, sh->model.mlp));
+    sp_task_submit(ctx, task, flops(sh, true));
+}

@@ -1,0 +1,108 @@
+/*
+ * The output product of attention where devices share its heads, of a part of a micro-batch's tokens:
+ *
+ *   y(T,h) = o Wo^T, of this device's heads: a part of the sum over devices, one of which adds x + bo
+ *
+ * Backward B, from the gradient dr of that sum: do = dr Wo
+ * Backward W: dWo += dr^T o, with the bias
+ */
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+#define OUT_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(o, STARPU_R)      /* (T,q) */                                                              \
+    ONE(w, STARPU_R)      /* block of the layer's second half */                                   \
+    ONE(y, STARPU_W)      /* = (T,h) */                                                            \
+    OPTIONAL(x, STARPU_R) /* (T,h) residual: it and the bias are added here */
+SP_BUFFERS(out_fwd, OUT_FWD_BUFFERS)
+
+static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
+                    const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int T = sh->rows, h = sh->model.hidden;
+    void *w = sp_weight_at(sh, b->w, sh->out);
+
+    if (b->x)
+        k->linear_add(k, T, sh->q_width, h, b->o, w, sp_weight_at(sh, b->w, sh->out_bias), b->x,
+                      b->y);
+    else
+        k->linear(k, T, sh->q_width, h, b->o, w, NULL, b->y, h);
+    sp_check_finite(a, k, "y", b->y, (size_t)T * (size_t)h);
+}
+
+#define OUT_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
+    ONE(dr, STARPU_R)  /* (T,h) */                                                                 \
+    ONE(w, STARPU_R)   /* block of the layer's second half */                                      \
+    ONE(d_o, STARPU_W) /* = (T,q) */
+SP_BUFFERS(out_bwd, OUT_BWD_BUFFERS)
+
+static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
+                    const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+
+    k->linear_dx(k, sh->rows, sh->q_width, sh->model.hidden, b->dr, sh->model.hidden,
+                 sp_weight_at(sh, b->w, sh->out), b->d_o, false);
+    sp_check_finite(a, k, "do", b->d_o, (size_t)sh->rows * (size_t)sh->q_width);
+}
+
+#define OUT_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
+    ONE(o, STARPU_R)  /* (T,q) */                                                                  \
+    ONE(dr, STARPU_R) /* (T,h) */                                                                  \
+    ONE(g, STARPU_RW) /* += weight and bias of the product in the block */
+SP_BUFFERS(out_wgrad, OUT_WGRAD_BUFFERS)
+
+static void out_wgrad(const struct sp_backend *k, const struct out_wgrad_buffers *b,
+                      const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int h = sh->model.hidden;
+    float *g = b->g;
+
+    k->linear_dw(k, sh->rows, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+}
+
+SP_CODELET(out_fwd);
+SP_CODELET(out_bwd);
+SP_CODELET(out_wgrad);
+
+static double flops(const struct sp_shape *sh)
+{
+    return sh->rows * sp_product_flops(&sh->model, SP_ROLE_OUT);
+}
+
+static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
+                                    const char *part, const struct sp_shape *sh)
+{
+    return sp_task_new(ctx, cl, part, sh, sizeof(struct sp_task_args));
+}
+
+void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t o, starpu_data_handle_t w, starpu_data_handle_t x,
+                       starpu_data_handle_t y)
+{
+    struct starpu_task *task = new_task(ctx, &out_fwd_cl, "out", sh);
+
+    ((struct sp_task_args *)task->cl_arg)->variant = x != NULL;
+    SP_TASK_BUFFERS(task, out_fwd, .o = o, .w = w, .y = y, .x = x);
+    sp_task_submit(ctx, task, flops(sh));
+}
+
+void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                       starpu_data_handle_t dr, starpu_data_handle_t w, starpu_data_handle_t d_o)
+{
+    struct starpu_task *task = new_task(ctx, &out_bwd_cl, "out", sh);
+
+    SP_TASK_BUFFERS(task, out_bwd, .dr = dr, .w = w, .d_o = d_o);
+    sp_task_submit(ctx, task, flops(sh));
+}
+
+void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                         starpu_data_handle_t o, starpu_data_handle_t dr, starpu_data_handle_t g)
+{
+    struct starpu_task *task = new_task(ctx, &out_wgrad_cl, "out.w", sh);
+
+    SP_TASK_BUFFERS(task, out_wgrad, .o = o, .dr = dr, .g = g);
+    sp_task_submit(ctx, task, flops(sh));
+}

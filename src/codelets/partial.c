@@ -1,0 +1,182 @@
+/*
+ * What devices of a stage computed parts of, put together by the one that has the tokens:
+ *
+ *   sum          y(T,h) += parts
+ *   sum_norm     r(T,h) += parts;  n = norm(r), with statistics
+ *   norm_again   n = norm(r) by the statistics of then
+ *
+ * Backward of sum_norm, from parts of dn, the first of them in place of the sum, and the gradient dy of the residual:
+ *   was: n = norm(r)     so: dr = dy + norm'(dn); gain, bias +=
+ */
+#include "codelets/insert.h"
+#include "kernels/kernels.h"
+
+struct partial_args {
+    struct sp_task_args base;
+    bool in_post; /* the norm's block is that of the layer's second half */
+    bool apart;   /* its gradient is laid out like one of norm1 all the same */
+};
+
+static void add_parts(const struct sp_backend *k, const struct sp_shape *sh, void *const *part,
+                      int n, void *sum)
+{
+    for (int i = 0; i < n; i++)
+        k->add(k, (size_t)sh->rows * (size_t)sh->model.hidden, part[i], sum);
+}
+
+/* Where gain and bias are in a block of weights, and in one of gradients. */
+static void *gain_of(const struct partial_args *a, void *w)
+{
+    return a->in_post ? sp_weight_at(a->base.shape, w, a->base.shape->gain) : w;
+}
+
+static void *bias_of(const struct partial_args *a, void *w)
+{
+    const struct sp_shape *sh = a->base.shape;
+
+    return sp_weight_at(sh, w, a->in_post ? sh->bias : sh->norm_bias);
+}
+
+#define PARTIAL_SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
+    ONE(y, STARPU_RW)    /* += (T,h) */                                                            \
+    LIST(part, STARPU_R) /* (T,h) each */
+SP_BUFFERS(partial_sum, PARTIAL_SUM_BUFFERS)
+
+static void partial_sum(const struct sp_backend *k, const struct partial_sum_buffers *b,
+                        const struct partial_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+
+    add_parts(k, sh, b->part, b->n_part, b->y);
+    sp_check_finite(&a->base, k, "y", b->y, (size_t)sh->rows * (size_t)sh->model.hidden);
+}
+
+#define SUM_NORM_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(r, STARPU_RW)         /* += (T,h) */                                                       \
+    ONE(w, STARPU_R)          /* block of the norm */                                              \
+    ONE(n, STARPU_W)          /* = (T,h) */                                                        \
+    OPTIONAL(stats, STARPU_W) /* = (T,2) f32 */                                                    \
+    LIST(part, STARPU_R)      /* (T,h) each */
+SP_BUFFERS(sum_norm, SUM_NORM_BUFFERS)
+
+static void sum_norm(const struct sp_backend *k, const struct sum_norm_buffers *b,
+                     const struct partial_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+
+    add_parts(k, sh, b->part, b->n_part, b->r);
+    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->r, gain_of(a, b->w), bias_of(a, b->w), b->n,
+            b->stats);
+    sp_check_finite(&a->base, k, "n", b->n, (size_t)T * (size_t)h);
+}
+
+#define NORM_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
+    ONE(r, STARPU_R)     /* (T,h) */                                                               \
+    ONE(stats, STARPU_R) /* (T,2) f32 */                                                           \
+    ONE(w, STARPU_R)     /* block of the norm */                                                   \
+    ONE(n, STARPU_W)     /* = (T,h) */
+SP_BUFFERS(norm_again, NORM_AGAIN_BUFFERS)
+
+static void norm_again(const struct sp_backend *k, const struct norm_again_buffers *b,
+                       const struct partial_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+
+    k->norm_apply(k, sh->rows, sh->model.hidden, b->r, b->stats, gain_of(a, b->w),
+                  bias_of(a, b->w), b->n);
+}
+
+#define SUM_NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                  \
+    ONE(dn, STARPU_RW)     /* (T,h), the first part: becomes the sum */                            \
+    ONE(r, STARPU_R)       /* (T,h) */                                                             \
+    ONE(stats, STARPU_R)   /* (T,2) f32 */                                                         \
+    ONE(w, STARPU_R)       /* block of the norm */                                                 \
+    ONE(g, STARPU_RW)      /* += gain and bias: in the norm's block, or apart */                   \
+    ONE(dr, STARPU_W)      /* = (T,h) */                                                           \
+    OPTIONAL(dy, STARPU_R) /* (T,h), of the residual */                                            \
+    LIST(part, STARPU_R)   /* (T,h) each, the other parts of dn */
+SP_BUFFERS(sum_norm_bwd, SUM_NORM_BWD_BUFFERS)
+
+static void sum_norm_bwd(const struct sp_backend *k, const struct sum_norm_bwd_buffers *b,
+                         const struct partial_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
+    bool in_post = a->in_post && !a->apart;
+    float *g = b->g;
+
+    add_parts(k, sh, b->part, b->n_part, b->dn);
+    k->norm_bwd(k, sh->rms, T, h, b->r, b->stats, gain_of(a, b->w), b->dn, b->dy, b->dr,
+                in_post ? g + sh->gain : g, sp_at(g, in_post ? sh->bias : sh->norm_bias));
+    sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
+}
+
+SP_CODELET(partial_sum);
+SP_CODELET(sum_norm);
+SP_CODELET(norm_again);
+SP_CODELET(sum_norm_bwd);
+
+static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
+                                    const char *part, const struct sp_shape *sh, bool in_post)
+{
+    struct starpu_task *task = sp_task_new(ctx, cl, part, sh, sizeof(struct partial_args));
+
+    ((struct partial_args *)task->cl_arg)->in_post = in_post;
+    return task;
+}
+
+/* Of `passes` over a tensor. */
+static double flops(const struct sp_shape *sh, int passes)
+{
+    return (double)passes * sh->rows * sh->model.hidden;
+}
+
+void sp_partial_sum_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                           starpu_data_handle_t y, int n, const starpu_data_handle_t *part)
+{
+    struct starpu_task *task = new_task(ctx, &partial_sum_cl, "sum", sh, false);
+
+    SP_TASK_BUFFERS(task, partial_sum, .y = y, .part = part, .n_part = n);
+    sp_task_submit(ctx, task, flops(sh, n));
+}
+
+void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool in_post,
+                        starpu_data_handle_t w, starpu_data_handle_t r, int n_part,
+                        const starpu_data_handle_t *part, starpu_data_handle_t n,
+                        starpu_data_handle_t stats, int64_t stashed)
+{
+    struct starpu_task *task = new_task(ctx, &sum_norm_cl, "norm", sh, in_post);
+
+    ((struct sp_task_args *)task->cl_arg)->variant = stats != NULL;
+    SP_TASK_BUFFERS(task, sum_norm, .r = r, .w = w, .n = n, .stats = stats, .part = part,
+                    .n_part = n_part);
+    sp_task_acquires(task, stashed);
+    sp_task_submit(ctx, task, flops(sh, 8 + n_part));
+}
+
+void sp_norm_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          bool in_post, starpu_data_handle_t w, starpu_data_handle_t r,
+                          starpu_data_handle_t stats, starpu_data_handle_t n)
+{
+    struct starpu_task *task = new_task(ctx, &norm_again_cl, "norm", sh, in_post);
+
+    SP_TASK_BUFFERS(task, norm_again, .r = r, .stats = stats, .w = w, .n = n);
+    sp_task_submit(ctx, task, flops(sh, 4));
+}
+
+void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                            bool in_post, bool apart, starpu_data_handle_t w,
+                            starpu_data_handle_t g, starpu_data_handle_t r,
+                            starpu_data_handle_t stats, starpu_data_handle_t dn, int n_part,
+                            const starpu_data_handle_t *part, starpu_data_handle_t dy,
+                            starpu_data_handle_t dr, int64_t released)
+{
+    struct starpu_task *task = new_task(ctx, &sum_norm_bwd_cl, "norm", sh, in_post);
+
+    ((struct partial_args *)task->cl_arg)->apart = apart;
+    SP_TASK_BUFFERS(task, sum_norm_bwd, .dn = dn, .r = r, .stats = stats, .w = w, .g = g, .dr = dr,
+                    .dy = dy, .part = part, .n_part = n_part);
+    sp_task_releases(task, released);
+    sp_task_submit(ctx, task, flops(sh, 16 + n_part));
+}

@@ -1,0 +1,48 @@
+#include "graphs/op.h"
+
+static size_t hidden_elements(const struct sp_op_ctx *c)
+{
+    return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
+}
+
+starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
+{
+    return sp_pool_get(c->st->local, hidden_elements(c), sp_shape_elem(c->sh), name);
+}
+
+starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
+{
+    return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);
+}
+
+starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+{
+    if (c->w && layer >= 0)
+        return c->w[sp_layer_block_at(kind, layer - c->first)];
+    if (c->end_w && layer < 0)
+        return c->end_w[kind];
+    return sp_stage_weight(c->st, kind, layer);
+}
+
+starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+{
+    if (c->gradient && layer >= 0)
+        return c->gradient[sp_layer_block_at(kind, layer - c->first)];
+    if (c->end_gradient && layer < 0)
+        return c->end_gradient[kind];
+    return sp_stage_gradient(c->st, kind, layer);
+}
+
+struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
+{
+    return (struct sp_keep){.saved = sp_stash_keeps(recompute, SP_STASH_PRE),
+                            .keep_outputs = recompute == SP_RECOMPUTE_NONE,
+                            .qkv = sp_stash_keeps(recompute, SP_STASH_Q),
+                            .attn = sp_stash_keeps(recompute, SP_STASH_O),
+                            .stash = true};
+}
+
+enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
+{
+    return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
+}

@@ -1,0 +1,142 @@
+#include "graphs/tensor/ends.h"
+#include "graphs/attention.h"
+#include "graphs/members.h"
+
+/* ---- embedding ------------------------------------------------------------------------------------ */
+
+static starpu_data_handle_t part_of(const struct sp_op_ctx *c, const starpu_data_handle_t *handles,
+                                    int tokens, int j)
+{
+    return handles[tokens * sp_tensor_parts(c) + j];
+}
+
+void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
+{
+    const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
+    struct sp_rows_parts sum = {.n = sp_tensor_parts(c)};
+
+    c->ctx.layer = -1;
+    for (int k = 0; k < sum.n; k++) {
+        int j = sp_tensor_departure(c, k);
+
+        sum.at[j] = j == sp_tensor_part(c) ? x : sp_take_hidden(c, "x");
+        sp_embed_fwd_insert(
+            &c->ctx, sp_op_heads(c, j), part_of(c, ids, tokens, j),
+            sp_weight(c, SP_BLOCK_TOKENS, -1),
+            sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL, sum.at[j], 0);
+    }
+    sp_pool_hold(x);
+    sp_tensor_reduce(c, SP_TENSOR_X, &sum);
+    c->ctx.exchanged = true;
+    if (sum.n > 1)
+        sp_partial_sum_insert(&c->ctx, c->sh, x, sum.n - 1, sum.at + 1);
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&sum);
+}
+
+/* Positions are of this member's tokens; where all have all tokens each has the whole gradient. */
+void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
+{
+    const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
+    struct sp_rows_parts rows;
+
+    c->ctx.layer = -1;
+    sp_tensor_gather(c, SP_TENSOR_DX, dx, &rows);
+    for (int k = 0; k < rows.n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        bool own = j == sp_tensor_part(c);
+
+        c->ctx.exchanged = !own;
+        sp_embed_wgrad_insert(&c->ctx, sp_op_heads(c, j), part_of(c, ids, tokens, j), rows.at[j],
+                              sp_gradient(c, SP_BLOCK_TOKENS, -1),
+                              own ? sp_gradient(c, SP_BLOCK_POSITIONS, -1) : NULL);
+    }
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&rows);
+}
+
+/* ---- head ------------------------------------------------------------------------------------------ */
+
+/* The statistics of a part's logits of this member's rows of the table to all members, theirs from them. */
+static void share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of)
+{
+    int t = c->sh->tensor, me = sp_tensor_member(c->g);
+    size_t n = sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows);
+    int64_t tag = sp_exchange_tag(c->g);
+
+    for (int k = 1; k < t; k++) {
+        int to = (me + k) % t, from = (me - k + t) % t;
+
+        sp_member_send(c, SP_TENSOR_N1, of[me], sp_tensor_pipeline(c->g, to), tag);
+        of[from] = sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), "logit statistics");
+        sp_member_receive(c, of[from], sp_tensor_pipeline(c->g, from), tag);
+    }
+}
+
+static int rows_here(const struct sp_op_ctx *c)
+{
+    int first, count;
+
+    sp_vocabulary_part(&c->g->cfg.params->model, c->sh->tensor, sp_tensor_member(c->g), &first,
+                       &count);
+    return count;
+}
+
+/* Of the rows `n` of all parts: shares of dn, and the table's gradient. */
+static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_rows_parts *n,
+                          struct sp_rows_parts *dn)
+{
+    enum sp_block_kind kind = c->g->cfg.params->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    const starpu_data_handle_t *targets = sp_graph_tokens(c->g)->targets;
+    starpu_data_handle_t table = sp_weight(c, kind, -1), gradient = sp_gradient(c, kind, -1);
+    int t = c->sh->tensor, me = sp_tensor_member(c->g), rows = rows_here(c);
+    starpu_data_handle_t stats[n->n][t];
+
+    for (int k = 0; k < n->n; k++) {
+        int j = sp_tensor_arrival(c, k);
+
+        stats[j][me] = sp_pool_get(c->st->local, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows),
+                                   sp_shape_elem(c->sh), "logit statistics");
+        c->ctx.exchanged = j != sp_tensor_part(c);
+        sp_logit_stats_insert(&c->ctx, sp_op_heads(c, j), rows, n->at[j],
+                              part_of(c, targets, tokens, j), table, stats[j][me]);
+    }
+    for (int j = 0; j < n->n; j++)
+        share_stats(c, stats[j]);
+    c->ctx.exchanged = true;
+    for (int k = 0; k < n->n; k++) {
+        int j = sp_tensor_departure(c, k);
+
+        sp_vocabulary_insert(&c->ctx, sp_op_heads(c, j), rows, sp_tensor_completes(c, j), n->at[j],
+                             part_of(c, targets, tokens, j), table, gradient, t, stats[j],
+                             dn->at[j], sp_stage_tally(c->g, c->st));
+        for (int m = 0; m < t; m++)
+            sp_pool_put(stats[j][m]);
+    }
+    c->ctx.exchanged = false;
+}
+
+void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
+                    starpu_data_handle_t dx, int64_t released)
+{
+    starpu_data_handle_t w = sp_weight(c, SP_BLOCK_NORM, -1), n = sp_take_hidden(c, "n");
+    starpu_data_handle_t stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false),
+                                             sp_shape_elem(c->sh), "statistics");
+    struct sp_rows_parts rows, dn = {.n = sp_tensor_parts(c)};
+
+    c->ctx.layer = -1;
+    sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = x, .saved = stats}, n, w, 0);
+    sp_tensor_gather(c, SP_TENSOR_N1, n, &rows);
+    sp_pool_put(n);
+    for (int j = 0; j < dn.n; j++)
+        dn.at[j] = sp_take_hidden(c, "dn");
+    cross_entropy(c, tokens, &rows, &dn);
+    sp_tensor_drop(&rows);
+    sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
+    c->ctx.exchanged = true;
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w, sp_gradient(c, SP_BLOCK_NORM, -1), x,
+                           stats, dn.at[0], dn.n - 1, dn.at + 1, NULL, dx, released);
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&dn);
+    sp_pool_put(stats);
+}

@@ -1,0 +1,24 @@
+/*
+ * Embedding and head whose vocabulary the members of a stage share (parts.h). Tokens are known as rows of what a member
+ * has, or as elsewhere (sp_graph_tokens).
+ *
+ *   embedding   { rows of the table that are here, 0 elsewhere } of each part, reduce; positions with a member's own
+ *   head        n = norm(x), gather; { log-sum-exp and target's logit of the rows that are here }, to all members;
+ *               { dn, gradient of the table }, reduce, dx
+ */
+#ifndef SP_TENSOR_ENDS_H
+#define SP_TENSOR_ENDS_H
+
+#include "graphs/tensor/parts.h"
+
+/* x(T,h) =, of the tokens of a micro-batch or slice: number `tokens` of the step's. */
+void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
+
+/* Adds to the gradients of the tables; dx stays. */
+void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
+
+/* dx(T,h) = from x; gradients of the final norm and the table +=, and the loss of this member's tokens. */
+void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
+                    starpu_data_handle_t dx, int64_t released);
+
+#endif

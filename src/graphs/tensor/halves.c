@@ -1,0 +1,274 @@
+#include "graphs/tensor/halves.h"
+
+/* ---- handles ------------------------------------------------------------------------------------ */
+
+static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const char *name)
+{
+    return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
+}
+
+/* Of part j, `width` elements a row. */
+static starpu_data_handle_t take_rows(struct sp_op_ctx *c, int width, const char *name)
+{
+    return take(c, (size_t)c->sh->rows * (size_t)width, name);
+}
+
+/* Of each part, to be filled in. */
+static void take_parts(struct sp_op_ctx *c, const char *name, struct sp_rows_parts *parts)
+{
+    parts->n = sp_tensor_parts(c);
+    for (int j = 0; j < parts->n; j++)
+        parts->at[j] = sp_take_hidden(c, name);
+}
+
+/* The next task reads part j: one that others send. */
+static void reads(struct sp_op_ctx *c, int j)
+{
+    c->ctx.exchanged = sp_tensor_parts(c) > 1 && j != sp_tensor_part(c);
+}
+
+/* ---- before attention ---------------------------------------------------------------------------- */
+
+void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
+                           starpu_data_handle_t w, bool keys)
+{
+    struct sp_rows_parts parts;
+
+    sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
+    for (int k = 0; k < parts.n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        const struct sp_shape *sh = sp_op_heads(c, j);
+        struct sp_heads *h = &t->heads[j];
+
+        h->q = take_rows(c, sh->q_width, "q");
+        if (keys)
+            h->kv = take_rows(c, sh->kv_width, "kv");
+        reads(c, j);
+        sp_qkv_fwd_insert(&c->ctx, sh, parts.at[j], w, h->q, keys ? h->kv : NULL, 0);
+    }
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&parts);
+}
+
+/* n1 of all parts, for the weight gradient, or for the norms of heads before it. */
+static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1)
+{
+    struct sp_rows_parts parts;
+
+    if (t->heads[0].n1)
+        return;
+    sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
+    for (int j = 0; j < parts.n; j++)
+        t->heads[j].n1 = parts.at[j];
+}
+
+void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
+                            starpu_data_handle_t w, starpu_data_handle_t g, bool fresh,
+                            struct sp_rows_parts *dn1)
+{
+    if (c->sh->model.qk_norm)
+        gather_n1(c, t, n1);
+    take_parts(c, "dn", dn1);
+    for (int k = 0; k < dn1->n; k++) {
+        int j = sp_tensor_departure(c, k);
+        const struct sp_heads *h = &t->heads[j];
+
+        sp_qkv_bwd_insert(&c->ctx, sp_op_heads(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g,
+                          fresh && k == 0);
+    }
+    sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
+}
+
+void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
+                         starpu_data_handle_t g, bool fresh, int64_t released)
+{
+    int n = sp_tensor_parts(c);
+
+    gather_n1(c, t, n1);
+    for (int k = 0; k < n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        struct sp_heads *h = &t->heads[j];
+
+        reads(c, j);
+        sp_qkv_wgrad_insert(&c->ctx, sp_op_heads(c, j), h->n1, h->dq, h->dkv, g, fresh && k == 0,
+                            k == n - 1 ? released : 0);
+        sp_drop(&h->n1);
+        sp_drop(&h->dq);
+        sp_drop(&h->dkv);
+    }
+    c->ctx.exchanged = false;
+}
+
+/* ---- after attention ----------------------------------------------------------------------------- */
+
+/* r = x + o Wo^T + bias */
+static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
+                   starpu_data_handle_t w, struct sp_rows_parts *r)
+{
+    take_parts(c, "r", r);
+    for (int k = 0; k < r->n; k++) {
+        int j = sp_tensor_departure(c, k);
+
+        sp_out_fwd_insert(&c->ctx, sp_op_heads(c, j), t->heads[j].o, w,
+                          sp_tensor_completes(c, j) ? x : NULL, r->at[j]);
+    }
+    sp_tensor_reduce(c, SP_TENSOR_X, r);
+}
+
+/* u, g and, if there is a y, that share of its sum. */
+static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
+                     bool wants_g, starpu_data_handle_t y, struct sp_rows_parts *sum)
+{
+    struct sp_rows_parts n2;
+
+    sp_tensor_gather(c, SP_TENSOR_N1, t->n2, &n2);
+    sum->n = n2.n;
+    for (int k = 0; k < n2.n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        const struct sp_shape *sh = sp_op_heads(c, j);
+        struct sp_heads *h = &t->heads[j];
+        bool completes = sp_tensor_completes(c, j);
+
+        h->u = take_rows(c, sh->up_width, "u");
+        h->g = wants_g ? take_rows(c, sh->model.mlp, "g") : NULL;
+        sum->at[j] = !y ? NULL : j == sp_tensor_part(c) ? y : sp_take_hidden(c, "y");
+        reads(c, j);
+        sp_mlp_fwd_insert(&c->ctx, sh, n2.at[j], w, h->u, h->g, y && completes ? t->r : NULL,
+                          sum->at[j]);
+    }
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&n2);
+}
+
+static void add_up(struct sp_op_ctx *c, starpu_data_handle_t y, struct sp_rows_parts *sum)
+{
+    sp_pool_hold(y);
+    sp_tensor_reduce(c, SP_TENSOR_X, sum);
+    c->ctx.exchanged = true;
+    if (sum->n > 1)
+        sp_partial_sum_insert(&c->ctx, c->sh, y, sum->n - 1, sum->at + 1);
+    c->ctx.exchanged = false;
+    sp_tensor_drop(sum);
+}
+
+/* Bytes of what post keeps. */
+static int64_t kept_bytes(const struct sp_op_ctx *c, struct sp_keep keep)
+{
+    enum sp_recompute mode = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+
+    return keep.stash && keep.saved
+               ? (int64_t)(sp_shape_elem(c->sh) * sp_stash_elements(c->sh, mode, SP_STASH_POST))
+               : 0;
+}
+
+void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
+                            starpu_data_handle_t w, struct sp_keep keep, starpu_data_handle_t y,
+                            int64_t stashed)
+{
+    struct sp_rows_parts sum;
+
+    output(c, t, x, w, &sum);
+    t->r = sum.at[0];
+    sum.at[0] = NULL;
+    t->n2 = sp_take_hidden(c, "n2");
+    if (keep.saved)
+        t->post = take(c, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows), "statistics");
+    c->ctx.exchanged = true;
+    sp_sum_norm_insert(&c->ctx, c->sh, true, w, t->r, sum.n - 1, sum.at + 1, t->n2, t->post,
+                       kept_bytes(c, keep) + stashed);
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&sum);
+
+    multiply(c, t, w, y || keep.keep_outputs, y, &sum);
+    if (y)
+        add_up(c, y, &sum);
+    if (!keep.saved)
+        sp_drop(&t->r);
+    if (!keep.keep_outputs)
+        sp_drop(&t->n2);
+    for (int j = 0; j < sp_tensor_parts(c); j++) {
+        if (!keep.saved)
+            sp_drop(&t->heads[j].u);
+        if (!keep.keep_outputs)
+            sp_drop(&t->heads[j].g);
+    }
+}
+
+void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
+                             starpu_data_handle_t dy, starpu_data_handle_t w,
+                             starpu_data_handle_t g, bool apart, starpu_data_handle_t dr)
+{
+    struct sp_rows_parts rows, dn;
+
+    sp_tensor_gather(c, SP_TENSOR_DX, dy, &rows);
+    take_parts(c, "dn", &dn);
+    for (int k = 0; k < rows.n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        const struct sp_shape *sh = sp_op_heads(c, j);
+        struct sp_heads *h = &t->heads[j];
+
+        h->dy = rows.at[j];
+        h->du = take_rows(c, sh->up_width, "du");
+        reads(c, j);
+        sp_mlp_bwd_insert(&c->ctx, sh, h->u, w, h->dy, h->du, dn.at[j]);
+    }
+    sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
+    c->ctx.exchanged = true;
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, true, apart, w, g, t->r, t->post, dn.at[0], dn.n - 1,
+                           dn.at + 1, dy, dr, 0);
+    sp_tensor_drop(&dn);
+
+    sp_tensor_gather(c, SP_TENSOR_DX, dr, &rows);
+    for (int k = 0; k < rows.n; k++) {
+        int j = sp_tensor_arrival(c, k);
+        const struct sp_shape *sh = sp_op_heads(c, j);
+        struct sp_heads *h = &t->heads[j];
+
+        h->dr = rows.at[j];
+        reads(c, j);
+        sp_out_bwd_insert(&c->ctx, sh, h->dr, w, h->d_o);
+    }
+    c->ctx.exchanged = false;
+}
+
+/* n2 of this member's tokens: kept, or made again. */
+static starpu_data_handle_t norm2_rows(struct sp_op_ctx *c, struct sp_layer_flight *t,
+                                       starpu_data_handle_t w)
+{
+    if (!t->n2) {
+        t->n2 = sp_take_hidden(c, "n2");
+        sp_norm_again_insert(&c->ctx, c->sh, true, w, t->r, t->post, t->n2);
+    }
+    return t->n2;
+}
+
+/* Part by part in the same order on all members: the biases that all have get the same bits. */
+void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
+                          starpu_data_handle_t g)
+{
+    struct sp_rows_parts n2;
+
+    sp_tensor_gather(c, SP_TENSOR_N1, norm2_rows(c, t, w), &n2);
+    for (int j = 0; j < n2.n; j++) {
+        struct sp_heads *h = &t->heads[j];
+
+        sp_out_wgrad_insert(&c->ctx, sp_op_heads(c, j), h->o, h->dr, g);
+        sp_drop(&h->o);
+        sp_drop(&h->dr);
+    }
+    for (int j = 0; j < n2.n; j++) {
+        struct sp_heads *h = &t->heads[j];
+
+        reads(c, j);
+        sp_mlp_wgrad_insert(&c->ctx, sp_op_heads(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g);
+        sp_drop(&h->u);
+        sp_drop(&h->g);
+        sp_drop(&h->dy);
+        sp_drop(&h->du);
+    }
+    c->ctx.exchanged = false;
+    sp_tensor_drop(&n2);
+    sp_drop(&t->n2);
+    sp_drop(&t->r);
+    sp_drop(&t->post);
+}

@@ -1,0 +1,130 @@
+#include "graphs/tensor/layer.h"
+#include "graphs/offload.h"
+#include "graphs/tensor/halves.h"
+
+static starpu_data_handle_t statistics(struct sp_op_ctx *c)
+{
+    return sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false), sp_shape_elem(c->sh),
+                       "statistics");
+}
+
+/* Bytes of a stashed tensor, as a mode keeps it. */
+static int64_t bytes_of(const struct sp_op_ctx *c, enum sp_recompute mode,
+                        enum sp_stash_tensor tensor)
+{
+    return (int64_t)(sp_shape_elem(c->sh) * sp_stash_elements(c->sh, mode, tensor));
+}
+
+/* Norm and QKV product; returns bytes stashed. */
+static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
+                           bool stash_x)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+    int layer = c->first + i;
+    int64_t stashed = 0;
+
+    if (keep.stash)
+        stashed = (keep.qkv ? bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_Q) : 0) +
+                  (keep_kv ? bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_KV) : 0) +
+                  (keep.saved ? bytes_of(c, outputs, SP_STASH_PRE) : 0) +
+                  (stash_x ? (int64_t)starpu_data_get_size(t->x) : 0);
+    if (keep.saved)
+        t->pre = statistics(c);
+    t->n1 = sp_take_hidden(c, "n1");
+    sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = t->x, .saved = t->pre}, t->n1,
+                       sp_weight(c, SP_BLOCK_NORM1, layer), stashed);
+    sp_tensor_qkv_forward(c, t, t->n1, sp_weight(c, SP_BLOCK_QKV, layer),
+                          !sp_attention_has_keys(t));
+    if (!keep.keep_outputs)
+        sp_drop(&t->n1);
+    return stashed;
+}
+
+void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                             starpu_data_handle_t y, bool stash_y)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    bool keep_kv = keep.qkv || sp_op_cut(c)->n > 1; /* later slices read keys and values */
+    enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+    int64_t of_o = !keep.stash || !keep.attn ? 0
+                                             : bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_O) +
+                                                   bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_LSE);
+
+    c->ctx.layer = c->first + i;
+    t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
+    if (!keep.has_attn) {
+        sp_attention_forward(c, i, of_o, c->st->local);
+        t->stashed += of_o;
+    }
+    if (keep.stash)
+        sp_offload_gate(c, 2 * i + 1);
+    sp_tensor_post_forward(c, t, t->x, sp_weight(c, SP_BLOCK_POST, c->ctx.layer), keep, y,
+                           stash_y ? (int64_t)starpu_data_get_size(y) : 0);
+    if (keep.stash && keep.saved)
+        t->stashed += bytes_of(c, outputs, SP_STASH_POST);
+    sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
+}
+
+void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+    bool apart = c->norms != NULL;
+    starpu_data_handle_t norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), n1 = NULL;
+    struct sp_rows_parts dn;
+
+    c->ctx.layer = layer;
+    t->dr = sp_take_hidden(c, "dr");
+    for (int j = 0; j < sp_tensor_parts(c); j++)
+        t->heads[j].d_o = sp_pool_get(
+            c->st->local, (size_t)c->sh->rows * (size_t)sp_op_heads(c, j)->q_width,
+            sp_shape_elem(c->sh), "do");
+    sp_tensor_post_backward(c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
+                            apart ? c->norms[SP_NORMS * i + 1]
+                                  : sp_gradient(c, SP_BLOCK_POST, layer),
+                            apart, t->dr);
+    sp_attention_backward(c, i, NULL, c->st->local, 0);
+    for (int j = 0; j < sp_tensor_parts(c); j++) {
+        sp_drop(&t->heads[j].d_o);
+        sp_drop(&t->heads[j].q);
+        sp_drop(&t->heads[j].kv);
+        sp_drop(&t->heads[j].lse);
+    }
+    if (c->sh->model.qk_norm && !t->n1) {
+        n1 = sp_take_hidden(c, "n1");
+        sp_norm_again_insert(&c->ctx, c->sh, false, norm1, t->x, t->pre, n1);
+    }
+    sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
+                           sp_gradient(c, SP_BLOCK_QKV, layer), false, &dn);
+    sp_drop(&n1);
+    c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
+    c->ctx.exchanged = true;
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, norm1,
+                           apart ? c->norms[SP_NORMS * i] : sp_gradient(c, SP_BLOCK_NORM1, layer),
+                           t->x, t->pre, dn.at[0], dn.n - 1, dn.at + 1, t->dr, dx, 0);
+    c->ctx.output = c->ctx.exchanged = false;
+    sp_tensor_drop(&dn);
+    sp_drop(&t->dr);
+    sp_drop(&t->dy);
+}
+
+void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+
+    c->ctx.layer = layer;
+    sp_tensor_post_wgrad(c, t, sp_weight(c, SP_BLOCK_POST, layer),
+                         sp_gradient(c, SP_BLOCK_POST, layer));
+    if (!t->n1 && !t->heads[0].n1) {
+        t->n1 = sp_take_hidden(c, "n1");
+        sp_norm_again_insert(&c->ctx, c->sh, false, sp_weight(c, SP_BLOCK_NORM1, layer), t->x,
+                             t->pre, t->n1);
+    }
+    sp_tensor_qkv_wgrad(c, t, t->n1, sp_gradient(c, SP_BLOCK_QKV, layer), false, t->stashed);
+    sp_drop(&t->n1);
+    sp_drop(&t->pre);
+    sp_drop(&t->x);
+    t->stashed = 0;
+}

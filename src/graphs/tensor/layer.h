@@ -1,0 +1,24 @@
+/*
+ * A layer whose heads and MLP the members of a stage share (parts.h), as tasks: what layer.h does, product by product.
+ *
+ *   n1 = norm1(x)   gather   { q, k, v } of each part        { attention } of each part, over those before it
+ *   { o Wo^T }      reduce   r = x + sum, n2 = norm2(r)      gather
+ *   { u, g, g Wdown^T }      reduce   y = r + sum
+ *
+ * and back: dy gathered, { du, dn2 } reduced, dr gathered, { do }, attention, { dn1 } reduced, dx. Weight gradients
+ * gather n1 and n2 once more: what is kept of them is this member's rows. Forward and backward gather six times and
+ * reduce four times.
+ */
+#ifndef SP_TENSOR_LAYER_H
+#define SP_TENSOR_LAYER_H
+
+#include "graphs/attention.h"
+#include "graphs/tensor/parts.h"
+
+/* As the functions of layer.h without `tensor`. */
+void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
+                             starpu_data_handle_t y, bool stash_y);
+void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i);
+
+#endif

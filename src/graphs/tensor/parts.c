@@ -1,0 +1,84 @@
+#include "graphs/tensor/parts.h"
+#include "graphs/attention.h"
+#include "graphs/members.h"
+#include "policies/lowering/pipelines.h"
+
+void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t own,
+                      struct sp_rows_parts *parts)
+{
+    int n = sp_tensor_parts(c), me = sp_tensor_part(c);
+    int64_t tag = n > 1 ? sp_exchange_tag(c->g) : 0;
+
+    for (int k = 1; k < n; k++) {
+        int from = sp_tensor_arrival(c, k);
+
+        sp_member_send(c, kind, own, sp_tensor_pipeline(c->g, (me + k) % n), tag);
+        parts->at[from] = sp_take_hidden(c, sp_tensor_name(kind));
+        sp_member_receive(c, parts->at[from], sp_tensor_pipeline(c->g, from), tag);
+    }
+    sp_pool_hold(own);
+    parts->at[me] = own;
+    parts->n = n;
+}
+
+/* All members get the sum, in the same bits. */
+static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t sum)
+{
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+    int rounds = sp_pipelines_exchanges(sp_tensor_member(c->g), c->sh->tensor, e);
+    int64_t tag = sp_exchange_tag(c->g);
+
+    for (int i = 0; i < rounds; i++) {
+        int peer = sp_tensor_pipeline(c->g, e[i].peer);
+        starpu_data_handle_t theirs;
+
+        if (e[i].sends)
+            sp_member_send(c, kind, sum, peer, tag);
+        if (!e[i].receives)
+            continue;
+        if (e[i].replaces) {
+            sp_member_receive(c, sum, peer, tag);
+            continue;
+        }
+        theirs = sp_take_hidden(c, sp_tensor_name(kind));
+        sp_member_receive(c, theirs, peer, tag);
+        c->ctx.exchanged = true;
+        sp_partial_sum_insert(&c->ctx, c->sh, sum, 1, &theirs);
+        c->ctx.exchanged = false;
+        sp_pool_put(theirs);
+    }
+}
+
+void sp_tensor_reduce(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_rows_parts *parts)
+{
+    int n = parts->n, me = sp_tensor_part(c);
+    starpu_data_handle_t shares[n];
+    int64_t tag;
+
+    if (n == 1) {
+        double_up(c, kind, parts->at[0]);
+        return;
+    }
+    tag = sp_exchange_tag(c->g);
+    for (int k = 1; k < n; k++) {
+        int to = (me + k) % n, from = sp_tensor_arrival(c, k);
+
+        sp_member_send(c, kind, parts->at[to], sp_tensor_pipeline(c->g, to), tag);
+        shares[from] = sp_take_hidden(c, sp_tensor_name(kind));
+        sp_member_receive(c, shares[from], sp_tensor_pipeline(c->g, from), tag);
+    }
+    for (int j = 0; j < n; j++)
+        if (j != me)
+            sp_pool_put(parts->at[j]);
+    parts->at[0] = parts->at[me];
+    for (int j = 0, at = 1; j < n; j++)
+        if (j != me)
+            parts->at[at++] = shares[j];
+}
+
+void sp_tensor_drop(struct sp_rows_parts *parts)
+{
+    for (int j = 0; j < parts->n; j++)
+        sp_drop(&parts->at[j]);
+    parts->n = 0;
+}

@@ -1,0 +1,141 @@
+/*
+ * The head over a part of the vocabulary, whose other rows other devices have: the equations of cross_entropy.c in
+ * two passes, since a softmax needs the sum over all parts.
+ *
+ *   logit_stats    Z(rows,V) = x w^T;  stats = log(sum e^z) and z[target], of this part
+ *   merge_logits   lse = log(sum over parts of e^lse),  loss += sum of lse - z[target]
+ *   logits_bwd     Z again, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
+ */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm/gemm_bf16.h"
+#include "kernels/cpu/pointwise/pointwise.h"
+#include "kernels/cpu/team.h"
+#include "kernels/cpu/vec.h"
+#include <math.h>
+
+/* Z(n,V) = x w^T */
+static void logits(enum sp_dtype type, int n, int h, int V, const void *x, const void *w, void *z)
+{
+    const struct sp_gemm_bf16 to_z = {.trans_b = true,
+                                      .m = n,
+                                      .n = V,
+                                      .k = h,
+                                      .lda = h,
+                                      .ldb = h,
+                                      .ldc = V,
+                                      .type = SP_BF16};
+
+    if (type == SP_BF16)
+        sp_gemm_bf16(&to_z, x, w, NULL, NULL, z);
+    else
+        sp_gemm(false, true, n, V, h, 1, x, h, w, h, 0, z, V);
+}
+
+/* A row of logits in f32: where it is, or in a copy. */
+static float *row_of(enum sp_dtype type, int V, void *z, size_t r)
+{
+    float *wide;
+
+    if (type == SP_F32)
+        return (float *)z + r * (size_t)V;
+    wide = sp_scratch(SP_SCRATCH_OWN, (size_t)V * sizeof *wide);
+    sp_bf16_widen((size_t)V, (const uint16_t *)z + r * (size_t)V, wide);
+    return wide;
+}
+
+SP_CLONES static float log_sum(int V, const float *z)
+{
+    enum { BLOCK = 1024 };
+    float max = z[0];
+    double sum = 0;
+
+#pragma omp simd reduction(max : max)
+    for (int j = 0; j < V; j++)
+        max = z[j] > max ? z[j] : max;
+    for (int j0 = 0; j0 < V; j0 += BLOCK) {
+        int j1 = V - j0 < BLOCK ? V : j0 + BLOCK;
+        float part = 0;
+
+#pragma omp simd reduction(+ : part)
+        for (int j = j0; j < j1; j++)
+            part += sp_exp_softmax(z[j] - max);
+        sum += (double)part;
+    }
+    return (float)(log(sum) + (double)max);
+}
+
+SP_CLONES static void gradient(int V, int target, float lse, float scale, float *z)
+{
+#pragma omp simd
+    for (int j = 0; j < V; j++)
+        z[j] = sp_exp_softmax(z[j] - lse) * scale;
+    if (target >= 0)
+        z[target] -= scale;
+}
+
+void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                        const void *w, const int32_t *targets, float *stats, void *scratch)
+{
+    size_t elem = sp_dtype_bytes(k->dtype);
+
+    for (int t = 0; t < T; t += rows) {
+        int n = T - t < rows ? T - t : rows;
+
+        logits(k->dtype, n, h, V, (const char *)x + (size_t)t * (size_t)h * elem, w, scratch);
+#pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
+        for (int r = 0; r < n; r++) {
+            const float *z = row_of(k->dtype, V, scratch, (size_t)r);
+            int target = targets[t + r];
+
+            stats[2 * (t + r)] = log_sum(V, z);
+            stats[2 * (t + r) + 1] = target >= 0 ? z[target] : 0;
+        }
+    }
+}
+
+void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *const *stats,
+                         float *lse, double *loss)
+{
+    double sum = 0;
+
+    (void)k;
+    for (int t = 0; t < T; t++) {
+        double max = (double)stats[0][2 * t], total = 0, at_target = 0;
+
+        for (int i = 1; i < n; i++)
+            max = fmax(max, (double)stats[i][2 * t]);
+        for (int i = 0; i < n; i++) {
+            total += exp((double)stats[i][2 * t] - max);
+            at_target += (double)stats[i][2 * t + 1];
+        }
+        max += log(total);
+        lse[t] = (float)max;
+        sum += max - at_target;
+    }
+    if (loss)
+        *loss += sum;
+}
+
+void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
+                       const void *w, const int32_t *targets, const float *lse, float scale,
+                       void *dx, float *dw, void *scratch)
+{
+    size_t elem = sp_dtype_bytes(k->dtype), row_bytes = (size_t)h * elem;
+
+    for (int t = 0; t < T; t += rows) {
+        int n = T - t < rows ? T - t : rows;
+        const void *xt = (const char *)x + (size_t)t * row_bytes;
+
+        logits(k->dtype, n, h, V, xt, w, scratch);
+#pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
+        for (int r = 0; r < n; r++) {
+            float *z = row_of(k->dtype, V, scratch, (size_t)r);
+
+            gradient(V, targets[t + r], lse[t + r], scale, z);
+            if (k->dtype == SP_BF16)
+                sp_bf16_round((size_t)V, z, (uint16_t *)scratch + (size_t)r * (size_t)V);
+        }
+        k->linear_dx(k, n, h, V, scratch, V, w, (char *)dx + (size_t)t * row_bytes, false);
+        k->linear_dw(k, n, h, V, xt, scratch, V, dw, NULL);
+    }
+}

@@ -1,0 +1,181 @@
+#include "model/tensor_parts.h"
+#include "model/tensor_table.h"
+#include <stdio.h>
+#include <string.h>
+
+void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *part)
+{
+    *part = *m;
+    part->heads /= devices;
+    part->kv_heads /= devices;
+    part->mlp /= devices;
+    part->vocab = (m->vocab + devices - 1) / devices;
+}
+
+bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n)
+{
+    struct sp_model part;
+
+    sp_model_divide(m, devices, &part);
+    if (m->heads % devices || m->kv_heads % devices)
+        snprintf(why, n, "%d heads and %d of keys and values", m->heads, m->kv_heads);
+    else if (m->mlp % devices)
+        snprintf(why, n, "an MLP of width %d", m->mlp);
+    else if ((devices - 1) * part.vocab >= m->vocab)
+        snprintf(why, n, "a vocabulary of %d", m->vocab);
+    else
+        return true;
+    return false;
+}
+
+void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count)
+{
+    int each = (m->vocab + devices - 1) / devices;
+
+    *first = member * each;
+    *count = m->vocab - *first < each ? m->vocab - *first : each;
+}
+
+/* ---- tensors and their parts ------------------------------------------------------------------ */
+
+/* Rows or columns of a part: n of them from place `to` on are those of the whole from `from` on. */
+struct segment {
+    int from, to, n;
+};
+
+/* Queries, keys and values are one tensor in GPT-2's files, and a part has some heads of each. */
+static int segments_of_qkv(const struct sp_model *m, int part, int size, int member,
+                           struct segment s[3])
+{
+    int q = sp_model_q_width(m), kv = sp_model_kv_width(m) / 2;
+    const int whole[] = {q, kv, kv};
+
+    for (int i = 0, from = 0, to = 0; i < 3; from += whole[i++]) {
+        int n = (int)((int64_t)whole[i] * part / size);
+
+        s[i] = (struct segment){from + member * n, to, n};
+        to += n;
+    }
+    return 3;
+}
+
+/* Of `size` rows or columns a part has `part`. */
+static int segments_of(const struct sp_model *m, enum sp_role role, int size, int part, int member,
+                       struct segment s[3])
+{
+    bool fused = (role == SP_ROLE_QKV || role == SP_ROLE_QKV_BIAS) &&
+                 size == sp_model_q_width(m) + sp_model_kv_width(m);
+
+    if (size == part) {
+        s[0] = (struct segment){0, 0, size};
+        return 1;
+    }
+    if (fused)
+        return segments_of_qkv(m, part, size, member, s);
+    s[0] = (struct segment){member * part, 0, part};
+    if (s[0].from + s[0].n > size)
+        s[0].n = size - s[0].from;
+    return 1;
+}
+
+/* Tensor i of both lists, which have the same tensors in the same order. */
+static bool is_in(const struct sp_params *p, int i, enum sp_block_kind kind, int layer)
+{
+    return p->tensors[i].block == kind &&
+           (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
+}
+
+static bool is_whole(const struct sp_tensor *whole, const struct sp_tensor *part)
+{
+    return whole->rows == part->rows && whole->cols == part->cols;
+}
+
+/* The common elements of a block and a part of it, in runs of a row's: `take` from the whole to the part. */
+static void copy_tensor(const struct sp_model *m, const struct sp_tensor *whole,
+                        const struct sp_tensor *part, int member, bool take, const float *from,
+                        float *to)
+{
+    struct segment rows[3], cols[3];
+    int n_rows = segments_of(m, whole->role, whole->rows, part->rows, member, rows);
+    int n_cols = segments_of(m, whole->role, whole->cols, part->cols, member, cols);
+
+    for (int i = 0; i < n_rows; i++)
+        for (int r = 0; r < rows[i].n; r++)
+            for (int j = 0; j < n_cols; j++) {
+                size_t a = whole->offset +
+                           (size_t)(rows[i].from + r) * (size_t)whole->cols + (size_t)cols[j].from;
+                size_t b = part->offset + (size_t)(rows[i].to + r) * (size_t)part->cols +
+                           (size_t)cols[j].to;
+
+                memcpy(to + (take ? b : a), from + (take ? a : b),
+                       (size_t)cols[j].n * sizeof *to);
+            }
+}
+
+static void copy_block(const struct sp_params *whole, const struct sp_params *part, int member,
+                       enum sp_block_kind kind, int layer, bool take, const float *from, float *to)
+{
+    for (int i = 0; i < whole->n; i++)
+        if (is_in(whole, i, kind, layer))
+            copy_tensor(&whole->model, &whole->tensors[i], &part->tensors[i], member, take, from,
+                        to);
+}
+
+void sp_block_take_part(const struct sp_params *whole, const struct sp_params *part, int member,
+                        enum sp_block_kind kind, int layer, const float *from, float *to)
+{
+    memset(to, 0, sp_block_elements(&part->model, kind) * sizeof *to);
+    copy_block(whole, part, member, kind, layer, true, from, to);
+}
+
+void sp_block_put_part(const struct sp_params *whole, const struct sp_params *part, int member,
+                       enum sp_block_kind kind, int layer, const float *from, float *to)
+{
+    copy_block(whole, part, member, kind, layer, false, from, to);
+}
+
+/* Gains of heads are applied to a device's heads; what else is the same everywhere and not added to every sum after
+ * all of it is there (biases of the output and of down) is applied to a device's tokens. */
+static bool is_summed(enum sp_role role, bool tokens)
+{
+    if (role == SP_ROLE_Q_GAIN || role == SP_ROLE_K_GAIN)
+        return true;
+    return tokens && role != SP_ROLE_OUT_BIAS && role != SP_ROLE_DOWN_BIAS;
+}
+
+static bool is_divided(enum sp_dim dim)
+{
+    return dim == SP_DIM_Q || dim == SP_DIM_KV || dim == SP_DIM_QKV || dim == SP_DIM_MLP ||
+           dim == SP_DIM_VOCAB;
+}
+
+uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < sp_tensor_rows; i++) {
+        const struct sp_tensor_row *row = &sp_tensor_table[i];
+
+        if (row->block == kind && sp_row_name(part, row) && !is_divided(row->rows) &&
+            !is_divided(row->cols) && is_summed(row->role, tokens))
+            n += (uint64_t)sp_dim(part, row->rows) * (uint64_t)sp_dim(part, row->cols);
+    }
+    return n;
+}
+
+int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
+                    enum sp_block_kind kind, int layer, enum sp_range_kind what, bool tokens,
+                    struct sp_block_range *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < whole->n; i++) {
+        const struct sp_tensor *t = &part->tensors[i];
+
+        if (!is_in(whole, i, kind, layer) || !is_whole(&whole->tensors[i], t))
+            continue;
+        if (what == SP_RANGES_SAME || is_summed(t->role, tokens))
+            out[n++] = (struct sp_block_range){t->offset, (size_t)t->rows * (size_t)t->cols};
+    }
+    return n;
+}

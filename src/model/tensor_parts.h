@@ -1,0 +1,53 @@
+/*
+ * How the devices of a stage divide the tensors of a model (tensor parallelism: Shoeybi et al. 2019, "Megatron-LM",
+ * section 3; the vocabulary too: its section 3 on embeddings):
+ *
+ *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases; tables of tokens, head
+ *   by columns, the input output of attention, down: each device has a part of every sum
+ *   not at all            norms, positions, biases of the output and of down: all devices have the same
+ *
+ * What a device has is laid out as a model of its own, with a t-th of the heads, of the MLP and of the vocabulary.
+ */
+#ifndef SP_TENSOR_PARTS_H
+#define SP_TENSOR_PARTS_H
+
+#include "model/params.h"
+
+/* The model that each of so many devices has. Of the vocabulary each has as many rows, the last one's rows past its
+ * end being zero. */
+void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *part);
+
+/* Whether heads, MLP and vocabulary can be divided so; else what cannot is told in why[n]. */
+bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n);
+
+/* Rows of the vocabulary that device `member` really has: from *first on, at least one. */
+void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count);
+
+/* The block of one device, sp_block_elements of the part, from the whole block; and that into the whole block, whose
+ * other elements stay. */
+void sp_block_take_part(const struct sp_params *whole, const struct sp_params *part, int member,
+                        enum sp_block_kind kind, int layer, const float *from, float *to);
+void sp_block_put_part(const struct sp_params *whole, const struct sp_params *part, int member,
+                       enum sp_block_kind kind, int layer, const float *from, float *to);
+
+/* Elements of a block of a part, in ascending order. */
+struct sp_block_range {
+    size_t first, n;
+};
+enum { SP_BLOCK_RANGES = 8 }; /* of a block, at most */
+
+enum sp_range_kind {
+    SP_RANGES_SAME, /* that all devices have the same of */
+    SP_RANGES_SUMMED, /* those of them whose gradients are of a device's tokens, or heads, alone: `tokens` says that
+                       * devices share tokens where they do not share heads */
+};
+
+/* Elements of a block that are summed so, of a part of a model. */
+uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens);
+
+/* Into out[SP_BLOCK_RANGES]; returns how many. */
+int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
+                    enum sp_block_kind kind, int layer, enum sp_range_kind what, bool tokens,
+                    struct sp_block_range *out);
+
+#endif
