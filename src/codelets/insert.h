@@ -142,9 +142,9 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
  * device's heads, of T rows of one part of the tokens; of sp_partial_sum to sp_sum_norm_bwd that of its own tokens.
  */
 
-/* y(T,h) = o Wo^T, a part of a sum over devices, which x and the bias are added to if x is not NULL. */
+/* y(T,h) = o Wo^T, a part of a sum over devices, `biased`: with the bias. */
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t o, starpu_data_handle_t w, starpu_data_handle_t x,
+                       starpu_data_handle_t o, starpu_data_handle_t w, bool biased,
                        starpu_data_handle_t y);
 /* d_o(T,q) = dr Wo; g += dr^T o, with the bias. */
 void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -152,10 +152,10 @@ void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t o, starpu_data_handle_t dr, starpu_data_handle_t g);
 
-/* u(T,up) = n2 Wup^T; g(T,f) = act(u) unless NULL; y(T,h) = g Wdown^T unless NULL, a part of a sum as above, with r. */
+/* u(T,up) = n2 Wup^T; g(T,f) = act(u) unless NULL; y(T,h) = g Wdown^T unless NULL, a part of a sum as above. */
 void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n2, starpu_data_handle_t w, starpu_data_handle_t u,
-                       starpu_data_handle_t g, starpu_data_handle_t r, starpu_data_handle_t y);
+                       starpu_data_handle_t g, bool biased, starpu_data_handle_t y);
 /* du(T,up) and dn(T,h), a part of a sum, from dy(T,h). */
 void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t u, starpu_data_handle_t w, starpu_data_handle_t dy,

@@ -2,7 +2,7 @@
  * The MLP where devices share its width, of a part of a micro-batch's tokens:
  *
  *   u(T,up) = n2 Wup^T + bup     g(T,f) = act(u)
- *   y(T,h) = g Wdown^T, of this device's columns: a part of the sum over devices, one of which adds r + bdown
+ *   y(T,h) = g Wdown^T, of this device's columns: a part of the sum over devices, one of which adds bdown
  *
  * Backward B, from dy of that sum:
  *   was: y = g Wdown^T      so: dg = dy Wdown
@@ -14,30 +14,31 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
+struct mlp_args {
+    struct sp_task_args base;
+    bool biased; /* y */
+};
+
 #define MLP_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
     ONE(n2, STARPU_R)     /* (T,h) */                                                              \
     ONE(w, STARPU_R)      /* block of the layer's second half */                                   \
     ONE(u, STARPU_W)      /* = (T,up) */                                                           \
     OPTIONAL(g, STARPU_W) /* = (T,f) */                                                            \
-    OPTIONAL(y, STARPU_W) /* = (T,h), which wants g */                                             \
-    OPTIONAL(r, STARPU_R) /* (T,h) residual: it and the bias are added here */
+    OPTIONAL(y, STARPU_W) /* = (T,h), which wants g */
 SP_BUFFERS(mlp_fwd, MLP_FWD_BUFFERS)
 
 static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
-                    const struct sp_task_args *a)
+                    const struct mlp_args *a)
 {
-    const struct sp_shape *sh = a->shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp;
-    void *down = sp_weight_at(sh, b->w, sh->down);
+    const struct sp_shape *sh = a->base.shape;
+    int T = sh->rows, h = sh->model.hidden;
 
     sp_mlp_up(k, sh, T, b->n2, b->w, b->u, b->g);
     if (!b->y)
         return;
-    if (b->r)
-        k->linear_add(k, T, f, h, b->g, down, sp_weight_at(sh, b->w, sh->down_bias), b->r, b->y);
-    else
-        k->linear(k, T, f, h, b->g, down, NULL, b->y, h);
-    sp_check_finite(a, k, "y", b->y, (size_t)T * (size_t)h);
+    k->linear(k, T, sh->model.mlp, h, b->g, sp_weight_at(sh, b->w, sh->down),
+              a->biased ? sp_weight_at(sh, b->w, sh->down_bias) : NULL, b->y, h);
+    sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
 #define MLP_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -102,14 +103,14 @@ static double flops(const struct sp_shape *sh, bool down)
 
 void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n2, starpu_data_handle_t w, starpu_data_handle_t u,
-                       starpu_data_handle_t g, starpu_data_handle_t r, starpu_data_handle_t y)
+                       starpu_data_handle_t g, bool biased, starpu_data_handle_t y)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &mlp_fwd_cl, "mlp", sh, sizeof(struct sp_task_args));
+    struct starpu_task *task = sp_task_new(ctx, &mlp_fwd_cl, "mlp", sh, sizeof(struct mlp_args));
+    struct mlp_args *a = task->cl_arg;
 
-    ((struct sp_task_args *)task->cl_arg)->variant =
-        (uint32_t)(4 * (g != NULL) + 2 * (y != NULL) + (r != NULL));
-    SP_TASK_BUFFERS(task, mlp_fwd, .n2 = n2, .w = w, .u = u, .g = g, .y = y, .r = r);
+    a->biased = biased;
+    a->base.variant = (uint32_t)(2 * (g != NULL) + (y != NULL));
+    SP_TASK_BUFFERS(task, mlp_fwd, .n2 = n2, .w = w, .u = u, .g = g, .y = y);
     sp_task_submit(ctx, task, flops(sh, y != NULL));
 }
 

@@ -1,7 +1,7 @@
 /*
  * The output product of attention where devices share its heads, of a part of a micro-batch's tokens:
  *
- *   y(T,h) = o Wo^T, of this device's heads: a part of the sum over devices, one of which adds x + bo
+ *   y(T,h) = o Wo^T, of this device's heads: a part of the sum over devices, one of which adds bo
  *
  * Backward B, from the gradient dr of that sum: do = dr Wo
  * Backward W: dWo += dr^T o, with the bias
@@ -9,26 +9,26 @@
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
+struct out_args {
+    struct sp_task_args base;
+    bool biased;
+};
+
 #define OUT_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(o, STARPU_R)      /* (T,q) */                                                              \
-    ONE(w, STARPU_R)      /* block of the layer's second half */                                   \
-    ONE(y, STARPU_W)      /* = (T,h) */                                                            \
-    OPTIONAL(x, STARPU_R) /* (T,h) residual: it and the bias are added here */
+    ONE(o, STARPU_R) /* (T,q) */                                                                   \
+    ONE(w, STARPU_R) /* block of the layer's second half */                                        \
+    ONE(y, STARPU_W) /* = (T,h) */
 SP_BUFFERS(out_fwd, OUT_FWD_BUFFERS)
 
 static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
-                    const struct sp_task_args *a)
+                    const struct out_args *a)
 {
-    const struct sp_shape *sh = a->shape;
+    const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
-    void *w = sp_weight_at(sh, b->w, sh->out);
 
-    if (b->x)
-        k->linear_add(k, T, sh->q_width, h, b->o, w, sp_weight_at(sh, b->w, sh->out_bias), b->x,
-                      b->y);
-    else
-        k->linear(k, T, sh->q_width, h, b->o, w, NULL, b->y, h);
-    sp_check_finite(a, k, "y", b->y, (size_t)T * (size_t)h);
+    k->linear(k, T, sh->q_width, h, b->o, sp_weight_at(sh, b->w, sh->out),
+              a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL, b->y, h);
+    sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
 #define OUT_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -75,17 +75,17 @@ static double flops(const struct sp_shape *sh)
 static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                     const char *part, const struct sp_shape *sh)
 {
-    return sp_task_new(ctx, cl, part, sh, sizeof(struct sp_task_args));
+    return sp_task_new(ctx, cl, part, sh, sizeof(struct out_args));
 }
 
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t o, starpu_data_handle_t w, starpu_data_handle_t x,
+                       starpu_data_handle_t o, starpu_data_handle_t w, bool biased,
                        starpu_data_handle_t y)
 {
     struct starpu_task *task = new_task(ctx, &out_fwd_cl, "out", sh);
 
-    ((struct sp_task_args *)task->cl_arg)->variant = x != NULL;
-    SP_TASK_BUFFERS(task, out_fwd, .o = o, .w = w, .y = y, .x = x);
+    ((struct out_args *)task->cl_arg)->biased = biased;
+    SP_TASK_BUFFERS(task, out_fwd, .o = o, .w = w, .y = y);
     sp_task_submit(ctx, task, flops(sh));
 }
 

@@ -20,8 +20,9 @@ struct partial_args {
 static void add_parts(const struct sp_backend *k, const struct sp_shape *sh, void *const *part,
                       int n, void *sum)
 {
-    for (int i = 0; i < n; i++)
-        k->add(k, (size_t)sh->rows * (size_t)sh->model.hidden, part[i], sum);
+    if (n)
+        k->add_parts(k, (size_t)sh->rows * (size_t)sh->model.hidden, n, (const void *const *)part,
+                     sum);
 }
 
 /* Where gain and bias are in a block of weights, and in one of gradients. */

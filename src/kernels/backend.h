@@ -92,6 +92,9 @@ struct sp_backend {
     /* ---- parameters and memory ---- */
     void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */
     void (*add)(const struct sp_backend *k, size_t n, const void *x, void *y);       /* y += x */
+    /* y += all of so many x, rounded once */
+    void (*add_parts)(const struct sp_backend *k, size_t n, int parts, const void *const *x,
+                      void *y);
     void (*sumsq)(const struct sp_backend *k, size_t n, const float *g, double *sum);
     /* The update of kernels.h on f32 weights; w_low(n) = those, rounded, if not NULL. */
     void (*adamw)(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,

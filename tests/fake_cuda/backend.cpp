@@ -257,6 +257,35 @@ void cross_entropy(backend *k, int T, int h, int V, int rows, const void *x, con
           W(scratch, area(rows, sp_logits_ld(V))));
 }
 
+void logit_stats(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
+                 const int32_t *targets, float *stats, void *scratch)
+{
+    QUEUE(logit_stats, (cpu, T, h, V, rows, x, w, targets, stats, scratch), R(x, area(T, h)),
+          R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
+          WF(stats, area(T, 2)), W(scratch, area(rows, sp_logits_ld(V))));
+}
+
+void merge_logits(backend *k, int T, int n, const float *const *stats, float *lse, double *loss)
+{
+    std::vector<const float *> all(stats, stats + n);
+    std::vector<access> list{WF(lse, area(T, 1)), access{loss, loss ? sizeof *loss : 0, true}};
+
+    for (int i = 0; i < n; i++)
+        list.push_back(RF(stats[i], area(T, 2)));
+    queue(k, "merge_logits", list,
+          [=](backend *cpu) { cpu->merge_logits(cpu, T, n, all.data(), lse, loss); });
+}
+
+void logits_bwd(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
+                const int32_t *targets, const float *lse, float scale, void *dx, float *dw,
+                void *scratch)
+{
+    QUEUE(logits_bwd, (cpu, T, h, V, rows, x, w, targets, lse, scale, dx, dw, scratch),
+          R(x, area(T, h)), R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
+          RF(lse, area(T, 1)), W(dx, area(T, h)), WF(dw, area(V, h)),
+          W(scratch, area(rows, sp_logits_ld(V))));
+}
+
 void add_f32(backend *k, size_t n, const float *x, float *y)
 {
     QUEUE(add_f32, (cpu, n, x, y), RF(x, n), WF(y, n));
@@ -265,6 +294,17 @@ void add_f32(backend *k, size_t n, const float *x, float *y)
 void add(backend *k, size_t n, const void *x, void *y)
 {
     QUEUE(add, (cpu, n, x, y), R(x, n), W(y, n));
+}
+
+void add_parts(backend *k, size_t n, int parts, const void *const *x, void *y)
+{
+    std::vector<const void *> all(x, x + parts);
+    std::vector<access> list{W(y, n)};
+
+    for (int i = 0; i < parts; i++)
+        list.push_back(R(x[i], n));
+    queue(k, "add_parts", list,
+          [=](backend *cpu) { cpu->add_parts(cpu, n, parts, all.data(), y); });
 }
 
 void sumsq(backend *k, size_t n, const float *g, double *sum)
@@ -331,8 +371,12 @@ void fill(struct sp_backend *k)
     k->embed = embed;
     k->embed_bwd = embed_bwd;
     k->cross_entropy = cross_entropy;
+    k->logit_stats = logit_stats;
+    k->merge_logits = merge_logits;
+    k->logits_bwd = logits_bwd;
     k->add_f32 = add_f32;
     k->add = add;
+    k->add_parts = add_parts;
     k->sumsq = sumsq;
     k->adamw = adamw;
     k->round = round_weights;

@@ -101,7 +101,7 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
 
 /* ---- after attention ----------------------------------------------------------------------------- */
 
-/* r = x + o Wo^T + bias */
+/* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
 static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
                    starpu_data_handle_t w, struct sp_rows_parts *r)
 {
@@ -110,9 +110,11 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
         int j = sp_tensor_departure(c, k);
 
         sp_out_fwd_insert(&c->ctx, sp_op_heads(c, j), t->heads[j].o, w,
-                          sp_tensor_completes(c, j) ? x : NULL, r->at[j]);
+                          sp_tensor_completes(c, j), r->at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_X, r);
+    sp_pool_hold(x);
+    r->at[r->n++] = x;
 }
 
 /* u, g and, if there is a y, that share of its sum. */
@@ -127,26 +129,28 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data
         int j = sp_tensor_arrival(c, k);
         const struct sp_shape *sh = sp_op_heads(c, j);
         struct sp_heads *h = &t->heads[j];
-        bool completes = sp_tensor_completes(c, j);
 
         h->u = take_rows(c, sh->up_width, "u");
         h->g = wants_g ? take_rows(c, sh->model.mlp, "g") : NULL;
         sum->at[j] = !y ? NULL : j == sp_tensor_part(c) ? y : sp_take_hidden(c, "y");
         reads(c, j);
-        sp_mlp_fwd_insert(&c->ctx, sh, n2.at[j], w, h->u, h->g, y && completes ? t->r : NULL,
+        sp_mlp_fwd_insert(&c->ctx, sh, n2.at[j], w, h->u, h->g, sp_tensor_completes(c, j),
                           sum->at[j]);
     }
     c->ctx.exchanged = false;
     sp_tensor_drop(&n2);
 }
 
-static void add_up(struct sp_op_ctx *c, starpu_data_handle_t y, struct sp_rows_parts *sum)
+/* y, which has this member's share of the sum, += the others' and r. */
+static void add_up(struct sp_op_ctx *c, starpu_data_handle_t y, starpu_data_handle_t r,
+                   struct sp_rows_parts *sum)
 {
     sp_pool_hold(y);
+    sp_pool_hold(r);
     sp_tensor_reduce(c, SP_TENSOR_X, sum);
+    sum->at[sum->n++] = r;
     c->ctx.exchanged = true;
-    if (sum->n > 1)
-        sp_partial_sum_insert(&c->ctx, c->sh, y, sum->n - 1, sum->at + 1);
+    sp_partial_sum_insert(&c->ctx, c->sh, y, sum->n - 1, sum->at + 1);
     c->ctx.exchanged = false;
     sp_tensor_drop(sum);
 }
@@ -181,7 +185,7 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
 
     multiply(c, t, w, y || keep.keep_outputs, y, &sum);
     if (y)
-        add_up(c, y, &sum);
+        add_up(c, y, t->r, &sum);
     if (!keep.saved)
         sp_drop(&t->r);
     if (!keep.keep_outputs)

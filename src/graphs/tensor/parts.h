@@ -21,7 +21,7 @@
 
 struct sp_rows_parts {
     int n;
-    starpu_data_handle_t at[SP_MAX_SLICES];
+    starpu_data_handle_t at[SP_MAX_SLICES + 1]; /* and a residual */
 };
 
 /* Parts of all tokens, and which this member has. */
@@ -35,7 +35,7 @@ static inline int sp_tensor_part(const struct sp_op_ctx *c)
     return c->sh->sequence ? sp_tensor_member(c->g) : 0;
 }
 
-/* Whether this member is the one that adds to a sum of part j what is to be added once: residual and bias. */
+/* Whether this member is the one that adds to a sum of part j what is to be added once: the bias. */
 static inline bool sp_tensor_completes(const struct sp_op_ctx *c, int j)
 {
     return sp_tensor_member(c->g) == (c->sh->sequence ? j : 0);

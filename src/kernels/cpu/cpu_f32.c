@@ -170,6 +170,11 @@ void sp_cpu_add_f32(K, size_t n, const float *x, float *y)
     sp_add(n, x, y);
 }
 
+void sp_cpu_add_parts(K, size_t n, int parts, const void *const *x, void *y)
+{
+    sp_add_parts_typed(k->dtype, n, parts, x, y);
+}
+
 void sp_cpu_sumsq(K, size_t n, const float *g, double *sum)
 {
     (void)k;

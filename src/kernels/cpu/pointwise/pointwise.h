@@ -35,6 +35,8 @@ void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0,
 void sp_column_sums(enum sp_dtype type, int T, int n, const void *x, int ld, float *sum);
 
 void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y);
+/* y += all of so many x. */
+void sp_add_parts_typed(enum sp_dtype type, size_t n, int parts, const void *const *x, void *y);
 
 /* y(n) = x(n), on the calling thread alone. */
 void sp_bf16_widen(size_t n, const uint16_t *x, float *y);

@@ -33,6 +33,53 @@ void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
     }
 }
 
+/* At most PIECE elements: the sums stay in the cache as f32, and are rounded at last. */
+enum { PIECE = 1024 };
+
+SP_INLINE void widen_add(enum sp_dtype type, size_t n, const void *x, float *sum)
+{
+#pragma omp simd
+    for (size_t j = 0; j < n; j++)
+        sum[j] += sp_load(type, x, j);
+}
+
+SP_INLINE void add_piece(enum sp_dtype type, size_t n, size_t at, int parts, const void *const *x,
+                         void *y)
+{
+    float sum[PIECE];
+
+    for (size_t j = 0; j < n; j++)
+        sum[j] = sp_load(type, y, j);
+    for (int i = 0; i < parts; i++)
+        widen_add(type, n, sp_from(type, x[i], at), sum);
+    for (size_t j = 0; j < n; j++)
+        sp_store(type, y, j, sum[j]);
+}
+
+SP_CLONES static void add_pieces(enum sp_dtype type, size_t lo, size_t hi, int parts,
+                                 const void *const *x, void *y)
+{
+    for (size_t at = lo; at < hi; at += PIECE) {
+        size_t n = hi - at < PIECE ? hi - at : PIECE;
+
+        if (type == SP_BF16)
+            add_piece(SP_BF16, n, at, parts, x, sp_to(type, y, at));
+        else
+            add_piece(SP_F32, n, at, parts, x, sp_to(type, y, at));
+    }
+}
+
+void sp_add_parts_typed(enum sp_dtype type, size_t n, int parts, const void *const *x, void *y)
+{
+#pragma omp parallel if (n > SP_TEAM_WORTH)
+    {
+        size_t lo, hi;
+
+        sp_team_share(n, 32, &lo, &hi);
+        add_pieces(type, lo, hi, parts, x, y);
+    }
+}
+
 void sp_add(size_t n, const float *x, float *y)
 {
     sp_add_typed(SP_F32, n, x, y);

@@ -51,6 +51,56 @@ template <typename T> static void add(const struct sp_backend *k, size_t n, cons
     add_all(k, n, (const T *)x, (T *)y);
 }
 
+enum { PARTS = 16 }; /* at a time */
+
+template <typename T> struct parts_of {
+    const T *at[PARTS];
+};
+
+template <typename T, int V>
+SP_KERNEL void add_parts_kernel(size_t accesses, int parts, struct parts_of<T> x, T *y)
+{
+    size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float a[V], sum[V];
+
+    if (at >= accesses)
+        return;
+    sp_load<V>(y + at * V, sum);
+    for (int i = 0; i < parts; i++) {
+        sp_load<V>(x.at[i] + at * V, a);
+        for (int v = 0; v < V; v++)
+            sum[v] += a[v];
+    }
+    sp_store<V>(y + at * V, sum);
+}
+
+/* Rounded once for every PARTS of them. */
+template <typename T>
+static void add_parts(const struct sp_backend *k, size_t n, int parts, const void *const *x,
+                      void *sum)
+{
+    for (int first = 0; first < parts; first += PARTS) {
+        int now = parts - first < PARTS ? parts - first : PARTS;
+        struct parts_of<T> all = {}, rest = {};
+        T *y = (T *)sum;
+        bool wide = sp_is_wide(y, 0);
+        size_t accesses, done;
+
+        for (int i = 0; i < now; i++) {
+            all.at[i] = (const T *)x[first + i];
+            wide = wide && sp_is_wide(all.at[i], 0);
+        }
+        accesses = wide ? n / sp_wide<T>::N : 0;
+        done = accesses * sp_wide<T>::N;
+        for (int i = 0; i < now; i++)
+            rest.at[i] = all.at[i] + done;
+        sp_launch(k, "add_parts", add_parts_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
+                  SP_BLOCK, 0, accesses, now, all, y);
+        sp_launch(k, "add_parts", add_parts_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK,
+                  0, n - done, now, rest, y + done);
+    }
+}
+
 extern "C" void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
 {
     if (k->dtype == SP_BF16)
@@ -199,6 +249,7 @@ template <typename T> static void update_fill(struct sp_backend *backend)
 {
     backend->add_f32 = add_f32;
     backend->add = add<T>;
+    backend->add_parts = add_parts<T>;
     backend->sumsq = sumsq;
     backend->adamw = adamw<T>;
     backend->round = round_all<T>;
