@@ -164,7 +164,7 @@ void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t n2, starpu_data_handle_t u, starpu_data_handle_t g,
                          starpu_data_handle_t dy, starpu_data_handle_t du,
-                         starpu_data_handle_t grad);
+                         starpu_data_handle_t grad, int64_t released);
 
 /* y(T,h) += n parts. */
 void sp_partial_sum_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

@@ -130,7 +130,7 @@ void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          starpu_data_handle_t n2, starpu_data_handle_t u, starpu_data_handle_t g,
                          starpu_data_handle_t dy, starpu_data_handle_t du,
-                         starpu_data_handle_t grad)
+                         starpu_data_handle_t grad, int64_t released)
 {
     struct starpu_task *task =
         sp_task_new(ctx, &mlp_wgrad_cl, "mlp.w", sh, sizeof(struct sp_task_args));
@@ -138,5 +138,6 @@ void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
     ((struct sp_task_args *)task->cl_arg)->variant = g != NULL;
     SP_TASK_BUFFERS(task, mlp_wgrad, .n2 = n2, .dy = dy, .du = du, .grad = grad, .g = g,
                     .u = g ? NULL : u, .scratch = g ? NULL : sp_scratch_rows(sh, sh->model.mlp));
+    sp_task_releases(task, released);
     sp_task_submit(ctx, task, flops(sh, true));
 }

@@ -95,20 +95,10 @@ static void block_forward(struct sp_part_op *c)
         sp_drop(&x);
 }
 
-/* The op as attention of a layer has it: of a chunk of this layer alone, whose flight `one` is. */
+/* The op as attention of a layer has it. */
 static struct sp_op_ctx attention_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
 {
-    one->layers = &sp_part_flight_of(c, c->k)->attn;
-    return (struct sp_op_ctx){
-        .g = c->g, .st = c->st, .sh = c->sh, .ctx = c->ctx, .fl = one, .mb = c->mb, .count = 1};
-}
-
-/* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
-static starpu_data_handle_t weights_here(const struct sp_part_op *c)
-{
-    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_QKV, c->k);
-
-    return w ? w : sp_part_stored(c, SP_TENSOR_WQKV, c->k);
+    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->attn, one);
 }
 
 static void attention_forward(struct sp_part_op *c)
@@ -122,7 +112,7 @@ static void attention_forward(struct sp_part_op *c)
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, weights_here(c), t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c), t->attn.q, t->attn.kv, 0);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
@@ -170,7 +160,7 @@ static void attention_backward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     a = attention_of(c, &one);
     if (c->ships)
-        w = weights_here(c);
+        w = sp_part_weights_here(c);
     if (!sp_attention_has_keys(&t->attn)) {
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -331,7 +321,9 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.mb = op->mb;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
-    if (op->part == SP_ATTN && op->pass == SP_F)
+    if (c.sh->tensor > 1)
+        sp_part_tensor_run(&c, op);
+    else if (op->part == SP_ATTN && op->pass == SP_F)
         attention_forward(&c);
     else if (op->part == SP_ATTN)
         attention_backward(&c);
@@ -350,11 +342,13 @@ static int create(struct sp_graph *g)
     int parts = sp_shape_has_parts(&g->shape) ? sp_shape_parts(&g->shape) : 0;
 
     g->parts = calloc(n, sizeof *g->parts);
-    g->part_heads = parts ? calloc(n * (size_t)parts, sizeof *g->part_heads) : NULL;
+    g->part_heads = parts ? calloc(2 * n * (size_t)parts, sizeof *g->part_heads) : NULL;
     if (!g->parts || (parts && !g->part_heads))
         return -ENOMEM;
-    for (size_t i = 0; g->part_heads && i < n; i++)
-        g->parts[i].attn.heads = g->part_heads + i * (size_t)parts;
+    for (size_t i = 0; g->part_heads && i < n; i++) {
+        g->parts[i].attn.heads = g->part_heads + 2 * i * (size_t)parts;
+        g->parts[i].half.heads = g->parts[i].attn.heads + parts;
+    }
     return 0;
 }
 

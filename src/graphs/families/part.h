@@ -16,6 +16,7 @@ struct sp_part_flight {
     } block;
     starpu_data_handle_t n1;
     struct sp_layer_flight attn; /* q, kv, o, lse */
+    struct sp_layer_flight half; /* where members share parameters, of post of layer k-1 and pre of layer k */
 };
 
 /* The op being expanded. */
@@ -113,10 +114,26 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
     return sp_attention_stage(&c->g->cfg.plan->layout, c->mb, layer);
 }
 
+/* The op as the tasks of a layer have it: of a chunk of this layer alone, whose flight is t. */
+struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
+                               struct sp_chunk_flight *one);
+
+/* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
+starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c);
+
+/* The op where members share parameters (part_tensor.c). */
+void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op);
+
 /* A tensor of this micro-batch and layer in the stage's store, NULL if there is none: read by this op only,
  * unless it holds it. */
 starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind,
                                     int layer);
+
+/* The same of one that is in pieces by parts of the tokens, all there: held, into piece[]. */
+void sp_part_hold_pieces(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
+                         starpu_data_handle_t *piece);
+void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int layer, int n,
+                          const starpu_data_handle_t *piece);
 
 /* Puts a tensor, and this op's hold of it, into the stage's store. */
 void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,

@@ -13,12 +13,16 @@ static starpu_data_handle_t take_rows(struct sp_op_ctx *c, int width, const char
     return take(c, (size_t)c->sh->rows * (size_t)width, name);
 }
 
-/* Of each part, to be filled in. */
-static void take_parts(struct sp_op_ctx *c, const char *name, struct sp_rows_parts *parts)
+/* Of each part, to be filled in, this member's own from `pool`. */
+static void take_parts(struct sp_op_ctx *c, struct sp_pool *pool, const char *name,
+                       struct sp_rows_parts *parts)
 {
+    size_t n = (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
+
     parts->n = sp_tensor_parts(c);
     for (int j = 0; j < parts->n; j++)
-        parts->at[j] = sp_take_hidden(c, name);
+        parts->at[j] = j == sp_tensor_part(c) ? sp_pool_get(pool, n, sp_shape_elem(c->sh), name)
+                                              : sp_take_hidden(c, name);
 }
 
 /* The next task reads part j: one that others send. */
@@ -30,8 +34,9 @@ static void reads(struct sp_op_ctx *c, int j)
 /* ---- before attention ---------------------------------------------------------------------------- */
 
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                           starpu_data_handle_t w, bool keys)
+                           starpu_data_handle_t w, bool keys, struct sp_pool *pool)
 {
+    size_t rows = (size_t)c->sh->rows, elem = sp_shape_elem(c->sh);
     struct sp_rows_parts parts;
 
     sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
@@ -40,9 +45,9 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starp
         const struct sp_shape *sh = sp_op_heads(c, j);
         struct sp_heads *h = &t->heads[j];
 
-        h->q = take_rows(c, sh->q_width, "q");
+        h->q = sp_pool_get(pool, rows * (size_t)sh->q_width, elem, "q");
         if (keys)
-            h->kv = take_rows(c, sh->kv_width, "kv");
+            h->kv = sp_pool_get(pool, rows * (size_t)sh->kv_width, elem, "kv");
         reads(c, j);
         sp_qkv_fwd_insert(&c->ctx, sh, parts.at[j], w, h->q, keys ? h->kv : NULL, 0);
     }
@@ -64,11 +69,11 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_dat
 
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                             starpu_data_handle_t w, starpu_data_handle_t g, bool fresh,
-                            struct sp_rows_parts *dn1)
+                            struct sp_pool *pool, struct sp_rows_parts *dn1)
 {
     if (c->sh->model.qk_norm)
         gather_n1(c, t, n1);
-    take_parts(c, "dn", dn1);
+    take_parts(c, pool, "dn", dn1);
     for (int k = 0; k < dn1->n; k++) {
         int j = sp_tensor_departure(c, k);
         const struct sp_heads *h = &t->heads[j];
@@ -105,7 +110,7 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
 static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
                    starpu_data_handle_t w, struct sp_rows_parts *r)
 {
-    take_parts(c, "r", r);
+    take_parts(c, c->st->local, "r", r);
     for (int k = 0; k < r->n; k++) {
         int j = sp_tensor_departure(c, k);
 
@@ -205,7 +210,7 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
     struct sp_rows_parts rows, dn;
 
     sp_tensor_gather(c, SP_TENSOR_DX, dy, &rows);
-    take_parts(c, "dn", &dn);
+    take_parts(c, c->st->local, "dn", &dn);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
         const struct sp_shape *sh = sp_op_heads(c, j);
@@ -248,7 +253,7 @@ static starpu_data_handle_t norm2_rows(struct sp_op_ctx *c, struct sp_layer_flig
 
 /* Part by part in the same order on all members: the biases that all have get the same bits. */
 void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
-                          starpu_data_handle_t g)
+                          starpu_data_handle_t g, int64_t released)
 {
     struct sp_rows_parts n2;
 
@@ -264,7 +269,8 @@ void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu
         struct sp_heads *h = &t->heads[j];
 
         reads(c, j);
-        sp_mlp_wgrad_insert(&c->ctx, sp_op_heads(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g);
+        sp_mlp_wgrad_insert(&c->ctx, sp_op_heads(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g,
+                            j == n2.n - 1 ? released : 0);
         sp_drop(&h->u);
         sp_drop(&h->g);
         sp_drop(&h->dy);

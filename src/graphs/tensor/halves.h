@@ -8,15 +8,15 @@
 #include "graphs/attention.h"
 #include "graphs/tensor/parts.h"
 
-/* q and, with `keys`, kv of all parts into t->heads, from the rows n1 of this member's tokens. */
+/* q and, with `keys`, kv of all parts into t->heads, from `pool`, of the rows n1 of this member's tokens. */
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                           starpu_data_handle_t w, bool keys);
+                           starpu_data_handle_t w, bool keys, struct sp_pool *pool);
 
-/* Shares of dn1 from dq and dkv of all parts; gains of heads in g +=, or, `fresh`, =. Where heads have norms n1 is
+/* Shares of dn1, this member's own from `pool`, of dq and dkv of all parts; gains of heads in g +=, or, `fresh`, =. Where heads have norms n1 is
  * gathered, and stays for the weight gradient. */
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                             starpu_data_handle_t w, starpu_data_handle_t g, bool fresh,
-                            struct sp_rows_parts *dn1);
+                            struct sp_pool *pool, struct sp_rows_parts *dn1);
 
 /* g += dq^T n1, dkv^T n1, or, `fresh`, =; n1 of all parts, dq and dkv go. Ends the life of `released` bytes. */
 void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
@@ -28,14 +28,14 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
                             starpu_data_handle_t w, struct sp_keep keep, starpu_data_handle_t y,
                             int64_t stashed);
 
-/* dr, and d_o of all parts, from dy; du, dy and dr of all parts stay for the weight gradient. norm2's gradient goes into
+/* dr, and d_o of all parts, which are in t->heads to be written, from dy; du, dy and dr of all parts stay for the weight gradient. norm2's gradient goes into
  * g, or, `apart`, into one laid out like norm1's. */
 void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
                              starpu_data_handle_t dy, starpu_data_handle_t w,
                              starpu_data_handle_t g, bool apart, starpu_data_handle_t dr);
 
-/* g += of output, up and down; what they read of t goes. */
+/* g += of output, up and down; what they read of t goes. Ends the life of `released` bytes. */
 void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
-                          starpu_data_handle_t g);
+                          starpu_data_handle_t g, int64_t released);
 
 #endif

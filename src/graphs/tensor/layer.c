@@ -35,7 +35,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = t->x, .saved = t->pre}, t->n1,
                        sp_weight(c, SP_BLOCK_NORM1, layer), stashed);
     sp_tensor_qkv_forward(c, t, t->n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                          !sp_attention_has_keys(t));
+                          !sp_attention_has_keys(t), c->st->local);
     if (!keep.keep_outputs)
         sp_drop(&t->n1);
     return stashed;
@@ -96,7 +96,7 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
         sp_norm_again_insert(&c->ctx, c->sh, false, norm1, t->x, t->pre, n1);
     }
     sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                           sp_gradient(c, SP_BLOCK_QKV, layer), false, &dn);
+                           sp_gradient(c, SP_BLOCK_QKV, layer), false, c->st->local, &dn);
     sp_drop(&n1);
     c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
     c->ctx.exchanged = true;
@@ -116,7 +116,7 @@ void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
 
     c->ctx.layer = layer;
     sp_tensor_post_wgrad(c, t, sp_weight(c, SP_BLOCK_POST, layer),
-                         sp_gradient(c, SP_BLOCK_POST, layer));
+                         sp_gradient(c, SP_BLOCK_POST, layer), 0);
     if (!t->n1 && !t->heads[0].n1) {
         t->n1 = sp_take_hidden(c, "n1");
         sp_norm_again_insert(&c->ctx, c->sh, false, sp_weight(c, SP_BLOCK_NORM1, layer), t->x,

@@ -41,11 +41,10 @@ struct shared {
     int rows, sums;
 };
 
-/* Of a layer: parts that an op computes, and again. */
-static struct shared shared_of_layer(const struct sp_op_work *w, enum sp_recompute mode)
+/* Of a layer: parts that an op computes. */
+static struct shared shared_of_layer(const struct sp_op_work *w)
 {
-    bool pre = w->qkv_with_attention ? w->attention : w->pre; /* where the product is */
-    bool again = mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
+    int pre = w->qkv_with_attention ? w->attention : w->pre; /* where the product is */
     struct shared n = {0, 0};
 
     if (w->forward) {
@@ -53,12 +52,25 @@ static struct shared shared_of_layer(const struct sp_op_work *w, enum sp_recompu
         n.sums += 2 * w->post;
     }
     if (w->input) {
-        n.rows += pre + 3 * w->post + (again ? pre + 2 * w->post : 0);
-        n.sums += pre + w->post + (again ? w->post : 0);
+        n.rows += pre + 3 * w->post;
+        n.sums += pre + w->post;
     }
     if (w->weight)
         n.rows += pre + w->post;
     return n;
+}
+
+/* And those that a backward computes again. Where parts are ops q, k and v that came from elsewhere are there, and a
+ * block's output is wanted. */
+static struct shared shared_again(const struct sp_plan *plan, const struct sp_op_work *w,
+                                  enum sp_recompute mode)
+{
+    bool parts = plan->family->parts;
+    int pre = w->qkv_with_attention ? w->attention : w->pre && !parts;
+
+    if (!w->input || (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION))
+        return (struct shared){0, 0};
+    return (struct shared){pre + (2 + parts) * w->post, (1 + parts) * w->post};
 }
 
 /* The output of a layer that is recomputed because the next one's input is not kept. */
@@ -99,11 +111,16 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
             enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
-            struct shared of = shared_of_layer(&work[i], mode);
+            struct shared of = shared_of_layer(&work[i]), more = shared_again(plan, &work[i], mode);
             int outputs = outputs_again(&work[i], mode, every, l);
 
-            all.rows += of.rows + outputs;
-            all.sums += of.sums + outputs;
+            all.rows += of.rows + more.rows + outputs;
+            all.sums += of.sums + more.sums + outputs;
+        }
+        if (plan->family->parts && recompute == SP_RECOMPUTE_NO_ATTENTION && work[i].embed &&
+            work[i].input) { /* the first block's input again */
+            all.rows++;
+            all.sums++;
         }
         bytes += sh->sequence ? rows / sh->tensor * (sh->tensor - 1) * all.rows
                               : rows * sp_pipelines_sent(0, sh->tensor) * all.sums;

@@ -73,6 +73,15 @@ static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *
     return kinds[t->kind].extent == ROWS_KV && !plan->family->parts;
 }
 
+/* Of all tokens, where devices share the parameters of a layer: the parts apart. */
+static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_tensor_id *t)
+{
+    enum extent extent = kinds[t->kind].extent;
+
+    return plan->family->parts && shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV);
+}
+
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t)
 {
@@ -80,6 +89,8 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
         return 1;
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
+    if (is_by_heads(plan, shape, t))
+        return sp_shape_parts(shape);
     return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
 }
 

@@ -68,7 +68,7 @@ const char *sp_tensor_name(enum sp_tensor_kind kind);
  * are cut. */
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text);
 
-/* Messages that a tensor is sent in: one for each block or layer of its kind. shape NULL: 1. */
+/* Messages that a tensor is sent in: one for each block or layer of its kind, or part of the tokens. shape NULL: 1. */
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t);
 

@@ -259,6 +259,7 @@ const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
     .parts = true,
     .shares_tokens = true,
+    .shares_parameters = true,
     .check = check,
     .place = place,
     .refuse = refuse,

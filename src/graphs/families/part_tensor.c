@@ -1,0 +1,393 @@
+/*
+ * The ops of the attention-parallel family where the members of a stage share heads, MLP and vocabulary
+ * (graphs/tensor/): those of attention_parallel.c, product by product. What crosses stages is a member's: rows of its
+ * tokens of x and n1 and of their gradients; of q, kv, o and their gradients its heads of all tokens, a piece for each
+ * part of them; its part of the QKV weights.
+ */
+#include "graphs/families/part.h"
+#include "graphs/tensor/ends.h"
+#include "graphs/tensor/halves.h"
+
+static int parts_of(const struct sp_part_op *c)
+{
+    return sp_shape_parts(c->sh);
+}
+
+/* Of tensors that go to a stage. */
+static struct sp_pool *pool_for(const struct sp_part_op *c, int stage)
+{
+    struct sp_stage *st = sp_graph_stage(c->g, stage);
+
+    return (st ? st : c->st)->boundary;
+}
+
+/* As tasks of a layer have the op: of attention, or of the block. */
+static struct sp_op_ctx op_of(const struct sp_part_op *c, bool attention,
+                              struct sp_chunk_flight *one)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+
+    return sp_part_op_of(c, attention ? &t->attn : &t->half, one);
+}
+
+static struct sp_keep keep_of(const struct sp_part_op *c)
+{
+    return (struct sp_keep){.saved = c->keeps, .keep_outputs = c->keep_outputs};
+}
+
+/* ---- a block's forward ---------------------------------------------------------------------------- */
+
+static void embed(struct sp_part_op *c, starpu_data_handle_t x)
+{
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = op_of(c, false, &one);
+
+    sp_tensor_embed(&op, c->mb, x);
+}
+
+/* Post of layer k-1 into y. */
+static void post_forward(struct sp_part_op *c, starpu_data_handle_t residual,
+                         starpu_data_handle_t y, int64_t stash)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k - 1;
+    op = op_of(c, false, &one);
+    sp_tensor_post_forward(&op, &t->half, residual, sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
+                           keep_of(c), y, stash);
+}
+
+/* The output of layer k-1: the input of layer k, or of the head. */
+static starpu_data_handle_t finish_layer(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int layers = c->sh->model.layers;
+    starpu_data_handle_t x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), o[SP_MAX_SLICES];
+    starpu_data_handle_t y =
+        sp_part_take_for(c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index,
+                         sp_part_hidden(c), "x");
+
+    sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
+    for (int j = 0; j < parts_of(c); j++)
+        t->half.heads[j].o = o[j];
+    post_forward(c, x, y, c->stash);
+    if (!c->keeps)
+        t->block.residual = sp_part_hold(x);
+    return y;
+}
+
+/* n1 = norm1(x) of layer k, its statistics kept if anything is; from `pool`. */
+static starpu_data_handle_t norm_forward(struct sp_part_op *c, starpu_data_handle_t x,
+                                         struct sp_pool *pool, int64_t stash)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t n1 = sp_pool_get(pool, sp_part_hidden(c), sp_shape_elem(c->sh), "n1");
+
+    if (c->keeps)
+        t->block.pre = sp_part_take(c, sp_shape_pre_saved(c->sh, false), "statistics");
+    c->ctx.layer = c->k;
+    sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = x, .saved = t->block.pre}, n1,
+                       sp_part_weight(c, SP_BLOCK_NORM1, c->k), stash);
+    return n1;
+}
+
+/* The QKV product at the block: q and kv go to attention, n1 stays if outputs of norms do. */
+static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_pool *pool = pool_for(c, sp_part_attention_stage(c, c->k));
+    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
+    struct sp_heads heads[SP_MAX_SLICES] = {0};
+    struct sp_layer_flight here = {.heads = heads};
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
+
+    sp_tensor_qkv_forward(&op, &here, n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), true, pool);
+    for (int j = 0; j < parts_of(c); j++) {
+        q[j] = heads[j].q;
+        kv[j] = heads[j].kv;
+    }
+    sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, parts_of(c), q);
+    sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, parts_of(c), kv);
+    if (c->keep_outputs)
+        t->half.n1 = n1;
+    else
+        sp_drop(&n1);
+}
+
+static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
+{
+    struct sp_pool *pool =
+        c->ships ? pool_for(c, sp_part_attention_stage(c, c->k)) : c->st->local;
+    starpu_data_handle_t n1 = norm_forward(c, x, pool, c->k == 0 ? c->stash : 0);
+
+    if (c->ships)
+        sp_part_leave(c, SP_TENSOR_N1, c->k, n1);
+    else
+        multiply(c, n1);
+    if (c->keeps)
+        sp_part_flight_of(c, c->k)->block.x = sp_part_hold(x);
+    sp_part_leave(c, SP_TENSOR_X, c->k, x);
+}
+
+static void block_forward(struct sp_part_op *c)
+{
+    starpu_data_handle_t x;
+
+    if (c->k == 0) {
+        x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x");
+        embed(c, x);
+    } else {
+        x = finish_layer(c);
+    }
+    if (c->k < c->sh->model.layers)
+        pre_forward(c, x);
+    else if (c->keeps)
+        sp_part_flight_of(c, c->k)->block.x = x;
+    else
+        sp_drop(&x);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------- */
+
+static void attention_forward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES], o[SP_MAX_SLICES];
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k;
+    op = op_of(c, true, &one);
+    if (c->ships) {
+        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c), true, c->st->local);
+    } else {
+        sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
+        sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
+    }
+    for (int j = 0; !c->ships && j < parts_of(c); j++) {
+        t->attn.heads[j].q = q[j];
+        t->attn.heads[j].kv = kv[j];
+    }
+    sp_attention_forward(&op, 0, c->stash, c->st->boundary);
+    sp_attention_drop(&op, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
+    for (int j = 0; j < parts_of(c); j++)
+        o[j] = sp_part_hold(t->attn.heads[j].o);
+    sp_part_leave_pieces(c, SP_TENSOR_O, c->k, parts_of(c), o);
+}
+
+/* Gradients of the product's input and weights, which came with the micro-batch. */
+static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data_handle_t w)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int owner = sp_part_block_stage(c, c->k);
+    bool own = owner == c->st->index; /* the weights' gradient is added where it belongs */
+    starpu_data_handle_t dw =
+        own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
+            : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
+    struct sp_rows_parts dn1;
+
+    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, !own, pool_for(c, owner), &dn1);
+    if (dn1.n > 1)
+        sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
+    sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
+    sp_tensor_drop(&dn1);
+    sp_tensor_qkv_wgrad(op, &t->attn, t->n1, dw, !own, c->stash);
+    if (!own)
+        sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
+    sp_drop(&t->n1);
+}
+
+/* dq and dkv to the block that has the product. */
+static void leave_gradients(struct sp_part_op *c)
+{
+    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.heads;
+    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+
+    for (int j = 0; j < parts_of(c); j++) {
+        dq[j] = heads[j].dq;
+        dkv[j] = heads[j].dkv;
+        heads[j].dq = heads[j].dkv = NULL;
+    }
+    sp_part_leave_pieces(c, SP_TENSOR_DQ, c->k, parts_of(c), dq);
+    sp_part_leave_pieces(c, SP_TENSOR_DKV, c->k, parts_of(c), dkv);
+}
+
+static void attention_backward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_pool *pool = c->ships ? c->st->local : pool_for(c, sp_part_block_stage(c, c->k));
+    starpu_data_handle_t d_o[SP_MAX_SLICES], w = c->ships ? sp_part_weights_here(c) : NULL;
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k;
+    op = op_of(c, true, &one);
+    sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
+    for (int j = 0; j < parts_of(c); j++)
+        t->attn.heads[j].d_o = d_o[j];
+    if (!sp_attention_has_keys(&t->attn))
+        sp_tensor_qkv_forward(&op, &t->attn, t->n1, w, true, c->st->local);
+    sp_attention_backward(&op, 0, NULL, pool, c->ships ? 0 : c->stash);
+    sp_attention_drop(&op, &t->attn, true, true, true);
+    for (int j = 0; j < parts_of(c); j++)
+        sp_drop(&t->attn.heads[j].d_o);
+    if (c->ships)
+        qkv_backward(c, &op, w);
+    else
+        leave_gradients(c);
+}
+
+/* ---- a block's backward ------------------------------------------------------------------------------ */
+
+/* Everything of a block but attention once more, from what it received. */
+static void recompute(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t n1;
+
+    c->keeps = c->keep_outputs = true;
+    t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
+    if (c->k == 0) {
+        embed(c, t->block.x);
+    } else {
+        post_forward(c, t->block.residual, t->block.x, 0);
+        sp_drop(&t->block.residual);
+    }
+    if (c->k == c->sh->model.layers)
+        return;
+    n1 = norm_forward(c, t->block.x, c->st->local, 0);
+    if (c->ships)
+        sp_drop(&n1);
+    else
+        t->half.n1 = n1;
+}
+
+/* Final norm, logits, loss and their gradient: that of the last layer's output. */
+static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    int64_t released = kept ? sp_part_bytes(t->block.x) : 0;
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = op_of(c, false, &one);
+
+    sp_tensor_head(&op, c->mb, t->block.x, dx, released);
+    c->stash -= released;
+    sp_drop(&t->block.x);
+    return dx;
+}
+
+/* The product's backward at the block, where q, k and v have travelled; dx is that of its norm too. */
+static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, starpu_data_handle_t dx,
+                             int64_t stash)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
+    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
+    struct sp_heads heads[SP_MAX_SLICES] = {0};
+    struct sp_layer_flight here = {.heads = heads};
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
+    struct sp_rows_parts dn1;
+
+    sp_part_hold_pieces(c, SP_TENSOR_DQ, c->k, dq);
+    sp_part_hold_pieces(c, SP_TENSOR_DKV, c->k, dkv);
+    for (int j = 0; j < parts_of(c); j++) {
+        heads[j].dq = dq[j];
+        heads[j].dkv = dkv[j];
+    }
+    if (!t->half.n1) {
+        t->half.n1 = sp_part_take(c, sp_part_hidden(c), "n1");
+        sp_norm_again_insert(&c->ctx, c->sh, false, w_norm, t->block.x, t->block.pre, t->half.n1);
+    }
+    sp_tensor_qkv_backward(&op, &here, t->half.n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), g, false,
+                           c->st->local, &dn1);
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w_norm,
+                           sp_part_gradient(c, SP_BLOCK_NORM1, c->k), t->block.x, t->block.pre,
+                           dn1.at[0], dn1.n - 1, dn1.at + 1, dr, dx, 0);
+    sp_tensor_drop(&dn1);
+    sp_tensor_qkv_wgrad(&op, &here, t->half.n1, g, false, stash);
+    sp_drop(&t->half.n1);
+}
+
+/* Gradient of the input of layer k, and the weight gradients of pre. */
+static starpu_data_handle_t pre_backward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
+    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx"), dw;
+    int64_t stash = c->k == 0 ? c->stash : 0;
+
+    c->ctx.layer = c->k;
+    if (c->ships) {
+        sp_norm_bwd_insert(
+            &c->ctx, c->sh, &(struct sp_pre){.x = t->block.x, .saved = t->block.pre},
+            sp_part_weight(c, SP_BLOCK_NORM1, c->k), sp_part_gradient(c, SP_BLOCK_NORM1, c->k),
+            sp_part_stored(c, SP_TENSOR_DN1, c->k), dr, dx, stash);
+        dw = sp_part_stored(c, SP_TENSOR_DWQKV, c->k);
+        if (dw)
+            sp_sum_insert(&c->ctx, SP_F32, sp_part_gradient(c, SP_BLOCK_QKV, c->k), dw, false);
+    } else {
+        product_backward(c, dr, dx, stash);
+    }
+    sp_drop(&t->block.x);
+    sp_drop(&t->block.pre);
+    return dx;
+}
+
+/* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
+static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    int stage = sp_part_attention_stage(c, c->k - 1);
+    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
+    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
+    starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
+    starpu_data_handle_t d_o[SP_MAX_SLICES];
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k - 1;
+    op = op_of(c, false, &one);
+    for (int j = 0; j < parts_of(c); j++)
+        d_o[j] = t->half.heads[j].d_o = sp_part_take_for(
+            c, stage, (size_t)c->sh->rows * (size_t)sp_op_heads(&op, j)->q_width, "do");
+    sp_tensor_post_backward(&op, &t->half, dy, w, g, false, dr);
+    for (int j = 0; j < parts_of(c); j++)
+        t->half.heads[j].d_o = NULL;
+    sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, parts_of(c), d_o);
+    sp_part_leave(c, SP_TENSOR_DX, c->k - 1, dr);
+    sp_tensor_post_wgrad(&op, &t->half, w, g, c->stash);
+}
+
+static void block_backward(struct sp_part_op *c)
+{
+    bool kept = c->keeps;
+    struct sp_chunk_flight one = {0};
+    starpu_data_handle_t dx;
+
+    if (!kept)
+        recompute(c);
+    dx = c->k == c->sh->model.layers ? head(c, kept) : pre_backward(c);
+    if (c->k == 0) {
+        struct sp_op_ctx op = op_of(c, false, &one);
+
+        sp_tensor_embed_gradient(&op, c->mb, dx);
+    } else {
+        post_backward(c, dx);
+    }
+    sp_drop(&dx);
+}
+
+void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op)
+{
+    if (op->part == SP_ATTN)
+        (op->pass == SP_F ? attention_forward : attention_backward)(c);
+    else
+        (op->pass == SP_F ? block_forward : block_backward)(c);
+}
