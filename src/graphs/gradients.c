@@ -2,6 +2,7 @@
 #include "graphs/members.h"
 #include "graphs/message.h"
 #include "graphs/weights/zero.h"
+#include "policies/families/ownership.h"
 #include "policies/lowering/pipelines.h"
 
 /* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
@@ -117,7 +118,7 @@ static void reduce_same(const struct sharing *s)
     int n;
 
     if (whole.shared) {
-        whole.first = 0;
+        whole.first = sp_block_first(s->g->cfg.plan, &s->g->shape.held, whole.kind, s->st->index);
         whole.n = starpu_data_get_size(whole.g) / sizeof(float);
     }
     n = sp_block_same(s->g, &whole, SP_RANGES_SUMMED, range);

@@ -149,18 +149,25 @@ static bool is_divided(enum sp_dim dim)
            dim == SP_DIM_VOCAB;
 }
 
-uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens)
+uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens,
+                         uint64_t first, uint64_t n)
 {
-    uint64_t n = 0;
+    uint64_t sum = 0;
 
     for (int i = 0; i < sp_tensor_rows; i++) {
         const struct sp_tensor_row *row = &sp_tensor_table[i];
+        uint64_t from, to;
 
-        if (row->block == kind && sp_row_name(part, row) && !is_divided(row->rows) &&
-            !is_divided(row->cols) && is_summed(row->role, tokens))
-            n += (uint64_t)sp_dim(part, row->rows) * (uint64_t)sp_dim(part, row->cols);
+        if (row->block != kind || !sp_row_name(part, row) || is_divided(row->rows) ||
+            is_divided(row->cols) || !is_summed(row->role, tokens))
+            continue;
+        from = sp_block_offset(part, kind, row->role); /* the only one of its role there */
+        to = from + (uint64_t)sp_dim(part, row->rows) * (uint64_t)sp_dim(part, row->cols);
+        from = from > first ? from : first;
+        to = to < first + n ? to : first + n;
+        sum += from < to ? to - from : 0;
     }
-    return n;
+    return sum;
 }
 
 int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,

@@ -42,8 +42,9 @@ enum sp_range_kind {
                        * devices share tokens where they do not share heads */
 };
 
-/* Elements of a block that are summed so, of a part of a model. */
-uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens);
+/* Of n elements of a part's block, from `first` on, those that are summed so. */
+uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens,
+                         uint64_t first, uint64_t n);
 
 /* Into out[SP_BLOCK_RANGES]; returns how many. */
 int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,

@@ -179,6 +179,7 @@ static void count(void *arg, const struct sp_action *a)
 struct shared {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
+    int stage;
     int64_t bytes;
 };
 
@@ -190,9 +191,10 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 
     (void)layer;
     if (s->shape->tensor > 1)
-        s->bytes += (int64_t)(sp_block_summed(&s->shape->held, kind, s->shape->sequence) *
-                              sizeof(float)) *
-                    sp_pipelines_sent(0, s->shape->tensor);
+        s->bytes += (int64_t)sizeof(float) * sp_pipelines_sent(0, s->shape->tensor) *
+                    (int64_t)sp_block_summed(
+                        &s->shape->held, kind, s->shape->sequence,
+                        sp_block_first(s->plan, &s->shape->held, kind, s->stage), n);
     if (!s->shape->zero) {
         s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
         return 0;
@@ -222,7 +224,7 @@ int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
     err = sp_lower_step(&l, count, &c);
     sp_lowering_destroy(&l);
     for (int s = 0; shape && s < plan->layout.stages; s++) {
-        struct shared all = {.plan = plan, .shape = shape};
+        struct shared all = {.plan = plan, .shape = shape, .stage = s};
 
         sp_stage_each_block(plan, &shape->held, s, add_block, &all);
         bytes[s] += all.bytes;

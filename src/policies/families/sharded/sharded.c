@@ -139,6 +139,7 @@ const struct sp_family sp_family_sharded = {
     .one_line = true,
     .replicates_ends = true,
     .shares_tokens = true,
+    .shares_parameters = true,
     .check = check,
     .place = place,
     .foreign = foreign,

@@ -219,6 +219,7 @@ const struct sp_family sp_family_weight_ring = {
     .replicates_ends = true,
     .head_op = true,
     .shares_tokens = true,
+    .shares_parameters = true,
     .check = check,
     .place = place,
     .emit = sp_ring_emit,
