@@ -84,11 +84,12 @@ void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
                        starpu_data_handle_t kv, int64_t stashed);
 
 /* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. Where heads have norms, these read n1, and
- * g += the gradients of their gains; `fresh`: g =, and what else is in the block 0. */
+ * g += the gradients of their gains, in the product's block or, `apart`, sp_shape_gains elements; `fresh`: g =, and
+ * what else is in the block 0. */
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t dq,
                        starpu_data_handle_t dkv, starpu_data_handle_t dn1, starpu_data_handle_t g,
-                       bool fresh);
+                       bool apart, bool fresh);
 
 /* g += (dq, dkv)^T n1, after sp_qkv_bwd with the same `fresh`: g =, and what else is in the block 0,
  * unless sp_qkv_bwd has begun it. */

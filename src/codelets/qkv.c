@@ -29,29 +29,33 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
         sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
 }
 
+struct qkv_bwd_args {
+    struct sp_task_args base;
+    bool apart; /* the gradients of the gains of heads are by themselves, not in the block */
+};
+
 #define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
     ONE(w, STARPU_R)                  /* block of the product */                                   \
     ONE(dq, STARPU_RW)                /* (T,q), brought back to the product */                     \
     ONE(dkv, STARPU_RW)               /* (T,kv), likewise */                                       \
     ONE(dn1, STARPU_W)                /* = (T,h) */                                                \
     OPTIONAL(n1, STARPU_R)            /* (T,h), where heads have norms, as what follows */         \
-    OPTIONAL(g, STARPU_RW)            /* += gains in the block of the product */                   \
+    OPTIONAL(g, STARPU_RW)            /* += gains in the block of the product, or apart */         \
     OPTIONAL(new_g, STARPU_W)         /* = block of the product, in place of g */                  \
     OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_bwd, QKV_BWD_BUFFERS)
 
 static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
-                    const struct sp_task_args *a)
+                    const struct qkv_bwd_args *a)
 {
-    const struct sp_shape *sh = a->shape;
-
+    const struct sp_shape *sh = a->base.shape;
     float *g = b->new_g ? b->new_g : b->g;
 
     if (b->new_g)
         k->clear(k, b->new_g_bytes, b->new_g);
-    sp_qkv_backward(k, sh, a->documents, b->n1, b->scratch, sp_at(g, sh->q_gain), b->dq, b->dkv,
-                    b->w, b->dn1);
-    sp_check_finite(a, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
+    sp_qkv_backward(k, sh, a->base.documents, b->n1, b->scratch,
+                    a->apart ? g : sp_at(g, sh->q_gain), b->dq, b->dkv, b->w, b->dn1);
+    sp_check_finite(&a->base, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
 #define QKV_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
@@ -96,12 +100,13 @@ void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t dq,
                        starpu_data_handle_t dkv, starpu_data_handle_t dn1, starpu_data_handle_t g,
-                       bool fresh)
+                       bool apart, bool fresh)
 {
     bool heads = sh->model.qk_norm;
     struct starpu_task *task =
-        sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct sp_task_args));
+        sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct qkv_bwd_args));
 
+    ((struct qkv_bwd_args *)task->cl_arg)->apart = apart;
     SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1,
                     .n1 = heads ? n1 : NULL, .g = heads && !fresh ? g : NULL,
                     .new_g = heads && fresh ? g : NULL, .scratch = heads_of(sh));

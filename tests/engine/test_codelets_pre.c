@@ -199,7 +199,7 @@ static void check_halves(const struct sp_shape *sh)
                           dq.handle, dkv.handle, dr.handle, dx.handle);
         sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);
         sp_qkv_bwd_insert(&ctx, sh, n1.handle, w.handle, dq2.handle, dkv2.handle, dn1.handle,
-                          g2.handle, fresh);
+                          g2.handle, false, fresh);
         sp_qkv_wgrad_insert(&ctx, sh, n1.handle, dq2.handle, dkv2.handle, g2.handle, fresh, 0);
         sp_norm_bwd_insert(&ctx, sh, &half, wn.handle, gn2.handle, dn1.handle, dr.handle,
                            dx2.handle, 0);

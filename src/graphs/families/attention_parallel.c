@@ -138,7 +138,7 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
         own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
 
-    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, !own);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, false, !own);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
     sp_qkv_wgrad_insert(&c->ctx, c->sh, t->n1, dq, dkv, dw, !own, c->stash);
     if (!own)

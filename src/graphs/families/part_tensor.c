@@ -190,7 +190,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
     struct sp_rows_parts dn1;
 
-    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, !own, pool_for(c, owner), &dn1);
+    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, false, !own, pool_for(c, owner), &dn1);
     if (dn1.n > 1)
         sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
@@ -306,7 +306,7 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
         sp_norm_again_insert(&c->ctx, c->sh, false, w_norm, t->block.x, t->block.pre, t->half.n1);
     }
     sp_tensor_qkv_backward(&op, &here, t->half.n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), g, false,
-                           c->st->local, &dn1);
+                           false, c->st->local, &dn1);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w_norm,
                            sp_part_gradient(c, SP_BLOCK_NORM1, c->k), t->block.x, t->block.pre,
                            dn1.at[0], dn1.n - 1, dn1.at + 1, dr, dx, 0);

@@ -68,7 +68,7 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_dat
 }
 
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                            starpu_data_handle_t w, starpu_data_handle_t g, bool fresh,
+                            starpu_data_handle_t w, starpu_data_handle_t g, bool apart, bool fresh,
                             struct sp_pool *pool, struct sp_rows_parts *dn1)
 {
     if (c->sh->model.qk_norm)
@@ -79,7 +79,7 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
         const struct sp_heads *h = &t->heads[j];
 
         sp_qkv_bwd_insert(&c->ctx, sp_op_heads(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g,
-                          fresh && k == 0);
+                          apart, fresh && k == 0);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
 }

@@ -12,10 +12,11 @@
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                            starpu_data_handle_t w, bool keys, struct sp_pool *pool);
 
-/* Shares of dn1, this member's own from `pool`, of dq and dkv of all parts; gains of heads in g +=, or, `fresh`, =. Where heads have norms n1 is
+/* Shares of dn1, this member's own from `pool`, of dq and dkv of all parts; gains of heads in g, as sp_qkv_bwd_insert
+ * has it. Where heads have norms n1 is
  * gathered, and stays for the weight gradient. */
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                            starpu_data_handle_t w, starpu_data_handle_t g, bool fresh,
+                            starpu_data_handle_t w, starpu_data_handle_t g, bool apart, bool fresh,
                             struct sp_pool *pool, struct sp_rows_parts *dn1);
 
 /* g += dq^T n1, dkv^T n1, or, `fresh`, =; n1 of all parts, dq and dkv go. Ends the life of `released` bytes. */

@@ -96,7 +96,9 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
         sp_norm_again_insert(&c->ctx, c->sh, false, norm1, t->x, t->pre, n1);
     }
     sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                           sp_gradient(c, SP_BLOCK_QKV, layer), false, c->st->local, &dn);
+                           apart ? c->norms[SP_NORMS * i + 2]
+                                 : sp_gradient(c, SP_BLOCK_QKV, layer),
+                           apart, false, c->st->local, &dn);
     sp_drop(&n1);
     c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
     c->ctx.exchanged = true;
