@@ -47,7 +47,7 @@ static int parse(int argc, char **argv, struct args *a)
          0},
         {"devices", SP_OPT_INT, &a->devices, "T", "devices of a stage (0: any)", 0, 64, 0, 0},
         {"group", SP_OPT_CHOICE, &a->group, 0,
-         "what the devices of a stage share: layers (simulated only), or the tokens of sequences",
+         "what the devices of a stage share: parameters, or the tokens of sequences",
          0, 0, "tensor|context", 0},
         {"schedule", SP_OPT_STRING, &a->layout.schedule, "NAME[:key=value,...]",
          "the schedule (default: all)", 0, 0, 0, &a->schedule_set},
@@ -150,8 +150,8 @@ static void print_text(const struct args *a, const struct sp_search *want, const
         sp_found_command(want, best, a->layout.model, command, sizeof command);
         printf("recommended: %s\n", command);
     } else if (f[0].fits) {
-        printf("train runs none of these: devices that share layers are simulated only; --group "
-               "context has those that share tokens\n");
+        printf("train runs none of these: it cannot share heads, MLP or tokens among so many "
+               "devices, or not with this schedule; --group context shares tokens alone\n");
     } else {
         printf("nothing fits: the first one needs least; try --nodes, shorter sequences, or "
                "--recompute full\n");

@@ -2,6 +2,7 @@
 #include "policies/families/activations.h"
 #include "kernels/backend.h"
 #include "policies/families/slice_buffers.h"
+#include "model/tensor_parts.h"
 #include "policies/lowering/pipelines.h"
 #include "sp_error.h"
 #include <math.h>
@@ -88,7 +89,8 @@ static int64_t waiting_elements(const struct sp_plan *plan, const struct sp_shap
                                 enum sp_recompute recompute, int stage)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width;
-    int64_t layer = 2 * x + T * sh->up_width + q + T * sh->kv_width, live = 0, peak = 0;
+    int64_t parts = sh->sequence ? sh->tensor : 1; /* of all of them dy and dr are there */
+    int64_t layer = 2 * parts * x + T * sh->up_width + q + T * sh->kv_width, live = 0, peak = 0;
 
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
         layer += (int64_t)(sp_shape_pre_saved(sh, true) + sp_shape_post_saved(sh, true));
@@ -166,6 +168,40 @@ static int64_t pipeline_elements(const struct sp_plan *plan, const struct sp_sha
     return sp_in_f32(sh, elements);
 }
 
+/* Gradients of what devices that share parameters all have, by themselves, and up to three of others' of a size. */
+static int64_t packed_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+    int64_t rounds = sp_pipelines_exchanges(0, sh->tensor, e), elements = 0;
+    struct replicas r = {.plan = plan, .model = &sh->held};
+
+    if (sh->tensor <= 1)
+        return 0;
+    sp_stage_each_block(plan, &sh->held, stage, count_block, &r);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        uint64_t n = sp_block_summed(
+            &sh->held, (enum sp_block_kind)kind, sh->sequence,
+            sp_block_first(plan, &sh->held, (enum sp_block_kind)kind, stage),
+            sp_block_held(plan, &sh->held, (enum sp_block_kind)kind));
+        int64_t others = r.count[kind] * rounds;
+
+        elements += r.count[kind] ? (1 + (others < 3 ? others : 3)) * (int64_t)n : 0;
+    }
+    return sp_in_f32(sh, elements);
+}
+
+/* Where devices share parameters, beside what a layer has without: of all parts of the tokens, gradients dy and dr, and
+ * shares of dn with those that come from the others. */
+static int64_t parts_elements(const struct sp_shape *slice)
+{
+    int64_t parts = slice->sequence ? slice->tensor : 1, x = (int64_t)slice->rows * slice->model.hidden;
+
+    if (slice->tensor <= 1)
+        return 0;
+    return x * (parts > 1 ? 4 * parts - 1 : 3) +
+           sp_in_f32(slice, 2 * (int64_t)slice->rows * parts * slice->tensor); /* statistics of logits */
+}
+
 /* Where devices share tokens, beside what attention has without: of d_o, dq and dkv what is theirs, and what
  * comes from the others or goes to them; around a ring, keys and values of a turn and of the next, and their
  * gradients. `slice` is the longest one's shape. */
@@ -174,7 +210,7 @@ static int64_t exchange_elements(const struct sp_shape *sh, const struct sp_shap
     struct sp_shape heads;
 
     if (slice->context <= 1)
-        return 0;
+        return parts_elements(slice);
     if (slice->ring)
         return 4 * (int64_t)sh->rows * sh->kv_width +
                (int64_t)slice->rows / 2 * (sh->q_width + sp_in_f32(sh, sh->model.heads) + 1);
@@ -191,7 +227,8 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
 
     return (int64_t)sp_shape_elem(sh) *
            (tensors * x + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
-            replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage));
+            replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +
+            packed_elements(plan, sh, stage));
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
@@ -207,7 +244,8 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     if (family->workspace)
         return (int64_t)sp_shape_elem(sh) *
                (family->workspace(plan, sh, recompute, stage) + exchange_elements(sh, sh) +
-                scratch_elements(sh, recompute, last) + pipeline_elements(plan, sh, stage));
+                scratch_elements(sh, recompute, last) + pipeline_elements(plan, sh, stage) +
+                packed_elements(plan, sh, stage));
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
@@ -219,7 +257,8 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     sp_memory_longest_slice(plan, sh, &slice);
     elements += exchange_elements(sh, &slice) + scratch_elements(&slice, recompute, last) +
                 waiting_elements(plan, sh, recompute, stage);
-    elements += replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage);
+    elements += replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +
+                packed_elements(plan, sh, stage);
     if (plan->layout.slices > 1) /* dkv of all slices of a micro-batch, in every layer of a chunk */
         elements +=
             (int64_t)sp_most_layers(plan, sh->model.layers, stage) * sh->rows * sh->kv_width;

@@ -10,6 +10,8 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     const struct sp_machine_network links = {.machine = request->terms.machine,
                                              .stages = plan->layout.stages,
                                              .devices = request->terms.devices,
+                                             .members =
+                                                 request->shape->context * request->shape->tensor,
                                              .process = request->process,
                                              .tier = request->tier};
     const struct sp_network network = sp_network_of_machine(&links);

@@ -28,7 +28,7 @@ struct sp_search {
     int batch;                       /* of a micro-batch; 0: any */
     int stages;                      /* 0: any; with `devices`, as many as there are */
     int devices;                     /* of a stage; 0: any */
-    bool context;                    /* which share the tokens of sequences; else layers */
+    bool context;                    /* which share the tokens of sequences; else parameters, too */
     int chunks;                      /* 0: what the schedule wants, and more */
     int slices;                      /* 0: any */
     const char *cut;                 /* --partition-slices; NULL: the schedule's */
@@ -43,7 +43,7 @@ struct sp_search {
 
 struct sp_found {
     char schedule[64];
-    int stages, devices; /* of each, that share layers */
+    int stages, devices; /* of each, that share parameters, and tokens of the rest */
     int context;         /* that share the tokens of sequences: by heads where these suffice */
     int micro_batches, batch, chunks, slices;
     enum sp_recompute recompute;

@@ -15,6 +15,7 @@
 /* A step of so many micro-batches. */
 struct step {
     int micro_batches;
+    int apart; /* devices that share what the shape has: where train has no group of them */
     struct sp_plan plan;
     struct sp_shape shape;
 };
@@ -44,13 +45,14 @@ static int64_t fullest(const struct step *step, const struct sp_found *f)
 
         most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
     }
-    return most / f->devices;
+    return most / step->apart;
 }
 
-static struct sp_op_terms terms_of(const struct sp_search *want, const struct sp_found *f)
+static struct sp_op_terms terms_of(const struct sp_search *want, const struct step *step,
+                                   const struct sp_found *f)
 {
     return (struct sp_op_terms){.machine = want->machine,
-                                .devices = f->devices,
+                                .devices = step->apart,
                                 .recompute = f->recompute,
                                 .every = f->every};
 }
@@ -61,9 +63,9 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
     const struct sp_machine *m = want->machine;
     int each = f->devices * f->context;
     int per_node = m->devices_per_node / each > 0 ? m->devices_per_node / each : 1;
-    const struct sp_op_terms terms = terms_of(want, f);
+    const struct sp_op_terms terms = terms_of(want, step, f);
     struct sp_offload_request request =
-        sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * f->devices);
+        sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * step->apart);
     struct sp_offload offload = {0};
     struct sp_offload_lack lack;
     int err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
@@ -71,17 +73,17 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
     f->memory = f->host = 0;
     f->fits = !err;
     if (err == -EINVAL)
-        f->memory = (sp_memory_sum(&lack.memory) + lack.least) / f->devices;
+        f->memory = (sp_memory_sum(&lack.memory) + lack.least) / step->apart;
     if (err)
         return err == -EINVAL ? 0 : err;
     for (int s = 0; s < offload.stages; s++) {
-        int64_t bytes = sp_memory_sum(&offload.memory[s]) / f->devices;
+        int64_t bytes = sp_memory_sum(&offload.memory[s]) / step->apart;
 
         f->memory = bytes > f->memory ? bytes : f->memory;
         f->host = offload.evictions[s].most_evicted > f->host ? offload.evictions[s].most_evicted
                                                               : f->host;
     }
-    f->host *= f->context * (f->stages < per_node ? f->stages : per_node);
+    f->host *= each / step->apart * (f->stages < per_node ? f->stages : per_node);
     f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
     err = sp_offload_apply(&offload, &step->shape, &step->plan);
     sp_offload_destroy(&offload);
@@ -137,8 +139,8 @@ static int predict(const struct sp_search *want, const struct step *step, struct
 {
     struct sp_predict_request request = {.plan = &step->plan,
                                          .shape = &step->shape,
-                                         .terms = terms_of(want, f),
-                                         .tier = sp_offload_tier(want->machine, f->devices)};
+                                         .terms = terms_of(want, step, f),
+                                         .tier = sp_offload_tier(want->machine, step->apart)};
     struct sp_prediction p;
     int err = sp_predict(&request, &p);
 
@@ -238,7 +240,7 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     err = mode ? err : -ENOMEM;
     sp_layer_costs_estimate(want->machine, &step->shape, &in.costs);
     err = err ? err
-              : sp_adapipe_memory_of(&step->shape, in.stages, limit_of(want) * f->devices,
+              : sp_adapipe_memory_of(&step->shape, in.stages, limit_of(want) * step->apart,
                                      &in.memory);
     err = err ? err : sp_adapipe_choose(&in, counts, mode, NULL);
     err = err ? err : sp_plan_partition(&step->plan, counts);
@@ -248,6 +250,23 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
         free(mode);
     free(counts);
     return err;
+}
+
+/* The sizes of one device, where train has such groups; or of all devices of a stage together. */
+static void shape_of(const struct sp_search *want, const struct sp_found *f, bool apart,
+                     struct step *step)
+{
+    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
+    step->shape.dtype = want->dtype;
+    step->apart = apart ? f->devices : 1;
+    sp_shape_tensor(&step->shape, f->devices / step->apart, true);
+    sp_shape_context(&step->shape, f->context, sp_search_rings(want, f));
+    sp_shape_share(&step->shape, f->context, true);
+}
+
+static int check(const struct sp_search *want, const struct sp_found *f, const struct step *step)
+{
+    return sp_plan_check_members("plan", f->schedule, &step->plan, want->model, &step->shape);
 }
 
 /* On failure nothing is left to destroy. */
@@ -262,10 +281,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     struct sp_costs costs;
     int err;
 
-    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
-    step->shape.dtype = want->dtype;
-    sp_shape_context(&step->shape, f->context, sp_search_rings(want, f));
-    sp_shape_share(&step->shape, f->context, true);
+    shape_of(want, f, false, step);
     if (sp_schedule_flag(f->schedule, "auto")) {
         costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
         lay.costs = &costs;
@@ -274,7 +290,9 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
-    err = err ? err : sp_plan_check_members("plan", f->schedule, &step->plan, want->model, &step->shape);
+    if (!err && f->devices > 1 && check(want, f, step))
+        shape_of(want, f, true, step);
+    err = err ? err : check(want, f, step);
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
     err = err ? err : sp_memory_apart(&step->plan, &step->shape);
@@ -322,7 +340,7 @@ int sp_trial(const struct sp_search *want, struct sp_found *f)
         made--;
     if (!err) {
         f->chunks = t.step[0].plan.layout.chunks;
-        f->trains = f->devices == 1; /* layers that devices share are simulated only */
+        f->trains = t.step[0].apart == 1;
         err = try_modes(&t, f);
     }
     for (int i = 0; i < made; i++)

@@ -1,23 +1,47 @@
 #include "plan/simulation/machine_network.h"
 
+static int members_of(const struct sp_machine_network *n)
+{
+    return n->members > 1 ? n->members : 1;
+}
+
+/* Of a stage, all members'. */
+static int devices_of(const struct sp_machine_network *n)
+{
+    return n->devices * members_of(n);
+}
+
+/* Those of a stage that are in one node. */
+static int devices_here(const struct sp_machine_network *n)
+{
+    int most = n->machine->devices_per_node;
+
+    return devices_of(n) < most ? devices_of(n) : most;
+}
+
 static int node_of(const struct sp_machine_network *n, int stage)
 {
-    return (int)((int64_t)stage * n->devices / n->machine->devices_per_node);
+    return (int)((int64_t)stage * devices_of(n) / n->machine->devices_per_node);
 }
 
 /* The first interface of a stage, of those that `shared_by` devices share. */
 static int interface_of(const struct sp_machine_network *n, const struct sp_link *link, int stage)
 {
-    return (int)((int64_t)stage * n->devices / link->shared_by);
+    return (int)((int64_t)stage * devices_of(n) / link->shared_by);
 }
 
 /* Interfaces that a stage's message is cut over. */
 static int interfaces(const struct sp_machine_network *n, const struct sp_link *link)
 {
-    int devices =
-        n->devices < n->machine->devices_per_node ? n->devices : n->machine->devices_per_node;
+    return devices_here(n) > link->shared_by ? devices_here(n) / link->shared_by : 1;
+}
 
-    return devices > link->shared_by ? devices / link->shared_by : 1;
+/* Bytes that a node sends, of all members that it has. */
+static double bytes_of(const struct sp_machine_network *n, const struct sp_step_message *m)
+{
+    int members = devices_here(n) / n->devices;
+
+    return (double)m->bytes * (members > 1 ? members : 1);
 }
 
 static bool is_shared(const void *arg, const struct sp_step_message *m)
@@ -31,7 +55,7 @@ static bool is_shared(const void *arg, const struct sp_step_message *m)
 static struct sp_route move(const struct sp_machine_network *n, const struct sp_step_message *m)
 {
     bool out = m->kind == SP_ACTION_EVICT;
-    int port = 4 * n->stages * n->devices + 2 * m->from + !out;
+    int port = 4 * n->stages * devices_of(n) + 2 * m->from + !out;
     double rate = out ? n->tier.write : n->tier.read;
 
     return (struct sp_route){
@@ -44,7 +68,7 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
     bool inside = node_of(n, m->from) == node_of(n, m->to);
     const struct sp_link *link = inside ? &n->machine->node : &n->machine->network;
     /* ports: out of nodes' links, into them, then the same of the network */
-    int most = (int)((int64_t)n->stages * n->devices), base = inside ? 0 : 2 * most;
+    int most = (int)((int64_t)n->stages * devices_of(n)), base = inside ? 0 : 2 * most;
     int from = sp_step_message_is_sent(m) ? m->from : m->to, in = link->half_duplex ? 0 : most;
 
     if (sp_step_message_is_move(m))
@@ -54,14 +78,14 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
     return (struct sp_route){
         .out = base + interface_of(n, link, from),
         .in = base + in + interface_of(n, link, m->to),
-        .busy = 1e3 * (double)m->bytes / (link->bandwidth * interfaces(n, link)),
+        .busy = 1e3 * bytes_of(n, m) / (link->bandwidth * interfaces(n, link)),
         .delay = 1e3 * link->latency_s,
     };
 }
 
 struct sp_network sp_network_of_machine(const struct sp_machine_network *n)
 {
-    return (struct sp_network){.ports = (4 * n->devices + 2) * n->stages,
+    return (struct sp_network){.ports = (4 * devices_of(n) + 2) * n->stages,
                                .flows = true,
                                .route = route,
                                .is_shared = is_shared,
