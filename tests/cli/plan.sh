@@ -10,7 +10,8 @@ said "plan" '^recommended: starpipe train --model gpt3-1.3b --seq 32768 --schedu
     $long --devices 1
 said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
-said "plan, no group trains" 'simulated only' $long --devices 2 --schedule 1f1b
+said "plan, groups that share parameters" '^recommended: .* --tensor-parallel 2$' $long --devices 2 --schedule 1f1b
+said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
 
 # layouts NAME OPTION...: the JSON of plan in $work/NAME.json
@@ -26,6 +27,7 @@ layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recom
 layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1
 layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
+layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
 import json, sys
@@ -36,7 +38,8 @@ names = {r["schedule"] for r in rows}
 assert {"1f1b", "helix", "helix:fold=1", "weipipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
 last = None
 for r in rows:
-    assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1)
+    assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1 or r["schedule"] != "sppo:multiplex")
+    assert (f"--tensor-parallel {r['devices']}" in r["command"]) == (r["devices"] > 1)
     assert r["micro_batches"] * r["micro_batch_size"] == 16
     tokens = 32768 * 16 / (r["step_ms"] / 1e3) / 8
     assert abs(tokens / r["tokens_per_s"] - 1) < 1e-9
@@ -57,7 +60,9 @@ context = read("context")
 assert context and all(r["trains"] and r["devices"] == 4 for r in context)
 assert all("--context-parallel 4" in r["command"] and "--zero 1" in r["command"] for r in context)
 assert {"1f1b", "helix", "sppo", "fsdp"} <= {r["schedule"].split(":")[0] for r in context}
-json.dump([r["command"] for r in read("tiny") + context if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
+tensor = read("tensor")
+assert {"1f1b", "helix", "sppo", "fsdp", "weipipe"} <= {r["schedule"].split(":")[0] for r in tensor if r["trains"]}
+json.dump([r["command"] for r in read("tiny") + context + tensor if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
 END
 
 # What is recommended runs: every command for a tiny model, of two stages.

@@ -1,5 +1,7 @@
 /* Logits and cross-entropy, any number of rows at a time. */
 #include "reference.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 
 struct head {
     int T, h, V;
@@ -103,6 +105,73 @@ static void test_rows(void **state)
     shape(23, 24, 1501, 9);
 }
 
+/* The vocabulary in three parts of different sizes, each with its own rows of w and its own scratch: loss and
+ * gradients are those of the whole. */
+static void parts(enum sp_dtype type, int T, int h, int V, int rows)
+{
+    const struct sp_backend *k = sp_cpu_backend(type);
+    const int begin[] = {0, V / 5, V / 2 + 1, V};
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, elem = sp_dtype_bytes(type);
+    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
+    float *want_dx = new_nan(n_x), *want_dw = new_copy(n_w, dw);
+    float *scratch = new_nan((size_t)rows * (size_t)sp_logits_ld(V)), *lse = new_nan((size_t)T);
+    float *stats[3], *dx = new_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
+    void *tx = new_bytes(n_x * elem), *tw = new_bytes(n_w * elem), *part = new_bytes(n_x * elem);
+    int32_t *targets = new_bytes((size_t)T * sizeof *targets), *here;
+    double want = 1.5, got = 1.5, tolerance = type == SP_BF16 ? 2e-2 : 1e-5;
+
+    here = new_bytes((size_t)T * sizeof *here);
+    sp_convert(SP_F32, type, n_x, x, tx);
+    sp_convert(SP_F32, type, n_w, w, tw);
+    for (int t = 0; t < T; t++)
+        targets[t] = t == 0 ? V - 1 : t * 5 % V;
+    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &want, want_dx, want_dw, scratch);
+    memset(dx, 0, n_x * sizeof *dx);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < 3; i++) {
+            int n = begin[i + 1] - begin[i];
+            void *at = (char *)tw + (size_t)begin[i] * (size_t)h * elem;
+
+            for (int t = 0; t < T; t++)
+                here[t] = targets[t] >= begin[i] && targets[t] < begin[i + 1]
+                              ? targets[t] - begin[i]
+                              : -1;
+            if (pass == 0) {
+                stats[i] = new_nan(2 * (size_t)T);
+                k->logit_stats(k, T, h, n, rows, tx, at, here, stats[i], scratch);
+                continue;
+            }
+            k->logits_bwd(k, T, h, n, rows, tx, at, here, lse, 0.125f, part,
+                          dw + (size_t)begin[i] * (size_t)h, scratch);
+            sp_convert(type, SP_F32, n_x, part, wide);
+            for (size_t e = 0; e < n_x; e++)
+                dx[e] += wide[e];
+        }
+        if (pass == 0)
+            k->merge_logits(k, T, 3, (const float *const *)stats, lse, &got);
+    }
+    printf("    %s: loss %.9f in three parts, %.9f\n", sp_dtype_name(type), got, want);
+    assert_true(fabs(got - want) < (type == SP_BF16 ? 2e-3 : 1e-6) * fabs(want));
+    for (size_t e = 0; e < n_x; e++)
+        assert_true(fabs((double)(dx[e] - want_dx[e])) <= tolerance * (0.1 + fabs((double)want_dx[e])));
+    for (size_t e = 0; e < n_w; e++)
+        assert_true(fabs((double)(dw[e] - want_dw[e])) <= tolerance * (0.1 + fabs((double)want_dw[e])));
+    for (int i = 0; i < 3; i++)
+        free(stats[i]);
+    free(x), free(w), free(dw), free(want_dx), free(want_dw), free(scratch), free(lse), free(dx);
+    free(wide), free(tx), free(tw), free(part), free(targets), free(here);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    for (int type = 0; type < SP_DTYPES; type++) {
+        parts((enum sp_dtype)type, 7, 10, 37, 7);
+        parts((enum sp_dtype)type, 7, 10, 37, 3);
+        parts((enum sp_dtype)type, 23, 24, 1501, 9);
+    }
+}
+
 /* Logits of several hundred: the maximum must be taken out. */
 static void test_large_logits(void **state)
 {
@@ -133,6 +202,7 @@ TEST_GROUP(cross_entropy)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_large_logits),
         cmocka_unit_test(test_nan),
     };

@@ -44,6 +44,45 @@ static void shape(int batch, int len, int h, int pos0, int V)
     free(want), free(want_t), free(want_p);
 }
 
+/* A table in two parts, whose ids are -1 where a row is in the other: the sum of both is the whole. */
+static void parts(int batch, int len, int h, int V, bool positions)
+{
+    int rows = batch * len, cut = V / 3;
+    size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h;
+    float *table = new_random(n_table, 1), *pos = new_random((size_t)len * (size_t)h, 2);
+    float *dx = new_random(n, 3), *want = new_nan(n), *x[2] = {new_nan(n), new_nan(n)};
+    float *dtable = new_random(n_table, 4), *want_table = new_copy(n_table, dtable);
+    int32_t *ids = new_bytes((size_t)rows * sizeof *ids), *here = new_bytes((size_t)rows * sizeof *here);
+
+    for (int r = 0; r < rows; r++)
+        ids[r] = (r * r * 7 + 3 * r) % V;
+    sp_embed(batch, len, h, 0, ids, table, positions ? pos : NULL, want);
+    sp_embed_bwd(batch, len, h, 0, ids, dx, want_table, NULL);
+    for (int part = 0; part < 2; part++) {
+        size_t at = part ? (size_t)cut * (size_t)h : 0;
+
+        for (int r = 0; r < rows; r++)
+            here[r] = (ids[r] >= cut) == part ? ids[r] - part * cut : -1;
+        sp_embed(batch, len, h, 0, here, table + at, positions && part ? pos : NULL, x[part]);
+        sp_embed_bwd(batch, len, h, 0, here, dx, dtable + at, NULL);
+    }
+    sp_add(n, x[0], x[1]);
+    for (size_t i = 0; i < n; i++)
+        assert_true(x[1][i] == want[i]); /* one of both is exact, the other 0 or a position */
+    assert_same_bits(n_table, dtable, want_table);
+    free(table), free(pos), free(dx), free(want), free(x[0]), free(x[1]), free(dtable);
+    free(want_table), free(ids), free(here);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    omp_set_num_threads(2);
+    parts(1, 7, 24, 11, true);
+    parts(3, 5, 10, 6, false);
+    parts(2, 67, 99, 17, true);
+}
+
 static void test_embed(void **state)
 {
     (void)state;
@@ -55,7 +94,7 @@ static void test_embed(void **state)
 
 TEST_GROUP(embed)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_embed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_embed), cmocka_unit_test(test_parts)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

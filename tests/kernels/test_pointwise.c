@@ -81,6 +81,10 @@ static void test_elementwise(void **state)
         sp_add_typed(SP_BF16, n, dy.low, y.low);
         sp_add(n, dy.wide, y.wide);
         check("add", y);
+        y = values(n, 4, 1); /* of three, rounded once */
+        sp_add_parts_typed(SP_BF16, n, 3, (const void *[]){dy.low, u.low, dy.low}, y.low);
+        sp_add_parts_typed(SP_F32, n, 3, (const void *[]){dy.wide, u.wide, dy.wide}, y.wide);
+        check("add three", y);
         /* in place of each input */
         y = values(n, 1, 6);
         sp_gelu_bwd_typed(SP_BF16, n, y.low, dy.low, y.low);

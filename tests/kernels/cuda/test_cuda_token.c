@@ -15,9 +15,10 @@ static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, s
     void *tdx = new_typed(t, n, dx);
     int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
 
-    /* Few distinct tokens, so that many rows meet; the first and the last of the table too. */
+    /* Few distinct tokens, so that many rows meet; the first and the last of the table too, and ones that are not
+     * in this part of it. */
     for (int r = 0; r < rows; r++)
-        ids[r] = r % 5 == 4 ? V - 1 : (r * r * 7 + 3 * r) % V;
+        ids[r] = r % 11 == 7 ? -1 : r % 5 == 4 ? V - 1 : (r * r * 7 + 3 * r) % V;
     sp_embed(batch, len, h, pos0, ids, table + off, pos, x);
     sp_embed(batch, len, h, pos0, ids, table + off, NULL, plain);
     sp_embed_bwd(batch, len, h, pos0, ids, dx, want_table + off, want_pos);
@@ -144,6 +145,55 @@ static void test_loss(void **state)
     }
 }
 
+/* A part of the vocabulary, then another: what the CPU's kernels say of the same. */
+static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+{
+    const struct sp_backend *k = sp_emulated_backend(t), *cpu = sp_cpu_backend(SP_F32);
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_s = 2 * (size_t)T;
+    size_t n_z = (size_t)rows * (size_t)sp_logits_ld(V);
+    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
+    float *want_dw = new_copy(n_w, dw), *got_dw = new_copy(n_w, dw), *dx = new_nan(n_x);
+    float *stats[2] = {new_nan(n_s), new_random(n_s, 4)}, *got[2] = {new_nan(n_s), stats[1]};
+    float *lse = new_nan((size_t)T), *got_lse = new_nan((size_t)T), *z = new_nan(n_z);
+    void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *tdx = new_typed_nan(t, n_x);
+    void *scratch = new_typed_nan(t, n_z + off);
+    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    double want = 2.5, loss = 2.5, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
+
+    for (int r = 0; r < T; r++)
+        targets[r] = r % 3 == 1 ? -1 : r == 0 ? V - 1 : r * 5 % V;
+    cpu->logit_stats(cpu, T, h, V, rows, x, w, targets, stats[0], z);
+    k->logit_stats(k, T, h, V, rows, tx, tw, targets, got[0], at(t, scratch, off));
+    sp_emulated_wait();
+    assert_close_floats("statistics", n_s, got[0], stats[0], t == SP_BF16 ? 2e-2 : 1e-5);
+    cpu->merge_logits(cpu, T, 2, (const float *const *)stats, lse, &want);
+    k->merge_logits(k, T, 2, (const float *const *)stats, got_lse, &loss);
+    sp_emulated_wait();
+    printf("    %s loss %.9f, CPU %.9f\n", sp_dtype_name(t), loss, want);
+    assert_true(fabs(loss - want) < 1e-6 * fabs(want));
+    assert_close_floats("lse", (size_t)T, got_lse, lse, 1e-6);
+    cpu->logits_bwd(cpu, T, h, V, rows, x, w, targets, lse, 0.125f, dx, want_dw, z);
+    k->logits_bwd(k, T, h, V, rows, tx, tw, targets, lse, 0.125f, tdx, got_dw,
+                  at(t, scratch, off));
+    sp_emulated_wait();
+    assert_typed("dx =", t, n_x, tdx, dx, tolerance);
+    assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
+    free(x), free(w), free(dw), free(want_dw), free(got_dw), free(dx), free(stats[0]);
+    free(stats[1]), free(got[0]), free(lse), free(got_lse), free(z), free(tx), free(tw), free(tdx);
+    free(scratch), free(targets);
+}
+
+static void test_vocabulary(void **state)
+{
+    (void)state;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        vocabulary(t, 7, 10, 37, 7, 0);
+        vocabulary(t, 7, 10, 40, 3, 0);
+        vocabulary(t, 5, 10, 1, 2, 1);
+        vocabulary(t, 13, 24, 1003, 9, 0);
+    }
+}
+
 /* Logits of several hundred: the maximum must be taken out. And minus infinity among them. */
 static void test_large_logits(void **state)
 {
@@ -184,6 +234,7 @@ TEST_GROUP(token)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_vocabulary),
         cmocka_unit_test(test_large_logits),
         cmocka_unit_test(test_nan),
     };

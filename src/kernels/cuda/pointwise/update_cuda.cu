@@ -51,10 +51,10 @@ template <typename T> static void add(const struct sp_backend *k, size_t n, cons
     add_all(k, n, (const T *)x, (T *)y);
 }
 
-enum { PARTS = 16 }; /* at a time */
+enum { PARTS_AT_ONCE = 16 };
 
 template <typename T> struct parts_of {
-    const T *at[PARTS];
+    const T *at[PARTS_AT_ONCE];
 };
 
 template <typename T, int V>
@@ -74,13 +74,13 @@ SP_KERNEL void add_parts_kernel(size_t accesses, int parts, struct parts_of<T> x
     sp_store<V>(y + at * V, sum);
 }
 
-/* Rounded once for every PARTS of them. */
+/* Rounded once for each launch. */
 template <typename T>
 static void add_parts(const struct sp_backend *k, size_t n, int parts, const void *const *x,
                       void *sum)
 {
-    for (int first = 0; first < parts; first += PARTS) {
-        int now = parts - first < PARTS ? parts - first : PARTS;
+    for (int first = 0; first < parts; first += PARTS_AT_ONCE) {
+        int now = parts - first < PARTS_AT_ONCE ? parts - first : PARTS_AT_ONCE;
         struct parts_of<T> all = {}, rest = {};
         T *y = (T *)sum;
         bool wide = sp_is_wide(y, 0);
