@@ -40,10 +40,67 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     return sp_offload_stage_create(g, st) ? -ENOMEM : sp_blocks_create(g, st);
 }
 
-/* Of a slice, as this process computes on them: its own alone, or those of all members that share parameters. */
-static int token_parts(const struct sp_graph *g)
+static void destroy_cut(struct sp_cut *cut)
 {
-    return g->shape.sequence ? g->shape.tensor : 1;
+    if (cut->joined) {
+        free(cut->joined->shapes);
+        free(cut->joined->heads);
+    }
+    free(cut->joined);
+    free(cut->shapes);
+    free(cut->heads);
+    free(cut->shares);
+}
+
+static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
+{
+    bool exchanges = sp_shape_exchanges(&g->shape), shared = g->shape.tensor > 1;
+    size_t n = (size_t)cut->n, m = n * (size_t)cut->n_shares;
+
+    cut->shapes = calloc(n, sizeof *cut->shapes);
+    cut->heads = exchanges && !shared ? calloc(n, sizeof *cut->heads) : NULL;
+    cut->shares = shared ? calloc(m, sizeof *cut->shares) : NULL;
+    cut->joined = shared && g->shape.context > 1 ? calloc(1, sizeof *cut->joined) : NULL;
+    if (!cut->shapes || (exchanges && !shared && !cut->heads) || (shared && !cut->shares) ||
+        (shared && g->shape.context > 1 && !cut->joined))
+        return -ENOMEM;
+    if (!cut->joined)
+        return 0;
+    *cut->joined = (struct sp_cut){.n = cut->n, .n_shares = 1};
+    cut->joined->shapes = calloc(n, sizeof *cut->shapes);
+    cut->joined->heads = exchanges ? calloc(n, sizeof *cut->heads) : NULL;
+    return cut->joined->shapes && (!exchanges || cut->joined->heads) ? 0 : -ENOMEM;
+}
+
+/* What this process has of a slice. */
+static void cut_slice(const struct sp_graph *g, const struct sp_shape *slice, int k,
+                      struct sp_cut *cut)
+{
+    int part = sp_graph_member(g);
+    struct sp_shape joined;
+
+    sp_shape_member(slice, part, sp_graph_share(g), &cut->shapes[k]);
+    if (cut->heads)
+        sp_shape_heads(&cut->shapes[k], &cut->heads[k]);
+    for (int j = 0; cut->shares && j < cut->n_shares; j++) {
+        struct sp_shape member;
+
+        sp_shape_member(slice, part, j, &member);
+        sp_shape_share_of(&member, &cut->shares[k * cut->n_shares + j]);
+    }
+    if (!cut->joined)
+        return;
+    sp_shape_joined(slice, &joined);
+    sp_shape_member(&joined, part, 0, &cut->joined->shapes[k]);
+    if (cut->joined->heads)
+        sp_shape_heads(&cut->joined->shapes[k], &cut->joined->heads[k]);
+}
+
+/* Scratch buffers are those of the longest one. */
+static void take_longest(struct sp_shape *shapes, int n, int each, int longest)
+{
+    for (int i = 0; shapes && i < n * each; i++)
+        shapes[i].longest = &shapes[longest * each];
 }
 
 static int add_cut(struct sp_graph *g, int global)
@@ -52,13 +109,10 @@ static int add_cut(struct sp_graph *g, int global)
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_op op = {.chunk = global};
     int longest = 0;
-    bool apart = sp_shape_has_parts(&g->shape);
 
     cut->n = sp_slices_of(plan, global);
-    cut->parts = token_parts(g);
-    cut->shapes = calloc((size_t)cut->n, sizeof *cut->shapes);
-    cut->heads = apart ? calloc((size_t)(cut->n * cut->parts), sizeof *cut->heads) : NULL;
-    if (!cut->shapes || (apart && !cut->heads))
+    cut->n_shares = sp_shape_shares(&g->shape);
+    if (allocate_cut(g, cut))
         return -ENOMEM;
     for (int k = 0; k < cut->n; k++) {
         struct sp_shape slice;
@@ -67,19 +121,15 @@ static int add_cut(struct sp_graph *g, int global)
         op.slice = (unsigned short)k;
         sp_plan_op_tokens(plan, g->shape.seq, &op, &first, &len);
         sp_shape_slice(&g->shape, first, len, &slice);
-        sp_shape_member(&slice, sp_graph_part(g), &cut->shapes[k]);
+        cut_slice(g, &slice, k, cut);
         longest = cut->shapes[k].seq > cut->shapes[longest].seq ? k : longest;
-        for (int j = 0; cut->heads && j < cut->parts; j++) {
-            struct sp_shape part;
-
-            sp_shape_member(&slice, cut->parts > 1 ? j : sp_graph_part(g), &part);
-            sp_shape_heads(&part, &cut->heads[k * cut->parts + j]);
-        }
     }
-    for (int k = 0; k < cut->n; k++) {
-        cut->shapes[k].longest = &cut->shapes[longest];
-        for (int j = 0; cut->heads && j < cut->parts; j++)
-            cut->heads[k * cut->parts + j].longest = &cut->heads[longest * cut->parts];
+    take_longest(cut->shapes, cut->n, 1, longest);
+    take_longest(cut->heads, cut->n, 1, longest);
+    take_longest(cut->shares, cut->n, cut->n_shares, longest);
+    if (cut->joined) {
+        take_longest(cut->joined->shapes, cut->n, 1, longest);
+        take_longest(cut->joined->heads, cut->n, 1, longest);
     }
     return 0;
 }
@@ -105,7 +155,7 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
-    size_t parts = (size_t)cut->parts, T = (size_t)g->shape.rows * parts;
+    size_t parts = (size_t)cut->n_shares, T = (size_t)g->shape.rows * parts;
     size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
     bool local = false;
 
@@ -286,11 +336,11 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
     int m = g->cfg.plan->layout.micro_batches;
 
-    for (int i = 0; handles && i < m * cut->n * cut->parts; i++)
+    for (int i = 0; handles && i < m * cut->n * cut->n_shares; i++)
         starpu_data_unregister(handles[i]);
     free(handles);
     if (memory && g->place.gpus)
-        starpu_memory_unpin(memory, (size_t)(m * cut->parts) * (size_t)g->shape.rows *
+        starpu_memory_unpin(memory, (size_t)(m * cut->n_shares) * (size_t)g->shape.rows *
                                         sizeof *memory);
     free(memory);
 }
@@ -324,10 +374,8 @@ void sp_graph_destroy(struct sp_graph *g)
         free(g->documents[turn]);
     }
     sp_scratch_release();
-    for (int i = 0; g->cuts && i < g->n_cuts; i++) {
-        free(g->cuts[i].shapes);
-        free(g->cuts[i].heads);
-    }
+    for (int i = 0; g->cuts && i < g->n_cuts; i++)
+        destroy_cut(&g->cuts[i]);
     free(g->cuts);
     sp_params_destroy(&g->held);
     free(g->row);

@@ -73,7 +73,7 @@ struct sp_block {
 };
 
 /* Where members of a stage share heads: what this one has of attention, by its heads, of one part of the tokens
- * (sp_shape_parts); and of the rest of a layer, where they share its parameters too. */
+ * (sp_shape_parts); and, of one share of them (sp_shape_shares), of a layer whose parameters they share. */
 struct sp_heads {
     starpu_data_handle_t q, kv, o, lse, dkv;
     starpu_data_handle_t u, g;                     /* of the MLP */
@@ -86,7 +86,9 @@ struct sp_layer_flight {
     starpu_data_handle_t n1, r, n2; /* of pre and post, where members share parameters: then post has the norm's
                                      * statistics alone */
     starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
-    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
+    struct sp_heads *heads;  /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
+    struct sp_heads *shares; /* [shares of the tokens], where members share parameters: `heads` where these are all
+                              * that attention has; NULL: none do */
     int64_t stashed;        /* bytes counted as stashed */
 };
 
@@ -153,8 +155,10 @@ struct sp_tokens {
 struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] what this process has of them */
-    struct sp_shape *heads;  /* [n][parts] of its attention; NULL: the same */
-    int parts; /* of the tokens of a slice, that have shapes of their own: for their positions */
+    struct sp_shape *heads;  /* [n] of its attention; NULL: the same */
+    struct sp_shape *shares; /* [n][n_shares] of products of its parameters; NULL: it has all of them */
+    int n_shares;            /* of the tokens of a slice */
+    struct sp_cut *joined;   /* attention's where tokens are shared out, too: of all shares of its part; NULL: none */
 };
 
 struct sp_graph_family;
@@ -227,10 +231,10 @@ static inline int sp_tensor_member(const struct sp_graph *g)
     return g->place.pipeline % g->shape.tensor;
 }
 
-/* The part of the tokens of sequences that it has, of sp_shape_spread. */
-static inline int sp_graph_part(const struct sp_graph *g)
+/* The share of its part of the tokens that it has. */
+static inline int sp_graph_share(const struct sp_graph *g)
 {
-    return g->shape.sequence ? sp_tensor_member(g) : sp_graph_member(g);
+    return g->shape.sequence ? sp_tensor_member(g) : 0;
 }
 
 /* Processes that have the same parameters as this one, itself counted, which it is, and the pipeline of another. */

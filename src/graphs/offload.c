@@ -58,7 +58,7 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
 /* Most buffers of a unit: of attention's four and the MLP's two one for each part of the tokens, and what is whole. */
 static int tensors_of_unit(const struct sp_graph *g)
 {
-    return SP_STASH_TENSORS + 3 + 6 * sp_shape_parts(&g->shape);
+    return SP_STASH_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 2 * sp_shape_shares(&g->shape);
 }
 
 /* Adds the buffers that are there; returns how many there are then. */
@@ -74,7 +74,7 @@ static int add_buffers(starpu_data_handle_t *out, int n, const starpu_data_handl
 static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
                       enum sp_stash_tensor tensor, starpu_data_handle_t *out)
 {
-    enum { WHOLE = 3, APART = 2 };
+    enum { WHOLE = 3 };
     const starpu_data_handle_t whole[SP_STASH_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},           [SP_STASH_PRE] = {t->pre, t->n1},
         [SP_STASH_Q] = {t->q},           [SP_STASH_KV] = {t->kv},
@@ -84,13 +84,15 @@ static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
 
     for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
-        const starpu_data_handle_t apart[SP_STASH_TENSORS][APART] = {
+        const starpu_data_handle_t apart[SP_STASH_TENSORS][1] = {
             [SP_STASH_Q] = {h->q},     [SP_STASH_KV] = {h->kv},         [SP_STASH_O] = {h->o},
-            [SP_STASH_LSE] = {h->lse}, [SP_STASH_POST] = {h->u, h->g},
+            [SP_STASH_LSE] = {h->lse},
         };
 
-        n = add_buffers(out, n, apart[tensor], APART);
+        n = add_buffers(out, n, apart[tensor], 1);
     }
+    for (int j = 0; tensor == SP_STASH_POST && t->shares && j < sp_shape_shares(&g->shape); j++)
+        n = add_buffers(out, n, (starpu_data_handle_t[]){t->shares[j].u, t->shares[j].g}, 2);
     return n;
 }
 

@@ -46,3 +46,26 @@ enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
 {
     return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
 }
+
+/* Attention has the shares of the tokens as they are. */
+static bool attends_shares(const struct sp_shape *sh)
+{
+    return sh->tensor > 1 && sh->context == 1;
+}
+
+int sp_flight_parts(const struct sp_shape *sh)
+{
+    int heads = sp_shape_exchanges(sh) ? sh->context : 0;
+
+    return heads + (sh->tensor > 1 ? sp_shape_shares(sh) : 0);
+}
+
+void sp_flight_give(const struct sp_shape *sh, struct sp_layer_flight *t, struct sp_heads *parts)
+{
+    if (sp_shape_exchanges(sh))
+        t->heads = parts;
+    if (sh->tensor > 1)
+        t->shares = parts + (sp_shape_exchanges(sh) ? sh->context : 0);
+    if (attends_shares(sh))
+        t->heads = t->shares;
+}

@@ -40,12 +40,29 @@ static inline const struct sp_cut *sp_op_cut(const struct sp_op_ctx *c)
     return c->cut ? c->cut : &c->g->cuts[0];
 }
 
+/* Of products of parameters that members share, share j of the tokens. */
+static inline const struct sp_shape *sp_op_share(const struct sp_op_ctx *c, int j)
+{
+    const struct sp_cut *cut = sp_op_cut(c);
+
+    return &cut->shares[c->slice * cut->n_shares + j];
+}
+
 /* Of attention, part j of the tokens. */
 static inline const struct sp_shape *sp_op_heads(const struct sp_op_ctx *c, int j)
 {
     const struct sp_cut *cut = sp_op_cut(c);
 
-    return cut->heads ? &cut->heads[c->slice * cut->parts + (cut->parts > 1 ? j : 0)] : c->sh;
+    return cut->heads ? &cut->heads[c->slice] : cut->shares ? sp_op_share(c, j) : c->sh;
+}
+
+/* What a layer has in parts and in shares of the tokens, one after the other, that its flight points to: how many there
+ * are, 0: none; and the pointers. */
+int sp_flight_parts(const struct sp_shape *sh);
+void sp_flight_give(const struct sp_shape *sh, struct sp_layer_flight *t, struct sp_heads *parts);
+static inline struct sp_heads *sp_flight_first(const struct sp_layer_flight *t)
+{
+    return t->heads ? t->heads : t->shares;
 }
 
 /* What a forward of a layer writes and keeps. */

@@ -25,8 +25,8 @@ static void localise(const struct sp_graph *g, int32_t *ids, int n)
  * (B, len) piece. */
 static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
 {
-    for (int k = 0; k < cut->n * cut->parts; k++) {
-        const struct sp_shape *sh = cut->parts > 1 ? &cut->heads[k] : &cut->shapes[k];
+    for (int k = 0; k < cut->n * cut->n_shares; k++) {
+        const struct sp_shape *sh = cut->shares ? &cut->shares[k] : &cut->shapes[k];
 
         for (int i = 0; i < sp_shape_runs(sh); i++) {
             struct sp_tokens_run run = sp_shape_run(sh, i);
@@ -42,7 +42,7 @@ static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_
 {
     const struct sp_tokens *t = sp_graph_tokens(g);
     const struct sp_cut *begin = &g->cuts[0], *end = &g->cuts[g->n_cuts - 1];
-    int first = begin->n * begin->parts, last = end->n * end->parts;
+    int first = begin->n * begin->n_shares, last = end->n * end->n_shares;
 
     for (int k = 0; t->ids && k < first; k++)
         call(t->ids[mb * first + k]);
@@ -64,7 +64,7 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
     uint64_t turn =
         k * (uint64_t)(g->place.pipelines / members) + (uint64_t)(g->place.pipeline / members);
     const struct sp_tokens *t = sp_graph_tokens(g);
-    size_t T = (size_t)g->shape.rows * (size_t)g->cuts[0].parts;
+    size_t T = (size_t)g->shape.rows * (size_t)g->cuts[0].n_shares;
 
     if (!data || (!t->ids && !t->targets && !g->cfg.separates))
         return;

@@ -103,24 +103,35 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
         take_widths(sh, &part);
 }
 
-void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member)
+void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member)
 {
-    int half = sh->seq / (2 * sh->context);
+    int shares = sp_shape_shares(sh), len = sh->seq / sp_shape_unit(sh);
 
     *member = *sh;
     member->seq /= sp_shape_spread(sh);
-    member->first += part * (sh->ring ? half : member->seq);
+    member->first += (part * shares + share) * len;
     if (sh->ring)
-        member->second = sh->first + (2 * sh->context - 1 - part) * half;
+        member->second = sh->first + ((2 * sh->context - 1 - part) * shares + share) * len;
+}
+
+void sp_shape_share_of(const struct sp_shape *member, struct sp_shape *share)
+{
+    *share = *member;
+    take_widths(share, &member->held);
+}
+
+void sp_shape_joined(const struct sp_shape *sh, struct sp_shape *joined)
+{
+    *joined = *sh;
+    take_widths(joined, &sh->held);
+    joined->rows *= sp_shape_shares(sh);
+    joined->tensor = 1;
+    joined->sequence = false;
 }
 
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)
 {
     *heads = *member;
-    if (member->tensor > 1) {
-        take_widths(heads, &member->held);
-        return;
-    }
     heads->model.heads /= member->context;
     heads->model.kv_heads =
         member->model.kv_heads > member->context ? member->model.kv_heads / member->context : 1;

@@ -55,10 +55,16 @@ void sp_shape_context(struct sp_shape *sh, int context, bool ring);
  */
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence);
 
+/* Parts of a member's tokens that devices which share parameters have each one of; 1: all have all. */
+static inline int sp_shape_shares(const struct sp_shape *sh)
+{
+    return sh->sequence ? sh->tensor : 1;
+}
+
 /* Devices that have different tokens of a sequence. */
 static inline int sp_shape_spread(const struct sp_shape *sh)
 {
-    return sh->context * (sh->sequence ? sh->tensor : 1);
+    return sh->context * sp_shape_shares(sh);
 }
 
 /* What tokens that they share must be a multiple of. */
@@ -73,28 +79,28 @@ static inline bool sp_shape_exchanges(const struct sp_shape *sh)
     return sh->context > 1 && !sh->ring;
 }
 
-/* Parts in which attention has the tokens of a slice: those of each device that shares heads; 1 where it has them as
- * they are. */
+/* Parts in which attention has the tokens of a slice: those of each device that exchanges them for heads, or the shares
+ * of those that share parameters; 1 where it has them as they are. */
 static inline int sp_shape_parts(const struct sp_shape *sh)
 {
-    return sh->ring ? 1 : sp_shape_spread(sh);
-}
-
-/* Whether attention has tensors of its own, by parts, beside those of a layer. */
-static inline bool sp_shape_has_parts(const struct sp_shape *sh)
-{
-    return sp_shape_parts(sh) > 1 || sh->tensor > 1;
+    return sh->ring ? 1 : sh->context > 1 ? sh->context : sp_shape_shares(sh);
 }
 
 /*
- * What device `part` of those computes of a sequence or slice: seq and first are of its own tokens. Around a ring
- * they are two halves, part `part` and the last but `part` of twice as many parts as devices: so that each sees as
- * many keys as the others ("zigzag").
+ * What a device computes of a sequence or slice: seq and first are of its own tokens, of `part` of sh->context parts the
+ * `share` of sp_shape_shares. Around a ring parts are two halves, part `part` and the last but `part` of twice as many
+ * as devices: so that each sees as many keys as the others ("zigzag").
  */
-void sp_shape_member(const struct sp_shape *sh, int part, struct sp_shape *member);
+void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member);
 
-/* What such a part is where each device has some of the heads for all tokens: of as many query tokens as one has. A
- * key and value head is on several where there are fewer of them than devices that exchange tokens for heads. */
+/* What such a share is to products and attention of a device's own heads and part of the MLP. */
+void sp_shape_share_of(const struct sp_shape *member, struct sp_shape *share);
+
+/* The shares of a part together, of a device's own heads: as if there were no others that share parameters. */
+void sp_shape_joined(const struct sp_shape *sh, struct sp_shape *joined);
+
+/* The attention of a member of those that exchange tokens for heads, where each has some of the heads for all tokens: of
+ * as many query tokens as one has. A key and value head is on several where there are fewer of them than devices. */
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads);
 
 /* Runs of tokens of a member that follow each other in the sequence; of run i, where it begins, in the sequence

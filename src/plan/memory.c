@@ -89,7 +89,7 @@ static int64_t waiting_elements(const struct sp_plan *plan, const struct sp_shap
                                 enum sp_recompute recompute, int stage)
 {
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width;
-    int64_t parts = sh->sequence ? sh->tensor : 1; /* of all of them dy and dr are there */
+    int64_t parts = sp_shape_shares(sh); /* of all of them dy and dr are there */
     int64_t layer = 2 * parts * x + T * sh->up_width + q + T * sh->kv_width, live = 0, peak = 0;
 
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
@@ -194,7 +194,7 @@ static int64_t packed_elements(const struct sp_plan *plan, const struct sp_shape
  * shares of dn with those that come from the others. */
 static int64_t parts_elements(const struct sp_shape *slice)
 {
-    int64_t parts = slice->sequence ? slice->tensor : 1, x = (int64_t)slice->rows * slice->model.hidden;
+    int64_t parts = sp_shape_shares(slice), x = (int64_t)slice->rows * slice->model.hidden;
 
     if (slice->tensor <= 1)
         return 0;
@@ -204,18 +204,31 @@ static int64_t parts_elements(const struct sp_shape *slice)
 
 /* Where devices share tokens, beside what attention has without: of d_o, dq and dkv what is theirs, and what
  * comes from the others or goes to them; around a ring, keys and values of a turn and of the next, and their
- * gradients. `slice` is the longest one's shape. */
-static int64_t exchange_elements(const struct sp_shape *sh, const struct sp_shape *slice)
+ * gradients. */
+static int64_t context_elements(const struct sp_shape *sh, const struct sp_shape *slice)
 {
     struct sp_shape heads;
 
     if (slice->context <= 1)
-        return parts_elements(slice);
+        return 0;
     if (slice->ring)
         return 4 * (int64_t)sh->rows * sh->kv_width +
                (int64_t)slice->rows / 2 * (sh->q_width + sp_in_f32(sh, sh->model.heads) + 1);
     sp_shape_heads(slice, &heads);
     return (int64_t)slice->rows * slice->context * (3 * heads.q_width + 2 * heads.kv_width);
+}
+
+/* Where devices share tokens or parameters; both: shares of q, kv and o beside what is joined of them. `slice` is the
+ * longest one's shape. */
+static int64_t exchange_elements(const struct sp_shape *sh, const struct sp_shape *slice)
+{
+    struct sp_shape all, part;
+    bool joins = slice->tensor > 1 && slice->context > 1;
+
+    sp_shape_joined(sh, &all);
+    sp_shape_joined(slice, &part);
+    return parts_elements(slice) + context_elements(&all, &part) +
+           (joins ? (int64_t)part.rows * 2 * (part.q_width + part.kv_width) : 0);
 }
 
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -226,8 +226,9 @@ static int check_tokens(const char *command, const char *option, int devices,
 }
 
 static int check_context(const char *command, const char *schedule, const struct sp_plan *plan,
-                         const struct sp_model *m, const struct sp_shape *sh)
+                         const struct sp_model *whole, const struct sp_shape *sh)
 {
+    const struct sp_model *m = &sh->held; /* of whose heads a device has a part */
     int C = sh->context;
 
     if (!plan->family->shares_tokens)
@@ -235,10 +236,11 @@ static int check_context(const char *command, const char *schedule, const struct
                         command, C, schedule);
     if (!sh->ring && (m->heads % C || (m->kv_heads % C && C % m->kv_heads)))
         return sp_error(EINVAL,
-                        "%s: --context-parallel %d: %s has %d heads and %d of keys and values, "
+                        "%s: --context-parallel %d: %s has %d heads and %d of keys and values%s, "
                         "which %d processes cannot share evenly; --context-method ring does not "
                         "share them",
-                        command, C, m->name, m->heads, m->kv_heads, C);
+                        command, C, whole->name, m->heads, m->kv_heads,
+                        sh->tensor > 1 ? " in each part of --tensor-parallel" : "", C);
     return check_tokens(command, "context-parallel", C, plan, sh);
 }
 
@@ -251,11 +253,6 @@ static int check_tensor(const char *command, const char *schedule, const struct 
     if (!plan->family->shares_parameters)
         return sp_error(EINVAL, "%s: --tensor-parallel %d is not available for %s; leave it out",
                         command, T, schedule);
-    if (sh->context > 1)
-        return sp_error(EINVAL,
-                        "%s: --tensor-parallel %d and --context-parallel %d do not go together "
-                        "yet; take one of them",
-                        command, T, sh->context);
     if (!sp_model_is_divisible(m, T, what, sizeof what))
         return sp_error(EINVAL,
                         "%s: --tensor-parallel %d: %s has %s, which %d processes cannot share",

@@ -75,7 +75,7 @@ static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ
                 sp_shape_context(&whole, members, ring);
                 sp_shape_slice(&whole, from, SEQ / 2, &slice);
                 for (int part = 0; part < members; part++) {
-                    sp_shape_member(&slice, part, &member);
+                    sp_shape_member(&slice, part, 0, &member);
                     check(&member, d, tokens);
                     check(&member, NULL, tokens);
                 }

@@ -339,15 +339,17 @@ static int create(struct sp_graph *g)
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
     size_t n = (size_t)lay->micro_batches * (size_t)(lay->layers + 1);
-    int parts = sp_shape_has_parts(&g->shape) ? sp_shape_parts(&g->shape) : 0;
+    int parts = sp_flight_parts(&g->shape);
 
     g->parts = calloc(n, sizeof *g->parts);
     g->part_heads = parts ? calloc(2 * n * (size_t)parts, sizeof *g->part_heads) : NULL;
     if (!g->parts || (parts && !g->part_heads))
         return -ENOMEM;
     for (size_t i = 0; g->part_heads && i < n; i++) {
-        g->parts[i].attn.heads = g->part_heads + 2 * i * (size_t)parts;
-        g->parts[i].half.heads = g->parts[i].attn.heads + parts;
+        struct sp_heads *heads = g->part_heads + 2 * i * (size_t)parts;
+
+        sp_flight_give(&g->shape, &g->parts[i].attn, heads);
+        sp_flight_give(&g->shape, &g->parts[i].half, heads + parts);
     }
     return 0;
 }

@@ -115,7 +115,7 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
     struct sp_chunk_flight *flights;
     struct sp_layer_flight *l;
     struct sp_heads *heads;
-    int first, count, parts = sp_shape_has_parts(&g->shape) ? sp_shape_parts(&g->shape) : 0;
+    int first, count, parts = sp_flight_parts(&g->shape);
 
     for (int c = 0; c < chunks; c++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
@@ -131,7 +131,7 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
         return NULL;
     }
     for (size_t i = 0; heads && i < layers; i++)
-        l[i].heads = heads + i * (size_t)parts;
+        sp_flight_give(&g->shape, &l[i], heads + i * (size_t)parts);
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);
@@ -144,7 +144,7 @@ struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int 
 void sp_flights_free(struct sp_chunk_flight *flights)
 {
     if (flights) {
-        free(flights[0].layers[0].heads);
+        free(sp_flight_first(&flights[0].layers[0]));
         free(flights[0].layers);
     }
     free(flights);
@@ -175,9 +175,9 @@ static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
 
         for (size_t k = 0; k < sizeof left / sizeof *left; k++)
             sp_drop(left[k]);
-        for (int j = 0; t->heads && j < parts; j++)
-            sp_heads_drop(&t->heads[j]);
-        *t = (struct sp_layer_flight){.heads = t->heads};
+        for (int j = 0; j < parts; j++)
+            sp_heads_drop(sp_flight_first(t) + j);
+        *t = (struct sp_layer_flight){.heads = t->heads, .shares = t->shares};
     }
     *fl = (struct sp_chunk_flight){.layers = fl->layers};
 }
@@ -188,7 +188,7 @@ void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int ea
         int first, count;
 
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
-        drop_flight(&st->flights[i], count, sp_shape_parts(&g->shape));
+        drop_flight(&st->flights[i], count, sp_flight_parts(&g->shape));
     }
     sp_stage_meter(g, st)->live_bytes = 0;
     sp_order_forget(st->worker);

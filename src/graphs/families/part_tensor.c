@@ -5,12 +5,13 @@
  * part of them; its part of the QKV weights.
  */
 #include "graphs/families/part.h"
+#include "graphs/tensor/attention.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/tensor/halves.h"
 
 static int parts_of(const struct sp_part_op *c)
 {
-    return sp_shape_parts(c->sh);
+    return sp_shape_shares(c->sh);
 }
 
 /* Of tensors that go to a stage. */
@@ -71,7 +72,7 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
     for (int j = 0; j < parts_of(c); j++)
-        t->half.heads[j].o = o[j];
+        t->half.shares[j].o = o[j];
     post_forward(c, x, y, c->stash);
     if (!c->keeps)
         t->block.residual = sp_part_hold(x);
@@ -100,7 +101,7 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
     struct sp_pool *pool = pool_for(c, sp_part_attention_stage(c, c->k));
     starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
     struct sp_heads heads[SP_MAX_SLICES] = {0};
-    struct sp_layer_flight here = {.heads = heads};
+    struct sp_layer_flight here = {.shares = heads};
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
 
@@ -169,13 +170,19 @@ static void attention_forward(struct sp_part_op *c)
         sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
     }
     for (int j = 0; !c->ships && j < parts_of(c); j++) {
-        t->attn.heads[j].q = q[j];
-        t->attn.heads[j].kv = kv[j];
+        t->attn.shares[j].q = q[j];
+        t->attn.shares[j].kv = kv[j];
     }
-    sp_attention_forward(&op, 0, c->stash, c->st->boundary);
-    sp_attention_drop(&op, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
-    for (int j = 0; j < parts_of(c); j++)
-        o[j] = sp_part_hold(t->attn.heads[j].o);
+    sp_tensor_attention_take(&op, &t->attn, true);
+    sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
+    sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
+    for (int j = 0; j < parts_of(c); j++) {
+        o[j] = t->attn.shares[j].o;
+        if (t->attn.o) /* what attention keeps is not these */
+            t->attn.shares[j].o = NULL;
+        else
+            sp_pool_hold(o[j]);
+    }
     sp_part_leave_pieces(c, SP_TENSOR_O, c->k, parts_of(c), o);
 }
 
@@ -204,7 +211,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
 /* dq and dkv to the block that has the product. */
 static void leave_gradients(struct sp_part_op *c)
 {
-    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.heads;
+    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
     starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++) {
@@ -228,13 +235,13 @@ static void attention_backward(struct sp_part_op *c)
     op = op_of(c, true, &one);
     sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
     for (int j = 0; j < parts_of(c); j++)
-        t->attn.heads[j].d_o = d_o[j];
-    if (!sp_attention_has_keys(&t->attn))
+        t->attn.shares[j].d_o = d_o[j];
+    if (!sp_attention_has_keys(&t->attn)) {
         sp_tensor_qkv_forward(&op, &t->attn, t->n1, w, true, c->st->local);
-    sp_attention_backward(&op, 0, NULL, pool, c->ships ? 0 : c->stash);
-    sp_attention_drop(&op, &t->attn, true, true, true);
-    for (int j = 0; j < parts_of(c); j++)
-        sp_drop(&t->attn.heads[j].d_o);
+        sp_tensor_attention_take(&op, &t->attn, true);
+    }
+    sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
+    sp_tensor_attention_drop(&op, &t->attn, true, true, true);
     if (c->ships)
         qkv_backward(c, &op, w);
     else
@@ -290,7 +297,7 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
     starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
     starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
     struct sp_heads heads[SP_MAX_SLICES] = {0};
-    struct sp_layer_flight here = {.heads = heads};
+    struct sp_layer_flight here = {.shares = heads};
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
     struct sp_rows_parts dn1;
@@ -355,11 +362,11 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     c->ctx.layer = c->k - 1;
     op = op_of(c, false, &one);
     for (int j = 0; j < parts_of(c); j++)
-        d_o[j] = t->half.heads[j].d_o = sp_part_take_for(
-            c, stage, (size_t)c->sh->rows * (size_t)sp_op_heads(&op, j)->q_width, "do");
+        d_o[j] = t->half.shares[j].d_o = sp_part_take_for(
+            c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
     sp_tensor_post_backward(&op, &t->half, dy, w, g, false, dr);
     for (int j = 0; j < parts_of(c); j++)
-        t->half.heads[j].d_o = NULL;
+        t->half.shares[j].d_o = NULL;
     sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, parts_of(c), d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, dr);
     sp_tensor_post_wgrad(&op, &t->half, w, g, c->stash);

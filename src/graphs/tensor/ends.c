@@ -21,7 +21,7 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 
         sum.at[j] = j == sp_tensor_part(c) ? x : sp_take_hidden(c, "x");
         sp_embed_fwd_insert(
-            &c->ctx, sp_op_heads(c, j), part_of(c, ids, tokens, j),
+            &c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j),
             sp_weight(c, SP_BLOCK_TOKENS, -1),
             sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL, sum.at[j], 0);
     }
@@ -47,7 +47,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handl
         bool own = j == sp_tensor_part(c);
 
         c->ctx.exchanged = !own;
-        sp_embed_wgrad_insert(&c->ctx, sp_op_heads(c, j), part_of(c, ids, tokens, j), rows.at[j],
+        sp_embed_wgrad_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j), rows.at[j],
                               sp_gradient(c, SP_BLOCK_TOKENS, -1),
                               own ? sp_gradient(c, SP_BLOCK_POSITIONS, -1) : NULL);
     }
@@ -98,7 +98,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_rows_
         stats[j][me] = sp_pool_get(c->st->local, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows),
                                    sp_shape_elem(c->sh), "logit statistics");
         c->ctx.exchanged = j != sp_tensor_part(c);
-        sp_logit_stats_insert(&c->ctx, sp_op_heads(c, j), rows, n->at[j],
+        sp_logit_stats_insert(&c->ctx, sp_op_share(c, j), rows, n->at[j],
                               part_of(c, targets, tokens, j), table, stats[j][me]);
     }
     for (int j = 0; j < n->n; j++)
@@ -107,7 +107,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_rows_
     for (int k = 0; k < n->n; k++) {
         int j = sp_tensor_departure(c, k);
 
-        sp_vocabulary_insert(&c->ctx, sp_op_heads(c, j), rows, sp_tensor_completes(c, j), n->at[j],
+        sp_vocabulary_insert(&c->ctx, sp_op_share(c, j), rows, sp_tensor_completes(c, j), n->at[j],
                              part_of(c, targets, tokens, j), table, gradient, t, stats[j],
                              dn->at[j], sp_stage_tally(c->g, c->st));
         for (int m = 0; m < t; m++)

@@ -42,8 +42,8 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starp
     sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
     for (int k = 0; k < parts.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        const struct sp_shape *sh = sp_op_heads(c, j);
-        struct sp_heads *h = &t->heads[j];
+        const struct sp_shape *sh = sp_op_share(c, j);
+        struct sp_heads *h = &t->shares[j];
 
         h->q = sp_pool_get(pool, rows * (size_t)sh->q_width, elem, "q");
         if (keys)
@@ -60,11 +60,11 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_dat
 {
     struct sp_rows_parts parts;
 
-    if (t->heads[0].n1)
+    if (t->shares[0].n1)
         return;
     sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
     for (int j = 0; j < parts.n; j++)
-        t->heads[j].n1 = parts.at[j];
+        t->shares[j].n1 = parts.at[j];
 }
 
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
@@ -76,9 +76,9 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
     take_parts(c, pool, "dn", dn1);
     for (int k = 0; k < dn1->n; k++) {
         int j = sp_tensor_departure(c, k);
-        const struct sp_heads *h = &t->heads[j];
+        const struct sp_heads *h = &t->shares[j];
 
-        sp_qkv_bwd_insert(&c->ctx, sp_op_heads(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g,
+        sp_qkv_bwd_insert(&c->ctx, sp_op_share(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g,
                           apart, fresh && k == 0);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
@@ -92,10 +92,10 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
     gather_n1(c, t, n1);
     for (int k = 0; k < n; k++) {
         int j = sp_tensor_arrival(c, k);
-        struct sp_heads *h = &t->heads[j];
+        struct sp_heads *h = &t->shares[j];
 
         reads(c, j);
-        sp_qkv_wgrad_insert(&c->ctx, sp_op_heads(c, j), h->n1, h->dq, h->dkv, g, fresh && k == 0,
+        sp_qkv_wgrad_insert(&c->ctx, sp_op_share(c, j), h->n1, h->dq, h->dkv, g, fresh && k == 0,
                             k == n - 1 ? released : 0);
         sp_drop(&h->n1);
         sp_drop(&h->dq);
@@ -114,7 +114,7 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
     for (int k = 0; k < r->n; k++) {
         int j = sp_tensor_departure(c, k);
 
-        sp_out_fwd_insert(&c->ctx, sp_op_heads(c, j), t->heads[j].o, w,
+        sp_out_fwd_insert(&c->ctx, sp_op_share(c, j), t->shares[j].o, w,
                           sp_tensor_completes(c, j), r->at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_X, r);
@@ -132,8 +132,8 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data
     sum->n = n2.n;
     for (int k = 0; k < n2.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        const struct sp_shape *sh = sp_op_heads(c, j);
-        struct sp_heads *h = &t->heads[j];
+        const struct sp_shape *sh = sp_op_share(c, j);
+        struct sp_heads *h = &t->shares[j];
 
         h->u = take_rows(c, sh->up_width, "u");
         h->g = wants_g ? take_rows(c, sh->model.mlp, "g") : NULL;
@@ -197,9 +197,9 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
         sp_drop(&t->n2);
     for (int j = 0; j < sp_tensor_parts(c); j++) {
         if (!keep.saved)
-            sp_drop(&t->heads[j].u);
+            sp_drop(&t->shares[j].u);
         if (!keep.keep_outputs)
-            sp_drop(&t->heads[j].g);
+            sp_drop(&t->shares[j].g);
     }
 }
 
@@ -213,8 +213,8 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
     take_parts(c, c->st->local, "dn", &dn);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        const struct sp_shape *sh = sp_op_heads(c, j);
-        struct sp_heads *h = &t->heads[j];
+        const struct sp_shape *sh = sp_op_share(c, j);
+        struct sp_heads *h = &t->shares[j];
 
         h->dy = rows.at[j];
         h->du = take_rows(c, sh->up_width, "du");
@@ -230,8 +230,8 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
     sp_tensor_gather(c, SP_TENSOR_DX, dr, &rows);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        const struct sp_shape *sh = sp_op_heads(c, j);
-        struct sp_heads *h = &t->heads[j];
+        const struct sp_shape *sh = sp_op_share(c, j);
+        struct sp_heads *h = &t->shares[j];
 
         h->dr = rows.at[j];
         reads(c, j);
@@ -259,17 +259,17 @@ void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu
 
     sp_tensor_gather(c, SP_TENSOR_N1, norm2_rows(c, t, w), &n2);
     for (int j = 0; j < n2.n; j++) {
-        struct sp_heads *h = &t->heads[j];
+        struct sp_heads *h = &t->shares[j];
 
-        sp_out_wgrad_insert(&c->ctx, sp_op_heads(c, j), h->o, h->dr, g);
+        sp_out_wgrad_insert(&c->ctx, sp_op_share(c, j), h->o, h->dr, g);
         sp_drop(&h->o);
         sp_drop(&h->dr);
     }
     for (int j = 0; j < n2.n; j++) {
-        struct sp_heads *h = &t->heads[j];
+        struct sp_heads *h = &t->shares[j];
 
         reads(c, j);
-        sp_mlp_wgrad_insert(&c->ctx, sp_op_heads(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g,
+        sp_mlp_wgrad_insert(&c->ctx, sp_op_share(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g,
                             j == n2.n - 1 ? released : 0);
         sp_drop(&h->u);
         sp_drop(&h->g);

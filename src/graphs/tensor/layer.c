@@ -1,5 +1,6 @@
 #include "graphs/tensor/layer.h"
 #include "graphs/offload.h"
+#include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"
 
 static starpu_data_handle_t statistics(struct sp_op_ctx *c)
@@ -21,6 +22,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+    bool keys = !sp_attention_has_keys(t); /* where they stayed for later slices, they are there */
     int layer = c->first + i;
     int64_t stashed = 0;
 
@@ -34,11 +36,18 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     t->n1 = sp_take_hidden(c, "n1");
     sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = t->x, .saved = t->pre}, t->n1,
                        sp_weight(c, SP_BLOCK_NORM1, layer), stashed);
-    sp_tensor_qkv_forward(c, t, t->n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                          !sp_attention_has_keys(t), c->st->local);
+    sp_tensor_qkv_forward(c, t, t->n1, sp_weight(c, SP_BLOCK_QKV, layer), keys, c->st->local);
+    sp_tensor_attention_take(c, t, keys);
     if (!keep.keep_outputs)
         sp_drop(&t->n1);
     return stashed;
+}
+
+/* The outputs of shares, where attention keeps them joined. */
+static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
+{
+    for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_parts(c); j++)
+        sp_drop(&t->shares[j].o);
 }
 
 void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
@@ -53,8 +62,10 @@ void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bo
 
     c->ctx.layer = c->first + i;
     t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
-    if (!keep.has_attn) {
-        sp_attention_forward(c, i, of_o, c->st->local);
+    if (keep.has_attn) {
+        sp_tensor_attention_outputs(c, t);
+    } else {
+        sp_tensor_attention_forward(c, i, of_o, c->st->local);
         t->stashed += of_o;
     }
     if (keep.stash)
@@ -63,7 +74,8 @@ void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bo
                            stash_y ? (int64_t)starpu_data_get_size(y) : 0);
     if (keep.stash && keep.saved)
         t->stashed += bytes_of(c, outputs, SP_STASH_POST);
-    sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
+    sp_tensor_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
+    drop_outputs(c, t);
 }
 
 void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
@@ -77,19 +89,21 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     c->ctx.layer = layer;
     t->dr = sp_take_hidden(c, "dr");
     for (int j = 0; j < sp_tensor_parts(c); j++)
-        t->heads[j].d_o = sp_pool_get(
-            c->st->local, (size_t)c->sh->rows * (size_t)sp_op_heads(c, j)->q_width,
+        t->shares[j].d_o = sp_pool_get(
+            c->st->local, (size_t)c->sh->rows * (size_t)sp_op_share(c, j)->q_width,
             sp_shape_elem(c->sh), "do");
     sp_tensor_post_backward(c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
                             apart ? c->norms[SP_NORMS * i + 1]
                                   : sp_gradient(c, SP_BLOCK_POST, layer),
                             apart, t->dr);
-    sp_attention_backward(c, i, NULL, c->st->local, 0);
+    sp_tensor_attention_backward(c, i, c->st->local, 0);
+    sp_drop(&t->q);
+    sp_drop(&t->kv);
+    sp_drop(&t->lse);
     for (int j = 0; j < sp_tensor_parts(c); j++) {
-        sp_drop(&t->heads[j].d_o);
-        sp_drop(&t->heads[j].q);
-        sp_drop(&t->heads[j].kv);
-        sp_drop(&t->heads[j].lse);
+        sp_drop(&t->shares[j].q);
+        sp_drop(&t->shares[j].kv);
+        sp_drop(&t->shares[j].lse);
     }
     if (c->sh->model.qk_norm && !t->n1) {
         n1 = sp_take_hidden(c, "n1");
@@ -117,9 +131,11 @@ void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
     int layer = c->first + i;
 
     c->ctx.layer = layer;
+    sp_tensor_attention_outputs(c, t);
+    sp_drop(&t->o);
     sp_tensor_post_wgrad(c, t, sp_weight(c, SP_BLOCK_POST, layer),
                          sp_gradient(c, SP_BLOCK_POST, layer), 0);
-    if (!t->n1 && !t->heads[0].n1) {
+    if (!t->n1 && !t->shares[0].n1) {
         t->n1 = sp_take_hidden(c, "n1");
         sp_norm_again_insert(&c->ctx, c->sh, false, sp_weight(c, SP_BLOCK_NORM1, layer), t->x,
                              t->pre, t->n1);

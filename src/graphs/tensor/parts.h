@@ -27,12 +27,12 @@ struct sp_rows_parts {
 /* Parts of all tokens, and which this member has. */
 static inline int sp_tensor_parts(const struct sp_op_ctx *c)
 {
-    return c->sh->sequence ? c->sh->tensor : 1;
+    return sp_shape_shares(c->sh);
 }
 
 static inline int sp_tensor_part(const struct sp_op_ctx *c)
 {
-    return c->sh->sequence ? sp_tensor_member(c->g) : 0;
+    return sp_graph_share(c->g);
 }
 
 /* Whether this member is the one that adds to a sum of part j what is to be added once: the bias. */

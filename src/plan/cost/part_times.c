@@ -58,8 +58,8 @@ static double passed(const struct cost *c, enum sp_attention_pass pass)
 {
     int members = c->sh->context, turns = members - 1;
     double bytes = (double)sp_shape_elem(c->sh) * c->sh->batch * (c->sh->first + c->sh->seq) /
-                   members * c->sh->kv_width / c->devices;
-    bool inside = members * c->devices <= c->machine->devices_per_node;
+                   members * c->sh->kv_width / c->devices / sp_shape_shares(c->sh);
+    bool inside = members * group_of(c) <= c->machine->devices_per_node;
 
     if (pass == SP_ATTENTION_BACKWARD)
         turns += members;
@@ -70,7 +70,7 @@ static double passed(const struct cost *c, enum sp_attention_pass pass)
  * tokens; of its node's, and beyond it through an interface that others share. */
 static double exchanged(const struct cost *c)
 {
-    double members = c->sh->context, inside = c->machine->devices_per_node / c->devices;
+    double members = c->sh->context, inside = c->machine->devices_per_node / group_of(c);
     double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows / c->devices *
                    (2 * c->sh->q_width + c->sh->kv_width) / members;
     double within, beyond;

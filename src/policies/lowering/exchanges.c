@@ -93,7 +93,7 @@ static struct shared shared_of_ends(const struct sp_shape *sh, const struct sp_o
     if (w->head) {
         n.rows += 2;
         n.sums++;
-        *stats += (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens * (sh->tensor - 1);
+        *stats += (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens / sh->context * (sh->tensor - 1);
     }
     return n;
 }
@@ -106,7 +106,7 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
 
     for (int i = 0; i < n; i++) {
         int64_t rows =
-            (int64_t)sp_shape_elem(sh) * sh->batch * work[i].tokens * sh->model.hidden;
+            (int64_t)sp_shape_elem(sh) * sh->batch * work[i].tokens / sh->context * sh->model.hidden;
         struct shared all = shared_of_ends(sh, &work[i], &bytes);
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
@@ -128,6 +128,33 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
     return bytes;
 }
 
+/* ---- context parallelism ----------------------------------------------------------------------- */
+
+/* Of a device's own heads, all shares of its part of the tokens. */
+static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                             enum sp_recompute recompute, const struct sp_op_work *work)
+{
+    struct sp_shape slice, heads;
+    int64_t part, bytes = 0;
+
+    if (!work->attention || !(work->forward || work->input))
+        return 0;
+    sp_shape_slice(sh, work->first_token, work->tokens, &slice);
+    sp_shape_heads(&slice, &heads);
+    part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
+    for (int l = work->first; l < work->first + work->layers; l++) {
+        /* q, k, v that came from elsewhere are kept, whatever else is computed again */
+        enum sp_recompute mode = plan->family->parts && !work->qkv_with_attention
+                                     ? SP_RECOMPUTE_NONE
+                                     : sp_layer_recompute(plan, recompute, l);
+        struct times t = times_of(work, mode, plan->layout.slices > 1);
+
+        bytes += sh->ring ? around(sh, work, mode)
+                          : part * (t.q * heads.q_width + t.kv * heads.kv_width);
+    }
+    return bytes;
+}
+
 int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
                           enum sp_recompute recompute, int every, int stage,
                           const struct sp_op *op)
@@ -135,26 +162,10 @@ int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_op_work work[SP_MOST_WORK];
     int n = sp_op_work(plan, sh, stage, op, work);
     int64_t bytes = sh->tensor > 1 ? tensor_bytes(plan, sh, recompute, every, work, n) : 0;
+    struct sp_shape joined;
 
-    for (int i = 0; sh->context > 1 && i < n; i++) {
-        struct sp_shape slice, heads;
-        int64_t part;
-
-        if (!work[i].attention || !(work[i].forward || work[i].input))
-            continue;
-        sp_shape_slice(sh, work[i].first_token, work[i].tokens, &slice);
-        sp_shape_heads(&slice, &heads);
-        part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
-        for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
-            /* q, k, v that came from elsewhere are kept, whatever else is computed again */
-            enum sp_recompute mode = plan->family->parts && !work[i].qkv_with_attention
-                                         ? SP_RECOMPUTE_NONE
-                                         : sp_layer_recompute(plan, recompute, l);
-            struct times t = times_of(&work[i], mode, plan->layout.slices > 1);
-
-            bytes += sh->ring ? around(sh, &work[i], mode)
-                              : part * (t.q * heads.q_width + t.kv * heads.kv_width);
-        }
-    }
+    sp_shape_joined(sh, &joined);
+    for (int i = 0; sh->context > 1 && i < n; i++)
+        bytes += context_bytes(plan, &joined, recompute, &work[i]);
     return bytes;
 }

@@ -90,7 +90,7 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
     if (is_by_heads(plan, shape, t))
-        return sp_shape_parts(shape);
+        return sp_shape_shares(shape);
     return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
 }
 

@@ -1,0 +1,156 @@
+#include "graphs/tensor/attention.h"
+
+static bool joins(const struct sp_op_ctx *c)
+{
+    return sp_op_cut(c)->joined != NULL;
+}
+
+/* The op as attention has it, where the shares are joined. */
+static struct sp_op_ctx joined_op(const struct sp_op_ctx *c)
+{
+    struct sp_op_ctx op = *c;
+
+    op.cut = sp_op_cut(c)->joined;
+    op.sh = &op.cut->shapes[c->slice];
+    return op;
+}
+
+static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, int rows,
+                                 int width, const char *name)
+{
+    return sp_pool_get(pool, (size_t)rows * (size_t)width, sp_shape_elem(c->sh), name);
+}
+
+/* Share j among the tokens of all of them, in every sequence or, around a ring, half of one. */
+static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
+{
+    int halves = c->sh->ring ? 2 : 1, len = c->sh->seq / halves;
+
+    return (struct sp_rows){.batch = c->sh->batch * halves,
+                            .width = width,
+                            .n = len,
+                            .from_len = len,
+                            .to_len = len * sp_tensor_parts(c),
+                            .to_at = j * len};
+}
+
+/* One tensor of all shares; these go. */
+static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *share[], int width,
+                                 const char *name)
+{
+    int n = sp_tensor_parts(c);
+    starpu_data_handle_t whole = take(c, c->st->local, n * c->sh->rows, width, name);
+
+    for (int j = 0; j < n; j++) {
+        struct sp_rows rows = rows_of(c, j, width);
+
+        sp_rows_insert(&c->ctx, c->sh, &rows, *share[j], whole, j == 0);
+        sp_drop(share[j]);
+    }
+    return whole;
+}
+
+/* And back: the whole stays. */
+static void split(struct sp_op_ctx *c, starpu_data_handle_t whole, starpu_data_handle_t *share[],
+                  int width, struct sp_pool *pool, const char *name)
+{
+    for (int j = 0; j < sp_tensor_parts(c); j++) {
+        struct sp_rows rows = rows_of(c, j, width);
+
+        rows.from_len = rows.to_len;
+        rows.from_at = rows.to_at;
+        rows.to_len = rows.n;
+        rows.to_at = 0;
+        *share[j] = take(c, pool, c->sh->rows, width, name);
+        sp_rows_insert(&c->ctx, c->sh, &rows, whole, *share[j], true);
+    }
+}
+
+/* A tensor of all shares, by its place in their structures. */
+#define SHARES(t, field, share)                                                                    \
+    for (int each = 0; each < sp_tensor_parts(c); each++)                                          \
+    share[each] = &(t)->shares[each].field
+
+void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
+{
+    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    if (!joins(c))
+        return;
+    op = joined_op(c);
+    SHARES(t, q, share);
+    t->q = join(c, share, op.sh->q_width, "q");
+    if (keys) {
+        SHARES(t, kv, share);
+        t->kv = join(c, share, op.sh->kv_width, "kv");
+    }
+    sp_attention_share_out(&op, t, keys);
+}
+
+void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    if (!joins(c)) {
+        sp_attention_forward(c, i, stashed, pool);
+        return;
+    }
+    op = joined_op(c);
+    sp_attention_forward(&op, i, stashed, c->st->local);
+    SHARES(t, o, share);
+    split(c, t->o, share, op.sh->q_width, pool, "o");
+}
+
+void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
+{
+    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    if (!joins(c))
+        return;
+    op = joined_op(c);
+    SHARES(t, o, share);
+    split(c, t->o, share, op.sh->q_width, c->st->local, "o");
+}
+
+void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool,
+                                  int64_t released)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    starpu_data_handle_t *share[SP_MAX_SLICES], d_o;
+    struct sp_op_ctx op;
+
+    SHARES(t, d_o, share);
+    if (!joins(c)) {
+        sp_attention_backward(c, i, NULL, pool, released);
+        for (int j = 0; j < sp_tensor_parts(c); j++)
+            sp_drop(share[j]);
+        return;
+    }
+    op = joined_op(c);
+    d_o = join(c, share, op.sh->q_width, "do");
+    sp_attention_backward(&op, i, d_o, c->st->local, released);
+    sp_drop(&d_o);
+    SHARES(t, dq, share);
+    split(c, t->dq, share, op.sh->q_width, pool, "dq");
+    sp_drop(&t->dq);
+    SHARES(t, dkv, share);
+    split(c, t->dkv, share, op.sh->kv_width, pool, "dkv");
+    sp_drop(&t->dkv);
+}
+
+void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
+                              bool o)
+{
+    struct sp_op_ctx op;
+
+    if (!joins(c)) {
+        sp_attention_drop(c, t, q, kv, o);
+        return;
+    }
+    op = joined_op(c);
+    sp_attention_drop(&op, t, q, kv, o);
+}
