@@ -249,6 +249,8 @@ static void act(void *arg, const struct sp_action *a)
     case SP_ACTION_REDUCE:
         sp_gradients_reduce(g, st, a);
         break;
+    case SP_ACTION_EXCHANGE:
+        break; /* tasks of the op do it */
     case SP_ACTION_EVICT:
         sp_offload_evict(g, st, a);
         break;

@@ -38,6 +38,9 @@ static inline int sp_groups_pipelines(const struct sp_group_args *a)
     return a->data_parallel * a->context_parallel * a->tensor_parallel;
 }
 
+/* Refuses what has no effect; `command` begins the line. 0 or -EINVAL. */
+int sp_groups_check(const char *command, const struct sp_group_args *a);
+
 /* Of a shape as sp_shape_init leaves it, that of one process. */
 void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh);
 

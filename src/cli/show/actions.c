@@ -13,7 +13,7 @@ static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
 {
     char *at = text;
 
-    if (a->kind == SP_ACTION_RUN && a->index >= 0) {
+    if ((a->kind == SP_ACTION_RUN && a->index >= 0) || a->kind == SP_ACTION_EXCHANGE) {
         sp_op_print(&a->op, plan->layout.slices > 1, text);
         return;
     }
@@ -30,7 +30,7 @@ static bool is_message(const struct sp_action *a)
 /* Not those of RUN and FREE. */
 static bool is_sized(const struct sp_action *a)
 {
-    return is_message(a) || a->members || a->eviction;
+    return is_message(a) || a->members || a->devices || a->eviction;
 }
 
 static int no_memory(const struct sp_show *show)
@@ -52,6 +52,8 @@ int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering)
         return 0;
     if (sp_lowering_create(show->plan, show->shape, show->plan->layout.stages, lowering))
         return no_memory(show);
+    lowering->recompute = show->recompute.mode;
+    lowering->every = show->recompute.every;
     show->lowering = lowering;
     return 0;
 }
@@ -75,6 +77,8 @@ static void print_action(void *arg, const struct sp_action *a)
     fprintf(t->out, "%-8s %-14s", sp_action_name(a->kind), subject);
     if (is_message(a))
         fprintf(t->out, " %s %-5d", a->kind == SP_ACTION_SEND ? "to  " : "from", a->peer);
+    else if (a->devices)
+        fprintf(t->out, " of %-8d", a->devices);
     else if (a->members == t->show->plan->layout.stages)
         fprintf(t->out, " with all  ");
     else if (a->members)
@@ -111,6 +115,8 @@ static json_t *partner(const struct sp_action *a)
 
     if (is_message(a))
         return json_integer(a->peer);
+    if (a->devices)
+        return json_pack("{s:i}", "devices", a->devices);
     if (!a->members)
         return json_null();
     group = json_array();

@@ -96,6 +96,8 @@ static int check(const struct args *a)
                         : a->groups.context_parallel > 1 ? "context-parallel"
                         : a->groups.tensor_parallel > 1  ? "tensor-parallel"
                                                          : "zero");
+    if (sp_groups_check("show", &a->groups))
+        return -EINVAL;
     if ((a->width || a->color) && a->format != SP_SHOW_TEXT)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
     if (a->actions && a->format != SP_SHOW_TEXT && a->format != SP_SHOW_JSON)

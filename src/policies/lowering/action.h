@@ -17,7 +17,8 @@ enum sp_action_kind {
     SP_ACTION_GATHER, /* all-gather: the shards of a unit of all stages, whole on this one */
     SP_ACTION_SCATTER, /* reduce-scatter: this stage's gradient of a unit, to the owners of its shards */
     SP_ACTION_REDUCE,   /* all-reduce: the gradients of the replicas of a block */
-    SP_ACTION_EXCHANGE, /* all-to-all */
+    SP_ACTION_EXCHANGE, /* between the devices of a stage that share tokens or parameters: what an op gathers, scatters
+                         * and exchanges, all to all; its tasks do it, each where its data is */
     SP_ACTION_EVICT,    /* a tensor leaves for a slower tier, while later ops run */
     SP_ACTION_FETCH,    /* and comes back, while the next op runs or later ones */
     SP_ACTION_FREE,     /* the last reader of a tensor was submitted */
@@ -34,11 +35,12 @@ struct sp_action {
                 * when FETCH does */
     struct sp_tensor_id tensor; /* all but RUN of an op */
     int peer;                   /* SEND, RECV: the other stage */
-    int members;                /* GATHER, SCATTER, REDUCE, EXCHANGE: of the group ... */
+    int members;                /* GATHER, SCATTER, REDUCE: of the group ... */
     const int *member;          /* ... [members] its stages, ascending; valid while it is emitted */
+    int devices;                /* EXCHANGE: of the stage, that take part */
     bool home;                  /* RECV: a gradient, into that of the blocks of the stage itself */
     int64_t
-        bytes; /* SEND, RECV: of the message; collectives: what this stage sends of it; EVICT, FETCH:
+        bytes; /* SEND, RECV: of the message; collectives: what this stage, or one of its devices, sends of it; EVICT, FETCH:
                     * of the tensor that leave; 0: unknown */
     int64_t
         number; /* of its first message, different for all messages of a step: SEND and RECV, the same

@@ -1,4 +1,5 @@
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/exchanges.h"
 #include "policies/simulation/merge.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -101,7 +102,7 @@ int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape,
 {
     const struct sp_layout *lay = &plan->layout;
 
-    *l = (struct sp_lowering){.plan = plan, .shape = shape, .processes = processes};
+    *l = (struct sp_lowering){.plan = plan, .shape = shape, .processes = processes, .every = 1};
     l->n = sp_plan_ops(plan);
     l->order = plan->order ? plan->order : (l->made = sp_plan_order(plan, &l->n));
     l->position = calloc((size_t)plan->family->ids(lay), sizeof *l->position);
@@ -197,6 +198,22 @@ static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int
     l->emit(l->arg, &a);
 }
 
+/* Of an op, and of the one that overlaps with it. */
+static void exchange(struct sp_lowering *l, int stage, int index)
+{
+    const struct sp_op *op = &l->plan->programs[stage].ops[index];
+    struct sp_action a = {
+        .kind = SP_ACTION_EXCHANGE, .stage = stage, .op = *op, .index = index, .number = -1};
+
+    if (!l->shape)
+        return;
+    a.devices = l->shape->context * l->shape->tensor;
+    for (int i = 0; a.devices > 1 && i <= op->overlap; i++)
+        a.bytes += sp_exchange_bytes(l->plan, l->shape, l->recompute, l->every, stage, &op[i]);
+    if (a.bytes)
+        l->emit(l->arg, &a);
+}
+
 void sp_lower_run(struct sp_lowering *l, int stage, int index)
 {
     const struct sp_evictions *all = l->plan->evictions, *e = all ? &all[stage] : NULL;
@@ -209,6 +226,7 @@ void sp_lower_run(struct sp_lowering *l, int stage, int index)
          e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
         move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
     l->emit(l->arg, &a);
+    exchange(l, stage, index);
     for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
          e && i < e->n && e->leaving[i].leaves.index == index; i++)
         move(l, SP_ACTION_EVICT, stage, index, &e->leaving[i]);

@@ -18,6 +18,8 @@ struct sp_lowering {
     const struct sp_plan *plan;
     const struct sp_shape *shape;  /* NULL: sizes are unknown */
     int processes;                 /* stage s is in process floor(s * processes / stages) */
+    enum sp_recompute recompute; /* what backwards compute again, for the bytes of EXCHANGE: nothing, */
+    int every;                   /* but where it is said after the lowering was created */
     const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
     int *position; /* by the number that the family gives an op: in `order` */
@@ -67,7 +69,8 @@ static inline int sp_lowering_process(const struct sp_lowering *l, int stage)
 /* The place of an op of a stage in the order. */
 int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op);
 
-/* RUN, before it a FETCH of what returns with it, after it an EVICT of what leaves then. */
+/* RUN, before it a FETCH of what returns with it, after it an EXCHANGE if its stage has several devices, and an EVICT of
+ * what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);

@@ -2,7 +2,6 @@
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
 #include "model/tensor_parts.h"
-#include "policies/lowering/exchanges.h"
 #include "policies/lowering/pipelines.h"
 #include <errno.h>
 #include <stdio.h>
@@ -143,23 +142,8 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
 
 struct count {
     const struct sp_lowering *l;
-    const struct sp_plan *plan;
-    const struct sp_shape *shape;
-    enum sp_recompute recompute;
-    int every;
     int64_t *bytes;
 };
-
-/* Between the devices of a stage, for an op and the one that overlaps with it. */
-static int64_t exchanged(const struct count *c, const struct sp_action *a)
-{
-    const struct sp_op *op = &c->plan->programs[a->stage].ops[a->index];
-    int64_t bytes = 0;
-
-    for (int i = 0; i <= op->overlap; i++)
-        bytes += sp_exchange_bytes(c->plan, c->shape, c->recompute, c->every, a->stage, &op[i]);
-    return bytes;
-}
 
 static void count(void *arg, const struct sp_action *a)
 {
@@ -169,9 +153,6 @@ static void count(void *arg, const struct sp_action *a)
 
     if (a->kind != SP_ACTION_RECV && !a->eviction && !here)
         c->bytes[a->stage] += a->bytes;
-    if (a->kind == SP_ACTION_RUN && a->index >= 0 && c->shape &&
-        (c->shape->context > 1 || c->shape->tensor > 1))
-        c->bytes[a->stage] += exchanged(c, a);
 }
 
 /* Of the gradients, and of the weights if it updates a part, that a stage of the first pipeline sends to the
@@ -209,16 +190,13 @@ int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
                        enum sp_recompute recompute, int every, int processes, int64_t *bytes)
 {
     struct sp_lowering l;
-    struct count c = {.l = &l,
-                      .plan = plan,
-                      .shape = shape,
-                      .recompute = recompute,
-                      .every = every,
-                      .bytes = bytes};
+    struct count c = {.l = &l, .bytes = bytes};
     int err = sp_lowering_create(plan, shape, processes, &l);
 
     if (err)
         return err;
+    l.recompute = recompute;
+    l.every = every;
     for (int s = 0; s < plan->layout.stages; s++)
         bytes[s] = 0;
     err = sp_lower_step(&l, count, &c);
