@@ -11,8 +11,7 @@ grid()
     local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5 --slices ${slices:-1} ${every:-}"
 
     shift 4
-    quiet "one process, $*" starpipe train $same --stages 1 --schedule "${one:-1f1b}" \
-        --micro-batches $((d * m)) --log "$work/one.jsonl" --dump-grads "$work/one.safetensors" || return
+    alone "$same --stages 1 --schedule ${one:-1f1b} --micro-batches $((d * m))" || return
     same="$same --data-parallel $d --micro-batches $m"
     quiet "$what" mpi "$ranks" train $same "$@" --log "$work/grid.jsonl" --dump-grads "$work/grid.safetensors" || return
     agree "$what: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 1e-5
@@ -32,6 +31,18 @@ fits_plan()
         <(echo "$2" | grep -o '"workspace_bytes": [0-9]*' | cut -d ' ' -f 2) > "$work/buffers"
     awk '{ bad += !($1 <= $2 + $3) } END { exit !NR || bad }' "$work/buffers" ||
         fail "$1: buffers, activations, workspace: $(tr '\n' ';' < "$work/buffers")"
+}
+
+# alone OPTIONS: $work/one.jsonl and one.safetensors of that run, which are kept for the next who asks for it.
+alone()
+{
+    local kept
+
+    kept="$work/alone-$(echo "$1" | cksum | cut -d ' ' -f 1)"
+    [ -s "$kept.jsonl" ] || quiet "one process, $1" starpipe train $1 --log "$kept.jsonl" \
+        --dump-grads "$kept.safetensors" || return
+    ln -sf "$kept.jsonl" "$work/one.jsonl"
+    ln -sf "$kept.safetensors" "$work/one.safetensors"
 }
 
 # is_planned WHAT MEASURED PLANNED DRY-RUN: the numbers of all stages in the last line of the log.

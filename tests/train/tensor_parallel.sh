@@ -1,26 +1,121 @@
 #!/bin/bash
-# Processes that share heads, MLP and vocabulary: losses, gradients, bytes on the wire and activations are those of one
-# process on the same samples, whatever the schedule; what does not fit is refused, and a process that stops ends the run.
+# Processes that share heads, MLP and vocabulary: losses, gradients, bytes on the wire, activations and buffers are those
+# of one process on the same samples, whatever the schedule; what does not fit is refused, and a process that stops ends
+# the run.
 . "$(dirname "$0")/../common.sh" || exit 1
 have_mpi || exit 77
 . "$(dirname "$0")/grid.sh"
 
 exact=yes context=yes
 two="--tensor-parallel 2" four="--tensor-parallel 4" whole="--sequence-parallel off"
+heads="--context-parallel 2" ring="--context-parallel 2 --context-method ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --recompute full
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule 1f1b --recompute selective
 grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
-grid 2 8 gpt-tiny 4 $two --stages 2 --schedule 1f1b
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 8 gpt-tiny 2 $four --stages 2 --schedule seq1f1b
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
+grid 1 6 gpt-tiny 3 $two --stages 3 --schedule wzb2 --recompute no-attention
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective
 grid 1 4 gpt-tiny 2 $four $whole --stages 1
 grid 1 4 llama-tiny 4 $two $whole --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 2 8 llama-tiny 4 $two $whole --stages 2 --schedule zb1p --recompute full --zero 1
-one=sppo slices=3 grid 1 8 gpt-tiny 2 $four $whole --stages 2 --schedule sppo
+grid 1 4 gpt-tiny 4 $two $whole --stages 2 --schedule helix
+grid 1 8 gpt-tiny 2 $two $heads --stages 2 --schedule zb1p --recompute full
+grid 1 4 llama-tiny 2 $two $heads $whole --stages 1 # a key and value head on two processes
+one=sppo slices=4 grid 1 8 llama-tiny 2 $two $ring --stages 2 --schedule sppo
+grid 1 8 llama-tiny 4 $two $ring --stages 2 --schedule helix:qkv=weights --recompute no-attention
 exact=no
-grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev
-grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1
+one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo --recompute selective \
+    --offload full --offload-dir "$work"
+every="--document-separator 32" # words
+grid 1 4 gpt-tiny 2 $four --stages 1
+one=sppo slices=3 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
+every=
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
+grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
+[ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
+    case $name in seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
+    grid 1 8 gpt-tiny 4 $four --stages 2 --schedule "$name"
+    grid 2 8 llama-tiny 4 $two --stages 2 --schedule "$name" --zero 1
+    grid 1 8 gpt-tiny 4 $four $whole --stages 2 --schedule "$name"
+    grid 1 8 llama-tiny 4 $two $heads --stages 2 --schedule "$name"
+    grid 1 8 gpt-tiny 4 $two $ring --stages 2 --schedule "$name"
+done
+one= slices=
+
+# ---- heads that have norms, biases, a tied table whose rows the processes cannot divide evenly
+
+mkdir "$work/qwen"
+echo '{"model_type": "qwen3", "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 4, "head_dim": 16,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": true}' > "$work/qwen/config.json"
+grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule wzb2 --recompute no-attention
+grid 1 4 "$work/qwen" 4 $two $whole --stages 2 --recompute selective
+
+# ---- types, several sequences in a micro-batch, and the same at another place
+
+train="train --data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
+quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
+for options in "" "$whole"; do
+    quiet "bf16, $options" mpi 2 $train $two $options --dump-grads "$work/grid.safetensors"
+    agree "bf16, $options: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
+done
+train="train --data $work/text --seq 32 --micro-batches 2 --micro-batch-size 3 --eval $work/text"
+quiet "alone" starpipe $train --model gpt-tiny --stages 1 --steps 4 --log "$work/one.jsonl"
+quiet "saved" mpi 4 $train --model gpt-tiny --stages 2 $two --steps 2 --save "$work/saved" --sample 3
+quiet "resumed by one" starpipe $train --stages 1 --steps 4 --resume "$work/saved" --log "$work/more.jsonl"
+agree "resumed by one: losses" near --part "$work/more.jsonl" "$work/one.jsonl" 1e-5
+quiet "resumed by four" mpi 4 $train --stages 1 --steps 4 $four --resume "$work/saved" --log "$work/more.jsonl"
+agree "resumed by four: losses" near --part "$work/more.jsonl" "$work/one.jsonl" 1e-5
+
+# ---- bytes of a layer and micro-batch: 10 (t-1)/t T h e, or 4 log2 t T h e where all have all tokens; of embedding and
+# head four and two such; 8 (t-1) T for the statistics of logits; 4 log2 t for each parameter that all have
+
+# shared MODEL SAME T OPTION...: what each of T processes sends; SAME: parameters whose gradients are summed.
+shared()
+{
+    local model=$1 same=$2 t=$3 layers=8 h=64 tokens=32 m=2 rounds rows sent formula
+
+    shift 3
+    rounds=$((t / 2)) # log2 of 2 and 4
+    rows=$((tokens * h * 4))
+    quiet "$model, $t members" mpi "$t" train --model "$model" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
+        --micro-batches $m --tensor-parallel "$t" --log "$work/log" "$@"
+    sent=$(tail -n 1 "$work/log" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
+    formula=$((m * (10 * layers + 4) * (t - 1) * rows / t + 4 * same * rounds))
+    [ $# -eq 0 ] || formula=$((m * (4 * layers + 2) * rounds * rows))
+    formula=$((formula + m * 8 * (t - 1) * tokens))
+    echo "$model, $t members $*: $sent bytes sent by each, $formula by the formula"
+    [ "$sent" -eq "$formula" ] || fail "$model, $t members: $sent bytes, not $formula"
+}
+for t in 2 4; do
+    shared gpt-tiny $((8 * 4 * 64 + 2 * 64 + 512 * 64)) $t
+    shared gpt-tiny 0 $t $whole
+done
+shared llama-tiny $((8 * 2 * 64 + 64)) 2
+
+# ---- refusals, and a process that stops
+
+few="--model llama-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
+refused "context-parallel 2 --tensor-parallel 2 wants 4 processes.*there is 1: mpirun -np 4" train $few $two $heads
+refused "tensor-parallel 4: llama-tiny has 4 heads and 2 of keys and values" train $few $four --dry-run
+refused "tensor-parallel 3: gpt-tiny has 4 heads" train $few --model gpt-tiny --tensor-parallel 3 --dry-run
+refused "tensor-parallel 2: sequences of 31 tokens are no multiple of 2" train $few --seq 31 $two --dry-run
+refused "context-parallel 4: llama-tiny has 2 heads and 1 of keys and values in each part" train $few $two \
+    --context-parallel 4 --dry-run
+refused "tensor-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
+refused "sequence-parallel off without --tensor-parallel" train $few $whole --dry-run
+refused "context-method ring without --context-parallel" train $few --context-method ring --dry-run
+refused "mlp-chunk: with --tensor-parallel" train $few $two --mlp-chunk 8 --dry-run
+refused "tensor-parallel: an order does not depend on it" show --schedule 1f1b --stages 2 --micro-batches 4 $two
+timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few $two : -np 1 "$STARPIPE" train $few $two $whole > "$work/output" 2>&1
+grep -Eq "^starpipe: rank 1: --sequence-parallel is off here and on on rank 0" "$work/output" ||
+    fail "different grids: $(head -n 2 "$work/output")"
+
+killed "a member killed" 4 $few --model gpt-tiny --stages 1 $four
 finish
