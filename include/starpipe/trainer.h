@@ -67,7 +67,7 @@ struct sp_group_args {
     int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
     int tensor_parallel;  /* processes that share heads, MLP and vocabulary */
     int sequence_parallel; /* SP_TRAIN_SEQUENCE_ON: and the tokens of all else; SP_TRAIN_SEQUENCE_OFF */
-    int zero;             /* 1: all of these share out the optimizer's state and the update */
+    int zero;              /* 1: all of these share out the optimizer's state and the update */
 };
 
 /*

@@ -6,8 +6,8 @@
 #include "model/shape.h"
 
 /* g(rows,f) = act(u) */
-static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *u,
-                     void *g)
+static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_shape *sh, int rows,
+                                   const void *u, void *g)
 {
     if (sh->model.arch == SP_ARCH_LLAMA)
         k->swiglu(k, rows, sh->model.mlp, u, g);
@@ -16,8 +16,8 @@ static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_s
 }
 
 /* u = n2 Wup^T + bup, and g = act(u), if wanted. */
-static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *sh, int rows, const void *n2,
-               void *w, void *u, void *g)
+static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *sh, int rows,
+                             const void *n2, void *w, void *u, void *g)
 {
     int h = sh->model.hidden, width = sh->up_width;
     void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);

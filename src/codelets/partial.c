@@ -84,8 +84,8 @@ static void norm_again(const struct sp_backend *k, const struct norm_again_buffe
 {
     const struct sp_shape *sh = a->base.shape;
 
-    k->norm_apply(k, sh->rows, sh->model.hidden, b->r, b->stats, gain_of(a, b->w),
-                  bias_of(a, b->w), b->n);
+    k->norm_apply(k, sh->rows, sh->model.hidden, b->r, b->stats, gain_of(a, b->w), bias_of(a, b->w),
+                  b->n);
 }
 
 #define SUM_NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                  \

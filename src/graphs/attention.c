@@ -135,9 +135,8 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool,
 
             first |= !*own;
             if (!*own)
-                *own =
-                    take(c, exchanges(c) ? c->st->local : pool, rows * (size_t)heads->kv_width,
-                         "dkv");
+                *own = take(c, exchanges(c) ? c->st->local : pool, rows * (size_t)heads->kv_width,
+                            "dkv");
             dkv[n++] = *own;
         }
     }
@@ -215,10 +214,9 @@ void sp_drop(starpu_data_handle_t *handle)
 
 void sp_heads_drop(struct sp_heads *heads)
 {
-    starpu_data_handle_t *const all[] = {&heads->q,  &heads->kv, &heads->o,   &heads->lse,
-                                         &heads->dkv, &heads->u,  &heads->g,   &heads->d_o,
-                                         &heads->dq, &heads->du, &heads->dy,  &heads->dr,
-                                         &heads->n1};
+    starpu_data_handle_t *const all[] = {
+        &heads->q,   &heads->kv, &heads->o,  &heads->lse, &heads->dkv, &heads->u, &heads->g,
+        &heads->d_o, &heads->dq, &heads->du, &heads->dy,  &heads->dr,  &heads->n1};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sp_drop(all[i]);

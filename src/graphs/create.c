@@ -340,8 +340,8 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
         starpu_data_unregister(handles[i]);
     free(handles);
     if (memory && g->place.gpus)
-        starpu_memory_unpin(memory, (size_t)(m * cut->n_shares) * (size_t)g->shape.rows *
-                                        sizeof *memory);
+        starpu_memory_unpin(memory,
+                            (size_t)(m * cut->n_shares) * (size_t)g->shape.rows * sizeof *memory);
     free(memory);
 }
 

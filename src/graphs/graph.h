@@ -76,20 +76,22 @@ struct sp_block {
  * (sp_shape_parts); and, of one share of them (sp_shape_shares), of a layer whose parameters they share. */
 struct sp_heads {
     starpu_data_handle_t q, kv, o, lse, dkv;
-    starpu_data_handle_t u, g;                     /* of the MLP */
-    starpu_data_handle_t d_o, dq, du, dy, dr, n1;  /* backward; of all devices dy, dr and n1 */
+    starpu_data_handle_t u, g;                    /* of the MLP */
+    starpu_data_handle_t d_o, dq, du, dy, dr, n1; /* backward; of all devices dy, dr and n1 */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_flight {
     starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
-    starpu_data_handle_t n1, r, n2; /* of pre and post, where members share parameters: then post has the norm's
+    starpu_data_handle_t n1, r,
+        n2; /* of pre and post, where members share parameters: then post has the norm's
                                      * statistics alone */
-    starpu_data_handle_t dy, du, dr, dq, dkv;         /* backward, until the weight gradient */
-    struct sp_heads *heads;  /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
-    struct sp_heads *shares; /* [shares of the tokens], where members share parameters: `heads` where these are all
+    starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
+    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
+    struct sp_heads *
+        shares; /* [shares of the tokens], where members share parameters: `heads` where these are all
                               * that attention has; NULL: none do */
-    int64_t stashed;        /* bytes counted as stashed */
+    int64_t stashed; /* bytes counted as stashed */
 };
 
 /* One end, in this process, of a message to or from another one. */
@@ -156,9 +158,11 @@ struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] what this process has of them */
     struct sp_shape *heads;  /* [n] of its attention; NULL: the same */
-    struct sp_shape *shares; /* [n][n_shares] of products of its parameters; NULL: it has all of them */
-    int n_shares;            /* of the tokens of a slice */
-    struct sp_cut *joined;   /* attention's where tokens are shared out, too: of all shares of its part; NULL: none */
+    struct sp_shape
+        *shares;  /* [n][n_shares] of products of its parameters; NULL: it has all of them */
+    int n_shares; /* of the tokens of a slice */
+    struct sp_cut *
+        joined; /* attention's where tokens are shared out, too: of all shares of its part; NULL: none */
 };
 
 struct sp_graph_family;
@@ -170,7 +174,7 @@ struct sp_graph {
     const struct sp_graph_family *family;
     struct sp_shape shape;
     struct sp_params held; /* of shape.held: where this process's tensors are in its blocks */
-    struct sp_cut *cuts; /* one for all; of each global stage where slices are shared out */
+    struct sp_cut *cuts;   /* one for all; of each global stage where slices are shared out */
     int n_cuts;
     struct sp_placement place;
     bool in_stream;

@@ -76,16 +76,21 @@ static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
 {
     enum { WHOLE = 3 };
     const starpu_data_handle_t whole[SP_STASH_TENSORS][WHOLE] = {
-        [SP_STASH_X] = {t->x},           [SP_STASH_PRE] = {t->pre, t->n1},
-        [SP_STASH_Q] = {t->q},           [SP_STASH_KV] = {t->kv},
-        [SP_STASH_O] = {t->o},           [SP_STASH_LSE] = {t->lse},
+        [SP_STASH_X] = {t->x},
+        [SP_STASH_PRE] = {t->pre, t->n1},
+        [SP_STASH_Q] = {t->q},
+        [SP_STASH_KV] = {t->kv},
+        [SP_STASH_O] = {t->o},
+        [SP_STASH_LSE] = {t->lse},
         [SP_STASH_POST] = {t->post, t->r, t->n2}};
     int n = add_buffers(out, 0, whole[tensor], WHOLE);
 
     for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
         const starpu_data_handle_t apart[SP_STASH_TENSORS][1] = {
-            [SP_STASH_Q] = {h->q},     [SP_STASH_KV] = {h->kv},         [SP_STASH_O] = {h->o},
+            [SP_STASH_Q] = {h->q},
+            [SP_STASH_KV] = {h->kv},
+            [SP_STASH_O] = {h->o},
             [SP_STASH_LSE] = {h->lse},
         };
 

@@ -13,16 +13,17 @@
 
 struct sp_shape {
     struct sp_model model; /* whose widths tensors of `rows` have */
-    struct sp_model held;  /* whose blocks of parameters a device has: a part of the model, or all of it */
+    struct sp_model
+        held; /* whose blocks of parameters a device has: a part of the model, or all of it */
     enum sp_dtype dtype; /* of activations and of weights as products read them */
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
     int seq;             /* s; of a slice, its tokens */
     int context;         /* devices that share the tokens of a sequence; 1: it is whole on one */
-    bool ring; /* keys and values travel around them; else they share the heads of attention out */
-    int tensor;    /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
+    bool ring;  /* keys and values travel around them; else they share the heads of attention out */
+    int tensor; /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
     bool sequence; /* and the tokens of all else; otherwise each has all tokens of all else */
-    int first; /* position of the first token: not 0 in later slices of a sequence */
+    int first;     /* position of the first token: not 0 in later slices of a sequence */
     int second; /* of the first token of the second half, where that does not follow the first half: then all
                  * first halves lie before all second ones; else 0 */
     int rows;      /* T = b*s / sp_shape_spread */

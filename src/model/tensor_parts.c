@@ -81,8 +81,7 @@ static int segments_of(const struct sp_model *m, enum sp_role role, int size, in
 /* Tensor i of both lists, which have the same tensors in the same order. */
 static bool is_in(const struct sp_params *p, int i, enum sp_block_kind kind, int layer)
 {
-    return p->tensors[i].block == kind &&
-           (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
+    return p->tensors[i].block == kind && (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
 }
 
 static bool is_whole(const struct sp_tensor *whole, const struct sp_tensor *part)
@@ -102,13 +101,12 @@ static void copy_tensor(const struct sp_model *m, const struct sp_tensor *whole,
     for (int i = 0; i < n_rows; i++)
         for (int r = 0; r < rows[i].n; r++)
             for (int j = 0; j < n_cols; j++) {
-                size_t a = whole->offset +
-                           (size_t)(rows[i].from + r) * (size_t)whole->cols + (size_t)cols[j].from;
+                size_t a = whole->offset + (size_t)(rows[i].from + r) * (size_t)whole->cols +
+                           (size_t)cols[j].from;
                 size_t b = part->offset + (size_t)(rows[i].to + r) * (size_t)part->cols +
                            (size_t)cols[j].to;
 
-                memcpy(to + (take ? b : a), from + (take ? a : b),
-                       (size_t)cols[j].n * sizeof *to);
+                memcpy(to + (take ? b : a), from + (take ? a : b), (size_t)cols[j].n * sizeof *to);
             }
 }
 

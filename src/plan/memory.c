@@ -179,10 +179,10 @@ static int64_t packed_elements(const struct sp_plan *plan, const struct sp_shape
         return 0;
     sp_stage_each_block(plan, &sh->held, stage, count_block, &r);
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        uint64_t n = sp_block_summed(
-            &sh->held, (enum sp_block_kind)kind, sh->sequence,
-            sp_block_first(plan, &sh->held, (enum sp_block_kind)kind, stage),
-            sp_block_held(plan, &sh->held, (enum sp_block_kind)kind));
+        uint64_t n =
+            sp_block_summed(&sh->held, (enum sp_block_kind)kind, sh->sequence,
+                            sp_block_first(plan, &sh->held, (enum sp_block_kind)kind, stage),
+                            sp_block_held(plan, &sh->held, (enum sp_block_kind)kind));
         int64_t others = r.count[kind] * rounds;
 
         elements += r.count[kind] ? (1 + (others < 3 ? others : 3)) * (int64_t)n : 0;
@@ -199,7 +199,8 @@ static int64_t parts_elements(const struct sp_shape *slice)
     if (slice->tensor <= 1)
         return 0;
     return x * (parts > 1 ? 4 * parts - 1 : 3) +
-           sp_in_f32(slice, 2 * (int64_t)slice->rows * parts * slice->tensor); /* statistics of logits */
+           sp_in_f32(slice,
+                     2 * (int64_t)slice->rows * parts * slice->tensor); /* statistics of logits */
 }
 
 /* Where devices share tokens, beside what attention has without: of d_o, dq and dkv what is theirs, and what

@@ -208,8 +208,9 @@ static int check(const struct sp_train_config *a)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");
     if (a->mlp_chunk && a->groups.tensor_parallel > 1)
-        return sp_error(EINVAL, "train: --mlp-chunk: with --tensor-parallel each share of the tokens "
-                                "is a chunk; leave it out");
+        return sp_error(EINVAL,
+                        "train: --mlp-chunk: with --tensor-parallel each share of the tokens "
+                        "is a chunk; leave it out");
     if (sp_groups_check("train", &a->groups))
         return -EINVAL;
     if (!a->save && (a->save_every || a->overwrite || a->save_async || a->shard_size_set))

@@ -8,7 +8,7 @@
 
 #define SP_GROUP_ARGS_DEFAULT                                                                      \
     {                                                                                              \
-        .data_parallel = 1, .context_parallel = 1, .tensor_parallel = 1                                                  \
+        .data_parallel = 1, .context_parallel = 1, .tensor_parallel = 1                            \
     }
 
 /* Entries of an option table for the struct sp_group_args `a`. */

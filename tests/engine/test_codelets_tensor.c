@@ -63,8 +63,7 @@ static void assert_near(const float *a, const float *b, size_t n, const char *wh
     scale = sqrt(square / (double)n);
     for (size_t i = 0; i < n; i++)
         if (!(fabs((double)a[i] - (double)b[i]) <= 1e-5 * (fabs((double)b[i]) + scale)))
-            fail_msg("%s[%zu] of %zu: %.9g in parts, %.9g", what, i, n, (double)a[i],
-                     (double)b[i]);
+            fail_msg("%s[%zu] of %zu: %.9g in parts, %.9g", what, i, n, (double)a[i], (double)b[i]);
 }
 
 /* One device alone: y, dr, do, and g += . */
@@ -89,8 +88,8 @@ static struct alone run_alone(const struct sp_shape *sh, const struct tensor *x,
     sp_post_fwd_insert(&ctx, sh, &post, w->handle, a.y.handle, 0);
     sp_post_bwd_insert(&ctx, sh, &post, w->handle, a.g.handle, false, dy->handle, du.handle,
                        a.dr.handle, a.d_o.handle);
-    sp_post_wgrad_insert(&ctx, sh, &post, w->handle, a.g.handle, dy->handle, du.handle,
-                         a.dr.handle, 0);
+    sp_post_wgrad_insert(&ctx, sh, &post, w->handle, a.g.handle, dy->handle, du.handle, a.dr.handle,
+                         0);
     starpu_task_wait_for_all();
     drop_tensor(&saved), drop_tensor(&du);
     return a;
@@ -262,10 +261,9 @@ static void check_head(const struct sp_shape *sh)
         int first, rows;
 
         sp_vocabulary_part(&sh->model, DEVICES, i, &first, &rows);
-        sp_vocabulary_insert(&ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle,
-                             grad[i].handle, DEVICES,
-                             (starpu_data_handle_t[]){stats[0].handle, stats[1].handle},
-                             dn[i].handle, th);
+        sp_vocabulary_insert(
+            &ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle, grad[i].handle, DEVICES,
+            (starpu_data_handle_t[]){stats[0].handle, stats[1].handle}, dn[i].handle, th);
     }
     sp_partial_sum_insert(&ctx, sh, dn[0].handle, 1, &dn[1].handle);
     starpu_task_wait_for_all();

@@ -153,9 +153,11 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     printf("    %s: loss %.9f in three parts, %.9f\n", sp_dtype_name(type), got, want);
     assert_true(fabs(got - want) < (type == SP_BF16 ? 2e-3 : 1e-6) * fabs(want));
     for (size_t e = 0; e < n_x; e++)
-        assert_true(fabs((double)(dx[e] - want_dx[e])) <= tolerance * (0.1 + fabs((double)want_dx[e])));
+        assert_true(fabs((double)(dx[e] - want_dx[e])) <=
+                    tolerance * (0.1 + fabs((double)want_dx[e])));
     for (size_t e = 0; e < n_w; e++)
-        assert_true(fabs((double)(dw[e] - want_dw[e])) <= tolerance * (0.1 + fabs((double)want_dw[e])));
+        assert_true(fabs((double)(dw[e] - want_dw[e])) <=
+                    tolerance * (0.1 + fabs((double)want_dw[e])));
     for (int i = 0; i < 3; i++)
         free(stats[i]);
     free(x), free(w), free(dw), free(want_dx), free(want_dw), free(scratch), free(lse), free(dx);

@@ -52,7 +52,8 @@ static void parts(int batch, int len, int h, int V, bool positions)
     float *table = new_random(n_table, 1), *pos = new_random((size_t)len * (size_t)h, 2);
     float *dx = new_random(n, 3), *want = new_nan(n), *x[2] = {new_nan(n), new_nan(n)};
     float *dtable = new_random(n_table, 4), *want_table = new_copy(n_table, dtable);
-    int32_t *ids = new_bytes((size_t)rows * sizeof *ids), *here = new_bytes((size_t)rows * sizeof *here);
+    int32_t *ids = new_bytes((size_t)rows * sizeof *ids),
+            *here = new_bytes((size_t)rows * sizeof *here);
 
     for (int r = 0; r < rows; r++)
         ids[r] = (r * r * 7 + 3 * r) % V;

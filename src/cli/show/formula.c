@@ -54,8 +54,9 @@ static void groups_text(const struct sp_shape *sh, char *text, size_t n)
     if (pipelines > 1)
         used = snprintf(text, n, ", %d pipelines", pipelines);
     if (sh->tensor > 1)
-        used += snprintf(text + used, n - (size_t)used, ", %d devices a stage, parameters %sshared out",
-                         sh->tensor, sh->sequence ? "and tokens " : "");
+        used +=
+            snprintf(text + used, n - (size_t)used, ", %d devices a stage, parameters %sshared out",
+                     sh->tensor, sh->sequence ? "and tokens " : "");
     if (sh->context > 1)
         snprintf(text + used, n - (size_t)used, ", %d devices a stage, %s", sh->context,
                  sh->ring ? "keys and values around them" : "heads of attention shared out");

@@ -169,9 +169,8 @@ static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
     sp_drop(&fl->grad);
     for (int i = 0; i < layers; i++) {
         struct sp_layer_flight *t = &fl->layers[i];
-        starpu_data_handle_t *const left[] = {&t->x, &t->pre, &t->q,   &t->kv,
-                                              &t->o, &t->lse, &t->post, &t->n1,
-                                              &t->r, &t->n2};
+        starpu_data_handle_t *const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
+                                              &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
 
         for (size_t k = 0; k < sizeof left / sizeof *left; k++)
             sp_drop(left[k]);

@@ -16,7 +16,8 @@ struct sp_part_flight {
     } block;
     starpu_data_handle_t n1;
     struct sp_layer_flight attn; /* q, kv, o, lse */
-    struct sp_layer_flight half; /* where members share parameters, of post of layer k-1 and pre of layer k */
+    struct sp_layer_flight
+        half; /* where members share parameters, of post of layer k-1 and pre of layer k */
 };
 
 /* The op being expanded. */

@@ -66,9 +66,8 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int layers = c->sh->model.layers;
     starpu_data_handle_t x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), o[SP_MAX_SLICES];
-    starpu_data_handle_t y =
-        sp_part_take_for(c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index,
-                         sp_part_hidden(c), "x");
+    starpu_data_handle_t y = sp_part_take_for(
+        c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index, sp_part_hidden(c), "x");
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
     for (int j = 0; j < parts_of(c); j++)
@@ -120,8 +119,7 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
 
 static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 {
-    struct sp_pool *pool =
-        c->ships ? pool_for(c, sp_part_attention_stage(c, c->k)) : c->st->local;
+    struct sp_pool *pool = c->ships ? pool_for(c, sp_part_attention_stage(c, c->k)) : c->st->local;
     starpu_data_handle_t n1 = norm_forward(c, x, pool, c->k == 0 ? c->stash : 0);
 
     if (c->ships)
@@ -332,10 +330,10 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 
     c->ctx.layer = c->k;
     if (c->ships) {
-        sp_norm_bwd_insert(
-            &c->ctx, c->sh, &(struct sp_pre){.x = t->block.x, .saved = t->block.pre},
-            sp_part_weight(c, SP_BLOCK_NORM1, c->k), sp_part_gradient(c, SP_BLOCK_NORM1, c->k),
-            sp_part_stored(c, SP_TENSOR_DN1, c->k), dr, dx, stash);
+        sp_norm_bwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = t->block.x, .saved = t->block.pre},
+                           sp_part_weight(c, SP_BLOCK_NORM1, c->k),
+                           sp_part_gradient(c, SP_BLOCK_NORM1, c->k),
+                           sp_part_stored(c, SP_TENSOR_DN1, c->k), dr, dx, stash);
         dw = sp_part_stored(c, SP_TENSOR_DWQKV, c->k);
         if (dw)
             sp_sum_insert(&c->ctx, SP_F32, sp_part_gradient(c, SP_BLOCK_QKV, c->k), dw, false);

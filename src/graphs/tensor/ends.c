@@ -20,10 +20,10 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
         int j = sp_tensor_departure(c, k);
 
         sum.at[j] = j == sp_tensor_part(c) ? x : sp_take_hidden(c, "x");
-        sp_embed_fwd_insert(
-            &c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j),
-            sp_weight(c, SP_BLOCK_TOKENS, -1),
-            sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL, sum.at[j], 0);
+        sp_embed_fwd_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j),
+                            sp_weight(c, SP_BLOCK_TOKENS, -1),
+                            sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL,
+                            sum.at[j], 0);
     }
     sp_pool_hold(x);
     sp_tensor_reduce(c, SP_TENSOR_X, &sum);

@@ -78,8 +78,8 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
         int j = sp_tensor_departure(c, k);
         const struct sp_heads *h = &t->shares[j];
 
-        sp_qkv_bwd_insert(&c->ctx, sp_op_share(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g,
-                          apart, fresh && k == 0);
+        sp_qkv_bwd_insert(&c->ctx, sp_op_share(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g, apart,
+                          fresh && k == 0);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
 }
@@ -114,8 +114,8 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
     for (int k = 0; k < r->n; k++) {
         int j = sp_tensor_departure(c, k);
 
-        sp_out_fwd_insert(&c->ctx, sp_op_share(c, j), t->shares[j].o, w,
-                          sp_tensor_completes(c, j), r->at[j]);
+        sp_out_fwd_insert(&c->ctx, sp_op_share(c, j), t->shares[j].o, w, sp_tensor_completes(c, j),
+                          r->at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_X, r);
     sp_pool_hold(x);

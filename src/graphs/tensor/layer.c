@@ -89,13 +89,12 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     c->ctx.layer = layer;
     t->dr = sp_take_hidden(c, "dr");
     for (int j = 0; j < sp_tensor_parts(c); j++)
-        t->shares[j].d_o = sp_pool_get(
-            c->st->local, (size_t)c->sh->rows * (size_t)sp_op_share(c, j)->q_width,
-            sp_shape_elem(c->sh), "do");
-    sp_tensor_post_backward(c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
-                            apart ? c->norms[SP_NORMS * i + 1]
-                                  : sp_gradient(c, SP_BLOCK_POST, layer),
-                            apart, t->dr);
+        t->shares[j].d_o =
+            sp_pool_get(c->st->local, (size_t)c->sh->rows * (size_t)sp_op_share(c, j)->q_width,
+                        sp_shape_elem(c->sh), "do");
+    sp_tensor_post_backward(
+        c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
+        apart ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer), apart, t->dr);
     sp_tensor_attention_backward(c, i, c->st->local, 0);
     sp_drop(&t->q);
     sp_drop(&t->kv);
@@ -110,8 +109,7 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
         sp_norm_again_insert(&c->ctx, c->sh, false, norm1, t->x, t->pre, n1);
     }
     sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                           apart ? c->norms[SP_NORMS * i + 2]
-                                 : sp_gradient(c, SP_BLOCK_QKV, layer),
+                           apart ? c->norms[SP_NORMS * i + 2] : sp_gradient(c, SP_BLOCK_QKV, layer),
                            apart, false, c->st->local, &dn);
     sp_drop(&n1);
     c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */

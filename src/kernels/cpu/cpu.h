@@ -77,10 +77,9 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
         .cross_entropy = products##cross_entropy, .logit_stats = sp_cpu_logit_stats,               \
         .merge_logits = sp_cpu_merge_logits, .logits_bwd = sp_cpu_logits_bwd, .add = add,          \
-        .round = round_to,                                                                         \
-        .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,                              \
-        .add_parts = sp_cpu_add_parts, .sumsq = sp_cpu_sumsq,                   \
-        .clear = sp_cpu_clear, .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                 \
+        .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,                       \
+        .add_parts = sp_cpu_add_parts, .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear,               \
+        .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                                        \
         .first_not_finite = sp_cpu_first_not_finite,                                               \
     }
 

@@ -149,7 +149,8 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
         /* activation: u and dg read, du written */
         .post_input = in_post + norm_input + moved(&c, 2 * up + f) + 3 * ring + task,
         .post_weight = in_post + ring_w + task,
-        .embed = moved(&c, 3 * h) + ends + task, /* token and position rows read, their sum written */
+        .embed =
+            moved(&c, 3 * h) + ends + task, /* token and position rows read, their sum written */
         .embed_weight = moved(&c, 3 * h) + ends + task,
         .head = head(&c),
     };

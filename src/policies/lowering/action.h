@@ -16,12 +16,12 @@ enum sp_action_kind {
     SP_ACTION_RECV,   /* a tensor from another stage */
     SP_ACTION_GATHER, /* all-gather: the shards of a unit of all stages, whole on this one */
     SP_ACTION_SCATTER, /* reduce-scatter: this stage's gradient of a unit, to the owners of its shards */
-    SP_ACTION_REDUCE,   /* all-reduce: the gradients of the replicas of a block */
+    SP_ACTION_REDUCE, /* all-reduce: the gradients of the replicas of a block */
     SP_ACTION_EXCHANGE, /* between the devices of a stage that share tokens or parameters: what an op gathers, scatters
                          * and exchanges, all to all; its tasks do it, each where its data is */
-    SP_ACTION_EVICT,    /* a tensor leaves for a slower tier, while later ops run */
-    SP_ACTION_FETCH,    /* and comes back, while the next op runs or later ones */
-    SP_ACTION_FREE,     /* the last reader of a tensor was submitted */
+    SP_ACTION_EVICT, /* a tensor leaves for a slower tier, while later ops run */
+    SP_ACTION_FETCH, /* and comes back, while the next op runs or later ones */
+    SP_ACTION_FREE,  /* the last reader of a tensor was submitted */
     SP_ACTION_KINDS
 };
 

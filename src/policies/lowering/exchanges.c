@@ -93,7 +93,8 @@ static struct shared shared_of_ends(const struct sp_shape *sh, const struct sp_o
     if (w->head) {
         n.rows += 2;
         n.sums++;
-        *stats += (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens / sh->context * (sh->tensor - 1);
+        *stats +=
+            (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens / sh->context * (sh->tensor - 1);
     }
     return n;
 }
@@ -105,8 +106,8 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
     int64_t bytes = 0;
 
     for (int i = 0; i < n; i++) {
-        int64_t rows =
-            (int64_t)sp_shape_elem(sh) * sh->batch * work[i].tokens / sh->context * sh->model.hidden;
+        int64_t rows = (int64_t)sp_shape_elem(sh) * sh->batch * work[i].tokens / sh->context *
+                       sh->model.hidden;
         struct shared all = shared_of_ends(sh, &work[i], &bytes);
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
@@ -156,8 +157,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
 }
 
 int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
-                          enum sp_recompute recompute, int every, int stage,
-                          const struct sp_op *op)
+                          enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
     int n = sp_op_work(plan, sh, stage, op, work);

@@ -172,10 +172,10 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
 
     (void)layer;
     if (s->shape->tensor > 1)
-        s->bytes += (int64_t)sizeof(float) * sp_pipelines_sent(0, s->shape->tensor) *
-                    (int64_t)sp_block_summed(
-                        &s->shape->held, kind, s->shape->sequence,
-                        sp_block_first(s->plan, &s->shape->held, kind, s->stage), n);
+        s->bytes +=
+            (int64_t)sizeof(float) * sp_pipelines_sent(0, s->shape->tensor) *
+            (int64_t)sp_block_summed(&s->shape->held, kind, s->shape->sequence,
+                                     sp_block_first(s->plan, &s->shape->held, kind, s->stage), n);
     if (!s->shape->zero) {
         s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
         return 0;

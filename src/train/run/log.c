@@ -58,7 +58,8 @@ int sp_train_log_open(struct sp_trainer *t)
         return err;
     starpu_version(starpu);
     line = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:{s:"
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,"
+        "s:{s:"
         "s,s:"
         "s,s:"
         "s}}",
@@ -68,10 +69,10 @@ int sp_train_log_open(struct sp_trainer *t)
         "stages", l->stages, "chunks", t->plan.layout.chunks, "slices", t->plan.layout.slices,
         "micro_batches", l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
         "recompute", l->recompute, "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-        t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero", t->cfg.groups.zero, "processes", t->world.size,
-        "workers", t->place.workers, "threads", t->place.threads, "seed", (json_int_t)t->seed,
-        "versions", "starpipe", PACKAGE_VERSION, "starpu", starpu, "transport",
-        sp_transport_version());
+        t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero",
+        t->cfg.groups.zero, "processes", t->world.size, "workers", t->place.workers, "threads",
+        t->place.threads, "seed", (json_int_t)t->seed, "versions", "starpipe", PACKAGE_VERSION,
+        "starpu", starpu, "transport", sp_transport_version());
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
     if (line && !sp_train_predict(t, &predicted)) {

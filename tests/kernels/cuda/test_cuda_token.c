@@ -173,8 +173,7 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     assert_true(fabs(loss - want) < 1e-6 * fabs(want));
     assert_close_floats("lse", (size_t)T, got_lse, lse, 1e-6);
     cpu->logits_bwd(cpu, T, h, V, rows, x, w, targets, lse, 0.125f, dx, want_dw, z);
-    k->logits_bwd(k, T, h, V, rows, tx, tw, targets, lse, 0.125f, tdx, got_dw,
-                  at(t, scratch, off));
+    k->logits_bwd(k, T, h, V, rows, tx, tw, targets, lse, 0.125f, tdx, got_dw, at(t, scratch, off));
     sp_emulated_wait();
     assert_typed("dx =", t, n_x, tdx, dx, tolerance);
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
@@ -232,10 +231,8 @@ static void test_nan(void **state)
 TEST_GROUP(token)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_large_logits),
+        cmocka_unit_test(test_embed),      cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_large_logits),
         cmocka_unit_test(test_nan),
     };
 

@@ -16,14 +16,8 @@
 /* Z(n,V) = x w^T */
 static void logits(enum sp_dtype type, int n, int h, int V, const void *x, const void *w, void *z)
 {
-    const struct sp_gemm_bf16 to_z = {.trans_b = true,
-                                      .m = n,
-                                      .n = V,
-                                      .k = h,
-                                      .lda = h,
-                                      .ldb = h,
-                                      .ldc = V,
-                                      .type = SP_BF16};
+    const struct sp_gemm_bf16 to_z = {
+        .trans_b = true, .m = n, .n = V, .k = h, .lda = h, .ldb = h, .ldc = V, .type = SP_BF16};
 
     if (type == SP_BF16)
         sp_gemm_bf16(&to_z, x, w, NULL, NULL, z);

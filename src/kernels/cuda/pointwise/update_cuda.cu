@@ -81,7 +81,8 @@ static void add_parts(const struct sp_backend *k, size_t n, int parts, const voi
 {
     for (int first = 0; first < parts; first += PARTS_AT_ONCE) {
         int now = parts - first < PARTS_AT_ONCE ? parts - first : PARTS_AT_ONCE;
-        struct parts_of<T> all = {}, rest = {};
+        struct parts_of<T> all = {}, rest = {
+        };
         T *y = (T *)sum;
         bool wide = sp_is_wide(y, 0);
         size_t accesses, done;

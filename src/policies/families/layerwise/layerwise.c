@@ -161,10 +161,9 @@ static bool post_validates(const struct sp_layout *lay)
 /* What the three families share: they differ in the pipes, and in whose slices a stage computes. */
 #define LAYERWISE                                                                                  \
     .pairs = true, .partitions = true, .offloads = true, .shares_tokens = true,                    \
-    .shares_parameters = true,                                                                     \
-    .post_validates = post_validates, .id = id, .ids = ids, .foreign = foreign, .deps = deps,      \
-    .required = required, .cost = cost, .activations = activations, .lower = sp_layerwise_lower,   \
-    .lower_end = sp_replicas_lower
+    .shares_parameters = true, .post_validates = post_validates, .id = id, .ids = ids,             \
+    .foreign = foreign, .deps = deps, .required = required, .cost = cost,                          \
+    .activations = activations, .lower = sp_layerwise_lower, .lower_end = sp_replicas_lower
 
 const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
 
