@@ -9,7 +9,7 @@
 #include "graphs/tensor/ends.h"
 #include "graphs/tensor/halves.h"
 
-static int parts_of(const struct sp_part_op *c)
+static int shares_of(const struct sp_part_op *c)
 {
     return sp_shape_shares(c->sh);
 }
@@ -70,7 +70,7 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
         c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index, sp_part_hidden(c), "x");
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
-    for (int j = 0; j < parts_of(c); j++)
+    for (int j = 0; j < shares_of(c); j++)
         t->half.shares[j].o = o[j];
     post_forward(c, x, y, c->stash);
     if (!c->keeps)
@@ -105,12 +105,12 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
 
     sp_tensor_qkv_forward(&op, &here, n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), true, pool);
-    for (int j = 0; j < parts_of(c); j++) {
+    for (int j = 0; j < shares_of(c); j++) {
         q[j] = heads[j].q;
         kv[j] = heads[j].kv;
     }
-    sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, parts_of(c), q);
-    sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, parts_of(c), kv);
+    sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, shares_of(c), q);
+    sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, shares_of(c), kv);
     if (c->keep_outputs)
         t->half.n1 = n1;
     else
@@ -154,7 +154,7 @@ static void block_forward(struct sp_part_op *c)
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES], o[SP_MAX_SLICES];
+    starpu_data_handle_t q[SP_MAX_SLICES] = {0}, kv[SP_MAX_SLICES] = {0}, o[SP_MAX_SLICES];
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op;
 
@@ -167,21 +167,21 @@ static void attention_forward(struct sp_part_op *c)
         sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
         sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
     }
-    for (int j = 0; !c->ships && j < parts_of(c); j++) {
+    for (int j = 0; !c->ships && j < shares_of(c); j++) {
         t->attn.shares[j].q = q[j];
         t->attn.shares[j].kv = kv[j];
     }
     sp_tensor_attention_take(&op, &t->attn, true);
     sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
     sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
-    for (int j = 0; j < parts_of(c); j++) {
+    for (int j = 0; j < shares_of(c); j++) {
         o[j] = t->attn.shares[j].o;
         if (t->attn.o) /* what attention keeps is not these */
             t->attn.shares[j].o = NULL;
         else
             sp_pool_hold(o[j]);
     }
-    sp_part_leave_pieces(c, SP_TENSOR_O, c->k, parts_of(c), o);
+    sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
 }
 
 /* Gradients of the product's input and weights, which came with the micro-batch. */
@@ -193,7 +193,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
     starpu_data_handle_t dw =
         own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
             : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
-    struct sp_rows_parts dn1;
+    struct sp_shares dn1;
 
     sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, false, !own, pool_for(c, owner), &dn1);
     if (dn1.n > 1)
@@ -212,13 +212,13 @@ static void leave_gradients(struct sp_part_op *c)
     struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
     starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
 
-    for (int j = 0; j < parts_of(c); j++) {
+    for (int j = 0; j < shares_of(c); j++) {
         dq[j] = heads[j].dq;
         dkv[j] = heads[j].dkv;
         heads[j].dq = heads[j].dkv = NULL;
     }
-    sp_part_leave_pieces(c, SP_TENSOR_DQ, c->k, parts_of(c), dq);
-    sp_part_leave_pieces(c, SP_TENSOR_DKV, c->k, parts_of(c), dkv);
+    sp_part_leave_pieces(c, SP_TENSOR_DQ, c->k, shares_of(c), dq);
+    sp_part_leave_pieces(c, SP_TENSOR_DKV, c->k, shares_of(c), dkv);
 }
 
 static void attention_backward(struct sp_part_op *c)
@@ -232,7 +232,7 @@ static void attention_backward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     op = op_of(c, true, &one);
     sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
-    for (int j = 0; j < parts_of(c); j++)
+    for (int j = 0; j < shares_of(c); j++)
         t->attn.shares[j].d_o = d_o[j];
     if (!sp_attention_has_keys(&t->attn)) {
         sp_tensor_qkv_forward(&op, &t->attn, t->n1, w, true, c->st->local);
@@ -298,11 +298,11 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
     struct sp_layer_flight here = {.shares = heads};
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
-    struct sp_rows_parts dn1;
+    struct sp_shares dn1;
 
     sp_part_hold_pieces(c, SP_TENSOR_DQ, c->k, dq);
     sp_part_hold_pieces(c, SP_TENSOR_DKV, c->k, dkv);
-    for (int j = 0; j < parts_of(c); j++) {
+    for (int j = 0; j < shares_of(c); j++) {
         heads[j].dq = dq[j];
         heads[j].dkv = dkv[j];
     }
@@ -359,13 +359,13 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 
     c->ctx.layer = c->k - 1;
     op = op_of(c, false, &one);
-    for (int j = 0; j < parts_of(c); j++)
+    for (int j = 0; j < shares_of(c); j++)
         d_o[j] = t->half.shares[j].d_o = sp_part_take_for(
             c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
     sp_tensor_post_backward(&op, &t->half, dy, w, g, false, dr);
-    for (int j = 0; j < parts_of(c); j++)
+    for (int j = 0; j < shares_of(c); j++)
         t->half.shares[j].d_o = NULL;
-    sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, parts_of(c), d_o);
+    sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, shares_of(c), d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, dr);
     sp_tensor_post_wgrad(&op, &t->half, w, g, c->stash);
 }

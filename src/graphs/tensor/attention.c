@@ -30,7 +30,7 @@ static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
                             .width = width,
                             .n = len,
                             .from_len = len,
-                            .to_len = len * sp_tensor_parts(c),
+                            .to_len = len * sp_tensor_shares(c),
                             .to_at = j * len};
 }
 
@@ -38,7 +38,7 @@ static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
 static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *share[], int width,
                                  const char *name)
 {
-    int n = sp_tensor_parts(c);
+    int n = sp_tensor_shares(c);
     starpu_data_handle_t whole = take(c, c->st->local, n * c->sh->rows, width, name);
 
     for (int j = 0; j < n; j++) {
@@ -54,7 +54,7 @@ static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *shar
 static void split(struct sp_op_ctx *c, starpu_data_handle_t whole, starpu_data_handle_t *share[],
                   int width, struct sp_pool *pool, const char *name)
 {
-    for (int j = 0; j < sp_tensor_parts(c); j++) {
+    for (int j = 0; j < sp_tensor_shares(c); j++) {
         struct sp_rows rows = rows_of(c, j, width);
 
         rows.from_len = rows.to_len;
@@ -68,7 +68,7 @@ static void split(struct sp_op_ctx *c, starpu_data_handle_t whole, starpu_data_h
 
 /* A tensor of all shares, by its place in their structures. */
 #define SHARES(t, field, share)                                                                    \
-    for (int each = 0; each < sp_tensor_parts(c); each++)                                          \
+    for (int each = 0; each < sp_tensor_shares(c); each++)                                         \
     share[each] = &(t)->shares[each].field
 
 void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
@@ -126,7 +126,7 @@ void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *po
     SHARES(t, d_o, share);
     if (!joins(c)) {
         sp_attention_backward(c, i, NULL, pool, released);
-        for (int j = 0; j < sp_tensor_parts(c); j++)
+        for (int j = 0; j < sp_tensor_shares(c); j++)
             sp_drop(share[j]);
         return;
     }

@@ -8,7 +8,7 @@
 #define SP_TENSOR_ATTENTION_H
 
 #include "graphs/attention.h"
-#include "graphs/tensor/parts.h"
+#include "graphs/tensor/shares.h"
 
 /* q and, with `keys`, kv of all shares to where attention reads them; then t->shares does not have them. Nothing
  * happens where it reads them there. */

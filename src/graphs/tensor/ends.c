@@ -7,19 +7,19 @@
 static starpu_data_handle_t part_of(const struct sp_op_ctx *c, const starpu_data_handle_t *handles,
                                     int tokens, int j)
 {
-    return handles[tokens * sp_tensor_parts(c) + j];
+    return handles[tokens * sp_tensor_shares(c) + j];
 }
 
 void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 {
     const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
-    struct sp_rows_parts sum = {.n = sp_tensor_parts(c)};
+    struct sp_shares sum = {.n = sp_tensor_shares(c)};
 
     c->ctx.layer = -1;
     for (int k = 0; k < sum.n; k++) {
         int j = sp_tensor_departure(c, k);
 
-        sum.at[j] = j == sp_tensor_part(c) ? x : sp_take_hidden(c, "x");
+        sum.at[j] = j == sp_tensor_share(c) ? x : sp_take_hidden(c, "x");
         sp_embed_fwd_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j),
                             sp_weight(c, SP_BLOCK_TOKENS, -1),
                             sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL,
@@ -38,13 +38,13 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 {
     const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
-    struct sp_rows_parts rows;
+    struct sp_shares rows;
 
     c->ctx.layer = -1;
     sp_tensor_gather(c, SP_TENSOR_DX, dx, &rows);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        bool own = j == sp_tensor_part(c);
+        bool own = j == sp_tensor_share(c);
 
         c->ctx.exchanged = !own;
         sp_embed_wgrad_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j), rows.at[j],
@@ -82,9 +82,9 @@ static int rows_here(const struct sp_op_ctx *c)
     return count;
 }
 
-/* Of the rows `n` of all parts: shares of dn, and the table's gradient. */
-static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_rows_parts *n,
-                          struct sp_rows_parts *dn)
+/* Of the rows `n` of all shares: shares of dn, and the table's gradient. */
+static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_shares *n,
+                          struct sp_shares *dn)
 {
     enum sp_block_kind kind = c->g->cfg.params->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
     const starpu_data_handle_t *targets = sp_graph_tokens(c->g)->targets;
@@ -97,7 +97,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_rows_
 
         stats[j][me] = sp_pool_get(c->st->local, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows),
                                    sp_shape_elem(c->sh), "logit statistics");
-        c->ctx.exchanged = j != sp_tensor_part(c);
+        c->ctx.exchanged = j != sp_tensor_share(c);
         sp_logit_stats_insert(&c->ctx, sp_op_share(c, j), rows, n->at[j],
                               part_of(c, targets, tokens, j), table, stats[j][me]);
     }
@@ -122,7 +122,7 @@ void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
     starpu_data_handle_t w = sp_weight(c, SP_BLOCK_NORM, -1), n = sp_take_hidden(c, "n");
     starpu_data_handle_t stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false),
                                              sp_shape_elem(c->sh), "statistics");
-    struct sp_rows_parts rows, dn = {.n = sp_tensor_parts(c)};
+    struct sp_shares rows, dn = {.n = sp_tensor_shares(c)};
 
     c->ctx.layer = -1;
     sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = x, .saved = stats}, n, w, 0);

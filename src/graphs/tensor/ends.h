@@ -1,15 +1,15 @@
 /*
- * Embedding and head whose vocabulary the members of a stage share (parts.h). Tokens are known as rows of what a member
+ * Embedding and head whose vocabulary the members of a stage share (shares.h). Tokens are known as rows of what a member
  * has, or as elsewhere (sp_graph_tokens).
  *
- *   embedding   { rows of the table that are here, 0 elsewhere } of each part, reduce; positions with a member's own
+ *   embedding   { rows of the table that are here, 0 elsewhere } of each share, reduce; positions with a member's own
  *   head        n = norm(x), gather; { log-sum-exp and target's logit of the rows that are here }, to all members;
  *               { dn, gradient of the table }, reduce, dx
  */
 #ifndef SP_TENSOR_ENDS_H
 #define SP_TENSOR_ENDS_H
 
-#include "graphs/tensor/parts.h"
+#include "graphs/tensor/shares.h"
 
 /* x(T,h) =, of the tokens of a micro-batch or slice: number `tokens` of the step's. */
 void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);

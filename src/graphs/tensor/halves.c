@@ -7,28 +7,28 @@ static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const cha
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
-/* Of part j, `width` elements a row. */
+/* Of share j, `width` elements a row. */
 static starpu_data_handle_t take_rows(struct sp_op_ctx *c, int width, const char *name)
 {
     return take(c, (size_t)c->sh->rows * (size_t)width, name);
 }
 
-/* Of each part, to be filled in, this member's own from `pool`. */
-static void take_parts(struct sp_op_ctx *c, struct sp_pool *pool, const char *name,
-                       struct sp_rows_parts *parts)
+/* Of each share, to be filled in, this member's own from `pool`. */
+static void take_shares(struct sp_op_ctx *c, struct sp_pool *pool, const char *name,
+                        struct sp_shares *all)
 {
     size_t n = (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
 
-    parts->n = sp_tensor_parts(c);
-    for (int j = 0; j < parts->n; j++)
-        parts->at[j] = j == sp_tensor_part(c) ? sp_pool_get(pool, n, sp_shape_elem(c->sh), name)
-                                              : sp_take_hidden(c, name);
+    all->n = sp_tensor_shares(c);
+    for (int j = 0; j < all->n; j++)
+        all->at[j] = j == sp_tensor_share(c) ? sp_pool_get(pool, n, sp_shape_elem(c->sh), name)
+                                             : sp_take_hidden(c, name);
 }
 
-/* The next task reads part j: one that others send. */
+/* The next task reads share j: one that others send. */
 static void reads(struct sp_op_ctx *c, int j)
 {
-    c->ctx.exchanged = sp_tensor_parts(c) > 1 && j != sp_tensor_part(c);
+    c->ctx.exchanged = sp_tensor_shares(c) > 1 && j != sp_tensor_share(c);
 }
 
 /* ---- before attention ---------------------------------------------------------------------------- */
@@ -37,10 +37,10 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starp
                            starpu_data_handle_t w, bool keys, struct sp_pool *pool)
 {
     size_t rows = (size_t)c->sh->rows, elem = sp_shape_elem(c->sh);
-    struct sp_rows_parts parts;
+    struct sp_shares all;
 
-    sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
-    for (int k = 0; k < parts.n; k++) {
+    sp_tensor_gather(c, SP_TENSOR_N1, n1, &all);
+    for (int k = 0; k < all.n; k++) {
         int j = sp_tensor_arrival(c, k);
         const struct sp_shape *sh = sp_op_share(c, j);
         struct sp_heads *h = &t->shares[j];
@@ -49,31 +49,31 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starp
         if (keys)
             h->kv = sp_pool_get(pool, rows * (size_t)sh->kv_width, elem, "kv");
         reads(c, j);
-        sp_qkv_fwd_insert(&c->ctx, sh, parts.at[j], w, h->q, keys ? h->kv : NULL, 0);
+        sp_qkv_fwd_insert(&c->ctx, sh, all.at[j], w, h->q, keys ? h->kv : NULL, 0);
     }
     c->ctx.exchanged = false;
-    sp_tensor_drop(&parts);
+    sp_tensor_drop(&all);
 }
 
-/* n1 of all parts, for the weight gradient, or for the norms of heads before it. */
+/* n1 of all shares, for the weight gradient, or for the norms of heads before it. */
 static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1)
 {
-    struct sp_rows_parts parts;
+    struct sp_shares all;
 
     if (t->shares[0].n1)
         return;
-    sp_tensor_gather(c, SP_TENSOR_N1, n1, &parts);
-    for (int j = 0; j < parts.n; j++)
-        t->shares[j].n1 = parts.at[j];
+    sp_tensor_gather(c, SP_TENSOR_N1, n1, &all);
+    for (int j = 0; j < all.n; j++)
+        t->shares[j].n1 = all.at[j];
 }
 
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                             starpu_data_handle_t w, starpu_data_handle_t g, bool apart, bool fresh,
-                            struct sp_pool *pool, struct sp_rows_parts *dn1)
+                            struct sp_pool *pool, struct sp_shares *dn1)
 {
     if (c->sh->model.qk_norm)
         gather_n1(c, t, n1);
-    take_parts(c, pool, "dn", dn1);
+    take_shares(c, pool, "dn", dn1);
     for (int k = 0; k < dn1->n; k++) {
         int j = sp_tensor_departure(c, k);
         const struct sp_heads *h = &t->shares[j];
@@ -87,7 +87,7 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
 void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                          starpu_data_handle_t g, bool fresh, int64_t released)
 {
-    int n = sp_tensor_parts(c);
+    int n = sp_tensor_shares(c);
 
     gather_n1(c, t, n1);
     for (int k = 0; k < n; k++) {
@@ -108,9 +108,9 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
 
 /* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
 static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
-                   starpu_data_handle_t w, struct sp_rows_parts *r)
+                   starpu_data_handle_t w, struct sp_shares *r)
 {
-    take_parts(c, c->st->local, "r", r);
+    take_shares(c, c->st->local, "r", r);
     for (int k = 0; k < r->n; k++) {
         int j = sp_tensor_departure(c, k);
 
@@ -124,9 +124,9 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
 
 /* u, g and, if there is a y, that share of its sum. */
 static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
-                     bool wants_g, starpu_data_handle_t y, struct sp_rows_parts *sum)
+                     bool wants_g, starpu_data_handle_t y, struct sp_shares *sum)
 {
-    struct sp_rows_parts n2;
+    struct sp_shares n2;
 
     sp_tensor_gather(c, SP_TENSOR_N1, t->n2, &n2);
     sum->n = n2.n;
@@ -137,7 +137,7 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data
 
         h->u = take_rows(c, sh->up_width, "u");
         h->g = wants_g ? take_rows(c, sh->model.mlp, "g") : NULL;
-        sum->at[j] = !y ? NULL : j == sp_tensor_part(c) ? y : sp_take_hidden(c, "y");
+        sum->at[j] = !y ? NULL : j == sp_tensor_share(c) ? y : sp_take_hidden(c, "y");
         reads(c, j);
         sp_mlp_fwd_insert(&c->ctx, sh, n2.at[j], w, h->u, h->g, sp_tensor_completes(c, j),
                           sum->at[j]);
@@ -148,7 +148,7 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data
 
 /* y, which has this member's share of the sum, += the others' and r. */
 static void add_up(struct sp_op_ctx *c, starpu_data_handle_t y, starpu_data_handle_t r,
-                   struct sp_rows_parts *sum)
+                   struct sp_shares *sum)
 {
     sp_pool_hold(y);
     sp_pool_hold(r);
@@ -174,7 +174,7 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
                             starpu_data_handle_t w, struct sp_keep keep, starpu_data_handle_t y,
                             int64_t stashed)
 {
-    struct sp_rows_parts sum;
+    struct sp_shares sum;
 
     output(c, t, x, w, &sum);
     t->r = sum.at[0];
@@ -195,7 +195,7 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
         sp_drop(&t->r);
     if (!keep.keep_outputs)
         sp_drop(&t->n2);
-    for (int j = 0; j < sp_tensor_parts(c); j++) {
+    for (int j = 0; j < sp_tensor_shares(c); j++) {
         if (!keep.saved)
             sp_drop(&t->shares[j].u);
         if (!keep.keep_outputs)
@@ -207,10 +207,10 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
                              starpu_data_handle_t dy, starpu_data_handle_t w,
                              starpu_data_handle_t g, bool apart, starpu_data_handle_t dr)
 {
-    struct sp_rows_parts rows, dn;
+    struct sp_shares rows, dn;
 
     sp_tensor_gather(c, SP_TENSOR_DX, dy, &rows);
-    take_parts(c, c->st->local, "dn", &dn);
+    take_shares(c, c->st->local, "dn", &dn);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
         const struct sp_shape *sh = sp_op_share(c, j);
@@ -251,11 +251,11 @@ static starpu_data_handle_t norm2_rows(struct sp_op_ctx *c, struct sp_layer_flig
     return t->n2;
 }
 
-/* Part by part in the same order on all members: the biases that all have get the same bits. */
+/* Share by share in the same order on all members: the biases that all have get the same bits. */
 void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
                           starpu_data_handle_t g, int64_t released)
 {
-    struct sp_rows_parts n2;
+    struct sp_shares n2;
 
     sp_tensor_gather(c, SP_TENSOR_N1, norm2_rows(c, t, w), &n2);
     for (int j = 0; j < n2.n; j++) {

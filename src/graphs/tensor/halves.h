@@ -6,31 +6,30 @@
 #define SP_TENSOR_HALVES_H
 
 #include "graphs/attention.h"
-#include "graphs/tensor/parts.h"
+#include "graphs/tensor/shares.h"
 
-/* q and, with `keys`, kv of all parts into t->heads, from `pool`, of the rows n1 of this member's tokens. */
+/* q and, with `keys`, kv of all shares into t->shares, from `pool`, of the rows n1 of this member's share. */
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                            starpu_data_handle_t w, bool keys, struct sp_pool *pool);
 
-/* Shares of dn1, this member's own from `pool`, of dq and dkv of all parts; gains of heads in g, as sp_qkv_bwd_insert
- * has it. Where heads have norms n1 is
- * gathered, and stays for the weight gradient. */
+/* What all members add to dn1 of this member's share, its own part from `pool`, of dq and dkv of all shares; gains of
+ * heads in g, as sp_qkv_bwd_insert has it. Where heads have norms n1 is gathered, and stays for the weight gradient. */
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                             starpu_data_handle_t w, starpu_data_handle_t g, bool apart, bool fresh,
-                            struct sp_pool *pool, struct sp_rows_parts *dn1);
+                            struct sp_pool *pool, struct sp_shares *dn1);
 
-/* g += dq^T n1, dkv^T n1, or, `fresh`, =; n1 of all parts, dq and dkv go. Ends the life of `released` bytes. */
+/* g += dq^T n1, dkv^T n1, or, `fresh`, =; n1 of all shares, dq and dkv go. Ends the life of `released` bytes. */
 void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
                          starpu_data_handle_t g, bool fresh, int64_t released);
 
-/* From o of all parts and the residual x: y, if not NULL, and what `keep` says in t: r, post, n2, u, g. `stashed` bytes
+/* From o of all shares and the residual x: y, if not NULL, and what `keep` says in t: r, post, n2, u, g. `stashed` bytes
  * besides come alive. */
 void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
                             starpu_data_handle_t w, struct sp_keep keep, starpu_data_handle_t y,
                             int64_t stashed);
 
-/* dr, and d_o of all parts, which are in t->heads to be written, from dy; du, dy and dr of all parts stay for the weight gradient. norm2's gradient goes into
- * g, or, `apart`, into one laid out like norm1's. */
+/* dr, and d_o of all shares, which are in t->shares to be written, from dy; du, dy and dr of all shares stay for the
+ * weight gradient. norm2's gradient goes into g, or, `apart`, into one laid out like norm1's. */
 void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
                              starpu_data_handle_t dy, starpu_data_handle_t w,
                              starpu_data_handle_t g, bool apart, starpu_data_handle_t dr);

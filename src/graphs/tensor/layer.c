@@ -46,7 +46,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
 /* The outputs of shares, where attention keeps them joined. */
 static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
 {
-    for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_parts(c); j++)
+    for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_shares(c); j++)
         sp_drop(&t->shares[j].o);
 }
 
@@ -84,11 +84,11 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     int layer = c->first + i;
     bool apart = c->norms != NULL;
     starpu_data_handle_t norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), n1 = NULL;
-    struct sp_rows_parts dn;
+    struct sp_shares dn;
 
     c->ctx.layer = layer;
     t->dr = sp_take_hidden(c, "dr");
-    for (int j = 0; j < sp_tensor_parts(c); j++)
+    for (int j = 0; j < sp_tensor_shares(c); j++)
         t->shares[j].d_o =
             sp_pool_get(c->st->local, (size_t)c->sh->rows * (size_t)sp_op_share(c, j)->q_width,
                         sp_shape_elem(c->sh), "do");
@@ -99,7 +99,7 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     sp_drop(&t->q);
     sp_drop(&t->kv);
     sp_drop(&t->lse);
-    for (int j = 0; j < sp_tensor_parts(c); j++) {
+    for (int j = 0; j < sp_tensor_shares(c); j++) {
         sp_drop(&t->shares[j].q);
         sp_drop(&t->shares[j].kv);
         sp_drop(&t->shares[j].lse);

@@ -1,7 +1,7 @@
 /*
- * A layer whose heads and MLP the members of a stage share (parts.h), as tasks: what layer.h does, product by product.
+ * A layer whose heads and MLP the members of a stage share (shares.h), as tasks: what layer.h does, product by product.
  *
- *   n1 = norm1(x)   gather   { q, k, v } of each part        { attention } of each part, over those before it
+ *   n1 = norm1(x)   gather   { q, k, v } of each share        { attention } of each share, over those before it
  *   { o Wo^T }      reduce   r = x + sum, n2 = norm2(r)      gather
  *   { u, g, g Wdown^T }      reduce   y = r + sum
  *
@@ -13,7 +13,7 @@
 #define SP_TENSOR_LAYER_H
 
 #include "graphs/attention.h"
-#include "graphs/tensor/parts.h"
+#include "graphs/tensor/shares.h"
 
 /* As the functions of layer.h without `tensor`. */
 void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,

@@ -41,7 +41,7 @@ SP_CLONES static float log_sum(int V, const float *z)
 {
     enum { BLOCK = 1024 };
     float max = z[0];
-    double sum = 0;
+    double sum = 0; /* at least 1: the largest is there */
 
 #pragma omp simd reduction(max : max)
     for (int j = 0; j < V; j++)
@@ -55,7 +55,7 @@ SP_CLONES static float log_sum(int V, const float *z)
             part += sp_exp_softmax(z[j] - max);
         sum += (double)part;
     }
-    return (float)(log(sum) + (double)max);
+    return max + (float)log1p(sum - 1);
 }
 
 SP_CLONES static void gradient(int V, int target, float lse, float scale, float *z)
@@ -94,17 +94,16 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
 
     (void)k;
     for (int t = 0; t < T; t++) {
-        double max = (double)stats[0][2 * t], total = 0, at_target = 0;
+        double all = (double)stats[0][2 * t], at_target = (double)stats[0][2 * t + 1];
 
-        for (int i = 1; i < n; i++)
-            max = fmax(max, (double)stats[i][2 * t]);
-        for (int i = 0; i < n; i++) {
-            total += exp((double)stats[i][2 * t] - max);
+        for (int i = 1; i < n; i++) {
+            double part = (double)stats[i][2 * t], max = fmax(all, part);
+
+            all = max + log1p(exp(fmin(all, part) - max));
             at_target += (double)stats[i][2 * t + 1];
         }
-        max += log(total);
-        lse[t] = (float)max;
-        sum += max - at_target;
+        lse[t] = (float)all;
+        sum += all - at_target;
     }
     if (loss)
         *loss += sum;

@@ -1,24 +1,24 @@
-#include "graphs/tensor/parts.h"
+#include "graphs/tensor/shares.h"
 #include "graphs/attention.h"
 #include "graphs/members.h"
 #include "policies/lowering/pipelines.h"
 
 void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t own,
-                      struct sp_rows_parts *parts)
+                      struct sp_shares *all)
 {
-    int n = sp_tensor_parts(c), me = sp_tensor_part(c);
+    int n = sp_tensor_shares(c), me = sp_tensor_share(c);
     int64_t tag = n > 1 ? sp_exchange_tag(c->g) : 0;
 
     for (int k = 1; k < n; k++) {
         int from = sp_tensor_arrival(c, k);
 
         sp_member_send(c, kind, own, sp_tensor_pipeline(c->g, (me + k) % n), tag);
-        parts->at[from] = sp_take_hidden(c, sp_tensor_name(kind));
-        sp_member_receive(c, parts->at[from], sp_tensor_pipeline(c->g, from), tag);
+        all->at[from] = sp_take_hidden(c, sp_tensor_name(kind));
+        sp_member_receive(c, all->at[from], sp_tensor_pipeline(c->g, from), tag);
     }
     sp_pool_hold(own);
-    parts->at[me] = own;
-    parts->n = n;
+    all->at[me] = own;
+    all->n = n;
 }
 
 /* All members get the sum, in the same bits. */
@@ -49,36 +49,36 @@ static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data
     }
 }
 
-void sp_tensor_reduce(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_rows_parts *parts)
+void sp_tensor_reduce(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_shares *all)
 {
-    int n = parts->n, me = sp_tensor_part(c);
+    int n = all->n, me = sp_tensor_share(c);
     starpu_data_handle_t shares[n];
     int64_t tag;
 
     if (n == 1) {
-        double_up(c, kind, parts->at[0]);
+        double_up(c, kind, all->at[0]);
         return;
     }
     tag = sp_exchange_tag(c->g);
     for (int k = 1; k < n; k++) {
         int to = (me + k) % n, from = sp_tensor_arrival(c, k);
 
-        sp_member_send(c, kind, parts->at[to], sp_tensor_pipeline(c->g, to), tag);
+        sp_member_send(c, kind, all->at[to], sp_tensor_pipeline(c->g, to), tag);
         shares[from] = sp_take_hidden(c, sp_tensor_name(kind));
         sp_member_receive(c, shares[from], sp_tensor_pipeline(c->g, from), tag);
     }
     for (int j = 0; j < n; j++)
         if (j != me)
-            sp_pool_put(parts->at[j]);
-    parts->at[0] = parts->at[me];
+            sp_pool_put(all->at[j]);
+    all->at[0] = all->at[me];
     for (int j = 0, at = 1; j < n; j++)
         if (j != me)
-            parts->at[at++] = shares[j];
+            all->at[at++] = shares[j];
 }
 
-void sp_tensor_drop(struct sp_rows_parts *parts)
+void sp_tensor_drop(struct sp_shares *all)
 {
-    for (int j = 0; j < parts->n; j++)
-        sp_drop(&parts->at[j]);
-    parts->n = 0;
+    for (int j = 0; j < all->n; j++)
+        sp_drop(&all->at[j]);
+    all->n = 0;
 }
