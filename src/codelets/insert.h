@@ -189,16 +189,17 @@ void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_s
                             const starpu_data_handle_t *part, starpu_data_handle_t dy,
                             starpu_data_handle_t dr, int64_t released);
 
-/* stats(T,2) of the logits of n(T,h), of `rows` rows of the table w that are here. */
+/* stats(T,2) of the logits of n(T,h), of `rows` rows of the table w that are here; logits(T,V) = if not NULL. */
 void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
                            starpu_data_handle_t n, starpu_data_handle_t targets,
-                           starpu_data_handle_t w, starpu_data_handle_t stats);
-/* Of the stats of all devices: dn(T,h) =, a part of a sum; g += of the table; `counts`: tally[SP_TALLY_LOSS] += . */
+                           starpu_data_handle_t w, starpu_data_handle_t stats,
+                           starpu_data_handle_t logits);
+/* Of the stats of all devices, and of these logits if they were kept: dn(T,h) =, a part of a sum; g += of the table; `counts`: tally[SP_TALLY_LOSS] += . */
 void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
                           bool counts, starpu_data_handle_t n, starpu_data_handle_t targets,
                           starpu_data_handle_t w, starpu_data_handle_t g, int devices,
-                          const starpu_data_handle_t *stats, starpu_data_handle_t dn,
-                          starpu_data_handle_t tally);
+                          const starpu_data_handle_t *stats, starpu_data_handle_t logits,
+                          starpu_data_handle_t dn, starpu_data_handle_t tally);
 
 /* g += part from its element `first` on, in f32: gradients that were apart from their block. */
 void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,

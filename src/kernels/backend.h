@@ -79,7 +79,8 @@ struct sp_backend {
     /*
      * The same where w has V rows of a larger vocabulary, and a target is one of them, or -1 where it is elsewhere:
      * stats(T,2) = log(sum e^z), and z[target] or 0; of n such parts lse(T) = log(sum over all), and, if not NULL,
-     * loss += sum of lse - z[target]; then dx = and dw += of these V.
+     * loss += sum of lse - z[target]; then dx = and dw += of these V. `kept`: scratch still has the logits of
+     * logit_stats, which need not be made again: that leaves them there if all rows were taken at a time.
      */
     void (*logit_stats)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                         const void *w, const int32_t *targets, float *stats, void *scratch);
@@ -87,7 +88,7 @@ struct sp_backend {
                          float *lse, double *loss);
     void (*logits_bwd)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                        const void *w, const int32_t *targets, const float *lse, float scale,
-                       void *dx, float *dw, void *scratch);
+                       bool kept, void *dx, float *dw, void *scratch);
 
     /* ---- parameters and memory ---- */
     void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */

@@ -147,6 +147,13 @@ static inline uint64_t sp_shape_f32(const struct sp_shape *sh, uint64_t n)
     return n * (sizeof(float) / sp_shape_elem(sh));
 }
 
+/* Whether the logits of a device's part of the vocabulary stay from the sums over all devices to the gradients: of a share
+ * of the tokens they are no more than head_rows rows. Else they are made again, so many at a time. */
+static inline bool sp_shape_keeps_logits(const struct sp_shape *sh)
+{
+    return sh->head_rows >= sh->rows;
+}
+
 /* The pointer n elements on. */
 static inline void *sp_skip(const struct sp_shape *sh, void *at, size_t n)
 {

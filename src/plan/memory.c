@@ -62,6 +62,14 @@ int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *s
            (plan->states_twice ? 2 : 1);
 }
 
+/* Rows of logits that are there at a time. */
+static int64_t logit_rows(const struct sp_shape *sh)
+{
+    if (sh->tensor > 1 && sp_shape_keeps_logits(sh))
+        return (int64_t)sh->rows * sp_shape_shares(sh);
+    return sh->head_rows;
+}
+
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */
 static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {
@@ -78,8 +86,7 @@ static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute rec
                      : recompute == SP_RECOMPUTE_SELECTIVE ? x + heads
                                                            : 2 * heads);
     if (head)
-        elements +=
-            2 * x + sp_in_f32(sh, 2 * T) + (int64_t)sh->head_rows * sp_logits_ld(sh->model.vocab);
+        elements += 2 * x + sp_in_f32(sh, 2 * T) + logit_rows(sh) * sp_logits_ld(sh->held.vocab);
     return elements;
 }
 

@@ -230,7 +230,7 @@ static void check_head(const struct sp_shape *sh)
     int h = sh->model.hidden, V = sh->model.vocab;
     size_t nx = (size_t)(T * h);
     struct tensor n = random_tensor(nx, 31), table = block(sh, kind, 32), g = block(sh, kind, 33);
-    struct tensor part[DEVICES], grad[DEVICES], dn[DEVICES], stats[DEVICES];
+    struct tensor part[DEVICES], grad[DEVICES], dn[DEVICES], stats[DEVICES], kept[DEVICES];
     float *logits = floats((size_t)(sh->head_rows * sp_logits_ld(V))), *want = floats(nx);
     float *want_g = copy(&g), *whole = floats(g.n);
     double tally[SP_TALLIES] = {1.5, 7}, loss = 1.5;
@@ -254,16 +254,19 @@ static void check_head(const struct sp_shape *sh)
         grad[i] = part_of(&d, kind, i, &g);
         dn[i] = tensor(nx);
         stats[i] = tensor(2 * T);
-        sp_logit_stats_insert(&ctx, &d.part, rows, n.handle, ih[i], part[i].handle,
-                              stats[i].handle);
+        kept[i] = tensor((size_t)(T * sp_logits_ld(V)));
+        /* device 0 keeps its logits, device 1 makes them again */
+        sp_logit_stats_insert(&ctx, &d.part, rows, n.handle, ih[i], part[i].handle, stats[i].handle,
+                              i == 0 ? kept[i].handle : NULL);
     }
     for (int i = 0; i < DEVICES; i++) {
         int first, rows;
 
         sp_vocabulary_part(&sh->model, DEVICES, i, &first, &rows);
-        sp_vocabulary_insert(
-            &ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle, grad[i].handle, DEVICES,
-            (starpu_data_handle_t[]){stats[0].handle, stats[1].handle}, dn[i].handle, th);
+        sp_vocabulary_insert(&ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle,
+                             grad[i].handle, DEVICES,
+                             (starpu_data_handle_t[]){stats[0].handle, stats[1].handle},
+                             i == 0 ? kept[i].handle : NULL, dn[i].handle, th);
     }
     sp_partial_sum_insert(&ctx, sh, dn[0].handle, 1, &dn[1].handle);
     starpu_task_wait_for_all();
@@ -277,6 +280,7 @@ static void check_head(const struct sp_shape *sh)
     for (int i = 0; i < DEVICES; i++) {
         starpu_data_unregister(ih[i]);
         drop_tensor(&part[i]), drop_tensor(&grad[i]), drop_tensor(&dn[i]), drop_tensor(&stats[i]);
+        drop_tensor(&kept[i]);
     }
     drop_tensor(&n), drop_tensor(&table), drop_tensor(&g);
     free(logits), free(want), free(want_g), free(whole);

@@ -277,10 +277,10 @@ void merge_logits(backend *k, int T, int n, const float *const *stats, float *ls
 }
 
 void logits_bwd(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
-                const int32_t *targets, const float *lse, float scale, void *dx, float *dw,
-                void *scratch)
+                const int32_t *targets, const float *lse, float scale, bool kept, void *dx,
+                float *dw, void *scratch)
 {
-    QUEUE(logits_bwd, (cpu, T, h, V, rows, x, w, targets, lse, scale, dx, dw, scratch),
+    QUEUE(logits_bwd, (cpu, T, h, V, rows, x, w, targets, lse, scale, kept, dx, dw, scratch),
           R(x, area(T, h)), R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
           RF(lse, area(T, 1)), W(dx, area(T, h)), WF(dw, area(V, h)),
           W(scratch, area(rows, sp_logits_ld(V))));

@@ -19,14 +19,15 @@ log_of_golden()
         }' "$1"
 }
 
-# run CASE OPTIONS
+# run CASE OPTIONS; `processes`: in so many of them.
 run()
 {
-    local case=$1
+    local case=$1 launch=starpipe
 
     shift
     rm -f "$work"/run.*
-    quiet "$case $*" starpipe train --model "$golden/$case" --tokens "$golden/tokens.bin" \
+    [ -z "${processes:-}" ] || launch="mpi $processes"
+    quiet "$case $*" $launch train --model "$golden/$case" --tokens "$golden/tokens.bin" \
         --order sequential --seq 16 --micro-batch-size 2 --micro-batches 4 --steps 10 --lr 0.01 \
         --warmup 3 --weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8 --clip 1 \
         --log "$work/run.jsonl" --dump-grads "$work/run.safetensors" "$@" || return
@@ -81,5 +82,14 @@ for case in gpt2-documents llama-documents; do
     run $case $apart --schedule wzb2 --recompute full
     run $case $apart --schedule fsdp
 done
+
+# Models whose heads, MLP and vocabulary two processes share.
+have_mpi || finish
+for case in llama mistral qwen3 llama-documents; do
+    apart=
+    [ "$case" = "${case%-documents}" ] || apart="--document-separator 19"
+    processes=2 run $case $apart --stages 1 --tensor-parallel 2
+done
+processes=4 run qwen3 --stages 2 --tensor-parallel 2 --schedule zb1p --sequence-parallel off
 echo "$runs runs"
 finish

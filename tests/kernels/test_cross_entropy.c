@@ -115,7 +115,7 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
     float *want_dx = new_nan(n_x), *want_dw = new_copy(n_w, dw);
     float *scratch = new_nan((size_t)rows * (size_t)sp_logits_ld(V)), *lse = new_nan((size_t)T);
-    float *stats[3], *dx = new_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
+    float *stats[3], *logits[3], *dx = new_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
     void *tx = new_bytes(n_x * elem), *tw = new_bytes(n_w * elem), *part = new_bytes(n_x * elem);
     int32_t *targets = new_bytes((size_t)T * sizeof *targets), *here;
     double want = 1.5, got = 1.5, tolerance = type == SP_BF16 ? 2e-2 : 1e-5;
@@ -138,11 +138,12 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
                               : -1;
             if (pass == 0) {
                 stats[i] = new_nan(2 * (size_t)T);
-                k->logit_stats(k, T, h, n, rows, tx, at, here, stats[i], scratch);
+                logits[i] = new_nan((size_t)rows * (size_t)sp_logits_ld(n));
+                k->logit_stats(k, T, h, n, rows, tx, at, here, stats[i], logits[i]);
                 continue;
             }
-            k->logits_bwd(k, T, h, n, rows, tx, at, here, lse, 0.125f, part,
-                          dw + (size_t)begin[i] * (size_t)h, scratch);
+            k->logits_bwd(k, T, h, n, rows, tx, at, here, lse, 0.125f, rows >= T, part,
+                          dw + (size_t)begin[i] * (size_t)h, logits[i]);
             sp_convert(type, SP_F32, n_x, part, wide);
             for (size_t e = 0; e < n_x; e++)
                 dx[e] += wide[e];
@@ -159,7 +160,7 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
         assert_true(fabs((double)(dw[e] - want_dw[e])) <=
                     tolerance * (0.1 + fabs((double)want_dw[e])));
     for (int i = 0; i < 3; i++)
-        free(stats[i]);
+        free(stats[i]), free(logits[i]);
     free(x), free(w), free(dw), free(want_dx), free(want_dw), free(scratch), free(lse), free(dx);
     free(wide), free(tx), free(tw), free(part), free(targets), free(here);
 }

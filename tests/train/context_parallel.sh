@@ -10,17 +10,17 @@ exact=yes context=yes
 two="--context-parallel 2" four="--context-parallel 4" ring="--context-method ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
-grid 1 8 llama-tiny 4 $four --stages 2 --schedule zb1p --recompute full # more processes than key and value heads
+grid 1 4 llama-tiny 4 $four --stages 1 --schedule zb1p --recompute full # more processes than key and value heads
 grid 2 8 gpt-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --micro-batch-size 1
 grid 1 6 llama-tiny 3 $two --stages 3 --schedule wzb2 --recompute no-attention
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
-one=sppo slices=3 grid 1 8 gpt-tiny 2 $four --stages 2 --schedule seq1f1b # slices that 4 do not divide by themselves
+one=sppo slices=3 grid 1 4 gpt-tiny 2 $four --stages 1 --schedule seq1f1b # slices that 4 do not divide by themselves
 grid 1 4 llama-tiny 2 $four $ring --stages 1
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attention --post-validation
-grid 2 8 llama-tiny 4 $two $ring --stages 2 --schedule zb1p --recompute full --zero 1
+grid 2 4 llama-tiny 4 $two $ring --stages 1 --schedule zb1p --recompute full --zero 1
 grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
-one=sppo slices=3 grid 1 8 gpt-tiny 2 $four $ring --stages 2 --schedule sppo
+one=sppo slices=3 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --schedule sppo
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule helix:qkv=activations --recompute selective
 grid 1 8 llama-tiny 4 $four --stages 2 --schedule helix:qkv=weights --recompute no-attention

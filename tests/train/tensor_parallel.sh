@@ -12,29 +12,24 @@ heads="--context-parallel 2" ring="--context-parallel 2 --context-method ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --recompute full
-grid 1 4 llama-tiny 4 $two --stages 2 --schedule 1f1b --recompute selective
 grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
-one=sppo slices=3 grid 1 8 gpt-tiny 2 $four --stages 2 --schedule seq1f1b
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
-grid 1 6 gpt-tiny 3 $two --stages 3 --schedule wzb2 --recompute no-attention
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule wzb2 --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective
 grid 1 4 gpt-tiny 2 $four $whole --stages 1
 grid 1 4 llama-tiny 4 $two $whole --stages 2 --schedule zb2p --recompute no-attention --post-validation
-grid 2 8 llama-tiny 4 $two $whole --stages 2 --schedule zb1p --recompute full --zero 1
-grid 1 4 gpt-tiny 4 $two $whole --stages 2 --schedule helix
-grid 1 8 gpt-tiny 2 $two $heads --stages 2 --schedule zb1p --recompute full
+grid 2 4 llama-tiny 4 $two $whole --stages 1 --recompute full --zero 1
+grid 1 4 gpt-tiny 2 $two $heads --stages 1 --recompute full
 grid 1 4 llama-tiny 2 $two $heads $whole --stages 1 # a key and value head on two processes
-one=sppo slices=4 grid 1 8 llama-tiny 2 $two $ring --stages 2 --schedule sppo
-grid 1 8 llama-tiny 4 $two $ring --stages 2 --schedule helix:qkv=weights --recompute no-attention
+one=sppo slices=4 grid 1 4 llama-tiny 2 $two $ring --stages 1 --schedule sppo
 exact=no
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo --recompute selective \
     --offload full --offload-dir "$work"
 every="--document-separator 32" # words
 grid 1 4 gpt-tiny 2 $four --stages 1
-one=sppo slices=3 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 every=
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
 grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
@@ -55,7 +50,7 @@ echo '{"model_type": "qwen3", "hidden_size": 48, "intermediate_size": 96, "num_h
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 128,
     "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": true}' > "$work/qwen/config.json"
 grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule wzb2 --recompute no-attention
-grid 1 4 "$work/qwen" 4 $two $whole --stages 2 --recompute selective
+grid 1 2 "$work/qwen" 4 $two $whole --stages 1 --recompute selective
 
 # ---- types, several sequences in a micro-batch, and the same at another place
 

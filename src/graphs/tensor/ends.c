@@ -82,7 +82,17 @@ static int rows_here(const struct sp_op_ctx *c)
     return count;
 }
 
-/* Of the rows `n` of all shares: shares of dn, and the table's gradient. */
+/* The logits of a share, if they are kept. */
+static starpu_data_handle_t take_logits(struct sp_op_ctx *c)
+{
+    size_t n = (size_t)c->sh->rows * (size_t)sp_logits_ld(c->sh->held.vocab);
+
+    return sp_shape_keeps_logits(c->sh)
+               ? sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), "logits")
+               : NULL;
+}
+
+/* Of the rows `n` of all shares: what this member adds to dn, and the table's gradient. */
 static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_shares *n,
                           struct sp_shares *dn)
 {
@@ -90,16 +100,17 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
     const starpu_data_handle_t *targets = sp_graph_tokens(c->g)->targets;
     starpu_data_handle_t table = sp_weight(c, kind, -1), gradient = sp_gradient(c, kind, -1);
     int t = c->sh->tensor, me = sp_tensor_member(c->g), rows = rows_here(c);
-    starpu_data_handle_t stats[n->n][t];
+    starpu_data_handle_t stats[n->n][t], logits[n->n];
 
     for (int k = 0; k < n->n; k++) {
         int j = sp_tensor_arrival(c, k);
 
         stats[j][me] = sp_pool_get(c->st->local, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows),
                                    sp_shape_elem(c->sh), "logit statistics");
+        logits[j] = take_logits(c);
         c->ctx.exchanged = j != sp_tensor_share(c);
         sp_logit_stats_insert(&c->ctx, sp_op_share(c, j), rows, n->at[j],
-                              part_of(c, targets, tokens, j), table, stats[j][me]);
+                              part_of(c, targets, tokens, j), table, stats[j][me], logits[j]);
     }
     for (int j = 0; j < n->n; j++)
         share_stats(c, stats[j]);
@@ -109,9 +120,10 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
 
         sp_vocabulary_insert(&c->ctx, sp_op_share(c, j), rows, sp_tensor_completes(c, j), n->at[j],
                              part_of(c, targets, tokens, j), table, gradient, t, stats[j],
-                             dn->at[j], sp_stage_tally(c->g, c->st));
+                             logits[j], dn->at[j], sp_stage_tally(c->g, c->st));
         for (int m = 0; m < t; m++)
             sp_pool_put(stats[j][m]);
+        sp_drop(&logits[j]);
     }
     c->ctx.exchanged = false;
 }

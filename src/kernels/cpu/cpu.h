@@ -40,7 +40,7 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
                          float *lse, double *loss);
 void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                        const void *w, const int32_t *targets, const float *lse, float scale,
-                       void *dx, float *dw, void *scratch);
+                       bool kept, void *dx, float *dw, void *scratch);
 
 /* z(V) = scale (softmax(z) - onehot) if `gradient`, z is lost otherwise; returns -log softmax(z)[target]. */
 double sp_row_loss(int V, int target, bool gradient, float scale, float *z);

@@ -118,12 +118,13 @@ static double head(const struct cost *c)
 {
     const double h = c->sh->model.hidden, vocab = c->sh->model.vocab;
 
-    /* logits are written, read twice and overwritten by their gradient; twice where the vocabulary is shared out */
-    if (c->sh->tensor > 1)
-        return 4 * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
-               moved(c, 6 * vocab) + 2 * gathered(c) + 2 * c->machine->launch_s;
-    return 3 * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
-           moved(c, 4 * vocab) + c->machine->launch_s;
+    bool shared = c->sh->tensor > 1, again = shared && !sp_shape_keeps_logits(c->sh);
+
+    /* logits are written, read twice and overwritten by their gradient; made and written twice if they are many and the
+     * vocabulary is shared out */
+    return (3 + again) * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
+           moved(c, (4 + 2 * again) * vocab) + (shared ? 2 * gathered(c) : 0) +
+           (1 + shared) * c->machine->launch_s;
 }
 
 void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,

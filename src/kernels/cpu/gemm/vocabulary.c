@@ -4,7 +4,7 @@
  *
  *   logit_stats    Z(rows,V) = x w^T;  stats = log(sum e^z) and z[target], of this part
  *   merge_logits   lse = log(sum over parts of e^lse),  loss += sum of lse - z[target]
- *   logits_bwd     Z again, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
+ *   logits_bwd     Z again unless it was kept, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm/gemm_bf16.h"
@@ -111,7 +111,7 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
 
 void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                        const void *w, const int32_t *targets, const float *lse, float scale,
-                       void *dx, float *dw, void *scratch)
+                       bool kept, void *dx, float *dw, void *scratch)
 {
     size_t elem = sp_dtype_bytes(k->dtype), row_bytes = (size_t)h * elem;
 
@@ -119,7 +119,8 @@ void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows
         int n = T - t < rows ? T - t : rows;
         const void *xt = (const char *)x + (size_t)t * row_bytes;
 
-        logits(k->dtype, n, h, V, xt, w, scratch);
+        if (!kept)
+            logits(k->dtype, n, h, V, xt, w, scratch);
 #pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
         for (int r = 0; r < n; r++) {
             float *z = row_of(k->dtype, V, scratch, (size_t)r);

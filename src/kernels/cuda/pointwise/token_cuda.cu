@@ -374,7 +374,7 @@ static void merge_logits(const struct sp_backend *k, int rows, int n, const floa
 template <typename T>
 static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
                        const void *x, const void *w, const int32_t *targets, const float *lse,
-                       float scale, void *dx, float *dw, void *scratch)
+                       float scale, bool kept, void *dx, float *dw, void *scratch)
 {
     int ld = sp_logits_ld(vocabulary);
     T *z = (T *)scratch;
@@ -384,7 +384,8 @@ static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabula
         int n = rows - t < each ? rows - t : each;
         const T *xt = (const T *)x + (size_t)t * (size_t)h;
 
-        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        if (!kept)
+            sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
         sp_launch(k, "logits_gradient",
                   wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
                   (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
