@@ -36,7 +36,7 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
 
     *mem = (struct sp_adapipe_memory){.limit_bytes = limit, .stage_bytes = middle.workspace};
     for (int i = 0; i < SP_LAYER_BLOCKS; i++)
-        mem->layer_bytes += 16 * (int64_t)sp_block_elements(m, sp_layer_block(i));
+        mem->layer_bytes += 16 * (int64_t)sp_block_elements(&sh->held, sp_layer_block(i));
     mem->first_bytes =
         first[0].states + first[0].workspace - first_layers * mem->layer_bytes - middle.workspace;
     if (stages > 1)

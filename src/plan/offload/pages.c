@@ -51,7 +51,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
 {
     enum { OTHERS = 24 }; /* buffers that cross stages, scratch */
     size_t elem = sp_shape_elem(sh);
-    int64_t rounded = elem < sizeof(float) ? beyond_blocks(plan, &sh->model, stage, elem) : 0;
+    int64_t rounded = elem < sizeof(float) ? beyond_blocks(plan, &sh->held, stage, elem) : 0;
     struct sp_shape longest;
     struct sp_memory m;
 
@@ -59,7 +59,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
     m = (struct sp_memory){
         /* weights, gradients, two moments; rounded weights */
         .states = sp_memory_states(plan, sh, stage) +
-                  4 * beyond_blocks(plan, &sh->model, stage, sizeof(float)) + rounded,
+                  4 * beyond_blocks(plan, &sh->held, stage, sizeof(float)) + rounded,
         .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
                      sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
@@ -67,6 +67,6 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
         for (int s = 0; s < plan->layout.stages; s++)
             m.workspace += s == stage ? 0
                                       : (plan->apart ? 2 : 1) *
-                                            beyond_blocks(plan, &sh->model, s, sizeof(float));
+                                            beyond_blocks(plan, &sh->held, s, sizeof(float));
     return m;
 }

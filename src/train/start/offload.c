@@ -173,7 +173,8 @@ static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
         return err;
     if (t->world.rank == 0) {
         flops = sp_slice_flops(&t->shape);
-        one = sp_slice_cost(&flops, 0, len) * t->shape.context; /* all of which compute at once */
+        /* that of all members of a stage, which compute at once */
+        one = sp_slice_cost(&flops, 0, len) * t->shape.context * t->shape.tensor;
         *speed = (struct sp_op_speed){1e-6 * sp_layer_fwd_us(&costs) / one,
                                       1e-6 * (costs.bwd_us + costs.wgrad_us) / one};
     }
