@@ -83,14 +83,13 @@ struct sp_heads {
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_flight {
     starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
-    starpu_data_handle_t n1, r,
-        n2; /* of pre and post, where members share parameters: then post has the norm's
-                                     * statistics alone */
+    /* Where members share parameters, of pre and post, which then has the norm's statistics alone. */
+    starpu_data_handle_t n1, r, n2;
     starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
     struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
-    struct sp_heads *
-        shares; /* [shares of the tokens], where members share parameters: `heads` where these are all
-                              * that attention has; NULL: none do */
+    /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
+     * none do */
+    struct sp_heads *shares;
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -145,7 +144,7 @@ struct sp_stage {
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL
- * elsewhere. Where members share the vocabulary, [micro_batches][slices][parts of all tokens], and as rows of what this
+ * elsewhere. Where members share the vocabulary, [micro_batches][slices][shares], and as rows of what this
  * one has, or -1. */
 struct sp_tokens {
     starpu_data_handle_t *ids, *targets;
@@ -158,11 +157,11 @@ struct sp_cut {
     int n;
     struct sp_shape *shapes; /* [n] what this process has of them */
     struct sp_shape *heads;  /* [n] of its attention; NULL: the same */
-    struct sp_shape
-        *shares;  /* [n][n_shares] of products of its parameters; NULL: it has all of them */
-    int n_shares; /* of the tokens of a slice */
-    struct sp_cut *
-        joined; /* attention's where tokens are shared out, too: of all shares of its part; NULL: none */
+    /* [n][n_shares] of products of its parameters; NULL: it has all of them. n_shares: of the tokens of a slice. */
+    struct sp_shape *shares;
+    int n_shares;
+    /* Attention's, where tokens are shared out, too: of all shares of its part; NULL: none. */
+    struct sp_cut *joined;
 };
 
 struct sp_graph_family;

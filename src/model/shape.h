@@ -12,9 +12,9 @@
 #define SP_MAX_SLICES 256
 
 struct sp_shape {
-    struct sp_model model; /* whose widths tensors of `rows` have */
-    struct sp_model
-        held; /* whose blocks of parameters a device has: a part of the model, or all of it */
+    /* `model` has the widths of tensors of `rows`; `held` is whose blocks of parameters a device has: a part of the
+     * model, or all of it. */
+    struct sp_model model, held;
     enum sp_dtype dtype; /* of activations and of weights as products read them */
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
