@@ -1,6 +1,7 @@
 # Sourced by tests of grids of processes, after common.sh.
 
-make_text 20011 > "$work/text"
+# Some letters are first or last tokens of a part of the vocabulary, of two parts or four.
+make_text 20011 | LC_ALL=C tr 'eothsnir' '\377\200\177\100\300\201\277\077' > "$work/text"
 
 # grid D RANKS MODEL MICRO-BATCHES OPTIONS...: D pipelines with samples of their own, against one stage with all
 # samples. To 1e-5 for the rounding of sums in another order. With exact=yes, each stage is in processes of its own: what
