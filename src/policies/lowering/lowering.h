@@ -18,9 +18,10 @@ struct sp_lowering {
     const struct sp_plan *plan;
     const struct sp_shape *shape; /* NULL: sizes are unknown */
     int processes;                /* stage s is in process floor(s * processes / stages) */
-    enum sp_recompute
-        recompute; /* what backwards compute again, for the bytes of EXCHANGE: nothing, */
-    int every;     /* but where it is said after the lowering was created */
+    /* What backwards compute again, for the bytes of EXCHANGE: nothing, unless it is said after the lowering was
+     * created. */
+    enum sp_recompute recompute;
+    int every;
     const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
     int *position; /* by the number that the family gives an op: in `order` */
