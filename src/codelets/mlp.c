@@ -54,17 +54,10 @@ static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
                     const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    void *down = sp_weight_at(sh, b->w, sh->down);
+    int T = sh->rows;
 
-    if (sh->model.arch == SP_ARCH_LLAMA) {
-        k->linear_dx(k, T, f, h, b->dy, h, down, b->dg, false);
-        k->swiglu_bwd(k, T, f, b->u, b->dg, b->du);
-    } else {
-        k->linear_dx_gelu(k, T, f, h, b->dy, down, b->u, b->du);
-    }
-    k->linear_dx(k, T, h, width, b->du, width, sp_weight_at(sh, b->w, sh->up), b->dn, false);
-    sp_check_finite(a, k, "dn", b->dn, (size_t)T * (size_t)h);
+    sp_mlp_backward(k, sh, T, b->dy, b->w, b->u, b->dg, b->du, b->dn);
+    sp_check_finite(a, k, "dn", b->dn, (size_t)T * (size_t)sh->model.hidden);
 }
 
 #define MLP_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \

@@ -1,4 +1,4 @@
-/* The first half of an MLP on plain arrays, as `post` computes it, and `mlp` where devices share it. */
+/* An MLP on plain arrays, as `post` computes it, and `mlp` where devices share it: all but its last product. */
 #ifndef SP_MLP_H
 #define SP_MLP_H
 
@@ -29,6 +29,23 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
     k->linear(k, rows, h, width, n2, weight, bias, u, width);
     if (g)
         sp_mlp_activate(k, sh, rows, u, g);
+}
+
+/* Backward, from dy of the MLP's output: du = act'(u) (dy Wdown), dn = du Wup. dg(rows,f) is scratch, for SwiGLU. */
+static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_shape *sh, int rows,
+                                   const void *dy, void *w, const void *u, void *dg, void *du,
+                                   void *dn)
+{
+    int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    void *down = sp_weight_at(sh, w, sh->down);
+
+    if (sh->model.arch == SP_ARCH_LLAMA) {
+        k->linear_dx(k, rows, f, h, dy, h, down, dg, false);
+        k->swiglu_bwd(k, rows, f, u, dg, du);
+    } else {
+        k->linear_dx_gelu(k, rows, f, h, dy, down, u, du);
+    }
+    k->linear_dx(k, rows, h, width, du, width, sp_weight_at(sh, w, sh->up), dn, false);
 }
 
 #endif

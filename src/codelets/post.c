@@ -100,27 +100,18 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
                      const struct post_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    int T = sh->rows, h = sh->model.hidden;
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
-    void *w = b->w, *down = sp_weight_at(sh, w, sh->down);
+    void *w = b->w;
     float *g = b->g;
 
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
-        size_t row = (size_t)t;
-        void *ut = sp_skip(sh, s.u, row * (size_t)width);
-        void *dut = sp_skip(sh, b->du, row * (size_t)width);
-        void *dyt = sp_skip(sh, b->dy, row * (size_t)h);
+        size_t row = (size_t)t, at = row * (size_t)h, at_u = row * (size_t)sh->up_width;
 
-        if (sh->model.arch == SP_ARCH_LLAMA) {
-            k->linear_dx(k, rows, f, h, dyt, h, down, b->dg, false);
-            k->swiglu_bwd(k, rows, f, ut, b->dg, dut);
-        } else {
-            k->linear_dx_gelu(k, rows, f, h, dyt, down, ut, dut);
-        }
         /* dr holds dn2 until norm2's backward overwrites it. */
-        k->linear_dx(k, rows, h, width, dut, width, sp_weight_at(sh, w, sh->up),
-                     sp_skip(sh, b->dr, row * (size_t)h), false);
+        sp_mlp_backward(k, sh, rows, sp_skip(sh, b->dy, at), w, sp_skip(sh, s.u, at_u), b->dg,
+                        sp_skip(sh, b->du, at_u), sp_skip(sh, b->dr, at));
     }
     k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
                 g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
