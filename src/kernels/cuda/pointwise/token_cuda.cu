@@ -172,22 +172,14 @@ static void embed_bwd(const struct sp_backend *k, int batch, int len, int h, int
 
 enum { LOSS_THREADS = 512 };
 
-/*
- * A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if
- * `gradient`. What lies between V and the end of the row is not read as logits, and becomes 0.
- * Maximum and sum are taken together: the sum so far is scaled when the maximum grows.
- */
+/* Of a row z(V): the sum of e^(z - most), most being the largest, for all threads of the block, which have met when it
+ * returns. They are taken together: the sum so far is scaled when the maximum grows. */
 template <typename T, int V>
-SP_KERNEL void __launch_bounds__(LOSS_THREADS)
-    cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
-                         float scale, T *z, double *loss)
+SP_DEVICE float row_exponentials(int vocabulary, const T *z, float *most)
 {
     float *shared = sp_shared<float>(), *maxima = shared + 2 * SP_WARP;
-    float max = -FLT_MAX, most, sum = 0, none = 0, at_target, factor;
-    int target = targets[blockIdx.x];
+    float max = -FLT_MAX, sum = 0, none = 0;
 
-    z += blockIdx.x * ld;
-    at_target = sp_value(z[target]);
 #pragma unroll 2
     for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
         float a[V], now = max;
@@ -202,14 +194,30 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
             sum += sp_exp<T>(a[v] - now);
         max = now;
     }
-    most = sp_lanes_max(max, SP_WARP);
+    *most = sp_lanes_max(max, SP_WARP);
     if (threadIdx.x % SP_WARP == 0)
-        maxima[threadIdx.x / SP_WARP] = most;
-    __syncthreads(); /* all have read at_target, too */
+        maxima[threadIdx.x / SP_WARP] = *most;
+    __syncthreads();
     for (int w = 0; w < LOSS_THREADS / SP_WARP; w++)
-        most = fmaxf(most, maxima[w]);
-    sum *= sp_exp<T>(max - most);
+        *most = fmaxf(*most, maxima[w]);
+    sum *= sp_exp<T>(max - *most);
     sp_row_sums(&sum, &none, shared);
+    return sum;
+}
+
+/* A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if `gradient`. What lies
+ * between V and the end of the row is not read as logits, and becomes 0. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
+                         float scale, T *z, double *loss)
+{
+    float most, sum, at_target, factor;
+    int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    at_target = sp_value(z[target]); /* by all threads, before they meet */
+    sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = log((double)sum) + (double)most - (double)at_target;
     if (!gradient)
@@ -264,32 +272,11 @@ template <typename T, int V>
 SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     logit_stats_kernel(int vocabulary, size_t ld, const int32_t *targets, const T *z, float *stats)
 {
-    float *shared = sp_shared<float>(), *maxima = shared + 2 * SP_WARP;
-    float max = -FLT_MAX, most, sum = 0, none = 0;
+    float most, sum;
     int target = targets[blockIdx.x];
 
     z += blockIdx.x * ld;
-    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
-        float a[V], now = max;
-
-        sp_load<V>(z + c, a);
-        for (int v = 0; v < V; v++) {
-            a[v] = c + v < vocabulary ? a[v] : -INFINITY;
-            now = fmaxf(now, a[v]);
-        }
-        sum *= sp_exp<T>(max - now);
-        for (int v = 0; v < V; v++)
-            sum += sp_exp<T>(a[v] - now);
-        max = now;
-    }
-    most = sp_lanes_max(max, SP_WARP);
-    if (threadIdx.x % SP_WARP == 0)
-        maxima[threadIdx.x / SP_WARP] = most;
-    __syncthreads();
-    for (int w = 0; w < LOSS_THREADS / SP_WARP; w++)
-        most = fmaxf(most, maxima[w]);
-    sum *= sp_exp<T>(max - most);
-    sp_row_sums(&sum, &none, shared);
+    sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0) {
         stats[2 * blockIdx.x] = (float)(log((double)sum) + (double)most);
         stats[2 * blockIdx.x + 1] = target >= 0 ? sp_value(z[target]) : 0;
