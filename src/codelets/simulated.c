@@ -50,6 +50,14 @@ void sp_simulated_received(starpu_data_handle_t handle)
     b->writer = NULL;
 }
 
+void sp_simulated_exchanged(starpu_data_handle_t handle)
+{
+    struct buffer *b = buffer_of(handle);
+
+    b->received = false;
+    b->writer = NULL;
+}
+
 void sp_simulated_sent(starpu_data_handle_t handle)
 {
     const struct buffer *b = buffer_of(handle);

@@ -37,6 +37,9 @@ void sp_simulated_add(struct starpu_task *task);
 void sp_simulated_received(starpu_data_handle_t handle);
 void sp_simulated_sent(starpu_data_handle_t handle);
 
+/* A buffer gets what another member of the stage sends: no op begins with that. */
+void sp_simulated_exchanged(starpu_data_handle_t handle);
+
 /* Forgets all buffers. */
 void sp_simulated_forget(void);
 

@@ -11,7 +11,7 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
                                              .stages = plan->layout.stages,
                                              .devices = request->terms.devices,
                                              .members =
-                                                 request->shape->context * request->shape->tensor,
+                                                 request->shape->pipelines * request->shape->tensor,
                                              .process = request->process,
                                              .tier = request->tier};
     const struct sp_network network = sp_network_of_machine(&links);

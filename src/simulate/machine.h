@@ -1,5 +1,5 @@
 /*
- * The links of a simulated run: which stages share a node, and how messages get from one to another.
+ * The links of a simulated run: which devices share a node, and how messages get from one to another.
  */
 #ifndef SP_SIMULATE_MACHINE_H
 #define SP_SIMULATE_MACHINE_H
@@ -16,7 +16,7 @@ enum sp_sharing {
 struct sp_sim_machine {
     double
         unit_s; /* a unit of the costs: 1e-3 where they are milliseconds, 1 where they have no unit */
-    int devices_per_node; /* stage s is on node s / devices_per_node; 0: all are on one node */
+    int devices_per_node; /* rank r is on node r / devices_per_node; 0: all are on one node */
     struct sp_link node, network; /* bandwidth 0: unlimited */
     enum sp_sharing sharing;
 };
@@ -34,9 +34,9 @@ struct sp_sim_machine sp_sim_machine_of(const struct sp_machine *m);
  */
 int sp_sim_machine_parse(const char *text, struct sp_sim_machine *machine);
 
-static inline int sp_sim_node(const struct sp_sim_machine *m, int stage)
+static inline int sp_sim_node(const struct sp_sim_machine *m, int rank)
 {
-    return m->devices_per_node > 0 ? stage / m->devices_per_node : 0;
+    return m->devices_per_node > 0 ? rank / m->devices_per_node : 0;
 }
 
 static inline bool sp_sim_is_inside(const struct sp_sim_machine *m, int from, int to)
@@ -51,10 +51,10 @@ static inline const struct sp_link *sp_sim_link_between(const struct sp_sim_mach
     return sp_sim_is_inside(m, from, to) ? &m->node : &m->network;
 }
 
-/* The interface of a stage, of those of this link. */
-static inline int sp_sim_interface(const struct sp_link *l, int stage)
+/* The interface of a rank, of those of this link. */
+static inline int sp_sim_interface(const struct sp_link *l, int rank)
 {
-    return l->shared_by > 1 ? stage / l->shared_by : stage;
+    return l->shared_by > 1 ? rank / l->shared_by : rank;
 }
 
 static inline bool sp_sim_link_is_instant(const struct sp_link *l)

@@ -33,7 +33,7 @@ enum { BUCKETS = 1 << 16 };
 static struct {
     struct sp_sim_machine machine;
     double stretch;
-    int rank, stages;
+    int rank, ranks, members;
     bool *taken, *wanted;            /* [ports] where messages queue; by one, by an earlier one */
     struct message *bucket[BUCKETS]; /* submitted, one end or both */
     struct message *queue;           /* ready and not begun, where messages queue */
@@ -46,33 +46,34 @@ static struct {
 /* Out of the interfaces of nodes, into them, then the same of the network. */
 static int ports(void)
 {
-    return 4 * net.stages;
+    return 4 * net.ranks;
 }
 
 static int out_port(const struct message *m)
 {
     const struct sp_link *l = sp_sim_link_between(&net.machine, m->from, m->to);
 
-    return (l == &net.machine.node ? 0 : 2 * net.stages) + sp_sim_interface(l, m->from);
+    return (l == &net.machine.node ? 0 : 2 * net.ranks) + sp_sim_interface(l, m->from);
 }
 
 static int in_port(const struct message *m)
 {
     const struct sp_link *l = sp_sim_link_between(&net.machine, m->from, m->to);
 
-    return (l == &net.machine.node ? 0 : 2 * net.stages) + (l->half_duplex ? 0 : net.stages) +
+    return (l == &net.machine.node ? 0 : 2 * net.ranks) + (l->half_duplex ? 0 : net.ranks) +
            sp_sim_interface(l, m->to);
 }
 
-int sp_sim_network_create(const struct sp_sim_machine *m, int stages, double stretch)
+int sp_sim_network_create(const struct sp_sim_machine *m, int ranks, int members, double stretch)
 {
     memset(&net, 0, sizeof net);
     net.machine = *m;
     net.stretch = stretch;
-    net.stages = stages;
+    net.ranks = ranks;
+    net.members = members;
     net.taken = calloc(2 * (size_t)ports(), sizeof *net.taken);
     if (!net.taken)
-        return sp_error(ENOMEM, "simulate: no memory for the links of %d stages", stages);
+        return sp_error(ENOMEM, "simulate: no memory for the links of %d devices", ranks);
     net.wanted = net.taken + ports();
     return 0;
 }
@@ -146,11 +147,11 @@ static void finish(struct message *m)
     net.on_the_way--;
 }
 
-static sg_host_t host_of(int stage)
+static sg_host_t host_of(int rank)
 {
     char name[32];
 
-    snprintf(name, sizeof name, SP_PLATFORM_STAGE, stage);
+    snprintf(name, sizeof name, SP_PLATFORM_RANK, rank);
     return sg_host_by_name(name);
 }
 
@@ -180,6 +181,7 @@ static void start(struct message *m)
         m->send.times->begun_us = sp_now_us();
     if (starpu_pthread_create_on("message", &thread, NULL, carry, m, host_of(m->from)))
         STARPU_ABORT_MSG("starpipe: no actor for a message");
+    sg_actor_unref(thread); /* nobody joins it: its stack goes when it ends */
 }
 
 /* Those whose two ports are free, unless an earlier one waits for one of them. Starting one lets others run:
@@ -300,6 +302,12 @@ static void acquire(starpu_data_handle_t handle, enum starpu_data_access_mode mo
         STARPU_ABORT_MSG("starpipe: a message cannot wait for its buffer");
 }
 
+/* An op does not begin when such a message arrives, nor end when it leaves. */
+static bool is_inside_stage(int peer)
+{
+    return peer / net.members == net.rank / net.members;
+}
+
 bool sp_transport_records(void)
 {
     return false;
@@ -313,7 +321,8 @@ void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const 
     (void)name;
     m->send.handle = handle;
     m->send.times = times;
-    sp_simulated_sent(handle);
+    if (!is_inside_stage(dst))
+        sp_simulated_sent(handle);
     net.bytes_sent += starpu_data_get_size(handle);
     acquire(handle, STARPU_R, sender_is_ready, m);
 }
@@ -325,7 +334,10 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
 
     m->recv.handle = handle;
     m->recv.times = times;
-    sp_simulated_received(handle);
+    if (is_inside_stage(src))
+        sp_simulated_exchanged(handle);
+    else
+        sp_simulated_received(handle);
     m->arrived = arrived;
     m->arg = arg;
     acquire(handle, STARPU_W, receiver_is_ready, m);

@@ -16,7 +16,7 @@ static const double unlimited = 1e30;
 
 struct sizes {
     const struct sp_sim_machine *machine;
-    int stages;
+    int ranks;
     double stretch;
 };
 
@@ -36,7 +36,7 @@ static void links(FILE *f, const struct sizes *z, const char *name, const struct
 {
     bool queued = z->machine->sharing == SP_LINK_QUEUED;
 
-    for (int i = 0; i <= sp_sim_interface(l, z->stages - 1); i++) {
+    for (int i = 0; i <= sp_sim_interface(l, z->ranks - 1); i++) {
         one_link(f, z, name, i, true, l);
         if (!l->half_duplex)
             one_link(f, z, name, i, false, l);
@@ -47,7 +47,7 @@ static void links(FILE *f, const struct sizes *z, const char *name, const struct
             name, unlimited, queued ? 0 : l->latency_s * z->stretch);
 }
 
-/* What a message from one stage to another goes through. */
+/* What a message from one rank to another goes through. */
 static void route(FILE *f, const struct sizes *z, int from, int to)
 {
     const struct sp_link *l = sp_sim_link_between(z->machine, from, to);
@@ -55,7 +55,7 @@ static void route(FILE *f, const struct sizes *z, int from, int to)
     int a = sp_sim_interface(l, from), b = sp_sim_interface(l, to);
 
     fprintf(f,
-            "<route src=\"" SP_PLATFORM_STAGE "\" dst=\"" SP_PLATFORM_STAGE "\" symmetrical=\"NO\">"
+            "<route src=\"" SP_PLATFORM_RANK "\" dst=\"" SP_PLATFORM_RANK "\" symmetrical=\"NO\">"
             "<link_ctn id=\"%s-%d-up\"/>",
             from, to, name, a);
     if (!l->half_duplex || a != b)
@@ -85,12 +85,12 @@ static void write_platform(FILE *f, const struct sizes *z)
     const struct sp_sim_machine *m = z->machine;
 
     fputs(head, f);
-    for (int s = 0; s < z->stages; s++)
-        fprintf(f, "<host id=\"" SP_PLATFORM_STAGE "\" speed=\"1Gf\"/>\n", s);
+    for (int s = 0; s < z->ranks; s++)
+        fprintf(f, "<host id=\"" SP_PLATFORM_RANK "\" speed=\"1Gf\"/>\n", s);
     links(f, z, "node", &m->node);
     links(f, z, "network", &m->network);
-    for (int s = 0; s < z->stages; s++)
-        for (int t = 0; t < z->stages; t++)
+    for (int s = 0; s < z->ranks; s++)
+        for (int t = 0; t < z->ranks; t++)
             if (s != t)
                 route(f, z, s, t);
     fputs("</zone>\n</platform>\n", f);
@@ -141,10 +141,10 @@ static void set_environment(const struct sp_platform *p)
     unsetenv("STARPU_LIMIT_BANDWIDTH");
 }
 
-int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int stages,
+int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int ranks,
                        double stretch)
 {
-    const struct sizes z = {m, stages, stretch};
+    const struct sizes z = {m, ranks, stretch};
     const char *tmp = getenv("TMPDIR");
     char path[128];
     int err;

@@ -1,6 +1,6 @@
 /*
  * The files by which StarPU-SimGrid knows a machine: a platform for SimGrid, with a host for the main
- * program and one for each stage, and the bus that StarPU would have measured.
+ * program and one for each rank, and the bus that StarPU would have measured.
  */
 #ifndef SP_SIMULATE_PLATFORM_H
 #define SP_SIMULATE_PLATFORM_H
@@ -12,15 +12,15 @@ struct sp_platform {
 };
 
 /*
- * Writes them for `stages` stages, with times `stretch` times as long, and points StarPU's environment at
+ * Writes them for so many ranks, with times `stretch` times as long, and points StarPU's environment at
  * them. 0, or -errno after one line. Links that queue their messages have no
  * latency here: network.c adds it.
  */
-int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int stages,
+int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int ranks,
                        double stretch);
 void sp_platform_destroy(struct sp_platform *p);
 
-/* The host of a stage, as the platform names it. */
-#define SP_PLATFORM_STAGE "CPU%d"
+/* The host of a rank, as the platform names it. */
+#define SP_PLATFORM_RANK "CPU%d"
 
 #endif

@@ -19,10 +19,10 @@
 struct run {
     const struct sp_simulation *s;
     struct sp_platform platform;
-    int stages, n_graphs;
-    struct sp_graph *graphs; /* [stages] one a stage, as its process would have it */
-    double second;           /* what a unit of the costs takes of simulated time */
-    double stretch;          /* of the machine's times */
+    int members, ranks, n_graphs; /* members: of a stage */
+    struct sp_graph *graphs;      /* [ranks] each as its process would have it */
+    double second;                /* what a unit of the costs takes of simulated time */
+    double stretch;               /* of the machine's times */
     double began_us;
     struct sp_simulated *out;
 };
@@ -57,21 +57,18 @@ static int start_starpu(const struct run *r)
 {
     struct starpu_conf conf;
 
-    if (r->stages > STARPU_MAXCPUS)
-        return sp_error(EINVAL, "simulate: %d stages, this StarPU has at most %d workers",
-                        r->stages, STARPU_MAXCPUS);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
-    conf.ncpus = r->stages;
+    conf.ncpus = r->ranks;
     conf.ncuda = conf.nopencl = conf.nhip = 0;
     conf.sched_policy = &sp_order_strict;
     conf.catch_signals = 0;
     if (sp_transport_start(&conf))
         return sp_error(ENODEV, "simulate: StarPU did not start");
-    if ((int)starpu_cpu_worker_get_count() != r->stages) {
+    if ((int)starpu_cpu_worker_get_count() != r->ranks) {
         sp_transport_stop();
-        return sp_error(ENODEV, "simulate: StarPU started %u workers for %d stages",
-                        starpu_cpu_worker_get_count(), r->stages);
+        return sp_error(ENODEV, "simulate: StarPU started %u workers for %d devices",
+                        starpu_cpu_worker_get_count(), r->ranks);
     }
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     return 0;
@@ -100,43 +97,52 @@ static int set_times(const struct run *r, struct sp_graph *g, int stage)
     return 0;
 }
 
-static int create_graph(struct run *r, int stage)
+/* The process of a stage's member: rank stage * members + member. */
+static int create_graph(struct run *r, int rank)
 {
     const struct sp_simulation *s = r->s;
-    struct sp_graph *g = &r->graphs[stage];
+    const struct sp_shape *sh = s->shape;
+    struct sp_graph *g = &r->graphs[rank];
+    int stage = rank / r->members;
     const struct sp_graph_config cfg = {
         .params = s->params,
         .plan = s->plan,
-        .batch = s->batch,
-        .seq = s->seq,
-        .dtype = s->dtype,
+        .batch = sh->batch,
+        .seq = sh->seq,
+        .context = sh->context,
+        .ring = sh->ring,
+        .tensor = sh->tensor,
+        .sequence = sh->sequence,
+        .zero = sh->zero,
+        .dtype = sh->dtype,
         .recompute = s->recompute,
         .every = s->every,
         .window = sp_plan_ops(s->plan) + 1, /* nothing runs before everything is submitted */
     };
     const struct sp_placement place = {
-        .world = {.rank = stage, .size = r->stages, .node_size = 1},
-        .pipelines = 1,
-        .stages = r->stages,
+        .world = {.rank = rank, .size = r->ranks, .node_size = 1},
+        .pipelines = r->members,
+        .pipeline = rank % r->members,
+        .stages = s->plan->layout.stages,
         .n_local = 1,
         .first_local = stage,
         .workers = 1,
-        .first_worker = stage,
+        .first_worker = rank,
         .threads = 1,
         .cores = 1,
     };
     int err;
 
-    sp_sim_network_act_as(stage);
+    sp_sim_network_act_as(rank);
     err = sp_graph_create(&cfg, &place, g);
-    r->n_graphs = stage + 1;
+    r->n_graphs = rank + 1;
     return err ? err : set_times(r, g, stage);
 }
 
 static void destroy_graphs(struct run *r)
 {
-    for (int stage = 0; stage < r->n_graphs; stage++) {
-        struct sp_graph *g = &r->graphs[stage];
+    for (int rank = 0; rank < r->n_graphs; rank++) {
+        struct sp_graph *g = &r->graphs[rank];
 
         if (g->stages)
             free(g->stages[0].meter[0].times);
@@ -155,20 +161,20 @@ static double resident_bytes(void)
 }
 
 /*
- * All tasks of a step are there at once, ten kilobytes each: what those of the first stage took tells what
+ * All tasks of a step are there at once, ten kilobytes each: what those of the first process took tells what
  * all will. Tasks cannot be taken back: the program ends.
  */
 static void check_memory(const struct run *r, double before)
 {
     const double GiB = 1024.0 * 1024 * 1024;
-    double wanted = before + (resident_bytes() - before) * r->stages;
+    double wanted = before + (resident_bytes() - before) * r->ranks;
     double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     if (has <= 0 || wanted < 0.9 * has)
         return;
     sp_error(EINVAL,
              "simulate: the tasks of the step take about %.1f GiB, this machine has %.1f; take "
-             "fewer micro-batches, slices or layers",
+             "fewer micro-batches, slices, layers or devices of a stage",
              wanted / GiB, has / GiB);
     _exit(2);
 }
@@ -179,11 +185,11 @@ static int play(struct run *r, struct sp_simulated *out)
     double start = seconds_now(), before = resident_bytes(), submitted;
 
     starpu_pause();
-    for (int stage = 0; stage < r->stages; stage++) {
-        sp_sim_network_act_as(stage);
-        sp_step_begin(&r->graphs[stage], NULL, 0);
-        sp_step_rest(&r->graphs[stage], NULL, false);
-        if (stage == 0)
+    for (int rank = 0; rank < r->ranks; rank++) {
+        sp_sim_network_act_as(rank);
+        sp_step_begin(&r->graphs[rank], NULL, 0);
+        sp_step_rest(&r->graphs[rank], NULL, false);
+        if (rank == 0)
             check_memory(r, before);
     }
     submitted = seconds_now();
@@ -225,6 +231,7 @@ static void take_report(const struct run *r, const struct sp_graph *g, const str
         op->start_us = moment(r, from->start_us);
         op->end_us = moment(r, from->end_us);
         op->busy_us = 1e3 * units(r, from->busy_us);
+        op->exchange_us = 1e3 * units(r, from->exchange_us);
         op->out_us = moment(r, from->out_us);
         op->ready_us = moment(r, from->ready_us);
         op->arrived_us = moment(r, from->arrived_us);
@@ -237,22 +244,41 @@ static void take_report(const struct run *r, const struct sp_graph *g, const str
             moment(r, log->record[i].times.begun_us), moment(r, log->record[i].times.ended_us)};
 }
 
-/* When the ops ran, from the meters that every run has. */
+/* When the last op of all members ended, and how many tasks they all had. */
+static double take_all(const struct run *r, struct sp_simulated *out)
+{
+    double last = 0;
+
+    for (int rank = 0; rank < r->ranks; rank++) {
+        struct sp_graph *g = &r->graphs[rank];
+        const struct sp_meter *meter = sp_stage_meter(g, &g->stages[0]);
+
+        for (int k = 0; k < meter->n_ops; k++) {
+            last = fmax(last, meter->ops[k].end_us);
+            out->tasks += meter->times[k].tasks;
+        }
+    }
+    return units(r, last - r->began_us);
+}
+
+/* When the ops ran, from the meters that every run has, on the first member of each stage. */
 static int take_times(const struct run *r, struct sp_simulated *out)
 {
     const struct sp_plan *plan = r->s->plan;
-    size_t p = (size_t)r->stages;
+    int stages = plan->layout.stages;
+    size_t p = (size_t)stages;
 
     out->busy = calloc(p, sizeof *out->busy);
     out->peak_bytes = calloc(p, sizeof *out->peak_bytes);
     out->bytes_sent = calloc(p, sizeof *out->bytes_sent);
     if (!out->busy || !out->peak_bytes || !out->bytes_sent || sp_times_create(plan, &out->times))
-        return sp_error(ENOMEM, "simulate: no memory for the times of %d stages", r->stages);
+        return sp_error(ENOMEM, "simulate: no memory for the times of %d stages", stages);
     if (sp_step_report_create(&r->graphs[0], &out->report))
         return -ENOMEM;
-    out->stages = r->stages;
-    for (int s = 0; s < r->stages; s++) {
-        struct sp_graph *g = &r->graphs[s];
+    out->stages = stages;
+    out->members = r->members;
+    for (int s = 0; s < stages; s++) {
+        struct sp_graph *g = &r->graphs[s * r->members];
         const struct sp_meter *meter = sp_stage_meter(g, &g->stages[0]);
 
         out->peak_bytes[s] = meter->peak_bytes;
@@ -264,12 +290,12 @@ static int take_times(const struct run *r, struct sp_simulated *out)
             out->times.start[s][k] = units(r, op->start_us - r->began_us);
             out->times.end[s][k] = units(r, op->end_us - r->began_us);
             out->busy[s] += units(r, op->busy_us);
-            out->tasks += meter->times[k].tasks;
         }
     }
+    out->times.makespan = take_all(r, out); /* rather than that of the first ones */
     sp_times_summarize(plan, r->s->costs, &out->times);
     out->report.span_us = out->report.step_us = 1e3 * out->times.makespan;
-    for (int s = 0; s < r->stages; s++) {
+    for (int s = 0; s < stages; s++) {
         struct sp_stage_report *stage = &out->report.stages[s];
 
         stage->idle_us = out->report.span_us - stage->busy_us;
@@ -285,12 +311,15 @@ static int take_messages(const struct run *r, struct sp_simulated *out)
     out->messages = calloc((size_t)out->n_messages + 1, sizeof *out->messages);
     if (!out->messages)
         return sp_error(ENOMEM, "simulate: no memory for %ld messages", out->n_messages);
-    for (long i = 0; i < out->n_messages; i++)
+    out->step = out->times.makespan;
+    for (long i = 0; i < out->n_messages; i++) {
         out->messages[i] = (struct sp_sim_message){.from = c[i].from,
                                                    .to = c[i].to,
                                                    .bytes = c[i].bytes,
                                                    .ready = units(r, c[i].ready - r->began_us),
                                                    .arrived = units(r, c[i].arrived - r->began_us)};
+        out->step = fmax(out->step, out->messages[i].arrived);
+    }
     return 0;
 }
 
@@ -298,11 +327,11 @@ static int run_step(struct run *r, struct sp_simulated *out)
 {
     int err = 0;
 
-    r->graphs = calloc((size_t)r->stages, sizeof *r->graphs);
+    r->graphs = calloc((size_t)r->ranks, sizeof *r->graphs);
     if (!r->graphs)
-        err = sp_error(ENOMEM, "simulate: no memory for %d graphs", r->stages);
-    for (int stage = 0; !err && stage < r->stages; stage++)
-        err = create_graph(r, stage);
+        err = sp_error(ENOMEM, "simulate: no memory for %d graphs", r->ranks);
+    for (int rank = 0; !err && rank < r->ranks; rank++)
+        err = create_graph(r, rank);
     err = err ? err : play(r, out);
     err = err ? err : take_times(r, out);
     err = err ? err : take_messages(r, out);
@@ -327,16 +356,21 @@ static int act(void *arg)
 
 int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
 {
-    struct run r = {.s = s, .stages = s->plan->layout.stages, .out = out};
+    struct run r = {.s = s, .members = s->shape->pipelines * s->shape->tensor, .out = out};
     int err;
 
     *out = (struct sp_simulated){0};
+    r.ranks = s->plan->layout.stages * r.members;
+    if (r.ranks > STARPU_MAXCPUS)
+        return sp_error(EINVAL,
+                        "simulate: %d stages of %d devices, this StarPU has at most %d workers",
+                        r.ranks / r.members, r.members, STARPU_MAXCPUS);
     r.second = choose_second(s);
     r.stretch = r.second / s->machine.unit_s;
-    err = sp_sim_network_create(&s->machine, r.stages, r.stretch);
+    err = sp_sim_network_create(&s->machine, r.ranks, r.members, r.stretch);
     if (err)
         return err;
-    err = sp_platform_create(&r.platform, &s->machine, r.stages, r.stretch);
+    err = sp_platform_create(&r.platform, &s->machine, r.ranks, r.stretch);
     err = err ? err : sp_actors_run(act, &r);
     sp_platform_destroy(&r.platform);
     sp_sim_network_destroy();

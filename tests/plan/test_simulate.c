@@ -267,12 +267,53 @@ static void weights_that_take_no_time(void **state)
             }
 }
 
+/* Of so many pipelines with samples of their own, whose same stages are next to each other, as a run's ranks are. */
+static double side_by_side(const struct sp_plan *plan, const struct sp_machine *machine,
+                           const struct sp_model *model, int pipelines)
+{
+    struct sp_shape shape;
+    struct sp_predict_request request = {
+        .plan = plan, .shape = &shape, .terms = {.machine = machine, .devices = 1, .every = 1}};
+    struct sp_prediction p;
+    double makespan;
+
+    sp_shape_init(&shape, model, 1, 1024, plan->layout.micro_batches, 0, 0);
+    sp_shape_share(&shape, pipelines, false);
+    assert_int_equal(sp_predict(&request, &p), 0);
+    makespan = p.times.makespan;
+    sp_prediction_destroy(&p);
+    return makespan;
+}
+
+static void pipelines_fill_nodes(void **state)
+{
+    struct sp_machine machine;
+    struct sp_model model;
+    struct sp_layout lay = layout(4, 8);
+    struct sp_plan plan;
+    double alone, inside, apart;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("a800-nvlink-eth", &machine), 0);
+    assert_int_equal(sp_model_load("gpt2-124m", &model), 0);
+    assert_int_equal(machine.devices_per_node, 8);
+    lay.layers = model.layers;
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    alone = side_by_side(&plan, &machine, &model, 1);
+    inside = side_by_side(&plan, &machine, &model, 2);
+    apart = side_by_side(&plan, &machine, &model, 4);
+    assert_true(fabs(inside - alone) < 1e-2 * alone);
+    assert_true(apart > 1.1 * inside); /* the third stage is in another node */
+    sp_plan_destroy(&plan);
+}
+
 TEST_GROUP(simulate)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule),
         cmocka_unit_test(helix_on_a_wire),
         cmocka_unit_test(weights_that_take_no_time),
+        cmocka_unit_test(pipelines_fill_nodes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

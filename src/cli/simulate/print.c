@@ -1,16 +1,19 @@
 /*
  * The JSON form, one object:
  *   schedule, model, stages, micro_batches, chunks, slices, layers
- *   ranks[rank][k]           ops in issue order, "F3.0"
- *   times[rank][k]           [start, end] of ranks[rank][k]: of its first task, of its last
- *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
+ *   members                  processes of a stage; of each stage the first one is shown
+ *   ranks[stage][k]          ops in issue order, "F3.0"
+ *   times[stage][k]          [start, end] of ranks[stage][k]: of its first task, of its last
+ *   makespan, bubble_ratio   until all members have done; idle of all stages / (stages x makespan)
  *   predicted_makespan       what show says of the same
+ *   summed                   until the gradients of all members are summed, and the last message has arrived
  *   unit                     of times: "ms", or "" for that of the costs
- *   span[rank], busy[rank], idle[rank]   last end - first start; in tasks; makespan - busy
- *   peak_bytes[rank]         stashed activations, as the tasks counted them
- *   bytes_sent[rank]         of messages
- *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived
- *   tasks                    of ops
+ *   span[stage], busy[stage], idle[stage]   last end - first start; in tasks; makespan - busy
+ *   peak_bytes[stage]        stashed activations, as the tasks counted them
+ *   bytes_sent[stage]        of messages
+ *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived; member m of
+ *                            stage s is number s x members + m
+ *   tasks                    of ops, of all members
  *   submit_s, run_s          what submitting and simulating took, and
  *   resident_bytes           the most memory it took
  */
@@ -22,6 +25,18 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+
+/* What members of a stage, and pipelines, do when ops are done. */
+static void sums_text(const struct sp_simulate_print *p)
+{
+    const struct sp_prediction *told = p->prediction;
+
+    printf("gradients  summed after %.6g%s", p->simulated->step, p->unit[0] ? " ms" : "");
+    if (told->step_ms > 0)
+        printf("; show predicts %.6g", told->step_ms - told->update_ms);
+    printf("\nmembers    %d of each stage; of each the first one is shown\n",
+           p->simulated->members);
+}
 
 int sp_simulate_text(const struct sp_simulate_print *p)
 {
@@ -39,6 +54,8 @@ int sp_simulate_text(const struct sp_simulate_print *p)
     printf("makespan   %.6g%s, bubble %.2f %%; show predicts %.6g, ratio %.6f\n", t->makespan,
            p->unit[0] ? " ms" : "", 100 * t->bubble_ratio, p->listed->makespan,
            t->makespan / p->listed->makespan);
+    if (r->members > 1)
+        sums_text(p);
     printf("simulated  %ld tasks, %ld messages in %.2f + %.2f s, %.0f MiB\n", r->tasks,
            r->n_messages, r->submit_s, r->run_s, (double)r->resident_bytes / 1048576);
     printf("\nstage %10s %10s %10s %8s %12s %12s\n", "busy", "span", "idle", "bubble", "stash MiB",
@@ -116,12 +133,13 @@ int sp_simulate_json(const struct sp_simulate_print *p)
     const struct sp_layout *lay = &p->plan->layout;
     const struct sp_simulated *r = p->simulated;
     json_t *root = json_pack(
-        "{s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule", p->schedule,
-        "model", p->model, "unit", p->unit, "stages", lay->stages, "micro_batches",
+        "{s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule",
+        p->schedule, "model", p->model, "unit", p->unit, "stages", lay->stages, "micro_batches",
         lay->micro_batches, "chunks", lay->chunks, "slices", lay->slices, "layers", lay->layers,
-        "makespan", r->times.makespan, "predicted_makespan", p->listed->makespan, "bubble_ratio",
-        r->times.bubble_ratio, "tasks", (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s",
-        r->run_s, "resident_bytes", (json_int_t)r->resident_bytes);
+        "members", r->members, "makespan", r->times.makespan, "predicted_makespan",
+        p->listed->makespan, "bubble_ratio", r->times.bubble_ratio, "summed", r->step, "tasks",
+        (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s", r->run_s, "resident_bytes",
+        (json_int_t)r->resident_bytes);
 
     if (!root)
         return sp_error(EINVAL, "simulate: '%s' is not valid UTF-8", p->schedule);

@@ -13,11 +13,15 @@
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "train/groups.h"
 #include "train/start/outputs.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct args {
     struct sp_layout_args layout;
+    struct sp_group_args groups;
     int layers, dtype, share;
     bool json;
     const char *cost, *hardware, *link, *trace;
@@ -27,6 +31,7 @@ static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
+        SP_GROUP_OPTIONS(a->groups),
         {"layers", SP_OPT_INT, &a->layers, "L",
          "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0},
         {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
@@ -79,7 +84,8 @@ static int check(const struct args *a)
                         l->partition_slices);
     if (l->model && a->layers)
         return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
-    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost))
+    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost) ||
+        sp_groups_check("simulate", &a->groups))
         return -EINVAL;
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
@@ -88,6 +94,7 @@ static int check(const struct args *a)
 
 struct subject {
     struct sp_model model;
+    struct sp_shape shape;
     struct sp_params params;
     struct sp_plan plan;
     const struct sp_machine *machine; /* whose times its ops take; NULL: those of costs */
@@ -137,12 +144,14 @@ static int find_recompute(struct args *a, struct subject *s)
     return sp_parse_recompute("simulate", a->layout.recompute, &s->recompute);
 }
 
-static int check_family(const struct args *a, const struct subject *s)
+static int check_plan(const struct args *a, const struct subject *s)
 {
     const struct sp_train_wish wish = {
         .recompute = s->recompute.mode, .recompute_text = a->layout.recompute, .partition = "even"};
 
-    return sp_plan_refuse(&s->plan, &wish);
+    return sp_plan_refuse(&s->plan, &wish) ? -EINVAL
+                                           : sp_plan_check_members("simulate", a->layout.schedule,
+                                                                   &s->plan, &s->model, &s->shape);
 }
 
 /* The plan, once more at its costs where the order is searched. */
@@ -163,14 +172,12 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
     return err;
 }
 
-static struct sp_shape shape_of(const struct args *a, const struct subject *s)
+static void find_shape(const struct args *a, const struct sp_model *model, struct sp_shape *shape)
 {
-    struct sp_shape shape;
-
-    sp_shape_init(&shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
-                  a->layout.micro_batches, 0, 0);
-    shape.dtype = (enum sp_dtype)a->dtype;
-    return shape;
+    sp_shape_init(shape, model, a->layout.micro_batch_size, a->layout.seq, a->layout.micro_batches,
+                  0, 0);
+    shape->dtype = (enum sp_dtype)a->dtype;
+    sp_groups_shape(&a->groups, shape);
 }
 
 static int find_machine(const struct args *a, struct subject *s)
@@ -185,10 +192,8 @@ static int find_machine(const struct args *a, struct subject *s)
 /* As a run cuts them, where times are a machine's. */
 static int cut_sequences(const struct args *a, struct subject *s)
 {
-    struct sp_shape shape = shape_of(a, s);
-
     return s->machine && s->plan.layout.slices > 1
-               ? sp_plan_cut(&s->plan, &shape, a->layout.partition_slices, s->machine)
+               ? sp_plan_cut(&s->plan, &s->shape, a->layout.partition_slices, s->machine)
                : 0;
 }
 
@@ -205,12 +210,14 @@ static int find_subject(struct args *a, struct subject *s)
                                (enum sp_dtype)a->dtype);
     lay.slices = err ? 1 : a->layout.slices;
     err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
+    if (!err)
+        find_shape(a, &s->model, &s->shape);
     err = err ? err : create_plan(a, &lay, s);
     if (err)
         return err;
     err = find_recompute(a, s);
     err = err ? err : cut_sequences(a, s);
-    err = err ? err : check_family(a, s);
+    err = err ? err : check_plan(a, s);
     err = err ? err : sp_params_create(&s->model, &s->params);
     if (err)
         sp_plan_destroy(&s->plan);
@@ -240,20 +247,33 @@ static struct sp_sim_machine links_of_costs(const struct args *a, const struct s
     return m;
 }
 
+static struct sp_op_terms terms_on(const struct subject *s, const struct sp_machine *machine)
+{
+    return (struct sp_op_terms){.machine = machine,
+                                .devices = 1,
+                                .recompute = s->recompute.mode,
+                                .every = s->recompute.every};
+}
+
+/* Of ops without what members of a stage send each other: here the links carry it. To be freed. */
+static double *times_alone(const struct subject *s)
+{
+    struct sp_machine alone = *s->machine;
+    struct sp_op_terms terms = terms_on(s, &alone);
+
+    alone.node = alone.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+    return sp_op_times(&s->plan, &s->shape, &terms);
+}
+
 /* What `show` says of the same, and the links. */
 static int predict(const struct args *a, const struct subject *s, struct sp_prediction *p,
                    struct sp_sim_machine *links)
 {
-    struct sp_predict_request request = {.plan = &s->plan,
-                                         .terms = {.machine = s->machine,
-                                                   .devices = 1,
-                                                   .recompute = s->recompute.mode,
-                                                   .every = s->recompute.every}};
-    struct sp_shape shape = shape_of(a, s);
+    const struct sp_predict_request request = {
+        .plan = &s->plan, .shape = &s->shape, .terms = terms_on(s, s->machine)};
     int err;
 
     if (s->machine) {
-        request.shape = &shape;
         *links = sp_sim_machine_of(s->machine);
         err = sp_predict(&request, p);
     } else {
@@ -270,28 +290,32 @@ static int simulate(const struct args *a, const struct subject *s)
     struct sp_simulation simulation = {
         .plan = &s->plan,
         .params = &s->params,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq,
-        .dtype = (enum sp_dtype)a->dtype,
+        .shape = &s->shape,
         .recompute = s->recompute.mode,
         .every = s->recompute.every,
         .share = (enum sp_share)a->share,
     };
     struct sp_prediction p = {0};
+    struct sp_costs costs = s->costs;
     struct sp_simulated simulated;
+    double *by_op = s->machine ? times_alone(s) : NULL;
     int err = predict(a, s, &p, &simulation.machine);
 
-    simulation.costs = &p.costs;
+    if (s->machine)
+        costs = (struct sp_costs){.by_op = by_op};
+    if (s->machine && !by_op)
+        err =
+            sp_error(ENOMEM, "simulate: no memory for the times of %d ops", sp_plan_ops(&s->plan));
+    simulation.costs = &costs;
     err = err ? err : sp_sim_run(&simulation, &simulated);
     if (!err) {
-        struct sp_shape shape = shape_of(a, s);
         struct sp_simulate_print what = {.schedule = a->layout.schedule,
                                          .model = s->model.name,
                                          .unit = a->layout.model && !a->cost ? "ms" : "",
                                          .plan = &s->plan,
                                          .listed = &p.times,
                                          .prediction = &p,
-                                         .shape = &shape,
+                                         .shape = &s->shape,
                                          .recompute = s->recompute.mode,
                                          .every = s->recompute.every,
                                          .machine = s->machine ? s->machine->name : "",
@@ -301,12 +325,13 @@ static int simulate(const struct args *a, const struct subject *s)
         sp_simulated_destroy(&simulated);
     }
     sp_prediction_destroy(&p);
+    free(by_op);
     return err;
 }
 
 int sp_cmd_simulate(int argc, char **argv)
 {
-    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT};
+    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT};
     struct subject s;
     int err = parse(argc, argv, &a);
 
