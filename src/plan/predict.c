@@ -4,6 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Whether devices of a stage have anything to send each other. */
+static bool is_shared_out(const struct sp_predict_request *r)
+{
+    return r->shape->context * r->shape->tensor * r->terms.devices > 1;
+}
+
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p)
 {
     const struct sp_plan *plan = request->plan;
@@ -15,12 +21,17 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
                                              .process = request->process,
                                              .tier = request->tier};
     const struct sp_network network = sp_network_of_machine(&links);
+    bool apart = request->exchanges && is_shared_out(request);
     int err;
 
     *p = (struct sp_prediction){0};
     p->by_op = sp_op_times(plan, request->shape, &request->terms);
     p->costs = (struct sp_costs){.by_op = p->by_op};
-    err = p->by_op ? sp_step_messages_create(plan, request->shape, &p->messages) : -ENOMEM;
+    if (apart)
+        p->alone = sp_op_times_alone(plan, request->shape, &request->terms);
+    err = p->by_op && (p->alone || !apart)
+              ? sp_step_messages_create(plan, request->shape, &p->messages)
+              : -ENOMEM;
     err = err ? err
               : sp_simulate(plan, &p->costs, &p->messages, &network, request->worker, &p->times,
                             &p->when);
@@ -53,9 +64,18 @@ int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
     return err;
 }
 
+double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_prediction *p, int stage,
+                              const struct sp_op *op)
+{
+    int id = plan->family->id(&plan->layout, stage, op);
+
+    return p->alone ? p->by_op[id] - p->alone[id] : 0;
+}
+
 void sp_prediction_destroy(struct sp_prediction *p)
 {
     free(p->by_op);
+    free(p->alone);
     sp_step_messages_destroy(&p->messages);
     sp_message_times_destroy(&p->when);
     sp_times_destroy(&p->times);

@@ -13,11 +13,13 @@ struct sp_predict_request {
     const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
     const int *process;        /* [stages] NULL: each stage has its own */
     struct sp_tier_rates tier; /* of a stage: where plan->evictions go */
+    bool exchanges; /* tells apart what of ops goes to those between devices of a stage */
 };
 
 /* Times in milliseconds. */
 struct sp_prediction {
     double *by_op; /* what `costs` says of ops */
+    double *alone; /* the same without exchanges; NULL: not told apart, or the same */
     struct sp_costs costs;
     struct sp_step_messages messages;
     struct sp_message_times when;
@@ -32,6 +34,9 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
 /* The same at costs that are given, as sp_network_of_costs has messages: no bytes, no update. 0 or -ENOMEM. */
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *prediction);
+/* What of an op goes to exchanges between devices of its stage. */
+double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_prediction *prediction,
+                              int stage, const struct sp_op *op);
 void sp_prediction_destroy(struct sp_prediction *prediction);
 
 #endif

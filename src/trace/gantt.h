@@ -30,6 +30,7 @@ struct sp_bar {
     bool joined;            /* one unit with the bar after it */
     int lane;               /* 0 all the row; 1 upper, 2 lower half, of two bars at the same time */
     int live, after;        /* activations alive while it runs, and when it ended */
+    double exchange;        /* of its time: for what other devices of its stage send */
     char label[SP_OP_TEXT]; /* short text drawn in the bar when it fits */
     char name[SP_OP_TEXT];  /* full name, shown on hovering */
 };
@@ -80,12 +81,10 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
-/* The messages of a simulated step that took time. 0 or -ENOMEM. */
-struct sp_step_messages;
-struct sp_message_times;
+/* Of a simulated step the messages that took time, and what of ops went to exchanges. 0 or -ENOMEM. */
+struct sp_prediction;
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_step_messages *messages,
-                          const struct sp_message_times *when);
+                          const struct sp_prediction *prediction);
 
 /*
  * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='
@@ -108,7 +107,8 @@ struct sp_gantt_fact {
  *   facts        [name, value] lines
  *   pictures[]   title, subtitle, unit, end, stages, chunks, share, note[stage], idle[stage]
  *                (percent, negative: unknown), and rows[stage][k] = [start, end, name, kind (enum
- *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined], and
+ *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined], with an eleventh where
+ *                devices of the stage send each other something: the time that takes; and
  *                messages[stage][k] = [sent, arrived, name, from], of those that it receives
  */
 void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,

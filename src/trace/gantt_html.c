@@ -19,8 +19,11 @@ static void write_rows(const struct sp_gantt *g, FILE *out)
 
             fprintf(out, "%s[%.9g,%.9g,", i > first ? "," : "", b->start, b->end);
             sp_escape_json(b->name, out);
-            fprintf(out, ",%d,%d,%d,%d,%d,%d,%d]", b->kind, b->mb, b->chunk, b->live, b->after,
+            fprintf(out, ",%d,%d,%d,%d,%d,%d,%d", b->kind, b->mb, b->chunk, b->live, b->after,
                     b->lane, b->joined);
+            if (b->exchange > 0)
+                fprintf(out, ",%.9g", b->exchange);
+            putc(']', out);
         }
         putc(']', out);
     }

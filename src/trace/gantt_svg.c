@@ -87,7 +87,7 @@ static double plot_width(const struct sp_gantt *g)
 
 static void draw_legend(const struct sp_gantt *g, FILE *out)
 {
-    bool used[SP_BAR_KINDS] = {false}, odd = false, joined = false;
+    bool used[SP_BAR_KINDS] = {false}, odd = false, joined = false, exchanges = false;
     const char *number;
     double x = LEFT;
 
@@ -95,6 +95,7 @@ static void draw_legend(const struct sp_gantt *g, FILE *out)
         used[g->bars[i].kind] = true;
         odd |= g->bars[i].chunk % 2;
         joined |= g->bars[i].joined;
+        exchanges |= g->bars[i].exchange > 0;
     }
     for (int k = 0; k < SP_BAR_KINDS; k++) {
         if (!used[k])
@@ -135,6 +136,12 @@ static void draw_legend(const struct sp_gantt *g, FILE *out)
         text_at(x + 30, 68, "class=\"s\"", "overlapped", out);
         x += 30 + 10 * LETTER + 20;
     }
+    if (exchanges) {
+        fprintf(out, "<rect class=\"exchange\" x=\"%.1f\" y=\"58\" width=\"24\" height=\"3\"/>\n",
+                x);
+        text_at(x + 30, 68, "class=\"s\"", "of it, for exchanges", out);
+        x += 30 + 20 * LETTER + 20;
+    }
     if (g->n_messages > 0) {
         fprintf(out, "<rect class=\"way\" x=\"%.1f\" y=\"63\" width=\"24\" height=\"2.2\"/>\n", x);
         text_at(x + 30, 68, "class=\"s\"", "message on its way", out);
@@ -174,12 +181,19 @@ static void draw_bar(const struct sp_bar *bar, double scale, FILE *out)
             "fill=\"#%02x%02x%02x\"><title>",
             x + gap / 2, y, fmax(width - gap, 0), height, c.r, c.g, c.b);
     sp_escape_xml(bar->name, out);
-    fprintf(out, ": %.6g to %.6g</title></rect>\n", bar->start, bar->end);
+    fprintf(out, ": %.6g to %.6g", bar->start, bar->end);
+    if (bar->exchange > 0)
+        fprintf(out, ", %.3g of it for exchanges in the stage", bar->exchange);
+    fputs("</title></rect>\n", out);
     if (bar->chunk % 2 && width >= 3)
         fprintf(out,
                 "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"url(#odd)\" "
                 "pointer-events=\"none\"/>\n",
                 x + gap / 2, y, width - gap, height);
+    if (bar->exchange * scale >= 0.4)
+        fprintf(out,
+                "<rect class=\"exchange\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"3\"/>\n",
+                x + gap / 2, y, fmin(bar->exchange * scale, width - gap));
     draw_label(bar, x, y, width, height, c, out);
 }
 
@@ -256,7 +270,8 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
     fputs("<style>.s{font-size:11.5px;fill:#4c5866}"
           ".n{text-anchor:middle}"
           ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}"
-          ".way{fill:#c2410c;fill-opacity:.55}</style>\n"
+          ".way{fill:#c2410c;fill-opacity:.55}"
+          ".exchange{fill:#7c1d4f;pointer-events:none}</style>\n"
           "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f3f5f8\"/>"
           "<rect width=\"1.2\" height=\"6\" fill=\"#dde2e9\"/></pattern>"

@@ -46,6 +46,17 @@ refused "show: --context-parallel 5: .* 16 heads" show --model gpt3-1.3b --seq 4
 refused "stage 0 needs" show --model gpt3-1.3b --memory-limit 1GiB
 refused "give --model" show --offload full
 
+# ---- stages of several devices: what of an op goes to exchanges
+
+shared="--model gpt2-124m --seq 1024 $four --hardware a800-nvlink-eth --tensor-parallel 2"
+shown "exchanges" '^exchanges +[0-9.]+ % of what ops take' $shared
+starpipe show ${shared% --tensor-parallel 2} | grep -q '^exchanges' && fail "exchanges of one device"
+shown "exchanges in a picture" 'of it, for exchanges' $shared --format svg
+[ "$(grep -c '<rect class="exchange"' "$work/stdout")" -eq 65 ] || fail "exchanges: not one in each of 64 ops"
+grep -q 'time (ms)' "$work/stdout" || fail "svg: times of a machine are in no ms"
+starpipe show $shared --format picture | tr -d '\n' | grep -q '"F0.0",0,0,0,1,1,0,0,[0-9.]*]' ||
+    fail "exchanges: none in a picture"
+
 # ---- orders from a file
 
 for name in torch_1f1b_p4_m8 torch_interleavedzb_p4_m8_v2 torch_zbv_p4_m8_v2 \
@@ -113,6 +124,8 @@ starpipe show $four --format html --output "$work/1f1b.html" || fail "show --for
 grep -q '"published makespan","33 = ' "$work/1f1b.html" || fail "page: no published makespan"
 grep -q '"makespan","33"' "$work/1f1b.html" || fail "page: no makespan"
 page "$work/1f1b.html"
+starpipe show $shared --format html --output "$work/shared.html" || fail "show --format html of exchanges"
+page "$work/shared.html"
 starpipe show $four --format picture > "$work/picture" || fail "show --format picture"
 sed -n '/id="data">/,/<\/script>/p' "$work/1f1b.html" | sed 's/^.*id="data">//; s/<\/script>.*$//' |
     cmp -s - "$work/picture" || fail "picture: not the data of the page"

@@ -243,7 +243,8 @@ int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                                          .terms = {.machine = show->machine,
                                                    .devices = 1,
                                                    .recompute = show->recompute.mode,
-                                                   .every = show->recompute.every}};
+                                                   .every = show->recompute.every},
+                                         .exchanges = true};
 
     if (show->machine)
         request.tier = sp_offload_tier(show->machine, 1);

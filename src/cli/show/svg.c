@@ -8,8 +8,9 @@ int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g)
 
     if (ret)
         return ret;
-    ret =
-        sp_gantt_add_messages(g, show->plan, &show->prediction->messages, &show->prediction->when);
+    if (show->machine)
+        g->unit = "ms";
+    ret = sp_gantt_add_messages(g, show->plan, show->prediction);
     if (ret)
         sp_gantt_destroy(g);
     return ret;

@@ -15,6 +15,22 @@ static void print_published(const struct sp_show *show, FILE *out)
         fprintf(out, "published  none for this layout\n");
 }
 
+/* What of all ops goes to exchanges between devices of a stage. */
+static void print_exchanges(const struct sp_show *show, FILE *out)
+{
+    const struct sp_plan *plan = show->plan;
+    double exchanges = 0, all = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++) {
+        all += show->prediction->times.busy[s];
+        for (int k = 0; k < plan->programs[s].n; k++)
+            exchanges +=
+                sp_prediction_exchange(plan, show->prediction, s, &plan->programs[s].ops[k]);
+    }
+    if (exchanges > 0)
+        fprintf(out, "exchanges  %.2f %% of what ops take\n", 100 * exchanges / all);
+}
+
 /* Ops that a column may stand for: more tell nothing. */
 enum { OPS_OF_COLUMN = 8 };
 
@@ -56,6 +72,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     }
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
+    print_exchanges(show, out);
     print_published(show, out);
     if (show->buffers)
         fprintf(

@@ -15,8 +15,6 @@
 #include "sp_error.h"
 #include "train/groups.h"
 #include "train/start/outputs.h"
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct args {
@@ -247,30 +245,19 @@ static struct sp_sim_machine links_of_costs(const struct args *a, const struct s
     return m;
 }
 
-static struct sp_op_terms terms_on(const struct subject *s, const struct sp_machine *machine)
-{
-    return (struct sp_op_terms){.machine = machine,
-                                .devices = 1,
-                                .recompute = s->recompute.mode,
-                                .every = s->recompute.every};
-}
-
-/* Of ops without what members of a stage send each other: here the links carry it. To be freed. */
-static double *times_alone(const struct subject *s)
-{
-    struct sp_machine alone = *s->machine;
-    struct sp_op_terms terms = terms_on(s, &alone);
-
-    alone.node = alone.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
-    return sp_op_times(&s->plan, &s->shape, &terms);
-}
-
 /* What `show` says of the same, and the links. */
 static int predict(const struct args *a, const struct subject *s, struct sp_prediction *p,
                    struct sp_sim_machine *links)
 {
     const struct sp_predict_request request = {
-        .plan = &s->plan, .shape = &s->shape, .terms = terms_on(s, s->machine)};
+        .plan = &s->plan,
+        .shape = &s->shape,
+        .terms = {.machine = s->machine,
+                  .devices = 1,
+                  .recompute = s->recompute.mode,
+                  .every = s->recompute.every},
+        .exchanges = true,
+    };
     int err;
 
     if (s->machine) {
@@ -296,16 +283,12 @@ static int simulate(const struct args *a, const struct subject *s)
         .share = (enum sp_share)a->share,
     };
     struct sp_prediction p = {0};
-    struct sp_costs costs = s->costs;
+    struct sp_costs costs;
     struct sp_simulated simulated;
-    double *by_op = s->machine ? times_alone(s) : NULL;
     int err = predict(a, s, &p, &simulation.machine);
 
-    if (s->machine)
-        costs = (struct sp_costs){.by_op = by_op};
-    if (s->machine && !by_op)
-        err =
-            sp_error(ENOMEM, "simulate: no memory for the times of %d ops", sp_plan_ops(&s->plan));
+    /* what members of a stage send each other the links carry */
+    costs = p.alone ? (struct sp_costs){.by_op = p.alone} : p.costs;
     simulation.costs = &costs;
     err = err ? err : sp_sim_run(&simulation, &simulated);
     if (!err) {
@@ -325,7 +308,6 @@ static int simulate(const struct args *a, const struct subject *s)
         sp_simulated_destroy(&simulated);
     }
     sp_prediction_destroy(&p);
-    free(by_op);
     return err;
 }
 

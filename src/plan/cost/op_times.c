@@ -126,6 +126,17 @@ double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
     return ms;
 }
 
+double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
+                          const struct sp_op_terms *terms)
+{
+    struct sp_machine machine = *terms->machine; /* with links that take no time */
+    struct sp_op_terms alone = *terms;
+
+    machine.node = machine.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+    alone.machine = &machine;
+    return sp_op_times(plan, sh, &alone);
+}
+
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms)
 {

@@ -18,6 +18,10 @@ struct sp_op_terms {
 double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
                     const struct sp_op_terms *terms);
 
+/* The same without what devices of a stage send each other: what they compute. Likewise. */
+double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
+                          const struct sp_op_terms *terms);
+
 /* Of the optimizer on the stage that takes longest, in milliseconds. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);

@@ -40,7 +40,8 @@ function showTip(view, plot, e) {
   tip.textContent = bar
     ? `${bar[NAME]}  ${kinds[bar[KIND]][0]}, stage ${at.s}\n` +
       `${number(bar[START])} to ${number(bar[END])}${unit}, ` +
-      `${number(bar[END] - bar[START])}${unit} long\n` + held(bar[LIVE] * view.picture.share)
+      `${number(bar[END] - bar[START])}${unit} long\n` +
+      (bar[EXCHANGE] ? `${number(bar[EXCHANGE])}${unit} of it for exchanges in the stage\n` : "") + held(bar[LIVE] * view.picture.share)
     : `stage ${at.s} at ${number(at.t)}${unit}\n` + held(liveAt(view.picture, at.s, at.t));
   tip.style.visibility = "visible";
   tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 6)) + "px";
@@ -137,6 +138,9 @@ function legend(pictures) {
       c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); });
   if (bars.some(b => b[JOINED]))
     key("overlapped", c => { c.strokeStyle = "#808b99"; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); });
+  if (bars.some(b => b[EXCHANGE]))
+    key("of it, for exchanges", c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13);
+      c.fillStyle = EXCHANGED; c.fillRect(0, 0, 14, 3); });
   element("span", box, pictures.some(p => p.chunks > 1) ? "number: micro-batch.chunk"
     : "number: micro-batch");
 }

@@ -4,11 +4,12 @@
  * `only` is the micro-batch that stands out, -1: none. `memoryRow` is the height of a stage's memory with few stages.
  */
 const START = 0, END = 1, NAME = 2, KIND = 3, MB = 4, CHUNK = 5, LIVE = 6, AFTER = 7, LANE = 8,
-      JOINED = 9;
+      JOINED = 9, EXCHANGE = 10;
 /* hue, saturation, lightness of the darkest and the lightest micro-batch: those of the SVG */
 const kinds = [["forward", 212, 68, 43, 74], ["backward", 26, 86, 49, 75],
   ["weight gradient", 150, 42, 36, 66], ["recompute", 275, 38, 48, 74],
   ["update", 0, 0, 45, 45], ["communication", 340, 45, 66, 66]];
+const EXCHANGED = "#7c1d4f"; /* along the top of a bar: what of it goes to exchanges in the stage */
 const SHADES = 8, LEFT = 74, RIGHT = 138, AXIS = 26;
 const shades = kinds.map(([, h, s, dark, light]) => Array.from({ length: SHADES }, (_, i) => {
   const l = dark + (i * 3 % SHADES) / (SHADES - 1) * (light - dark);
@@ -159,6 +160,10 @@ class View {
       if (bar[CHUNK] % 2 && w >= 3) {
         c.fillStyle = this.hatch;
         c.fillRect(x0, y, Math.max(x1 - x0 - gap, .6), h);
+      }
+      if (bar[EXCHANGE] * scale >= .4) {
+        c.fillStyle = EXCHANGED;
+        c.fillRect(x0, y, Math.max(Math.min(this.x(bar[START] + bar[EXCHANGE]), x1 - gap) - x0, 0), h > 12 ? 3 : h / 4);
       }
       if (w >= 9 && h >= 9) this.label(c, bar, shade, (x0 + x1) / 2, y + h / 2 + 4, x1 - x0 - 3, chunked);
     }

@@ -224,11 +224,21 @@ static void see_number(void *arg, const struct sp_action *a)
         *most = (int)a->number + 1;
 }
 
+/* That have the stages of the pipeline: others of the run are its members, or those of other pipelines. */
+static int processes_of_pipeline(const struct sp_timeline *t)
+{
+    int n = 1;
+
+    for (int s = 1; s < t->stages; s++)
+        n += t->stage[s].rank != t->stage[s - 1].rank;
+    return n;
+}
+
 static int add_messages(struct walk *w)
 {
     struct sp_lowering l = {0};
     int stages = w->t->stages;
-    int err = sp_lowering_create(w->terms->plan, w->terms->shape, w->t->processes, &l);
+    int err = sp_lowering_create(w->terms->plan, w->terms->shape, processes_of_pipeline(w->t), &l);
 
     w->numbers = count_numbers(w->report, stages);
     err = err ? err : sp_lower_step(&l, see_number, &w->numbers);

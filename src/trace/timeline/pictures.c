@@ -15,6 +15,7 @@ static int add_bars(const struct sp_timeline *t, struct sp_gantt *g)
                              .mb = op->op.mb,
                              .chunk = sp_gantt_shade(&op->op),
                              .joined = op->op.overlap,
+                             .exchange = op->exchange,
                              .live = op->alive,
                              .after = op->after};
 

@@ -104,7 +104,7 @@ static void add_stages(const struct sp_timeline_terms *terms, struct sp_timeline
 {
     const struct sp_plan *plan = terms->plan;
 
-    t->processes = 1;
+    t->processes = terms->processes > 1 ? terms->processes : 1;
     for (int s = 0; s < t->stages; s++) {
         struct sp_timeline_stage *st = &t->stage[s];
 

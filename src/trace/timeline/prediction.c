@@ -43,14 +43,16 @@ static int add_messages(const struct sp_timeline_terms *terms, const struct sp_p
     return err;
 }
 
-static void add_times(const struct sp_prediction *p, struct sp_timeline *t)
+static void add_times(const struct sp_plan *plan, const struct sp_prediction *p,
+                      struct sp_timeline *t)
 {
     for (int i = 0; i < t->n_ops; i++) {
         struct sp_timeline_op *op = &t->op[i];
 
         op->start = p->times.start[op->stage][op->index];
         op->end = op->out = p->times.end[op->stage][op->index];
-        op->busy = op->end - op->start;
+        op->exchange = sp_prediction_exchange(plan, p, op->stage, &op->op);
+        op->busy = fmax(op->end - op->start - op->exchange, 0);
     }
     /* two that run together share the time */
     for (int i = 0; i + 1 < t->n_ops; i++)
@@ -117,7 +119,7 @@ int sp_timeline_of_prediction(const struct sp_timeline_terms *terms, const struc
     if (err)
         return err;
     t->source = SP_TIMELINE_PREDICTED;
-    add_times(p, t);
+    add_times(terms->plan, p, t);
     err = add_messages(terms, p, t);
     add_totals(p, t);
     add_stalls(p, t);

@@ -117,6 +117,7 @@ struct sp_timeline_terms {
     enum sp_recompute recompute;
     int every;
     const int *process, *worker;
+    int processes; /* of the run; 0: no more than have these stages */
 };
 int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t);
 

@@ -16,7 +16,8 @@ static struct sp_timeline_terms terms_of(const struct sp_trainer *t, int *place)
                                       .recompute = t->recompute,
                                       .every = t->every,
                                       .process = place,
-                                      .worker = place + t->place.stages};
+                                      .worker = place + t->place.stages,
+                                      .processes = t->place.world.size};
 }
 
 /* What a record has of a run beside its times. */

@@ -60,11 +60,13 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
 {
     int stages = t->plan.layout.stages, err;
     int *worker = calloc(2 * (size_t)stages, sizeof *worker), *process;
-    struct sp_predict_request request = {
-        .plan = &t->plan,
-        .shape = &t->shape,
-        .terms = {
-            .machine = &t->machine, .devices = 1, .recompute = t->recompute, .every = t->every}};
+    struct sp_predict_request request = {.plan = &t->plan,
+                                         .shape = &t->shape,
+                                         .terms = {.machine = &t->machine,
+                                                   .devices = 1,
+                                                   .recompute = t->recompute,
+                                                   .every = t->every},
+                                         .exchanges = true};
 
     if (!worker)
         return -ENOMEM;
