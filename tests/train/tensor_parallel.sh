@@ -62,7 +62,9 @@ for options in "" "$whole"; do
 done
 train="train --data $work/text --seq 32 --micro-batches 2 --micro-batch-size 3 --eval $work/text"
 quiet "alone" starpipe $train --model gpt-tiny --stages 1 --steps 4 --log "$work/one.jsonl"
-quiet "saved" mpi 4 $train --model gpt-tiny --stages 2 $two --steps 2 --save "$work/saved" --sample 3
+quiet "saved" mpi 4 $train --model gpt-tiny --stages 2 $two --steps 2 --save "$work/saved" --sample 3 --trace "$work/trace"
+said "report" 'measured in 4 processes' report "$work/trace/trace.json"
+grep -q '<rect class="exchange"' "$work/trace/measured.svg" || fail "picture: no exchanges between members"
 quiet "resumed by one" starpipe $train --stages 1 --steps 4 --resume "$work/saved" --log "$work/more.jsonl"
 agree "resumed by one: losses" near --part "$work/more.jsonl" "$work/one.jsonl" 1e-5
 quiet "resumed by four" mpi 4 $train --stages 1 --steps 4 $four --resume "$work/saved" --log "$work/more.jsonl"
