@@ -5,7 +5,7 @@
  *   command              that trains with it
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
- *   schedule, stages, devices (of a stage), micro_batches, micro_batch_size, chunks, slices, recompute, offload
+ *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are), micro_batches, micro_batch_size, chunks, slices, recompute, offload
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
@@ -47,8 +47,9 @@ static int parse(int argc, char **argv, struct args *a)
          0},
         {"devices", SP_OPT_INT, &a->devices, "T", "devices of a stage (0: any)", 0, 64, 0, 0},
         {"group", SP_OPT_CHOICE, &a->group, 0,
-         "what the devices of a stage share: parameters, or the tokens of sequences", 0, 0,
-         "tensor|context", 0},
+         "what the devices of a stage share: parameters, the tokens of sequences, or any grid of "
+         "both",
+         0, 0, "tensor|context|both", 0},
         {"schedule", SP_OPT_STRING, &a->layout.schedule, "NAME[:key=value,...]",
          "the schedule (default: all)", 0, 0, 0, &a->schedule_set},
         {"chunks", SP_OPT_INT, &a->layout.chunks, "V",
@@ -94,6 +95,8 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                       f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
                       "slices", f[i].slices, "recompute", sp_recompute_name(f[i].recompute),
                       "offload", sp_offload_name(f[i].offload));
+        json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
+                                              "context_parallel", f[i].context));
         json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
                                               "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
                                               f[i].bubble, "stall_ms", f[i].stall_ms,
@@ -124,8 +127,11 @@ static const struct sp_found *recommended(const struct sp_found *f, int n)
 
 static void print_row(const struct sp_found *f)
 {
-    printf("%-18s %6d %4d %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
-           f->stages, f->devices * f->context, f->micro_batches, f->batch, f->chunks, f->slices,
+    char devices[24];
+
+    snprintf(devices, sizeof devices, f->context > 1 ? "%dx%d" : "%d", f->devices, f->context);
+    printf("%-18s %6d %4s %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
+           f->stages, devices, f->micro_batches, f->batch, f->chunks, f->slices,
            sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
            f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
            !f->fits     ? "  does not fit"
@@ -151,7 +157,8 @@ static void print_text(const struct args *a, const struct sp_search *want, const
         printf("recommended: %s\n", command);
     } else if (f[0].fits) {
         printf("train runs none of these: it cannot share heads, MLP or tokens among so many "
-               "devices, or not with this schedule; --group context shares tokens alone\n");
+               "devices, or not with this schedule%s\n",
+               want->group == SP_SEARCH_TENSOR ? "; --group both shares tokens, too" : "");
     } else {
         printf("nothing fits: the first one needs least; try --nodes, shorter sequences, or "
                "--recompute full\n");
@@ -219,7 +226,7 @@ static int take(const struct args *a, const struct sp_model *model,
                                .batch = a->batch_set ? l->micro_batch_size : 0,
                                .stages = l->stages,
                                .devices = a->devices,
-                               .context = a->group == 1,
+                               .group = (enum sp_search_group)a->group,
                                .chunks = l->chunks,
                                .slices = l->slices,
                                .cut = l->partition_slices,

@@ -28,6 +28,7 @@ layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --reco
     --micro-batch-size 1
 layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
 layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64
+layouts both --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group both --top 64
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
 import json, sys
@@ -62,7 +63,15 @@ assert all("--context-parallel 4" in r["command"] and "--zero 1" in r["command"]
 assert {"1f1b", "helix", "sppo", "fsdp"} <= {r["schedule"].split(":")[0] for r in context}
 tensor = read("tensor")
 assert {"1f1b", "helix", "sppo", "fsdp", "weipipe"} <= {r["schedule"].split(":")[0] for r in tensor if r["trains"]}
-json.dump([r["command"] for r in read("tiny") + context + tensor if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
+both = read("both")
+grids = {(r["tensor_parallel"], r["context_parallel"]) for r in both}
+assert grids == {(4, 1), (2, 2), (1, 4)} and all(r["devices"] == 4 for r in both), grids
+grid = [r for r in both if r["tensor_parallel"] == 2]
+assert {"1f1b", "zbv", "fsdp"} <= {r["schedule"] for r in grid if r["trains"]}
+assert all("--context-parallel 2" in r["command"] and "--tensor-parallel 2" in r["command"] for r in grid if r["trains"])
+best = {r["schedule"]: r["step_ms"] for r in both if r["tensor_parallel"] == 1}
+assert all(r["step_ms"] == best[r["schedule"]] for r in context if r["schedule"] in best)
+json.dump([r["command"] for r in read("tiny") + context + tensor + grid[:6] if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
 END
 
 # What is recommended runs: every command for a tiny model, of two stages.

@@ -206,12 +206,13 @@ static void try_variants(struct search *s, struct sp_found f, const struct sp_sc
     }
 }
 
-/* On stages of `devices` devices, with micro-batches of `batch` sequences. */
-static void try_size(struct search *s, int devices, int batch)
+/* On stages of `tensor` devices that share parameters, `context` times, with micro-batches of `batch` sequences. */
+static void try_grid(struct search *s, int tensor, int context, int batch)
 {
     const struct sp_search *want = s->want;
-    struct sp_found f = {.devices = want->context ? 1 : devices,
-                         .context = want->context ? devices : 1,
+    int devices = tensor * context;
+    struct sp_found f = {.devices = tensor,
+                         .context = context,
                          .batch = batch,
                          .micro_batches = want->sequences / batch,
                          .stages = want->nodes * want->machine->devices_per_node / devices};
@@ -228,6 +229,17 @@ static void try_size(struct search *s, int devices, int batch)
     }
     for (int i = 0; sp_schedule_at(i); i++)
         try_variants(s, f, sp_schedule_at(i));
+}
+
+/* On stages of `devices` devices. */
+static void try_size(struct search *s, int devices, int batch)
+{
+    enum sp_search_group group = s->want->group;
+
+    for (int tensor = 1; tensor <= devices; tensor++)
+        if (devices % tensor == 0 &&
+            (group == SP_SEARCH_BOTH || tensor == (group == SP_SEARCH_TENSOR ? devices : 1)))
+            try_grid(s, tensor, devices / tensor, batch);
 }
 
 static int try_all(struct search *s)

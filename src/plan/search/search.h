@@ -19,6 +19,10 @@ enum { SP_TOKENS_LEAST = 6554, SP_TOKENS_MOST = 16384 };
 /* The least tokens of a part where slices are shared out. */
 enum { SP_TOKENS_OF_PART = 4 };
 
+/* What devices of a stage share: parameters, and tokens of all but products and attention; tokens alone; or some of
+ * them the one, and such groups the other. */
+enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
+
 struct sp_search {
     const char *schedule; /* "NAME[:options]"; NULL: all */
     const struct sp_model *model;
@@ -28,7 +32,7 @@ struct sp_search {
     int batch;                       /* of a micro-batch; 0: any */
     int stages;                      /* 0: any; with `devices`, as many as there are */
     int devices;                     /* of a stage; 0: any */
-    bool context;                    /* which share the tokens of sequences; else parameters, too */
+    enum sp_search_group group;      /* what they share */
     int chunks;                      /* 0: what the schedule wants, and more */
     int slices;                      /* 0: any */
     const char *cut;                 /* --partition-slices; NULL: the schedule's */
