@@ -33,6 +33,7 @@ struct sp_post {
     starpu_data_handle_t x, o;  /* (T,h) residual, (T,q) attention output */
     starpu_data_handle_t saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
     bool keep_outputs;          /* saved holds n2 and g */
+    bool residual;              /* saved is sp_shape_residual_saved */
 };
 
 /* Attention of the queries of slice i over keys and values of slices 0..i; one slice is the whole sequence. */
@@ -137,6 +138,15 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o);
+
+/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g. The inside of the MLP
+ * is computed again, mlp_rows rows at a time. */
+void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
+                          starpu_data_handle_t dy, starpu_data_handle_t dr,
+                          starpu_data_handle_t d_o, int64_t released);
+/* Elements of its scratch. */
+size_t sp_post_again_scratch(const struct sp_shape *sh);
 
 /*
  * Where devices share heads, MLP and vocabulary: a layer's second half and the head in parts. `sh` is the shape of a

@@ -4,7 +4,7 @@
  *   r(T,h) = x + o Wo^T + bo       n2 = norm2(r)       u(T,up) = n2 Wup^T + bup
  *   g(T,f) = act(u)                y(T,h) = r + g Wdown^T + bdown
  *
- * act is GELU-tanh, or SwiGLU on (gate, up). u, g and y are computed mlp_rows rows at a time.
+ * act is GELU-tanh, or SwiGLU on (gate, up). What comes after r is computed mlp_rows rows at a time.
  *
  * Backward B, from dy:
  *   was: y = r + g Wdown^T     so: dg = dy Wdown, dr = dy
@@ -13,6 +13,8 @@
  *   was: n2 = norm2(r)         so: dr += norm2'(dn2); gain, bias +=
  *   was: r = x + o Wo^T        so: do = dr Wo; dr goes on to x
  * Backward W: dWdown += dy^T g, dWup += du^T n2, dWo += dr^T o.
+ *
+ * Where u is not kept, both in one: post_again.c.
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
@@ -21,18 +23,21 @@
 struct post_args {
     struct sp_task_args base;
     bool keep_outputs;
-    bool apart; /* the gradient of norm2 is laid out like one of norm1 */
+    bool residual; /* r alone is kept */
+    bool apart;    /* the gradient of norm2 is laid out like one of norm1 */
 };
 
-/* Scratch of the forward: what is not kept. r, n2 in full, u and g one chunk. */
-static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool keep_outputs)
+/* Scratch of the forward: what is not kept. r in full, the rest one chunk. */
+static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
 {
-    size_t T = (size_t)sh->rows, h = (size_t)sh->model.hidden, n = 0;
+    size_t part = (size_t)sh->mlp_rows, h = (size_t)sh->model.hidden, n = 0;
 
-    if (!saved)
-        n += T * h + (size_t)sh->mlp_rows * (size_t)sh->up_width;
-    if (!saved || !keep_outputs)
-        n += T * h + (size_t)sh->mlp_rows * (size_t)sh->model.mlp;
+    if (t->saved && t->residual)
+        return sp_post_again_scratch(sh); /* what comes next wants one of that size */
+    if (!t->saved)
+        n += (size_t)sh->rows * h + part * (size_t)sh->up_width;
+    if (!t->saved || !t->keep_outputs)
+        n += part * (h + (size_t)sh->model.mlp);
     return n;
 }
 
@@ -41,7 +46,7 @@ static size_t fwd_scratch(const struct sp_shape *sh, bool saved, bool keep_outpu
     ONE(o, STARPU_R)                  /* (T,q) */                                                  \
     ONE(w, STARPU_R)                  /* block of the layer's second half */                       \
     OPTIONAL(y, STARPU_W)             /* = (T,h) */                                                \
-    OPTIONAL(saved, STARPU_W)         /* = sp_shape_post_saved */                                  \
+    OPTIONAL(saved, STARPU_W)         /* = sp_shape_post_saved, sp_shape_residual_saved */         \
     OPTIONAL(scratch, STARPU_SCRATCH) /* what is not kept: fwd_scratch */
 SP_BUFFERS(post_fwd, POST_FWD_BUFFERS)
 
@@ -50,36 +55,42 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp;
+    size_t part = (size_t)sh->mlp_rows;
     struct sp_post_saved s = {0};
-    void *scratch = b->scratch, *u = NULL, *g = NULL, *w = b->w;
+    void *scratch = b->scratch, *u = NULL, *g = NULL, *n2 = NULL, *w = b->w;
 
     if (b->saved) {
-        s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
+        s = a->residual ? sp_shape_residual_view(sh, b->saved)
+                        : sp_shape_post_view(sh, a->keep_outputs, b->saved);
     } else {
         s.r = scratch;
-        u = sp_skip(sh, scratch, (size_t)T * (size_t)h);
-        scratch = sp_skip(sh, u, (size_t)sh->mlp_rows * (size_t)sh->up_width);
+        scratch = sp_skip(sh, scratch, (size_t)T * (size_t)h);
+    }
+    if (!s.u) {
+        u = scratch;
+        scratch = sp_skip(sh, u, part * (size_t)sh->up_width);
     }
     if (!s.n2) {
-        s.n2 = scratch;
-        g = sp_skip(sh, scratch, (size_t)T * (size_t)h);
+        n2 = scratch;
+        g = sp_skip(sh, n2, part * (size_t)h);
     }
 
     k->linear_add(k, T, sh->q_width, h, b->o, sp_weight_at(sh, w, sh->out),
                   sp_weight_at(sh, w, sh->out_bias), b->x, s.r);
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, s.r, sp_weight_at(sh, w, sh->gain),
-            sp_weight_at(sh, w, sh->bias), s.n2, s.stats);
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
-        size_t row = (size_t)t;
+        size_t row = (size_t)t, at = row * (size_t)h;
+        void *rt = sp_skip(sh, s.r, at), *nt = s.n2 ? sp_skip(sh, s.n2, at) : n2;
         void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
         void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        sp_mlp_up(k, sh, rows, sp_skip(sh, s.n2, row * (size_t)h), w, ut, b->y || s.g ? gt : NULL);
+        k->norm(k, sh->rms, rows, h, sh->model.norm_eps, rt, sp_weight_at(sh, w, sh->gain),
+                sp_weight_at(sh, w, sh->bias), nt, s.stats ? s.stats + 2 * row : NULL);
+        if (b->y || s.u)
+            sp_mlp_up(k, sh, rows, nt, w, ut, b->y || s.g ? gt : NULL);
         if (b->y)
             k->linear_add(k, rows, f, h, gt, sp_weight_at(sh, w, sh->down),
-                          sp_weight_at(sh, w, sh->down_bias), sp_skip(sh, s.r, row * (size_t)h),
-                          sp_skip(sh, b->y, row * (size_t)h));
+                          sp_weight_at(sh, w, sh->down_bias), rt, sp_skip(sh, b->y, at));
     }
     if (b->y)
         sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
@@ -170,10 +181,11 @@ void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape
     struct starpu_task *task = sp_task_new(ctx, &post_fwd_cl, "post", sh, sizeof(struct post_args));
     struct post_args *a = task->cl_arg;
     bool saved = t->saved != NULL;
-    size_t scratch = fwd_scratch(sp_shape_scratch(sh), saved, t->keep_outputs);
+    size_t scratch = fwd_scratch(sp_shape_scratch(sh), t);
 
     a->keep_outputs = t->keep_outputs;
-    a->base.variant = (uint32_t)(4 * (y != NULL) + 2 * saved + t->keep_outputs);
+    a->residual = saved && t->residual;
+    a->base.variant = (uint32_t)(8 * a->residual + 4 * (y != NULL) + 2 * saved + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
                     .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);

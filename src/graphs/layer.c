@@ -79,16 +79,21 @@ static void layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool 
         t->stashed += of_o;
     }
     if (keep.saved) {
-        t->post = take(c, sp_shape_post_saved(c->sh, keep.keep_outputs), "post saved");
+        t->post = take(c,
+                       keep.residual ? sp_shape_residual_saved(c->sh)
+                                     : sp_shape_post_saved(c->sh, keep.keep_outputs),
+                       keep.residual ? "residual" : "post saved");
         post = counted(&keep, true, t->post);
     }
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
-    sp_post_fwd_insert(
-        &c->ctx, c->sh,
-        &(struct sp_post){
-            .x = t->x, .o = t->o, .saved = t->post, .keep_outputs = keep.keep_outputs},
-        sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
+    sp_post_fwd_insert(&c->ctx, c->sh,
+                       &(struct sp_post){.x = t->x,
+                                         .o = t->o,
+                                         .saved = t->post,
+                                         .keep_outputs = keep.keep_outputs,
+                                         .residual = keep.residual},
+                       sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
     t->stashed += post; /* y is freed by the head, which counts it */
     sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
 }
@@ -108,6 +113,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
         starpu_data_handle_t y = NULL;
 
         keep.has_attn = !whole;
+        keep.residual = sp_chunk_cuts_mlp(c, i);
         if (whole && i < b - 1)
             y = c->fl->layers[i + 1].x = sp_take_hidden(c, "x");
         sp_layer_forward(c, i, keep, false, y, false);
@@ -122,22 +128,39 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-static void layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+/* dr, which stays, and d_o; both gradients of post, where its MLP comes in chunks. */
+static void post_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    size_t T = (size_t)sh->rows;
-    starpu_data_handle_t d_o = take(c, T * (size_t)sh->q_width, "do");
 
-    c->ctx.layer = layer;
-    t->du = take(c, T * (size_t)sh->up_width, "du");
     t->dr = sp_take_hidden(c, "dr");
+    if (sp_chunk_cuts_mlp(c, i)) {
+        sp_post_again_insert(&c->ctx, sh,
+                             &(struct sp_post){.o = t->o, .saved = t->post, .residual = true},
+                             sp_weight(c, SP_BLOCK_POST, layer),
+                             sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->dr, d_o, 0);
+        sp_drop(&t->post);
+        return;
+    }
+    t->du = take(c, (size_t)sh->rows * (size_t)sh->up_width, "du");
     sp_post_bwd_insert(&c->ctx, sh,
                        &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
                        c->norms != NULL, t->dy, t->du, t->dr, d_o);
+}
+
+static void layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    const struct sp_shape *sh = c->sh;
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+    starpu_data_handle_t d_o = take(c, (size_t)sh->rows * (size_t)sh->q_width, "do");
+
+    c->ctx.layer = layer;
+    post_backward(c, i, d_o);
     sp_attention_backward(c, i, d_o, c->st->local, 0);
     if (c->share)
         c->share(c, i);
@@ -163,11 +186,12 @@ static void layer_wgrad(struct sp_op_ctx *c, int i)
     int layer = c->first + i;
 
     c->ctx.layer = layer;
-    sp_post_wgrad_insert(
-        &c->ctx, c->sh,
-        &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},
-        sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->du,
-        t->dr, 0);
+    if (t->post) /* the backward has not done both */
+        sp_post_wgrad_insert(
+            &c->ctx, c->sh,
+            &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},
+            sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->du,
+            t->dr, 0);
     sp_drop(&t->post);
     sp_drop(&t->o);
     sp_drop(&t->du);

@@ -47,6 +47,11 @@ enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
     return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
 }
 
+bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i)
+{
+    return !c->split && !c->norms && sp_mlp_comes_in_chunks(c->sh, sp_chunk_recompute(c, i));
+}
+
 /* Attention has the shares of the tokens as they are. */
 static bool attends_shares(const struct sp_shape *sh)
 {

@@ -68,6 +68,7 @@ static inline struct sp_heads *sp_flight_first(const struct sp_layer_flight *t)
 /* What a forward of a layer writes and keeps. */
 struct sp_keep {
     bool saved, keep_outputs; /* pre and post saved; with the outputs of norms and activations */
+    bool residual;            /* of post r alone */
     bool qkv;                 /* q, k, v */
     bool attn;                /* o and log-sum-exp */
     bool has_attn;            /* they are there already: attention does not run again */
@@ -78,6 +79,9 @@ struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);
 
 /* How layer i of the chunk is recomputed. */
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i);
+
+/* Whether the backward of layer i does the MLP in chunks (sp_mlp_comes_in_chunks). */
+bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i);
 
 /* Weights and gradients of blocks of this stage, or of c->w and c->gradient; NULL where the model has none. */
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);

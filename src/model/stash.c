@@ -128,6 +128,11 @@ uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs)
     return sp_stash_elements(sh, mode_of(keep_outputs), SP_STASH_POST);
 }
 
+uint64_t sp_shape_residual_saved(const struct sp_shape *sh)
+{
+    return elements_of(sh, R) + elements_of(sh, STATS2);
+}
+
 /* Where a part lies in its buffer; NULL: it is not kept. */
 static void *part_at(const struct sp_shape *sh, bool keep_outputs, void *base, enum part p)
 {
@@ -149,4 +154,9 @@ struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_out
                                   .n2 = part_at(sh, keep_outputs, base, N2),
                                   .g = part_at(sh, keep_outputs, base, G),
                                   .stats = part_at(sh, keep_outputs, base, STATS2)};
+}
+
+struct sp_post_saved sp_shape_residual_view(const struct sp_shape *sh, void *base)
+{
+    return (struct sp_post_saved){.r = base, .stats = sp_skip(sh, base, elements_of(sh, R))};
 }

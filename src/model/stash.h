@@ -48,6 +48,9 @@ void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, b
 uint64_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
 uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
 
+/* Elements of r(T,h) stats2(T,2): all that a backward wants of post which computes the rest again. */
+uint64_t sp_shape_residual_saved(const struct sp_shape *sh);
+
 /* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
 struct sp_pre_saved {
     void *n1;
@@ -59,5 +62,6 @@ struct sp_post_saved {
 };
 struct sp_pre_saved sp_shape_pre_view(const struct sp_shape *sh, bool keep_outputs, void *base);
 struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_outputs, void *base);
+struct sp_post_saved sp_shape_residual_view(const struct sp_shape *sh, void *base);
 
 #endif

@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
+#include "policies/families/families.h"
 #include "kernels/backend.h"
 #include "policies/families/slice_buffers.h"
 #include "model/tensor_parts.h"
@@ -73,14 +74,16 @@ static int64_t logit_rows(const struct sp_shape *sh)
 /* Scratch buffers of the codelets: one of each size lasts as long as the run. */
 static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute recompute, bool head)
 {
-    int64_t T = sh->rows, x = T * sh->model.hidden, f = sh->model.mlp, part = sh->mlp_rows;
+    int64_t T = sh->rows, h = sh->model.hidden, x = T * h, f = sh->model.mlp, part = sh->mlp_rows;
     int64_t heads = 2 * T * sh->q_width + sp_in_f32(sh, 2 * T * sh->model.heads);
     int64_t elements = sh->rms ? part * f : 0;
 
     if (recompute == SP_RECOMPUTE_SELECTIVE)
-        elements += x + x + part * f + T * (f > sh->model.hidden ? f : sh->model.hidden);
+        elements += x + part * (h + f) + T * (f > h ? f : h);
     else if (recompute != SP_RECOMPUTE_NONE)
-        elements += x + 2 * x + part * (sh->up_width + f);
+        elements += x + x + part * (h + sh->up_width + f);
+    if (sp_mlp_comes_in_chunks(sh, recompute))
+        elements += part * (h + 2 * sh->up_width + (sh->rms ? 2 : 1) * f);
     if (sh->model.qk_norm) /* beside n1, where that is no longer there, and by themselves */
         elements += (recompute == SP_RECOMPUTE_NONE        ? heads
                      : recompute == SP_RECOMPUTE_SELECTIVE ? x + heads
@@ -252,13 +255,21 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
             packed_elements(plan, sh, stage));
 }
 
+/* Whether no backward of a stage has its MLP whole. */
+static bool cuts_mlp(const struct sp_plan *plan, const struct sp_shape *sh,
+                     enum sp_recompute recompute)
+{
+    return !plan->split && plan->family != &sp_family_weight_ring &&
+           sp_mlp_comes_in_chunks(sh, recompute);
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. What an op takes and gives back is of the lengths of slices. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
                             enum sp_recompute recompute, int every, int stage)
 {
     const struct sp_family *family = plan->family;
-    bool last = sp_is_end_stage(plan, stage, true);
+    bool last = sp_is_end_stage(plan, stage, true), chunks;
     struct sp_shape op = *sh, slice;
     int64_t x, q, kv, elements;
 
@@ -271,8 +282,9 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
     kv = (int64_t)op.rows * sh->kv_width;
-    elements =
-        3 * x + (int64_t)op.rows * sh->up_width + 2 * q + kv; /* dy, dr, dx, du, do, dq, dkv */
+    chunks = cuts_mlp(plan, sh, recompute);
+    elements = 3 * x + (chunks ? 0 : (int64_t)op.rows * sh->up_width) + 2 * q +
+               kv; /* dy, dr, dx, du, do, dq, dkv */
     elements += family->travelling ? family->travelling(plan, sh, stage, x)
                                    : sp_boundary_buffers(plan, stage) * x;
     sp_memory_longest_slice(plan, sh, &slice);
@@ -286,7 +298,8 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
         elements += every * (x + 2 * q + kv + sp_in_f32(sh, (int64_t)op.rows * sh->model.heads) +
                              (int64_t)sp_shape_pre_saved(&op, true) +
-                             (int64_t)sp_shape_post_saved(&op, true));
+                             (int64_t)(chunks ? sp_shape_residual_saved(&op)
+                                              : sp_shape_post_saved(&op, true)));
     return (int64_t)sp_shape_elem(sh) * elements;
 }
 

@@ -170,6 +170,65 @@ static void check_post(const struct sp_shape *sh)
     drop_tensor(&x), drop_tensor(&o), drop_tensor(&w), drop_tensor(&g), drop_tensor(&dy);
 }
 
+/* Sums over chunks of rows are other sums. */
+static void assert_near(const float *a, const float *b, size_t n, const char *what)
+{
+    double norm = 0, apart = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        norm += (double)b[i] * b[i];
+        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    }
+    if (!(apart <= 1e-12 * norm) || norm == 0)
+        fail_msg("%s is %g of its norm apart", what, sqrt(apart / norm));
+}
+
+/* From r alone, so many rows of the MLP at a time: the gradients of a layer that kept all of it. */
+static void check_again(const struct sp_shape *whole)
+{
+    static const int parts[] = {1, 3, T - 1, T};
+    size_t nx = (size_t)T * (size_t)whole->model.hidden, no = (size_t)T * (size_t)whole->q_width;
+    struct tensor x = random_tensor(nx, 11), o = random_tensor(no, 12), dy = random_tensor(nx, 15);
+    struct tensor w = block(whole, SP_BLOCK_POST, 13);
+    struct sp_task_context ctx = test_context();
+    struct post_ref f = post_ref(whole);
+    struct sp_shape sh = *whole;
+
+    post_forward(whole, x.at, o.at, w.at, &f);
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        struct tensor saved = tensor(sp_shape_residual_saved(whole)), y = tensor(nx);
+        struct tensor dr = tensor(nx), d_o = tensor(no), g = block(whole, SP_BLOCK_POST, 14);
+        float *rg = copy(&g);
+        struct sp_post post = {
+            .x = x.handle, .o = o.handle, .saved = saved.handle, .residual = true};
+
+        sh.mlp_rows = parts[k];
+        sp_post_fwd_insert(&ctx, &sh, &post, w.handle, k % 2 ? y.handle : NULL, 0);
+        sp_post_again_insert(&ctx, &sh, &post, w.handle, g.handle, dy.handle, dr.handle, d_o.handle,
+                             0);
+        starpu_task_wait_for_all();
+        post_backward(whole, w.at, dy.at, rg, &f);
+        sp_norm_apply(T, sh.model.hidden, f.r, f.stats, w.at + sh.gain, sp_at(w.at, sh.bias), f.n2);
+        post_weights(whole, o.at, dy.at, rg, &f);
+        assert_same_bits(saved.at, f.r, nx, "r");
+        if (k % 2)
+            assert_near(y.at, f.y, nx, "y");
+        assert_near(dr.at, f.dr, nx, "dr");
+        assert_near(d_o.at, f.d_o, no, "do");
+        assert_near(g.at, rg, g.n, "gradient of post");
+        free(rg);
+        drop_tensor(&saved), drop_tensor(&y), drop_tensor(&dr), drop_tensor(&d_o), drop_tensor(&g);
+    }
+    free_post_ref(&f);
+    drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w);
+}
+
+static void test_again(void **state)
+{
+    (void)state;
+    for_each_shape(check_again);
+}
+
 static void test_post(void **state)
 {
     (void)state;
@@ -180,6 +239,7 @@ TEST_GROUP(codelets_post)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_post),
+        cmocka_unit_test(test_again),
     };
 
     return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);

@@ -55,18 +55,20 @@ for case in gpt2 gpt2-untied llama llama-tied; do
     grep -q '"workers":1,' "$work/run.jsonl" || fail "$case: the stages do not share a worker"
     run $case --stages $most --schedule 1f1b --recompute every=2 --scheduler ready
     run $case --stages $most --schedule gpipe --recompute full --logit-rows 13
+    run $case --stages $most --schedule zb1p --recompute full --mlp-chunk 5
+    run $case --stages 2 --schedule fsdp --recompute every=2 --mlp-chunk 6
 done
 
 # Relatives of Llama: what each has of its own, through the families that treat weights differently.
 for case in llama3-rope llama-bias mistral qwen2 qwen3; do
     log_of_golden "$golden/$case/golden.json" > "$work/$case.jsonl"
     run $case --stages 1 --recompute selective --mlp-chunk 5
-    run $case --stages 2 --schedule helix:qkv=weights
+    run $case --stages 2 --schedule helix:qkv=weights --mlp-chunk 5
     run $case --stages 2 --schedule wzb2 --recompute full
 done
 run qwen3 --stages 2 --schedule helix:qkv=activations --recompute none
 run qwen3 --stages 2 --schedule fsdp --recompute selective
-run qwen3 --stages 2 --schedule sppo --slices 3 --recompute full
+run qwen3 --stages 2 --schedule sppo --slices 3 --recompute full --mlp-chunk 7
 
 # Documents, which slices, recomputation and every family cut at other places.
 for case in gpt2-documents llama-documents; do

@@ -1,6 +1,7 @@
 /* What the parts of a layer take, where devices share a stage. */
 #include "../policies/common.h"
 #include "model/model.h"
+#include "plan/cost/op_times.h"
 #include "plan/cost/part_times.h"
 #include <math.h>
 #include <stdio.h>
@@ -52,6 +53,57 @@ static void gathers_beyond_a_node_take_the_network(void **state)
     assert_true(forward(&machine, 8) == forward(&fast, 8));
 }
 
+/* A block that does not keep its inside makes all of post again, as its output is wanted, and a norm; where attention has
+ * weights and not q, k and v, it makes these; and the MLP in chunks of rows its first product once more. */
+static void blocks_make_their_output_again(void **state)
+{
+    static struct sp_machine machine;
+    static const char *const names[] = {"helix:qkv=weights", "helix:qkv=activations"};
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h20-ib", &machine), 0);
+    for (int k = 0; k < 4; k++) {
+        struct sp_op_terms terms = {.machine = &machine, .devices = 1, .every = 1};
+        struct sp_layout lay = layout(2, 4);
+        struct sp_part_times t;
+        struct sp_model model;
+        struct sp_shape sh;
+        struct sp_plan plan;
+        double *none, *again, block, attention;
+        int id;
+
+        assert_int_equal(sp_model_load("gpt3-1.3b", &model), 0);
+        lay.layers = model.layers;
+        assert_int_equal(sp_plan_create(names[k % 2], &lay, &plan), 0);
+        sp_shape_init(&sh, &model, 1, 16384, 4, k / 2 ? 4096 : 0, 0);
+        sh.dtype = SP_BF16;
+        sp_part_times(&machine, 1, &sh, &t);
+        none = sp_op_times(&plan, &sh, &terms);
+        terms.recompute = SP_RECOMPUTE_NO_ATTENTION;
+        again = sp_op_times(&plan, &sh, &terms);
+        block = t.post + t.pre_again[SP_RECOMPUTE_SELECTIVE] + (k / 2 ? t.up : 0);
+        attention = k % 2 ? 0 : t.qkv;
+        for (int s = 0; s < 2; s++)
+            for (int i = 0; i < plan.programs[s].n; i++) {
+                const struct sp_op *op = &plan.programs[s].ops[i];
+                double want = op->pass != SP_B || op->part == SP_HEAD ? 0
+                              : op->part == SP_ATTN                   ? attention
+                              : op->chunk == 0 ? t.pre_again[SP_RECOMPUTE_SELECTIVE]
+                              : op->chunk == lay.layers
+                                  ? block - t.pre_again[SP_RECOMPUTE_SELECTIVE]
+                                  : block;
+
+                id = plan.family->id(&plan.layout, s, op);
+                if (fabs(again[id] - none[id] - 1e3 * want) > 1e-6 * none[id])
+                    fail_msg("%s: an op takes %g ms more, not %g", names[k % 2],
+                             again[id] - none[id], 1e3 * want);
+            }
+        free(none);
+        free(again);
+        sp_plan_destroy(&plan);
+    }
+}
+
 /* Forward and backward of a layer's attention where `members` share tokens. */
 static void attention(const struct sp_machine *machine, int members, bool ring, double seconds[2])
 {
@@ -99,6 +151,7 @@ TEST_GROUP(part_times)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_beyond_a_node_take_the_network),
         cmocka_unit_test(members_exchange),
+        cmocka_unit_test(blocks_make_their_output_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,29 @@ helix 4 1 8 90 110
 helix 8 1 8 90 110
 helix 2 2 8 85 110
 
+# ---- chunked MLP: u, n2, g and du, which recomputation brings back and a backward makes, are there a chunk at a time
+
+# buffers NAME OPTIONS...: of every stage, measured; and planned workspace
+buffers()
+{
+    quiet "$1" starpipe train --model gpt-tiny --data "$work/text" --micro-batches 4 --micro-batch-size $b \
+        --seq $s --steps 2 --log "$work/log" "${@:2}" || return 1
+    stages_of "$work/log" buffer_bytes | tail -n 1
+}
+
+rows=16
+inside=$((4 * b * s * (h + 3 * 4 * h))) # n2(h), u(4h), g(4h), du(4h)
+for layout in "--schedule helix:fold=1 --stages 2" "--schedule helix --stages 2" \
+    "--schedule 1f1b --stages 2 --recompute no-attention" "--schedule gpipe --stages 1 --recompute full"; do
+    whole=$(buffers "$layout" $layout) && cut=$(buffers "$layout, chunks" $layout --mlp-chunk $rows) || continue
+    set -- $cut
+    for bytes in $whole; do
+        echo "$layout: buffers of $bytes bytes, $1 with chunks, $((bytes - $1)) less, $inside of the inside of an MLP"
+        [ $((bytes - $1)) -eq $inside ] || fail "$layout: $((bytes - $1)) bytes less, not $inside"
+        shift
+    done
+done
+
 # 1F1B holds p - i micro-batches of 16bsh, helix m/p of them times 4bsh, the same on all stages.
 echo "$(peaks 1f1b 4 8 --schedule 1f1b) $(peaks helix 4 8 --schedule helix:qkv=weights)" |
     awk '{

@@ -178,24 +178,33 @@ static void attention_backward(struct sp_part_op *c)
     t->attn.dq = t->attn.dkv = NULL;
 }
 
+static bool cuts_mlp(const struct sp_part_op *c)
+{
+    return !c->keeps && sp_mlp_comes_in_chunks(c->sh, SP_RECOMPUTE_NO_ATTENTION);
+}
+
 /* Everything of a block but attention once more, from what it received. */
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pre pre = {.keep_outputs = !c->ships};
+    bool chunks = cuts_mlp(c);
 
     c->keep_outputs = true;
     t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
     if (c->k == 0) {
         embed(c, t->block.x);
     } else {
-        t->block.post = sp_part_take(c, sp_shape_post_saved(c->sh, true), "post saved");
+        t->block.post = sp_part_take(
+            c, chunks ? sp_shape_residual_saved(c->sh) : sp_shape_post_saved(c->sh, true),
+            chunks ? "residual" : "post saved");
         c->ctx.layer = c->k - 1;
         sp_post_fwd_insert(&c->ctx, c->sh,
                            &(struct sp_post){.x = t->block.residual,
                                              .o = t->block.o,
                                              .saved = t->block.post,
-                                             .keep_outputs = true},
+                                             .keep_outputs = true,
+                                             .residual = chunks},
                            sp_part_weight(c, SP_BLOCK_POST, c->k - 1), t->block.x, 0);
         sp_drop(&t->block.residual);
     }
@@ -263,17 +272,24 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     int stage = sp_part_attention_stage(c, c->k - 1);
     starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t du = sp_part_take(c, (size_t)c->sh->rows * (size_t)c->sh->up_width, "du");
-    starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
+    starpu_data_handle_t du = NULL, dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
     starpu_data_handle_t d_o = sp_part_take_for(c, stage, sp_part_q(c), "do");
-    struct sp_post post = {
-        .o = t->block.o, .saved = t->block.post, .keep_outputs = c->keep_outputs};
+    struct sp_post post = {.o = t->block.o,
+                           .saved = t->block.post,
+                           .keep_outputs = c->keep_outputs,
+                           .residual = cuts_mlp(c)};
 
     c->ctx.layer = c->k - 1;
-    sp_post_bwd_insert(&c->ctx, c->sh, &post, w, g, false, dy, du, dr, d_o);
+    if (post.residual) {
+        sp_post_again_insert(&c->ctx, c->sh, &post, w, g, dy, dr, d_o, c->stash);
+    } else {
+        du = sp_part_take(c, (size_t)c->sh->rows * (size_t)c->sh->up_width, "du");
+        sp_post_bwd_insert(&c->ctx, c->sh, &post, w, g, false, dy, du, dr, d_o);
+    }
     sp_part_leave(c, SP_TENSOR_DO, c->k - 1, d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, sp_part_hold(dr));
-    sp_post_wgrad_insert(&c->ctx, c->sh, &post, w, g, dy, du, dr, c->stash);
+    if (!post.residual)
+        sp_post_wgrad_insert(&c->ctx, c->sh, &post, w, g, dy, du, dr, c->stash);
     sp_drop(&dr);
     sp_drop(&du);
     sp_drop(&t->block.post);

@@ -51,6 +51,23 @@ static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
     return w->layers * layer + (w->embed ? t->embed : 0);
 }
 
+/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, and q, k and v are
+ * what attention has, or makes again. */
+static double part_again(const struct pricing *p, const struct sp_part_times *t,
+                         const struct sp_op_work *w, enum sp_recompute mode)
+{
+    bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
+    double sum = w->post ? (whole ? t->post : t->post_again[mode]) : 0;
+
+    if (w->pre)
+        sum += t->pre_again[whole ? SP_RECOMPUTE_SELECTIVE : mode];
+    if (w->attention && w->qkv_with_attention && whole)
+        sum += t->qkv;
+    if (w->post && sp_mlp_comes_in_chunks(p->sh, mode))
+        sum += t->up;
+    return sum;
+}
+
 /* What the backward of a layer has to have again. */
 static double again(const struct pricing *p, const struct sp_part_times *t,
                     const struct sp_op_work *w, int layer)
@@ -58,6 +75,8 @@ static double again(const struct pricing *p, const struct sp_part_times *t,
     enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms->recompute, layer);
     double sum = 0;
 
+    if (p->plan->family->parts)
+        return part_again(p, t, w, mode);
     if (w->pre)
         sum += t->pre_again[mode];
     if (w->attention)

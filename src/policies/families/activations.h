@@ -18,6 +18,14 @@ static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
     return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
 }
 
+/* Whether a backward that has weight gradients too computes a layer's MLP again in chunks of rows, with no more than one
+ * chunk of its inside: where it is cut at all, and comes back with the rest (codelets/post_again.c). */
+static inline bool sp_mlp_comes_in_chunks(const struct sp_shape *sh, enum sp_recompute mode)
+{
+    return sh->mlp_rows < sh->rows && sh->tensor == 1 &&
+           (mode == SP_RECOMPUTE_NO_ATTENTION || mode == SP_RECOMPUTE_FULL);
+}
+
 /* Elements that n values in f32 take: gradients of parameters. */
 static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)
 {

@@ -69,12 +69,12 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
     int64_t weights = (int64_t)sp_block_elements(&sh->held, SP_BLOCK_QKV), elements;
     int64_t gradient =
         (int64_t)sp_shape_f32(sh, (uint64_t)weights); /* as large as weights, or larger */
-    bool ships = sp_ships_weights(plan, sh);
+    bool ships = sp_ships_weights(plan, sh), chunks = sp_mlp_comes_in_chunks(sh, recompute);
     int64_t way = plan->transit ? plan->transit[stage] : 0, shipped = 0;
 
     /* an op at work: a block's backward with what it computes again, or attention's */
-    elements = 3 * x + T * sh->up_width + q + (int64_t)sp_shape_pre_saved(sh, true) +
-               (int64_t)sp_shape_post_saved(sh, true);
+    elements = 3 * x + (chunks ? 0 : T * sh->up_width) + q + (int64_t)sp_shape_pre_saved(sh, true) +
+               (int64_t)(chunks ? sp_shape_residual_saved(sh) : sp_shape_post_saved(sh, true));
     elements += 2 * (q + kv);
     /* on their way, and what a pool leaves idle: two tensors a message, weights with one of them */
     elements += (way + 2) * ((x > q ? x : q) + (ships ? x : q + kv) + (ships ? gradient : 0));

@@ -1,0 +1,101 @@
+/*
+ * Backward of post (post.c), B and W in one, from the residual stream alone:
+ *
+ *   again: n2 = norm2(r), u = n2 Wup^T + bup, g = act(u)
+ *   then:  dg = dy Wdown, du = act'(u) dg, dn2 = du Wup; dWup += du^T n2, dWdown += dy^T g
+ *
+ * mlp_rows rows at a time, so that no whole u, g or du is ever there (chunked MLP, HelixPipe section 4.4.2); and
+ * of all rows dr = dy + norm2'(dn2), do = dr Wo, dWo += dr^T o.
+ */
+#include "codelets/insert.h"
+#include "codelets/mlp.h"
+#include "kernels/kernels.h"
+
+#define POST_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
+    ONE(saved, STARPU_R)         /* sp_shape_residual_saved */                                     \
+    ONE(o, STARPU_R)             /* (T,q) */                                                       \
+    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
+    ONE(g, STARPU_RW)            /* += its gradient */                                             \
+    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
+    ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
+    ONE(d_o, STARPU_W)           /* = (T,q) */                                                     \
+    ONE(scratch, STARPU_SCRATCH) /* one chunk of n2(h), u(up), g(f), du(up); dg(f), for SwiGLU */
+SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
+
+size_t sp_post_again_scratch(const struct sp_shape *sh)
+{
+    int widths = sh->model.hidden + 2 * sh->up_width + sh->model.mlp;
+
+    if (sh->model.arch == SP_ARCH_LLAMA)
+        widths += sh->model.mlp;
+    return (size_t)sh->mlp_rows * (size_t)widths;
+}
+
+/* Of so many rows: dn from r, its statistics and dy. */
+static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int rows,
+                      const void *r, const float *stats, const void *dy, void *w, float *g,
+                      void *scratch, void *dn)
+{
+    int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    size_t part = (size_t)sh->mlp_rows;
+    void *n2 = scratch, *u = sp_skip(sh, n2, part * (size_t)h);
+    void *act = sp_skip(sh, u, part * (size_t)width), *du = sp_skip(sh, act, part * (size_t)f);
+    void *dg = sp_skip(sh, du, part * (size_t)width);
+
+    k->norm_apply(k, rows, h, r, stats, sp_weight_at(sh, w, sh->gain),
+                  sp_weight_at(sh, w, sh->bias), n2);
+    sp_mlp_up(k, sh, rows, n2, w, u, act);
+    sp_mlp_backward(k, sh, rows, dy, w, u, dg, du, dn);
+    k->linear_dw(k, rows, h, width, n2, du, width, g + sh->up, sp_at(g, sh->up_bias));
+    k->linear_dw(k, rows, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+}
+
+static void post_again(const struct sp_backend *k, const struct post_again_buffers *b,
+                       const struct sp_task_args *a)
+{
+    const struct sp_shape *sh = a->shape;
+    int T = sh->rows, h = sh->model.hidden;
+    struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
+    void *w = b->w;
+    float *g = b->g;
+
+    for (int t = 0; t < T; t += sh->mlp_rows) {
+        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+        size_t at = (size_t)t * (size_t)h;
+
+        /* dr holds dn2 until norm2's backward overwrites it */
+        mlp_again(k, sh, rows, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t,
+                  sp_skip(sh, b->dy, at), w, g, b->scratch, sp_skip(sh, b->dr, at));
+    }
+    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
+                g + sh->gain, sp_at(g, sh->bias));
+    k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
+    k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    sp_check_finite(a, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
+}
+
+SP_CODELET(post_again);
+
+/* The products of both gradients, and the first one of the MLP once more. */
+static double flops_of(const struct sp_shape *sh)
+{
+    const struct sp_model *m = &sh->model;
+
+    return sh->rows * (2 * sp_product_flops(m, SP_ROLE_OUT) + 3 * sp_product_flops(m, SP_ROLE_UP) +
+                       2 * sp_product_flops(m, SP_ROLE_DOWN));
+}
+
+void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
+                          starpu_data_handle_t dy, starpu_data_handle_t dr,
+                          starpu_data_handle_t d_o, int64_t released)
+{
+    struct starpu_task *task =
+        sp_task_new(ctx, &post_again_cl, "post.again", sh, sizeof(struct sp_task_args));
+    size_t scratch = sp_post_again_scratch(sp_shape_scratch(sh));
+
+    SP_TASK_BUFFERS(task, post_again, .saved = t->saved, .o = t->o, .w = w, .g = g, .dy = dy,
+                    .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(sh, scratch));
+    sp_task_releases(task, released);
+    sp_task_submit(ctx, task, flops_of(sh));
+}
