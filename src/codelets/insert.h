@@ -139,6 +139,10 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
                         starpu_data_handle_t dr, starpu_data_handle_t d_o);
 
+/* Nothing, once these n are there: from then on they count as stashed, so many bytes. */
+void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
+                    const starpu_data_handle_t *held, int64_t stashed);
+
 /* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g. The inside of the MLP
  * is computed again, mlp_rows rows at a time. */
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

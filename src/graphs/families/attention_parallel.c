@@ -79,10 +79,26 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
     sp_part_leave(c, SP_TENSOR_X, c->k, x);
 }
 
+/* What the backward of the last block wants. */
+static void hold_inputs(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t held[2];
+
+    held[0] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
+    held[1] = t->block.o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
+    c->ctx.layer = c->k - 1;
+    sp_hold_insert(&c->ctx, c->sh, 2, held, c->stash);
+}
+
 static void block_forward(struct sp_part_op *c)
 {
     starpu_data_handle_t x;
 
+    if (sp_part_waits_for_head(c)) {
+        hold_inputs(c);
+        return;
+    }
     if (c->k == 0)
         x = embed(c, sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
     else

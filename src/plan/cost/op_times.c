@@ -108,6 +108,13 @@ static double backward(const struct pricing *p, const struct sp_part_times *t,
     return sum + w->layers * layer + (w->embed && w->weight ? t->embed_weight : 0);
 }
 
+/* Nothing is computed before the head wants it, in a backward that computes it again anyway. */
+static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
+{
+    return w->forward && w->to_head &&
+           sp_layer_recompute(p->plan, p->terms->recompute, w->first) == SP_RECOMPUTE_NO_ATTENTION;
+}
+
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
@@ -117,7 +124,10 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
     for (int i = 0; i < n; i++) {
         const struct sp_part_times *t = times_of(p, &work[i]);
 
-        sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
+        if (waits_for_head(p, &work[i]))
+            sum += p->terms->machine->launch_s;
+        else
+            sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;
     }
     return 1e3 * sum;

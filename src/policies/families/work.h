@@ -10,6 +10,7 @@ struct sp_op_work {
     bool pre, attention, post; /* these parts of each */
     bool qkv_with_attention;   /* attention begins with the QKV product, pre ends before it */
     bool embed, head;          /* besides; the head is forward and backward in one */
+    bool to_head;              /* post's output is the head's input alone */
     bool forward;
     bool input, weight;      /* backward: gradients of inputs, of weights */
     int first_token, tokens; /* of every sequence */

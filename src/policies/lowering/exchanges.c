@@ -112,7 +112,9 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
             enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
-            struct shared of = shared_of_layer(&work[i]), more = shared_again(plan, &work[i], mode);
+            bool waits = work[i].forward && work[i].to_head && mode == SP_RECOMPUTE_NO_ATTENTION;
+            struct shared of = waits ? (struct shared){0, 0} : shared_of_layer(&work[i]),
+                          more = shared_again(plan, &work[i], mode);
             int outputs = outputs_again(&work[i], mode, every, l);
 
             all.rows += of.rows + more.rows + outputs;

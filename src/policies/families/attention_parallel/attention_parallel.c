@@ -194,7 +194,8 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
     if (op->chunk > 0) {
         work[n].first = op->chunk - 1;
         work[n].layers = 1;
-        work[n].head = op->chunk == sh->model.layers && op->pass == SP_B;
+        work[n].to_head = op->chunk == sh->model.layers;
+        work[n].head = work[n].to_head && op->pass == SP_B;
         work[n++].post = true;
     }
     if (op->chunk < sh->model.layers) {

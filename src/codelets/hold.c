@@ -1,0 +1,25 @@
+/*
+ * An op that computes nothing yet: what it received is kept for its backward.
+ */
+#include "codelets/insert.h"
+
+#define HOLD_BUFFERS(ONE, OPTIONAL, LIST) LIST(held, STARPU_R)
+SP_BUFFERS(hold, HOLD_BUFFERS)
+
+static void hold(const struct sp_backend *k, const struct hold_buffers *b,
+                 const struct sp_task_args *a)
+{
+    (void)k, (void)b, (void)a;
+}
+
+SP_CODELET(hold);
+
+void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
+                    const starpu_data_handle_t *held, int64_t stashed)
+{
+    struct starpu_task *task = sp_task_new(ctx, &hold_cl, "hold", sh, sizeof(struct sp_task_args));
+
+    SP_TASK_BUFFERS(task, hold, .held = held, .n_held = n);
+    sp_task_acquires(task, stashed);
+    sp_task_submit(ctx, task, 0);
+}
