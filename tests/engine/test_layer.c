@@ -94,10 +94,8 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     struct tensor dq = tensor(nq), dkv = tensor(nkv);
     struct sp_task_context ctx = test_context();
     struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, keep_outputs};
-    struct sp_post post = {.x = l->x.handle,
-                           .o = o.handle,
-                           .saved = post_saved.handle,
-                           .keep_outputs = keep_outputs};
+    struct sp_post post = {
+        .x = l->x.handle, .o = o.handle, .saved = post_saved.handle, .keep_outputs = keep_outputs};
     struct sp_attn at = {.q_len = SEQ,
                          .n_kv = 1,
                          .kv_len = &sh->seq,
