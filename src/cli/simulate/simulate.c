@@ -288,7 +288,9 @@ static int simulate(const struct args *a, const struct subject *s)
     int err = predict(a, s, &p, &simulation.machine);
 
     /* what members of a stage send each other the links carry */
-    costs = p.alone ? (struct sp_costs){.by_op = p.alone} : p.costs;
+    costs = p.costs;
+    if (p.alone)
+        costs.by_op = p.alone;
     simulation.costs = &costs;
     err = err ? err : sp_sim_run(&simulation, &simulated);
     if (!err) {
