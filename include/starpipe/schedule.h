@@ -105,7 +105,8 @@ struct sp_layerwise_def {
 };
 
 /* "attention-parallel": parameter block j < L is on stage j mod p, block L on stage 0; attention of layer l
- * of micro-batch i on stage (l + i/fold + 1) mod p. */
+ * of micro-batch i on stage (l + i/fold + 1) mod p; or on (l + i + 1) mod p, if i is one of fewer than p*fold that
+ * are left for a last loop. */
 struct sp_attention_parallel_def {
     /* How many micro-batches, consecutive ones, share a slot. NULL: 1. */
     int (*fold)(const struct sp_layout *lay);

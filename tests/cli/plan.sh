@@ -92,7 +92,7 @@ refused "do not make 3 stages" plan --model gpt-tiny --seq 256 --stages 3
 refused "are more than the 8 layers" plan --model gpt-tiny --seq 256 --stages 16
 refused "65 slices of a sequence of 64 tokens" plan --model gpt-tiny --seq 64 --slices 65 --schedule sppo
 refused "want none, full or adaptive" plan --model gpt-tiny --seq 64 --offload some
-refused "no schedule takes" plan --model gpt-tiny --seq 64 --schedule helix --micro-batches 3 --devices 1 \
+refused "no schedule takes" plan --model gpt-tiny --seq 64 --schedule dualpipe --micro-batches 3 --devices 1 \
     --micro-batch-size 1
 refused "there is no schedule" plan --model gpt-tiny --seq 64 --schedule dragonpipe
 refused "nodes" plan --model gpt-tiny --seq 64 --nodes 0

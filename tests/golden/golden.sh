@@ -56,6 +56,7 @@ for case in gpt2 gpt2-untied llama llama-tied; do
     run $case --stages $most --schedule 1f1b --recompute every=2 --scheduler ready
     run $case --stages $most --schedule gpipe --recompute full --logit-rows 13
     run $case --stages $most --schedule zb1p --recompute full --mlp-chunk 5
+    run $case --stages 3 --schedule helix # a loop of six, which these four do not fill
     run $case --stages 2 --schedule fsdp --recompute every=2 --mlp-chunk 6
 done
 

@@ -65,6 +65,8 @@ static inline const char *helix_name(int fold, bool reverse)
 /* Where a link of a micro-batch is computed. */
 static inline int helix_stage(const struct helix *h, int mb, int link)
 {
+    if (link % 2 && mb >= h->m - h->m % (h->p * h->fold)) /* a last loop that is not full */
+        return (link / 2 + mb + 1) % h->p;
     if (link % 2)
         return (link / 2 + mb / h->fold + 1) % h->p;
     return link == 2 * h->L ? 0 : link / 2 % h->p;
@@ -175,7 +177,9 @@ static inline int helix_order(const struct helix *h)
             if (waits >= 0 && from < 0 && at > k)
                 wrong |= HELIX_EARLY;
             if (from >= 0) {
-                int *before = &last[from][op->pass == SP_B][op->mb % h->streams];
+                bool full = op->mb < h->m - h->m % (h->p * h->fold);
+                int turn = (full ? op->mb : op->mb / h->p) % h->streams;
+                int *before = &last[from][op->pass == SP_B][turn];
 
                 wrong |= at >= 0 && at < *before ? HELIX_TURN : 0;
                 *before = at;

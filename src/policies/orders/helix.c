@@ -3,7 +3,8 @@
  * around the stages like a helix (figures 2(b) and 7). Parameter block j is on stage j mod p;
  * attention of a layer runs on all stages at once, of another micro-batch on each. A loop takes p
  * slots through all layers; `fold` micro-batches share a slot (2: two-fold, section 4.3.2), so that
- * the messages of one travel while the other computes.
+ * the messages of one travel while the other computes. A last loop of fewer micro-batches has every p-th one
+ * in a slot: then all slots have about as many, and attention is on all stages all the same.
  *
  * p = 4, m = 8, L = 4, fold = 2; blocks of micro-batches 0..7 as figures, their attention as letters
  * a..h, all of one length, a backward twice a forward:
@@ -51,7 +52,7 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok), loop, below;
+    int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok);
 
     if (!ok || fold < 1 || fold > SP_MAX_SIZE) {
         snprintf(why, n, "has a fold of 1, 2, ... %d micro-batches", SP_MAX_SIZE);
@@ -65,18 +66,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
                  lay->stages, fold, SP_MAX_SIZE);
         return -EINVAL;
     }
-    loop = lay->stages * fold;
-    below = lay->micro_batches / loop * loop;
-    if (below == lay->micro_batches)
-        return 0;
-    snprintf(why, n, "takes %d micro-batches a loop (stages x fold), %d is no multiple; use ", loop,
-             lay->micro_batches);
-    if (below > 0 && below + loop <= SP_MAX_SIZE)
-        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d or %d", below,
-                 below + loop);
-    else
-        snprintf(why + strlen(why), n - strlen(why), "--micro-batches %d", below ? below : loop);
-    return -EINVAL;
+    return 0;
 }
 
 static void add(struct sp_program *prog, enum sp_pass pass, enum sp_part part, int mb, int k)
@@ -89,10 +79,20 @@ static void add(struct sp_program *prog, enum sp_pass pass, enum sp_part part, i
 /* One loop's sizes. */
 struct loop {
     struct sp_program *prog;
-    int p, L, fold, stage;
+    int p, L, m, fold, stage;
     int first;  /* micro-batch of slot 0 */
     bool after; /* another loop comes before this one: its last blocks are still to do */
 };
+
+/* A forward of the k-th micro-batch of slot d in the loop that begins with micro-batch `first`, if it has so many. */
+static void add_of(const struct loop *lo, int first, int d, int k, enum sp_part part, int at)
+{
+    bool whole = first + lo->p * lo->fold <= lo->m;
+    int mb = first + (whole ? d * lo->fold + k : k * lo->p + d);
+
+    if (mb < lo->m)
+        add(lo->prog, SP_F, part, mb, at);
+}
 
 /* Attention of slot d comes to this stage in the layer before block j: layer j-1-d. */
 static void attention(const struct loop *lo, int d, int k, int j)
@@ -100,7 +100,7 @@ static void attention(const struct loop *lo, int d, int k, int j)
     int layer = j - 1 - d;
 
     if (layer >= 0 && layer < lo->L)
-        add(lo->prog, SP_F, SP_ATTN, lo->first + d * lo->fold + k, layer);
+        add_of(lo, lo->first, d, k, SP_ATTN, layer);
 }
 
 /* The attentions of slots p-2 .. 1 before block j; that of slot 0 comes with the block. */
@@ -118,20 +118,18 @@ static void blocks(const struct loop *lo, int j, bool last_of_before)
 
     for (int d = 0; d < lo->p; d++)
         for (int k = 0; k < lo->fold; k++) {
-            int slot = d * lo->fold + k;
-
             if (d == 0 && lo->p > 1 && j > 0 && j < lo->L)
                 attention(lo, 0, k, j);
             if (last_of_before) {
                 if (d == 0 && lo->p > 1 && lo->L % lo->p == 0)
-                    add(lo->prog, SP_F, SP_ATTN, before + slot, lo->L - 1);
-                add(lo->prog, SP_F, SP_BLOCK, before + slot, lo->L);
+                    add_of(lo, before, d, k, SP_ATTN, lo->L - 1);
+                add_of(lo, before, d, k, SP_BLOCK, lo->L);
             }
             if (j >= lo->L)
                 continue; /* there is no loop any more */
-            add(lo->prog, SP_F, SP_BLOCK, lo->first + slot, j);
+            add_of(lo, lo->first, d, k, SP_BLOCK, j);
             if (d == lo->p - 1)
-                add(lo->prog, SP_F, SP_ATTN, lo->first + slot, j);
+                add_of(lo, lo->first, d, k, SP_ATTN, j);
         }
 }
 
@@ -162,18 +160,20 @@ static bool ends_upwards(const struct sp_layout *lay)
 
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
-    struct loop lo = {
-        .prog = prog, .p = lay->stages, .L = lay->layers, .fold = fold_of(lay), .stage = stage};
-    int n;
+    struct loop lo = {.prog = prog,
+                      .p = lay->stages,
+                      .L = lay->layers,
+                      .m = lay->micro_batches,
+                      .fold = fold_of(lay),
+                      .stage = stage};
+    int n, tail;
 
     for (lo.first = 0; lo.first < lay->micro_batches; lo.first += lo.p * lo.fold) {
         lo.after = lo.first > 0;
         forward(&lo);
     }
     if (stage == 0)
-        blocks(
-            &(struct loop){.prog = prog, .p = lo.p, .L = lo.L, .fold = lo.fold, .first = lo.first},
-            lo.L, true);
+        blocks(&lo, lo.L, true);
     n = prog->n;
     for (int i = n - 1; i >= 0; i--) {
         struct sp_op op = prog->ops[i];
@@ -181,8 +181,10 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         op.pass = SP_B;
         sp_program_add_op(prog, op);
     }
-    for (int k = 0; stage == 0 && lo.p > 1 && k < lo.fold && ends_upwards(lay); k++)
-        prog->ops[2 * n - lo.fold + k].mb = k;
+    /* of slot 0, which alone are block 0 without anything in between */
+    tail = stage == 0 && lo.p > 1 && lo.m >= lo.p * lo.fold && ends_upwards(lay) ? lo.fold : 0;
+    for (int k = 0; k < tail; k++)
+        prog->ops[2 * n - tail + k].mb = k;
 }
 
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
@@ -190,7 +192,7 @@ static double makespan(const struct sp_layout *lay, const struct sp_part_costs *
     double blocks = (c->pre + c->post) * (1 + c->backward + c->again);
     double work = blocks + c->attn * (1 + c->backward);
 
-    if (lay->layers % lay->stages)
+    if (lay->layers % lay->stages || lay->micro_batches % (lay->stages * fold_of(lay)))
         return -1;
     return (double)lay->micro_batches * lay->layers / lay->stages * work +
            fold_of(lay) * (lay->stages - 1) * blocks;

@@ -6,6 +6,8 @@
  *
  *   P(i,j) on stage j mod p, P(i,L) on stage 0      A(i,l) on stage (l + i/fold + 1) mod p
  *
+ * or, where fewer than p fold micro-batches are left for a last loop, on stage (l + i + 1) mod p;
+ *
  *   P(i,j) waits for A(i,j-1)                       A(i,l) waits for P(i,l)
  *   bP(i,j) for bA(i,j), on the last j for P(i,L)   bA(i,l) for bP(i,l+1)
  *
@@ -35,9 +37,17 @@ int sp_block_stage(const struct sp_layout *lay, int j)
     return j < lay->layers ? j % lay->stages : 0;
 }
 
+/* Whether a micro-batch is one of fewer than p fold that are left for a last loop. */
+static bool is_left_over(const struct sp_layout *lay, int mb)
+{
+    int64_t loop = (int64_t)lay->stages * fold_of(lay);
+
+    return mb / loop * loop + loop > lay->micro_batches;
+}
+
 int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
 {
-    return (layer + mb / fold_of(lay) + 1) % lay->stages;
+    return (layer + (is_left_over(lay, mb) ? mb : mb / fold_of(lay)) + 1) % lay->stages;
 }
 
 /* P.0 A.0 P.1 A.1 ... P.L */
@@ -211,7 +221,9 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
 /* The micro-batches of a slot take turns on the way: each has its own messages. */
 static int stream(const struct sp_layout *lay, const struct sp_op *op)
 {
-    return op->mb % fold_of(lay);
+    int fold = fold_of(lay);
+
+    return is_left_over(lay, op->mb) ? op->mb / lay->stages % fold : op->mb % fold;
 }
 
 /* The blocks of a stage. */
