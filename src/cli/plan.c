@@ -5,7 +5,8 @@
  *   command              that trains with it
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
- *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are), micro_batches, micro_batch_size, chunks, slices, recompute, offload
+ *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
+ *   micro_batches, micro_batch_size, chunks, slices, recompute, offload
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
