@@ -149,8 +149,6 @@ void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_sha
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                           starpu_data_handle_t dy, starpu_data_handle_t dr,
                           starpu_data_handle_t d_o, int64_t released);
-/* Elements of its scratch. */
-size_t sp_post_again_scratch(const struct sp_shape *sh);
 
 /*
  * Where devices share heads, MLP and vocabulary: a layer's second half and the head in parts. `sh` is the shape of a

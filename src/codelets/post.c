@@ -33,7 +33,7 @@ static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
     size_t part = (size_t)sh->mlp_rows, h = (size_t)sh->model.hidden, n = 0;
 
     if (t->saved && t->residual)
-        return sp_post_again_scratch(sh); /* what comes next wants one of that size */
+        return sp_shape_post_chunk(sh); /* what comes next wants one of that size */
     if (!t->saved)
         n += (size_t)sh->rows * h + part * (size_t)sh->up_width;
     if (!t->saved || !t->keep_outputs)

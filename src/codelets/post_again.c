@@ -19,17 +19,8 @@
     ONE(dy, STARPU_R)            /* (T,h) */                                                       \
     ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
     ONE(d_o, STARPU_W)           /* = (T,q) */                                                     \
-    ONE(scratch, STARPU_SCRATCH) /* one chunk of n2(h), u(up), g(f), du(up); dg(f), for SwiGLU */
+    ONE(scratch, STARPU_SCRATCH) /* sp_shape_post_chunk */
 SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
-
-size_t sp_post_again_scratch(const struct sp_shape *sh)
-{
-    int widths = sh->model.hidden + 2 * sh->up_width + sh->model.mlp;
-
-    if (sh->model.arch == SP_ARCH_LLAMA)
-        widths += sh->model.mlp;
-    return (size_t)sh->mlp_rows * (size_t)widths;
-}
 
 /* Of so many rows: dn from r, its statistics and dy. */
 static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int rows,
@@ -92,7 +83,7 @@ void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_sha
 {
     struct starpu_task *task =
         sp_task_new(ctx, &post_again_cl, "post.again", sh, sizeof(struct sp_task_args));
-    size_t scratch = sp_post_again_scratch(sp_shape_scratch(sh));
+    size_t scratch = sp_shape_post_chunk(sp_shape_scratch(sh));
 
     SP_TASK_BUFFERS(task, post_again, .saved = t->saved, .o = t->o, .w = w, .g = g, .dy = dy,
                     .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(sh, scratch));

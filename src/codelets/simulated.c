@@ -42,19 +42,11 @@ void sp_simulated_forget(void)
     }
 }
 
-void sp_simulated_received(starpu_data_handle_t handle)
+void sp_simulated_received(starpu_data_handle_t handle, bool begins)
 {
     struct buffer *b = buffer_of(handle);
 
-    b->received = true;
-    b->writer = NULL;
-}
-
-void sp_simulated_exchanged(starpu_data_handle_t handle)
-{
-    struct buffer *b = buffer_of(handle);
-
-    b->received = false;
+    b->received = begins;
     b->writer = NULL;
 }
 

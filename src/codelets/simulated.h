@@ -33,12 +33,10 @@ struct sp_op_time {
 /* Counts a task with its op, before it is submitted, with all its buffers. */
 void sp_simulated_add(struct starpu_task *task);
 
-/* A buffer is received in, or sent from, at this place of the order of submission. */
-void sp_simulated_received(starpu_data_handle_t handle);
+/* A buffer is received in, or sent from, at this place of the order of submission. No op begins with what another member
+ * of its stage sends: that does not `begin` one. */
+void sp_simulated_received(starpu_data_handle_t handle, bool begins);
 void sp_simulated_sent(starpu_data_handle_t handle);
-
-/* A buffer gets what another member of the stage sends: no op begins with that. */
-void sp_simulated_exchanged(starpu_data_handle_t handle);
 
 /* Forgets all buffers. */
 void sp_simulated_forget(void);

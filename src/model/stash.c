@@ -133,6 +133,14 @@ uint64_t sp_shape_residual_saved(const struct sp_shape *sh)
     return elements_of(sh, R) + elements_of(sh, STATS2);
 }
 
+uint64_t sp_shape_post_chunk(const struct sp_shape *sh)
+{
+    const struct sp_model *m = &sh->model;
+
+    return (uint64_t)sh->mlp_rows *
+           (uint64_t)(m->hidden + 2 * sh->up_width + (m->arch == SP_ARCH_LLAMA ? 2 : 1) * m->mlp);
+}
+
 /* Where a part lies in its buffer; NULL: it is not kept. */
 static void *part_at(const struct sp_shape *sh, bool keep_outputs, void *base, enum part p)
 {

@@ -51,6 +51,9 @@ uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
 /* Elements of r(T,h) stats2(T,2): all that a backward wants of post which computes the rest again. */
 uint64_t sp_shape_residual_saved(const struct sp_shape *sh);
 
+/* Elements of what such a backward has of mlp_rows rows: n2(h), u(up), g(f), du(up), and dg(f), for SwiGLU. */
+uint64_t sp_shape_post_chunk(const struct sp_shape *sh);
+
 /* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */
 struct sp_pre_saved {
     void *n1;

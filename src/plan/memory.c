@@ -1,6 +1,5 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
-#include "policies/families/families.h"
 #include "kernels/backend.h"
 #include "policies/families/slice_buffers.h"
 #include "model/tensor_parts.h"
@@ -83,7 +82,7 @@ static int64_t scratch_elements(const struct sp_shape *sh, enum sp_recompute rec
     else if (recompute != SP_RECOMPUTE_NONE)
         elements += x + x + part * (h + sh->up_width + f);
     if (sp_mlp_comes_in_chunks(sh, recompute))
-        elements += part * (h + 2 * sh->up_width + (sh->rms ? 2 : 1) * f);
+        elements += (int64_t)sp_shape_post_chunk(sh);
     if (sh->model.qk_norm) /* beside n1, where that is no longer there, and by themselves */
         elements += (recompute == SP_RECOMPUTE_NONE        ? heads
                      : recompute == SP_RECOMPUTE_SELECTIVE ? x + heads
@@ -259,8 +258,7 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
 static bool cuts_mlp(const struct sp_plan *plan, const struct sp_shape *sh,
                      enum sp_recompute recompute)
 {
-    return !plan->split && plan->family != &sp_family_weight_ring &&
-           sp_mlp_comes_in_chunks(sh, recompute);
+    return !plan->split && !plan->family->norms_apart && sp_mlp_comes_in_chunks(sh, recompute);
 }
 
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part

@@ -334,10 +334,7 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
 
     m->recv.handle = handle;
     m->recv.times = times;
-    if (is_inside_stage(src))
-        sp_simulated_exchanged(handle);
-    else
-        sp_simulated_received(handle);
+    sp_simulated_received(handle, !is_inside_stage(src));
     m->arrived = arrived;
     m->arg = arg;
     acquire(handle, STARPU_W, receiver_is_ready, m);

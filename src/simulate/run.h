@@ -20,9 +20,8 @@ struct sp_simulation {
     enum sp_recompute recompute;
     int every;
     enum sp_share share; /* of an op's cost among its tasks: codelets/simulated.h */
-    const struct sp_costs
-        *costs; /* of ops, without what members of a stage send each other; what comes of
-                                   * messages is not used */
+    /* of ops, without what members of a stage send each other; what comes of messages is not used */
+    const struct sp_costs *costs;
     struct sp_sim_machine machine;
 };
 

@@ -79,26 +79,10 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
     sp_part_leave(c, SP_TENSOR_X, c->k, x);
 }
 
-/* What the backward of the last block wants. */
-static void hold_inputs(struct sp_part_op *c)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t held[2];
-
-    held[0] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
-    held[1] = t->block.o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
-    c->ctx.layer = c->k - 1;
-    sp_hold_insert(&c->ctx, c->sh, 2, held, c->stash);
-}
-
 static void block_forward(struct sp_part_op *c)
 {
     starpu_data_handle_t x;
 
-    if (sp_part_waits_for_head(c)) {
-        hold_inputs(c);
-        return;
-    }
     if (c->k == 0)
         x = embed(c, sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
     else
@@ -332,6 +316,12 @@ static void block_backward(struct sp_part_op *c)
 
 /* ---- the family ------------------------------------------------------------------------- */
 
+/* Whether a block's forward computes nothing, as its output is the head's input alone, which the backward makes. */
+static bool waits_for_head(const struct sp_part_op *c)
+{
+    return !c->keeps && c->k == c->sh->model.layers;
+}
+
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_plan *plan = g->cfg.plan;
@@ -353,7 +343,9 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.mb = op->mb;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
-    if (c.sh->tensor > 1)
+    if (op->part == SP_BLOCK && op->pass == SP_F && waits_for_head(&c))
+        sp_part_hold_inputs(&c);
+    else if (c.sh->tensor > 1)
         sp_part_tensor_run(&c, op);
     else if (op->part == SP_ATTN && op->pass == SP_F)
         attention_forward(&c);

@@ -57,3 +57,20 @@ starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c)
 
     return w ? w : sp_part_stored(c, SP_TENSOR_WQKV, c->k);
 }
+
+void sp_part_hold_inputs(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t held[SP_MAX_SLICES + 1];
+    int n = sp_shape_shares(c->sh);
+
+    sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, held);
+    if (c->sh->tensor > 1)
+        for (int j = 0; j < n; j++)
+            t->half.shares[j].o = held[j];
+    else
+        t->block.o = held[0];
+    held[n] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
+    c->ctx.layer = c->k - 1;
+    sp_hold_insert(&c->ctx, c->sh, n + 1, held, c->stash);
+}

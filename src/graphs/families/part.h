@@ -122,11 +122,8 @@ struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_fligh
 /* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
 starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c);
 
-/* Whether a block's forward computes nothing, as its output is the head's input alone, which the backward makes. */
-static inline bool sp_part_waits_for_head(const struct sp_part_op *c)
-{
-    return !c->keeps && c->k > 0 && c->k == c->sh->model.layers;
-}
+/* A block's forward that computes nothing: what it received is kept for its backward. */
+void sp_part_hold_inputs(struct sp_part_op *c);
 
 /* The op where members share parameters (part_tensor.c). */
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op);

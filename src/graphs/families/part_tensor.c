@@ -131,29 +131,10 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
     sp_part_leave(c, SP_TENSOR_X, c->k, x);
 }
 
-/* What the backward of the last block wants. */
-static void hold_inputs(struct sp_part_op *c)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t held[SP_MAX_SLICES + 1];
-    int n = shares_of(c);
-
-    sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, held);
-    for (int j = 0; j < n; j++)
-        t->half.shares[j].o = held[j];
-    held[n] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
-    c->ctx.layer = c->k - 1;
-    sp_hold_insert(&c->ctx, c->sh, n + 1, held, c->stash);
-}
-
 static void block_forward(struct sp_part_op *c)
 {
     starpu_data_handle_t x;
 
-    if (sp_part_waits_for_head(c)) {
-        hold_inputs(c);
-        return;
-    }
     if (c->k == 0) {
         x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x");
         embed(c, x);

@@ -52,6 +52,7 @@ struct sp_family {
     bool pairs;             /* two ops may overlap */
     bool partitions;        /* the layers of its global stages may be chosen */
     bool offloads;          /* activations may leave for a slower tier */
+    bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise */
 

@@ -218,6 +218,7 @@ const struct sp_family sp_family_weight_ring = {
     .names_global = true,
     .replicates_ends = true,
     .head_op = true,
+    .norms_apart = true,
     .shares_tokens = true,
     .shares_parameters = true,
     .check = check,
