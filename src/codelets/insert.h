@@ -30,7 +30,7 @@ struct sp_pre {
 };
 
 struct sp_post {
-    starpu_data_handle_t x, o;  /* (T,h) residual, (T,q) attention output */
+    starpu_data_handle_t x, o;  /* (T,h) residual, (T,q) attention output; o NULL: x is r already (see out.c) */
     starpu_data_handle_t saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
     bool keep_outputs;          /* saved holds n2 and g */
     bool residual;              /* saved is sp_shape_residual_saved */
@@ -127,12 +127,12 @@ void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         starpu_data_handle_t d_o, starpu_data_handle_t dq,
                         const starpu_data_handle_t *dkv, int64_t released);
 
-/* r = x + o Wo^T; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
+/* r = x + o Wo^T, or x; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
                         int64_t stashed);
 
-/* du(T,up), dr(T,h), d_o(T,q) = from dy(T,h); norm2's gradient accumulated into g: the block's, or,
+/* du(T,up), dr(T,h), d_o(T,q) if not NULL = from dy(T,h); norm2's gradient accumulated into g: the block's, or,
  * `apart`, one laid out like norm1's. */
 void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
@@ -143,7 +143,8 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
 void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
                     const starpu_data_handle_t *held, int64_t stashed);
 
-/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g. The inside of the MLP
+/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g; t->o and d_o NULL: but
+ * for those of the output product. The inside of the MLP
  * is computed again, mlp_rows rows at a time. */
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
@@ -155,10 +156,11 @@ void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_sha
  * device's heads, of T rows of one part of the tokens; of sp_partial_sum to sp_sum_norm_bwd that of its own tokens.
  */
 
-/* y(T,h) = o Wo^T, a part of a sum over devices, `biased`: with the bias. */
+/* y(T,h) = o Wo^T, `biased`: with the bias; + x, or, x NULL, a part of a sum over devices. w and g are the block, or as
+ * much of it as the product has. */
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t o, starpu_data_handle_t w, bool biased,
-                       starpu_data_handle_t y);
+                       starpu_data_handle_t x, starpu_data_handle_t y);
 /* d_o(T,q) = dr Wo; g += dr^T o, with the bias. */
 void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t dr, starpu_data_handle_t w, starpu_data_handle_t d_o);
@@ -218,7 +220,7 @@ void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_sha
 void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,
                         starpu_data_handle_t g, size_t first);
 
-/* g += weight gradients of output, up and down products, from dy, du, dr. */
+/* g += weight gradients of up and down products, and if t->o is not NULL of the output product, from dy, du, dr. */
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                           starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
@@ -283,7 +285,7 @@ void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starp
 /* a = 0 */
 void sp_clear_insert(const struct sp_task_context *ctx, starpu_data_handle_t a);
 
-/* to = from */
+/* to = what from begins with: all of it, or less. */
 void sp_copy_insert(const struct sp_task_context *ctx, starpu_data_handle_t from,
                     starpu_data_handle_t to);
 

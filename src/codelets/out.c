@@ -1,9 +1,11 @@
 /*
- * The output product of attention where devices share its heads, of a part of a micro-batch's tokens:
+ * The output product of attention by itself:
  *
- *   y(T,h) = o Wo^T, of this device's heads: a part of the sum over devices, one of which adds bo
+ *   y(T,h) = x + o Wo^T + bo                where all of attention is one op (ship=attention of HelixPipe)
+ *   y(T,h) = o Wo^T, of a device's heads    where devices share them: a part of the sum over devices, one of which adds
+ *                                           bo, for a part of a micro-batch's tokens
  *
- * Backward B, from the gradient dr of that sum: do = dr Wo
+ * Backward B, from the gradient dr of y: do = dr Wo
  * Backward W: dWo += dr^T o, with the bias
  */
 #include "codelets/insert.h"
@@ -15,9 +17,10 @@ struct out_args {
 };
 
 #define OUT_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(o, STARPU_R) /* (T,q) */                                                                   \
-    ONE(w, STARPU_R) /* block of the layer's second half */                                        \
-    ONE(y, STARPU_W) /* = (T,h) */
+    ONE(o, STARPU_R)      /* (T,q) */                                                              \
+    ONE(w, STARPU_R)      /* block of the layer's second half, or the part of it up to bo */       \
+    OPTIONAL(x, STARPU_R) /* (T,h) */                                                              \
+    ONE(y, STARPU_W)      /* = (T,h) */
 SP_BUFFERS(out_fwd, OUT_FWD_BUFFERS)
 
 static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
@@ -25,9 +28,13 @@ static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
 {
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
+    void *weight = sp_weight_at(sh, b->w, sh->out);
+    void *bias = a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL;
 
-    k->linear(k, T, sh->q_width, h, b->o, sp_weight_at(sh, b->w, sh->out),
-              a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL, b->y, h);
+    if (b->x)
+        k->linear_add(k, T, sh->q_width, h, b->o, weight, bias, b->x, b->y);
+    else
+        k->linear(k, T, sh->q_width, h, b->o, weight, bias, b->y, h);
     sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
@@ -80,12 +87,14 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
 
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        starpu_data_handle_t o, starpu_data_handle_t w, bool biased,
-                       starpu_data_handle_t y)
+                       starpu_data_handle_t x, starpu_data_handle_t y)
 {
     struct starpu_task *task = new_task(ctx, &out_fwd_cl, "out", sh);
+    struct out_args *a = task->cl_arg;
 
-    ((struct out_args *)task->cl_arg)->biased = biased;
-    SP_TASK_BUFFERS(task, out_fwd, .o = o, .w = w, .y = y);
+    a->biased = biased;
+    a->base.variant = x != NULL;
+    SP_TASK_BUFFERS(task, out_fwd, .o = o, .w = w, .x = x, .y = y);
     sp_task_submit(ctx, task, flops(sh));
 }
 

@@ -4,7 +4,8 @@
  *   r(T,h) = x + o Wo^T + bo       n2 = norm2(r)       u(T,up) = n2 Wup^T + bup
  *   g(T,f) = act(u)                y(T,h) = r + g Wdown^T + bdown
  *
- * act is GELU-tanh, or SwiGLU on (gate, up). What comes after r is computed mlp_rows rows at a time.
+ * act is GELU-tanh, or SwiGLU on (gate, up). What comes after r is computed mlp_rows rows at a time. Where the output
+ * product is with attention (out.c), o is not there: x is r.
  *
  * Backward B, from dy:
  *   was: y = r + g Wdown^T     so: dg = dy Wdown, dr = dy
@@ -35,7 +36,7 @@ static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
     if (t->saved && t->residual)
         return sp_shape_post_chunk(sh); /* what comes next wants one of that size */
     if (!t->saved)
-        n += (size_t)sh->rows * h + part * (size_t)sh->up_width;
+        n += (t->o ? (size_t)sh->rows * h : 0) + part * (size_t)sh->up_width;
     if (!t->saved || !t->keep_outputs)
         n += part * (h + (size_t)sh->model.mlp);
     return n;
@@ -43,7 +44,7 @@ static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
 
 #define POST_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
     ONE(x, STARPU_R)                  /* (T,h) */                                                  \
-    ONE(o, STARPU_R)                  /* (T,q) */                                                  \
+    OPTIONAL(o, STARPU_R)             /* (T,q) */                                                  \
     ONE(w, STARPU_R)                  /* block of the layer's second half */                       \
     OPTIONAL(y, STARPU_W)             /* = (T,h) */                                                \
     OPTIONAL(saved, STARPU_W)         /* = sp_shape_post_saved, sp_shape_residual_saved */         \
@@ -62,9 +63,11 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     if (b->saved) {
         s = a->residual ? sp_shape_residual_view(sh, b->saved)
                         : sp_shape_post_view(sh, a->keep_outputs, b->saved);
-    } else {
+    } else if (b->o) {
         s.r = scratch;
         scratch = sp_skip(sh, scratch, (size_t)T * (size_t)h);
+    } else {
+        s.r = b->x;
     }
     if (!s.u) {
         u = scratch;
@@ -75,8 +78,11 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
         g = sp_skip(sh, n2, part * (size_t)h);
     }
 
-    k->linear_add(k, T, sh->q_width, h, b->o, sp_weight_at(sh, w, sh->out),
-                  sp_weight_at(sh, w, sh->out_bias), b->x, s.r);
+    if (b->o)
+        k->linear_add(k, T, sh->q_width, h, b->o, sp_weight_at(sh, w, sh->out),
+                      sp_weight_at(sh, w, sh->out_bias), b->x, s.r);
+    else if (b->saved)
+        k->copy(k, (size_t)T * (size_t)h * sp_shape_elem(sh), b->x, s.r);
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
         size_t row = (size_t)t, at = row * (size_t)h;
@@ -103,7 +109,7 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     ONE(dy, STARPU_R)            /* (T,h) */                                                       \
     ONE(du, STARPU_W)            /* = (T,up) */                                                    \
     ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
-    ONE(d_o, STARPU_W)           /* = (T,q) */                                                     \
+    OPTIONAL(d_o, STARPU_W)      /* = (T,q) */                                                     \
     OPTIONAL(dg, STARPU_SCRATCH) /* (mlp_rows,f), for SwiGLU */
 SP_BUFFERS(post_bwd, POST_BWD_BUFFERS)
 
@@ -126,6 +132,9 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
     }
     k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
                 g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
+    sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
+    if (!b->d_o)
+        return;
     k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
     sp_check_finite(&a->base, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
@@ -133,7 +142,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
 /* w and scratch: for n2 and g, unless saved holds them. */
 #define POST_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(saved, STARPU_R)              /* sp_shape_post_saved */                                    \
-    ONE(o, STARPU_R)                  /* (T,q) */                                                  \
+    OPTIONAL(o, STARPU_R)             /* (T,q) */                                                  \
     ONE(g, STARPU_RW)                 /* += products' weights and biases in the block */           \
     ONE(dy, STARPU_R)                 /* (T,h) */                                                  \
     ONE(du, STARPU_R)                 /* (T,up) */                                                 \
@@ -150,7 +159,8 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     float *g = b->g;
 
-    k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    if (b->o)
+        k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
     if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
         k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, b->w, sh->gain),
@@ -166,11 +176,11 @@ SP_CODELET(post_fwd);
 SP_CODELET(post_bwd);
 SP_CODELET(post_wgrad);
 
-static double product_flops(const struct sp_shape *sh, bool down)
+static double product_flops(const struct sp_shape *sh, bool out, bool down)
 {
     const struct sp_model *m = &sh->model;
 
-    return sh->rows * (sp_product_flops(m, SP_ROLE_OUT) + sp_product_flops(m, SP_ROLE_UP) +
+    return sh->rows * ((out ? sp_product_flops(m, SP_ROLE_OUT) : 0) + sp_product_flops(m, SP_ROLE_UP) +
                        (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
 }
 
@@ -185,11 +195,12 @@ void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape
 
     a->keep_outputs = t->keep_outputs;
     a->residual = saved && t->residual;
-    a->base.variant = (uint32_t)(8 * a->residual + 4 * (y != NULL) + 2 * saved + t->keep_outputs);
+    a->base.variant = (uint32_t)(16 * (t->o == NULL) + 8 * a->residual + 4 * (y != NULL) +
+                                 2 * saved + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
                     .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
-    sp_task_submit(ctx, task, product_flops(sh, y != NULL));
+    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, y != NULL));
 }
 
 void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -203,11 +214,12 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
 
     a->keep_outputs = t->keep_outputs;
     a->apart = apart;
+    a->base.variant = d_o == NULL;
     if (sh->model.arch == SP_ARCH_LLAMA)
         dg = sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
     SP_TASK_BUFFERS(task, post_bwd, .saved = t->saved, .w = w, .g = g, .dy = dy, .du = du, .dr = dr,
                     .d_o = d_o, .dg = dg);
-    sp_task_submit(ctx, task, product_flops(sh, true));
+    sp_task_submit(ctx, task, product_flops(sh, d_o != NULL, true));
 }
 
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -221,10 +233,10 @@ void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_sha
     int wider = sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden;
 
     a->keep_outputs = t->keep_outputs;
-    a->base.variant = t->keep_outputs;
+    a->base.variant = (uint32_t)(2 * (t->o == NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_wgrad, .saved = t->saved, .o = t->o, .g = g, .dy = dy, .du = du,
                     .dr = dr, .w = t->keep_outputs ? NULL : w,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, wider));
     sp_task_releases(task, released);
-    sp_task_submit(ctx, task, product_flops(sh, true));
+    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, true));
 }

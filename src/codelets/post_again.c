@@ -5,7 +5,8 @@
  *   then:  dg = dy Wdown, du = act'(u) dg, dn2 = du Wup; dWup += du^T n2, dWdown += dy^T g
  *
  * mlp_rows rows at a time, so that no whole u, g or du is ever there (chunked MLP, HelixPipe section 4.4.2); and
- * of all rows dr = dy + norm2'(dn2), do = dr Wo, dWo += dr^T o.
+ * of all rows dr = dy + norm2'(dn2), do = dr Wo, dWo += dr^T o; without the latter two where the output product is with
+ * attention.
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
@@ -13,12 +14,12 @@
 
 #define POST_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(saved, STARPU_R)         /* sp_shape_residual_saved */                                     \
-    ONE(o, STARPU_R)             /* (T,q) */                                                       \
+    OPTIONAL(o, STARPU_R)        /* (T,q) */                                                       \
     ONE(w, STARPU_R)             /* block of the layer's second half */                            \
     ONE(g, STARPU_RW)            /* += its gradient */                                             \
     ONE(dy, STARPU_R)            /* (T,h) */                                                       \
     ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
-    ONE(d_o, STARPU_W)           /* = (T,q) */                                                     \
+    OPTIONAL(d_o, STARPU_W)      /* = (T,q) */                                                     \
     ONE(scratch, STARPU_SCRATCH) /* sp_shape_post_chunk */
 SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
 
@@ -60,6 +61,9 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
     }
     k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
                 g + sh->gain, sp_at(g, sh->bias));
+    sp_check_finite(a, k, "dr", b->dr, (size_t)T * (size_t)h);
+    if (!b->o)
+        return;
     k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
     k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
     sp_check_finite(a, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
@@ -68,11 +72,11 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
 SP_CODELET(post_again);
 
 /* The products of both gradients, and the first one of the MLP once more. */
-static double flops_of(const struct sp_shape *sh)
+static double flops_of(const struct sp_shape *sh, bool out)
 {
     const struct sp_model *m = &sh->model;
 
-    return sh->rows * (2 * sp_product_flops(m, SP_ROLE_OUT) + 3 * sp_product_flops(m, SP_ROLE_UP) +
+    return sh->rows * ((out ? 2 * sp_product_flops(m, SP_ROLE_OUT) : 0) + 3 * sp_product_flops(m, SP_ROLE_UP) +
                        2 * sp_product_flops(m, SP_ROLE_DOWN));
 }
 
@@ -87,6 +91,7 @@ void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_sha
 
     SP_TASK_BUFFERS(task, post_again, .saved = t->saved, .o = t->o, .w = w, .g = g, .dy = dy,
                     .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(sh, scratch));
+    ((struct sp_task_args *)task->cl_arg)->variant = t->o == NULL;
     sp_task_releases(task, released);
-    sp_task_submit(ctx, task, flops_of(sh));
+    sp_task_submit(ctx, task, flops_of(sh, t->o != NULL));
 }

@@ -145,13 +145,13 @@ static void state_copy(const struct sp_backend *k, const struct state_copy_buffe
 
 #define COPY_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
     ONE(from, STARPU_R) /* any elements */                                                         \
-    ONE(to, STARPU_W)   /* = from */
+    ONE(to, STARPU_W)   /* = from, or what that begins with */
 SP_BUFFERS(copy, COPY_BUFFERS)
 
 static void copy(const struct sp_backend *k, const struct copy_buffers *b, const void *arg)
 {
     (void)arg;
-    k->copy(k, b->from_bytes, b->from, b->to);
+    k->copy(k, b->to_bytes, b->from, b->to);
 }
 
 #define CLEAR_BUFFERS(ONE, OPTIONAL, LIST) ONE(a, STARPU_W) /* = 0 */

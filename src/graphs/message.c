@@ -187,6 +187,7 @@ static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
                                 const struct sp_tensor_id *t)
 {
     bool alone = t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT ||
+                 t->kind == SP_TENSOR_WOUT || t->kind == SP_TENSOR_DWOUT ||
                  (t->kind == SP_TENSOR_KV && !g->cfg.plan->family->parts);
 
     return alone ? st->local : st->boundary;

@@ -247,10 +247,12 @@ static int check_context(const char *command, const char *schedule, const struct
 static int check_tensor(const char *command, const char *schedule, const struct sp_plan *plan,
                         const struct sp_model *m, const struct sp_shape *sh)
 {
+    const struct sp_family *family = plan->family;
     int T = sh->tensor;
     char what[64];
 
-    if (!plan->family->shares_parameters)
+    if (!family->shares_parameters ||
+        (family->keeps_parameters_whole && family->keeps_parameters_whole(plan)))
         return sp_error(EINVAL, "%s: --tensor-parallel %d is not available for %s; leave it out",
                         command, T, schedule);
     if (!sp_model_is_divisible(m, T, what, sizeof what))

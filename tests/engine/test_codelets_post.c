@@ -223,6 +223,73 @@ static void check_again(const struct sp_shape *whole)
     drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w);
 }
 
+/* The output product apart (out.c), the MLP from its result: outputs and gradients of both in one. */
+static void check_without_out(const struct sp_shape *sh)
+{
+    size_t nx = (size_t)T * (size_t)sh->model.hidden, no = (size_t)T * (size_t)sh->q_width;
+    size_t nu = (size_t)T * (size_t)sh->up_width, n_out = sh->gain;
+    struct tensor x = random_tensor(nx, 11), o = random_tensor(no, 12), dy = random_tensor(nx, 15);
+    struct tensor w = block(sh, SP_BLOCK_POST, 13), w_out = tensor(n_out);
+    struct sp_task_context ctx = test_context();
+    struct post_ref f = post_ref(sh);
+
+    post_forward(sh, x.at, o.at, w.at, &f);
+    sp_copy_insert(&ctx, w.handle, w_out.handle);
+    for (int k = 0; k < 4; k++) {
+        bool keep_outputs = k == 1, residual = k == 3;
+        struct tensor saved = tensor(residual ? sp_shape_residual_saved(sh)
+                                              : sp_shape_post_saved(sh, keep_outputs));
+        struct tensor r = tensor(nx), y = tensor(nx), du = tensor(nu), dr = tensor(nx), d_o = tensor(no);
+        struct tensor g = block(sh, SP_BLOCK_POST, 14), g_out = tensor(n_out);
+        struct sp_post post = {.x = r.handle,
+                               .saved = k == 2 ? NULL : saved.handle,
+                               .keep_outputs = keep_outputs,
+                               .residual = residual};
+        float *rg = copy(&g), *before = copy(&g);
+
+        memcpy(g_out.at, g.at, n_out * sizeof(float));
+        sp_out_fwd_insert(&ctx, sh, o.handle, w_out.handle, true, x.handle, r.handle);
+        sp_post_fwd_insert(&ctx, sh, &post, w.handle, y.handle, 0);
+        if (post.saved && residual) {
+            sp_post_again_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, dr.handle, NULL, 0);
+        } else if (post.saved) {
+            sp_post_bwd_insert(&ctx, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
+                               dr.handle, NULL);
+            sp_post_wgrad_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, du.handle,
+                                 dr.handle, 0);
+        }
+        starpu_task_wait_for_all();
+        assert_same_bits(r.at, f.r, nx, "r");
+        assert_same_bits(y.at, f.y, nx, "y");
+        if (post.saved) {
+            sp_out_bwd_insert(&ctx, sh, dr.handle, w_out.handle, d_o.handle);
+            sp_out_wgrad_insert(&ctx, sh, o.handle, dr.handle, g_out.handle);
+            starpu_task_wait_for_all();
+            post_backward(sh, w.at, dy.at, rg, &f);
+            sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain, sp_at(w.at, sh->bias),
+                          f.n2);
+            post_weights(sh, o.at, dy.at, rg, &f);
+            assert_near(dr.at, f.dr, nx, "dr");
+            assert_near(d_o.at, f.d_o, no, "do");
+            assert_near(g.at + n_out, rg + n_out, g.n - n_out, "gradient of the MLP");
+            assert_same_bits(g.at, before, n_out, "what is not the MLP's");
+            assert_near(g_out.at, rg, n_out, "gradient of the output product");
+        }
+        drop_tensor(&saved), drop_tensor(&r), drop_tensor(&y), drop_tensor(&du), drop_tensor(&dr);
+        drop_tensor(&d_o), drop_tensor(&g), drop_tensor(&g_out);
+        free(rg);
+        free(before);
+    }
+    free_post_ref(&f);
+    drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w), drop_tensor(&w_out);
+}
+
+static void test_without_out(void **state)
+{
+    (void)state;
+    for_each_shape(check_without_out);
+}
+
 static void test_again(void **state)
 {
     (void)state;
@@ -240,6 +307,7 @@ TEST_GROUP(codelets_post)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_post),
         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_without_out),
     };
 
     return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);

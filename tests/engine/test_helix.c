@@ -11,16 +11,18 @@ static void every_mode(void **state)
 {
     static const char *const schedules[] = {
         "helix:qkv=weights", "helix:qkv=activations", "helix:fold=1,qkv=weights",
-        "helix:fold=1,qkv=activations", "helix:fold=3,qkv=weights,tail=reverse"};
+        "helix:fold=1,qkv=activations", "helix:fold=3,qkv=weights,tail=reverse", "helix:ship=attention",
+        "helix:fold=1,ship=attention", "helix:qkv=published"};
+    static const int folds[] = {2, 2, 1, 1, 3, 2, 1, 2};
     static const struct {
         int stages, layers;
     } sizes[] = {{1, 2}, {2, 2}, {2, 5}, {3, 3}, {3, 4}, {4, 7}};
     int runs = 0;
 
     (void)state;
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            int p = sizes[k].stages, fold = i < 2 ? 2 : i < 4 ? 1 : 3;
+            int p = sizes[k].stages, fold = folds[i];
             int pick = (int)(i + k);
             struct setting set = {.llama = pick % 2,
                                   .tied = pick % 3 != 1,
@@ -47,40 +49,47 @@ static void same_bits(void **state)
     check_bits("helix", 4, 8, 5, sets, 3);
 }
 
-/* The smaller of the two: hidden 24, so 48 numbers a token of keys and values against 72 x 24 weights
- * (as many at 36 tokens), or 12 against 36 x 24 where one head of them serves all queries. */
+/*
+ * Weights where a micro-batch's share of them is less than what they save: hidden 24, so 48 numbers a token of keys and
+ * values against 72 x 24 weights of two micro-batches (as many at 18 tokens), or 12 against 36 x 24 where one head of them
+ * serves all queries; of one micro-batch twice the tokens.
+ */
 static void chooses_what_to_ship(void **state)
 {
     static const struct {
-        int seq, kv_heads;
-        bool weights;
-    } table[] = {{36, 4, false}, {37, 4, true}, {72, 1, false}, {73, 1, true}};
-    struct sp_layout lay = layout(2, 4);
+        int seq, kv_heads, micro_batches;
+        enum sp_shipment what;
+    } table[] = {{18, 4, 4, SP_SHIP_ACTIVATIONS}, {19, 4, 4, SP_SHIP_QKV},
+                 {36, 4, 2, SP_SHIP_ACTIVATIONS}, {37, 4, 2, SP_SHIP_QKV},
+                 {36, 1, 4, SP_SHIP_ACTIVATIONS}, {37, 1, 4, SP_SHIP_QKV}};
+    static const struct {
+        const char *name;
+        enum sp_shipment what;
+    } said[] = {{"helix:qkv=activations", SP_SHIP_ACTIVATIONS},
+                {"helix:fold=1,qkv=weights", SP_SHIP_QKV},
+                {"helix:fold=1,qkv=published", SP_SHIP_QKV},
+                {"helix:ship=attention", SP_SHIP_ATTENTION}};
     struct sp_plan plan;
 
     (void)state;
-    lay.layers = 2;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_layout lay = layout(2, table[i].micro_batches);
         struct sp_model m = model_of(2, true, false);
         struct sp_shape sh;
-        int64_t T, shipped, whole;
 
+        lay.layers = 2;
         m.kv_heads = table[i].kv_heads;
         m.positions = 4096;
-        sp_shape_init(&sh, &m, 1, table[i].seq, 4, 0, 0);
+        sp_shape_init(&sh, &m, 1, table[i].seq, table[i].micro_batches, 0, 0);
         assert_int_equal(sp_plan_create("helix", &lay, &plan), 0);
-        T = sh.rows;
-        shipped = T * m.hidden + (int64_t)sp_block_elements(&m, SP_BLOCK_QKV);
-        whole = T * (sh.q_width + sh.kv_width);
-        assert_true(sp_ships_weights(&plan, &sh) == (shipped < whole));
-        assert_true(sp_ships_weights(&plan, &sh) == table[i].weights);
+        assert_int_equal(sp_shipment(&plan, &sh), table[i].what);
         sp_plan_destroy(&plan);
-        assert_int_equal(sp_plan_create("helix:qkv=activations", &lay, &plan), 0);
-        assert_false(sp_ships_weights(&plan, &sh));
-        sp_plan_destroy(&plan);
-        assert_int_equal(sp_plan_create("helix:fold=2,qkv=weights", &lay, &plan), 0);
-        assert_true(sp_ships_weights(&plan, &sh));
-        sp_plan_destroy(&plan);
+        for (size_t k = 0; k < sizeof said / sizeof *said; k++) {
+            assert_int_equal(sp_plan_create(said[k].name, &lay, &plan), 0);
+            assert_int_equal(sp_shipment(&plan, &sh), said[k].what);
+            assert_int_equal(sp_ships_each_time(&plan), k == 2);
+            sp_plan_destroy(&plan);
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 /*
- * HelixPipe on two, three and four stages, both model styles, both ways of the QKV product, which
- * recompute differently, in one process and with a process a stage; without SP_LONG models take turns.
+ * HelixPipe on two, three and four stages, both model styles, all that it may ship, which recompute differently, in one process and with a process a stage; without SP_LONG models take turns.
  */
 #include "parity/cases.h"
 
@@ -10,32 +9,41 @@ static void both_ways(struct cases *c, int model)
 {
     static const struct {
         int stages, fold, micro_batches;
-        const char *qkv, *more;
-    } runs[] = {{2, 2, 4, "weights", ""},
-                {2, 2, 8, "activations", ""},
-                {3, 2, 6, "activations", "--recompute none"},
-                {3, 1, 6, "weights", "--recompute selective"},
-                {4, 2, 8, "weights", ""},
-                {4, 1, 4, "activations", "--scheduler ready"}};
+        const char *what, *more;
+    } runs[] = {{2, 2, 4, "qkv=weights", ""},
+                {2, 2, 8, "qkv=activations", ""},
+                {2, 2, 8, "ship=attention", ""},
+                {3, 2, 6, "qkv=activations", "--recompute none"},
+                {3, 2, 6, "ship=attention", "--recompute none"},
+                {3, 1, 6, "qkv=weights", "--recompute selective"},
+                {2, 2, 8, "qkv=published", ""},
+                {3, 1, 6, "ship=attention", "--recompute selective --mlp-chunk 9"},
+                {4, 2, 8, "qkv=weights", ""},
+                {4, 2, 8, "ship=attention", "--mlp-chunk 7"},
+                {4, 1, 4, "qkv=activations", "--scheduler ready"}};
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 11; i++)
         if (is_long() || i % 3 % 2 == model)
             add_case(c,
                      (struct parity_case){.processes = ALONE | PROCESSES(runs[i].stages),
                                           .wire = WIRE_HELIX},
-                     "--model %s --stages %d --schedule helix:fold=%d,qkv=%s --micro-batches %d %s",
-                     models[model], runs[i].stages, runs[i].fold, runs[i].qkv,
+                     "--model %s --stages %d --schedule helix:fold=%d,%s --micro-batches %d %s",
+                     models[model], runs[i].stages, runs[i].fold, runs[i].what,
                      runs[i].micro_batches, runs[i].more);
 }
 
 void helix_cases(struct cases *c)
 {
+    static const char *const qwen[] = {"qkv=activations", "qkv=weights", "ship=attention"};
+
     for (int i = 0; i < 2; i++)
         both_ways(c, i);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2), .wire = WIRE_HELIX},
-                 "--model ./qwen --stages 2 --schedule helix:qkv=%s --micro-batches 4",
-                 i ? "weights" : "activations");
+                 "--model ./qwen --stages 2 --schedule helix:%s --micro-batches 4", qwen[i]);
+    /* two loops and some left over, where a stage adds gradients up until the end of the step */
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3)},
+             "--model llama-tiny --stages 3 --schedule helix:ship=attention --micro-batches 14");
     /* several stages a process */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
              "--model gpt-tiny --stages 4 --schedule helix");

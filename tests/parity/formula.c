@@ -5,6 +5,7 @@
  * MLP less than Llama, whose queries share keys and values; Qwen 3 has gains of heads. */
 struct parts {
     int64_t norm1, qkv, rest; /* of a layer */
+    int64_t out;              /* of the rest, attention's output product */
     int64_t tokens, positions, norm, head;
 };
 
@@ -17,12 +18,14 @@ static struct parts parts_of(const struct sp_model *m)
     if (m->arch == SP_ARCH_GPT2)
         return (struct parts){.norm1 = 2 * h,
                               .qkv = 3 * h * h + 3 * h,
+                              .out = h * h + h,
                               .rest = h * h + h + 2 * h + 2 * h * f + f + h,
                               .tokens = m->vocab * h,
                               .positions = m->positions * h,
                               .norm = 2 * h};
     return (struct parts){.norm1 = h,
                           .qkv = h * (q + kv) + biases + gains,
+                          .out = h * q + (m->out_bias ? h : 0),
                           .rest = h * q + h + 3 * h * f + (m->out_bias ? h : 0),
                           .tokens = m->vocab * h,
                           .norm = h,
@@ -39,9 +42,26 @@ static int64_t ends_of(const struct parts *n)
     return n->tokens + n->positions + n->norm + n->head;
 }
 
+/* What helix ships: q, k, v; QKV weights; all of attention. */
+enum shipment { ACTIVATIONS, QKV, ATTENTION };
+
+/* Weights of layer l that stage `at` has attention of, `times` there, and their gradients back. */
+static void helix_weights(const struct setup *s, enum shipment what, int l, int at, int times,
+                          int64_t *sent)
+{
+    const struct parts n = parts_of(&s->model);
+    int P = s->plan.layout.stages, block = l % P, after = l + 1 < s->model.layers ? (l + 1) % P : 0;
+    int64_t first = n.qkv + (what == ATTENTION ? n.norm1 : 0), second = what == ATTENTION ? n.out : 0;
+
+    sent[block] += block != at ? times * first : 0;
+    sent[after] += after != at ? times * second : 0;
+    sent[at] += times * ((block != at ? first : 0) + (after != at ? second : 0));
+}
+
 /*
- * HelixPipe. Block to attention and back: the residual, and the product's input with the weights
- * (2bsh + 3h^2) or q, k, v (4bsh); attention to block and back: the residual and the output (2bsh).
+ * HelixPipe. Block to attention and back: the residual, and the product's input or q, k, v; attention to block and back:
+ * the residual and the output; or, where all of attention is shipped, bsh alone. Weights, and their gradients, once to
+ * each stage that has attention of a layer, as published with every micro-batch.
  */
 static void helix_bytes(const struct setup *s, int64_t *sent)
 {
@@ -49,22 +69,31 @@ static void helix_bytes(const struct setup *s, int64_t *sent)
     const struct sp_model *m = &s->model;
     const char *schedule = s->args.layout.schedule;
     const char *fold = strstr(schedule, "fold=");
-    int P = lay->stages, f = fold ? fold[5] - '0' : 2;
+    bool each = strstr(schedule, "qkv=published");
+    enum shipment what = strstr(schedule, "ship=attention")              ? ATTENTION
+                         : each || strstr(schedule, "qkv=weights") ? QKV
+                                                                         : ACTIVATIONS;
+    int P = lay->stages, f = fold ? fold[5] - '0' : 2, M = lay->micro_batches;
     int64_t T = s->shape.rows, h = m->hidden, q = (int64_t)m->heads * m->head_dim;
     int64_t kv = (int64_t)2 * m->kv_heads * m->head_dim;
-    int64_t near =
-        T * h + (strstr(schedule, "qkv=weights") ? T * h + parts_of(m).qkv : T * (q + kv));
-    int64_t far = T * (h + q);
+    int64_t near = T * h + (what == QKV ? T * h : what == ACTIVATIONS ? T * (q + kv) : 0);
+    int64_t far = what == ATTENTION ? T * h : T * (h + q);
 
-    for (int i = 0; i < lay->micro_batches; i++)
-        for (int l = 0; l < m->layers; l++) {
+    for (int l = 0; l < m->layers; l++) {
+        int here[MOST_STAGES] = {0};
+
+        for (int i = 0; i < M; i++) {
             int block = l % P, after = l + 1 < m->layers ? (l + 1) % P : 0;
             int at = (l + i / f + 1) % P;
 
+            here[at]++;
             sent[block] += block != at ? near : 0;
             sent[at] += (block != at ? near : 0) + (after != at ? far : 0);
             sent[after] += after != at ? far : 0;
         }
+        for (int at = 0; at < P && what != ACTIVATIONS; at++)
+            helix_weights(s, what, l, at, each ? here[at] : here[at] > 0, sent);
+    }
 }
 
 /* What a worker of a ring has for backwards at a position of it: chunk, and whether it is a gradient. */

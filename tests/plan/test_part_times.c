@@ -59,11 +59,12 @@ static void gathers_beyond_a_node_take_the_network(void **state)
 static void blocks_make_their_output_again(void **state)
 {
     static struct sp_machine machine;
-    static const char *const names[] = {"helix:qkv=weights", "helix:qkv=activations"};
+    static const char *const names[] = {"helix:qkv=weights", "helix:qkv=activations",
+                                        "helix:ship=attention"};
 
     (void)state;
     assert_int_equal(sp_machine_load("h20-ib", &machine), 0);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 6; k++) {
         struct sp_op_terms terms = {.machine = &machine, .devices = 1, .every = 1};
         struct sp_layout lay = layout(2, 4);
         struct sp_part_times t;
@@ -71,33 +72,36 @@ static void blocks_make_their_output_again(void **state)
         struct sp_shape sh;
         struct sp_plan plan;
         double *none, *again, block, attention;
+        bool module = k % 3 == 2, chunks = k >= 3; /* MLPs without and with */
         int id;
 
         assert_int_equal(sp_model_load("gpt3-1.3b", &model), 0);
         lay.layers = model.layers;
-        assert_int_equal(sp_plan_create(names[k % 2], &lay, &plan), 0);
-        sp_shape_init(&sh, &model, 1, 16384, 4, k / 2 ? 4096 : 0, 0);
+        assert_int_equal(sp_plan_create(names[k % 3], &lay, &plan), 0);
+        sp_shape_init(&sh, &model, 1, 16384, 4, chunks ? 4096 : 0, 0);
         sh.dtype = SP_BF16;
         sp_part_times(&machine, 1, &sh, &t);
         none = sp_op_times(&plan, &sh, &terms);
         terms.recompute = SP_RECOMPUTE_NO_ATTENTION;
         again = sp_op_times(&plan, &sh, &terms);
-        block = t.post + (k / 2 ? t.up : 0);
-        attention = k % 2 ? 0 : t.qkv;
+        block = t.post + (chunks ? t.up : 0) - (module ? t.out : 0);
+        attention = k % 3 == 1 ? 0 : module ? t.pre : t.qkv;
         for (int s = 0; s < 2; s++)
             for (int i = 0; i < plan.programs[s].n; i++) {
                 const struct sp_op *op = &plan.programs[s].ops[i];
                 bool last = op->part != SP_ATTN && op->chunk == lay.layers;
-                double norm = op->chunk < lay.layers ? t.pre_again[SP_RECOMPUTE_SELECTIVE] : 0;
+                double norm =
+                    op->chunk < lay.layers && !module ? t.pre_again[SP_RECOMPUTE_SELECTIVE] : 0;
+                double mlp = module && !last ? t.post_again[SP_RECOMPUTE_NO_ATTENTION] - t.out : block;
                 double want;
 
                 if (op->pass == SP_F) /* what the head alone reads is made in its backward */
-                    want = last ? machine.launch_s - t.post : 0;
+                    want = last ? machine.launch_s - t.post + (module ? t.out : 0) : 0;
                 else
-                    want = op->part == SP_ATTN ? attention : norm + (op->chunk > 0 ? block : 0);
+                    want = op->part == SP_ATTN ? attention : norm + (op->chunk > 0 ? mlp : 0);
                 id = plan.family->id(&plan.layout, s, op);
                 if (fabs(again[id] - none[id] - 1e3 * want) > 1e-6 * none[id])
-                    fail_msg("%s: an op takes %g ms more, not %g", names[k % 2],
+                    fail_msg("%s: an op takes %g ms more, not %g", names[k % 3],
                              again[id] - none[id], 1e3 * want);
             }
         free(none);

@@ -178,7 +178,8 @@ static int check_layout(const char *schedule, int p, int m, int slices, int laye
 static void all_schedules(void **state)
 {
     static const char *const more[] = {"sppo:multiplex", "helix:qkv=weights",
-                                       "helix:qkv=activations", "wzb2:owner=each",
+                                       "helix:qkv=activations", "helix:qkv=published",
+                                       "helix:ship=attention", "wzb2:owner=each",
                                        "fsdp:order=breadth"};
     int layouts = 0;
 

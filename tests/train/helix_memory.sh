@@ -20,36 +20,39 @@ peaks()
     stages_of "$work/log" peak_activation_bytes | tail -n 1
 }
 
-# helix STAGES FOLD MICRO-BATCHES LOWEST HIGHEST: percent of the formula
+# helix STAGES FOLD MICRO-BATCHES LOWEST HIGHEST SHIPPED TENSORS: percent of the formula, of so many bsh a layer
 helix()
 {
-    local p=$1 m=$3 got mib want
+    local p=$1 m=$3 schedule=helix:fold=$2,$6 got mib want
 
-    got=$(peaks helix "$p" "$m" --schedule "helix:fold=$2,qkv=weights") || return
-    echo "$got" | awk -v what="helix:fold=$2, $p stages, $m micro-batches" -v low="$4" -v high="$5" \
-        -v formula=$((4 * 4 * b * s * h * m * layers / p)) '{
+    got=$(peaks helix "$p" "$m" --schedule "$schedule") || return
+    echo "$got" | awk -v what="$schedule, $p stages, $m micro-batches" -v low="$4" -v high="$5" -v n="$7" \
+        -v formula=$((4 * $7 * b * s * h * m * layers / p)) '{
         most = least = $1
         for (i = 1; i <= NF; i++) {
             most = $i > most ? $i : most
             least = $i < least ? $i : least
         }
-        printf "%s: %.3f to %.3f of 4bsh m L/p\n", what, least / formula, most / formula
+        printf "%s: %.3f to %.3f of %dbsh m L/p\n", what, least / formula, most / formula, n
         exit !(100 * least >= low * formula && 100 * most <= high * formula &&
                most <= 1.05 * least)
     }' || fail "helix on $p stages: $got bytes are not within the formula, or not alike"
     mib=$(echo "$got" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
     want=$(starpipe train --dry-run --model gpt-tiny --stages "$p" --micro-batches "$m" \
-        --micro-batch-size $b --seq $s --schedule "helix:fold=$2,qkv=weights" |
+        --micro-batch-size $b --seq $s --schedule "$schedule" |
         awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s ", $5 }')
     [ "$mib" = "$want" ] || fail "helix on $p stages: planned $want MiB, measured $mib"
 }
 
 # A block and attention of one stage share o: 1/p of the attentions, so 1/(4p) less than the formula,
 # beside 1/h more for each statistic: log-sum-exp, heads/(4h).
-helix 4 2 8 90 110
-helix 4 1 8 90 110
-helix 8 1 8 90 110
-helix 2 2 8 85 110
+helix 4 2 8 90 110 qkv=weights 4
+helix 4 1 8 90 110 qkv=weights 4
+helix 8 1 8 90 110 qkv=weights 4
+helix 2 2 8 85 110 qkv=weights 4
+# All of attention keeps x and o, an MLP r.
+helix 4 2 8 95 105 ship=attention 3
+helix 2 1 4 95 105 ship=attention 3
 
 # ---- chunked MLP: u, n2, g and du, which recomputation brings back and a backward makes, are there a chunk at a time
 

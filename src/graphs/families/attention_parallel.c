@@ -6,8 +6,7 @@
  *   A(mb, l):  [QKV] attention                                         -- x, o              --> P(mb, l+1)
  *
  * and back: dr, do to attention; dr, dn1 [dW] | dq dkv to the block. The residual x goes by way of
- * attention, as published. With qkv=weights the QKV weights go along with their input, and their
- * gradient comes back, so that neither q, k, v nor their gradients cross.
+ * attention, as published. Where the QKV weights are shipped, neither q, k, v nor their gradients cross.
  * policies/families/attention_parallel/attention_parallel.h has what is kept between forward and backward.
  */
 #include "graphs/families/family.h"
@@ -15,15 +14,6 @@
 #include <stdlib.h>
 
 /* ---- forward ---------------------------------------------------------------------------- */
-
-static starpu_data_handle_t embed(struct sp_part_op *c, starpu_data_handle_t x)
-{
-    c->ctx.layer = -1;
-    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
-                        sp_part_weight(c, SP_BLOCK_TOKENS, -1),
-                        sp_part_weight(c, SP_BLOCK_POSITIONS, -1), x, 0);
-    return x;
-}
 
 /* Post of layer k-1: the input of layer k, or of the head. */
 static starpu_data_handle_t post_forward(struct sp_part_op *c)
@@ -84,7 +74,7 @@ static void block_forward(struct sp_part_op *c)
     starpu_data_handle_t x;
 
     if (c->k == 0)
-        x = embed(c, sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
+        sp_part_embed(c, x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
     else
         x = post_forward(c);
     if (c->k < c->sh->model.layers)
@@ -112,7 +102,7 @@ static void attention_forward(struct sp_part_op *c)
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c), t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q, t->attn.kv, 0);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
@@ -131,18 +121,14 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
                          starpu_data_handle_t dkv)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    int owner = sp_part_block_stage(c, c->k);
-    bool own = owner == c->st->index; /* the weights' gradient is added where it belongs */
-    starpu_data_handle_t dn1 = sp_part_take_for(c, owner, sp_part_hidden(c), "dn1");
-    starpu_data_handle_t dw =
-        own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
-            : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
+    starpu_data_handle_t dn1 =
+        sp_part_take_for(c, sp_part_block_stage(c, c->k), sp_part_hidden(c), "dn1");
+    bool fresh;
+    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
-    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, false, !own);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, false, fresh);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
-    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->n1, dq, dkv, dw, !own, c->stash);
-    if (!own)
-        sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
+    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->n1, dq, dkv, dw, fresh, c->stash);
     sp_drop(&t->n1);
     sp_drop(&dq);
     sp_drop(&dkv);
@@ -160,7 +146,7 @@ static void attention_backward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     a = attention_of(c, &one);
     if (c->ships)
-        w = sp_part_weights_here(c);
+        w = sp_part_weights_here(c, SP_BLOCK_QKV);
     if (!sp_attention_has_keys(&t->attn)) {
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -178,22 +164,17 @@ static void attention_backward(struct sp_part_op *c)
     t->attn.dq = t->attn.dkv = NULL;
 }
 
-static bool cuts_mlp(const struct sp_part_op *c)
-{
-    return !c->keeps && sp_mlp_comes_in_chunks(c->sh, SP_RECOMPUTE_NO_ATTENTION);
-}
-
 /* Everything of a block but attention once more, from what it received. */
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pre pre = {.keep_outputs = !c->ships};
-    bool chunks = cuts_mlp(c);
+    bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
     t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
     if (c->k == 0) {
-        embed(c, t->block.x);
+        sp_part_embed(c, t->block.x);
     } else {
         t->block.post = sp_part_take(
             c, chunks ? sp_shape_residual_saved(c->sh) : sp_shape_post_saved(c->sh, true),
@@ -217,31 +198,13 @@ static void recompute(struct sp_part_op *c)
     sp_norm_fwd_insert(&c->ctx, c->sh, &pre, NULL, sp_part_weight(c, SP_BLOCK_NORM1, c->k), 0);
 }
 
-/* Final norm, logits, loss and their gradient: that of the last layer's output. */
-static starpu_data_handle_t head(struct sp_part_op *c)
-{
-    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
-
-    c->ctx.layer = -1;
-    sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
-                   sp_part_weight(c, SP_BLOCK_NORM, -1), sp_part_weight(c, table, -1),
-                   sp_part_gradient(c, SP_BLOCK_NORM, -1), sp_part_gradient(c, table, -1), dx,
-                   sp_stage_tally(c->g, c->st), c->keeps ? sp_part_bytes(t->block.x) : 0);
-    if (c->keeps)
-        c->stash -= sp_part_bytes(t->block.x);
-    sp_drop(&t->block.x);
-    return dx;
-}
-
 /* Gradient of the input of layer k, and the weight gradients of pre. */
 static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
     starpu_data_handle_t a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
-    starpu_data_handle_t b = sp_part_stored(c, c->ships ? SP_TENSOR_DWQKV : SP_TENSOR_DKV, c->k);
+    starpu_data_handle_t b = c->ships ? NULL : sp_part_stored(c, SP_TENSOR_DKV, c->k);
     struct sp_pre pre = {
         .x = t->block.x, .saved = t->block.pre, .keep_outputs = c->keep_outputs && !c->ships};
     starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
@@ -253,8 +216,6 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     if (c->ships) {
         sp_norm_bwd_insert(&c->ctx, c->sh, &pre, w_norm, g_norm, a, dr, dx, stash);
-        if (b)
-            sp_sum_insert(&c->ctx, SP_F32, g_qkv, b, false);
     } else {
         sp_pre_bwd_insert(&c->ctx, c->sh, &pre, w_norm, sp_part_weight(c, SP_BLOCK_QKV, c->k),
                           g_norm, g_qkv, false, a, b, dr, dx);
@@ -277,7 +238,7 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     struct sp_post post = {.o = t->block.o,
                            .saved = t->block.post,
                            .keep_outputs = c->keep_outputs,
-                           .residual = cuts_mlp(c)};
+                           .residual = sp_part_cuts_mlp(c)};
 
     c->ctx.layer = c->k - 1;
     if (post.residual) {
@@ -302,12 +263,9 @@ static void block_backward(struct sp_part_op *c)
 
     if (!c->keeps)
         recompute(c);
-    dx = c->k == c->sh->model.layers ? head(c) : pre_backward(c);
+    dx = c->k == c->sh->model.layers ? sp_part_head(c) : pre_backward(c);
     if (c->k == 0) {
-        c->ctx.layer = -1;
-        sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
-                              sp_part_gradient(c, SP_BLOCK_TOKENS, -1),
-                              sp_part_gradient(c, SP_BLOCK_POSITIONS, -1));
+        sp_part_embed_gradient(c, dx);
     } else {
         post_backward(c, dx);
     }
@@ -326,14 +284,21 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &a->op;
-    struct sp_part_op c = {
+    struct sp_part_op c;
+
+    if (a->index < 0) {
+        sp_part_add(g, st, &a->tensor);
+        return;
+    }
+    c = (struct sp_part_op){
         .g = g,
         .st = st,
         .sh = &g->cuts[0].shapes[0],
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
         .k = op->chunk,
-        .ships = sp_ships_weights(plan, &g->shape),
+        .ships = sp_shipment(plan, &g->shape),
+        .each = sp_ships_each_time(plan),
         .keeps = g->cfg.recompute != SP_RECOMPUTE_NO_ATTENTION,
         .keep_outputs = g->cfg.recompute == SP_RECOMPUTE_NONE,
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
@@ -345,6 +310,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_BLOCK && op->pass == SP_F && waits_for_head(&c))
         sp_part_hold_inputs(&c);
+    else if (c.ships == SP_SHIP_ATTENTION)
+        sp_part_module_run(&c, op);
     else if (c.sh->tensor > 1)
         sp_part_tensor_run(&c, op);
     else if (op->part == SP_ATTN && op->pass == SP_F)
@@ -388,4 +355,5 @@ const struct sp_graph_family sp_graph_attention_parallel = {
     .create = create,
     .destroy = destroy,
     .run = run,
+    .make = sp_part_make,
 };

@@ -1,10 +1,8 @@
 #include "graphs/families/part.h"
 
-/* Weights are the same for all micro-batches. */
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .mb = kind == SP_TENSOR_WQKV ? -1 : c->mb, .at = layer};
+    return (struct sp_tensor_id){.kind = (unsigned char)kind, .mb = c->mb, .at = layer};
 }
 
 starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
@@ -51,11 +49,120 @@ struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_fligh
         .g = c->g, .st = c->st, .sh = c->sh, .ctx = c->ctx, .fl = one, .mb = c->mb, .count = 1};
 }
 
-starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c)
-{
-    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_QKV, c->k);
+/* ---- weights that are shipped ------------------------------------------------------------------ */
 
-    return w ? w : sp_part_stored(c, SP_TENSOR_WQKV, c->k);
+/* As actions.c of the family has it. */
+static struct sp_tensor_id shipped(const struct sp_part_op *c, enum sp_block_kind kind,
+                                   bool gradient)
+{
+    bool out = kind == SP_BLOCK_POST;
+    enum sp_tensor_kind tensor = gradient ? (out ? SP_TENSOR_DWOUT : SP_TENSOR_GRADIENT)
+                                          : (out ? SP_TENSOR_WOUT : SP_TENSOR_BLOCK);
+
+    return (struct sp_tensor_id){.kind = (unsigned char)tensor,
+                                 .block = (unsigned char)(out ? 0 : kind),
+                                 .mb = gradient && c->each ? c->mb : -1,
+                                 .at = c->k};
+}
+
+static bool is_own(const struct sp_part_op *c, enum sp_block_kind kind)
+{
+    return sp_part_block_stage(c, c->k + (kind == SP_BLOCK_POST)) == c->st->index;
+}
+
+starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind)
+{
+    struct sp_tensor_id id = shipped(c, kind, false);
+
+    return is_own(c, kind) ? sp_part_weight(c, kind, c->k)
+                     : sp_store_find(&c->st->store, &id)->piece[0];
+}
+
+starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,
+                                           bool *fresh)
+{
+    struct sp_tensor_id id = shipped(c, kind, true);
+    const struct sp_stored *t = sp_store_find(&c->st->store, &id);
+    starpu_data_handle_t sum;
+    size_t bytes, elements;
+
+    *fresh = !is_own(c, kind) && !t;
+    if (!*fresh)
+        return t ? t->piece[0] : sp_part_gradient(c, kind, c->k);
+    elements = sp_tensor_piece(c->g->cfg.plan, &c->g->shape, &id, 0, &bytes);
+    sum = sp_pool_get(c->st->local, elements, bytes, "gradient");
+    sp_store_put(&c->st->store, &id, 1, &sum, true);
+    return sum;
+}
+
+void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    struct sp_task_context ctx = sp_stage_context(g, st, 'D');
+    starpu_data_handle_t out;
+    size_t bytes, elements;
+
+    if (id->kind != SP_TENSOR_WOUT || sp_store_find(&st->store, id))
+        return;
+    elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, 0, &bytes);
+    out = sp_pool_get(st->local, elements, bytes, "output product");
+    ctx.layer = id->at;
+    sp_copy_insert(&ctx, sp_stage_weight(st, SP_BLOCK_POST, id->at), out);
+    sp_store_put(&st->store, id, 1, &out, true);
+}
+
+void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    struct sp_task_context ctx = sp_stage_context(g, st, 'D');
+    starpu_data_handle_t part = sp_store_find(&st->store, id)->piece[0];
+
+    ctx.layer = id->at;
+    if (id->kind == SP_TENSOR_DWOUT)
+        sp_part_add_insert(&ctx, part, sp_stage_gradient(st, SP_BLOCK_POST, id->at), 0);
+    else
+        sp_sum_insert(&ctx, SP_F32, sp_stage_gradient(st, (enum sp_block_kind)id->block, id->at),
+                      part, false);
+}
+
+/* ---- the ends of the model ---------------------------------------------------------------------- */
+
+void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x)
+{
+    c->ctx.layer = -1;
+    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
+                        sp_part_weight(c, SP_BLOCK_TOKENS, -1),
+                        sp_part_weight(c, SP_BLOCK_POSITIONS, -1), x, 0);
+}
+
+starpu_data_handle_t sp_part_head(struct sp_part_op *c)
+{
+    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    int64_t released = c->keeps ? sp_part_bytes(t->block.x) : 0;
+
+    c->ctx.layer = -1;
+    sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
+                   sp_part_weight(c, SP_BLOCK_NORM, -1), sp_part_weight(c, table, -1),
+                   sp_part_gradient(c, SP_BLOCK_NORM, -1), sp_part_gradient(c, table, -1), dx,
+                   sp_stage_tally(c->g, c->st), released);
+    c->stash -= released;
+    sp_drop(&t->block.x);
+    return dx;
+}
+
+void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx)
+{
+    c->ctx.layer = -1;
+    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
+                          sp_part_gradient(c, SP_BLOCK_TOKENS, -1),
+                          sp_part_gradient(c, SP_BLOCK_POSITIONS, -1));
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------- */
+
+bool sp_part_cuts_mlp(const struct sp_part_op *c)
+{
+    return !c->keeps && sp_mlp_comes_in_chunks(c->sh, SP_RECOMPUTE_NO_ATTENTION);
 }
 
 void sp_part_hold_inputs(struct sp_part_op *c)
@@ -64,6 +171,12 @@ void sp_part_hold_inputs(struct sp_part_op *c)
     starpu_data_handle_t held[SP_MAX_SLICES + 1];
     int n = sp_shape_shares(c->sh);
 
+    c->ctx.layer = c->k - 1;
+    if (c->ships == SP_SHIP_ATTENTION) {
+        t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_R, c->k - 1));
+        sp_hold_insert(&c->ctx, c->sh, 1, &t->block.residual, c->stash);
+        return;
+    }
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, held);
     if (c->sh->tensor > 1)
         for (int j = 0; j < n; j++)
@@ -71,6 +184,5 @@ void sp_part_hold_inputs(struct sp_part_op *c)
     else
         t->block.o = held[0];
     held[n] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
-    c->ctx.layer = c->k - 1;
     sp_hold_insert(&c->ctx, c->sh, n + 1, held, c->stash);
 }

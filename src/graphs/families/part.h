@@ -27,7 +27,8 @@ struct sp_part_op {
     const struct sp_shape *sh;
     struct sp_task_context ctx;
     int mb, k;
-    bool ships;        /* weights, not q, k, v */
+    enum sp_shipment ships;
+    bool each;         /* weights and their gradients come and go with every micro-batch */
     bool keeps;        /* norms and the MLP's insides */
     bool keep_outputs; /* and the outputs of norms and activations */
     int64_t stash;     /* of the op */
@@ -64,17 +65,6 @@ static inline size_t sp_part_q(const struct sp_part_op *c)
 static inline size_t sp_part_kv(const struct sp_part_op *c)
 {
     return (size_t)c->sh->rows * (size_t)c->sh->kv_width;
-}
-
-static inline size_t sp_part_weights(const struct sp_part_op *c)
-{
-    return sp_block_elements(&c->sh->held, SP_BLOCK_QKV);
-}
-
-/* Elements that the gradient of those weights takes. */
-static inline size_t sp_part_weights_gradient(const struct sp_part_op *c)
-{
-    return sp_shape_f32(c->sh, sp_part_weights(c));
 }
 
 /* A tensor that this op writes and frees, or that only this stage's ops read. */
@@ -119,11 +109,33 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
                                struct sp_chunk_flight *one);
 
-/* QKV weights as attention computes with them: its stage's own, or those that were shipped. */
-starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c);
+/*
+ * A layer's weights of attention as its op computes with them: the stage's own blocks, or what was shipped, of
+ * SP_BLOCK_POST the output product. And their gradient, to add to: the block's, or one that goes to the owner; *fresh says
+ * that nothing was added to that yet, and what it holds is undefined.
+ */
+starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind);
+starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,
+                                           bool *fresh);
+/* What the owner has of it to send: a copy of the output product. */
+void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+/* Adds a gradient that came to the owner to that of its block. */
+void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+
+/* x = embedding of the micro-batch. */
+void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x);
+/* Final norm, logits, loss and their gradient: that of the last layer's output, in the flight's block. */
+starpu_data_handle_t sp_part_head(struct sp_part_op *c);
+/* The embedding's gradient, from that of its output. */
+void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx);
+/* Whether the MLP of a block's backward comes in chunks. */
+bool sp_part_cuts_mlp(const struct sp_part_op *c);
 
 /* A block's forward that computes nothing: what it received is kept for its backward. */
 void sp_part_hold_inputs(struct sp_part_op *c);
+
+/* The op where all of a layer's attention is one part, with its norm and products (part_module.c). */
+void sp_part_module_run(struct sp_part_op *c, const struct sp_op *op);
 
 /* The op where members share parameters (part_tensor.c). */
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op);

@@ -162,7 +162,7 @@ static void attention_forward(struct sp_part_op *c)
     op = op_of(c, true, &one);
     if (c->ships) {
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
-        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c), true, c->st->local);
+        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true, c->st->local);
     } else {
         sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
         sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
@@ -184,25 +184,21 @@ static void attention_forward(struct sp_part_op *c)
     sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
 }
 
-/* Gradients of the product's input and weights, which came with the micro-batch. */
+/* Gradients of the product's input and weights, which were shipped. */
 static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data_handle_t w)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    int owner = sp_part_block_stage(c, c->k);
-    bool own = owner == c->st->index; /* the weights' gradient is added where it belongs */
-    starpu_data_handle_t dw =
-        own ? sp_part_gradient(c, SP_BLOCK_QKV, c->k)
-            : sp_part_take_for(c, owner, sp_part_weights_gradient(c), "qkv gradient");
+    struct sp_pool *pool = pool_for(c, sp_part_block_stage(c, c->k));
     struct sp_shares dn1;
+    bool fresh;
+    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
-    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, false, !own, pool_for(c, owner), &dn1);
+    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, false, fresh, pool, &dn1);
     if (dn1.n > 1)
         sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
     sp_tensor_drop(&dn1);
-    sp_tensor_qkv_wgrad(op, &t->attn, t->n1, dw, !own, c->stash);
-    if (!own)
-        sp_part_leave(c, SP_TENSOR_DWQKV, c->k, dw);
+    sp_tensor_qkv_wgrad(op, &t->attn, t->n1, dw, fresh, c->stash);
     sp_drop(&t->n1);
 }
 
@@ -225,7 +221,7 @@ static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : pool_for(c, sp_part_block_stage(c, c->k));
-    starpu_data_handle_t d_o[SP_MAX_SLICES], w = c->ships ? sp_part_weights_here(c) : NULL;
+    starpu_data_handle_t d_o[SP_MAX_SLICES], w = c->ships ? sp_part_weights_here(c, SP_BLOCK_QKV) : NULL;
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op;
 
@@ -325,7 +321,7 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx"), dw;
+    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
 
     c->ctx.layer = c->k;
@@ -334,9 +330,6 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
                            sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                            sp_part_gradient(c, SP_BLOCK_NORM1, c->k),
                            sp_part_stored(c, SP_TENSOR_DN1, c->k), dr, dx, stash);
-        dw = sp_part_stored(c, SP_TENSOR_DWQKV, c->k);
-        if (dw)
-            sp_sum_insert(&c->ctx, SP_F32, sp_part_gradient(c, SP_BLOCK_QKV, c->k), dw, false);
     } else {
         product_backward(c, dr, dx, stash);
     }

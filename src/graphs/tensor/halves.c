@@ -115,7 +115,7 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
         int j = sp_tensor_departure(c, k);
 
         sp_out_fwd_insert(&c->ctx, sp_op_share(c, j), t->shares[j].o, w, sp_tensor_completes(c, j),
-                          r->at[j]);
+                          NULL, r->at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_X, r);
     sp_pool_hold(x);

@@ -41,30 +41,40 @@ static const struct sp_part_times *times_of(const struct pricing *p, const struc
 static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
 {
     double layer = 0, moved = w->qkv_with_attention ? t->qkv : 0;
+    double out = w->out_with_attention ? t->out : 0;
 
     if (w->pre)
         layer += t->pre - moved;
     if (w->attention)
-        layer += t->attention + moved;
+        layer += t->attention + moved + out;
     if (w->post)
-        layer += t->post;
+        layer += t->post - out;
     return w->layers * layer + (w->embed ? t->embed : 0);
 }
 
-/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, and q, k and v are
- * what attention has, or makes again. */
+/* Of a block, its output too where another part wants it. */
+static double block_again(const struct pricing *p, const struct sp_part_times *t,
+                          const struct sp_op_work *w, enum sp_recompute mode)
+{
+    bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
+    bool output = whole && (!w->out_with_attention || w->head);
+    double sum = (output ? t->post : t->post_again[mode]) - (w->out_with_attention && whole ? t->out : 0);
+
+    return sum + (output && sp_mlp_comes_in_chunks(p->sh, mode) ? t->up : 0);
+}
+
+/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, unless that is with
+ * attention; and q, k and v are what attention has, or makes again. */
 static double part_again(const struct pricing *p, const struct sp_part_times *t,
                          const struct sp_op_work *w, enum sp_recompute mode)
 {
     bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
-    double sum = w->post ? (whole ? t->post : t->post_again[mode]) : 0;
+    double sum = w->post ? block_again(p, t, w, mode) : 0;
 
-    if (w->pre)
-        sum += t->pre_again[whole ? SP_RECOMPUTE_SELECTIVE : mode];
+    if (w->pre) /* q, k and v went elsewhere, and stay there */
+        sum += t->pre_again[whole && !w->attention ? SP_RECOMPUTE_SELECTIVE : mode];
     if (w->attention && w->qkv_with_attention && whole)
         sum += t->qkv;
-    if (w->post && sp_mlp_comes_in_chunks(p->sh, mode))
-        sum += t->up;
     return sum;
 }
 
@@ -92,17 +102,20 @@ static double backward(const struct pricing *p, const struct sp_part_times *t,
                        const struct sp_op_work *w)
 {
     double layer = 0, input = w->qkv_with_attention ? t->qkv_input : 0, sum = 0;
+    double out = w->out_with_attention ? t->out : 0;
 
     if (w->input && w->pre)
         layer += t->pre_input - input;
     if (w->input && w->attention)
-        layer += t->attention_input + input;
+        layer += t->attention_input + input + out;
     if (w->input && w->post)
-        layer += t->post_input;
+        layer += t->post_input - out;
     if (w->weight && (w->qkv_with_attention ? w->attention : w->pre))
         layer += t->qkv_weight;
     if (w->weight && w->post)
-        layer += t->post_weight;
+        layer += t->post_weight - out;
+    if (w->weight && w->attention)
+        layer += out;
     for (int i = 0; w->input && i < w->layers; i++)
         sum += again(p, t, w, w->first + i);
     return sum + w->layers * layer + (w->embed && w->weight ? t->embed_weight : 0);

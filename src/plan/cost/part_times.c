@@ -144,6 +144,7 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 
     *t = (struct sp_part_times){
         .qkv = product(&c, SP_ROLE_QKV),
+        .out = product(&c, SP_ROLE_OUT),
         .up = product(&c, SP_ROLE_UP),
         .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
         .post = in_post + norm + activation + 3 * ring + task,

@@ -15,7 +15,7 @@
 
 struct sp_part_times {
     double pre, qkv, attention, post; /* forward; qkv: of pre, the QKV product */
-    double up;                        /* of post, the first product of the MLP */
+    double out, up;                   /* of post, the output product, the first one of the MLP */
     double pre_input, qkv_input, attention_input, post_input; /* backward: gradients of inputs */
     double qkv_weight, post_weight;                           /* of weights */
     /* what the backward has to have again, by enum sp_recompute */

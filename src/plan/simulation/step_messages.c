@@ -62,7 +62,7 @@ static struct came *find(const struct walk *w, const struct sp_tensor_id *t, int
 /* Weights, and sums of gradients, may go on to other stages; all else ends where it came. */
 static bool goes_on(const struct sp_tensor_id *t)
 {
-    return t->kind >= SP_TENSOR_WQKV;
+    return t->kind >= SP_TENSOR_WOUT;
 }
 
 static void remember(struct walk *w, const struct sp_action *a, int message)

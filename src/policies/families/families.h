@@ -40,6 +40,7 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i);
 void sp_multiplexed_lower_end(struct sp_lowering *l);
 int sp_attention_parallel_lower_begin(struct sp_lowering *l);
 void sp_attention_parallel_lower(struct sp_lowering *l, int i);
+void sp_attention_parallel_lower_end(struct sp_lowering *l);
 int sp_weight_ring_lower_begin(struct sp_lowering *l);
 void sp_weight_ring_lower(struct sp_lowering *l, int i);
 void sp_weight_ring_lower_end(struct sp_lowering *l);

@@ -54,7 +54,8 @@ struct sp_family {
     bool offloads;          /* activations may leave for a slower tier */
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
-    bool shares_parameters; /* those of every layer, embedding and head likewise */
+    bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */
+    bool (*keeps_parameters_whole)(const struct sp_plan *plan); /* NULL: with no options */
 
     /* ---- layouts ---- */
 

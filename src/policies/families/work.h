@@ -9,6 +9,7 @@ struct sp_op_work {
     int first, layers;         /* layers first .. first + layers - 1, */
     bool pre, attention, post; /* these parts of each */
     bool qkv_with_attention;   /* attention begins with the QKV product, pre ends before it */
+    bool out_with_attention;   /* attention ends with the output product, post begins after it */
     bool embed, head;          /* besides; the head is forward and backward in one */
     bool to_head;              /* post's output is the head's input alone */
     bool forward;

@@ -147,7 +147,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that came from elsewhere are kept, whatever else is computed again */
-        enum sp_recompute mode = plan->family->parts && !work->qkv_with_attention
+        enum sp_recompute mode = plan->family->parts && !work->qkv_with_attention && !work->pre
                                      ? SP_RECOMPUTE_NONE
                                      : sp_layer_recompute(plan, recompute, l);
         struct times t = times_of(work, mode, plan->layout.slices > 1);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* What a tensor of a kind is made of. */
-enum extent { ROWS_H, ROWS_Q, ROWS_KV, STASH, QKV_BLOCK, CHUNK, ONE_BLOCK };
+enum extent { ROWS_H, ROWS_Q, ROWS_KV, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
 
 static const struct {
     const char *name;
@@ -14,6 +14,8 @@ static const struct {
     [SP_TENSOR_DX] = {"dx", ROWS_H, false},
     [SP_TENSOR_N1] = {"n", ROWS_H, false},
     [SP_TENSOR_DN1] = {"dn", ROWS_H, false},
+    [SP_TENSOR_R] = {"r", ROWS_H, false},
+    [SP_TENSOR_DR] = {"dr", ROWS_H, false},
     [SP_TENSOR_Q] = {"q", ROWS_Q, false},
     [SP_TENSOR_DQ] = {"dq", ROWS_Q, false},
     [SP_TENSOR_KV] = {"kv", ROWS_KV, false},
@@ -21,8 +23,8 @@ static const struct {
     [SP_TENSOR_O] = {"o", ROWS_Q, false},
     [SP_TENSOR_DO] = {"do", ROWS_Q, false},
     [SP_TENSOR_STASH] = {"stash", STASH, false},
-    [SP_TENSOR_WQKV] = {"w.qkv", QKV_BLOCK, false},
-    [SP_TENSOR_DWQKV] = {"dw.qkv", QKV_BLOCK, true},
+    [SP_TENSOR_WOUT] = {"w.out", OUT_PRODUCT, false},
+    [SP_TENSOR_DWOUT] = {"dw.out", OUT_PRODUCT, true},
     [SP_TENSOR_W] = {"w", CHUNK, false},
     [SP_TENSOR_WB] = {"wb", CHUNK, false},
     [SP_TENSOR_D] = {"dw", CHUNK, true},
@@ -129,8 +131,8 @@ struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct 
     struct sp_tensor_block b = {.layer = t->at, .gradient = kinds[t->kind].f32};
     int count;
 
-    if (kinds[t->kind].extent == QKV_BLOCK) {
-        b.kind = SP_BLOCK_QKV;
+    if (kinds[t->kind].extent == OUT_PRODUCT) {
+        b.kind = SP_BLOCK_POST;
     } else if (kinds[t->kind].extent == ONE_BLOCK) {
         b.kind = (enum sp_block_kind)t->block;
     } else if (t->at < 0) {
@@ -167,8 +169,8 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
     case ROWS_KV:
         return rows_of(plan, shape, t) * shape->kv_width *
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
-    case QKV_BLOCK:
-        return (int64_t)sp_block_elements(&shape->held, SP_BLOCK_QKV);
+    case OUT_PRODUCT:
+        return (int64_t)sp_block_offset(&shape->held, SP_BLOCK_POST, SP_ROLE_GAIN);
     case CHUNK:
         return chunk_elements(plan, shape, t->at);
     case STASH: /* an eviction says how much of it leaves */

@@ -16,6 +16,8 @@ enum sp_tensor_kind {
     SP_TENSOR_DX,  /* [rows, h] gradient of the input of `at`; attention-parallel: residual's */
     SP_TENSOR_N1,  /* [rows, h] attention-parallel: input of the QKV product */
     SP_TENSOR_DN1, /* its gradient */
+    SP_TENSOR_R,   /* [rows, h] attention-parallel: residual stream after attention of layer `at` */
+    SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
     SP_TENSOR_KV,  /* [rows, kv width], of every layer of `at` where that is a global stage */
@@ -23,13 +25,13 @@ enum sp_tensor_kind {
     SP_TENSOR_O,   /* [rows, q width] output of attention */
     SP_TENSOR_DO,  /* its gradient */
     SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
-    SP_TENSOR_WQKV,     /* QKV weights of layer `at` */
-    SP_TENSOR_DWQKV,    /* their gradient, of one micro-batch */
+    SP_TENSOR_WOUT,     /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
+    SP_TENSOR_DWOUT,    /* its gradient */
     SP_TENSOR_W,        /* weights of the layers of chunk `at`; -1: of embedding and head */
     SP_TENSOR_WB,       /* the same for backwards, where they travel beside those for forwards */
     SP_TENSOR_D,        /* gradients of these weights */
     SP_TENSOR_BLOCK,    /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
-    SP_TENSOR_GRADIENT, /* its gradient */
+    SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a stage */
     SP_TENSOR_KINDS
 };
 

@@ -33,7 +33,8 @@ static struct sent **list_of(struct walk *w, const struct sp_tensor_id *t, int t
 /* What crosses from layers to layers; weights, keys and values are counted where they are kept. */
 static bool is_boundary(const struct sp_tensor_id *t)
 {
-    return t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX;
+    return t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX || t->kind == SP_TENSOR_R ||
+           t->kind == SP_TENSOR_DR;
 }
 
 static void depart(struct walk *w, int stage)

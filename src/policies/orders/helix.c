@@ -19,7 +19,8 @@
  * reverse as all others, which is no slower and in most cases a little faster.
  *
  * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
- * a backward, fold times (section 4.5).
+ * a backward, fold times (section 4.5). With ship=attention all of a layer but its MLP is attention, and the bubble is
+ * that of MLPs.
  */
 #include "policies/plan.h"
 #include <errno.h>
@@ -53,14 +54,21 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok);
+    char word[32] = "";
 
     if (!ok || fold < 1 || fold > SP_MAX_SIZE) {
         snprintf(why, n, "has a fold of 1, 2, ... %d micro-batches", SP_MAX_SIZE);
         return -EINVAL;
     }
-    if (check_word(lay, "qkv", "weights activations auto", why, n) ||
+    if (check_word(lay, "qkv", "weights activations auto published", why, n) ||
+        check_word(lay, "ship", "qkv attention", why, n) ||
         check_word(lay, "tail", "published reverse", why, n))
         return -EINVAL;
+    if (sp_layout_option(lay, "ship", word, sizeof word) && !strcmp(word, "attention") &&
+        sp_layout_option(lay, "qkv", word, sizeof word)) {
+        snprintf(why, n, "ships all of attention with ship=attention; leave out qkv=%s", word);
+        return -EINVAL;
+    }
     if ((long long)lay->stages * fold > SP_MAX_SIZE) {
         snprintf(why, n, "takes %d x %d micro-batches a loop, at most %d; use a smaller fold",
                  lay->stages, fold, SP_MAX_SIZE);
@@ -187,15 +195,20 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         prog->ops[2 * n - tail + k].mb = k;
 }
 
+/* With ship=attention blocks are MLPs alone, eight ninths of post. */
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
 {
-    double blocks = (c->pre + c->post) * (1 + c->backward + c->again);
-    double work = blocks + c->attn * (1 + c->backward);
+    char ship[16];
+    bool module = sp_layout_option(lay, "ship", ship, sizeof ship) && !strcmp(ship, "attention");
+    double layer = (c->pre + c->post) * (1 + c->backward + c->again) + c->attn * (1 + c->backward);
+    double block = module ? c->post * 8 / 9 : c->pre + c->post;
 
     if (lay->layers % lay->stages || lay->micro_batches % (lay->stages * fold_of(lay)))
         return -1;
-    return (double)lay->micro_batches * lay->layers / lay->stages * work +
-           fold_of(lay) * (lay->stages - 1) * blocks;
+    if (module)
+        layer -= c->again * c->post / 9; /* kept */
+    return (double)lay->micro_batches * lay->layers / lay->stages * layer +
+           fold_of(lay) * (lay->stages - 1) * block * (1 + c->backward + c->again);
 }
 
 extern const struct sp_schedule_def sp_schedule_helix;
@@ -205,13 +218,13 @@ const struct sp_schedule_def sp_schedule_helix = {
     .summary = "attention of different micro-batches in parallel on all stages, blocks in a helix",
     .source = "HelixPipe (Zhang et al. 2025), sections 4.2 and 4.3; code-tunnel/Megatron-LM",
     .family = "attention-parallel",
-    .options = "fold,qkv,tail",
+    .options = "fold,qkv,ship,tail",
     .default_chunks = 1,
     .attention_parallel.fold = fold_of,
     .recompute = "no-attention",
     .check = check,
     .emit = emit,
     .makespan_of_parts = makespan,
-    .makespan_source = "work + fold (p-1)(pre+post)(1+backward), HelixPipe section 4.5",
+    .makespan_source = "work + fold (p-1) block (1+backward), block = pre+post, HelixPipe section 4.5",
     .makespan_is = SP_UPPER_BOUND,
 };

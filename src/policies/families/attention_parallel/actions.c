@@ -1,15 +1,22 @@
 /*
  * Attention-parallel programs as actions (HelixPipe, sections 4.2 and 4.4). Between parameter block j and
- * attention of layer l travel
+ * attention of layer l travel, of every micro-batch,
  *
- *   P(i,l)   -> A(i,l)     x   and  q, kv    or, if the weights are shipped,  n (the product's input), w.qkv
- *   A(i,l)   -> P(i,l+1)   x   and  o
- *   bP(i,l+1) -> bA(i,l)   dx  and  do
- *   bA(i,l)  -> bP(i,l)    dx  and  dq, dkv  or  dn, dw.qkv
+ *                     q, k, v shipped     QKV weights shipped       all of attention shipped
+ *   P(i,l)   -> A(i,l)     x, q, kv            x, n (the product's input)     x
+ *   A(i,l)   -> P(i,l+1)   x, o                x, o                           r
+ *   bP(i,l+1) -> bA(i,l)   dx, do              dx, do                         dr
+ *   bA(i,l)  -> bP(i,l)    dx, dq, dkv         dx, dn                         dx
  *
- * The residual goes by way of attention, as published. Shipped weights come with every micro-batch; of the
- * copies that a stage has of a layer's, the first stays until the last backward there. The gradient of
- * weights does not travel where attention is on the stage that owns them: it is added in place.
+ * The residual goes by way of attention, as published. Weights go once a step to each stage that has attention of
+ * their layer, with the first micro-batch, and stay until its last backward there; their gradient, of all these
+ * micro-batches, comes back after that one. As published (qkv=published) both go with every micro-batch, and of the
+ * copies that a stage has the first stays. Where attention is on the stage that owns them nothing travels: the gradient
+ * is added in place.
+ *
+ * Norm and QKV product of layer l are owned by the stage of block l, the output product by that of block l+1. A gradient
+ * is taken with the next backward there that comes after it anyway: of block l, which waits for the same attention, or
+ * of the block that its stage has p before block l+1; or at the end of the step.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/activations.h"
@@ -26,17 +33,24 @@ struct message {
     struct sp_tensor_id tensor[MOST];
 };
 
-/* Of a step. */
-struct state {
-    bool ships; /* weights, not q, k, v */
-    int users
-        []; /* [stages][layers] micro-batches between their forward and their backward that use a
-                  * layer's shipped weights */
+/* Micro-batches whose attention of a layer a stage has. */
+struct use {
+    int begun; /* forwards that came */
+    int left;  /* backwards to come */
+    int last;  /* the micro-batch of the latest backward */
 };
 
-static bool ships(const struct sp_lowering *l)
+/* Of a step. */
+struct state {
+    enum sp_shipment ships;
+    bool each;        /* weights and their gradients with every micro-batch */
+    int *takers;      /* [layers] stages that are still to get a copy of the output product */
+    struct use use[]; /* [stages][layers] */
+};
+
+static struct state *state_of(const struct sp_lowering *l)
 {
-    return ((const struct state *)l->state)->ships;
+    return l->state;
 }
 
 static void add(struct message *m, enum sp_tensor_kind kind, int mb, int layer)
@@ -52,10 +66,9 @@ static struct message before_attention(const struct sp_lowering *l, int mb, int 
     struct message m = {.from = forward ? block : attention, .to = forward ? attention : block};
 
     add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, layer);
-    if (ships(l)) {
+    if (state_of(l)->ships == SP_SHIP_QKV) {
         add(&m, forward ? SP_TENSOR_N1 : SP_TENSOR_DN1, mb, layer);
-        add(&m, forward ? SP_TENSOR_WQKV : SP_TENSOR_DWQKV, forward ? -1 : mb, layer);
-    } else {
+    } else if (state_of(l)->ships == SP_SHIP_ACTIVATIONS) {
         add(&m, forward ? SP_TENSOR_Q : SP_TENSOR_DQ, mb, layer);
         add(&m, forward ? SP_TENSOR_KV : SP_TENSOR_DKV, mb, layer);
     }
@@ -69,6 +82,10 @@ static struct message after_attention(const struct sp_lowering *l, int mb, int l
     int attention = sp_attention_stage(lay, mb, layer), block = sp_block_stage(lay, layer + 1);
     struct message m = {.from = forward ? attention : block, .to = forward ? block : attention};
 
+    if (state_of(l)->ships == SP_SHIP_ATTENTION) {
+        add(&m, forward ? SP_TENSOR_R : SP_TENSOR_DR, mb, layer);
+        return m;
+    }
     add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, layer);
     add(&m, forward ? SP_TENSOR_O : SP_TENSOR_DO, mb, layer);
     return m;
@@ -107,68 +124,214 @@ static bool sent(const struct sp_lowering *l, const struct sp_op *op, struct mes
     return true;
 }
 
-static int *users_of(const struct sp_lowering *l, int stage, int layer)
-{
-    return &((struct state *)l->state)->users[stage * l->plan->layout.layers + layer];
-}
-
-int sp_attention_parallel_lower_begin(struct sp_lowering *l)
-{
-    const struct sp_layout *lay = &l->plan->layout;
-
-    size_t users = (size_t)lay->stages * (size_t)lay->layers;
-    struct state *state = calloc(1, sizeof *state + users * sizeof *state->users);
-
-    free(l->state);
-    l->state = state;
-    if (!state)
-        return -ENOMEM;
-    state->ships = l->shape && sp_ships_weights(l->plan, l->shape);
-    return 0;
-}
-
 static void receive(struct sp_lowering *l, const struct message *m, int index)
 {
     for (int k = 0; k < m->n && m->from != m->to; k++) {
         sp_lower_recv(l, m->from, m->to, m->tensor[k], index);
-        if (m->tensor[k].kind != SP_TENSOR_WQKV) /* that is the owner's block */
-            sp_lower_free(l, m->from, m->tensor[k]);
+        sp_lower_free(l, m->from, m->tensor[k]);
     }
 }
 
-/* Whether the next op reads it as well, on the same stage or after another message. */
-static bool goes_on(const struct sp_op *op, const struct sp_tensor_id *t)
+/* Whether the next op reads it as well, on the same stage or after another message: the residual, where it goes by way
+ * of attention. */
+static bool goes_on(const struct sp_lowering *l, const struct sp_op *op,
+                    const struct sp_tensor_id *t)
 {
-    return op->part == SP_ATTN && (t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX);
+    return state_of(l)->ships != SP_SHIP_ATTENTION && op->part == SP_ATTN &&
+           (t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX);
 }
 
 /* Frees what the op was the last to read of a message. */
 static void release(struct sp_lowering *l, const struct sp_op *op, const struct message *m)
 {
-    for (int k = 0; k < m->n; k++) {
-        const struct sp_tensor_id *t = &m->tensor[k];
+    for (int k = 0; k < m->n; k++)
+        if (!goes_on(l, op, &m->tensor[k]))
+            sp_lower_free(l, m->to, m->tensor[k]);
+}
 
-        if (m->from == m->to && (t->kind == SP_TENSOR_WQKV || t->kind == SP_TENSOR_DWQKV))
-            continue; /* the stage's own block */
-        if (t->kind == SP_TENSOR_WQKV) {
-            if ((*users_of(l, m->to, t->at))++ > 0)
-                sp_lower_free(l, m->to, *t);
-        } else if (!goes_on(op, t)) {
-            sp_lower_free(l, m->to, *t);
+/* ---- weights ------------------------------------------------------------------------------- */
+
+static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
+{
+    return &state_of(l)->use[stage * l->plan->layout.layers + layer];
+}
+
+/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all. Returns
+ * how many. */
+static int parameters(const struct sp_lowering *l, int layer, bool gradient, int mb,
+                      struct sp_tensor_id out[MOST])
+{
+    enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
+    struct message m = {.n = 0};
+
+    if (state_of(l)->ships == SP_SHIP_ACTIVATIONS)
+        return 0;
+    add(&m, block, mb, layer);
+    m.tensor[0].block = SP_BLOCK_QKV;
+    if (state_of(l)->ships == SP_SHIP_ATTENTION) {
+        add(&m, block, mb, layer);
+        m.tensor[1].block = SP_BLOCK_NORM1;
+        add(&m, gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT, mb, layer);
+    }
+    for (int k = 0; k < m.n; k++)
+        out[k] = m.tensor[k];
+    return m.n;
+}
+
+static bool is_out(const struct sp_tensor_id *t)
+{
+    return t->kind == SP_TENSOR_WOUT || t->kind == SP_TENSOR_DWOUT;
+}
+
+static int owner_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
+{
+    return sp_block_stage(&l->plan->layout, t->at + is_out(t));
+}
+
+/* Before an attention's forward: what is not here yet. */
+static void take_weights(struct sp_lowering *l, int stage, int layer, int index)
+{
+    const struct use *use = use_of(l, stage, layer);
+    struct sp_tensor_id w[MOST];
+    int n = parameters(l, layer, false, -1, w);
+
+    for (int k = 0; k < n && (use->begun == 0 || state_of(l)->each); k++) {
+        int owner = owner_of(l, &w[k]);
+
+        if (owner == stage)
+            continue;
+        sp_lower_send(l, owner, stage, w[k], -1);
+        sp_lower_recv(l, owner, stage, w[k], index);
+        if (is_out(&w[k]) && --state_of(l)->takers[layer] == 0)
+            sp_lower_free(l, owner, w[k]); /* a copy that it made; all else is its own blocks */
+    }
+}
+
+/* The stage's copy of weights, of which one is enough. */
+static void free_weights(struct sp_lowering *l, int stage, int layer)
+{
+    struct sp_tensor_id w[MOST];
+    int n = parameters(l, layer, false, -1, w);
+
+    for (int k = 0; k < n; k++)
+        if (owner_of(l, &w[k]) != stage)
+            sp_lower_free(l, stage, w[k]);
+}
+
+/* After an attention's forward. */
+static void keep_weights(struct sp_lowering *l, int stage, int layer)
+{
+    if (use_of(l, stage, layer)->begun++ > 0 && state_of(l)->each)
+        free_weights(l, stage, layer);
+}
+
+/* Whether gradients leave with the backward of a micro-batch, its own or those of all; false: nothing does. */
+static bool returns(const struct sp_lowering *l, const struct use *use, int mb, int *of)
+{
+    *of = state_of(l)->each ? mb : -1;
+    return state_of(l)->each || (use->left == 0 && use->last == mb);
+}
+
+/* After an attention's backward: gradients go home, and after the last one the weights are not needed any more. */
+static void return_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+{
+    struct use *use = use_of(l, stage, op->chunk);
+    struct sp_tensor_id g[MOST];
+    int of, n;
+
+    use->left--;
+    use->last = op->mb;
+    n = returns(l, use, op->mb, &of) ? parameters(l, op->chunk, true, of, g) : 0;
+    for (int k = 0; k < n; k++)
+        if (owner_of(l, &g[k]) != stage)
+            sp_lower_send(l, stage, owner_of(l, &g[k]), g[k], index);
+    if (use->left == 0)
+        free_weights(l, stage, op->chunk);
+}
+
+/* When an owner takes gradients of a layer. */
+enum taken { WITH_BLOCK, LATER, AT_THE_END };
+
+static enum taken taken(const struct sp_lowering *l, const struct sp_tensor_id *g)
+{
+    const struct sp_layout *lay = &l->plan->layout;
+    int later = g->at + 1 - lay->stages;
+
+    if (!is_out(g))
+        return WITH_BLOCK;
+    return later >= 0 && sp_block_stage(lay, later) == owner_of(l, g) ? LATER : AT_THE_END;
+}
+
+/* Gradients of a layer's attention of a micro-batch, if they left with its backward. */
+static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken when, int index,
+                           bool received)
+{
+    int stage, n, of;
+    struct sp_tensor_id g[MOST];
+
+    if (layer >= l->plan->layout.layers)
+        return;
+    stage = sp_attention_stage(&l->plan->layout, mb, layer);
+    n = returns(l, use_of(l, stage, layer), mb, &of) ? parameters(l, layer, true, of, g) : 0;
+    for (int k = 0; k < n; k++) {
+        int owner = owner_of(l, &g[k]);
+
+        if (owner == stage || taken(l, &g[k]) != when)
+            continue;
+        if (!received) {
+            sp_lower_recv(l, stage, owner, g[k], index);
+            sp_lower_free(l, stage, g[k]);
+        } else {
+            sp_lower_add(l, owner, g[k]);
+            sp_lower_free(l, owner, g[k]);
         }
     }
 }
 
-/* The weights, after the last backward that reads them. */
-static void release_weights(struct sp_lowering *l, int stage, const struct sp_op *op)
+/* Before a block's backward, and after it. */
+static void take_with_block(struct sp_lowering *l, const struct sp_op *op, int index, bool received)
 {
-    struct sp_tensor_id t = {.kind = SP_TENSOR_WQKV, .mb = -1, .at = op->chunk};
+    take_gradients(l, op->chunk, op->mb, WITH_BLOCK, index, received);
+    take_gradients(l, op->chunk + l->plan->layout.stages - 1, op->mb, LATER, index, received);
+}
 
-    if (!ships(l) || op->part != SP_ATTN || op->pass != SP_B ||
-        sp_block_stage(&l->plan->layout, op->chunk) == stage)
-        return;
-    if (--*users_of(l, stage, op->chunk) == 0)
-        sp_lower_free(l, stage, t);
+void sp_attention_parallel_lower_end(struct sp_lowering *l)
+{
+    const struct sp_layout *lay = &l->plan->layout;
+
+    for (int layer = lay->layers - 1; layer >= 0; layer--)
+        for (int mb = 0; mb < lay->micro_batches; mb++)
+            for (int received = 0; received < 2; received++)
+                take_gradients(l, layer, mb, AT_THE_END, -1, received);
+}
+
+/* ---- the family ----------------------------------------------------------------------------- */
+
+int sp_attention_parallel_lower_begin(struct sp_lowering *l)
+{
+    const struct sp_layout *lay = &l->plan->layout;
+    size_t uses = (size_t)lay->stages * (size_t)lay->layers, layers = (size_t)lay->layers;
+    struct state *state =
+        calloc(1, sizeof *state + uses * sizeof *state->use + layers * sizeof *state->takers);
+
+    free(l->state);
+    l->state = state;
+    if (!state)
+        return -ENOMEM;
+    state->takers = (int *)(state->use + uses);
+    state->ships = l->shape                    ? sp_shipment(l->plan, l->shape)
+                   : sp_ships_attention(l->plan) ? SP_SHIP_ATTENTION
+                                                 : SP_SHIP_ACTIVATIONS;
+    state->each = sp_ships_each_time(l->plan);
+    for (int layer = 0; layer < lay->layers; layer++)
+        for (int mb = 0; mb < lay->micro_batches; mb++) {
+            int stage = sp_attention_stage(lay, mb, layer);
+            struct use *use = use_of(l, stage, layer);
+
+            if ((use->left++ == 0 || state->each) && stage != sp_block_stage(lay, layer + 1))
+                state->takers[layer]++;
+        }
+    return 0;
 }
 
 void sp_attention_parallel_lower(struct sp_lowering *l, int i)
@@ -176,17 +339,25 @@ void sp_attention_parallel_lower(struct sp_lowering *l, int i)
     const struct sp_op *op = sp_lowering_op(l, i);
     int stage = l->order[i].stage;
     int index = l->order[i].index;
-    struct message in, out;
-    bool takes = received(l, op, &in);
+    bool forward = op->pass == SP_F, attention = op->part == SP_ATTN;
+    struct message in = {.n = 0}, out = {.n = 0};
+    bool takes = received(l, op, &in), gives = sent(l, op, &out);
 
     if (takes)
         receive(l, &in, index);
+    if (forward && attention)
+        take_weights(l, stage, op->chunk, index);
+    else if (!forward && !attention)
+        take_with_block(l, op, index, false);
     sp_lower_run(l, stage, index);
-    if (sent(l, op, &out))
-        for (int k = 0; k < out.n && out.from != out.to; k++)
-            sp_lower_send(l, out.from, out.to, out.tensor[k],
-                          out.tensor[k].kind == SP_TENSOR_WQKV ? -1 : index);
+    for (int k = 0; gives && k < out.n && out.from != out.to; k++)
+        sp_lower_send(l, out.from, out.to, out.tensor[k], index);
+    if (forward && attention)
+        keep_weights(l, stage, op->chunk);
+    else if (attention)
+        return_weights(l, stage, op, index);
+    else if (!forward)
+        take_with_block(l, op, index, true);
     if (takes)
         release(l, op, &in);
-    release_weights(l, stage, op);
 }

@@ -173,47 +173,65 @@ static void required(const struct sp_layout *lay,
             }
 }
 
-/* Embedding and head cost nothing of their own, as in the paper. */
+/* Of post, the output product, h^2 of 9h^2 weights. */
+static double out_of(const struct sp_part_costs *c)
+{
+    return c->post / 9;
+}
+
+/* Embedding and head cost nothing of their own, as in the paper. With ship=attention pre and the output product are with
+ * attention, whose backward computes pre again. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
     const struct sp_part_costs *c = &costs->parts;
-    double forward;
+    bool module = sp_ships_attention(plan);
+    double forward, again;
 
     (void)stage;
-    if (op->part == SP_ATTN)
-        return op->pass == SP_F ? c->attn : c->backward * c->attn;
-    forward = (op->chunk > 0 ? c->post : 0) + (op->chunk < plan->layout.layers ? c->pre : 0);
-    return op->pass == SP_F ? forward : (c->backward + c->again) * forward;
+    if (op->part == SP_ATTN) {
+        forward = c->attn + (module ? c->pre + out_of(c) : 0);
+        again = module ? c->pre : 0;
+    } else {
+        forward = op->chunk > 0 ? c->post - (module ? out_of(c) : 0) : 0;
+        forward += op->chunk < plan->layout.layers && !module ? c->pre : 0;
+        again = forward;
+    }
+    return op->pass == SP_F ? forward : c->backward * forward + c->again * again;
 }
 
-/* Block k is post of layer k - 1 and pre of layer k; embedding and head at the ends. */
+/* Block k is post of layer k - 1 and pre of layer k; embedding and head at the ends. With ship=attention pre and the
+ * output product are with attention. */
 static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op,
                    struct sp_op_work *work)
 {
-    bool ships = sp_ships_weights(plan, sh);
+    enum sp_shipment ships = sp_shipment(plan, sh);
+    bool product = ships == SP_SHIP_QKV, module = ships == SP_SHIP_ATTENTION;
     int n = 0;
 
     if (op->part == SP_ATTN) {
         work->first = op->chunk;
         work->layers = 1;
+        work->pre = module;
         work->attention = true;
-        work->qkv_with_attention = ships;
+        work->qkv_with_attention = product;
+        work->out_with_attention = module;
         return 1;
     }
     if (op->chunk > 0) {
         work[n].first = op->chunk - 1;
         work[n].layers = 1;
+        work[n].out_with_attention = module;
         work[n].to_head = op->chunk == sh->model.layers;
         work[n].head = work[n].to_head && op->pass == SP_B;
         work[n++].post = true;
     }
-    if (op->chunk < sh->model.layers) {
+    if (op->chunk == 0 || (op->chunk < sh->model.layers && !module)) {
         work[n].first = op->chunk;
         work[n].layers = 1;
         work[n].embed = op->chunk == 0;
-        work[n].qkv_with_attention = ships;
-        work[n++].pre = true;
+        work[n].qkv_with_attention = product;
+        work[n++].pre = !module;
     }
     return n;
 }
@@ -273,6 +291,7 @@ const struct sp_family sp_family_attention_parallel = {
     .parts = true,
     .shares_tokens = true,
     .shares_parameters = true,
+    .keeps_parameters_whole = sp_ships_attention,
     .check = check,
     .place = place,
     .refuse = refuse,
@@ -292,4 +311,5 @@ const struct sp_family sp_family_attention_parallel = {
     .workspace = sp_parts_workspace,
     .lower_begin = sp_attention_parallel_lower_begin,
     .lower = sp_attention_parallel_lower,
+    .lower_end = sp_attention_parallel_lower_end,
 };

@@ -11,7 +11,10 @@
  *   block j < L, pre       none and selective: x, and weights: statistics; activations: pre saved
  *   block L                none and selective: x, the head's input
  *
- * A block that follows attention on its own stage shares o with it.
+ * A block that follows attention on its own stage shares o with it. With ship=attention 3bsh:
+ *
+ *   attention of layer l   x, o (q), log-sum-exp; none and selective: pre saved, q, kv too
+ *   block j > 0            no-attention: r (x); none and selective: post saved
  */
 #ifndef SP_ATTENTION_PARALLEL_H
 #define SP_ATTENTION_PARALLEL_H
@@ -22,12 +25,24 @@
 int sp_block_stage(const struct sp_layout *lay, int j);
 int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
 
+/* What goes to attention beside the residual stream. */
+enum sp_shipment {
+    SP_SHIP_ACTIVATIONS, /* q, k, v: with the residual 4bsh numbers a message */
+    SP_SHIP_QKV,         /* the QKV product's input, 2bsh; and once a step its weights, 3h^2 */
+    SP_SHIP_ATTENTION    /* bsh; and once a step all weights of the attention module, norm and both products: 4h^2 */
+};
+
 /*
- * Whether the QKV weights go to attention with the product's input (2bsh + 3h^2 numbers a message with
- * those of the residual), or q, k, v do (4bsh): what qkv= says, by default the smaller (HelixPipe section
- * 4.2).
+ * What ship= and qkv= say; by default QKV weights where a micro-batch's share of them is smaller than the activations
+ * that they save (HelixPipe section 4.2).
  */
-bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh);
+enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh);
+
+/* ship=attention, which needs no sizes to be known. */
+bool sp_ships_attention(const struct sp_plan *plan);
+
+/* As published, weights and their gradients go with every micro-batch. */
+bool sp_ships_each_time(const struct sp_plan *plan);
 
 /* Bytes kept by the part that an op works on, *head of them by the head's input, which dies first. */
 int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,

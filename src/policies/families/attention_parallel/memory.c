@@ -1,30 +1,56 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include <string.h>
 
-bool sp_ships_weights(const struct sp_plan *plan, const struct sp_shape *sh)
+static bool is(const struct sp_plan *plan, const char *key, const char *word)
+{
+    char value[16] = "";
+
+    return sp_layout_option(&plan->layout, key, value, sizeof value) && !strcmp(value, word);
+}
+
+bool sp_ships_attention(const struct sp_plan *plan)
+{
+    return is(plan, "ship", "attention");
+}
+
+bool sp_ships_each_time(const struct sp_plan *plan)
+{
+    return is(plan, "qkv", "published");
+}
+
+enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     uint64_t T = (uint64_t)sh->rows, h = (uint64_t)sh->model.hidden;
     uint64_t width = (uint64_t)(sh->q_width + sh->kv_width);
-    char qkv[16] = "auto";
+    /* micro-batches that share a copy of the weights: m attentions of a layer on p stages */
+    uint64_t sharing = (uint64_t)(plan->layout.micro_batches / plan->layout.stages);
+    uint64_t weights = sp_block_elements(&sh->held, SP_BLOCK_QKV) / (sharing ? sharing : 1);
 
-    sp_layout_option(&plan->layout, "qkv", qkv, sizeof qkv);
-    if (strcmp(qkv, "auto"))
-        return !strcmp(qkv, "weights");
-    return T * h + sp_block_elements(&sh->held, SP_BLOCK_QKV) < T * width;
+    if (sp_ships_attention(plan))
+        return SP_SHIP_ATTENTION;
+    if (is(plan, "qkv", "activations"))
+        return SP_SHIP_ACTIVATIONS;
+    if (is(plan, "qkv", "weights") || is(plan, "qkv", "published"))
+        return SP_SHIP_QKV;
+    return T * h + weights < T * width ? SP_SHIP_QKV : SP_SHIP_ACTIVATIONS;
 }
 
+/* Of a stage whose attention has x and all weights, or n1 and the product's, or q, k and v. */
 static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
                                   enum sp_recompute recompute)
 {
+    enum sp_shipment ships = sp_shipment(plan, sh);
+    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
     int64_t qkv = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_Q) +
                             sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_KV));
     int64_t out = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_O) +
                             sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_LSE));
 
-    if (!sp_ships_weights(plan, sh))
+    if (ships == SP_SHIP_ACTIVATIONS)
         return qkv + out;
-    return (int64_t)sh->rows * sh->model.hidden + out +
-           (recompute == SP_RECOMPUTE_NO_ATTENTION ? 0 : qkv);
+    if (kept && ships == SP_SHIP_ATTENTION)
+        out += (int64_t)sp_shape_pre_saved(sh, recompute == SP_RECOMPUTE_NONE);
+    return (int64_t)sh->rows * sh->model.hidden + out + (kept ? qkv : 0);
 }
 
 static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -33,19 +59,18 @@ static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape 
     const struct sp_layout *lay = &plan->layout;
     bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
     bool keep_outputs = recompute == SP_RECOMPUTE_NONE;
+    enum sp_shipment ships = sp_shipment(plan, sh);
     int64_t T = sh->rows, x = T * sh->model.hidden, elements = 0;
 
     if (op->chunk > 0) {
-        bool shared = sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
+        bool shared = ships == SP_SHIP_ATTENTION ||
+                      sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
 
         elements += (shared ? 0 : T * sh->q_width) +
                     (kept ? (int64_t)sp_shape_post_saved(sh, keep_outputs) : x);
     }
-    if (kept && op->chunk < lay->layers) {
-        bool ships = sp_ships_weights(plan, sh);
-
-        elements += x + (int64_t)sp_shape_pre_saved(sh, keep_outputs && !ships);
-    }
+    if (kept && op->chunk < lay->layers && ships != SP_SHIP_ATTENTION)
+        elements += x + (int64_t)sp_shape_pre_saved(sh, keep_outputs && ships != SP_SHIP_QKV);
     return elements;
 }
 
@@ -61,27 +86,61 @@ int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
                                                : block_elements(plan, sh, recompute, stage, op));
 }
 
+/* Elements of a layer's weights that travel; of their gradient too. */
+static int64_t shipped_elements(const struct sp_shape *sh, enum sp_shipment ships)
+{
+    int64_t qkv = (int64_t)sp_block_elements(&sh->held, SP_BLOCK_QKV);
+
+    if (ships == SP_SHIP_ACTIVATIONS)
+        return 0;
+    if (ships == SP_SHIP_QKV)
+        return qkv;
+    return qkv + (int64_t)sp_block_elements(&sh->held, SP_BLOCK_NORM1) +
+           (int64_t)sp_block_offset(&sh->held, SP_BLOCK_POST, SP_ROLE_GAIN);
+}
+
+/*
+ * Gradients of shipped weights, of a layer each. As published each is on its way by itself, beside the tensors of its
+ * micro-batch. Otherwise a stage adds one up for every layer whose attentions it is at: layer after layer where there is
+ * one loop, all of them where a second loop comes before the first one's turn.
+ */
+static int64_t gradients_here(const struct sp_plan *plan, int stage, int64_t way)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int layers = 0;
+
+    if (sp_ships_each_time(plan))
+        return way + 4;
+    for (int l = 0; l < lay->layers; l++)
+        layers += sp_block_stage(lay, l) != stage;
+    return layers;
+}
+
 int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
                            enum sp_recompute recompute, int stage)
 {
     const struct sp_layout *lay = &plan->layout;
+    enum sp_shipment ships = sp_shipment(plan, sh);
     int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
-    int64_t weights = (int64_t)sp_block_elements(&sh->held, SP_BLOCK_QKV), elements;
+    int64_t weights = shipped_elements(sh, ships), elements;
     int64_t gradient =
         (int64_t)sp_shape_f32(sh, (uint64_t)weights); /* as large as weights, or larger */
-    bool ships = sp_ships_weights(plan, sh), chunks = sp_mlp_comes_in_chunks(sh, recompute);
+    bool chunks = sp_mlp_comes_in_chunks(sh, recompute);
     int64_t way = plan->transit ? plan->transit[stage] : 0, shipped = 0;
+    int64_t beside = ships == SP_SHIP_ATTENTION ? 0 : ships == SP_SHIP_QKV ? x : q + kv;
 
     /* an op at work: a block's backward with what it computes again, or attention's */
     elements = 3 * x + (chunks ? 0 : T * sh->up_width) + q + (int64_t)sp_shape_pre_saved(sh, true) +
                (int64_t)(chunks ? sp_shape_residual_saved(sh) : sp_shape_post_saved(sh, true));
     elements += 2 * (q + kv);
-    /* on their way, and what a pool leaves idle: two tensors a message, weights with one of them */
-    elements += (way + 2) * ((x > q ? x : q) + (ships ? x : q + kv) + (ships ? gradient : 0));
-    elements += 2 * (x + q + (ships ? gradient : kv));
-    for (int l = 0; ships && l < lay->layers; l++)
+    /* on their way, and what a pool leaves idle: two tensors a message, one with ship=attention */
+    elements += (way + 2) * (ships == SP_SHIP_ATTENTION ? x : (x > q ? x : q) + beside);
+    elements += 2 * (ships == SP_SHIP_ATTENTION ? x : x + q + (ships == SP_SHIP_QKV ? 0 : kv));
+    for (int l = 0; l < lay->layers; l++)
         shipped += sp_block_stage(lay, l) != stage;
     elements += shipped * weights;
+    if (ships != SP_SHIP_ACTIVATIONS)
+        elements += gradients_here(plan, stage, way) * gradient;
     if (recompute == SP_RECOMPUTE_SELECTIVE)
         elements += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
     return elements;
