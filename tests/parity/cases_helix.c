@@ -44,6 +44,8 @@ void helix_cases(struct cases *c)
     /* two loops and some left over, where a stage adds gradients up until the end of the step */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3)},
              "--model llama-tiny --stages 3 --schedule helix:ship=attention --micro-batches 14");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
+             "--model gpt-tiny --stages 2 --schedule helix:bounded,qkv=weights --micro-batches 14");
     /* several stages a process */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
              "--model gpt-tiny --stages 4 --schedule helix");

@@ -179,7 +179,8 @@ static void all_schedules(void **state)
 {
     static const char *const more[] = {"sppo:multiplex", "helix:qkv=weights",
                                        "helix:qkv=activations", "helix:qkv=published",
-                                       "helix:ship=attention", "wzb2:owner=each",
+                                       "helix:ship=attention", "helix:bounded,qkv=weights",
+                                       "wzb2:owner=each",
                                        "fsdp:order=breadth"};
     int layouts = 0;
 
@@ -192,7 +193,8 @@ static void all_schedules(void **state)
                         layouts += check_layout(sp_schedule_at(k)->name, p, m, n, 2 * p + (p > 2));
     for (size_t k = 0; k < sizeof more / sizeof *more; k++)
         for (int p = 2; p <= 6; p++)
-            layouts += check_layout(more[k], p, 2 * p, strstr(more[k], "sppo") ? 6 : 1, 2 * p);
+            for (int m = 2 * p; m <= 6 * p; m += 4 * p)
+                layouts += check_layout(more[k], p, m, strstr(more[k], "sppo") ? 6 : 1, 2 * p);
     printf("%d layouts\n", layouts);
     assert_true(layouts > 400 / test_every(2));
 }

@@ -296,6 +296,41 @@ static void default_tail(void **state)
     }
 }
 
+/* With ship=attention all but MLPs is attention: what its stages have to do, and a bubble of MLPs alone. */
+static void attention_shipped(void **state)
+{
+    static const double again[] = {0, 1};
+    double longest = 0;
+
+    (void)state;
+    for (int p = 1; p <= 6; p++)
+        for (int L = p; L <= 18; L += p)
+            for (int i = 0; i < 3 * 2 * 2; i++) {
+                int fold = i % 3 + 1, m = p * fold * (i / 3 % 2 + 1);
+                struct sp_costs c = {
+                    .parts = {.pre = 1, .attn = 3, .post = 2, .backward = 2, .again = again[i / 6]}};
+                char name[48], why[256];
+                struct sp_plan plan;
+                struct sp_times t;
+                double bound, work = (double)m * L / p * (6 * 3 + again[i / 6] * (3 - 2.0 / 9));
+                double bubble = fold * (p - 1) * 16.0 / 9 * (3 + again[i / 6]);
+
+                snprintf(name, sizeof name, "helix:fold=%d,ship=attention,tail=reverse", fold);
+                helix_plan(name, p, L, m, &plan);
+                bound = plan.def->makespan_of_parts(&plan.layout, &c.parts);
+                assert_true(fabs(bound - work - bubble) < 1e-9 * bound);
+                assert_int_equal(sp_listsim(&plan, &c, SP_FIFO, &t, why, sizeof why), 0);
+                if (t.makespan > bound * (1 + 1e-9) || t.makespan < work * (1 - 1e-9))
+                    fail_msg("%s p=%d L=%d m=%d takes %g, at most %g", name, p, L, m, t.makespan,
+                             bound);
+                longest = fmax(longest, (t.makespan - work) / (bubble + (p == 1)));
+                sp_times_destroy(&t);
+                sp_plan_destroy(&plan);
+            }
+    print_message("bubbles of up to %.2f of the formula\n", longest);
+    assert_true(longest > 0.99);
+}
+
 TEST_GROUP(helix_orders)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +338,7 @@ TEST_GROUP(helix_orders)
         cmocka_unit_test(every_order),
         cmocka_unit_test(options),
         cmocka_unit_test(default_tail),
+        cmocka_unit_test(attention_shipped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,21 @@ helix 2 2 8 85 110 qkv=weights 4
 helix 4 2 8 95 105 ship=attention 3
 helix 2 1 4 95 105 ship=attention 3
 
+# With `bounded` a stage holds a loop of p*F micro-batches and a quarter at most, however many there are.
+for what in "4 1 qkv=weights 4" "2 2 ship=attention 3"; do
+    set -- $what
+    of_loop=$(($4 * 4 * b * s * h * $2 * layers))
+    for loops in 1 4 8; do
+        got=$(peaks "bounded, $loops loops" "$1" $((loops * $1 * $2)) --schedule "helix:bounded,fold=$2,$3") || continue
+        echo "$got" | awk -v what="helix:bounded,fold=$2,$3, $1 stages, $loops loops" -v n="$4" -v loop=$of_loop '{
+            for (i = 1; i <= NF; i++)
+                most = $i > most ? $i : most
+            printf "%s: %.3f of %dbsh p F L/p\n", what, most / loop, n
+            exit !(most <= 1.03 * 1.25 * loop)
+        }' || fail "bounded helix holds $got bytes, a loop is $of_loop"
+    done
+done
+
 # ---- chunked MLP: u, n2, g and du, which recomputation brings back and a backward makes, are there a chunk at a time
 
 # buffers NAME OPTIONS...: of every stage, measured; and planned workspace

@@ -34,5 +34,10 @@ struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct s
         .f = 1e-3 * (layers * sp_layer_fwd_us(&c) + c.embed_fwd_us / stages),
         .b = 1e-3 * (layers * (c.bwd_us + c.recompute_us[recompute]) + c.head_us / stages),
         .w = 1e-3 * (layers * c.wgrad_us + c.embed_bwd_us / stages),
-        .comm = 1e3 * sp_link_s(&machine->network, bytes)};
+        .comm = 1e3 * sp_link_s(&machine->network, bytes),
+        .parts = {.pre = 1e-3 * c.pre_fwd_us,
+                  .attn = 1e-3 * c.attn_fwd_us,
+                  .post = 1e-3 * c.post_fwd_us,
+                  .backward = (c.bwd_us + c.wgrad_us) / sp_layer_fwd_us(&c),
+                  .again = recompute == SP_RECOMPUTE_NO_ATTENTION}};
 }

@@ -22,7 +22,7 @@
  * a backward, fold times (section 4.5). With ship=attention all of a layer but its MLP is attention, and the bubble is
  * that of MLPs.
  */
-#include "policies/plan.h"
+#include "policies/orders/helix.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -64,6 +64,10 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
         check_word(lay, "ship", "qkv attention", why, n) ||
         check_word(lay, "tail", "published reverse", why, n))
         return -EINVAL;
+    if (sp_layout_flag(lay, "bounded") && sp_layout_option(lay, "tail", word, sizeof word)) {
+        snprintf(why, n, "has no loop that ends alone with `bounded`; leave out tail=%s", word);
+        return -EINVAL;
+    }
     if (sp_layout_option(lay, "ship", word, sizeof word) && !strcmp(word, "attention") &&
         sp_layout_option(lay, "qkv", word, sizeof word)) {
         snprintf(why, n, "ships all of attention with ship=attention; leave out qkv=%s", word);
@@ -166,7 +170,25 @@ static bool ends_upwards(const struct sp_layout *lay)
     return lay->layers == lay->stages;
 }
 
-static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+/* Forwards of the loop that begins with a micro-batch, block L at their end. */
+static void loop_alone(const struct sp_layout *lay, int stage, int first, struct sp_program *prog)
+{
+    struct loop lo = {.prog = prog,
+                      .p = lay->stages,
+                      .L = lay->layers,
+                      .m = lay->micro_batches,
+                      .fold = fold_of(lay),
+                      .stage = stage,
+                      .first = first};
+
+    forward(&lo);
+    lo.first += lo.p * lo.fold;
+    if (stage == 0)
+        blocks(&lo, lo.L, true);
+}
+
+/* All forwards, then all backwards. */
+static void filo(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
     struct loop lo = {.prog = prog,
                       .p = lay->stages,
@@ -195,6 +217,17 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         prog->ops[2 * n - tail + k].mb = k;
 }
 
+static int emit_all(const struct sp_layout *lay, struct sp_program *programs, char *why, size_t n)
+{
+    (void)why;
+    (void)n;
+    if (sp_layout_flag(lay, "bounded"))
+        return sp_helix_bounded(lay, fold_of(lay), loop_alone, programs);
+    for (int s = 0; s < lay->stages; s++)
+        filo(lay, s, &programs[s]);
+    return 0;
+}
+
 /* With ship=attention blocks are MLPs alone, eight ninths of post. */
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
 {
@@ -203,7 +236,8 @@ static double makespan(const struct sp_layout *lay, const struct sp_part_costs *
     double layer = (c->pre + c->post) * (1 + c->backward + c->again) + c->attn * (1 + c->backward);
     double block = module ? c->post * 8 / 9 : c->pre + c->post;
 
-    if (lay->layers % lay->stages || lay->micro_batches % (lay->stages * fold_of(lay)))
+    if (sp_layout_flag(lay, "bounded") || lay->layers % lay->stages ||
+        lay->micro_batches % (lay->stages * fold_of(lay)))
         return -1;
     if (module)
         layer -= c->again * c->post / 9; /* kept */
@@ -219,11 +253,12 @@ const struct sp_schedule_def sp_schedule_helix = {
     .source = "HelixPipe (Zhang et al. 2025), sections 4.2 and 4.3; code-tunnel/Megatron-LM",
     .family = "attention-parallel",
     .options = "fold,qkv,ship,tail",
+    .flags = "bounded",
     .default_chunks = 1,
     .attention_parallel.fold = fold_of,
     .recompute = "no-attention",
     .check = check,
-    .emit = emit,
+    .emit_all = emit_all,
     .makespan_of_parts = makespan,
     .makespan_source = "work + fold (p-1) block (1+backward), block = pre+post, HelixPipe section 4.5",
     .makespan_is = SP_UPPER_BOUND,

@@ -157,14 +157,14 @@ static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
 }
 
 /* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all. Returns
- * how many. */
+ * how many; none where sizes are unknown. */
 static int parameters(const struct sp_lowering *l, int layer, bool gradient, int mb,
                       struct sp_tensor_id out[MOST])
 {
     enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
     struct message m = {.n = 0};
 
-    if (state_of(l)->ships == SP_SHIP_ACTIVATIONS)
+    if (state_of(l)->ships == SP_SHIP_ACTIVATIONS || !l->shape)
         return 0;
     add(&m, block, mb, layer);
     m.tensor[0].block = SP_BLOCK_QKV;
