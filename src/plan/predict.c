@@ -26,10 +26,11 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
 
     *p = (struct sp_prediction){0};
     p->by_op = sp_op_times(plan, request->shape, &request->terms);
-    p->costs = (struct sp_costs){.by_op = p->by_op};
+    p->again_by_op = sp_op_times_again(plan, request->shape, &request->terms);
+    p->costs = (struct sp_costs){.by_op = p->by_op, .again_by_op = p->again_by_op};
     if (apart)
         p->alone = sp_op_times_alone(plan, request->shape, &request->terms);
-    err = p->by_op && (p->alone || !apart)
+    err = p->by_op && p->again_by_op && (p->alone || !apart)
               ? sp_step_messages_create(plan, request->shape, &p->messages)
               : -ENOMEM;
     err = err ? err
@@ -75,6 +76,7 @@ double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_predic
 void sp_prediction_destroy(struct sp_prediction *p)
 {
     free(p->by_op);
+    free(p->again_by_op);
     free(p->alone);
     sp_step_messages_destroy(&p->messages);
     sp_message_times_destroy(&p->when);

@@ -19,6 +19,7 @@ struct sp_predict_request {
 /* Times in milliseconds. */
 struct sp_prediction {
     double *by_op; /* what `costs` says of ops */
+    double *again_by_op;
     double *alone; /* the same without exchanges; NULL: not told apart, or the same */
     struct sp_costs costs;
     struct sp_step_messages messages;

@@ -49,6 +49,20 @@ bool sp_schedule_flag(const char *name, const char *flag)
     return sp_layout_flag(&lay, flag);
 }
 
+bool sp_schedule_is_searched(const char *name)
+{
+    return sp_schedule_flag(name, "auto") || sp_schedule_flag(name, "bounded") ||
+           strstr(name, "=auto");
+}
+
+int sp_schedule_tensors(const char *name)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(name);
+
+    return def && !strcmp(def->family, "attention-parallel") && !strstr(name, "ship=attention") ? 2
+                                                                                               : 1;
+}
+
 const char *sp_schedule_recompute(const char *name, const char *given)
 {
     const struct sp_schedule_def *def = sp_schedule_find(name);

@@ -9,6 +9,10 @@
 const struct sp_schedule_def *sp_schedule_find(const char *name);
 /* Whether a name carries a flag, as zb1p:auto does. */
 bool sp_schedule_flag(const char *name, const char *flag);
+/* Whether its order is searched at costs: one that says so, or chooses a number. */
+bool sp_schedule_is_searched(const char *name);
+/* Tensors of bsh numbers that go together as one of its messages, as a rule. */
+int sp_schedule_tensors(const char *name);
 /* --recompute as it was given, or, where that is NULL, what the schedule wants: "none" unless it says. */
 const char *sp_schedule_recompute(const char *name, const char *given);
 /* The i-th schedule, NULL past the end. */

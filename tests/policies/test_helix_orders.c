@@ -7,6 +7,7 @@
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/times.h"
+#include <math.h>
 
 static struct sp_op make_op(int pass, int part, int mb, int j)
 {
@@ -331,6 +332,49 @@ static void attention_shipped(void **state)
     assert_true(longest > 0.99);
 }
 
+/* fold=auto is as good as the best of the folds tried, but for what its formula leaves out. */
+static void chosen_fold(void **state)
+{
+    static const double comm[] = {0, 0.25, 0.5, 1, 2, 4, 7};
+    double worst = 1;
+    int ones = 0, more = 0;
+
+    (void)state;
+    for (int p = 2; p <= 8; p += 2)
+        for (int L = 2 * p; L <= 4 * p; L += 2 * p)
+            for (int m = p; m <= 4 * p; m += p)
+                for (size_t i = 0; i < sizeof comm / sizeof *comm; i++) {
+                    struct sp_costs c = sp_costs_unit;
+                    struct sp_layout lay = helix_layout(p, L, m);
+                    double makespan[5], least = HUGE_VAL;
+
+                    c.comm = comm[i];
+                    lay.costs = &c;
+                    for (int fold = 0; fold <= 4; fold++) { /* 0: auto */
+                        char name[32], why[256];
+                        struct sp_plan plan;
+                        struct sp_times t;
+
+                        snprintf(name, sizeof name, fold ? "helix:fold=%d" : "helix:fold=auto", fold);
+                        assert_int_equal(sp_plan_create(name, &lay, &plan), 0);
+                        assert_int_equal(sp_listsim(&plan, &c, SP_UNBOUNDED, &t, why, sizeof why), 0);
+                        makespan[fold] = t.makespan;
+                        if (fold && p * fold <= m)
+                            least = fmin(least, t.makespan);
+                        sp_times_destroy(&t);
+                        sp_plan_destroy(&plan);
+                    }
+                    worst = fmax(worst, makespan[0] / least);
+                    ones += makespan[0] == makespan[1];
+                    more += makespan[0] < makespan[1];
+                    if (makespan[0] > 1.03 * least)
+                        fail_msg("p=%d L=%d m=%d comm=%g: fold=auto takes %g, the best %g", p, L, m,
+                                 comm[i], makespan[0], least);
+                }
+    print_message("at most %.3f of the best fold; 1 in %d cases, more in %d\n", worst, ones, more);
+    assert_true(ones > 10 && more > 10);
+}
+
 TEST_GROUP(helix_orders)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +383,7 @@ TEST_GROUP(helix_orders)
         cmocka_unit_test(options),
         cmocka_unit_test(default_tail),
         cmocka_unit_test(attention_shipped),
+        cmocka_unit_test(chosen_fold),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

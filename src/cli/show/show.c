@@ -295,11 +295,12 @@ static int create_on_machine(const struct args *a, const struct sp_model *model,
     struct sp_costs costs;
     int ret;
 
-    if (!sp_schedule_flag(a->layout.schedule, "auto"))
+    if (!sp_schedule_is_searched(a->layout.schedule))
         return sp_plan_create(a->layout.schedule, layout, plan);
     if (find_recompute(a, &recompute))
         return -EINVAL;
-    costs = sp_search_costs(a->machine, &shape, layout->stages, recompute.mode);
+    costs = sp_search_costs(a->machine, &shape, layout->stages, recompute.mode,
+                            sp_schedule_tensors(a->layout.schedule));
     layout->costs = &costs;
     ret = sp_plan_create(a->layout.schedule, layout, plan);
     layout->costs = NULL;

@@ -23,10 +23,10 @@ void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_s
 }
 
 struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,
-                                int stages, enum sp_recompute recompute)
+                                int stages, enum sp_recompute recompute, int tensors)
 {
     double layers = (double)sh->model.layers / stages;
-    double bytes = (double)sp_shape_elem(sh) * (double)sh->rows * sh->model.hidden;
+    double bytes = (double)tensors * (double)sp_shape_elem(sh) * sh->rows * sh->model.hidden;
     struct sp_layer_costs c;
 
     sp_layer_costs_estimate(machine, sh, &c);

@@ -44,9 +44,9 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
 void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
                              struct sp_layer_costs *costs);
 
-/* What an order is searched at, before anything was measured: of a mean stage, and of a message between two
- * nodes, in milliseconds. */
+/* What an order is searched at, before anything was measured: of a mean stage and a layer's parts, and of a message of
+ * `tensors` tensors of bsh numbers between two nodes, in milliseconds. */
 struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,
-                                int stages, enum sp_recompute recompute);
+                                int stages, enum sp_recompute recompute, int tensors);
 
 #endif

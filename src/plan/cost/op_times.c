@@ -146,8 +146,33 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
     return 1e3 * sum;
 }
 
-double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
-                    const struct sp_op_terms *terms)
+/* What a backward begins with: its last layers, or those with them that keep one input; or a block. */
+static double price_again(const struct pricing *p, int stage, const struct sp_op *op)
+{
+    struct sp_op_work work[SP_MOST_WORK];
+    int n = p->plan->family->recomputes_first ? sp_op_work(p->plan, p->sh, stage, op, work) : 0;
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        int first = work[i].first, last = first + work[i].layers - 1;
+        enum sp_recompute mode;
+
+        if (!work[i].input || work[i].layers == 0)
+            continue;
+        mode = sp_layer_recompute(p->plan, p->terms->recompute, last);
+        if (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION)
+            continue;
+        for (int l = last; l >= first + (last - first) / p->terms->every * p->terms->every; l--)
+            sum += again(p, times_of(p, &work[i]), &work[i], l);
+    }
+    return 1e3 * sum;
+}
+
+/* Of every op, by the number that the family gives it. */
+static double *price_all(const struct sp_plan *plan, const struct sp_shape *sh,
+                         const struct sp_op_terms *terms,
+                         double (*price_of)(const struct pricing *p, int stage,
+                                            const struct sp_op *op))
 {
     const struct sp_layout *lay = &plan->layout;
     double *ms = calloc((size_t)plan->family->ids(lay), sizeof *ms);
@@ -158,7 +183,7 @@ double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
         for (int k = 0; k < plan->programs[s].n; k++) {
             const struct sp_op *op = &plan->programs[s].ops[k];
 
-            ms[plan->family->id(lay, s, op)] = price(&p, s, op);
+            ms[plan->family->id(lay, s, op)] = price_of(&p, s, op);
         }
     if (!p.slice) {
         free(ms);
@@ -166,6 +191,18 @@ double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
     }
     free(p.slice);
     return ms;
+}
+
+double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_op_terms *terms)
+{
+    return price_all(plan, sh, terms, price);
+}
+
+double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
+                          const struct sp_op_terms *terms)
+{
+    return price_all(plan, sh, terms, price_again);
 }
 
 double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -22,6 +22,11 @@ double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
 double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms);
 
+/* Of these, what an op computes again before it wants what other stages send, as `again_by_op` of struct sp_costs;
+ * likewise. */
+double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
+                          const struct sp_op_terms *terms);
+
 /* Of the optimizer on the stage that takes longest, in milliseconds. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);

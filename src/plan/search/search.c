@@ -193,15 +193,13 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
 /* A schedule and what its options make of it. */
 static void try_variants(struct search *s, struct sp_found f, const struct sp_schedule_def *def)
 {
+    const char *at = def->variants ? def->variants : "";
     char name[64];
 
     try_schedule(s, f, def->name);
-    if (def->options && strstr(def->options, "fold")) {
-        snprintf(name, sizeof name, "%s:fold=1", def->name);
-        try_schedule(s, f, name);
-    }
-    if (def->flags && strstr(def->flags, "multiplex")) {
-        snprintf(name, sizeof name, "%s:multiplex", def->name);
+    for (size_t n; *at; at += n + (at[n] == ' ')) {
+        n = strcspn(at, " ");
+        snprintf(name, sizeof name, "%s:%.*s", def->name, (int)n, at);
         try_schedule(s, f, name);
     }
 }

@@ -282,8 +282,9 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     int err;
 
     shape_of(want, f, false, step);
-    if (sp_schedule_flag(f->schedule, "auto")) {
-        costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute);
+    if (sp_schedule_is_searched(f->schedule)) {
+        costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute,
+                                sp_schedule_tensors(f->schedule));
         lay.costs = &costs;
     }
     err = sp_plan_create(f->schedule, &lay, &step->plan);

@@ -93,6 +93,16 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
 }
 
+/* What the reader of a message does before it wants it; of two ops that overlap both want what they wait for. */
+static double again(const struct sim *sim, const struct sp_step_message *m)
+{
+    const struct sp_op *op = &sim->plan->programs[m->to].ops[m->reader];
+
+    if (op->overlap || (m->reader > 0 && op[-1].overlap) || m->kind != SP_ACTION_SEND)
+        return 0;
+    return sp_op_again(sim->plan, sim->costs, m->to, op);
+}
+
 /* The reader of a message may start at `time`, or wants it only in its middle. */
 static void let_start(struct sim *sim, const struct sp_step_message *m, double time)
 {
@@ -104,7 +114,8 @@ static void let_start(struct sim *sim, const struct sp_step_message *m, double t
                                                    &sim->plan->programs[m->to].ops[m->reader + i]);
         sim->held[op] = fmax(sim->held[op], time);
     } else {
-        sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], time);
+        sim->t.start[m->to][m->reader] =
+            fmax(sim->t.start[m->to][m->reader], time - again(sim, m));
     }
 }
 

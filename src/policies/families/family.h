@@ -52,6 +52,7 @@ struct sp_family {
     bool pairs;             /* two ops may overlap */
     bool partitions;        /* the layers of its global stages may be chosen */
     bool offloads;          /* activations may leave for a slower tier */
+    bool recomputes_first; /* a backward computes its last layers again before it wants the gradient of its output */
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */
@@ -102,6 +103,10 @@ struct sp_family {
     /* What an op costs, if it was not measured (sp_op_cost asks that first). */
     double (*cost)(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op);
+
+    /* And what of that it computes again before it wants what other stages send; NULL: nothing. */
+    double (*again)(const struct sp_plan *plan, const struct sp_costs *costs,
+                    const struct sp_op *op);
 
     /* What an op computes, where that is parts of layers: fills in all but pass and tokens of the entries of
      * work, and returns how many there are (work.h). NULL: whole layers. */

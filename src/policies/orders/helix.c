@@ -22,17 +22,61 @@
  * a backward, fold times (section 4.5). With ship=attention all of a layer but its MLP is attention, and the bubble is
  * that of MLPs.
  */
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/orders/helix.h"
+#include "policies/simulation/costs.h"
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+static bool is(const struct sp_layout *lay, const char *key, const char *word)
+{
+    char value[32];
+
+    return sp_layout_option(lay, key, value, sizeof value) && !strcmp(value, word);
+}
+
+/* What messages delay a loop by with so many micro-batches a slot: it has 2L parts each way one after the other, and a
+ * message delays the next by what it takes longer than the other micro-batches of the slot, which are at work meanwhile. */
+static double delay(const struct sp_layout *lay, double comm, double part, double fold)
+{
+    return 4 * lay->layers * fmax(0, comm - (fold - 1) * part);
+}
+
+/*
+ * fold=auto: the number of micro-batches a slot for which bubble and messages take least, at the costs known.
+ */
+static int best_fold(const struct sp_layout *lay)
+{
+    const struct sp_costs *costs = lay->costs ? lay->costs : &sp_costs_unit;
+    const struct sp_part_costs *c = costs->parts.post > 0 ? &costs->parts : &sp_costs_unit.parts;
+    double block = c->pre + c->post, part = fmin(block, c->attn), least = HUGE_VAL;
+    int best = 1;
+
+    for (int fold = 1; fold <= 4 && (fold == 1 || lay->stages * fold <= lay->micro_batches); fold++) {
+        int loop = lay->stages * fold, left = lay->micro_batches % loop;
+        double lost = fold * (lay->stages - 1) * block * (1 + c->backward + c->again) +
+                      lay->micro_batches / loop * delay(lay, costs->comm, part, fold);
+
+        if (left)
+            lost += delay(lay, costs->comm, part, fmax(1, (double)left / lay->stages));
+        if (lost < least - 1e-9 * block) {
+            least = lost;
+            best = fold;
+        }
+    }
+    return best;
+}
 
 static int fold_of(const struct sp_layout *lay)
 {
     int ok = 1;
 
-    return sp_layout_option_int(lay, "fold", 2, &ok);
+    if (!is(lay, "fold", "auto"))
+        return sp_layout_option_int(lay, "fold", 2, &ok);
+    return lay->map ? sp_attention_fold(lay) : best_fold(lay);
 }
 
 /* Refuses a value of an option that is not one of those listed by blanks. */
@@ -53,11 +97,12 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int ok = 1, fold = sp_layout_option_int(lay, "fold", 2, &ok);
+    bool choose = is(lay, "fold", "auto");
+    int ok = 1, fold = choose ? 1 : sp_layout_option_int(lay, "fold", 2, &ok);
     char word[32] = "";
 
     if (!ok || fold < 1 || fold > SP_MAX_SIZE) {
-        snprintf(why, n, "has a fold of 1, 2, ... %d micro-batches", SP_MAX_SIZE);
+        snprintf(why, n, "has a fold of 1, 2, ... %d micro-batches, or fold=auto", SP_MAX_SIZE);
         return -EINVAL;
     }
     if (check_word(lay, "qkv", "weights activations auto published", why, n) ||
@@ -68,8 +113,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
         snprintf(why, n, "has no loop that ends alone with `bounded`; leave out tail=%s", word);
         return -EINVAL;
     }
-    if (sp_layout_option(lay, "ship", word, sizeof word) && !strcmp(word, "attention") &&
-        sp_layout_option(lay, "qkv", word, sizeof word)) {
+    if (is(lay, "ship", "attention") && sp_layout_option(lay, "qkv", word, sizeof word)) {
         snprintf(why, n, "ships all of attention with ship=attention; leave out qkv=%s", word);
         return -EINVAL;
     }
@@ -166,7 +210,7 @@ static bool ends_upwards(const struct sp_layout *lay)
     char tail[16];
 
     if (sp_layout_option(lay, "tail", tail, sizeof tail))
-        return !strcmp(tail, "published");
+        return is(lay, "tail", "published");
     return lay->layers == lay->stages;
 }
 
@@ -231,8 +275,7 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
 /* With ship=attention blocks are MLPs alone, eight ninths of post. */
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
 {
-    char ship[16];
-    bool module = sp_layout_option(lay, "ship", ship, sizeof ship) && !strcmp(ship, "attention");
+    bool module = is(lay, "ship", "attention");
     double layer = (c->pre + c->post) * (1 + c->backward + c->again) + c->attn * (1 + c->backward);
     double block = module ? c->post * 8 / 9 : c->pre + c->post;
 
@@ -254,6 +297,7 @@ const struct sp_schedule_def sp_schedule_helix = {
     .family = "attention-parallel",
     .options = "fold,qkv,ship,tail",
     .flags = "bounded",
+    .variants = "fold=1 ship=attention fold=1,ship=attention bounded ship=attention,bounded",
     .default_chunks = 1,
     .attention_parallel.fold = fold_of,
     .recompute = "no-attention",

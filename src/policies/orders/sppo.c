@@ -89,6 +89,7 @@ const struct sp_schedule_def sp_schedule_sppo = {
     .source = "SPPO (Chen et al. 2025), sections 3.1 and 4",
     .family = "subsequence",
     .flags = "multiplex",
+    .variants = "multiplex",
     .default_chunks = 1,
     .slicing = "flops",
     .check = sp_check_sliced,

@@ -17,6 +17,16 @@ double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int 
     return plan->family->cost(plan, costs, stage, op);
 }
 
+double sp_op_again(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    if (costs->by_op)
+        return costs->again_by_op
+                   ? costs->again_by_op[plan->family->id(&plan->layout, stage, op)]
+                   : 0;
+    return plan->family->again ? plan->family->again(plan, costs, op) : 0;
+}
+
 double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                        const struct sp_dep *dep)
 {

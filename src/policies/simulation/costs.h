@@ -8,6 +8,10 @@
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                   const struct sp_op *op);
 
+/* What of that an op computes again before it wants what other stages send: it begins so much before that arrives. */
+double sp_op_again(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op);
+
 /* What a message costs of an op that another stage waits for: comm, or the part of it that the op works
  * on. */
 double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,

@@ -142,9 +142,10 @@ int sp_train_plan(struct sp_trainer *t)
     err = choose_recompute(t);
     if (err)
         return err;
-    if (sp_schedule_flag(l->schedule,
-                         "auto")) { /* as the description says; the run measures later */
-        costs = sp_search_costs(&t->machine, &t->shape, layout.stages, t->recompute);
+    if (sp_schedule_is_searched(
+            l->schedule)) { /* as the description says; the run measures later */
+        costs = sp_search_costs(&t->machine, &t->shape, layout.stages, t->recompute,
+                                sp_schedule_tensors(l->schedule));
         layout.costs = &costs;
     }
     err = sp_plan_create(l->schedule, &layout, &t->plan);

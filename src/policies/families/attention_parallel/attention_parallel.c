@@ -25,7 +25,7 @@ struct slots {
     int fold; /* micro-batches of one */
 };
 
-static int fold_of(const struct sp_layout *lay)
+int sp_attention_fold(const struct sp_layout *lay)
 {
     const struct slots *slots = lay->map ? lay->map->state : NULL;
 
@@ -40,14 +40,14 @@ int sp_block_stage(const struct sp_layout *lay, int j)
 /* Whether a micro-batch is one of fewer than p fold that are left for a last loop. */
 static bool is_left_over(const struct sp_layout *lay, int mb)
 {
-    int64_t loop = (int64_t)lay->stages * fold_of(lay);
+    int64_t loop = (int64_t)lay->stages * sp_attention_fold(lay);
 
     return mb / loop * loop + loop > lay->micro_batches;
 }
 
 int sp_attention_stage(const struct sp_layout *lay, int mb, int layer)
 {
-    return (layer + (is_left_over(lay, mb) ? mb : mb / fold_of(lay)) + 1) % lay->stages;
+    return (layer + (is_left_over(lay, mb) ? mb : mb / sp_attention_fold(lay)) + 1) % lay->stages;
 }
 
 /* P.0 A.0 P.1 A.1 ... P.L */
@@ -180,24 +180,37 @@ static double out_of(const struct sp_part_costs *c)
 }
 
 /* Embedding and head cost nothing of their own, as in the paper. With ship=attention pre and the output product are with
- * attention, whose backward computes pre again. */
-static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
-                   const struct sp_op *op)
+ * attention. */
+static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
+                      const struct sp_op *op)
 {
     const struct sp_part_costs *c = &costs->parts;
     bool module = sp_ships_attention(plan);
-    double forward, again;
+
+    if (op->part == SP_ATTN)
+        return c->attn + (module ? c->pre + out_of(c) : 0);
+    return (op->chunk > 0 ? c->post - (module ? out_of(c) : 0) : 0) +
+           (op->chunk < plan->layout.layers && !module ? c->pre : 0);
+}
+
+/* A block, from what it received; with ship=attention pre is made again beside attention. */
+static double again(const struct sp_plan *plan, const struct sp_costs *costs,
+                    const struct sp_op *op)
+{
+    if (op->pass == SP_F)
+        return 0;
+    if (op->part != SP_ATTN)
+        return costs->parts.again * forward(plan, costs, op);
+    return sp_ships_attention(plan) ? costs->parts.again * costs->parts.pre : 0;
+}
+
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    double once = forward(plan, costs, op);
 
     (void)stage;
-    if (op->part == SP_ATTN) {
-        forward = c->attn + (module ? c->pre + out_of(c) : 0);
-        again = module ? c->pre : 0;
-    } else {
-        forward = op->chunk > 0 ? c->post - (module ? out_of(c) : 0) : 0;
-        forward += op->chunk < plan->layout.layers && !module ? c->pre : 0;
-        again = forward;
-    }
-    return op->pass == SP_F ? forward : c->backward * forward + c->again * again;
+    return op->pass == SP_F ? once : costs->parts.backward * once + again(plan, costs, op);
 }
 
 /* Block k is post of layer k - 1 and pre of layer k; embedding and head at the ends. With ship=attention pre and the
@@ -239,7 +252,7 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
 /* The micro-batches of a slot take turns on the way: each has its own messages. */
 static int stream(const struct sp_layout *lay, const struct sp_op *op)
 {
-    int fold = fold_of(lay);
+    int fold = sp_attention_fold(lay);
 
     return is_left_over(lay, op->mb) ? op->mb / lay->stages % fold : op->mb % fold;
 }
@@ -289,6 +302,7 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
     .parts = true,
+    .recomputes_first = true,
     .shares_tokens = true,
     .shares_parameters = true,
     .keeps_parameters_whole = sp_ships_attention,
@@ -300,6 +314,7 @@ const struct sp_family sp_family_attention_parallel = {
     .deps = deps,
     .required = required,
     .cost = cost,
+    .again = again,
     .work = work_of,
     .activations = places,
     .stream = stream,

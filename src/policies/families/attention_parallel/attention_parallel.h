@@ -32,6 +32,9 @@ enum sp_shipment {
     SP_SHIP_ATTENTION    /* bsh; and once a step all weights of the attention module, norm and both products: 4h^2 */
 };
 
+/* Micro-batches that share a slot. */
+int sp_attention_fold(const struct sp_layout *lay);
+
 /*
  * What ship= and qkv= say; by default QKV weights where a micro-batch's share of them is smaller than the activations
  * that they save (HelixPipe section 4.2).

@@ -158,11 +158,21 @@ static bool post_validates(const struct sp_layout *lay)
     return true;
 }
 
+/* The last layer, but for its attention, which costs do not tell from what was kept of it. */
+static double again(const struct sp_plan *plan, const struct sp_costs *costs,
+                    const struct sp_op *op)
+{
+    return op->pass == SP_B && plan->layout.layers
+               ? costs->parts.again * (costs->parts.pre + costs->parts.post)
+               : 0;
+}
+
 /* What the three families share: they differ in the pipes, and in whose slices a stage computes. */
 #define LAYERWISE                                                                                  \
     .pairs = true, .partitions = true, .offloads = true, .shares_tokens = true,                    \
-    .shares_parameters = true, .post_validates = post_validates, .id = id, .ids = ids,             \
-    .foreign = foreign, .deps = deps, .required = required, .cost = cost,                          \
+    .shares_parameters = true, .recomputes_first = true, .post_validates = post_validates,         \
+    .id = id, .ids = ids,                                                                          \
+    .foreign = foreign, .deps = deps, .required = required, .cost = cost, .again = again,          \
     .activations = activations, .lower = sp_layerwise_lower, .lower_end = sp_replicas_lower
 
 const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
