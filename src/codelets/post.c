@@ -180,8 +180,9 @@ static double product_flops(const struct sp_shape *sh, bool out, bool down)
 {
     const struct sp_model *m = &sh->model;
 
-    return sh->rows * ((out ? sp_product_flops(m, SP_ROLE_OUT) : 0) + sp_product_flops(m, SP_ROLE_UP) +
-                       (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
+    return sh->rows *
+           ((out ? sp_product_flops(m, SP_ROLE_OUT) : 0) + sp_product_flops(m, SP_ROLE_UP) +
+            (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
 }
 
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

@@ -76,8 +76,8 @@ static double flops_of(const struct sp_shape *sh, bool out)
 {
     const struct sp_model *m = &sh->model;
 
-    return sh->rows * ((out ? 2 * sp_product_flops(m, SP_ROLE_OUT) : 0) + 3 * sp_product_flops(m, SP_ROLE_UP) +
-                       2 * sp_product_flops(m, SP_ROLE_DOWN));
+    return sh->rows * ((out ? 2 * sp_product_flops(m, SP_ROLE_OUT) : 0) +
+                       3 * sp_product_flops(m, SP_ROLE_UP) + 2 * sp_product_flops(m, SP_ROLE_DOWN));
 }
 
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

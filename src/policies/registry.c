@@ -60,7 +60,7 @@ int sp_schedule_tensors(const char *name)
     const struct sp_schedule_def *def = sp_schedule_find(name);
 
     return def && !strcmp(def->family, "attention-parallel") && !strstr(name, "ship=attention") ? 2
-                                                                                               : 1;
+                                                                                                : 1;
 }
 
 const char *sp_schedule_recompute(const char *name, const char *given)

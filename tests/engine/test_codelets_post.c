@@ -237,9 +237,10 @@ static void check_without_out(const struct sp_shape *sh)
     sp_copy_insert(&ctx, w.handle, w_out.handle);
     for (int k = 0; k < 4; k++) {
         bool keep_outputs = k == 1, residual = k == 3;
-        struct tensor saved = tensor(residual ? sp_shape_residual_saved(sh)
-                                              : sp_shape_post_saved(sh, keep_outputs));
-        struct tensor r = tensor(nx), y = tensor(nx), du = tensor(nu), dr = tensor(nx), d_o = tensor(no);
+        struct tensor saved =
+            tensor(residual ? sp_shape_residual_saved(sh) : sp_shape_post_saved(sh, keep_outputs));
+        struct tensor r = tensor(nx), y = tensor(nx), du = tensor(nu), dr = tensor(nx),
+                      d_o = tensor(no);
         struct tensor g = block(sh, SP_BLOCK_POST, 14), g_out = tensor(n_out);
         struct sp_post post = {.x = r.handle,
                                .saved = k == 2 ? NULL : saved.handle,
@@ -251,7 +252,8 @@ static void check_without_out(const struct sp_shape *sh)
         sp_out_fwd_insert(&ctx, sh, o.handle, w_out.handle, true, x.handle, r.handle);
         sp_post_fwd_insert(&ctx, sh, &post, w.handle, y.handle, 0);
         if (post.saved && residual) {
-            sp_post_again_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, dr.handle, NULL, 0);
+            sp_post_again_insert(&ctx, sh, &post, w.handle, g.handle, dy.handle, dr.handle, NULL,
+                                 0);
         } else if (post.saved) {
             sp_post_bwd_insert(&ctx, sh, &post, w.handle, g.handle, false, dy.handle, du.handle,
                                dr.handle, NULL);

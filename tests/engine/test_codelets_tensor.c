@@ -154,8 +154,7 @@ static void check_half(const struct sp_shape *sh)
 
     for (int i = 0; i < DEVICES; i++) {
         v[i] = new_device(&d, i, &o, &w, &g);
-        sp_out_fwd_insert(&ctx, &d.part, v[i].o.handle, v[i].w.handle, i == 0, NULL,
-                          v[i].r.handle);
+        sp_out_fwd_insert(&ctx, &d.part, v[i].o.handle, v[i].w.handle, i == 0, NULL, v[i].r.handle);
     }
     sp_sum_norm_insert(&ctx, sh, true, w.handle, v[0].r.handle, 2,
                        (starpu_data_handle_t[]){v[1].r.handle, x.handle}, n2.handle, stats.handle,

@@ -9,11 +9,16 @@
 
 static void every_mode(void **state)
 {
-    static const char *const schedules[] = {
-        "helix:qkv=weights", "helix:qkv=activations", "helix:fold=1,qkv=weights",
-        "helix:fold=1,qkv=activations", "helix:fold=3,qkv=weights,tail=reverse", "helix:ship=attention",
-        "helix:fold=1,ship=attention", "helix:qkv=published", "helix:fold=1,bounded,qkv=weights",
-        "helix:fold=1,bounded,ship=attention"};
+    static const char *const schedules[] = {"helix:qkv=weights",
+                                            "helix:qkv=activations",
+                                            "helix:fold=1,qkv=weights",
+                                            "helix:fold=1,qkv=activations",
+                                            "helix:fold=3,qkv=weights,tail=reverse",
+                                            "helix:ship=attention",
+                                            "helix:fold=1,ship=attention",
+                                            "helix:qkv=published",
+                                            "helix:fold=1,bounded,qkv=weights",
+                                            "helix:fold=1,bounded,ship=attention"};
     static const int folds[] = {2, 2, 1, 1, 3, 2, 1, 2, 1, 1};
     static const struct {
         int stages, layers;
@@ -32,7 +37,8 @@ static void every_mode(void **state)
                                   .window = pick % 4 == 3,
                                   .recompute = (enum sp_recompute)(pick % 3)};
 
-            check_named(schedules[i], p, p * fold * (i < 8 ? 1 + pick % 2 : 3), sizes[k].layers, set);
+            check_named(schedules[i], p, p * fold * (i < 8 ? 1 + pick % 2 : 3), sizes[k].layers,
+                        set);
             runs++;
         }
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);

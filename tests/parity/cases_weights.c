@@ -37,6 +37,7 @@ static void rings(struct cases *c, int model)
     } runs[] = {
         {2, "--schedule weipipe --stages 2 --micro-batches 4"},
         {4, "--schedule weipipe --stages 4 --recompute no-attention"},
+        {3, "--schedule weipipe:flow=line --stages 3 --micro-batches 6"},
         {3, "--schedule weipipe --stages 3 --micro-batches 9 --recompute full"},
         {2, "--schedule weipipe-naive --stages 2 --micro-batches 4 --recompute selective"},
         {4, "--schedule weipipe-naive --stages 4"},

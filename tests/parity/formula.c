@@ -51,7 +51,8 @@ static void helix_weights(const struct setup *s, enum shipment what, int l, int 
 {
     const struct parts n = parts_of(&s->model);
     int P = s->plan.layout.stages, block = l % P, after = l + 1 < s->model.layers ? (l + 1) % P : 0;
-    int64_t first = n.qkv + (what == ATTENTION ? n.norm1 : 0), second = what == ATTENTION ? n.out : 0;
+    int64_t first = n.qkv + (what == ATTENTION ? n.norm1 : 0),
+            second = what == ATTENTION ? n.out : 0;
 
     sent[block] += block != at ? times * first : 0;
     sent[after] += after != at ? times * second : 0;
@@ -70,9 +71,9 @@ static void helix_bytes(const struct setup *s, int64_t *sent)
     const char *schedule = s->args.layout.schedule;
     const char *fold = strstr(schedule, "fold=");
     bool each = strstr(schedule, "qkv=published");
-    enum shipment what = strstr(schedule, "ship=attention")              ? ATTENTION
+    enum shipment what = strstr(schedule, "ship=attention")        ? ATTENTION
                          : each || strstr(schedule, "qkv=weights") ? QKV
-                                                                         : ACTIVATIONS;
+                                                                   : ACTIVATIONS;
     int P = lay->stages, f = fold ? fold[5] - '0' : 2, M = lay->micro_batches;
     int64_t T = s->shape.rows, h = m->hidden, q = (int64_t)m->heads * m->head_dim;
     int64_t kv = (int64_t)2 * m->kv_heads * m->head_dim;
@@ -135,10 +136,15 @@ static void ring_worker(int P, int G, const char *schedule, const int64_t *size,
     }
 }
 
+static bool is_line(const char *schedule)
+{
+    return !strncmp(schedule, "wzb2", 4) || strstr(schedule, "flow=line");
+}
+
 /*
  * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
  * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
- * head. With wzb2 a worker sends on one chunk for every op, and owners send to worker 0, the last
+ * head. With wzb2 and down a line a worker sends on one chunk for every F, B and W, and owners send to worker 0, the last
  * worker to owners.
  */
 static void ring_bytes(const struct setup *s, int64_t *sent)
@@ -152,11 +158,12 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
         size[c] = layer_of(&n) * (L / P + (c < L % P));
     for (int r = 0; r < P; r++) {
         sent[r] += ends_of(&n) * ((r < P - 1) + (r == P - 1 || r < P - 2));
-        if (strncmp(schedule, "wzb2", 4))
+        if (!is_line(schedule))
             ring_worker(P, G, schedule, size, r, sent);
     }
-    for (int c = 0; c < P && !strncmp(schedule, "wzb2", 4); c++) {
-        int owner = strstr(schedule, "each") ? (c + 1) % P : P - 1;
+    for (int c = 0; c < P && is_line(schedule); c++) {
+        bool each = strncmp(schedule, "wzb2", 4) || strstr(schedule, "each");
+        int owner = each ? (c + 1) % P : P - 1;
 
         for (int r = 0; r < P - 1; r++)
             sent[r] += 3 * G * size[c];

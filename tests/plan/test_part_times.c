@@ -92,7 +92,8 @@ static void blocks_make_their_output_again(void **state)
                 bool last = op->part != SP_ATTN && op->chunk == lay.layers;
                 double norm =
                     op->chunk < lay.layers && !module ? t.pre_again[SP_RECOMPUTE_SELECTIVE] : 0;
-                double mlp = module && !last ? t.post_again[SP_RECOMPUTE_NO_ATTENTION] - t.out : block;
+                double mlp =
+                    module && !last ? t.post_again[SP_RECOMPUTE_NO_ATTENTION] - t.out : block;
                 double want;
 
                 if (op->pass == SP_F) /* what the head alone reads is made in its backward */

@@ -177,11 +177,10 @@ static int check_layout(const char *schedule, int p, int m, int slices, int laye
 
 static void all_schedules(void **state)
 {
-    static const char *const more[] = {"sppo:multiplex", "helix:qkv=weights",
-                                       "helix:qkv=activations", "helix:qkv=published",
-                                       "helix:ship=attention", "helix:bounded,qkv=weights",
-                                       "wzb2:owner=each",
-                                       "fsdp:order=breadth"};
+    static const char *const more[] = {
+        "sppo:multiplex",      "helix:qkv=weights",    "helix:qkv=activations",
+        "helix:qkv=published", "helix:ship=attention", "helix:bounded,qkv=weights",
+        "wzb2:owner=each",     "weipipe:flow=line",    "fsdp:order=breadth"};
     int layouts = 0;
 
     (void)state;

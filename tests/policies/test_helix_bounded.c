@@ -65,8 +65,9 @@ static double check(int fold, int p, int L, int loops, int rest)
     if (h.makespan > in_turn + 1e-9)
         fail_msg("%s p=%d L=%d m=%d takes %g, loops in turn %g", schedule, p, L, m, h.makespan,
                  in_turn);
-    filled = loops * (one - h.busy[0] / loops) > 1e-9 ? (in_turn - h.makespan) / (in_turn - h.busy[0])
-                                                      : 0;
+    filled = loops * (one - h.busy[0] / loops) > 1e-9
+                 ? (in_turn - h.makespan) / (in_turn - h.busy[0])
+                 : 0;
     helix_destroy(&h);
     sp_plan_destroy(&plan);
     return filled;

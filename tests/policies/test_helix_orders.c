@@ -309,7 +309,8 @@ static void attention_shipped(void **state)
             for (int i = 0; i < 3 * 2 * 2; i++) {
                 int fold = i % 3 + 1, m = p * fold * (i / 3 % 2 + 1);
                 struct sp_costs c = {
-                    .parts = {.pre = 1, .attn = 3, .post = 2, .backward = 2, .again = again[i / 6]}};
+                    .parts = {
+                        .pre = 1, .attn = 3, .post = 2, .backward = 2, .again = again[i / 6]}};
                 char name[48], why[256];
                 struct sp_plan plan;
                 struct sp_times t;
@@ -355,9 +356,11 @@ static void chosen_fold(void **state)
                         struct sp_plan plan;
                         struct sp_times t;
 
-                        snprintf(name, sizeof name, fold ? "helix:fold=%d" : "helix:fold=auto", fold);
+                        snprintf(name, sizeof name, fold ? "helix:fold=%d" : "helix:fold=auto",
+                                 fold);
                         assert_int_equal(sp_plan_create(name, &lay, &plan), 0);
-                        assert_int_equal(sp_listsim(&plan, &c, SP_UNBOUNDED, &t, why, sizeof why), 0);
+                        assert_int_equal(sp_listsim(&plan, &c, SP_UNBOUNDED, &t, why, sizeof why),
+                                         0);
                         makespan[fold] = t.makespan;
                         if (fold && p * fold <= m)
                             least = fmin(least, t.makespan);
@@ -378,12 +381,9 @@ static void chosen_fold(void **state)
 TEST_GROUP(helix_orders)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published),
-        cmocka_unit_test(every_order),
-        cmocka_unit_test(options),
-        cmocka_unit_test(default_tail),
-        cmocka_unit_test(attention_shipped),
-        cmocka_unit_test(chosen_fold),
+        cmocka_unit_test(published),         cmocka_unit_test(every_order),
+        cmocka_unit_test(options),           cmocka_unit_test(default_tail),
+        cmocka_unit_test(attention_shipped), cmocka_unit_test(chosen_fold),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

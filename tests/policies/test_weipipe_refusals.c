@@ -64,7 +64,8 @@ static void refusals(void **state)
         lay = layout(4, 8);
         lay.slices = 2;
         refused(name, lay, "use --slices 1");
-        refused(naive ? "weipipe-naive:x=1" : "weipipe:x=1", layout(4, 8), "x=1");
+        refused(naive ? "weipipe-naive:x=1" : "weipipe:flow=x", layout(4, 8),
+                naive ? "x=1" : "flow=ring or flow=line");
         refused(naive ? "weipipe-naive:auto" : "weipipe:auto", layout(4, 8), "auto");
     }
 }

@@ -74,7 +74,8 @@ static void block_forward(struct sp_part_op *c)
     starpu_data_handle_t x;
 
     if (c->k == 0)
-        sp_part_embed(c, x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
+        sp_part_embed(
+            c, x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
     else
         x = post_forward(c);
     if (c->k < c->sh->model.layers)
@@ -102,7 +103,8 @@ static void attention_forward(struct sp_part_op *c)
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         t->attn.q = sp_part_take(c, sp_part_q(c), "q");
         t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q, t->attn.kv, 0);
+        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q,
+                          t->attn.kv, 0);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));

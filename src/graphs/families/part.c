@@ -75,7 +75,7 @@ starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_bl
     struct sp_tensor_id id = shipped(c, kind, false);
 
     return is_own(c, kind) ? sp_part_weight(c, kind, c->k)
-                     : sp_store_find(&c->st->store, &id)->piece[0];
+                           : sp_store_find(&c->st->store, &id)->piece[0];
 }
 
 starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,

@@ -150,9 +150,9 @@ static void recompute(struct sp_part_op *c)
     bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
-    t->block.post = sp_part_take(
-        c, chunks ? sp_shape_residual_saved(c->sh) : sp_shape_post_saved(c->sh, true),
-        chunks ? "residual" : "post saved");
+    t->block.post =
+        sp_part_take(c, chunks ? sp_shape_residual_saved(c->sh) : sp_shape_post_saved(c->sh, true),
+                     chunks ? "residual" : "post saved");
     if (c->k == c->sh->model.layers)
         t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
     mlp_forward(c, t->block.residual, chunks, t->block.x, 0);
@@ -167,9 +167,8 @@ static void mlp_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
     starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr"), du = NULL;
-    struct sp_post post = {.saved = t->block.post,
-                           .keep_outputs = c->keep_outputs,
-                           .residual = sp_part_cuts_mlp(c)};
+    struct sp_post post = {
+        .saved = t->block.post, .keep_outputs = c->keep_outputs, .residual = sp_part_cuts_mlp(c)};
 
     c->ctx.layer = c->k - 1;
     if (post.residual) {

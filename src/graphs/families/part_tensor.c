@@ -162,7 +162,8 @@ static void attention_forward(struct sp_part_op *c)
     op = op_of(c, true, &one);
     if (c->ships) {
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
-        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true, c->st->local);
+        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
+                              c->st->local);
     } else {
         sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
         sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
@@ -221,7 +222,8 @@ static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : pool_for(c, sp_part_block_stage(c, c->k));
-    starpu_data_handle_t d_o[SP_MAX_SLICES], w = c->ships ? sp_part_weights_here(c, SP_BLOCK_QKV) : NULL;
+    starpu_data_handle_t d_o[SP_MAX_SLICES],
+        w = c->ships ? sp_part_weights_here(c, SP_BLOCK_QKV) : NULL;
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op;
 

@@ -58,7 +58,8 @@ static double block_again(const struct pricing *p, const struct sp_part_times *t
 {
     bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
     bool output = whole && (!w->out_with_attention || w->head);
-    double sum = (output ? t->post : t->post_again[mode]) - (w->out_with_attention && whole ? t->out : 0);
+    double sum =
+        (output ? t->post : t->post_again[mode]) - (w->out_with_attention && whole ? t->out : 0);
 
     return sum + (output && sp_mlp_comes_in_chunks(p->sh, mode) ? t->up : 0);
 }
@@ -169,10 +170,9 @@ static double price_again(const struct pricing *p, int stage, const struct sp_op
 }
 
 /* Of every op, by the number that the family gives it. */
-static double *price_all(const struct sp_plan *plan, const struct sp_shape *sh,
-                         const struct sp_op_terms *terms,
-                         double (*price_of)(const struct pricing *p, int stage,
-                                            const struct sp_op *op))
+static double *
+price_all(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op_terms *terms,
+          double (*price_of)(const struct pricing *p, int stage, const struct sp_op *op))
 {
     const struct sp_layout *lay = &plan->layout;
     double *ms = calloc((size_t)plan->family->ids(lay), sizeof *ms);

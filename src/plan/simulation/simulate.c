@@ -114,8 +114,7 @@ static void let_start(struct sim *sim, const struct sp_step_message *m, double t
                                                    &sim->plan->programs[m->to].ops[m->reader + i]);
         sim->held[op] = fmax(sim->held[op], time);
     } else {
-        sim->t.start[m->to][m->reader] =
-            fmax(sim->t.start[m->to][m->reader], time - again(sim, m));
+        sim->t.start[m->to][m->reader] = fmax(sim->t.start[m->to][m->reader], time - again(sim, m));
     }
 }
 

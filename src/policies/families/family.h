@@ -46,13 +46,14 @@ struct sp_family {
     bool sharded; /* every stage holds a part of each parameter block */
     bool
         one_line; /* its chunks are those of the whole model, on every stage, and not so many a stage */
-    bool names_global;      /* the chunk of an op is a global stage, whatever stage runs it */
-    bool replicates_ends;   /* every stage holds embedding and head */
-    bool head_op;           /* the head is an op of its own, with which its input dies */
-    bool pairs;             /* two ops may overlap */
-    bool partitions;        /* the layers of its global stages may be chosen */
-    bool offloads;          /* activations may leave for a slower tier */
-    bool recomputes_first; /* a backward computes its last layers again before it wants the gradient of its output */
+    bool names_global;    /* the chunk of an op is a global stage, whatever stage runs it */
+    bool replicates_ends; /* every stage holds embedding and head */
+    bool head_op;         /* the head is an op of its own, with which its input dies */
+    bool pairs;           /* two ops may overlap */
+    bool partitions;      /* the layers of its global stages may be chosen */
+    bool offloads;        /* activations may leave for a slower tier */
+    bool
+        recomputes_first; /* a backward computes its last layers again before it wants the gradient of its output */
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */

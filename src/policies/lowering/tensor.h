@@ -25,12 +25,12 @@ enum sp_tensor_kind {
     SP_TENSOR_O,   /* [rows, q width] output of attention */
     SP_TENSOR_DO,  /* its gradient */
     SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
-    SP_TENSOR_WOUT,     /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
-    SP_TENSOR_DWOUT,    /* its gradient */
-    SP_TENSOR_W,        /* weights of the layers of chunk `at`; -1: of embedding and head */
-    SP_TENSOR_WB,       /* the same for backwards, where they travel beside those for forwards */
-    SP_TENSOR_D,        /* gradients of these weights */
-    SP_TENSOR_BLOCK,    /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
+    SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
+    SP_TENSOR_DWOUT, /* its gradient */
+    SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */
+    SP_TENSOR_WB,    /* the same for backwards, where they travel beside those for forwards */
+    SP_TENSOR_D,     /* gradients of these weights */
+    SP_TENSOR_BLOCK, /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
     SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a stage */
     SP_TENSOR_KINDS
 };

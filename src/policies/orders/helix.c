@@ -55,7 +55,8 @@ static int best_fold(const struct sp_layout *lay)
     double block = c->pre + c->post, part = fmin(block, c->attn), least = HUGE_VAL;
     int best = 1;
 
-    for (int fold = 1; fold <= 4 && (fold == 1 || lay->stages * fold <= lay->micro_batches); fold++) {
+    for (int fold = 1; fold <= 4 && (fold == 1 || lay->stages * fold <= lay->micro_batches);
+         fold++) {
         int loop = lay->stages * fold, left = lay->micro_batches % loop;
         double lost = fold * (lay->stages - 1) * block * (1 + c->backward + c->again) +
                       lay->micro_batches / loop * delay(lay, costs->comm, part, fold);
@@ -304,6 +305,7 @@ const struct sp_schedule_def sp_schedule_helix = {
     .check = check,
     .emit_all = emit_all,
     .makespan_of_parts = makespan,
-    .makespan_source = "work + fold (p-1) block (1+backward), block = pre+post, HelixPipe section 4.5",
+    .makespan_source =
+        "work + fold (p-1) block (1+backward), block = pre+post, HelixPipe section 4.5",
     .makespan_is = SP_UPPER_BOUND,
 };

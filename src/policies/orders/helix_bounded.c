@@ -27,12 +27,13 @@ enum way { FORWARD, BACKWARD };
 
 /* A stage. */
 struct lane {
-    struct sp_program list[2]; /* its forwards, and its backwards, of all loops one after the other */
-    struct sp_program order;   /* what it has run of them */
-    int next[2];               /* of each */
-    int loop;                  /* forwards of the first loop */
-    int held, most;            /* parts kept for backwards; at most */
-    double idle, look;         /* since when it is free; when it looks for an op */
+    struct sp_program
+        list[2];             /* its forwards, and its backwards, of all loops one after the other */
+    struct sp_program order; /* what it has run of them */
+    int next[2];             /* of each */
+    int loop;                /* forwards of the first loop */
+    int held, most;          /* parts kept for backwards; at most */
+    double idle, look;       /* since when it is free; when it looks for an op */
 };
 
 struct bounded {

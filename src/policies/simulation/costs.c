@@ -21,9 +21,8 @@ double sp_op_again(const struct sp_plan *plan, const struct sp_costs *costs, int
                    const struct sp_op *op)
 {
     if (costs->by_op)
-        return costs->again_by_op
-                   ? costs->again_by_op[plan->family->id(&plan->layout, stage, op)]
-                   : 0;
+        return costs->again_by_op ? costs->again_by_op[plan->family->id(&plan->layout, stage, op)]
+                                  : 0;
     return plan->family->again ? plan->family->again(plan, costs, op) : 0;
 }
 

@@ -319,7 +319,7 @@ int sp_attention_parallel_lower_begin(struct sp_lowering *l)
     if (!state)
         return -ENOMEM;
     state->takers = (int *)(state->use + uses);
-    state->ships = l->shape                    ? sp_shipment(l->plan, l->shape)
+    state->ships = l->shape                      ? sp_shipment(l->plan, l->shape)
                    : sp_ships_attention(l->plan) ? SP_SHIP_ATTENTION
                                                  : SP_SHIP_ACTIVATIONS;
     state->each = sp_ships_each_time(l->plan);

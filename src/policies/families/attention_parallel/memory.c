@@ -63,8 +63,8 @@ static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape 
     int64_t T = sh->rows, x = T * sh->model.hidden, elements = 0;
 
     if (op->chunk > 0) {
-        bool shared = ships == SP_SHIP_ATTENTION ||
-                      sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
+        bool shared =
+            ships == SP_SHIP_ATTENTION || sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
 
         elements += (shared ? 0 : T * sh->q_width) +
                     (kept ? (int64_t)sp_shape_post_saved(sh, keep_outputs) : x);

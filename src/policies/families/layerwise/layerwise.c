@@ -171,9 +171,9 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
 #define LAYERWISE                                                                                  \
     .pairs = true, .partitions = true, .offloads = true, .shares_tokens = true,                    \
     .shares_parameters = true, .recomputes_first = true, .post_validates = post_validates,         \
-    .id = id, .ids = ids,                                                                          \
-    .foreign = foreign, .deps = deps, .required = required, .cost = cost, .again = again,          \
-    .activations = activations, .lower = sp_layerwise_lower, .lower_end = sp_replicas_lower
+    .id = id, .ids = ids, .foreign = foreign, .deps = deps, .required = required, .cost = cost,    \
+    .again = again, .activations = activations, .lower = sp_layerwise_lower,                       \
+    .lower_end = sp_replicas_lower
 
 const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
 

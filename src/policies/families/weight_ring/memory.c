@@ -36,8 +36,9 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     sp_worker_elements(plan, sh, &layer, &ends);
     norms = layers_between(plan, sh) *
             (int64_t)(2 * sp_block_elements(&sh->held, SP_BLOCK_NORM1) + sp_shape_gains(sh));
-    if (line) /* of either kind: the larger */
-        return 4 * x + sp_in_f32(sh, (5 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
+    if (line) /* of either kind: the larger; of two flows of weights, where a turn has ops of both */
+        return 4 * x + sp_in_f32(sh, ((plan->split ? 5 : 7) * most + 2) * layer +
+                                         (P > 1 ? ends : 0) + norms);
     return 4 * x + 6 * most * layer +
            sp_in_f32(sh, (3 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
 }

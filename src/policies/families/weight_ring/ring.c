@@ -144,6 +144,16 @@ static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_
     return -EINVAL;
 }
 
+/* What the schedule says, unless the user wants no way around. */
+static enum sp_ring_layout layout_of(const struct sp_layout *lay,
+                                     const struct sp_weight_ring_def *def)
+{
+    char flow[16];
+
+    return sp_layout_option(lay, "flow", flow, sizeof flow) && !strcmp(flow, "line") ? SP_RING_LINE
+                                                                                     : def->layout;
+}
+
 int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **out, char *why, size_t n)
 {
@@ -157,7 +167,7 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def 
         return ret;
     ring->rounds = rounds;
     ring->chunks = lay->stages;
-    ring->layout = def->layout;
+    ring->layout = layout_of(lay, def);
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);

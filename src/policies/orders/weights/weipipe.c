@@ -14,9 +14,28 @@
  * Makespan (GP + P - 1)(f + b + w) with G >= 2 rounds, that of 1F1B with GP micro-batches: each worker
  * is behind the one before it by the longest turn, of both a forward and a backward. With one round no
  * turn has both. Every worker keeps the activations of a whole micro-batch, P chunks.
+ *
+ * Around the ring each worker sends 3(G+1)P chunks: weights also go where no op wants them, and worker 0 passes on what
+ * comes around until the last worker is done. With flow=line nothing goes around: worker r + 1 wants for an op what
+ * worker r had for the same op, so 3GP chunks go down the line; worker 0 has weights from their owners, the last worker
+ * gives gradients to them, and who is done is done.
  */
 #include "starpipe/schedule.h"
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    char flow[16] = "ring";
+
+    sp_layout_option(lay, "flow", flow, sizeof flow);
+    if (!strcmp(flow, "ring") || !strcmp(flow, "line"))
+        return 0;
+    snprintf(why, n, "has no flow '%s'; use flow=ring or flow=line", flow);
+    return -EINVAL;
+}
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
@@ -48,7 +67,10 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .summary = "weights travel around a ring, forwards and backwards of two micro-batches in turns",
     .source = "WeiPipe (Lin et al. 2025), section 3.2, figure 2; Gvilenius/weipipe",
     .family = "weight-ring",
+    .options = "flow",
+    .variants = "flow=line",
     .default_chunks = 1,
+    .check = check,
     .weight_ring.turn = turn,
     .makespan = makespan,
     .makespan_source =
