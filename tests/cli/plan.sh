@@ -39,7 +39,7 @@ names = {r["schedule"] for r in rows}
 assert {"1f1b", "helix", "helix:fold=1", "weipipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
 last = None
 for r in rows:
-    assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1 or r["schedule"] != "sppo:multiplex")
+    assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1 or not {"multiplex", "ship=attention"} & set(r["schedule"].replace(":", ",").split(",")))
     assert (f"--tensor-parallel {r['devices']}" in r["command"]) == (r["devices"] > 1)
     assert r["micro_batches"] * r["micro_batch_size"] == 16
     tokens = 32768 * 16 / (r["step_ms"] / 1e3) / 8
