@@ -34,9 +34,9 @@ struct sp_costs {
                                * an op's time (of the time of two that overlap); NULL: at the end */
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
     double wire; /* that a whole micro-batch's message occupies its sender and its receiver */
-    const double *
-        again_by_op; /* with by_op, by the same number: what an op computes again before it wants what others
-                                * send, while that is on its way; NULL: nothing */
+    /* With by_op, by the same number: what an op computes again before it wants what others send, while
+     * that is on its way; NULL: nothing. */
+    const double *again_by_op;
 };
 
 struct sp_map; /* where global stages live; see src/policies/families/map.h */
@@ -141,9 +141,8 @@ struct sp_schedule_def {
     const char *family;  /* graph family: "layerwise", "bidirectional", "sharded", ... */
     const char *options; /* the keys it accepts, comma-separated; NULL: none */
     const char *flags;   /* the options without a value, comma-separated; NULL: none */
-    const char *
-        variants; /* options that `plan` tries besides the defaults, sets of them separated by blanks;
-                           * NULL: none */
+    /* Options that `plan` tries besides the defaults, sets of them separated by blanks; NULL: none. */
+    const char *variants;
     int default_chunks; /* chunks per stage when the user gives none; sharded: 0, a layer each */
 
     /* Says in why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */

@@ -30,8 +30,8 @@ struct sp_pre {
 };
 
 struct sp_post {
-    starpu_data_handle_t x,
-        o; /* (T,h) residual, (T,q) attention output; o NULL: x is r already (see out.c) */
+    starpu_data_handle_t x;     /* (T,h) residual */
+    starpu_data_handle_t o;     /* (T,q) attention output; NULL: x is r already (see out.c) */
     starpu_data_handle_t saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
     bool keep_outputs;          /* saved holds n2 and g */
     bool residual;              /* saved is sp_shape_residual_saved */

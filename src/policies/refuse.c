@@ -40,6 +40,25 @@ int sp_refuse_chunks(const struct sp_layout *lay, const struct sp_layout *fit, c
     return 0;
 }
 
+int sp_option_is(const struct sp_layout *lay, const char *key, const char *word)
+{
+    char value[32];
+
+    return sp_layout_option(lay, key, value, sizeof value) && !strcmp(value, word);
+}
+
+int sp_refuse_word(const struct sp_layout *lay, const char *key, const char *one, const char *other,
+                   char *why, size_t n)
+{
+    char value[16];
+
+    if (!sp_layout_option(lay, key, value, sizeof value) || !strcmp(value, one) ||
+        !strcmp(value, other))
+        return 0;
+    snprintf(why, n, "has no %s '%s'; use %s=%s or %s=%s", key, value, key, one, key, other);
+    return -EINVAL;
+}
+
 int sp_refuse_rounds(const struct sp_layout *lay, char *why, size_t n)
 {
     int P = lay->stages, m = lay->micro_batches, below = m / P * P;

@@ -52,8 +52,8 @@ struct sp_family {
     bool pairs;           /* two ops may overlap */
     bool partitions;      /* the layers of its global stages may be chosen */
     bool offloads;        /* activations may leave for a slower tier */
-    bool
-        recomputes_first; /* a backward computes its last layers again before it wants the gradient of its output */
+    /* A backward computes its last layers again before it wants the gradient of its output. */
+    bool recomputes_first;
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */

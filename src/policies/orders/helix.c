@@ -24,19 +24,13 @@
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/orders/helix.h"
+#include "policies/refuse.h"
 #include "policies/simulation/costs.h"
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool is(const struct sp_layout *lay, const char *key, const char *word)
-{
-    char value[32];
-
-    return sp_layout_option(lay, key, value, sizeof value) && !strcmp(value, word);
-}
 
 /* What messages delay a loop by with so many micro-batches a slot: it has 2L parts each way one after the other, and a
  * message delays the next by what it takes longer than the other micro-batches of the slot, which are at work meanwhile. */
@@ -75,7 +69,7 @@ static int fold_of(const struct sp_layout *lay)
 {
     int ok = 1;
 
-    if (!is(lay, "fold", "auto"))
+    if (!sp_option_is(lay, "fold", "auto"))
         return sp_layout_option_int(lay, "fold", 2, &ok);
     return lay->map ? sp_attention_fold(lay) : best_fold(lay);
 }
@@ -98,7 +92,7 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    bool choose = is(lay, "fold", "auto");
+    bool choose = sp_option_is(lay, "fold", "auto");
     int ok = 1, fold = choose ? 1 : sp_layout_option_int(lay, "fold", 2, &ok);
     char word[32] = "";
 
@@ -114,7 +108,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
         snprintf(why, n, "has no loop that ends alone with `bounded`; leave out tail=%s", word);
         return -EINVAL;
     }
-    if (is(lay, "ship", "attention") && sp_layout_option(lay, "qkv", word, sizeof word)) {
+    if (sp_option_is(lay, "ship", "attention") && sp_layout_option(lay, "qkv", word, sizeof word)) {
         snprintf(why, n, "ships all of attention with ship=attention; leave out qkv=%s", word);
         return -EINVAL;
     }
@@ -211,7 +205,7 @@ static bool ends_upwards(const struct sp_layout *lay)
     char tail[16];
 
     if (sp_layout_option(lay, "tail", tail, sizeof tail))
-        return is(lay, "tail", "published");
+        return sp_option_is(lay, "tail", "published");
     return lay->layers == lay->stages;
 }
 
@@ -276,7 +270,7 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
 /* With ship=attention blocks are MLPs alone, eight ninths of post. */
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
 {
-    bool module = is(lay, "ship", "attention");
+    bool module = sp_option_is(lay, "ship", "attention");
     double layer = (c->pre + c->post) * (1 + c->backward + c->again) + c->attn * (1 + c->backward);
     double block = module ? c->post * 8 / 9 : c->pre + c->post;
 

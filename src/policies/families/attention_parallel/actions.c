@@ -156,16 +156,15 @@ static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
     return &state_of(l)->use[stage * l->plan->layout.layers + layer];
 }
 
-/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all. Returns
- * how many; none where sizes are unknown. */
-static int parameters(const struct sp_lowering *l, int layer, bool gradient, int mb,
-                      struct sp_tensor_id out[MOST])
+/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all. Nothing
+ * where sizes are unknown. Who sends it depends on the tensor: owner_of. */
+static struct message parameters(const struct sp_lowering *l, int layer, bool gradient, int mb)
 {
     enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
     struct message m = {.n = 0};
 
     if (state_of(l)->ships == SP_SHIP_ACTIVATIONS || !l->shape)
-        return 0;
+        return m;
     add(&m, block, mb, layer);
     m.tensor[0].block = SP_BLOCK_QKV;
     if (state_of(l)->ships == SP_SHIP_ATTENTION) {
@@ -173,9 +172,7 @@ static int parameters(const struct sp_lowering *l, int layer, bool gradient, int
         m.tensor[1].block = SP_BLOCK_NORM1;
         add(&m, gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT, mb, layer);
     }
-    for (int k = 0; k < m.n; k++)
-        out[k] = m.tensor[k];
-    return m.n;
+    return m;
 }
 
 static bool is_out(const struct sp_tensor_id *t)
@@ -192,30 +189,29 @@ static int owner_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
 static void take_weights(struct sp_lowering *l, int stage, int layer, int index)
 {
     const struct use *use = use_of(l, stage, layer);
-    struct sp_tensor_id w[MOST];
-    int n = parameters(l, layer, false, -1, w);
+    struct message w = parameters(l, layer, false, -1);
 
-    for (int k = 0; k < n && (use->begun == 0 || state_of(l)->each); k++) {
-        int owner = owner_of(l, &w[k]);
+    for (int k = 0; k < w.n && (use->begun == 0 || state_of(l)->each); k++) {
+        int owner = owner_of(l, &w.tensor[k]);
 
         if (owner == stage)
             continue;
-        sp_lower_send(l, owner, stage, w[k], -1);
-        sp_lower_recv(l, owner, stage, w[k], index);
-        if (is_out(&w[k]) && --state_of(l)->takers[layer] == 0)
-            sp_lower_free(l, owner, w[k]); /* a copy that it made; all else is its own blocks */
+        sp_lower_send(l, owner, stage, w.tensor[k], -1);
+        sp_lower_recv(l, owner, stage, w.tensor[k], index);
+        if (is_out(&w.tensor[k]) && --state_of(l)->takers[layer] == 0)
+            sp_lower_free(l, owner,
+                          w.tensor[k]); /* a copy that it made; all else is its own blocks */
     }
 }
 
 /* The stage's copy of weights, of which one is enough. */
 static void free_weights(struct sp_lowering *l, int stage, int layer)
 {
-    struct sp_tensor_id w[MOST];
-    int n = parameters(l, layer, false, -1, w);
+    struct message w = parameters(l, layer, false, -1);
 
-    for (int k = 0; k < n; k++)
-        if (owner_of(l, &w[k]) != stage)
-            sp_lower_free(l, stage, w[k]);
+    for (int k = 0; k < w.n; k++)
+        if (owner_of(l, &w.tensor[k]) != stage)
+            sp_lower_free(l, stage, w.tensor[k]);
 }
 
 /* After an attention's forward. */
@@ -236,15 +232,16 @@ static bool returns(const struct sp_lowering *l, const struct use *use, int mb, 
 static void return_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     struct use *use = use_of(l, stage, op->chunk);
-    struct sp_tensor_id g[MOST];
-    int of, n;
+    struct message g = {.n = 0};
+    int of;
 
     use->left--;
     use->last = op->mb;
-    n = returns(l, use, op->mb, &of) ? parameters(l, op->chunk, true, of, g) : 0;
-    for (int k = 0; k < n; k++)
-        if (owner_of(l, &g[k]) != stage)
-            sp_lower_send(l, stage, owner_of(l, &g[k]), g[k], index);
+    if (returns(l, use, op->mb, &of))
+        g = parameters(l, op->chunk, true, of);
+    for (int k = 0; k < g.n; k++)
+        if (owner_of(l, &g.tensor[k]) != stage)
+            sp_lower_send(l, stage, owner_of(l, &g.tensor[k]), g.tensor[k], index);
     if (use->left == 0)
         free_weights(l, stage, op->chunk);
 }
@@ -266,24 +263,26 @@ static enum taken taken(const struct sp_lowering *l, const struct sp_tensor_id *
 static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken when, int index,
                            bool received)
 {
-    int stage, n, of;
-    struct sp_tensor_id g[MOST];
+    struct message g;
+    int stage, of;
 
     if (layer >= l->plan->layout.layers)
         return;
     stage = sp_attention_stage(&l->plan->layout, mb, layer);
-    n = returns(l, use_of(l, stage, layer), mb, &of) ? parameters(l, layer, true, of, g) : 0;
-    for (int k = 0; k < n; k++) {
-        int owner = owner_of(l, &g[k]);
+    if (!returns(l, use_of(l, stage, layer), mb, &of))
+        return;
+    g = parameters(l, layer, true, of);
+    for (int k = 0; k < g.n; k++) {
+        int owner = owner_of(l, &g.tensor[k]);
 
-        if (owner == stage || taken(l, &g[k]) != when)
+        if (owner == stage || taken(l, &g.tensor[k]) != when)
             continue;
         if (!received) {
-            sp_lower_recv(l, stage, owner, g[k], index);
-            sp_lower_free(l, stage, g[k]);
+            sp_lower_recv(l, stage, owner, g.tensor[k], index);
+            sp_lower_free(l, stage, g.tensor[k]);
         } else {
-            sp_lower_add(l, owner, g[k]);
-            sp_lower_free(l, owner, g[k]);
+            sp_lower_add(l, owner, g.tensor[k]);
+            sp_lower_free(l, owner, g.tensor[k]);
         }
     }
 }

@@ -1,21 +1,14 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
-#include <string.h>
-
-static bool is(const struct sp_plan *plan, const char *key, const char *word)
-{
-    char value[16] = "";
-
-    return sp_layout_option(&plan->layout, key, value, sizeof value) && !strcmp(value, word);
-}
+#include "policies/refuse.h"
 
 bool sp_ships_attention(const struct sp_plan *plan)
 {
-    return is(plan, "ship", "attention");
+    return sp_option_is(&plan->layout, "ship", "attention");
 }
 
 bool sp_ships_each_time(const struct sp_plan *plan)
 {
-    return is(plan, "qkv", "published");
+    return sp_option_is(&plan->layout, "qkv", "published");
 }
 
 enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh)
@@ -28,9 +21,10 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
 
     if (sp_ships_attention(plan))
         return SP_SHIP_ATTENTION;
-    if (is(plan, "qkv", "activations"))
+    if (sp_option_is(&plan->layout, "qkv", "activations"))
         return SP_SHIP_ACTIVATIONS;
-    if (is(plan, "qkv", "weights") || is(plan, "qkv", "published"))
+    if (sp_option_is(&plan->layout, "qkv", "weights") ||
+        sp_option_is(&plan->layout, "qkv", "published"))
         return SP_SHIP_QKV;
     return T * h + weights < T * width ? SP_SHIP_QKV : SP_SHIP_ACTIVATIONS;
 }
@@ -99,23 +93,6 @@ static int64_t shipped_elements(const struct sp_shape *sh, enum sp_shipment ship
            (int64_t)sp_block_offset(&sh->held, SP_BLOCK_POST, SP_ROLE_GAIN);
 }
 
-/*
- * Gradients of shipped weights, of a layer each. As published each is on its way by itself, beside the tensors of its
- * micro-batch. Otherwise a stage adds one up for every layer whose attentions it is at: layer after layer where there is
- * one loop, all of them where a second loop comes before the first one's turn.
- */
-static int64_t gradients_here(const struct sp_plan *plan, int stage, int64_t way)
-{
-    const struct sp_layout *lay = &plan->layout;
-    int layers = 0;
-
-    if (sp_ships_each_time(plan))
-        return way + 4;
-    for (int l = 0; l < lay->layers; l++)
-        layers += sp_block_stage(lay, l) != stage;
-    return layers;
-}
-
 int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
                            enum sp_recompute recompute, int stage)
 {
@@ -139,8 +116,9 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
     for (int l = 0; l < lay->layers; l++)
         shipped += sp_block_stage(lay, l) != stage;
     elements += shipped * weights;
-    if (ships != SP_SHIP_ACTIVATIONS)
-        elements += gradients_here(plan, stage, way) * gradient;
+    /* Gradients of shipped weights: as published each is on its way by itself; otherwise a stage adds one up for every
+     * layer, all of them at once where a second loop comes before the first one's turn. */
+    elements += (sp_ships_each_time(plan) ? way + 4 : shipped) * gradient;
     if (recompute == SP_RECOMPUTE_SELECTIVE)
         elements += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
     return elements;

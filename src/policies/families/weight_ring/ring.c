@@ -1,4 +1,5 @@
 #include "policies/families/weight_ring/ring.h"
+#include "policies/refuse.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -148,10 +149,7 @@ static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_
 static enum sp_ring_layout layout_of(const struct sp_layout *lay,
                                      const struct sp_weight_ring_def *def)
 {
-    char flow[16];
-
-    return sp_layout_option(lay, "flow", flow, sizeof flow) && !strcmp(flow, "line") ? SP_RING_LINE
-                                                                                     : def->layout;
+    return sp_option_is(lay, "flow", "line") ? SP_RING_LINE : def->layout;
 }
 
 int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,

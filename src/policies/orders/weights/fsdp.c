@@ -18,20 +18,11 @@
  * one: a step gathers each unit twice and scatters its gradient once, however many micro-batches there
  * are, whose activations are all kept.
  */
-#include "starpipe/schedule.h"
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
+#include "policies/refuse.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    char order[16] = "depth";
-
-    sp_layout_option(lay, "order", order, sizeof order);
-    if (!strcmp(order, "depth") || !strcmp(order, "breadth"))
-        return 0;
-    snprintf(why, n, "has no order '%s'; use order=depth or order=breadth", order);
-    return -EINVAL;
+    return sp_refuse_word(lay, "order", "depth", "breadth", why, n);
 }
 
 static void emit_breadth(const struct sp_layout *lay, int stage, struct sp_program *prog)
@@ -46,10 +37,7 @@ static void emit_breadth(const struct sp_layout *lay, int stage, struct sp_progr
 
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
-    char order[16] = "depth";
-
-    sp_layout_option(lay, "order", order, sizeof order);
-    if (!strcmp(order, "breadth")) {
+    if (sp_option_is(lay, "order", "breadth")) {
         emit_breadth(lay, stage, prog);
         return;
     }

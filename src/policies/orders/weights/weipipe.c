@@ -20,21 +20,12 @@
  * worker r had for the same op, so 3GP chunks go down the line; worker 0 has weights from their owners, the last worker
  * gives gradients to them, and who is done is done.
  */
-#include "starpipe/schedule.h"
-#include <errno.h>
+#include "policies/refuse.h"
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    char flow[16] = "ring";
-
-    sp_layout_option(lay, "flow", flow, sizeof flow);
-    if (!strcmp(flow, "ring") || !strcmp(flow, "line"))
-        return 0;
-    snprintf(why, n, "has no flow '%s'; use flow=ring or flow=line", flow);
-    return -EINVAL;
+    return sp_refuse_word(lay, "flow", "ring", "line", why, n);
 }
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])

@@ -25,29 +25,17 @@
  * Makespan GP(f + b + w) + P - 1 at f = b = w = 1: next to no bubble over many rounds. Activations: one
  * micro-batch and, until its last W, the gradients that B leaves in it.
  */
-#include "starpipe/schedule.h"
-#include <errno.h>
+#include "policies/refuse.h"
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    char owner[16] = "last";
-
-    sp_layout_option(lay, "owner", owner, sizeof owner);
-    if (!strcmp(owner, "last") || !strcmp(owner, "each"))
-        return 0;
-    snprintf(why, n, "has no owner '%s'; use owner=last or owner=each", owner);
-    return -EINVAL;
+    return sp_refuse_word(lay, "owner", "last", "each", why, n);
 }
 
 static int owner(const struct sp_layout *lay, int chunk)
 {
-    char text[16] = "last";
-
-    sp_layout_option(lay, "owner", text, sizeof text);
-    return strcmp(text, "each") ? lay->stages - 1 : (chunk + 1) % lay->stages;
+    return sp_option_is(lay, "owner", "each") ? (chunk + 1) % lay->stages : lay->stages - 1;
 }
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
