@@ -279,6 +279,15 @@ void sp_pack_insert(const struct sp_task_context *ctx, int n, const struct sp_bl
 void sp_unpack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,
                       starpu_data_handle_t part, starpu_data_handle_t g);
 
+/*
+ * Gradients that travel in `dtype`, a type of fewer bytes: travelling += own, f32, rounded at random with the bits of
+ * `stream` (kernels/backend.h); gradient, f32, += travelling.
+ */
+void sp_travel_add_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, uint32_t stream,
+                          starpu_data_handle_t own, starpu_data_handle_t travelling);
+void sp_travel_end_insert(const struct sp_task_context *ctx, enum sp_dtype dtype,
+                          starpu_data_handle_t travelling, starpu_data_handle_t gradient);
+
 /* a += b, elements of `dtype`; `both`: then b = a, for replicas in one process. */
 void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starpu_data_handle_t a,
                    starpu_data_handle_t b, bool both);

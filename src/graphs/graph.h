@@ -184,6 +184,7 @@ struct sp_graph {
     unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
     struct sp_window *window;
     int64_t step;       /* steps submitted so far */
+    uint64_t data_step; /* the number of the one being submitted, as its data have it */
     bool numbered;      /* tasks have the number of their step, for traces */
     int turn, closing;  /* of the step being submitted, of the last one submitted whole */
     double moved_us;    /* that the disk was at work, at the last report */

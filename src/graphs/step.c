@@ -283,6 +283,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
         g->finished_us = sp_now_us();
     number_tasks(g, k);
     g->step++;
+    g->data_step = k;
     g->turn = !g->turn;
     g->submitted = 0;
     fill_tokens(g, data, k);

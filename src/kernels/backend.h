@@ -96,6 +96,12 @@ struct sp_backend {
     /* y += all of so many x, rounded once */
     void (*add_parts)(const struct sp_backend *k, size_t n, int parts, const void *const *x,
                       void *y);
+    /* y(n) += x(n) in f32, rounded up or down at random (sp_bf16_at_random), so that sums of many such steps
+     * are right on average; element i with the i-th bits of the stream. An f32 y is not rounded. */
+    void (*add_at_random)(const struct sp_backend *k, size_t n, uint32_t stream, const float *x,
+                          void *y);
+    /* y(n) += x(n), of the backend's type */
+    void (*add_to_f32)(const struct sp_backend *k, size_t n, const void *x, float *y);
     void (*sumsq)(const struct sp_backend *k, size_t n, const float *g, double *sum);
     /* The update of kernels.h on f32 weights; w_low(n) = those, rounded, if not NULL. */
     void (*adamw)(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,

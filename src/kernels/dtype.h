@@ -24,6 +24,12 @@ static inline const char *sp_dtype_name(enum sp_dtype t)
     return t == SP_BF16 ? "bf16" : "f32";
 }
 
+#ifdef __CUDACC__
+#define SP_ANYWHERE __host__ __device__
+#else
+#define SP_ANYWHERE
+#endif
+
 /* To the nearest bf16, ties to even, as GPUs round; a NaN stays one. */
 static inline uint16_t sp_bf16(float x)
 {
@@ -33,6 +39,27 @@ static inline uint16_t sp_bf16(float x)
     if ((u & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(u >> 16 | 0x40);
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+/* 32 random bits for element i of a stream: a pure function, the same wherever it is computed. The finaliser of
+ * MurmurHash3 on a counter. */
+SP_ANYWHERE static inline uint32_t sp_random_bits(uint32_t stream, uint32_t i)
+{
+    uint32_t x = i ^ stream;
+
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+/* The bits of x, of which the upper half is a bf16, after x was rounded up with a probability of how far it is from the
+ * lower of the two next to it: its mean is x. `random`: any bits, of which the upper half is used. What is no finite
+ * number stays what it is. */
+SP_ANYWHERE static inline uint32_t sp_bf16_at_random(uint32_t x, uint32_t random)
+{
+    uint32_t nan = (x & 0x7fffffffu) > 0x7f800000u ? 0x400000u : 0;
+
+    return (x & 0x7f800000u) == 0x7f800000u ? x | nan : x + (random >> 16);
 }
 
 static inline float sp_bf16_value(uint16_t b)

@@ -307,6 +307,16 @@ void add_parts(backend *k, size_t n, int parts, const void *const *x, void *y)
           [=](backend *cpu) { cpu->add_parts(cpu, n, parts, all.data(), y); });
 }
 
+void add_at_random(backend *k, size_t n, uint32_t stream, const float *x, void *y)
+{
+    QUEUE(add_at_random, (cpu, n, stream, x, y), RF(x, n), W(y, n));
+}
+
+void add_to_f32(backend *k, size_t n, const void *x, float *y)
+{
+    QUEUE(add_to_f32, (cpu, n, x, y), R(x, n), WF(y, n));
+}
+
 void sumsq(backend *k, size_t n, const float *g, double *sum)
 {
     QUEUE(sumsq, (cpu, n, g, sum), RF(g, n), access{sum, sizeof *sum, true});
@@ -377,6 +387,8 @@ void fill(struct sp_backend *k)
     k->add_f32 = add_f32;
     k->add = add;
     k->add_parts = add_parts;
+    k->add_at_random = add_at_random;
+    k->add_to_f32 = add_to_f32;
     k->sumsq = sumsq;
     k->adamw = adamw;
     k->round = round_weights;

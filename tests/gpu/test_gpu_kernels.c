@@ -353,6 +353,9 @@ static void update(size_t n)
     memcpy(again.host, w.host, n * sizeof(float));
     gpu->round(gpu, n, w.at, again.at);
     check("adamw rounded w", &low), check("round", &again);
+    BOTH(gpu->add_at_random(gpu, n, 7, g.at, low.at), cpu->add_f32(cpu, n, g.host, low.host));
+    BOTH(gpu->add_to_f32(gpu, n, low.at, y.at), cpu->add_f32(cpu, n, low.host, y.host));
+    check("add_at_random", &low), check("add_to_f32", &y);
     check("adamw w", &w), check("adamw m", &m), check("adamw v", &v), check("adamw g", &g);
     cudaFree(sum_at);
 }

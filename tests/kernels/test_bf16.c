@@ -43,6 +43,33 @@ static void test_rounding(void **state)
     assert_true(isnan(sp_bf16_value(sp_bf16(from_bits(0x7f800001)))));
 }
 
+/* Rounded at random: to one of the two next to a value, and so often to the upper one that the mean is right. */
+static void test_rounding_at_random(void **state)
+{
+    enum { TIMES = 65536 };
+    const uint32_t values[] = {0x3f801234, 0x3f80ffff, 0xbf812345, 0x00012345, 0x477fe001, 0};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+        uint32_t x = values[k], up = 0, past = x & 0xffff;
+        double deviation = sqrt(TIMES * (past / 65536.0) * (1 - past / 65536.0));
+
+        for (uint32_t i = 0; i < TIMES; i++) {
+            uint32_t y = sp_bf16_at_random(x, sp_random_bits(99, i)) >> 16;
+
+            assert_true(y == x >> 16 || y == (x >> 16) + 1);
+            up += y != x >> 16;
+        }
+        assert_true(fabs((double)up - past) <= 4 * deviation);
+    }
+    for (uint32_t b = 0; b < 0x10000; b++) { /* what is a bf16 stays */
+        uint32_t y = sp_bf16_at_random(b << 16, 0xffffffff) >> 16;
+
+        assert_true(y == b || (isnan(sp_bf16_value((uint16_t)b)) && y == (b | 0x40)));
+    }
+    assert_true(isnan(from_bits(sp_bf16_at_random(0x7f800001, 0xffffffff) & 0xffff0000)));
+}
+
 /* Random values, in both types. */
 struct pair {
     size_t n;
@@ -312,6 +339,42 @@ static void test_update(void **state)
     check_f32("m", N, m[0], m[1]), check_f32("v", N, v[0], v[1]);
 }
 
+/* y += x many times over, x far below half a step of y: rounded to the nearest, y would never change. */
+static void test_adds_at_random(void **state)
+{
+    enum { N = 4099, TIMES = 1000 };
+    float *x = new_random(N, 1), *y = new_random(N, 2);
+    double sum = 0, furthest = 0;
+    uint16_t *low = new_bytes(N * sizeof *low);
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        x[i] = 0x1p-13f;
+        low[i] = sp_bf16(1);
+    }
+    for (uint32_t t = 0; t < TIMES; t++)
+        lo->add_at_random(lo, N, sp_random_bits(5, t), x, low);
+    for (int i = 0; i < N; i++)
+        sum += sp_bf16_value(low[i]) / N;
+    /* the deviation of an element is four steps of a bf16, 2^-5, that of the mean 64 times less */
+    assert_true(fabs(sum - (1 + TIMES * 0x1p-13)) < 4 * 0x1p-11);
+    for (int i = 0; i < N; i++)
+        furthest = fmax(furthest, fabs(sp_bf16_value(low[i]) - sum));
+    assert_true(furthest > 0x1p-7); /* each for itself */
+
+    lo->add_to_f32(lo, N, low, y);
+    memcpy(x, y, N * sizeof *x);
+    free(y);
+    y = new_random(N, 2);
+    for (int i = 0; i < N; i++)
+        assert_true(x[i] == y[i] + sp_bf16_value(low[i]));
+    hi->add_at_random(hi, N, 5, x, y); /* f32: as it is */
+    hi->add_to_f32(hi, N, x, y);
+    for (int i = 0; i < N; i++)
+        assert_true(y[i] == random_at(2, (size_t)i) + x[i] + x[i]);
+    free(x), free(y), free(low);
+}
+
 static void test_finite(void **state)
 {
     struct pair x = pair(50, 1);
@@ -328,11 +391,12 @@ static void test_finite(void **state)
 TEST_GROUP(bf16)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounding), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_norms),    cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_rope),     cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_tokens),   cmocka_unit_test(test_update),
-        cmocka_unit_test(test_finite),
+        cmocka_unit_test(test_rounding),       cmocka_unit_test(test_products),
+        cmocka_unit_test(test_norms),          cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rope),           cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_update),
+        cmocka_unit_test(test_finite),         cmocka_unit_test(test_rounding_at_random),
+        cmocka_unit_test(test_adds_at_random),
     };
 
     lo = sp_cpu_backend(SP_BF16), exact = &sp_cpu_bf16_emulated, hi = sp_cpu_backend(SP_F32);

@@ -1,7 +1,8 @@
 /*
  * --dtype bf16: losses and gradients of every schedule within 2e-2 of one f32 stage; and within 1e-5 of
  * one bf16 stage, because the same kernels run on the same numbers, unless a tensor is rounded at other
- * places: gradients of keys once a slice, g = gelu(u) again from a rounded u under selective recompute.
+ * places: gradients of keys once a slice, g = gelu(u) again from a rounded u under selective recompute, gradients
+ * that travel around a ring of weights on every worker, at random, unless gradients=f32 keeps them wide.
  * After an update the bar is 1e-3: gradients that were summed in another order move a weight by the last
  * bit of its f32, and where that lay between two bf16, products read the other one.
  */
@@ -15,12 +16,14 @@ static void add_bf16(struct cases *c, struct parity_case like, const char *model
                      const char *schedule, int stages, const char *more)
 {
     static const char *const sliced[] = {"seq1f1b", "terapipe", "sppo", "sppo:multiplex"};
+    bool ring = strstr(schedule, "weipipe") || !strncmp(schedule, "wzb", 3);
+    bool rounds = ring && !strstr(schedule, "gradients=f32");
     int slices = 1;
 
     for (size_t i = 0; i < sizeof sliced / sizeof *sliced; i++)
         if (!strcmp(schedule, sliced[i]))
             slices = 3;
-    like.bar = slices > 1 || strstr(more, "selective") ? 1e-2 : 1e-5;
+    like.bar = rounds || slices > 1 || strstr(more, "selective") ? 1e-2 : 1e-5;
     like.updated_bar = fmax(like.bar, 1e-3);
     add_case(c, like, "--dtype bf16 --model %s --schedule %s --stages %d --slices %d %s", model,
              schedule, stages, slices, more);
@@ -30,8 +33,17 @@ void bf16_cases(struct cases *c)
 {
     static const char *const models[] = {"gpt-tiny", "llama-tiny"};
     static const char *const modes[] = {"selective", "no-attention", "full", "every=2"};
-    static const char *const apart[] = {"1f1b", "dualpipev", "helix", "weipipe",       "wzb1",
-                                        "wzb2", "fsdp",      "sppo",  "sppo:multiplex"};
+    static const char *const apart[] = {"1f1b",
+                                        "dualpipev",
+                                        "helix",
+                                        "weipipe",
+                                        "weipipe:flow=line",
+                                        "weipipe:flow=line,gradients=f32",
+                                        "wzb1",
+                                        "wzb2",
+                                        "fsdp",
+                                        "sppo",
+                                        "sppo:multiplex"};
     const struct parity_case alone = {.processes = ALONE};
     struct parity_case two = {.processes = PROCESSES(2)};
     const struct sp_schedule_def *def;
@@ -42,6 +54,9 @@ void bf16_cases(struct cases *c)
             if (is_long() || k % 2 == i)
                 add_bf16(c, alone, models[i], def->name, 2, "");
         add_bf16(c, alone, models[i], "sppo:multiplex", 2, "");
+        add_bf16(c, alone, models[i], i ? "wzb1:gradients=f32" : "weipipe:gradients=f32", 2, "");
+        add_bf16(c, alone, models[i], i ? "wzb2:gradients=f32" : "weipipe-naive:gradients=f32", 2,
+                 "");
     }
     for (int i = 0; i < 4; i++) {
         snprintf(mode, sizeof mode, "--recompute %s", modes[i]);

@@ -65,7 +65,9 @@ static void refusals(void **state)
         lay.slices = 2;
         refused(name, lay, "use --slices 1");
         refused(naive ? "weipipe-naive:x=1" : "weipipe:flow=x", layout(4, 8),
-                naive ? "x=1" : "flow=ring or flow=line");
+                naive ? "no option 'x'" : "flow=ring or flow=line");
+        refused(naive ? "weipipe-naive:gradients=bf16" : "weipipe:gradients=bf16", layout(4, 8),
+                "use gradients=run or gradients=f32");
         refused(naive ? "weipipe-naive:auto" : "weipipe:auto", layout(4, 8), "auto");
     }
 }

@@ -65,8 +65,6 @@ void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *a
     for (int i = all->n - 1; i >= 0; i--) { /* `before` of earlier messages is not changed yet */
         struct sp_step_message *m = &all->message[i];
 
-        if (m->tensor.kind == SP_TENSOR_D)
-            m->bytes /= 2;
         if (m->reader < 0 ||
             (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes; is 0 */
             m->bytes = 0;

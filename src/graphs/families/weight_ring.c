@@ -49,12 +49,17 @@ static struct sp_tensor_id passing(const struct sp_graph *g, enum sp_tensor_kind
         .kind = (unsigned char)kind, .mb = is_line(g) ? mb / workers(g) : -1, .at = chunk};
 }
 
-/* A gradient that sets out: down the line as zeros, around the ring as that of its owner's blocks, which is
- * zero, if these are in this process. */
+static bool rounds(const struct sp_graph *g)
+{
+    return sp_rounds_gradients(g->cfg.plan, &g->shape);
+}
+
+/* A gradient that sets out: as zeros; around the ring in f32 as that of its owner's blocks, which is zero, if these are
+ * in this process. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_stage *owner =
-        is_line(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
+        is_line(g) || rounds(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
@@ -92,12 +97,76 @@ static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct 
     return t ? t->piece : own;
 }
 
-static const starpu_data_handle_t *gradients_of(struct sp_op_ctx *c, const struct sp_op *op)
+/* What travels of the gradient that an op adds to. */
+static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_op *op)
 {
     struct sp_tensor_id id = passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
 
     make_gradient(c->g, c->st, &id);
-    return sp_store_find(&c->st->store, &id)->piece;
+    return sp_store_find(&c->st->store, &id);
+}
+
+/* Around the ring a gradient comes by its owner in every round. */
+static bool is_home(const struct sp_op_ctx *c, int chunk)
+{
+    return !is_line(c->g) && sp_ring_owner(ring_of(c->g), chunk) == c->st->index;
+}
+
+/* What an op adds its gradients to: what travels itself; where that is rounded, f32 of its own, or, of the owner, his
+ * blocks'. */
+static const starpu_data_handle_t *begin_gradients(struct sp_op_ctx *c, const struct sp_op *op,
+                                                   starpu_data_handle_t *own)
+{
+    struct sp_tensor_id id = passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
+    size_t bytes;
+
+    if (!rounds(c->g))
+        return travelling(c, op)->piece;
+    for (int i = 0; i < SP_LAYER_BLOCKS * c->count; i++) {
+        if (is_home(c, op->chunk)) {
+            own[i] = sp_stage_piece(c->g, c->st, &id, i);
+            continue;
+        }
+        c->ctx.layer = c->first + i / SP_LAYER_BLOCKS;
+        own[i] =
+            sp_pool_get(c->st->local, sp_tensor_piece(c->g->cfg.plan, &c->g->shape, &id, i, &bytes),
+                        sizeof(float), "own");
+        sp_clear_insert(&c->ctx, own[i]);
+    }
+    return own;
+}
+
+/* Other bits for every block, worker, round and step, whatever the processes. */
+static uint32_t stream_of(const struct sp_op_ctx *c, int block)
+{
+    const uint32_t key[] = {(uint32_t)c->g->cfg.seed, (uint32_t)c->g->data_step, (uint32_t)c->mb,
+                            (uint32_t)(SP_LAYER_BLOCKS * c->first + block)};
+    uint32_t stream = 0;
+
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+        stream = sp_random_bits(stream, key[i]);
+    return stream;
+}
+
+/* What an op added goes to what travels, which only now has to be here. The owner takes what that has gathered, so that
+ * no sum of more than a round is rounded, and it sets out again as zeros. */
+static void end_gradients(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own)
+{
+    const struct sp_stored *t;
+
+    if (!c->gradient || !rounds(c->g))
+        return;
+    t = travelling(c, op);
+    for (int i = 0; i < t->n; i++) {
+        c->ctx.layer = c->first + i / SP_LAYER_BLOCKS;
+        if (is_home(c, op->chunk)) {
+            sp_travel_end_insert(&c->ctx, c->g->shape.dtype, t->piece[i], own[i]);
+            sp_clear_insert(&c->ctx, t->piece[i]);
+            continue;
+        }
+        sp_travel_add_insert(&c->ctx, c->g->shape.dtype, stream_of(c, i), own[i], t->piece[i]);
+        sp_drop(&own[i]);
+    }
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------- */
@@ -181,6 +250,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
     const struct sp_op *op = &a->op;
     starpu_data_handle_t own[SP_LAYER_BLOCKS * g->shape.model.layers];
+    starpu_data_handle_t added[SP_LAYER_BLOCKS * g->shape.model.layers];
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
@@ -193,14 +263,15 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), op->chunk, &c.first, &c.count);
     if (sp_ring_wants_weights(op))
         c.w = weights_of(&c, op, own);
-    if (sp_ring_adds(g->cfg.plan, st->index, op))
-        c.gradient = gradients_of(&c, op);
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = flight(&c, op->chunk);
+    if (sp_ring_adds(g->cfg.plan, st->index, op))
+        c.gradient = begin_gradients(&c, op, added);
     expand(&c, op);
+    end_gradients(&c, op, added);
     sp_op_close(&c.ctx);
 }
 
@@ -229,7 +300,8 @@ static bool is_last_of_chunk(const struct sp_graph *g, int round, int chunk)
     return last && last->mb / workers(g) == round;
 }
 
-/* Down the line a round's gradient is added to the owner's; around the ring it is the owner's. */
+/* Down the line a round's gradient is added to the owner's, as is what was rounded; around the ring it is the
+ * owner's. */
 static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id)
 {
     const struct sp_stored *t = sp_store_find(&owner->store, id);
@@ -241,7 +313,9 @@ static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct s
         struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
 
         ctx.layer = at.layer;
-        if (is_line(g))
+        if (rounds(g))
+            sp_travel_end_insert(&ctx, g->shape.dtype, t->piece[i], b->g);
+        else if (is_line(g))
             sp_sum_insert(&ctx, SP_F32, b->g, t->piece[i], false);
         else if (t->piece[i] != b->g)
             sp_copy_insert(&ctx, t->piece[i], b->g);

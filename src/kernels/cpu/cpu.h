@@ -13,6 +13,9 @@ extern const struct sp_backend sp_cpu_bf16_emulated;
 void sp_cpu_add_f32(const struct sp_backend *k, size_t n, const float *x, float *y);
 void sp_cpu_add_parts(const struct sp_backend *k, size_t n, int parts, const void *const *x,
                       void *y);
+void sp_cpu_add_at_random(const struct sp_backend *k, size_t n, uint32_t stream, const float *x,
+                          void *y);
+void sp_cpu_add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *y);
 void sp_cpu_sumsq(const struct sp_backend *k, size_t n, const float *g, double *sum);
 void sp_cpu_clear(const struct sp_backend *k, size_t bytes, void *y);
 void sp_cpu_copy(const struct sp_backend *k, size_t bytes, const void *x, void *y);
@@ -78,7 +81,8 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .cross_entropy = products##cross_entropy, .logit_stats = sp_cpu_logit_stats,               \
         .merge_logits = sp_cpu_merge_logits, .logits_bwd = sp_cpu_logits_bwd, .add = add,          \
         .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,                       \
-        .add_parts = sp_cpu_add_parts, .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear,               \
+        .add_parts = sp_cpu_add_parts, .add_at_random = sp_cpu_add_at_random,                      \
+        .add_to_f32 = sp_cpu_add_to_f32, .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear,             \
         .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                                        \
         .first_not_finite = sp_cpu_first_not_finite,                                               \
     }

@@ -54,6 +54,8 @@ struct sp_family {
     bool offloads;        /* activations may leave for a slower tier */
     /* A backward computes its last layers again before it wants the gradient of its output. */
     bool recomputes_first;
+    /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */
+    bool rounds_gradients;
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */

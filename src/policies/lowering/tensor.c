@@ -1,5 +1,6 @@
 #include "policies/lowering/tensor.h"
 #include "policies/families/ownership.h"
+#include "policies/refuse.h"
 #include <stdio.h>
 
 /* What a tensor of a kind is made of. */
@@ -8,7 +9,7 @@ enum extent { ROWS_H, ROWS_Q, ROWS_KV, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
 static const struct {
     const char *name;
     enum extent extent;
-    bool f32; /* gradients of parameters, whatever the type of the run */
+    bool gradient; /* of parameters */
 } kinds[SP_TENSOR_KINDS] = {
     [SP_TENSOR_X] = {"x", ROWS_H, false},
     [SP_TENSOR_DX] = {"dx", ROWS_H, false},
@@ -116,10 +117,25 @@ static size_t block_elements(const struct sp_model *m, int at, int i)
     return sp_block_elements(m, kind);
 }
 
+bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape)
+{
+    return plan->family->rounds_gradients && plan->layout.stages > 1 && shape &&
+           shape->dtype != SP_F32 && !sp_option_is(&plan->layout, "gradients", "f32");
+}
+
+static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
+                      const struct sp_tensor_id *t)
+{
+    bool wide =
+        kinds[t->kind].gradient && (t->kind != SP_TENSOR_D || !sp_rounds_gradients(plan, shape));
+
+    return wide ? sizeof(float) : sp_shape_elem(shape);
+}
+
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes)
 {
-    *elem_bytes = kinds[t->kind].f32 ? sizeof(float) : sp_shape_elem(shape);
+    *elem_bytes = elem_of(plan, shape, t);
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->held, t->at, i);
     return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
@@ -128,7 +144,7 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
                                        const struct sp_tensor_id *t, int i)
 {
-    struct sp_tensor_block b = {.layer = t->at, .gradient = kinds[t->kind].f32};
+    struct sp_tensor_block b = {.layer = t->at, .gradient = kinds[t->kind].gradient};
     int count;
 
     if (kinds[t->kind].extent == OUT_PRODUCT) {
@@ -183,9 +199,5 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
-    int64_t elem = !shape               ? 0
-                   : kinds[t->kind].f32 ? (int64_t)sizeof(float)
-                                        : (int64_t)sp_shape_elem(shape);
-
-    return elem * sp_tensor_elements(plan, shape, t);
+    return shape ? (int64_t)elem_of(plan, shape, t) * sp_tensor_elements(plan, shape, t) : 0;
 }

@@ -87,7 +87,10 @@ struct sp_tensor_block {
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
                                        const struct sp_tensor_id *t, int i);
 
-/* Elements and bytes of all of it; shape NULL: 0. Gradients of parameters are f32. */
+/* Whether gradients that travel with weights are rounded to the type of the run, which is not f32. */
+bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape);
+
+/* Elements and bytes of all of it; shape NULL: 0. Other gradients of parameters are f32. */
 int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
                            const struct sp_tensor_id *t);
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,

@@ -246,11 +246,77 @@ static void round_all(const struct sp_backend *k, size_t n, const float *x, void
               x + done, to + done);
 }
 
+/* V elements of y, of type T, += those of x, which are f32. */
+template <typename T, int V>
+SP_KERNEL void at_random_kernel(size_t accesses, size_t first, uint32_t stream, const float *x,
+                                T *y)
+{
+    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float a[V], b[V];
+
+    if (at >= accesses * V)
+        return;
+    sp_load<V>(x + at, a);
+    sp_load<V>(y + at, b);
+    for (int i = 0; i < V; i++) {
+        b[i] += a[i];
+        if (sizeof(T) == 2) /* what is left then is a bf16, which stores as it is */
+            b[i] = __uint_as_float(
+                sp_bf16_at_random(__float_as_uint(b[i]),
+                                  sp_random_bits(stream, (uint32_t)(first + at + i))) &
+                0xffff0000u);
+    }
+    sp_store<V>(y + at, b);
+}
+
+template <typename T, int V> SP_KERNEL void to_f32_kernel(size_t accesses, const T *x, float *y)
+{
+    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float a[V], b[V];
+
+    if (at >= accesses * V)
+        return;
+    sp_load<V>(x + at, a);
+    sp_load<V>(y + at, b);
+    for (int i = 0; i < V; i++)
+        b[i] += a[i];
+    sp_store<V>(y + at, b);
+}
+
+template <typename T>
+static void add_at_random(const struct sp_backend *k, size_t n, uint32_t stream, const float *x,
+                          void *y)
+{
+    T *to = (T *)y;
+    size_t accesses = sp_is_wide(x, 0) && sp_is_wide(to, 0) ? n / sp_wide<T>::N : 0;
+    size_t done = accesses * sp_wide<T>::N;
+
+    sp_launch(k, "add_at_random", at_random_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
+              SP_BLOCK, 0, accesses, (size_t)0, stream, x, to);
+    sp_launch(k, "add_at_random", at_random_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK,
+              0, n - done, done, stream, x + done, to + done);
+}
+
+template <typename T>
+static void add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *y)
+{
+    const T *from = (const T *)x;
+    size_t accesses = sp_is_wide(from, 0) && sp_is_wide(y, 0) ? n / sp_wide<T>::N : 0;
+    size_t done = accesses * sp_wide<T>::N;
+
+    sp_launch(k, "add_to_f32", to_f32_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
+              SP_BLOCK, 0, accesses, from, y);
+    sp_launch(k, "add_to_f32", to_f32_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0,
+              n - done, from + done, y + done);
+}
+
 template <typename T> static void update_fill(struct sp_backend *backend)
 {
     backend->add_f32 = add_f32;
     backend->add = add<T>;
     backend->add_parts = add_parts<T>;
+    backend->add_at_random = add_at_random<T>;
+    backend->add_to_f32 = add_to_f32<T>;
     backend->sumsq = sumsq;
     backend->adamw = adamw<T>;
     backend->round = round_all<T>;

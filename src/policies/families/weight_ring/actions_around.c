@@ -103,6 +103,18 @@ static void pass(struct sp_lowering *l, int worker, int item)
 
 static void advance(struct sp_lowering *l, int worker, int t);
 
+/* A gradient comes home to its owner: into those of his blocks, or, rounded on its way, it is added to them. */
+static void come_home(struct sp_lowering *l, int from, int owner, struct sp_tensor_id gradient)
+{
+    if (!sp_rounds_gradients(l->plan, l->shape)) {
+        sp_lower_recv_home(l, from, owner, gradient);
+        return;
+    }
+    sp_lower_recv(l, from, owner, gradient, -1);
+    sp_lower_add(l, owner, gradient);
+    sp_lower_free(l, owner, gradient);
+}
+
 /* What the worker before passed on after turn t, for turn t + 1. */
 static void receive(struct sp_lowering *l, int worker, int t, int item)
 {
@@ -115,7 +127,7 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
     advance(l, from, t);
     pass(l, from, item);
     if (home)
-        sp_lower_recv_home(l, from, worker, tensor_of(what));
+        come_home(l, from, worker, tensor_of(what));
     else
         sp_lower_recv(l, from, worker, tensor_of(what), user_of(l, worker, t + 1, what, false));
     if (turn_of(l, from)->now > t)
@@ -269,7 +281,7 @@ static void give_back(struct sp_lowering *l, int worker, struct sp_ring_item ite
         return;
     }
     sp_lower_send(l, worker, owner, tensor_of(item), -1);
-    sp_lower_recv_home(l, worker, owner, tensor_of(item));
+    come_home(l, worker, owner, tensor_of(item));
 }
 
 void sp_ring_around_lower_end(struct sp_lowering *l)

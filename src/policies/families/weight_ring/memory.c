@@ -2,6 +2,7 @@
 #include "policies/families/families.h"
 #include "policies/families/weight_ring/ring.h"
 #include "policies/families/workers.h"
+#include "policies/lowering/tensor.h"
 
 /* Most layers whose B a worker has done and whose W it has not. */
 static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape *sh)
@@ -36,6 +37,9 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     sp_worker_elements(plan, sh, &layer, &ends);
     norms = layers_between(plan, sh) *
             (int64_t)(2 * sp_block_elements(&sh->held, SP_BLOCK_NORM1) + sp_shape_gains(sh));
+    if (sp_rounds_gradients(plan, sh)) /* what one worker adds is f32 */
+        return 4 * x + ((line ? plan->split ? 5 : 7 : 9) * most + 2) * layer +
+               sp_in_f32(sh, most * layer + (P > 1 ? ends : 0) + norms);
     if (line) /* of either kind: the larger; of two flows of weights, where a turn has ops of both */
         return 4 * x + sp_in_f32(sh, ((plan->split ? 5 : 7) * most + 2) * layer +
                                          (P > 1 ? ends : 0) + norms);

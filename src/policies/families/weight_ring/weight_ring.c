@@ -14,11 +14,14 @@
 #include "policies/families/ownership.h"
 #include "policies/families/weight_ring/ring.h"
 #include "policies/families/workers.h"
+#include "policies/refuse.h"
 #include "sp_error.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    return sp_worker_check(lay, 1, why, n);
+    int err = sp_worker_check(lay, 1, why, n);
+
+    return err ? err : sp_refuse_word(lay, "gradients", "run", "f32", why, n);
 }
 
 /* The home of a chunk is the worker that keeps its parameters. */
@@ -219,6 +222,7 @@ const struct sp_family sp_family_weight_ring = {
     .replicates_ends = true,
     .head_op = true,
     .norms_apart = true,
+    .rounds_gradients = true,
     .shares_tokens = true,
     .shares_parameters = true,
     .check = check,

@@ -58,7 +58,7 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .summary = "weights travel around a ring, forwards and backwards of two micro-batches in turns",
     .source = "WeiPipe (Lin et al. 2025), section 3.2, figure 2; Gvilenius/weipipe",
     .family = "weight-ring",
-    .options = "flow",
+    .options = "flow,gradients",
     .variants = "flow=line",
     .default_chunks = 1,
     .check = check,

@@ -48,6 +48,7 @@ const struct sp_schedule_def sp_schedule_weipipe_naive = {
     .summary = "weights travel around a ring, every worker takes its micro-batches one by one",
     .source = "WeiPipe (Lin et al. 2025), section 3.1, figure 1",
     .family = "weight-ring",
+    .options = "gradients",
     .default_chunks = 1,
     .weight_ring.turn = turn,
     .makespan = makespan,

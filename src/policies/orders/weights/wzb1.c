@@ -93,6 +93,7 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
         "weights travel around a ring, backwards of inputs and of weights in turns of their own",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 3, worked out",
     .family = "weight-ring",
+    .options = "gradients",
     .default_chunks = 1,
     .check = check,
     .weight_ring = {.turn = turn, .layout = SP_RING_PAIRS},

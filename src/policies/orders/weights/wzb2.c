@@ -67,7 +67,7 @@ const struct sp_schedule_def sp_schedule_wzb2 = {
     .summary = "weights travel down a line, forwards, input gradients, weight gradients one by one",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 4, worked out",
     .family = "weight-ring",
-    .options = "owner",
+    .options = "owner,gradients",
     .default_chunks = 1,
     .check = check,
     .weight_ring = {.turn = turn, .layout = SP_RING_LINE, .owner = owner},
