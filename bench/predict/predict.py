@@ -10,6 +10,7 @@ calibrated at their real rate, of which the description has --slow times less.
 
     bench/predict/predict.py [--starpipe build/starpipe]
     bench/predict/predict.py --workers 4 --slow 4 --rate 100
+    bench/predict/predict.py --workers 4 --slow 4 --rate 100 --papers
 """
 import argparse
 import json
@@ -49,6 +50,16 @@ CLUSTER = [
      ["1f1b", "naive", "zb2p", "seq1f1b --slices 4", "sppo --slices 4", "weipipe-naive", "fsdp"]),
     ("deep", EVEN, "--seq 512 --micro-batches 16 --micro-batch-size 1",
      ["1f1b", "1f1b --recompute full", "interleaved", "v-min", "1f1b-v", "chimera", "wzb2"]),
+]
+
+# What HelixPipe and WeiPipe send against what a pipeline sends, at the ratios of WeiPipe's table 2: tokens of a
+# micro-batch over twelve times the hidden size, by which a boundary tensor is larger than a layer's weights.
+NARROW = dict(layers=8, hidden=64, heads=2)
+PAPERS = [
+    (ratio, NARROW, f"--dtype bf16 --recompute no-attention --seq 1024 --micro-batch-size {batch}",
+     ["1f1b", "helix:fold=1", "helix", "helix:ship=attention", "weipipe:gradients=f32", "weipipe",
+      "weipipe:flow=line,gradients=f32", "weipipe:flow=line"])
+    for ratio, batch in (("1.33", 1), ("2.67", 2), ("5.33", 4))
 ]
 
 
@@ -151,6 +162,7 @@ def main():
     p.add_argument("--workers", type=int, default=0, help="stages in namespaces, a process each")
     p.add_argument("--slow", type=float, default=1, help="how many times slower the cores of workers are")
     p.add_argument("--rate", type=int, default=100, help="of each worker's network, Mbit/s; 0: no limit")
+    p.add_argument("--papers", action="store_true", help="HelixPipe and WeiPipe in their variants instead")
     p.add_argument("--only", help="one group")
     a = p.parse_args()
     a.starpipe = os.path.abspath(a.starpipe)
@@ -163,7 +175,8 @@ def main():
         a.stages = a.workers
         with Cluster(a.workers, a.slow, os.path.dirname(a.starpipe)) as cluster:
             cluster.throttle(a.rate)
-            compare(a, where, CLUSTER, cluster.mpirun,
+            papers = [(g, m, f"{o} --micro-batches {2 * a.workers}", s) for g, m, o, s in PAPERS]
+            compare(a, where, papers if a.papers else CLUSTER, cluster.mpirun,
                     lambda command: cluster.mpirun(command, min(a.workers, os.cpu_count()), slow=False))
 
 

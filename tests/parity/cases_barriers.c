@@ -31,7 +31,7 @@ void barrier_cases(struct cases *c)
         {ALONE, 0, 0, "--schedule wzb2 --stages 4 --micro-batches 8 --clip 0"},
         {ALONE | PROCESSES(4), 1, ALL - 1, "--schedule wzb2 --stages 4 --micro-batches 8 --clip 3"},
         {ALONE, ALL, ALL,
-         "--schedule wzb2:owner=each --stages 4 --micro-batches 8 --clip 0.1 --recompute full"},
+         "--schedule weipipe:flow=line --stages 4 --micro-batches 8 --clip 0.1 --recompute full"},
         {PROCESSES(3), ALL, ALL,
          "--schedule wzb2:owner=each --stages 4 --micro-batches 8 --clip 0.1"},
         /* norms that are taken ahead overtake ops where order is loose; reports are of whole ops */
@@ -46,7 +46,8 @@ void barrier_cases(struct cases *c)
                      (struct parity_case){
                          .processes = runs[i].processes,
                          .unreferenced = true,
-                         .loose_norms = strstr(runs[i].options, "wzb2"),
+                         .loose_norms = strstr(runs[i].options, "wzb2") ||
+                                        strstr(runs[i].options, "flow=line"),
                          .undone = {ahead ? runs[i].least : 0, ahead ? runs[i].most : 0}},
                      "--model gpt-tiny --seq 32 --micro-batches 6 --steps %d --lr 3e-3 --warmup 4 "
                      "--eps 1e-8 %s%s",

@@ -44,7 +44,7 @@ static void rings(struct cases *c, int model)
         {2, "--schedule wzb1 --stages 2 --micro-batches 4"},
         {4, "--schedule wzb1 --stages 4 --recompute no-attention"},
         {4, "--schedule wzb2 --stages 4"},
-        {3, "--schedule wzb2 --stages 3 --micro-batches 9 --recompute full"},
+        {4, "--schedule wzb1 --stages 4 --recompute full"},
         {4, "--schedule wzb2:owner=each --stages 4"},
     };
 

@@ -13,7 +13,7 @@ grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention -
 grid 1 4 llama-tiny 4 $four --stages 1 --schedule zb1p --recompute full # more processes than key and value heads
 grid 2 8 gpt-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --micro-batch-size 1
-grid 1 6 llama-tiny 3 $two --stages 3 --schedule wzb2 --recompute no-attention
+grid 1 6 llama-tiny 3 $two --stages 3 --schedule weipipe:flow=line --recompute no-attention
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $four --stages 1 --schedule seq1f1b # slices that 4 do not divide by themselves
 grid 1 4 llama-tiny 2 $four $ring --stages 1

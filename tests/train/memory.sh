@@ -56,6 +56,20 @@ for mode in none selective no-attention full every=2; do
     last=$peaks
 done
 
+# A ring of weights whose W come in the turn after their B holds what one chunk brings back; where all W come after all B,
+# nothing would be saved, and recomputing is refused.
+if have_mpi; then
+    for mode in none full; do
+        quiet "wzb1, $mode" mpi 4 train $layout --schedule wzb1 --micro-batches 8 --recompute $mode --steps 2 \
+            --log "$work/wzb1.$mode"
+    done
+    held=$(for mode in none full; do stages_of "$work/wzb1.$mode" buffer_bytes | tail -n 1; done | tr '\n' ' ')
+    echo "wzb1, buffers of 4 workers with --recompute none and full: $held"
+    echo "$held" | awk '{ for (i = 1; i <= 4; i++) if ($(i + 4) > 0.6 * $i) exit 1 }' ||
+        fail "wzb1 saves too little by recomputing: $held"
+fi
+refused "would save no memory" train $layout --schedule wzb2 --micro-batches 8 --recompute full
+
 # flat WHAT: the buffers of steps 3 to the last.
 flat()
 {

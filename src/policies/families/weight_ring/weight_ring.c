@@ -10,6 +10,7 @@
  * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
  * around, worker 0 waits for nobody.
  */
+#include "policies/families/activations.h"
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
 #include "policies/families/weight_ring/ring.h"
@@ -54,6 +55,24 @@ static int owned(const struct sp_layout *lay, int stage, int i)
     return -1;
 }
 
+/* Whether a worker has, at some time, done B of all chunks of a micro-batch and W of none: what a forward dropped is
+ * then all back, and stays until W. */
+static bool brings_all_back(const struct sp_plan *plan)
+{
+    int between = 0, most = 0;
+
+    for (int i = 0; i < plan->programs[0].n; i++) {
+        const struct sp_op *op = &plan->programs[0].ops[i];
+
+        if (op->part == SP_CHUNK && op->pass == SP_B && !sp_op_releases(plan, 0, op))
+            between++;
+        else if (op->part == SP_CHUNK && op->pass == SP_W)
+            between--;
+        most = between > most ? between : most;
+    }
+    return most >= plan->layout.stages;
+}
+
 static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
 {
     if (wish->recompute == SP_RECOMPUTE_SELECTIVE && plan->split)
@@ -62,6 +81,13 @@ static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
             "train: --recompute selective: %s computes weight gradients when the weights "
             "have gone on; use none, no-attention or full",
             plan->def->name);
+    if (wish->recompute != SP_RECOMPUTE_NONE && plan->split && brings_all_back(plan))
+        return sp_error(
+            EINVAL,
+            "train: --recompute %s: %s computes the gradients of all inputs before those of "
+            "weights, until when everything recomputed stays, so it would save no memory; "
+            "use none, or --schedule weipipe",
+            wish->recompute_text, plan->def->name);
     return 0;
 }
 
