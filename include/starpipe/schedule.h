@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(default)
 
-#define SP_SCHEDULE_ABI 5
+#define SP_SCHEDULE_ABI 6
 
 /* Costs of one layer for one micro-batch, part by part. */
 struct sp_part_costs {
@@ -79,7 +79,8 @@ enum sp_ring_layout {
     SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
                        * B and W apart */
     SP_RING_LINE   /* whatever its ops want, and so have the others in their turns; nothing goes
-                      * around: weights come from their owners, gradients of a round go to them */
+                      * around: weights come from their owners, gradients of a round go to them. Any number of
+                      * micro-batches: the last round may be of fewer workers */
 };
 
 /* Most ops of a worker in a turn of a weight ring. */
@@ -117,7 +118,7 @@ struct sp_attention_parallel_def {
 
 /*
  * "weight-ring": micro-batches are counted by the worker's own: round g of worker r is micro-batch
- * g * stages + r, and worker r is r turns late. Chunks are the stages parts of the model. The family makes
+ * g * stages + r, and worker r is r turns late, or as many as there are nodes before its own. Chunks are the stages parts of the model. The family makes
  * the programs from the turns: there is no `emit`.
  */
 struct sp_weight_ring_def {
@@ -128,6 +129,8 @@ struct sp_weight_ring_def {
     /* The worker that keeps a chunk's weights and optimizer state, not with SP_RING_REVERSED; NULL:
      * (chunk + 1) mod stages. */
     int (*owner)(const struct sp_layout *lay, int chunk);
+    /* With SP_RING_LINE, workers in a row that are in the same turn, a node; divides their number. NULL: 1. */
+    int (*node)(const struct sp_layout *lay);
 };
 
 /* "sharded": micro-batch i is on worker i mod stages, which takes it through all chunks; there is no W, and

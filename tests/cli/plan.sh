@@ -36,7 +36,7 @@ read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
 rows = read("all")
 assert len(rows) > 30, len(rows)
 names = {r["schedule"] for r in rows}
-assert {"1f1b", "helix", "helix:fold=1", "weipipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
+assert {"1f1b", "helix", "helix:bounded", "weipipe", "tawpipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
 last = None
 for r in rows:
     assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1 or not {"multiplex", "ship=attention"} & set(r["schedule"].replace(":", ",").split(",")))
@@ -67,7 +67,7 @@ both = read("both")
 grids = {(r["tensor_parallel"], r["context_parallel"]) for r in both}
 assert grids == {(4, 1), (2, 2), (1, 4)} and all(r["devices"] == 4 for r in both), grids
 grid = [r for r in both if r["tensor_parallel"] == 2]
-assert {"1f1b", "zbv", "fsdp"} <= {r["schedule"] for r in grid if r["trains"]}
+assert {"zb1p", "zbv", "fsdp"} <= {r["schedule"] for r in grid if r["trains"]}
 assert all("--context-parallel 2" in r["command"] and "--tensor-parallel 2" in r["command"] for r in grid if r["trains"])
 best = {r["schedule"]: r["step_ms"] for r in both if r["tensor_parallel"] == 1}
 assert all(r["step_ms"] == best[r["schedule"]] for r in context if r["schedule"] in best)

@@ -149,6 +149,24 @@ refused "stage [0-9] needs .* with all activations away" $offloaded --offload fu
 refused "leave out --cost" $offloaded --offload full --cost f=1
 refused "consecutive layers" show --schedule helix --stages 2 --micro-batches 4 --model gpt3-1.3b --offload full
 
+# ---- bytes: of links they are those of their stages; between two nodes of two workers as TawPipe says
+
+for schedule in 1f1b chimera fsdp helix weipipe tawpipe "sppo:multiplex --slices 4" "1f1b --tensor-parallel 2"; do
+    # shellcheck disable=SC2086 # options
+    quiet "show by link: $schedule" starpipe show --schedule $schedule --stages 4 --micro-batches 8 --model gpt-tiny \
+        --seq 128 --format json
+    python3 - "$work/output" << 'END' || fail "$schedule: bytes of links are not those of stages"
+import json, sys
+shown = json.load(open(sys.argv[1]))
+sums = [0] * 4
+for sender, receiver, sent in shown["bytes_by_link"]:
+    sums[sender] += sent
+sys.exit(sums != shown["bytes_sent"] or not any(sums))
+END
+done
+said "show, bytes by link" "^    1 +[0-9.]+ +2: [0-9.]+ +0: [0-9.]+" show --schedule tawpipe:node=2 --stages 4 \
+    --micro-batches 8 --model gpt-tiny --seq 128
+
 # ---- train
 
 make_text 9001 > "$work/text"

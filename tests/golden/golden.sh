@@ -65,7 +65,7 @@ for case in llama3-rope llama-bias mistral qwen2 qwen3; do
     log_of_golden "$golden/$case/golden.json" > "$work/$case.jsonl"
     run $case --stages 1 --recompute selective --mlp-chunk 5
     run $case --stages 2 --schedule helix:qkv=weights --mlp-chunk 5
-    run $case --stages 2 --schedule wzb2 --recompute full
+    run $case --stages 2 --schedule wzb1 --recompute full
 done
 run qwen3 --stages 2 --schedule helix:qkv=activations --recompute none
 run qwen3 --stages 2 --schedule fsdp --recompute selective
@@ -82,7 +82,7 @@ for case in gpt2-documents llama-documents; do
     run $case $apart --schedule sppo --slices 4 --offload full --offload-dir "$work"
     run $case $apart --schedule helix:qkv=weights
     run $case $apart --schedule helix:qkv=activations --recompute no-attention
-    run $case $apart --schedule wzb2 --recompute full
+    run $case $apart --schedule tawpipe --recompute full
     run $case $apart --schedule fsdp
 done
 

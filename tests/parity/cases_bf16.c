@@ -16,7 +16,8 @@ static void add_bf16(struct cases *c, struct parity_case like, const char *model
                      const char *schedule, int stages, const char *more)
 {
     static const char *const sliced[] = {"seq1f1b", "terapipe", "sppo", "sppo:multiplex"};
-    bool ring = strstr(schedule, "weipipe") || !strncmp(schedule, "wzb", 3);
+    bool ring =
+        strstr(schedule, "weipipe") || strstr(schedule, "tawpipe") || !strncmp(schedule, "wzb", 3);
     bool rounds = ring && !strstr(schedule, "gradients=f32");
     int slices = 1;
 
@@ -41,6 +42,7 @@ void bf16_cases(struct cases *c)
                                         "weipipe:flow=line,gradients=f32",
                                         "wzb1",
                                         "wzb2",
+                                        "tawpipe:node=2",
                                         "fsdp",
                                         "sppo",
                                         "sppo:multiplex"};

@@ -1,4 +1,5 @@
 #include "parity/formula.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* Numbers of the parts of a model, from its architecture: GPT-2 has biases and a second matrix of the
@@ -138,20 +139,40 @@ static void ring_worker(int P, int G, const char *schedule, const int64_t *size,
 
 static bool is_line(const char *schedule)
 {
-    return !strncmp(schedule, "wzb2", 4) || strstr(schedule, "flow=line");
+    return !strncmp(schedule, "wzb2", 4) || !strncmp(schedule, "tawpipe", 7) ||
+           strstr(schedule, "flow=line");
+}
+
+static int owner_of(const char *schedule, int P, int node, int c)
+{
+    if (!strncmp(schedule, "tawpipe", 7))
+        return c % (P / node) * node + c / (P / node);
+    return !strncmp(schedule, "wzb2", 4) && !strstr(schedule, "each") ? P - 1 : (c + 1) % P;
+}
+
+/* A chunk down the line in a round of W workers: weights twice, to who is next, or to who is first of all or of the owner's
+ * node from the owner, who has them; gradients once, from everybody but him. */
+static void line_chunk(int W, int node, int owner, int64_t size, int64_t *sent)
+{
+    for (int r = 0; r < W; r++)
+        if (r != owner) {
+            sent[r == 0 || r == owner / node * node ? owner : r - 1] += 2 * size;
+            sent[r] += size;
+        }
 }
 
 /*
  * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
  * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
- * head. With wzb2 and down a line a worker sends on one chunk for every F, B and W, and owners send to worker 0, the last
- * worker to owners.
+ * head.
  */
 static void ring_bytes(const struct setup *s, int64_t *sent)
 {
     const char *schedule = s->args.layout.schedule;
     const struct parts n = parts_of(&s->model);
-    int P = s->plan.layout.stages, G = s->plan.layout.micro_batches / P, L = s->model.layers;
+    int P = s->plan.layout.stages, m = s->plan.layout.micro_batches, L = s->model.layers;
+    const char *given = strstr(schedule, "node=");
+    int node = given ? atoi(given + 5) : !strncmp(schedule, "tawpipe", 7) ? P : 1;
     int64_t size[MOST_STAGES];
 
     for (int c = 0; c < P; c++)
@@ -159,19 +180,11 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
     for (int r = 0; r < P; r++) {
         sent[r] += ends_of(&n) * ((r < P - 1) + (r == P - 1 || r < P - 2));
         if (!is_line(schedule))
-            ring_worker(P, G, schedule, size, r, sent);
+            ring_worker(P, m / P, schedule, size, r, sent);
     }
-    for (int c = 0; c < P && is_line(schedule); c++) {
-        bool each = strncmp(schedule, "wzb2", 4) || strstr(schedule, "each");
-        int owner = each ? (c + 1) % P : P - 1;
-
-        for (int r = 0; r < P - 1; r++)
-            sent[r] += 3 * G * size[c];
-        if (owner > 0)
-            sent[owner] += 2 * G * size[c];
-        if (owner < P - 1)
-            sent[P - 1] += G * size[c];
-    }
+    for (int c = 0; c < P && is_line(schedule); c++)
+        for (int left = m; left > 0; left -= P)
+            line_chunk(left < P ? left : P, node, owner_of(schedule, P, node, c), size[c], sent);
 }
 
 /*

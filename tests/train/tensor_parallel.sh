@@ -16,7 +16,7 @@ grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
-grid 1 4 gpt-tiny 4 $two --stages 2 --schedule wzb2 --recompute no-attention
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective
 grid 1 4 gpt-tiny 2 $four $whole --stages 1
@@ -49,7 +49,7 @@ mkdir "$work/qwen"
 echo '{"model_type": "qwen3", "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 4, "head_dim": 16,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 257, "max_position_embeddings": 128,
     "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": true}' > "$work/qwen/config.json"
-grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule wzb2 --recompute no-attention
+grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule tawpipe --recompute no-attention
 grid 1 2 "$work/qwen" 4 $two $whole --stages 1 --recompute selective
 
 # ---- types, several sequences in a micro-batch, and the same at another place

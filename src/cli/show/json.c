@@ -25,6 +25,8 @@
  *   step_ms                  makespan, messages that come after it, and the update; times are in milliseconds
  *                            then; only with --model and without --cost
  *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
+ *   bytes_by_link            [from, to, bytes] of the same, by who receives it; of from = to what the devices
+ *                            of a stage, or its pipelines, send each other
  *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
  *                            workspace, total}; only with --model
  */
@@ -178,6 +180,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_bytes_json(show, root);
+    ret = ret || !show->shape ? ret : sp_show_links_json(show, root);
     ret = ret || !show->actions ? ret : sp_show_actions_json(show, root);
     if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
         putc('\n', out);

@@ -58,6 +58,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     const struct sp_times *t = &show->prediction->times;
     char costs[192], slices[160];
     double share = sp_activation_share(plan->family, &plan->layout);
+    int err;
 
     if (draw(show, out))
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(plan));
@@ -98,5 +99,6 @@ int sp_show_text(const struct sp_show *show, FILE *out)
         sp_show_offload_text(show, out);
     if (sp_is_multiplexed(&plan->layout))
         sp_show_multiplex_text(show, out);
-    return show->actions ? sp_show_actions_text(show, out) : 0;
+    err = sp_show_links_text(show, out);
+    return err || !show->actions ? err : sp_show_actions_text(show, out);
 }

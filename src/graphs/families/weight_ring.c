@@ -14,8 +14,10 @@
  */
 #include "graphs/families/chunk.h"
 #include "graphs/families/family.h"
+#include "graphs/families/ring_gradients.h"
 #include "graphs/step.h"
 #include "policies/families/weight_ring/actions.h"
+#include "policies/families/weight_ring/line.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
@@ -29,11 +31,6 @@ static int workers(const struct sp_graph *g)
     return g->place.stages;
 }
 
-static bool is_line(const struct sp_graph *g)
-{
-    return ring_of(g)->layout == SP_RING_LINE;
-}
-
 static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 {
     return &c->st->flights[chunk * ring_of(c->g)->rounds + c->mb / workers(c->g)];
@@ -41,132 +38,17 @@ static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 
 /* ---- what comes by ---------------------------------------------------------------------------- */
 
-/* Around the ring there is one of a kind at a time, down the line one a round. */
-static struct sp_tensor_id passing(const struct sp_graph *g, enum sp_tensor_kind kind, int mb,
-                                   int chunk)
-{
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .mb = is_line(g) ? mb / workers(g) : -1, .at = chunk};
-}
-
-static bool rounds(const struct sp_graph *g)
-{
-    return sp_rounds_gradients(g->cfg.plan, &g->shape);
-}
-
-/* A gradient that sets out: as zeros; around the ring in f32 as that of its owner's blocks, which is zero, if these are
- * in this process. */
-static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
-{
-    struct sp_stage *owner =
-        is_line(g) || rounds(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
-    int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
-    starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
-    struct sp_task_context ctx = sp_stage_context(g, st, 'D');
-
-    STARPU_ASSERT_MSG(piece, "starpipe: no memory for a gradient of %d parts", n);
-    for (int i = 0; i < n; i++) {
-        size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, i, &bytes);
-
-        ctx.layer = sp_tensor_block(g->cfg.plan, &g->shape, id, i).layer;
-        piece[i] = owner ? sp_stage_piece(g, owner, id, i)
-                         : sp_pool_get(st->boundary, elements, bytes, "chunk");
-        if (!owner)
-            sp_clear_insert(&ctx, piece[i]);
-    }
-    sp_store_put(&st->store, id, n, piece, !owner);
-    free(piece);
-}
-
-static void make_gradient(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
-{
-    if (id->kind == SP_TENSOR_D && !sp_store_find(&st->store, id))
-        make(g, st, id);
-}
-
 /* The blocks that an op computes with: what came by, or the worker's own, listed in `own`. */
 static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct sp_op *op,
                                               starpu_data_handle_t *own)
 {
     struct sp_tensor_id id =
-        passing(c->g, op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB, op->mb, op->chunk);
+        sp_ring_passing(c->g, op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB, op->mb, op->chunk);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     for (int i = 0; !t && i < SP_LAYER_BLOCKS * c->count; i++)
         own[i] = sp_stage_piece(c->g, c->st, &id, i);
     return t ? t->piece : own;
-}
-
-/* What travels of the gradient that an op adds to. */
-static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_op *op)
-{
-    struct sp_tensor_id id = passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
-
-    make_gradient(c->g, c->st, &id);
-    return sp_store_find(&c->st->store, &id);
-}
-
-/* Around the ring a gradient comes by its owner in every round. */
-static bool is_home(const struct sp_op_ctx *c, int chunk)
-{
-    return !is_line(c->g) && sp_ring_owner(ring_of(c->g), chunk) == c->st->index;
-}
-
-/* What an op adds its gradients to: what travels itself; where that is rounded, f32 of its own, or, of the owner, his
- * blocks'. */
-static const starpu_data_handle_t *begin_gradients(struct sp_op_ctx *c, const struct sp_op *op,
-                                                   starpu_data_handle_t *own)
-{
-    struct sp_tensor_id id = passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
-    size_t bytes;
-
-    if (!rounds(c->g))
-        return travelling(c, op)->piece;
-    for (int i = 0; i < SP_LAYER_BLOCKS * c->count; i++) {
-        if (is_home(c, op->chunk)) {
-            own[i] = sp_stage_piece(c->g, c->st, &id, i);
-            continue;
-        }
-        c->ctx.layer = c->first + i / SP_LAYER_BLOCKS;
-        own[i] =
-            sp_pool_get(c->st->local, sp_tensor_piece(c->g->cfg.plan, &c->g->shape, &id, i, &bytes),
-                        sizeof(float), "own");
-        sp_clear_insert(&c->ctx, own[i]);
-    }
-    return own;
-}
-
-/* Other bits for every block, worker, round and step, whatever the processes. */
-static uint32_t stream_of(const struct sp_op_ctx *c, int block)
-{
-    const uint32_t key[] = {(uint32_t)c->g->cfg.seed, (uint32_t)c->g->data_step, (uint32_t)c->mb,
-                            (uint32_t)(SP_LAYER_BLOCKS * c->first + block)};
-    uint32_t stream = 0;
-
-    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
-        stream = sp_random_bits(stream, key[i]);
-    return stream;
-}
-
-/* What an op added goes to what travels, which only now has to be here. The owner takes what that has gathered, so that
- * no sum of more than a round is rounded, and it sets out again as zeros. */
-static void end_gradients(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own)
-{
-    const struct sp_stored *t;
-
-    if (!c->gradient || !rounds(c->g))
-        return;
-    t = travelling(c, op);
-    for (int i = 0; i < t->n; i++) {
-        c->ctx.layer = c->first + i / SP_LAYER_BLOCKS;
-        if (is_home(c, op->chunk)) {
-            sp_travel_end_insert(&c->ctx, c->g->shape.dtype, t->piece[i], own[i]);
-            sp_clear_insert(&c->ctx, t->piece[i]);
-            continue;
-        }
-        sp_travel_add_insert(&c->ctx, c->g->shape.dtype, stream_of(c, i), own[i], t->piece[i]);
-        sp_drop(&own[i]);
-    }
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------- */
@@ -269,13 +151,12 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = flight(&c, op->chunk);
     if (sp_ring_adds(g->cfg.plan, st->index, op))
-        c.gradient = begin_gradients(&c, op, added);
+        c.gradient = sp_ring_gradients_begin(&c, op, added);
     expand(&c, op);
-    end_gradients(&c, op, added);
+    if (c.gradient)
+        sp_ring_gradients_end(&c, op, added);
     sp_op_close(&c.ctx);
 }
-
-/* ---- gradients that came home ------------------------------------------------------------------- */
 
 /* What other workers summed up of embedding or head so far. */
 static void add_end(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
@@ -287,43 +168,6 @@ static void add_end(struct sp_graph *g, struct sp_stage *st, const struct sp_ten
                   sp_store_find(&st->store, id)->piece[0], false);
 }
 
-/* Whether the last worker has no op after those of a round that has to do with a chunk: then its gradient is
- * whole, long before the step ends. */
-static bool is_last_of_chunk(const struct sp_graph *g, int round, int chunk)
-{
-    const struct sp_program *prog = &g->cfg.plan->programs[workers(g) - 1];
-    const struct sp_op *last = NULL;
-
-    for (int k = 0; k < prog->n; k++)
-        if (prog->ops[k].part == SP_CHUNK && prog->ops[k].chunk == chunk)
-            last = &prog->ops[k];
-    return last && last->mb / workers(g) == round;
-}
-
-/* Down the line a round's gradient is added to the owner's, as is what was rounded; around the ring it is the
- * owner's. */
-static void come_home(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id)
-{
-    const struct sp_stored *t = sp_store_find(&owner->store, id);
-    bool whole = is_line(g) && is_last_of_chunk(g, id->mb, id->at);
-    struct sp_task_context ctx = sp_stage_context(g, owner, 'D');
-
-    for (int i = 0; t && i < t->n; i++) {
-        struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
-        struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
-
-        ctx.layer = at.layer;
-        if (rounds(g))
-            sp_travel_end_insert(&ctx, g->shape.dtype, t->piece[i], b->g);
-        else if (is_line(g))
-            sp_sum_insert(&ctx, SP_F32, b->g, t->piece[i], false);
-        else if (t->piece[i] != b->g)
-            sp_copy_insert(&ctx, t->piece[i], b->g);
-        if (whole)
-            sp_step_close(g, owner, b);
-    }
-}
-
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     if (a->index >= 0)
@@ -331,7 +175,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     else if (a->tensor.kind == SP_TENSOR_GRADIENT)
         add_end(g, st, &a->tensor);
     else
-        come_home(g, st, &a->tensor);
+        sp_ring_gradients_home(g, st, &a->tensor);
 }
 
 /* ---- the family --------------------------------------------------------------------------------- */
@@ -368,6 +212,6 @@ const struct sp_graph_family sp_graph_weight_ring = {
     .create = create,
     .destroy = destroy,
     .run = run,
-    .make = make_gradient,
+    .make = sp_ring_make,
     .discard = discard,
 };

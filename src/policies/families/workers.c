@@ -1,7 +1,6 @@
 #include "policies/families/workers.h"
 #include "policies/families/ownership.h"
 #include "policies/refuse.h"
-#include <errno.h>
 #include <stdio.h>
 
 int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n)
@@ -10,9 +9,7 @@ int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n
 
     fit.chunks = chunks;
     fit.slices = 1;
-    if (sp_refuse_chunks(lay, &fit, why, n))
-        return -EINVAL;
-    return sp_refuse_rounds(lay, why, n);
+    return sp_refuse_chunks(lay, &fit, why, n);
 }
 
 bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,

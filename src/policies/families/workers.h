@@ -4,7 +4,7 @@
 
 #include "policies/plan.h"
 
-/* Whole sequences, so many chunks, and as many micro-batches on each worker: 0, or -EINVAL with the reason. */
+/* Whole sequences and so many chunks: 0, or -EINVAL with the reason. */
 int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n);
 
 /* For struct sp_family. */

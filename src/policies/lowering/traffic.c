@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A tensor that a stage was sent and has not freed. */
 struct sent {
@@ -143,8 +144,23 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
 
 struct count {
     const struct sp_lowering *l;
-    int64_t *bytes;
+    int64_t *bytes; /* [stages]; of links [stages][stages] */
+    bool links;
 };
+
+/* By who receives it; what devices of a stage exchange stays with it. */
+static void count_links(const struct count *c, const struct sp_action *a)
+{
+    int64_t *to = c->bytes + a->stage * c->l->plan->layout.stages;
+
+    if (a->kind == SP_ACTION_SEND)
+        to[a->peer] += a->bytes;
+    else if (a->members < 2)
+        to[a->stage] += a->bytes;
+    for (int k = 0; a->kind != SP_ACTION_SEND && a->members > 1 && k < a->members; k++)
+        if (a->member[k] != a->stage)
+            to[a->member[k]] += a->bytes / (a->members - 1);
+}
 
 static void count(void *arg, const struct sp_action *a)
 {
@@ -152,7 +168,11 @@ static void count(void *arg, const struct sp_action *a)
     bool here = a->kind == SP_ACTION_SEND &&
                 sp_lowering_process(c->l, a->stage) == sp_lowering_process(c->l, a->peer);
 
-    if (a->kind != SP_ACTION_RECV && !a->eviction && !here)
+    if (a->kind == SP_ACTION_RECV || a->eviction || here)
+        return;
+    if (c->links)
+        count_links(c, a);
+    else
         c->bytes[a->stage] += a->bytes;
 }
 
@@ -187,26 +207,54 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
-                       enum sp_recompute recompute, int every, int processes, int64_t *bytes)
+/* One step with the stages dealt out to so many processes. */
+static int walk_step(const struct sp_plan *plan, const struct sp_shape *shape,
+                     enum sp_recompute recompute, int every, int processes, int64_t *bytes,
+                     bool links)
 {
     struct sp_lowering l;
-    struct count c = {.l = &l, .bytes = bytes};
+    struct count c = {.l = &l, .bytes = bytes, .links = links};
     int err = sp_lowering_create(plan, shape, processes, &l);
 
     if (err)
         return err;
     l.recompute = recompute;
     l.every = every;
-    for (int s = 0; s < plan->layout.stages; s++)
-        bytes[s] = 0;
     err = sp_lower_step(&l, count, &c);
     sp_lowering_destroy(&l);
-    for (int s = 0; shape && s < plan->layout.stages; s++) {
-        struct shared all = {.plan = plan, .shape = shape, .stage = s};
+    return err;
+}
 
-        sp_stage_each_block(plan, &shape->held, s, add_block, &all);
-        bytes[s] += all.bytes;
-    }
+/* What a stage sends to the same one of other pipelines, and to its own devices at the end of a step. */
+static int64_t shared_bytes(const struct sp_plan *plan, const struct sp_shape *shape, int stage)
+{
+    struct shared all = {.plan = plan, .shape = shape, .stage = stage};
+
+    if (shape)
+        sp_stage_each_block(plan, &shape->held, stage, add_block, &all);
+    return all.bytes;
+}
+
+int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
+                       enum sp_recompute recompute, int every, int processes, int64_t *bytes)
+{
+    int err;
+
+    memset(bytes, 0, sizeof *bytes * (size_t)plan->layout.stages);
+    err = walk_step(plan, shape, recompute, every, processes, bytes, false);
+    for (int s = 0; s < plan->layout.stages; s++)
+        bytes[s] += shared_bytes(plan, shape, s);
+    return err;
+}
+
+int sp_plan_bytes_by_link(const struct sp_plan *plan, const struct sp_shape *shape,
+                          enum sp_recompute recompute, int every, int64_t *bytes)
+{
+    int stages = plan->layout.stages, err;
+
+    memset(bytes, 0, sizeof *bytes * (size_t)stages * (size_t)stages);
+    err = walk_step(plan, shape, recompute, every, stages, bytes, true);
+    for (int s = 0; s < stages; s++)
+        bytes[s * stages + s] += shared_bytes(plan, shape, s);
     return err;
 }

@@ -17,4 +17,9 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n);
 int sp_plan_bytes_sent(const struct sp_plan *plan, const struct sp_shape *shape,
                        enum sp_recompute recompute, int every, int processes, int64_t *bytes);
 
+/* The same by who receives it, bytes[stages][stages], with a process a stage: of a collective every other member
+ * receives as much; bytes[s][s] is what the devices of a stage, or its pipelines, send each other. 0 or -ENOMEM. */
+int sp_plan_bytes_by_link(const struct sp_plan *plan, const struct sp_shape *shape,
+                          enum sp_recompute recompute, int every, int64_t *bytes);
+
 #endif

@@ -18,12 +18,15 @@
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
 #include "policies/families/workers.h"
+#include "policies/refuse.h"
 #include <errno.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    return sp_worker_check(lay, lay->chunks, why, n);
+    int err = sp_worker_check(lay, lay->chunks, why, n);
+
+    return err ? err : sp_refuse_rounds(lay, why, n);
 }
 
 /* Every stage has every chunk. */

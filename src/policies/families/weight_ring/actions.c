@@ -26,6 +26,12 @@ static bool adds_last_to_ends(const struct sp_plan *plan, int worker, int index)
     return false;
 }
 
+/* Some workers have no micro-batch in the last round: they are done before the one that they have sums from. */
+static bool is_partial(const struct sp_lowering *l)
+{
+    return l->plan->layout.micro_batches % l->plan->layout.stages != 0;
+}
+
 int sp_weight_ring_lower_begin(struct sp_lowering *l)
 {
     return is_line(l) ? 0 : sp_ring_around_lower_begin(l);
@@ -37,7 +43,7 @@ void sp_weight_ring_lower(struct sp_lowering *l, int i)
         sp_ring_line_lower(l, i);
     else
         sp_ring_around_lower(l, i);
-    if (adds_last_to_ends(l->plan, l->order[i].stage, l->order[i].index))
+    if (!is_partial(l) && adds_last_to_ends(l->plan, l->order[i].stage, l->order[i].index))
         sp_replicated_lower_add(l, l->order[i].stage, l->order[i].index);
 }
 
@@ -45,5 +51,7 @@ void sp_weight_ring_lower_end(struct sp_lowering *l)
 {
     if (!is_line(l))
         sp_ring_around_lower_end(l);
+    for (int worker = 0; is_partial(l) && worker < l->plan->layout.stages; worker++)
+        sp_replicated_lower_add(l, worker, -1);
     sp_replicated_lower_total(l);
 }

@@ -25,11 +25,17 @@ static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape 
     return most;
 }
 
+bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
+}
+
 int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                            int64_t x)
 {
     int P = plan->layout.stages;
     int64_t most = sp_most_layers(plan, sh->model.layers, stage), layer, ends, norms;
+    int64_t apart, gradients; /* of one worker alone; elements that one takes */
     bool line = sp_ring_of(&plan->layout)->layout == SP_RING_LINE;
 
     if (P == 1 && !plan->split && !line)
@@ -37,12 +43,10 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     sp_worker_elements(plan, sh, &layer, &ends);
     norms = layers_between(plan, sh) *
             (int64_t)(2 * sp_block_elements(&sh->held, SP_BLOCK_NORM1) + sp_shape_gains(sh));
-    if (sp_rounds_gradients(plan, sh)) /* what one worker adds is f32 */
-        return 4 * x + ((line ? plan->split ? 5 : 7 : 9) * most + 2) * layer +
-               sp_in_f32(sh, most * layer + (P > 1 ? ends : 0) + norms);
+    apart = sp_in_f32(sh, sp_ring_keeps_apart(plan, sh) ? most * layer : 0);
+    norms = sp_in_f32(sh, norms + (P > 1 ? ends : 0));
+    gradients = sp_rounds_gradients(plan, sh) ? 1 : sp_in_f32(sh, 1);
     if (line) /* of either kind: the larger; of two flows of weights, where a turn has ops of both */
-        return 4 * x + sp_in_f32(sh, ((plan->split ? 5 : 7) * most + 2) * layer +
-                                         (P > 1 ? ends : 0) + norms);
-    return 4 * x + 6 * most * layer +
-           sp_in_f32(sh, (3 * most + 2) * layer + (P > 1 ? ends : 0) + norms);
+        return 4 * x + gradients * ((plan->split ? 5 : 7) * most + 2) * layer + apart + norms;
+    return 4 * x + (6 * most + gradients * (3 * most + 2)) * layer + apart + norms;
 }

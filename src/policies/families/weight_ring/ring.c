@@ -145,6 +145,23 @@ static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_
     return -EINVAL;
 }
 
+/* Workers in a row that are in the same turn. */
+static int gather(struct sp_ring *ring, const struct sp_layout *lay,
+                  const struct sp_weight_ring_def *def, char *why, size_t n)
+{
+    ring->node = def->node ? def->node(lay) : 1;
+    if (ring->node == 1 ||
+        (ring->node > 1 && ring->layout == SP_RING_LINE && lay->stages % ring->node == 0))
+        return 0;
+    if (ring->layout != SP_RING_LINE)
+        snprintf(why, n, "has nodes of %d workers, which a ring has no use for; use flow=line",
+                 ring->node);
+    else
+        snprintf(why, n, "has %d workers, which are no whole number of nodes of %d", lay->stages,
+                 ring->node);
+    return -EINVAL;
+}
+
 /* What the schedule says, unless the user wants no way around. */
 static enum sp_ring_layout layout_of(const struct sp_layout *lay,
                                      const struct sp_weight_ring_def *def)
@@ -155,7 +172,7 @@ static enum sp_ring_layout layout_of(const struct sp_layout *lay,
 int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **out, char *why, size_t n)
 {
-    int rounds = lay->micro_batches / lay->stages;
+    int rounds = (lay->micro_batches + lay->stages - 1) / lay->stages;
     size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
     struct sp_ring *ring = calloc(1, sizeof *ring);
     struct sp_op ops[SP_TURN_OPS];
@@ -173,7 +190,9 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def 
     if (!ring->first || !ring->ops || !ring->turn_of || !ring->owner)
         goto err_ring;
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
-    ret = own(ring, lay, def, why, n);
+    ret = ring->layout == SP_RING_LINE ? 0 : sp_refuse_rounds(lay, why, n);
+    ret = ret ? ret : gather(ring, lay, def, why, n);
+    ret = ret ? ret : own(ring, lay, def, why, n);
     while (!ret && def->turn && (size_t)ring->turns < most &&
            (count = def->turn(lay, ring->turns, ops)) >= 0)
         ret = add_turn(ring, ops, count, why, n);
@@ -209,7 +228,8 @@ void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
         struct sp_op op = ring->ops[i];
 
         op.mb = op.mb * lay->stages + stage;
-        sp_program_add_op(prog, op);
+        if (op.mb < lay->micro_batches)
+            sp_program_add_op(prog, op);
     }
 }
 

@@ -11,13 +11,14 @@
  * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
  * worker r with worker (1 - r) mod P; after its last turn D goes home.
  *
- * In the layout SP_RING_LINE nothing goes around: worker 0 has what it wants from its owner, every
- * other one what the worker before had for the same op, and the last one gives gradients to their owner.
+ * In the layout SP_RING_LINE nothing goes around, see line.h.
  */
 #ifndef SP_RING_H
 #define SP_RING_H
 
+#include "model/shape.h"
 #include "policies/families/map.h"
+#include "policies/plan.h"
 #include <stdbool.h>
 
 /* The turns of worker 0. */
@@ -27,9 +28,10 @@ struct sp_ring {
     int *first;         /* [turns+1] first op of a turn */
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
-    int rounds, chunks; /* G, P */
+    int rounds, chunks; /* G, the last of fewer micro-batches where nothing goes around; P */
     int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
     enum sp_ring_layout layout;
+    int node; /* workers in a row that are in the same turn */
 };
 
 enum sp_ring_payload { SP_RING_FORWARD, SP_RING_BACKWARD, SP_RING_GRADIENT };
@@ -58,6 +60,12 @@ void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
 int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
 
+/* Turns that a worker is late. */
+static inline int sp_ring_lag(const struct sp_ring *ring, int worker)
+{
+    return worker / ring->node;
+}
+
 /* The chunk of which worker r has the forward weights in turn t, and the worker a chunk belongs to. */
 int sp_ring_forward(int workers, int r, int t);
 int sp_ring_owner(const struct sp_ring *ring, int chunk);
@@ -82,5 +90,9 @@ struct sp_ring_message {
 
 /* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no memory. */
 struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
+
+/* Whether a worker adds up the gradients of an op by themselves, and those to what travels when the op ends: where that
+ * is rounded, or the worker before is in the same turn. */
+bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh);
 
 #endif

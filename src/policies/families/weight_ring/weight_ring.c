@@ -10,10 +10,9 @@
  * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
  * around, worker 0 waits for nobody.
  */
-#include "policies/families/activations.h"
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
-#include "policies/families/weight_ring/ring.h"
+#include "policies/families/weight_ring/line.h"
 #include "policies/families/workers.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
@@ -55,22 +54,22 @@ static int owned(const struct sp_layout *lay, int stage, int i)
     return -1;
 }
 
-/* Whether a worker has, at some time, done B of all chunks of a micro-batch and W of none: what a forward dropped is
- * then all back, and stays until W. */
+/* Whether B of all chunks of a micro-batch come before W of any: what a forward dropped is then all back, and stays
+ * until W. */
 static bool brings_all_back(const struct sp_plan *plan)
 {
-    int between = 0, most = 0;
+    int before = 0;
 
     for (int i = 0; i < plan->programs[0].n; i++) {
         const struct sp_op *op = &plan->programs[0].ops[i];
 
-        if (op->part == SP_CHUNK && op->pass == SP_B && !sp_op_releases(plan, 0, op))
-            between++;
-        else if (op->part == SP_CHUNK && op->pass == SP_W)
-            between--;
-        most = between > most ? between : most;
+        if (op->part != SP_CHUNK || op->mb != 0)
+            continue;
+        if (op->pass == SP_W)
+            break;
+        before += op->pass == SP_B;
     }
-    return most >= plan->layout.stages;
+    return before == plan->layout.stages;
 }
 
 static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
@@ -123,11 +122,14 @@ static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_
         .op = {.pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = c}};
 }
 
-/* The last op of worker 0 in turn k or before; NULL: there is none. */
-static const struct sp_op *last_op(const struct sp_ring *ring, int k)
+/* The last op of a worker in its turn k or before; NULL: there is none. */
+static const struct sp_op *last_op(const struct sp_layout *lay, const struct sp_ring *ring,
+                                   int worker, int k)
 {
     int i = k < 0 ? 0 : ring->first[(k < ring->turns ? k : ring->turns - 1) + 1];
 
+    while (i > 0 && ring->ops[i - 1].mb * lay->stages + worker >= lay->micro_batches)
+        i--;
     return i > 0 ? &ring->ops[i - 1] : NULL;
 }
 
@@ -138,6 +140,7 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
     const struct sp_ring *ring = sp_ring_of(lay);
     int P = lay->stages, k = sp_ring_turn(ring, op, op->mb / P),
         before = stage > 0 ? stage - 1 : P - 1;
+    bool line = ring->layout == SP_RING_LINE, same = stage % ring->node > 0; /* turn as `before` */
     const struct sp_op *first, *last;
 
     if (k < 0 || P == 1)
@@ -146,13 +149,14 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
     if (first->pass != op->pass || first->part != op->part || first->chunk != op->chunk ||
         first->mb != op->mb / P)
         return 0;
-    if (stage == 0 && ring->layout == SP_RING_LINE)
+    if (stage == 0 && line)
         return 0;
-    last = last_op(ring, stage > 0 ? k : k - P);
+    last = same ? first : last_op(lay, ring, before, stage > 0 ? k : k - P);
     if (!last)
         return 0;
     *out = at(lay, (enum sp_pass)last->pass, (enum sp_part)last->part, last->mb * P + before,
               last->chunk);
+    out->beside = same;
     return 1;
 }
 
@@ -183,19 +187,37 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n + ring_dep(lay, stage, op, &out[n]);
 }
 
+/* By how many micro-batches that one is before, to whose gradient an op adds; 0: to none. */
+static int from_before(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    const struct sp_ring *ring = sp_ring_of(lay);
+    int before;
+
+    if (ring->layout != SP_RING_LINE)
+        return op->mb > 0;
+    if (stage == sp_ring_owner(ring, op->chunk))
+        return 0;
+    before = sp_line_next(ring, stage, op->chunk, -1, lay->stages);
+    return before < 0 ? 0 : stage - before;
+}
+
 /* Weights are sent on before they are used; gradients want those of the micro-batch before. */
 static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
+    const struct sp_ring *ring = sp_ring_of(lay);
     struct sp_op w = {.pass = SP_W, .mb = op->mb, .chunk = op->chunk};
-    bool apart = sp_ring_turn(sp_ring_of(lay), &w, op->mb / lay->stages) >= 0;
-    int n = own_deps(lay, op, out);
+    bool apart = sp_ring_turn(ring, &w, op->mb / lay->stages) >= 0;
+    bool adds = op->part == SP_CHUNK && (op->pass == SP_W || (op->pass == SP_B && !apart));
+    int n = own_deps(lay, op, out), back = adds ? from_before(lay, stage, op) : 0;
 
-    if (stage == 0 && sp_ring_of(lay)->layout == SP_RING_LINE)
-        return n; /* gradients begin here */
-    if (op->part == SP_CHUNK && op->mb > 0 && (op->pass == SP_W || (op->pass == SP_B && !apart)))
-        out[n++] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - 1, op->chunk);
-    return n;
+    if (back == 0)
+        return n;
+    out[n] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - back, op->chunk);
+    /* of the same node: it is wanted when this one ends */
+    out[n].beside =
+        out[n].stage < stage && sp_ring_lag(ring, out[n].stage) == sp_ring_lag(ring, stage);
+    return n + 1;
 }
 
 static void required(const struct sp_layout *lay,
@@ -234,7 +256,9 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
 /* Turn by turn, so that no worker is ahead of the next one with what it passes on. */
 static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    return sp_ring_turn(sp_ring_of(lay), op, op->mb / lay->stages) + stage;
+    const struct sp_ring *ring = sp_ring_of(lay);
+
+    return sp_ring_turn(ring, op, op->mb / lay->stages) + sp_ring_lag(ring, stage);
 }
 
 static int activations(const struct sp_layout *lay)

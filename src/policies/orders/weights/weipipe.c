@@ -17,20 +17,29 @@
  *
  * Around the ring each worker sends 3(G+1)P chunks: weights also go where no op wants them, and worker 0 passes on what
  * comes around until the last worker is done. With flow=line nothing goes around: worker r + 1 wants for an op what
- * worker r had for the same op, so 3GP chunks go down the line; worker 0 has weights from their owners, the last worker
- * gives gradients to them, and who is done is done.
+ * worker r had for the same op, so 3G(P-1) chunks go down the line for each, see families/weight_ring/line.h, and who is
+ * done is done. With node=N as well, N workers in a row are in the same turn, and workers are behind by nodes.
  */
+#include "policies/families/weight_ring/node.h"
 #include "policies/refuse.h"
+#include <errno.h>
 #include <math.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    return sp_refuse_word(lay, "flow", "ring", "line", why, n);
+    if (sp_refuse_word(lay, "flow", "ring", "line", why, n))
+        return -EINVAL;
+    return sp_node_check(lay, why, n);
+}
+
+static int node(const struct sp_layout *lay)
+{
+    return sp_node_option(lay, 1);
 }
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = lay->micro_batches / P, n = 0;
+    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, n = 0;
 
     if (k >= (G + 1) * P)
         return -1;
@@ -46,9 +55,11 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
 /* The longest way through turns and workers: all turns of one, and the longest turn of the others. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
-    double P = lay->stages, G = lay->micro_batches / lay->stages;
+    double P = lay->stages, G = lay->micro_batches / lay->stages, nodes = P / node(lay);
 
-    return G * P * (f + b + w) + (P - 1) * (G > 1 ? f + b + w : fmax(f, b + w));
+    if (lay->micro_batches % lay->stages)
+        return -1;
+    return G * P * (f + b + w) + (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w));
 }
 
 extern const struct sp_schedule_def sp_schedule_weipipe;
@@ -58,11 +69,11 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .summary = "weights travel around a ring, forwards and backwards of two micro-batches in turns",
     .source = "WeiPipe (Lin et al. 2025), section 3.2, figure 2; Gvilenius/weipipe",
     .family = "weight-ring",
-    .options = "flow,gradients",
+    .options = "flow,gradients,node",
     .variants = "flow=line",
     .default_chunks = 1,
     .check = check,
-    .weight_ring.turn = turn,
+    .weight_ring = {.turn = turn, .node = node},
     .makespan = makespan,
     .makespan_source =
         "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: P(f+b+w)+(P-1) max(f, b+w)",

@@ -40,7 +40,7 @@ static int owner(const struct sp_layout *lay, int chunk)
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = lay->micro_batches / P, round = k / (3 * P), at = k % P;
+    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, round = k / (3 * P), at = k % P;
     static const unsigned char passes[] = {SP_F, SP_B, SP_W};
     unsigned char pass = passes[k / P % 3];
 
@@ -57,6 +57,8 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages;
 
+    if (lay->micro_batches % lay->stages)
+        return -1;
     return G * P * (f + b + w) + (P - 1) * fmax(f, fmax(b, w));
 }
 

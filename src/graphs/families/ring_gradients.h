@@ -1,0 +1,32 @@
+/*
+ * Gradients of weights that travel from worker to worker with them, in f32 or, rounded, in the type of the run
+ * (codelets/travel.c): what an op of a worker adds to, and how that gets to the owner of the chunk.
+ */
+#ifndef SP_RING_GRADIENTS_H
+#define SP_RING_GRADIENTS_H
+
+#include "graphs/op.h"
+
+/* What comes by for an op of micro-batch mb: around the ring there is one of a kind at a time, down the line one a
+ * round, of gradients one a journey (policies/families/weight_ring/line.h). */
+struct sp_tensor_id sp_ring_passing(const struct sp_graph *g, enum sp_tensor_kind kind, int mb,
+                                    int chunk);
+
+/* As struct sp_graph_family has it: a gradient that sets out from a stage. */
+void sp_ring_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+
+/* What an op adds its gradients to: those of its own blocks, what travels, or, where they are kept apart, f32 of its
+ * own; in `own`[blocks of the chunk], but where it is what travels. */
+const starpu_data_handle_t *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
+                                                    starpu_data_handle_t *own);
+
+/* What the op added goes to what travels, which only now has to be here. Around the ring the owner takes what that has
+ * gathered, so that no sum of more than a round is rounded, and it sets out again as zeros. */
+void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own);
+
+/* A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is
+ * his. */
+void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
+                            const struct sp_tensor_id *id);
+
+#endif

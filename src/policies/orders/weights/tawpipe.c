@@ -1,0 +1,82 @@
+/*
+ * TawPipe (Wu and Chen 2025, arXiv 2511.09741): weights come to workers that keep their micro-batches, as in WeiPipe, but
+ * all workers of a node want the same chunk in the same turn, and a node is a turn behind the one before. A micro-batch
+ * goes forward through all chunks, then back, then comes the next one. Every chunk belongs to one worker, chunk c to
+ * worker c / K of node c mod K, K nodes, who keeps its weights, gradient and optimizer state.
+ *
+ * p = 4, node=2, m = 8, a backward twice as long as a forward; forwards of micro-batches as figures, backwards as
+ * letters (a is micro-batch 0):
+ *
+ *   node 0   worker 0  0000aaaaaaaa4444eeeeeeee..
+ *            worker 1  1111bbbbbbbb5555ffffffff..
+ *   node 1   worker 2  .2222.cccccccc6666gggggggg
+ *            worker 3  .3333.dddddddd7777hhhhhhhh
+ *
+ * Makespan GP(f + B) + (K-1) max(f, B), B = b + w, with G rounds: nobody waits for the node behind. It is less where
+ * weights go on before an op ends.
+ *
+ * A chunk is sent from one node to another K-1 times for a pass of a round, and P-K times inside of nodes, see
+ * families/weight_ring/line.h: 3G(K-1)P chunks a step between nodes, where a ring sends 3(G+1)KP. As published a chunk's
+ * owner sends it to every node, where it is broadcast; here nodes and workers pass it on, which takes as many
+ * messages, and no more of one sender than of others.
+ */
+#include "policies/families/weight_ring/node.h"
+#include <math.h>
+
+/* Workers of a node: at most eight, as nodes have GPUs. */
+static int node(const struct sp_layout *lay)
+{
+    int most = lay->stages < 8 ? lay->stages : 8;
+
+    while (lay->stages % most)
+        most--;
+    return sp_node_option(lay, most);
+}
+
+static int owner(const struct sp_layout *lay, int chunk)
+{
+    int n = node(lay), nodes = lay->stages / n;
+
+    return chunk % nodes * n + chunk / nodes;
+}
+
+static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
+{
+    int P = lay->stages, round = k / (2 * P), at = k % (2 * P), n = 0;
+
+    if (round * P >= lay->micro_batches)
+        return -1;
+    if (at >= P)
+        ops[n++] = (struct sp_op){.pass = SP_B, .mb = round, .chunk = 2 * P - 1 - at};
+    else
+        ops[n++] = (struct sp_op){.pass = SP_F, .mb = round, .chunk = at};
+    if (at == P - 1)
+        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
+    return n;
+}
+
+static double makespan(const struct sp_layout *lay, double f, double b, double w)
+{
+    double P = lay->stages, G = lay->micro_batches / lay->stages, back = b + w;
+    double nodes = P / node(lay);
+
+    if (lay->micro_batches % lay->stages)
+        return -1;
+    return G * P * (f + back) + (nodes - 1) * fmax(f, back);
+}
+
+extern const struct sp_schedule_def sp_schedule_tawpipe;
+const struct sp_schedule_def sp_schedule_tawpipe = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "tawpipe",
+    .summary = "weights travel from node to node, whose workers are in the same turn",
+    .source = "TawPipe (Wu and Chen 2025), arXiv 2511.09741; wuhouming/TawPipe",
+    .family = "weight-ring",
+    .options = "gradients,node",
+    .default_chunks = 1,
+    .check = sp_node_check,
+    .weight_ring = {.turn = turn, .layout = SP_RING_LINE, .owner = owner, .node = node},
+    .makespan = makespan,
+    .makespan_source = "GP(f+B)+(K-1)max(f,B), B=b+w, K nodes, from the turns",
+    .makespan_is = SP_UPPER_BOUND,
+};

@@ -1,0 +1,126 @@
+/*
+ * Weights down a line of workers: how often a chunk is sent from node to node and inside of one, in full rounds as TawPipe
+ * says and in a last round of fewer workers; every number of micro-batches; TawPipe's makespan.
+ */
+#include "policies/common.h"
+#include "policies/lowering/lowering.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
+#include "policies/families/weight_ring/ring.h"
+#include <math.h>
+
+struct count {
+    int node, between, inside;
+};
+
+static void count(void *arg, const struct sp_action *a)
+{
+    struct count *c = arg;
+
+    if (a->kind == SP_ACTION_SEND && a->tensor.kind >= SP_TENSOR_W && a->tensor.kind <= SP_TENSOR_D)
+        *(a->stage / c->node == a->peer / c->node ? &c->inside : &c->between) += 1;
+}
+
+/* In a round every worker but the owner receives a chunk once for a pass, and sends its gradient once: a node's first
+ * from another node, if the owner is not in it. */
+static struct count expected(const struct sp_plan *plan, int node)
+{
+    int P = plan->layout.stages, m = plan->layout.micro_batches;
+    struct count c = {.node = node};
+
+    for (int chunk = 0; chunk < P; chunk++)
+        for (int left = m; left > 0; left -= P)
+            for (int first = 0; first < P && first < left; first += node) {
+                int n = left - first < node ? left - first : node;
+                int owner = sp_ring_owner(sp_ring_of(&plan->layout), chunk);
+
+                if (owner / node == first / node) {
+                    c.inside += 3 * (owner - first < n ? n - 1 : n);
+                } else {
+                    c.between += 3;
+                    c.inside += 3 * (n - 1);
+                }
+            }
+    return c;
+}
+
+static void check(const char *schedule, int P, int m, int node)
+{
+    struct sp_plan plan;
+    struct sp_lowering l;
+    struct count is = {.node = node}, want;
+
+    make_plan(schedule, P, m, &plan);
+    want = expected(&plan, node);
+    assert_int_equal(sp_lowering_create(&plan, NULL, P, &l), 0);
+    assert_int_equal(sp_lower_step(&l, count, &is), 0);
+    if (is.between != want.between || is.inside != want.inside)
+        fail_msg("%s p=%d m=%d: %d messages between nodes and %d inside, not %d and %d", schedule,
+                 P, m, is.between, is.inside, want.between, want.inside);
+    if (m % P == 0) /* TawPipe: 3G(K-1)P and 3G(P-K)P */
+        assert_true(is.between == 3 * m * (P / node - 1) && is.inside == 3 * m * (P - P / node));
+    sp_lowering_destroy(&l);
+    sp_plan_destroy(&plan);
+}
+
+static void messages(void **state)
+{
+    int checks = 0;
+    char name[64];
+
+    (void)state;
+    for (int P = 1; P <= 8; P++)
+        for (int node = 1; node <= P; node++)
+            for (int m = 1; m <= 3 * P + 1 && P % node == 0; m++) {
+                snprintf(name, sizeof name, "tawpipe:node=%d", node);
+                check(name, P, m, node);
+                snprintf(name, sizeof name, "weipipe:flow=line,node=%d", node);
+                check(name, P, m, node);
+                if (node == 1)
+                    check("wzb2", P, m, 1), check("wzb2:owner=each", P, m, 1);
+                checks++;
+            }
+    print_message("%d layouts\n", checks);
+}
+
+/* From the turns, where weights wait for the op before; and never longer than the next multiple of workers takes. */
+static void makespans(void **state)
+{
+    static const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
+    char why[256] = "", name[64];
+
+    (void)state;
+    for (int P = 1; P <= 8; P++)
+        for (int node = 1; node <= P; node++) {
+            double last = 0;
+
+            for (int m = 3 * P; m >= 1 && P % node == 0; m--) {
+                struct sp_plan plan;
+                struct sp_times t;
+                double formula;
+
+                snprintf(name, sizeof name, "tawpipe:node=%d", node);
+                make_plan(name, P, m, &plan);
+                assert_int_equal(sp_listsim(&plan, &costs, SP_PAIRED, &t, why, sizeof why), 0);
+                formula = plan.def->makespan(&plan.layout, costs.f, costs.b, costs.w);
+                if (m % P == 0)
+                    assert_true(fabs(t.makespan - formula) < 1e-9 * formula);
+                else
+                    assert_true(formula < 0 && t.makespan <= last + 1e-9);
+                last = t.makespan;
+                sp_times_destroy(&t);
+                sp_plan_destroy(&plan);
+            }
+        }
+}
+
+TEST_GROUP(line)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages),
+        cmocka_unit_test(makespans),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
