@@ -58,7 +58,7 @@ NARROW = dict(layers=8, hidden=64, heads=2)
 PAPERS = [
     (ratio, NARROW, f"--dtype bf16 --recompute no-attention --seq 1024 --micro-batch-size {batch}",
      ["1f1b", "helix:fold=1", "helix", "helix:ship=attention", "weipipe:gradients=f32", "weipipe",
-      "weipipe:flow=line,gradients=f32", "weipipe:flow=line"])
+      "weipipe:flow=line,gradients=f32", "weipipe:flow=line", "tawpipe:node=2"])
     for ratio, batch in (("1.33", 1), ("2.67", 2), ("5.33", 4))
 ]
 

@@ -14,9 +14,10 @@ static int slot_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
 
 static int first_unit(const struct sp_op_ctx *c, const struct sp_eviction_plan *a)
 {
-    int chunk = c->cut ? c->global : sp_home(&c->g->cfg.plan->layout, c->pipe, c->global).chunk;
+    const struct sp_plan *plan = c->g->cfg.plan;
+    int chunk = plan->programs[c->st->index].ops[c->ctx.op_index].chunk;
 
-    return a->flight_unit[sp_flight_number(c->g->cfg.plan, chunk, c->mb, c->slice)];
+    return a->flight_unit[sp_flight_number(plan, chunk, c->mb, c->slice)];
 }
 
 void sp_offload_slot(struct sp_op_ctx *c, int k)

@@ -96,6 +96,37 @@ within 1 --seq 512 --micro-batch-size 8 --micro-batches 1 --slices 32 --offload 
 within 1 --seq 512 --micro-batches 1 --slices 64 --offload full
 within 1 --seq 128 --micro-batches 1 --slices 4 --offload full
 
+# ---- workers that keep micro-batches from end to end, whose weights come by
+
+# worker OPTIONS...: the same bits as without, everything back, and no more buffers than planned, in 4 processes.
+worker()
+{
+    local run="--model gpt-tiny --data $work/text --stages 4 --seq 64 --micro-batches 8 --steps 2"
+
+    quiet "$*" mpi 4 train $run --schedule "$@" --log "$work/stays.jsonl" || return
+    quiet "$*, offloaded" mpi 4 train $run --schedule "$@" --offload full --offload-dir "$dir" \
+        --log "$work/log.jsonl" || return
+    [ "$(losses "$work/stays.jsonl")" = "$(losses "$work/log.jsonl")" ] || fail "$*: other losses"
+    python3 - "$work/stays.jsonl" "$work/log.jsonl" << 'END' || fail "$*: not as planned"
+import json, sys
+stays, leaves = ([json.loads(line) for line in open(name)] for name in sys.argv[1:])
+planned = leaves[0]["offload"]["planned_bytes"]
+for before, stage, most in zip(stays[-1]["stages"], leaves[-1]["stages"], planned):
+    assert 0 < stage["bytes_offloaded"] == stage["bytes_brought_back"] and stage["live_activation_bytes"] == 0
+    assert stage["most_buffer_bytes"] <= most and stage["peak_activation_bytes"] < before["peak_activation_bytes"]
+END
+}
+
+if have_mpi; then
+    worker weipipe
+    worker weipipe:flow=line --micro-batches 7 --recompute selective
+    worker wzb1 --recompute full
+    worker wzb2
+    worker tawpipe:node=2 --dtype bf16
+    worker fsdp
+    worker fsdp:order=breadth --recompute no-attention
+fi
+
 # ---- disks that are no good
 
 tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full"

@@ -22,8 +22,8 @@ static int request(const struct sp_show *show, const struct sp_layout_args *l,
         return 0;
     if (!plan->family->offloads)
         return sp_error(EINVAL,
-                        "show: --offload %s: stages of %s do not hold consecutive layers; use "
-                        "sppo, or another schedule whose family is layerwise",
+                        "show: --offload %s: %s runs parts of layers, of which nothing leaves; "
+                        "use sppo, or another schedule of whole layers",
                         l->offload, plan->def->name);
     if (plan->recompute)
         return sp_error(EINVAL,

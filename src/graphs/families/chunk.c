@@ -77,6 +77,14 @@ void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx
     c->flow = dx;
 }
 
+void sp_chunk_wgrad(struct sp_op_ctx *c)
+{
+    for (int i = c->count - 1; i >= 0; i--) {
+        sp_offload_slot(c, c->count - 1 - i);
+        sp_layer_wgrad(c, i);
+    }
+}
+
 void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
 {
     starpu_data_handle_t y = NULL;

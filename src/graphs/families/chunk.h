@@ -24,6 +24,9 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, 
  * and does the weight gradients unless they come in an op of their own. */
 void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 
+/* Weight gradients of the chunk, that come in an op of their own. */
+void sp_chunk_wgrad(struct sp_op_ctx *c);
+
 /*
  * Where micro-batches stay on a worker, whole sequences: forward of a chunk, whose output is the input
  * of the chunk `next`, kept for the head after the last one (next NULL); backward from the gradient

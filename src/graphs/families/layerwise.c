@@ -119,10 +119,7 @@ static void backward_end(struct sp_op_ctx *c)
 
 static void chunk_wgrad(struct sp_op_ctx *c)
 {
-    for (int i = c->count - 1; i >= 0; i--) {
-        sp_offload_slot(c, c->count - 1 - i);
-        sp_layer_wgrad(c, i);
-    }
+    sp_chunk_wgrad(c);
     if (c->global == 0)
         sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
 }

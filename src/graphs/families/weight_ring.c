@@ -118,8 +118,7 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
         sp_chunk_backward(c, op->chunk > 0 ? flight(c, op->chunk - 1) : NULL);
         break;
     case SP_W:
-        for (int i = c->count - 1; i >= 0; i--)
-            sp_layer_wgrad(c, i);
+        sp_chunk_wgrad(c);
         add_norms(c);
         if (op->chunk == 0)
             sp_chunk_embed_gradient(c, c->mb, &c->fl->grad);

@@ -54,7 +54,7 @@ static void list_units(const struct stage *st, const struct sp_shape *sh, struct
     for (int i = 0; i < st->prog->n; i++) {
         const struct sp_op *op = &st->prog->ops[i];
 
-        if (op->pass != SP_F)
+        if (!sp_op_keeps_layers(op))
             continue;
         sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, &first, &count);
         for (int k = 0; k < count; k++, unit++) {

@@ -124,7 +124,7 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_pla
     int64_t bytes = 0, leaving = 0;
 
     for (int i = 0, g = 0; i < prog->n; i++) {
-        if (prog->ops[i].pass != SP_F)
+        if (!sp_op_keeps_layers(&prog->ops[i]))
             continue;
         if (slice_of(plan, &prog->ops[i]) == slice) {
             bytes += a->groups[g].bytes;

@@ -49,7 +49,10 @@ int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape 
 struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                                 enum sp_recompute recompute, int stage)
 {
-    enum { OTHERS = 24 }; /* buffers that cross stages, scratch */
+    enum {
+        OTHERS = 24,    /* buffers that cross stages, scratch */
+        TRAVELLING = 12 /* of weights of a chunk, their gradients, and what is kept apart */
+    };
     size_t elem = sp_shape_elem(sh);
     int64_t rounded = elem < sizeof(float) ? beyond_blocks(plan, &sh->held, stage, elem) : 0;
     struct sp_shape longest;
@@ -63,6 +66,9 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
         .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
                      sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
+    if (plan->family->travelling) /* weights and gradients on their way, a buffer a block */
+        m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
+                       sp_most_layers(plan, sh->model.layers, stage);
     if (plan->family->for_others) /* sums of gradients, and copies of weights, a buffer a block */
         for (int s = 0; s < plan->layout.stages; s++)
             m.workspace += s == stage ? 0

@@ -17,10 +17,13 @@ struct builder {
     int *use, *release; /* [flights] ops */
 };
 
+/* A head that is an op of its own has no layers. */
 static int layers_of(const struct builder *b, const struct sp_op *op)
 {
     int first, count;
 
+    if (op->part != SP_CHUNK)
+        return 0;
     sp_chunk_layers(b->plan, b->sh->model.layers, b->stage, op->chunk, &first, &count);
     return count;
 }
@@ -221,7 +224,7 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
 static int next_forward(const struct builder *b, int op)
 {
     for (int i = op + 1; i < b->prog->n; i++)
-        if (b->prog->ops[i].pass == SP_F)
+        if (sp_op_keeps_layers(&b->prog->ops[i]))
             return i;
     return -1;
 }
@@ -290,7 +293,7 @@ static void add_units(struct builder *b)
         const struct sp_op *op = &b->prog->ops[i];
         int next = next_forward(b, i), count = layers_of(b, op);
 
-        if (op->pass != SP_F)
+        if (!sp_op_keeps_layers(op))
             continue;
         b->a->groups[group++] = (struct sp_unit_group){
             .first = unit, .n = count, .hides_s = next >= 0 ? seconds_of(b, next) : 0};
@@ -309,7 +312,7 @@ static int build(struct builder *b)
 
     for (int i = 0; i < b->prog->n; i++) {
         slots += slots_of(b, &b->prog->ops[i]);
-        if (b->prog->ops[i].pass == SP_F) {
+        if (sp_op_keeps_layers(&b->prog->ops[i])) {
             units += layers_of(b, &b->prog->ops[i]);
             groups++;
         }

@@ -1,4 +1,4 @@
-/* What a stage does, as slots and units of offload/eviction.h, for stages that hold consecutive layers. Pure. */
+/* What a stage does, as slots and units of offload/eviction.h, where its ops are of whole layers. Pure. */
 #ifndef SP_OFFLOAD_UNITS_H
 #define SP_OFFLOAD_UNITS_H
 
@@ -19,6 +19,12 @@ struct sp_offload_request {
     struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
     struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
 };
+
+/* Whether an op keeps layers for their backward: each is a unit. */
+static inline bool sp_op_keeps_layers(const struct sp_op *op)
+{
+    return op->pass == SP_F && op->part == SP_CHUNK;
+}
 
 /* Lays out the slots and units of a stage in *evictions, empty before. 0 or -ENOMEM. */
 int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,

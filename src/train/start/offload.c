@@ -21,8 +21,8 @@ static int check(const struct sp_trainer *t)
     if (!t->plan.family->offloads)
         return sp_error(
             EINVAL,
-            "train: --offload %s: stages of %s do not hold consecutive layers; use sppo, "
-            "or another schedule whose family is layerwise",
+            "train: --offload %s: %s runs parts of layers, of which nothing leaves; use sppo, or "
+            "another schedule of whole layers",
             mode, t->plan.def->name);
     if (a->scheduler == SP_TRAIN_READY)
         return sp_error(

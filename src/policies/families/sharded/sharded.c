@@ -139,6 +139,7 @@ static int stream(const struct sp_layout *lay, const struct sp_op *op)
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
     .sharded = true,
+    .offloads = true,
     .one_line = true,
     .replicates_ends = true,
     .shares_tokens = true,

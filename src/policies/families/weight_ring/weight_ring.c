@@ -272,6 +272,7 @@ const struct sp_family sp_family_weight_ring = {
     .replicates_ends = true,
     .head_op = true,
     .norms_apart = true,
+    .offloads = true,
     .rounds_gradients = true,
     .shares_tokens = true,
     .shares_parameters = true,
