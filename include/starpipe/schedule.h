@@ -79,8 +79,7 @@ enum sp_ring_layout {
     SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
                        * B and W apart */
     SP_RING_LINE   /* whatever its ops want, and so have the others in their turns; nothing goes
-                      * around: weights come from their owners, gradients of a round go to them. Any number of
-                      * micro-batches: the last round may be of fewer workers */
+                      * around: weights come from their owners, gradients of a round go to them */
 };
 
 /* Most ops of a worker in a turn of a weight ring. */

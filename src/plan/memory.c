@@ -246,8 +246,8 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     int64_t x = (int64_t)slice->rows * slice->model.hidden;
     int64_t tensors = plan->layout.stages > 1 ? sp_boundary_buffers(plan, stage) + 1 : 2;
-    int64_t crossing = plan->family->travelling ? plan->family->travelling(plan, sh, stage, x) + x
-                                                : tensors * x;
+    int64_t crossing =
+        plan->family->travelling ? plan->family->travelling(plan, sh, stage, x) + x : tensors * x;
     bool last = sp_is_end_stage(plan, stage, true);
 
     return (int64_t)sp_shape_elem(sh) *

@@ -47,6 +47,8 @@ static void rings(struct cases *c, int model)
         {3, "--schedule weipipe --stages 3 --micro-batches 9 --recompute full"},
         {2, "--schedule weipipe-naive --stages 2 --micro-batches 4 --recompute selective"},
         {4, "--schedule weipipe-naive --stages 4"},
+        {4, "--schedule weipipe --stages 4 --micro-batches 7"},
+        {4, "--schedule wzb1 --stages 4 --micro-batches 5 --recompute no-attention"},
         {2, "--schedule wzb1 --stages 2 --micro-batches 4"},
         {4, "--schedule wzb1 --stages 4 --recompute no-attention"},
         {4, "--schedule wzb2 --stages 4"},

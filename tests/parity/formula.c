@@ -180,7 +180,7 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
     for (int r = 0; r < P; r++) {
         sent[r] += ends_of(&n) * ((r < P - 1) + (r == P - 1 || r < P - 2));
         if (!is_line(schedule))
-            ring_worker(P, m / P, schedule, size, r, sent);
+            ring_worker(P, (m + P - 1) / P, schedule, size, r, sent);
     }
     for (int c = 0; c < P && is_line(schedule); c++)
         for (int left = m; left > 0; left -= P)

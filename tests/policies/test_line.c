@@ -115,11 +115,53 @@ static void makespans(void **state)
         }
 }
 
+static double takes(const char *schedule, int P, int m, const struct sp_costs *costs)
+{
+    struct sp_plan plan;
+    struct sp_times t;
+    char why[256] = "";
+    double makespan;
+
+    make_plan(schedule, P, m, &plan);
+    if (sp_listsim(&plan, costs, SP_PAIRED, &t, why, sizeof why))
+        fail_msg("%s p=%d m=%d: %s", schedule, P, m, why);
+    makespan = t.makespan;
+    sp_times_destroy(&t);
+    sp_plan_destroy(&plan);
+    return makespan;
+}
+
+/* A last round of fewer workers: every op once and in order, or there is no plan, and never longer than a full one. */
+static void last_rounds(void **state)
+{
+    static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1", "wzb2",
+                                            "weipipe:flow=line"};
+    static const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
+    int plans = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
+        for (int P = k == 2 ? 2 : 1; P <= 8; P += k == 2 ? 2 : 1) {
+            double last = INFINITY;
+
+            for (int m = 4 * P; m >= 1; m--, plans++) {
+                double now = takes(schedules[k], P, m, &costs);
+
+                if (now > last + 1e-9)
+                    fail_msg("%s p=%d: %d micro-batches take %g, one more %g", schedules[k], P, m,
+                             now, last);
+                last = now;
+            }
+        }
+    print_message("%d plans\n", plans);
+}
+
 TEST_GROUP(line)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages),
         cmocka_unit_test(makespans),
+        cmocka_unit_test(last_rounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * What WeiPipe refuses: micro-batches that the workers cannot share evenly, and layouts and options
- * that mean nothing to it.
+ * What WeiPipe refuses, layouts and options that mean nothing to it; what FSDP does beside, micro-batches that
+ * workers cannot share evenly.
  */
 #include "policies/weipipe.h"
 #include "policies/plan_create.h"
@@ -23,18 +23,21 @@ static const char *refused(const char *schedule, struct sp_layout lay, const cha
     return said;
 }
 
-/* A line names the nearest multiple of the workers, which works. */
+/* Weights that are gathered want as many micro-batches on each worker: a line names the nearest multiple of the workers,
+ * which works. Those that come by do not. */
 static void micro_batches(void **state)
 {
     static const char use[] = "use --micro-batches ";
     int refusals = 0;
 
     (void)state;
-    for (int i = 0; i < 2 * 8 * 25; i++) {
-        int p = i / 2 % 8 + 1, m = i / 16 + 1, far = p, n;
-        const char *name = weipipe_name(i % 2), *at;
+    for (int i = 0; i < 8 * 25; i++) {
+        int p = i % 8 + 1, m = i / 8 + 1, far = p, n;
+        const char *name = "fsdp", *at;
         struct sp_plan plan;
 
+        make_plan(weipipe_name(i % 2), p, m, &plan);
+        sp_plan_destroy(&plan);
         if (m % p == 0)
             continue;
         at = strstr(refused(name, layout(p, m), use), use) + sizeof use - 1;

@@ -27,8 +27,11 @@ refuse "not available for helix" --schedule helix --post-validation
 refuse "use --slices 1" --schedule helix --slices 2
 refuse "use at most 8 stages" --schedule helix --stages 9 --micro-batches 18
 
-refuse "use --micro-batches 8" --schedule weipipe --micro-batches 10
-refuse "use --micro-batches 4" --schedule weipipe-naive --micro-batches 3
+quiet "weipipe, a last round that is not full" starpipe train --dry-run --model gpt-tiny --stages 4 --seq 24 \
+    --schedule weipipe --micro-batches 10
+refuse "no use for; use flow=line" --schedule weipipe:node=2
+refuse "divides 4, as node=2" --schedule tawpipe:node=3
+refuse "use gradients=run or gradients=f32" --schedule wzb2:gradients=bf16
 refuse "use --slices 1" --schedule weipipe --slices 2
 refuse "use --chunks 1" --schedule weipipe --chunks 2
 refuse "use even" --schedule weipipe --partition balanced

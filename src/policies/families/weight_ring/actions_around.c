@@ -56,7 +56,7 @@ static int user_of(const struct sp_lowering *l, int worker, int t, struct sp_rin
                         : (op.pass == SP_F) == (item.payload == SP_RING_FORWARD);
 
         op.mb = op.mb * workers(l) + worker;
-        uses = uses && op.chunk == item.chunk &&
+        uses = uses && op.mb < l->plan->layout.micro_batches && op.chunk == item.chunk &&
                (item.payload == SP_RING_GRADIENT ? sp_ring_adds(l->plan, worker, &op)
                                                  : sp_ring_wants_weights(&op));
         if (uses && (user < 0 || last))

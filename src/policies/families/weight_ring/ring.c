@@ -190,8 +190,7 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def 
     if (!ring->first || !ring->ops || !ring->turn_of || !ring->owner)
         goto err_ring;
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
-    ret = ring->layout == SP_RING_LINE ? 0 : sp_refuse_rounds(lay, why, n);
-    ret = ret ? ret : gather(ring, lay, def, why, n);
+    ret = gather(ring, lay, def, why, n);
     ret = ret ? ret : own(ring, lay, def, why, n);
     while (!ret && def->turn && (size_t)ring->turns < most &&
            (count = def->turn(lay, ring->turns, ops)) >= 0)

@@ -28,7 +28,7 @@ struct sp_ring {
     int *first;         /* [turns+1] first op of a turn */
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
-    int rounds, chunks; /* G, the last of fewer micro-batches where nothing goes around; P */
+    int rounds, chunks; /* G, the last one may be of fewer micro-batches; P */
     int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
     enum sp_ring_layout layout;
     int node; /* workers in a row that are in the same turn */

@@ -22,7 +22,7 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
 {
     int P = lay->stages, round = k / (2 * P), at = k % (2 * P), n = 0;
 
-    if (k >= 2 * lay->micro_batches)
+    if (round * P >= lay->micro_batches)
         return -1;
     if (at >= P)
         ops[n++] = (struct sp_op){.pass = SP_B, .mb = round, .chunk = 2 * P - 1 - at};
@@ -38,6 +38,8 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages, back = b + w;
 
+    if (lay->micro_batches % lay->stages)
+        return -1;
     return G * P * (f + back) + (P - 1) * (fmax(f, back) + (G - 1) * fabs(f - back));
 }
 

@@ -53,7 +53,7 @@ static int forward(int P, int round, int at, struct sp_op *ops)
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = lay->micro_batches / P, at = k % P, n = 0;
+    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, at = k % P, n = 0;
     int q = k / (3 * P), third = k / P % 3, even = 2 * q, odd = 2 * q + 1;
 
     /* the last third is that in which the last round's second half comes */
@@ -82,6 +82,8 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     double P = lay->stages, G = lay->micro_batches / lay->stages;
     double longest = G > 1 ? fmax(fmax(f + b, f + w), 2 * fmax(b, w)) : fmax(f, fmax(b, w));
 
+    if (lay->micro_batches % lay->stages)
+        return -1;
     return G * P * (f + b + w) + (P - 1) * longest;
 }
 
