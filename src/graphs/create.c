@@ -286,7 +286,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
-                   !cfg->evictions && !plan->family->sharded;
+                   !cfg->evictions && !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);

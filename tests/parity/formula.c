@@ -37,12 +37,6 @@ static int64_t layer_of(const struct parts *n)
 {
     return n->norm1 + n->qkv + n->rest;
 }
-
-static int64_t ends_of(const struct parts *n)
-{
-    return n->tokens + n->positions + n->norm + n->head;
-}
-
 /* What helix ships: q, k, v; QKV weights; all of attention. */
 enum shipment { ACTIVATIONS, QKV, ATTENTION };
 
@@ -161,6 +155,18 @@ static void line_chunk(int W, int node, int owner, int64_t size, int64_t *sent)
         }
 }
 
+/* What a worker sends to each other one of embedding and head: its part of the weights, and of its gradients what is
+ * not its own. */
+static int64_t ends_in_parts(const struct parts *n, int P)
+{
+    const int64_t ends[] = {n->tokens, n->positions, n->norm, n->head};
+    int64_t sum = 0;
+
+    for (int i = 0; i < 4; i++)
+        sum += 2 * (((ends[i] + P - 1) / P + 7) / 8 * 8);
+    return sum;
+}
+
 /*
  * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
  * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
@@ -178,7 +184,11 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
     for (int c = 0; c < P; c++)
         size[c] = layer_of(&n) * (L / P + (c < L % P));
     for (int r = 0; r < P; r++) {
-        sent[r] += ends_of(&n) * ((r < P - 1) + (r == P - 1 || r < P - 2));
+        int active = m < P ? m : P; /* workers that have a micro-batch */
+
+        /* half of it is weights, which those gather, half their gradients, which they scatter */
+        sent[r] += (active - (r < active)) * (ends_in_parts(&n, P) / 2);
+        sent[r] += r < active ? (P - 1) * (ends_in_parts(&n, P) / 2) : 0;
         if (!is_line(schedule))
             ring_worker(P, (m + P - 1) / P, schedule, size, r, sent);
     }
@@ -195,15 +205,12 @@ static void shard_bytes(const struct setup *s, int64_t *sent)
 {
     const struct parts n = parts_of(&s->model);
     const int64_t layer[] = {n.norm1, n.qkv, n.rest};
-    const int64_t ends[] = {n.tokens, n.positions, n.norm, n.head};
     int P = s->plan.layout.stages, V = s->plan.layout.chunks, L = s->model.layers;
     int rounds = strstr(s->args.layout.schedule, "breadth") ? 1 : s->plan.layout.micro_batches / P;
-    int64_t of_layer = 0, sum = 0;
+    int64_t of_layer = 0, sum = ends_in_parts(&n, P);
 
     for (int i = 0; i < 3; i++)
         of_layer += ((layer[i] + P - 1) / P + 7) / 8 * 8;
-    for (int i = 0; i < 4; i++)
-        sum += 2 * (((ends[i] + P - 1) / P + 7) / 8 * 8);
     for (int g = 0; g < rounds; g++)
         for (int c = 0; c < V; c++) {
             int gathered = (c >= (g ? 2 : 0)) + (c <= V - 3);

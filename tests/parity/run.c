@@ -158,8 +158,13 @@ static void count_sent(void *arg, const struct sp_action *a)
         r->stage[a->stage].evicted += a->bytes;
     else if (a->kind == SP_ACTION_FETCH)
         r->stage[a->stage].fetched += a->bytes;
-    else if (a->kind != SP_ACTION_RECV && r->stage[a->stage].lowered >= 0)
+    else if (a->kind == SP_ACTION_RECV || r->stage[a->stage].lowered < 0)
+        return;
+    else if (a->kind != SP_ACTION_GATHER)
         r->stage[a->stage].lowered += a->bytes;
+    for (int k = 0; a->kind == SP_ACTION_GATHER && k < a->members; k++) /* what the others send */
+        if (a->member[k] != a->stage)
+            r->stage[a->member[k]].lowered += a->bytes / (a->members - 1);
 }
 
 /* What the lowered program sends, with a process a stage, and what it evicts and fetches. */

@@ -103,14 +103,13 @@ static void end(struct sp_graph *g)
 
 static int create_shards(struct sp_graph *g, struct sp_stage *st)
 {
-    struct sp_shards *s = calloc(1, sizeof *s);
     const struct sp_program *prog = program(g, st->index);
     size_t weight = sp_shape_elem(&g->shape), gradient = sizeof(float);
-    int largest = 0, err;
+    int largest = 0, err = sp_shards_create(g, st);
+    struct sp_shards *s = st->shards;
 
-    st->shards = s;
-    if (!s)
-        return -ENOMEM;
+    if (err)
+        return err;
     s->weights_of = calloc((size_t)prog->n, 1);
     if (!s->weights_of)
         return -ENOMEM;
@@ -118,8 +117,6 @@ static int create_shards(struct sp_graph *g, struct sp_stage *st)
         s->weights_of[k] = s->weights_of[k - 1] ^ sp_shards_change(prog, k);
     for (int c = 1; c < g->cfg.plan->layout.chunks; c++)
         largest = sp_unit_blocks(g, c) > sp_unit_blocks(g, largest) ? c : largest;
-    err = sp_unit_create(g, st, &s->end_weights, SP_UNIT_ENDS, weight);
-    err = err ? err : sp_unit_create(g, st, &s->end_gradients, SP_UNIT_ENDS, gradient);
     for (int i = 0; !err && i < 2; i++)
         err = sp_unit_create(g, st, &s->weights[i], largest, weight);
     for (int i = 0; !err && i < SP_SHARD_GRADIENTS; i++)
@@ -145,20 +142,8 @@ static int create(struct sp_graph *g)
 static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_shards *s = g->stages[k].shards;
-
         sp_flights_destroy(&g->stages[k]);
-        if (!s)
-            continue;
-        for (int i = 0; i < 2; i++)
-            sp_unit_destroy(&s->weights[i]);
-        for (int i = 0; i < SP_SHARD_GRADIENTS; i++)
-            sp_unit_destroy(&s->gradients[i]);
-        sp_unit_destroy(&s->end_weights);
-        sp_unit_destroy(&s->end_gradients);
-        free(s->parts);
-        free(s->weights_of);
-        free(s);
+        sp_shards_destroy(&g->stages[k]);
     }
 }
 

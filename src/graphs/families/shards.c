@@ -9,6 +9,33 @@ static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
     return sp_block_held(g->cfg.plan, &g->shape.held, kind);
 }
 
+int sp_shards_create(struct sp_graph *g, struct sp_stage *st)
+{
+    struct sp_shards *s = st->shards = calloc(1, sizeof *s);
+    int err = s ? sp_unit_create(g, st, &s->end_weights, SP_UNIT_ENDS, sp_shape_elem(&g->shape))
+                : -ENOMEM;
+
+    return err ? err : sp_unit_create(g, st, &s->end_gradients, SP_UNIT_ENDS, sizeof(float));
+}
+
+void sp_shards_destroy(struct sp_stage *st)
+{
+    struct sp_shards *s = st->shards;
+
+    if (!s)
+        return;
+    for (int i = 0; i < 2; i++)
+        sp_unit_destroy(&s->weights[i]);
+    for (int i = 0; i < SP_SHARD_GRADIENTS; i++)
+        sp_unit_destroy(&s->gradients[i]);
+    sp_unit_destroy(&s->end_weights);
+    sp_unit_destroy(&s->end_gradients);
+    free(s->parts);
+    free(s->weights_of);
+    free(s);
+    st->shards = NULL;
+}
+
 /* Which message of a gather or scatter that of block i with another stage is. */
 static int message_of(const struct sp_action *a, int i, int other)
 {

@@ -29,6 +29,11 @@ struct sp_shards {
     int n_parts, cap_parts;
 };
 
+/* Room on a stage for embedding and head, whole, and their gradients: st->shards. 0, -ENOMEM, or -EINVAL after one line.
+ * And all of st->shards, if there is any, freed. */
+int sp_shards_create(struct sp_graph *g, struct sp_stage *st);
+void sp_shards_destroy(struct sp_stage *st);
+
 /* A gather or scatter of a worker: its half of it, or what this process does for another's. */
 void sp_shards_collective(struct sp_graph *g, const struct sp_action *a);
 

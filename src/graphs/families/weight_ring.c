@@ -10,15 +10,17 @@
  *              separate them, weights come by for B and gradients for W
  *   U(c):      gradients that came home, to those of their owner's blocks
  *
- * Embedding and head are on every worker (policies/families/replicas.h).
+ * Embedding and head are in parts on all workers, and whole while a step runs (graphs/families/shards.h).
  */
 #include "graphs/families/chunk.h"
 #include "graphs/families/family.h"
 #include "graphs/families/ring_gradients.h"
+#include "graphs/families/shards.h"
 #include "graphs/step.h"
 #include "policies/families/weight_ring/actions.h"
 #include "policies/families/weight_ring/line.h"
 #include "starpipe/order.h"
+#include <limits.h>
 #include <stdlib.h>
 
 static const struct sp_ring *ring_of(const struct sp_graph *g)
@@ -126,6 +128,17 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
     }
 }
 
+/* Embedding and head, and their gradients, zero at first. */
+static void take_ends(struct sp_op_ctx *c, int index)
+{
+    struct sp_shards *s = c->st->shards;
+
+    if (index == 0)
+        sp_unit_clear(c->g, &c->ctx, &s->end_gradients, SP_UNIT_ENDS);
+    c->end_w = s->end_weights.handle;
+    c->end_gradient = s->end_gradients.handle;
+}
+
 static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
@@ -149,6 +162,8 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = flight(&c, op->chunk);
+    if (st->shards)
+        take_ends(&c, a->index);
     if (sp_ring_adds(g->cfg.plan, st->index, op))
         c.gradient = sp_ring_gradients_begin(&c, op, added);
     expand(&c, op);
@@ -157,22 +172,10 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     sp_op_close(&c.ctx);
 }
 
-/* What other workers summed up of embedding or head so far. */
-static void add_end(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
-{
-    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-
-    ctx.layer = -1;
-    sp_sum_insert(&ctx, SP_F32, sp_stage_gradient(st, (enum sp_block_kind)id->block, -1),
-                  sp_store_find(&st->store, id)->piece[0], false);
-}
-
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     if (a->index >= 0)
         run_op(g, st, a);
-    else if (a->tensor.kind == SP_TENSOR_GRADIENT)
-        add_end(g, st, &a->tensor);
     else
         sp_ring_gradients_home(g, st, &a->tensor);
 }
@@ -195,6 +198,8 @@ static int create(struct sp_graph *g)
         st->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
                            sizeof(starpu_data_handle_t));
         err = st->norms ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds) : -ENOMEM;
+        if (!err && workers(g) > 1)
+            err = sp_shards_create(g, st);
     }
     return err;
 }
@@ -203,13 +208,26 @@ static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
         sp_flights_destroy(&g->stages[k]);
+        sp_shards_destroy(&g->stages[k]);
         free(g->stages[k].norms);
+    }
+}
+
+/* The gradients of embedding and head are whole. */
+static void end(struct sp_graph *g)
+{
+    for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        sp_shards_add(st, sp_stage_context(g, st, 'T'), INT_MAX);
     }
 }
 
 const struct sp_graph_family sp_graph_weight_ring = {
     .create = create,
     .destroy = destroy,
+    .end = end,
+    .collective = sp_shards_collective,
     .run = run,
     .make = sp_ring_make,
     .discard = discard,

@@ -74,7 +74,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .layer = layer,
         .first = sp_block_first(g->cfg.plan, &g->shape.held, kind, st->index),
         .n = n,
-        .counted = holders[0] == st->index || g->cfg.plan->family->sharded,
+        .counted = holders[0] == st->index || sp_block_is_sharded(g->cfg.plan, kind),
     };
     return add_state(g, b);
 }

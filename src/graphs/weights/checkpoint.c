@@ -184,7 +184,7 @@ static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_
                          int layer, int member, float *to)
 {
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
-    int parts = g->cfg.plan->family->sharded ? g->place.stages : 1;
+    int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1;
     int equals = g->shape.zero ? sp_graph_equals(g) : 1;
 
     for (int i = 0; i < parts * equals; i++) {
@@ -211,7 +211,7 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
 {
     size_t n = sp_block_elements(&g->cfg.params->model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
-    int parts = g->cfg.plan->family->sharded ? g->place.stages : 1, err = 0;
+    int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1, err = 0;
     bool here = g->place.world.rank == 0, divided = g->shape.tensor > 1;
     float *whole, *own;
 

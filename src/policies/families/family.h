@@ -46,12 +46,13 @@ struct sp_family {
     bool sharded; /* every stage holds a part of each parameter block */
     bool
         one_line; /* its chunks are those of the whole model, on every stage, and not so many a stage */
-    bool names_global;    /* the chunk of an op is a global stage, whatever stage runs it */
-    bool replicates_ends; /* every stage holds embedding and head */
-    bool head_op;         /* the head is an op of its own, with which its input dies */
-    bool pairs;           /* two ops may overlap */
-    bool partitions;      /* the layers of its global stages may be chosen */
-    bool offloads;        /* activations may leave for a slower tier */
+    bool names_global; /* the chunk of an op is a global stage, whatever stage runs it */
+    bool
+        shards_ends; /* every stage holds a part of embedding and head, and has them whole while a step runs */
+    bool head_op;    /* the head is an op of its own, with which its input dies */
+    bool pairs;      /* two ops may overlap */
+    bool partitions; /* the layers of its global stages may be chosen */
+    bool offloads;   /* activations may leave for a slower tier */
     /* A backward computes its last layers again before it wants the gradient of its output. */
     bool recomputes_first;
     /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */

@@ -116,18 +116,24 @@ int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
     return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
 }
 
+bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind)
+{
+    return plan->family->sharded ||
+           (plan->family->shards_ends && plan->layout.stages > 1 && !sp_block_is_of_layer(kind));
+}
+
 uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
                        enum sp_block_kind kind)
 {
     uint64_t n = sp_block_elements(m, kind), parts = (uint64_t)plan->layout.stages;
 
-    return plan->family->sharded ? ((n + parts - 1) / parts + 7) / 8 * 8 : n;
+    return sp_block_is_sharded(plan, kind) ? ((n + parts - 1) / parts + 7) / 8 * 8 : n;
 }
 
 uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
                         enum sp_block_kind kind, int stage)
 {
-    return plan->family->sharded ? (uint64_t)stage * sp_block_held(plan, m, kind) : 0;
+    return sp_block_is_sharded(plan, kind) ? (uint64_t)stage * sp_block_held(plan, m, kind) : 0;
 }
 
 /* ---- the blocks of a stage ---------------------------------------------------------------- */
@@ -189,10 +195,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 
     if (plan->family->each_block)
         return plan->family->each_block(plan, m, stage, fn, arg);
-    if (plan->family->replicates_ends)
+    if (plan->family->shards_ends)
         err = sp_visit_ends(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
-        if (plan->family->replicates_ends)
+        if (plan->family->shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
         else if (i == 0 || at != sp_stage_owned(plan, stage, 0)) /* where two pipes meet: once */
             err = visit_global(plan, m, at, &has_tokens, fn, arg);
@@ -224,7 +230,7 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     const struct sp_layout *lay = &plan->layout;
     int globals[2], n_globals, n = 0;
 
-    if (plan->family->holder || (plan->family->replicates_ends && layer < 0)) {
+    if (plan->family->holder || (plan->family->shards_ends && layer < 0)) {
         stages[0] = plan->family->holder ? plan->family->holder(plan, kind, layer) : 0;
         return 1;
     }

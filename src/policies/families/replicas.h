@@ -12,12 +12,4 @@
  */
 void sp_replicas_lower(struct sp_lowering *l);
 
-/*
- * Embedding and head on all stages, summed without a collective in one order of additions whatever the
- * processes: each stage adds its gradient to what the stage before passed on, as soon as its own is whole,
- * after the op at `index` of its program; then the last one's sum goes around once more.
- */
-void sp_replicated_lower_add(struct sp_lowering *l, int stage, int index);
-void sp_replicated_lower_total(struct sp_lowering *l);
-
 #endif

@@ -126,8 +126,8 @@ bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shap
 static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
                       const struct sp_tensor_id *t)
 {
-    bool wide =
-        kinds[t->kind].gradient && (t->kind != SP_TENSOR_D || !sp_rounds_gradients(plan, shape));
+    bool wide = kinds[t->kind].gradient &&
+                (t->kind != SP_TENSOR_D || t->at < 0 || !sp_rounds_gradients(plan, shape));
 
     return wide ? sizeof(float) : sp_shape_elem(shape);
 }

@@ -148,32 +148,32 @@ struct count {
     bool links;
 };
 
-/* By who receives it; what devices of a stage exchange stays with it. */
-static void count_links(const struct count *c, const struct sp_action *a)
+static void add(const struct count *c, int from, int to, int64_t bytes)
 {
-    int64_t *to = c->bytes + a->stage * c->l->plan->layout.stages;
-
-    if (a->kind == SP_ACTION_SEND)
-        to[a->peer] += a->bytes;
-    else if (a->members < 2)
-        to[a->stage] += a->bytes;
-    for (int k = 0; a->kind != SP_ACTION_SEND && a->members > 1 && k < a->members; k++)
-        if (a->member[k] != a->stage)
-            to[a->member[k]] += a->bytes / (a->members - 1);
+    if (c->links)
+        c->bytes[from * c->l->plan->layout.stages + to] += bytes;
+    else
+        c->bytes[from] += bytes;
 }
 
+/* What devices of a stage exchange stays with it. A gather is of what the others send. */
 static void count(void *arg, const struct sp_action *a)
 {
-    struct count *c = arg;
-    bool here = a->kind == SP_ACTION_SEND &&
-                sp_lowering_process(c->l, a->stage) == sp_lowering_process(c->l, a->peer);
+    const struct count *c = arg;
+    bool gathers = a->kind == SP_ACTION_GATHER;
 
-    if (a->kind == SP_ACTION_RECV || a->eviction || here)
+    if (a->kind == SP_ACTION_RECV || a->eviction)
         return;
-    if (c->links)
-        count_links(c, a);
-    else
-        c->bytes[a->stage] += a->bytes;
+    if (a->kind == SP_ACTION_SEND) {
+        if (sp_lowering_process(c->l, a->stage) != sp_lowering_process(c->l, a->peer))
+            add(c, a->stage, a->peer, a->bytes);
+    } else if (a->members < 2) {
+        add(c, a->stage, a->stage, a->bytes);
+    }
+    for (int k = 0; a->members > 1 && k < a->members; k++)
+        if (a->member[k] != a->stage)
+            add(c, gathers ? a->member[k] : a->stage, gathers ? a->stage : a->member[k],
+                a->bytes / (a->members - 1));
 }
 
 /* Of the gradients, and of the weights if it updates a part, that a stage of the first pipeline sends to the

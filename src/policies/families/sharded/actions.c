@@ -10,8 +10,6 @@
 #include "policies/lowering/lowering.h"
 #include <limits.h>
 
-enum { ENDS = -1 };
-
 /* Bytes that a stage sends of a unit: its own shard, or what is no shard of its own, all of one size. */
 static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
 {
@@ -33,8 +31,8 @@ static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *
            (t->kind == SP_TENSOR_D ? (int64_t)sizeof(float) : (int64_t)sp_shape_elem(sh));
 }
 
-static void collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
-                       int chunk)
+void sp_shards_lower(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
+                     int chunk)
 {
     struct sp_tensor_id t = {
         .kind = kind == SP_ACTION_GATHER ? SP_TENSOR_W : SP_TENSOR_D, .mb = -1, .at = chunk};
@@ -50,18 +48,18 @@ void sp_sharded_lower(struct sp_lowering *l, int i)
     bool alone = l->plan->layout.stages == 1;
 
     if (!alone && index == 0) {
-        collective(l, SP_ACTION_GATHER, stage, 0, ENDS);
-        collective(l, SP_ACTION_GATHER, stage, 0, prog->ops[0].chunk);
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, 0, SP_SHARDS_ENDS);
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, 0, prog->ops[0].chunk);
     }
     if (!alone && next >= 0)
-        collective(l, SP_ACTION_GATHER, stage, next, prog->ops[next].chunk);
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, next, prog->ops[next].chunk);
     sp_lower_run(l, stage, index);
     if (!alone && prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
-        collective(l, SP_ACTION_SCATTER, stage, index, prog->ops[index].chunk);
+        sp_shards_lower(l, SP_ACTION_SCATTER, stage, index, prog->ops[index].chunk);
 }
 
 void sp_sharded_lower_end(struct sp_lowering *l)
 {
     for (int r = 0; r < l->plan->layout.stages && l->plan->layout.stages > 1; r++)
-        collective(l, SP_ACTION_SCATTER, r, INT_MAX, ENDS);
+        sp_shards_lower(l, SP_ACTION_SCATTER, r, INT_MAX, SP_SHARDS_ENDS);
 }

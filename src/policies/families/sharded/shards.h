@@ -5,7 +5,15 @@
 #ifndef SP_SHARDS_H
 #define SP_SHARDS_H
 
-#include "starpipe/op.h"
+#include "policies/lowering/lowering.h"
+
+/* Embedding and head, where a chunk is meant otherwise. */
+enum { SP_SHARDS_ENDS = -1 };
+
+/* A GATHER of a chunk's weights, or a SCATTER of its gradients, of a stage with all others, for or after the op at
+ * `index` of its program. */
+void sp_shards_lower(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
+                     int chunk);
 
 /* Whether op k is the first of those in a row that use its unit. */
 static inline int sp_shards_change(const struct sp_program *prog, int k)

@@ -1,10 +1,11 @@
 /*
  * Weight-ring programs as actions: how weights and gradients of chunks travel, around the ring or down the
- * line, and the sums of embedding and head, which every worker has. Around the ring these would cost 2(G+1)
- * times their size a worker and step; summed, 2.
+ * line; and embedding and head, of which every worker keeps a part: gathered before its first op, their gradients
+ * scattered after the last that adds to them. That costs twice their size a worker and step, in messages between all
+ * at once; around the ring it would be 2(G+1) times.
  */
 #include "policies/families/families.h"
-#include "policies/families/replicas.h"
+#include "policies/families/sharded/shards.h"
 #include "policies/families/weight_ring/actions.h"
 
 static bool is_line(const struct sp_lowering *l)
@@ -26,12 +27,6 @@ static bool adds_last_to_ends(const struct sp_plan *plan, int worker, int index)
     return false;
 }
 
-/* Some workers have no micro-batch in the last round: they are done before the one that they have sums from. */
-static bool is_partial(const struct sp_lowering *l)
-{
-    return l->plan->layout.micro_batches % l->plan->layout.stages != 0;
-}
-
 int sp_weight_ring_lower_begin(struct sp_lowering *l)
 {
     return is_line(l) ? 0 : sp_ring_around_lower_begin(l);
@@ -39,19 +34,21 @@ int sp_weight_ring_lower_begin(struct sp_lowering *l)
 
 void sp_weight_ring_lower(struct sp_lowering *l, int i)
 {
+    int worker = l->order[i].stage, index = l->order[i].index;
+    bool alone = l->plan->layout.stages == 1;
+
+    if (index == 0 && !alone)
+        sp_shards_lower(l, SP_ACTION_GATHER, worker, 0, SP_SHARDS_ENDS);
     if (is_line(l))
         sp_ring_line_lower(l, i);
     else
         sp_ring_around_lower(l, i);
-    if (!is_partial(l) && adds_last_to_ends(l->plan, l->order[i].stage, l->order[i].index))
-        sp_replicated_lower_add(l, l->order[i].stage, l->order[i].index);
+    if (adds_last_to_ends(l->plan, worker, index) && !alone)
+        sp_shards_lower(l, SP_ACTION_SCATTER, worker, index, SP_SHARDS_ENDS);
 }
 
 void sp_weight_ring_lower_end(struct sp_lowering *l)
 {
     if (!is_line(l))
         sp_ring_around_lower_end(l);
-    for (int worker = 0; is_partial(l) && worker < l->plan->layout.stages; worker++)
-        sp_replicated_lower_add(l, worker, -1);
-    sp_replicated_lower_total(l);
 }

@@ -44,7 +44,8 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     norms = layers_between(plan, sh) *
             (int64_t)(2 * sp_block_elements(&sh->held, SP_BLOCK_NORM1) + sp_shape_gains(sh));
     apart = sp_in_f32(sh, sp_ring_keeps_apart(plan, sh) ? most * layer : 0);
-    norms = sp_in_f32(sh, norms + (P > 1 ? ends : 0));
+    /* embedding and head whole, with their gradients, and what others send of these: of `ends` each */
+    norms = sp_in_f32(sh, norms) + (P > 1 ? P * ends + sp_in_f32(sh, (2 * P + 1) * ends) : 0);
     gradients = sp_rounds_gradients(plan, sh) ? 1 : sp_in_f32(sh, 1);
     if (line) /* of either kind: the larger; of two flows of weights, where a turn has ops of both */
         return 4 * x + gradients * ((plan->split ? 5 : 7) * most + 2) * layer + apart + norms;

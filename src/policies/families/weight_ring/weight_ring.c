@@ -269,7 +269,7 @@ static int activations(const struct sp_layout *lay)
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
     .names_global = true,
-    .replicates_ends = true,
+    .shards_ends = true,
     .head_op = true,
     .norms_apart = true,
     .offloads = true,
