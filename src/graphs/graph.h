@@ -114,6 +114,12 @@ struct sp_chunk_flight {
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
+/* A gradient that came home to the owner of a chunk and is to be added; n is 0 where there is none. */
+struct sp_ring_home {
+    int n;
+    starpu_data_handle_t *piece; /* [n] */
+};
+
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -130,6 +136,7 @@ struct sp_stage {
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][SP_NORMS] */
+    struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
     struct sp_shards *shards;        /* sharded */
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */

@@ -136,16 +136,16 @@ static bool is_last_round(const struct sp_graph *g, int round, int chunk, int *l
     return ring->ops[i].mb == round;
 }
 
-/* The gradients of a chunk are whole with an op of its owner, if all that comes down the line came before. */
-static void close_chunk(struct sp_op_ctx *c, const struct sp_op *op)
+static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int journey);
+static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk);
+
+/* Whether the gradients of a chunk are whole with an op of its owner: all that comes down the line came before. */
+static bool closes_with(const struct sp_op_ctx *c, const struct sp_op *op)
 {
     int last;
 
-    if (!is_last_round(c->g, op->mb / workers(c->g), op->chunk, &last) || last != c->st->index)
-        return;
-    for (int i = 0; i < SP_LAYER_BLOCKS * c->count; i++)
-        sp_step_close(c->g, c->st,
-                      sp_stage_block(c->st, sp_layer_block(i), c->first + i / SP_LAYER_BLOCKS));
+    return c->g->ahead && is_line(c->g) &&
+           is_last_round(c->g, op->mb / workers(c->g), op->chunk, &last) && last == c->st->index;
 }
 
 void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own)
@@ -154,7 +154,9 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_d
     const struct sp_stored *t;
 
     if (home && is_line(c->g))
-        close_chunk(c, op);
+        add_late(c->g, c->st, op->chunk, 0);
+    if (home && closes_with(c, op))
+        close_chunk(c->g, c->st, op->chunk);
     if (!keeps_apart(c->g) || (home && is_line(c->g)))
         return;
     t = travelling(c, op);
@@ -182,25 +184,89 @@ static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradien
            sp_line_journey(ring, last, gradient->at) == gradient->slice;
 }
 
-void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
-                            const struct sp_tensor_id *id)
+/* ---- home -------------------------------------------------------------------------------------- */
+
+/* Adds a gradient to those of its owner's blocks; around the ring in f32 it is that. */
+static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id, int n,
+                const starpu_data_handle_t *piece)
 {
-    const struct sp_stored *t = sp_store_find(&owner->store, id);
-    bool whole = is_line(g) && is_last(g, id);
     struct sp_task_context ctx = sp_stage_context(g, owner, 'D');
 
-    for (int i = 0; t && i < t->n; i++) {
+    for (int i = 0; i < n; i++) {
         struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, id, i);
         struct sp_block *b = sp_stage_block(owner, at.kind, at.layer);
 
         ctx.layer = at.layer;
         if (rounds(g))
-            sp_travel_end_insert(&ctx, g->shape.dtype, t->piece[i], b->g);
+            sp_travel_end_insert(&ctx, g->shape.dtype, piece[i], b->g);
         else if (is_line(g))
-            sp_sum_insert(&ctx, SP_F32, b->g, t->piece[i], false);
-        else if (t->piece[i] != b->g)
-            sp_copy_insert(&ctx, t->piece[i], b->g);
-        if (whole)
-            sp_step_close(g, owner, b);
+            sp_sum_insert(&ctx, SP_F32, b->g, piece[i], false);
+        else if (piece[i] != b->g)
+            sp_copy_insert(&ctx, piece[i], b->g);
     }
+}
+
+/* What came home from a journey for a chunk and was left for later. */
+static struct sp_ring_home *late(struct sp_stage *owner, int chunk, int journey)
+{
+    return &owner->homes[2 * chunk + journey];
+}
+
+static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int journey)
+{
+    struct sp_ring_home *h = late(owner, chunk, journey);
+    struct sp_tensor_id id = {.kind = SP_TENSOR_D, .mb = -1, .at = chunk};
+
+    add(g, owner, &id, h->n, h->piece);
+    for (int i = 0; i < h->n; i++)
+        sp_drop(&h->piece[i]);
+    free(h->piece);
+    *h = (struct sp_ring_home){0};
+}
+
+static void leave_for_later(struct sp_ring_home *h, const struct sp_stored *t)
+{
+    h->piece = calloc((size_t)t->n, sizeof *h->piece);
+    STARPU_ASSERT_MSG(h->piece, "starpipe: no memory for a gradient of %d parts", t->n);
+    h->n = t->n;
+    for (int i = 0; i < t->n; i++) {
+        sp_pool_hold(t->piece[i]);
+        h->piece[i] = t->piece[i];
+    }
+}
+
+/* The gradients of a chunk are whole. */
+static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
+{
+    int first, count;
+
+    for (int journey = 0; journey < 2; journey++)
+        add_late(g, owner, chunk, journey);
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), chunk, &first, &count);
+    for (int i = 0; i < SP_LAYER_BLOCKS * count; i++)
+        sp_step_close(g, owner,
+                      sp_stage_block(owner, sp_layer_block(i), first + i / SP_LAYER_BLOCKS));
+}
+
+void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
+                            const struct sp_tensor_id *id)
+{
+    const struct sp_stored *t = sp_store_find(&owner->store, id);
+    bool line = is_line(g), closes = line && g->ahead && is_last(g, id);
+    bool computes = line && owner->index < sp_line_workers(&g->cfg.plan->layout, id->mb);
+
+    for (int journey = 0; line && journey <= id->slice; journey++)
+        add_late(g, owner, id->at, journey);
+    if (t && line && !closes && (id->slice > 0 || computes))
+        leave_for_later(late(owner, id->at, id->slice), t);
+    else if (t)
+        add(g, owner, id, t->n, t->piece);
+    if (closes)
+        close_chunk(g, owner, id->at);
+}
+
+void sp_ring_gradients_flush(struct sp_graph *g, struct sp_stage *owner)
+{
+    for (int i = 0; i < 2 * workers(g); i++)
+        add_late(g, owner, i / 2, i % 2);
 }

@@ -24,9 +24,14 @@ const starpu_data_handle_t *sp_ring_gradients_begin(struct sp_op_ctx *c, const s
  * gathered, so that no sum of more than a round is rounded, and it sets out again as zeros. */
 void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own);
 
-/* A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is
- * his. */
+/*
+ * A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is
+ * his. What comes from workers before him is added with his own op of that round; from those who are turns behind him when
+ * the next one comes, a round later, or by sp_ring_gradients_flush at the end of the step: his program does not wait.
+ */
 void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
                             const struct sp_tensor_id *id);
+
+void sp_ring_gradients_flush(struct sp_graph *g, struct sp_stage *owner);
 
 #endif

@@ -197,7 +197,9 @@ static int create(struct sp_graph *g)
 
         st->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
                            sizeof(starpu_data_handle_t));
-        err = st->norms ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds) : -ENOMEM;
+        st->homes = calloc(2 * (size_t)workers(g), sizeof *st->homes);
+        err = st->norms && st->homes ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds)
+                                     : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);
     }
@@ -210,6 +212,7 @@ static void destroy(struct sp_graph *g)
         sp_flights_destroy(&g->stages[k]);
         sp_shards_destroy(&g->stages[k]);
         free(g->stages[k].norms);
+        free(g->stages[k].homes);
     }
 }
 
@@ -219,6 +222,7 @@ static void end(struct sp_graph *g)
     for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
+        sp_ring_gradients_flush(g, st);
         sp_shards_add(st, sp_stage_context(g, st, 'T'), INT_MAX);
     }
 }

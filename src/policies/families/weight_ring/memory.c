@@ -47,7 +47,8 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     /* embedding and head whole, with their gradients, and what others send of these: of `ends` each */
     norms = sp_in_f32(sh, norms) + (P > 1 ? P * ends + sp_in_f32(sh, (2 * P + 1) * ends) : 0);
     gradients = sp_rounds_gradients(plan, sh) ? 1 : sp_in_f32(sh, 1);
-    if (line) /* of either kind: the larger; of two flows of weights, where a turn has ops of both */
-        return 4 * x + gradients * ((plan->split ? 5 : 7) * most + 2) * layer + apart + norms;
+    /* of either kind: the larger; of two flows of weights, where a turn has ops of both; and what is with its owner */
+    if (line)
+        return 4 * x + gradients * ((plan->split ? 7 : 9) * most + 2) * layer + apart + norms;
     return 4 * x + (6 * most + gradients * (3 * most + 2)) * layer + apart + norms;
 }
