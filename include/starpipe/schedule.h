@@ -117,8 +117,9 @@ struct sp_attention_parallel_def {
 
 /*
  * "weight-ring": micro-batches are counted by the worker's own: round g of worker r is micro-batch
- * g * stages + r, and worker r is r turns late, or as many as there are nodes before its own. Chunks are the stages parts of the model. The family makes
- * the programs from the turns: there is no `emit`.
+ * g * stages + r, and worker r is r turns late, or as many as there are nodes before its own. The last round may be of
+ * fewer workers. Chunks are the stages parts of the model. The family makes the programs from the turns: there is no
+ * `emit`.
  */
 struct sp_weight_ring_def {
     /* The ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns how many, negative

@@ -77,8 +77,8 @@ int sp_show_actions_text(const struct sp_show *show, FILE *out);
 int sp_show_actions_json(const struct sp_show *show, json_t *root);
 int sp_show_bytes_json(const struct sp_show *show, json_t *root);
 
-/* Bytes of a step from stage to stage, where the model is known: text, and "bytes_by_link", entries [from, to, bytes] of
- * which from = to is what its own devices or pipelines send each other. */
+/* Bytes of a step from stage to stage, where the model is known: text, and "bytes_by_link", entries
+ * [from, to, bytes] of which from = to is what a stage's own devices or pipelines send each other. */
 int sp_show_links_text(const struct sp_show *show, FILE *out);
 int sp_show_links_json(const struct sp_show *show, json_t *root);
 

@@ -26,8 +26,9 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_d
 
 /*
  * A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is
- * his. What comes from workers before him is added with his own op of that round; from those who are turns behind him when
- * the next one comes, a round later, or by sp_ring_gradients_flush at the end of the step: his program does not wait.
+ * his. What comes from workers before him is added with his own op of that round; from those who are turns behind him
+ * when the next one comes, a round later, or by sp_ring_gradients_flush at the end of the step: his program does not
+ * wait.
  */
 void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
                             const struct sp_tensor_id *id);

@@ -29,8 +29,8 @@ struct sp_shards {
     int n_parts, cap_parts;
 };
 
-/* Room on a stage for embedding and head, whole, and their gradients: st->shards. 0, -ENOMEM, or -EINVAL after one line.
- * And all of st->shards, if there is any, freed. */
+/* Room on a stage for embedding and head, whole, and their gradients: st->shards. 0, -ENOMEM, or -EINVAL after one
+ * line. And all of st->shards, if there is any, freed. */
 int sp_shards_create(struct sp_graph *g, struct sp_stage *st);
 void sp_shards_destroy(struct sp_stage *st);
 

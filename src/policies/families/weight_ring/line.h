@@ -8,7 +8,7 @@
  *   any other worker has what the worker before had for the same op
  * Gradients of a chunk and round:
  *   the owner adds his to those of his blocks
- *   those of the others make two journeys from worker to worker, at the end of which the last one sends them to the owner:
+ *   those of the others make two journeys from worker to worker, at the end of which the last one sends them to him:
  *   0   of all up to the end of the owner's node
  *   1   of all after that
  *
@@ -52,7 +52,8 @@ static inline int sp_line_journey(const struct sp_ring *ring, int worker, int ch
     return sp_line_node(ring, worker) > sp_line_node(ring, sp_ring_owner(ring, chunk));
 }
 
-/* The worker `step` (1 or -1) from this one on the same journey, of the first `workers`; -1: it ends, or begins, here. */
+/* The worker next to this one on the same journey, of the first `workers`, by a step of 1 or -1; -1: it ends, or
+ * begins, here. */
 static inline int sp_line_next(const struct sp_ring *ring, int worker, int chunk, int step,
                                int workers)
 {

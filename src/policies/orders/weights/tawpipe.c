@@ -1,8 +1,8 @@
 /*
- * TawPipe (Wu and Chen 2025, arXiv 2511.09741): weights come to workers that keep their micro-batches, as in WeiPipe, but
- * all workers of a node want the same chunk in the same turn, and a node is a turn behind the one before. A micro-batch
- * goes forward through all chunks, then back, then comes the next one. Every chunk belongs to one worker, chunk c to
- * worker c / K of node c mod K, K nodes, who keeps its weights, gradient and optimizer state.
+ * TawPipe (Wu and Chen 2025, arXiv 2511.09741): weights come to workers that keep their micro-batches, as in WeiPipe,
+ * but all workers of a node want the same chunk in the same turn, and a node is a turn behind the one before. A
+ * micro-batch goes forward through all chunks, then back, then comes the next one. Every chunk belongs to one worker,
+ * chunk c to worker c / K of node c mod K, K nodes, who keeps its weights, gradient and optimizer state.
  *
  * p = 4, node=2, m = 8, a backward twice as long as a forward; forwards of micro-batches as figures, backwards as
  * letters (a is micro-batch 0):
