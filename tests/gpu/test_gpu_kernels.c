@@ -333,7 +333,7 @@ static void update(size_t n)
                                 .grad_scale = 0.5f};
     struct both w = filled(n, 1, true), g = filled(n, 2, true), m = filled(n, 3, true);
     struct both v = filled(n, 4, true), low = empty(n, false), again = empty(n, false);
-    struct both y = filled(n, 5, true);
+    struct both y = filled(n, 5, true), way = filled(n, 6, false), home = filled(n, 7, true);
     double sum = 2, got, *sum_at;
 
     for (size_t i = 0; i < n; i++)
@@ -347,15 +347,15 @@ static void update(size_t n)
     assert_true(fabs(got / sum - 1) < 1e-12);
     BOTH(gpu->add_f32(gpu, n, g.at, y.at), cpu->add_f32(cpu, n, g.host, y.host));
     check("add_f32", &y);
+    BOTH(gpu->add_to_f32(gpu, n, way.at, home.at), cpu->add_f32(cpu, n, way.host, home.host));
+    BOTH(gpu->add_at_random(gpu, n, 7, g.at, way.at), cpu->add_f32(cpu, n, g.host, way.host));
+    check("add_to_f32", &home), check("add_at_random", &way);
     BOTH(gpu->adamw(gpu, n, &hp, w.at, g.at, m.at, v.at, low.at),
          cpu->adamw(cpu, n, &hp, w.host, g.host, m.host, v.host, NULL));
     memcpy(low.host, w.host, n * sizeof(float));
     memcpy(again.host, w.host, n * sizeof(float));
     gpu->round(gpu, n, w.at, again.at);
     check("adamw rounded w", &low), check("round", &again);
-    BOTH(gpu->add_at_random(gpu, n, 7, g.at, low.at), cpu->add_f32(cpu, n, g.host, low.host));
-    BOTH(gpu->add_to_f32(gpu, n, low.at, y.at), cpu->add_f32(cpu, n, low.host, y.host));
-    check("add_at_random", &low), check("add_to_f32", &y);
     check("adamw w", &w), check("adamw m", &m), check("adamw v", &v), check("adamw g", &g);
     cudaFree(sum_at);
 }

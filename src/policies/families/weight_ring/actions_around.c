@@ -128,8 +128,6 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
     pass(l, from, item);
     if (home)
         come_home(l, from, worker, tensor_of(what));
-    else if (what.payload == SP_RING_GRADIENT && sp_ring_keeps_apart(l->plan, l->shape))
-        sp_lower_recv(l, from, worker, tensor_of(what), -1);
     else
         sp_lower_recv(l, from, worker, tensor_of(what), user_of(l, worker, t + 1, what, false));
     if (turn_of(l, from)->now > t)

@@ -51,16 +51,18 @@ static void leave(struct sp_lowering *l, int worker, int workers, struct sp_tens
         sp_lower_free(l, worker, w);
 }
 
-/* The gradient that the same op of a worker before has added to; where that is kept apart, this op has no use for it
- * before it ends. */
+/* The gradient that the same op of a worker before has added to. Of the same node both begin together: this op has no
+ * use for it before it ends. */
 static void go_on(struct sp_lowering *l, int from, int worker, const struct sp_op *op, int index)
 {
     struct sp_tensor_id d = gradient_of(l, worker, op);
     struct sp_op left = *op;
+    const struct sp_ring *ring = sp_lowering_ring(l);
+    bool together = sp_ring_lag(ring, from) == sp_ring_lag(ring, worker);
 
     left.mb -= worker - from;
     sp_lower_send(l, from, worker, d, l->order[sp_lowering_position(l, from, &left)].index);
-    sp_lower_recv(l, from, worker, d, sp_ring_keeps_apart(l->plan, l->shape) ? -1 : index);
+    sp_lower_recv(l, from, worker, d, together ? -1 : index);
     sp_lower_free(l, from, d);
 }
 
