@@ -7,8 +7,8 @@ need_sim
 sizes="--stages 4 --micro-batches 8 --layers 16"
 sliced="seq1f1b terapipe sppo"
 # Rings of weights: a backward waits for the gradient that comes around in its weight gradients only, and
-# for buffers.
-rings="weipipe-naive wzb1"
+# for buffers; between workers in the same turn, for that of the one before when it ends.
+rings="weipipe-naive wzb1 tawpipe"
 
 options_of()
 {
