@@ -26,7 +26,7 @@ sent()
 }
 
 # gradients that travel with two chunks of weights, in two bytes an element: 6 instead of 8. Embedding, head and the
-# last norm are summed in f32 by all alike: (V + s + 2) h numbers from worker to worker and back
+# last norm are gathered and their gradients scattered, in f32, by all alike
 for flow in ring line; do
     wide=$(sent "weipipe:flow=$flow,gradients=f32") run=$(sent "weipipe:flow=$flow")
     ends=$((run - 3 * (wide - run)))

@@ -2,7 +2,6 @@
 #include "cli/show/show.h"
 #include "plan/memory.h"
 #include "policies/lowering/lowering.h"
-#include "policies/lowering/traffic.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -164,21 +163,11 @@ static json_t *memory_of(const struct sp_show *show, int stage)
                      "workspace", (json_int_t)m.workspace, "total", (json_int_t)sp_memory_sum(&m));
 }
 
-int sp_show_bytes_json(const struct sp_show *show, json_t *root)
+void sp_show_memory_json(const struct sp_show *show, json_t *root)
 {
-    int stages = show->plan->layout.stages, err;
-    json_t *sent = json_array(), *memory = json_array();
-    int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
+    json_t *memory = json_array();
 
-    err = bytes ? sp_plan_bytes_sent(show->plan, show->shape, show->recompute.mode,
-                                     show->recompute.every, stages, bytes)
-                : -ENOMEM;
-    for (int s = 0; !err && s < stages; s++) {
-        json_array_append_new(sent, json_integer(bytes[s]));
+    for (int s = 0; s < show->plan->layout.stages; s++)
         json_array_append_new(memory, memory_of(show, s));
-    }
-    json_object_set_new(root, "bytes_sent", sent);
     json_object_set_new(root, "memory_bytes", memory);
-    free(bytes);
-    return err ? no_memory(show) : 0;
 }

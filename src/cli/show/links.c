@@ -70,14 +70,25 @@ int sp_show_links_json(const struct sp_show *show, json_t *root)
 {
     int stages = show->plan->layout.stages;
     int64_t *bytes = links_of(show);
-    json_t *links = json_array();
+    json_t *sent, *links;
 
     if (!bytes)
         return -ENOMEM;
-    for (int i = 0; i < stages * stages; i++)
-        if (bytes[i])
-            json_array_append_new(
-                links, json_pack("[i,i,I]", i / stages, i % stages, (json_int_t)bytes[i]));
+    sent = json_array();
+    links = json_array();
+    for (int s = 0; s < stages; s++) {
+        int64_t sum = 0;
+
+        for (int k = 0; k < stages; k++) {
+            int64_t to = bytes[s * stages + k];
+
+            sum += to;
+            if (to)
+                json_array_append_new(links, json_pack("[i,i,I]", s, k, (json_int_t)to));
+        }
+        json_array_append_new(sent, json_integer(sum));
+    }
+    json_object_set_new(root, "bytes_sent", sent);
     json_object_set_new(root, "bytes_by_link", links);
     free(bytes);
     return 0;

@@ -69,18 +69,17 @@ json_t *sp_show_multiplex_json(const struct sp_show *show);
 
 /*
  * The lowered program with a process a stage (policies/lowering): a line or an entry [kind, op or tensor,
- * peer or group or null, bytes or null] for each action of a stage. And what follows from it and the model:
- * bytes_sent and memory_bytes. 0, or -errno after one line on stderr.
+ * peer or group or null, bytes or null] for each action of a stage. 0, or -errno after one line on stderr.
  */
 int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering); /* before the others */
 int sp_show_actions_text(const struct sp_show *show, FILE *out);
 int sp_show_actions_json(const struct sp_show *show, json_t *root);
-int sp_show_bytes_json(const struct sp_show *show, json_t *root);
 
-/* Bytes of a step from stage to stage, where the model is known: text, and "bytes_by_link", entries
- * [from, to, bytes] of which from = to is what a stage's own devices or pipelines send each other. */
+/* Bytes of a step from stage to stage, where the model is known: text, and "bytes_sent" by stage with "bytes_by_link",
+ * entries [from, to, bytes] of which from = to is what a stage's own devices or pipelines send each other. */
 int sp_show_links_text(const struct sp_show *show, FILE *out);
 int sp_show_links_json(const struct sp_show *show, json_t *root);
+void sp_show_memory_json(const struct sp_show *show, json_t *root); /* "memory_bytes" */
 
 enum sp_show_format {
     SP_SHOW_TEXT,

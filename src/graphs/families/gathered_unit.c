@@ -17,7 +17,7 @@ int sp_unit_blocks(const struct sp_graph *g, int chunk)
 {
     int first, count;
 
-    if (chunk == SP_UNIT_ENDS)
+    if (chunk == SP_SHARDS_ENDS)
         return SP_BLOCK_KINDS;
     layers_of(g, chunk, &first, &count);
     return SP_LAYER_BLOCKS * count;
@@ -27,7 +27,7 @@ bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_bl
 {
     int first, count;
 
-    if (chunk == SP_UNIT_ENDS) {
+    if (chunk == SP_SHARDS_ENDS) {
         *block = (struct sp_unit_block){(enum sp_block_kind)i, -1};
         return !sp_block_is_of_layer(block->kind) &&
                sp_block_elements(&g->shape.held, block->kind) > 0;

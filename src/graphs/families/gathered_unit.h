@@ -4,9 +4,7 @@
 
 #include "graphs/weights/gathered.h"
 #include "graphs/graph.h"
-
-/* Embedding and head, where a chunk is meant otherwise. */
-enum { SP_UNIT_ENDS = -1 };
+#include "policies/families/sharded/shards.h"
 
 /* Blocks in a row, and their handles as layers take them. */
 struct sp_gathered_unit {

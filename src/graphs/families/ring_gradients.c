@@ -4,11 +4,6 @@
 #include "policies/families/weight_ring/line.h"
 #include <stdlib.h>
 
-static const struct sp_ring *ring_of(const struct sp_graph *g)
-{
-    return sp_ring_of(&g->cfg.plan->layout);
-}
-
 static int workers(const struct sp_graph *g)
 {
     return g->place.stages;
@@ -16,7 +11,7 @@ static int workers(const struct sp_graph *g)
 
 static bool is_line(const struct sp_graph *g)
 {
-    return ring_of(g)->layout == SP_RING_LINE;
+    return sp_graph_ring(g)->layout == SP_RING_LINE;
 }
 
 struct sp_tensor_id sp_ring_passing(const struct sp_graph *g, enum sp_tensor_kind kind, int mb,
@@ -43,7 +38,7 @@ static bool keeps_apart(const struct sp_graph *g)
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_stage *owner =
-        is_line(g) || rounds(g) ? NULL : sp_graph_stage(g, sp_ring_owner(ring_of(g), id->at));
+        is_line(g) || rounds(g) ? NULL : sp_graph_stage(g, sp_ring_owner(sp_graph_ring(g), id->at));
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
@@ -80,7 +75,7 @@ static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_o
 /* The blocks of an op's chunk are the worker's own. */
 static bool is_home(const struct sp_op_ctx *c, int chunk)
 {
-    return sp_ring_owner(ring_of(c->g), chunk) == c->st->index;
+    return sp_ring_owner(sp_graph_ring(c->g), chunk) == c->st->index;
 }
 
 /* An op of the owner adds to his own gradients. Around the ring in f32 these are what travels. */
@@ -127,7 +122,7 @@ static uint32_t stream_of(const struct sp_op_ctx *c, int block)
 /* Whether nothing is added to the gradient of a chunk after a round, of whose workers the last one is `*last`. */
 static bool is_last_round(const struct sp_graph *g, int round, int chunk, int *last)
 {
-    const struct sp_ring *ring = ring_of(g);
+    const struct sp_ring *ring = sp_graph_ring(g);
     int i = ring->first[ring->turns] - 1;
 
     while (ring->ops[i].pass == SP_F || ring->ops[i].chunk != chunk)
@@ -176,7 +171,7 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_d
  * before the step ends. */
 static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradient)
 {
-    const struct sp_ring *ring = ring_of(g);
+    const struct sp_ring *ring = sp_graph_ring(g);
     int last;
 
     return is_last_round(g, gradient->mb, gradient->at, &last) &&

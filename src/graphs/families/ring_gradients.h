@@ -6,6 +6,12 @@
 #define SP_RING_GRADIENTS_H
 
 #include "graphs/op.h"
+#include "policies/families/weight_ring/ring.h"
+
+static inline const struct sp_ring *sp_graph_ring(const struct sp_graph *g)
+{
+    return sp_ring_of(&g->cfg.plan->layout);
+}
 
 /* What comes by for an op of micro-batch mb: around the ring there is one of a kind at a time, down the line one a
  * round, of gradients one a journey (policies/families/weight_ring/line.h). */

@@ -36,7 +36,7 @@ static void arm(struct sp_op_ctx *c, int index)
 
     sp_shards_add(c->st, c->ctx, index - 2);
     if (index == 0)
-        sp_unit_clear(c->g, &c->ctx, &s->end_gradients, SP_UNIT_ENDS);
+        sp_unit_clear(c->g, &c->ctx, &s->end_gradients, SP_SHARDS_ENDS);
     c->w = s->weights[s->weights_of[index]].handle;
     c->end_w = s->end_weights.handle;
     if (op->pass != SP_B)

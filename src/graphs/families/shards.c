@@ -12,10 +12,10 @@ static size_t held(const struct sp_graph *g, enum sp_block_kind kind)
 int sp_shards_create(struct sp_graph *g, struct sp_stage *st)
 {
     struct sp_shards *s = st->shards = calloc(1, sizeof *s);
-    int err = s ? sp_unit_create(g, st, &s->end_weights, SP_UNIT_ENDS, sp_shape_elem(&g->shape))
+    int err = s ? sp_unit_create(g, st, &s->end_weights, SP_SHARDS_ENDS, sp_shape_elem(&g->shape))
                 : -ENOMEM;
 
-    return err ? err : sp_unit_create(g, st, &s->end_gradients, SP_UNIT_ENDS, sizeof(float));
+    return err ? err : sp_unit_create(g, st, &s->end_gradients, SP_SHARDS_ENDS, sizeof(float));
 }
 
 void sp_shards_destroy(struct sp_stage *st)

@@ -23,11 +23,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-static const struct sp_ring *ring_of(const struct sp_graph *g)
-{
-    return sp_ring_of(&g->cfg.plan->layout);
-}
-
 static int workers(const struct sp_graph *g)
 {
     return g->place.stages;
@@ -35,7 +30,7 @@ static int workers(const struct sp_graph *g)
 
 static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 {
-    return &c->st->flights[chunk * ring_of(c->g)->rounds + c->mb / workers(c->g)];
+    return &c->st->flights[chunk * sp_graph_ring(c->g)->rounds + c->mb / workers(c->g)];
 }
 
 /* ---- what comes by ---------------------------------------------------------------------------- */
@@ -134,7 +129,7 @@ static void take_ends(struct sp_op_ctx *c, int index)
     struct sp_shards *s = c->st->shards;
 
     if (index == 0)
-        sp_unit_clear(c->g, &c->ctx, &s->end_gradients, SP_UNIT_ENDS);
+        sp_unit_clear(c->g, &c->ctx, &s->end_gradients, SP_SHARDS_ENDS);
     c->end_w = s->end_weights.handle;
     c->end_gradient = s->end_gradients.handle;
 }
@@ -185,7 +180,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 static void discard(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_drop(g, &g->stages[k], workers(g), ring_of(g)->rounds);
+        sp_flights_drop(g, &g->stages[k], workers(g), sp_graph_ring(g)->rounds);
 }
 
 static int create(struct sp_graph *g)
@@ -195,11 +190,13 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        st->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
-                           sizeof(starpu_data_handle_t));
+        st->norms =
+            calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
+                   sizeof(starpu_data_handle_t));
         st->homes = calloc(2 * (size_t)workers(g), sizeof *st->homes);
-        err = st->norms && st->homes ? sp_flights_create(g, st, workers(g), ring_of(g)->rounds)
-                                     : -ENOMEM;
+        err = st->norms && st->homes
+                  ? sp_flights_create(g, st, workers(g), sp_graph_ring(g)->rounds)
+                  : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);
     }

@@ -22,7 +22,7 @@ const struct sp_family *sp_family_at(int i);
  *
  * Around a ring: the largest chunk, three rings of it: what it computes with, what it sends on, what it
  * receives, and what the pool leaves idle; down a line an op wants weights or a gradient. Gradients of
- * norms between B and W, and a sum of the ends of the model. That is for a process of its own: what travels
+ * norms between B and W, and the ends of the model, with their gradients and what others send of these. That is for a process of its own: what travels
  * through several workers of one process is the first one's, and less in all.
  *
  * Sharded: what is whole (graphs/families/sharded.c), two units of weights, three of gradients, the ends of the

@@ -29,11 +29,6 @@ static inline int sp_line_workers(const struct sp_layout *lay, int round)
     return left < lay->stages ? left : lay->stages;
 }
 
-static inline int sp_line_node(const struct sp_ring *ring, int worker)
-{
-    return worker / ring->node;
-}
-
 /* Where a worker has the weights of a chunk from; itself: it keeps them. */
 static inline int sp_line_source(const struct sp_ring *ring, int worker, int chunk)
 {
@@ -41,7 +36,7 @@ static inline int sp_line_source(const struct sp_ring *ring, int worker, int chu
     bool first = worker % ring->node == 0;
 
     if (worker == owner || worker == 0 ||
-        (first && sp_line_node(ring, worker) == sp_line_node(ring, owner)))
+        (first && sp_ring_lag(ring, worker) == sp_ring_lag(ring, owner)))
         return owner;
     return worker - 1;
 }
@@ -49,7 +44,7 @@ static inline int sp_line_source(const struct sp_ring *ring, int worker, int chu
 /* The journey, 0 or 1, of a chunk's gradient that a worker other than the owner adds to. */
 static inline int sp_line_journey(const struct sp_ring *ring, int worker, int chunk)
 {
-    return sp_line_node(ring, worker) > sp_line_node(ring, sp_ring_owner(ring, chunk));
+    return sp_ring_lag(ring, worker) > sp_ring_lag(ring, sp_ring_owner(ring, chunk));
 }
 
 /* The worker next to this one on the same journey, of the first `workers`, by a step of 1 or -1; -1: it ends, or

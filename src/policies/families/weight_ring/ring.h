@@ -60,7 +60,7 @@ void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
 int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
 
-/* Turns that a worker is late. */
+/* Turns that a worker is late: the nodes before its own. */
 static inline int sp_ring_lag(const struct sp_ring *ring, int worker)
 {
     return worker / ring->node;

@@ -21,6 +21,7 @@
  * messages, and no more of one sender than of others.
  */
 #include "policies/families/weight_ring/node.h"
+#include "policies/orders/weights/one_by_one.h"
 #include <math.h>
 
 /* Workers of a node: at most eight, as nodes have GPUs. */
@@ -38,21 +39,6 @@ static int owner(const struct sp_layout *lay, int chunk)
     int n = node(lay), nodes = lay->stages / n;
 
     return chunk % nodes * n + chunk / nodes;
-}
-
-static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
-{
-    int P = lay->stages, round = k / (2 * P), at = k % (2 * P), n = 0;
-
-    if (round * P >= lay->micro_batches)
-        return -1;
-    if (at >= P)
-        ops[n++] = (struct sp_op){.pass = SP_B, .mb = round, .chunk = 2 * P - 1 - at};
-    else
-        ops[n++] = (struct sp_op){.pass = SP_F, .mb = round, .chunk = at};
-    if (at == P - 1)
-        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
-    return n;
 }
 
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
@@ -75,7 +61,10 @@ const struct sp_schedule_def sp_schedule_tawpipe = {
     .options = "gradients,node",
     .default_chunks = 1,
     .check = sp_node_check,
-    .weight_ring = {.turn = turn, .layout = SP_RING_LINE, .owner = owner, .node = node},
+    .weight_ring = {.turn = sp_turn_one_by_one,
+                    .layout = SP_RING_LINE,
+                    .owner = owner,
+                    .node = node},
     .makespan = makespan,
     .makespan_source = "GP(f+B)+(K-1)max(f,B), B=b+w, K nodes, from the turns",
     .makespan_is = SP_UPPER_BOUND,

@@ -15,23 +15,8 @@
  * and G rounds: GP(f+B) + (P-1)(max(f,B) + (G-1)|f-B|), longer than the interleaved form from the third
  * round on if a backward is twice a forward.
  */
-#include "starpipe/schedule.h"
+#include "policies/orders/weights/one_by_one.h"
 #include <math.h>
-
-static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
-{
-    int P = lay->stages, round = k / (2 * P), at = k % (2 * P), n = 0;
-
-    if (round * P >= lay->micro_batches)
-        return -1;
-    if (at >= P)
-        ops[n++] = (struct sp_op){.pass = SP_B, .mb = round, .chunk = 2 * P - 1 - at};
-    else
-        ops[n++] = (struct sp_op){.pass = SP_F, .mb = round, .chunk = at};
-    if (at == P - 1)
-        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
-    return n;
-}
 
 /* Exact: from one micro-batch to the next each worker waits by the difference of the turns. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
@@ -52,7 +37,7 @@ const struct sp_schedule_def sp_schedule_weipipe_naive = {
     .family = "weight-ring",
     .options = "gradients",
     .default_chunks = 1,
-    .weight_ring.turn = turn,
+    .weight_ring.turn = sp_turn_one_by_one,
     .makespan = makespan,
     .makespan_source = "GP(f+B)+(P-1)(max(f,B)+(G-1)|f-B|), B=b+w, from the turns of figure 1",
 };
