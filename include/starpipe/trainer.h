@@ -32,6 +32,7 @@
 
 /* Numbers of what can be chosen. */
 enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                  /* token_width */
+enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE };       /* offload_keys */
 enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                            /* order */
 enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                                   /* context_method */
 enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                       /* sequence_parallel */
@@ -54,7 +55,8 @@ struct sp_layout_args {
     const char *model; /* preset, or directory with config.json and weights in Hugging Face form */
     const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
     const char *offload;   /* "none|full|adaptive" */
-    const char *plugin;    /* files of schedules, separated by ','; NULL: none */
+    int offload_keys;   /* SP_TRAIN_KEYS_AUTO, ...: whether keys and values of slices leave too */
+    const char *plugin; /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */
     bool stages_set, micro_batches_set; /* with csv:FILE: false, and the file says how many */

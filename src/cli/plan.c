@@ -237,7 +237,7 @@ static int take(const struct args *a, const struct sp_model *model,
                                .nodes = a->nodes,
                                .memory = (int64_t)l->memory_limit};
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
-        (l->offload && sp_parse_offload("plan", l->offload, &want->offload)))
+        (l->offload && sp_parse_offload("plan", l, &want->offload)))
         return -EINVAL;
     want->recompute = recompute.mode;
     want->every = recompute.every;

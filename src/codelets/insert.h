@@ -37,12 +37,25 @@ struct sp_post {
     bool residual;              /* saved is sp_shape_residual_saved */
 };
 
-/* Attention of the queries of slice i over keys and values of slices 0..i; one slice is the whole sequence. */
+/* Keys and values (b,len,kv) of `len` tokens from position `first` on; or (2,b,len/2,kv), of halves from `first` and from
+ * `second` on, where that is not 0. */
+struct sp_attn_keys {
+    int first, second, len;
+    starpu_data_handle_t kv, dkv;
+};
+
+/*
+ * Attention of the queries of slice i over keys and values of slices 0..i, or of some of them: then a task for each such
+ * part, one after the other, computes and merges. One slice is the whole sequence.
+ */
 struct sp_attn {
-    int q_len, q_pos, n_kv;
-    const int *kv_len;
-    starpu_data_handle_t q, o, lse; /* (b,q_len,q) twice, (b,a,q_len) */
-    const starpu_data_handle_t *kv; /* [n_kv] (b,kv_len[j],kv) */
+    int q_len, q_pos, q_second; /* as seq, first and second of a shape */
+    bool begins, ends; /* it is the first part, which the queries' own keys are in; the last one */
+    int n_keys;
+    const struct sp_attn_keys *keys; /* [n_keys] by their positions */
+    starpu_data_handle_t q, o, lse;  /* (b,q_len,q) twice, (b,a,q_len) */
+    starpu_data_handle_t
+        sum; /* (b,q_len,q) in f32, for tensors of another type in several parts; else NULL */
 };
 
 /* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv (if any). */
@@ -99,34 +112,14 @@ void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
                          starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
                          starpu_data_handle_t g, bool fresh, int64_t released);
 
-/* o, lse = attention(q, kv). */
+/* o, lse = attention(q, kv), or merged with it; o is there after the last part. */
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed);
 
-/* dq = , dkv[j] += (cleared first if `first`: the last slice of the sequence). */
+/* dq = or +=, there after the last part; dkv of the keys += (cleared first if `first`: the last slice of the sequence). */
 void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
-                        starpu_data_handle_t dq, const starpu_data_handle_t *dkv, int64_t released);
-
-/* A turn of attention around a ring of sh->context members that share tokens (graphs/context/ring.h): queries of
- * member `me`, keys and values of `from`, of slices 0..n-1. */
-struct sp_ring_turn {
-    int me, from, n;
-    const int *len;                 /* [n] tokens of a member in each slice */
-    const starpu_data_handle_t *kv; /* [n] (2,b,len[j]/2,kv) */
-};
-
-/* o, lse = attention of all turns so far; the `first` is that of the member itself. */
-void sp_ring_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_ring_turn *t, bool first, starpu_data_handle_t q,
-                        starpu_data_handle_t o, starpu_data_handle_t lse, int64_t stashed);
-
-/* dq += (`first`: =), dkv[j] += (`first_keys`: =, in the first turn of the last slice). */
-void sp_ring_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_ring_turn *t, bool first, bool first_keys,
-                        starpu_data_handle_t q, starpu_data_handle_t o, starpu_data_handle_t lse,
-                        starpu_data_handle_t d_o, starpu_data_handle_t dq,
-                        const starpu_data_handle_t *dkv, int64_t released);
+                        starpu_data_handle_t dq, int64_t released);
 
 /* r = x + o Wo^T, or x; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,

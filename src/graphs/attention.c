@@ -1,6 +1,7 @@
 #include "graphs/attention.h"
 #include "graphs/context/heads.h"
 #include "graphs/context/ring.h"
+#include "graphs/visits.h"
 
 static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
                                  const char *name)
@@ -13,8 +14,9 @@ static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool
 /* Of attention, one part of the tokens of the slice: all of them where heads are not shared. */
 static struct sp_heads heads_of(const struct sp_layer_flight *t, int part)
 {
-    return t->heads ? t->heads[part]
-                    : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse};
+    return t->heads
+               ? t->heads[part]
+               : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse, .dkv = t->dkv};
 }
 
 static int parts_of(const struct sp_op_ctx *c)
@@ -28,35 +30,107 @@ static bool exchanges(const struct sp_op_ctx *c)
     return sp_shape_exchanges(c->sh);
 }
 
-/* Attention in layer i of one part of the tokens of this slice over the keys and values up to them: of the slices
- * before, of parts before. */
-struct attention {
-    struct sp_attn at;
-    int len[SP_MAX_SLICES];
-    starpu_data_handle_t kv[SP_MAX_SLICES];
+/*
+ * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two visits
+ * are on their way while the tasks of a third one compute: a worker begins transfers between tasks alone, so that one
+ * asked for with the task before would be late.
+ */
+struct rounds {
+    int n; /* visits */
+    int first[SP_MAX_SLICES +
+              1]; /* [n + 1] visit k is of the slices first[k] .. first[k+1] - 1 that are away */
+    int asked;
+    bool gradients, made; /* gradients come too, as far as there are any yet */
+    struct sp_visit *now, *coming[2];
 };
 
-static void attention_of(const struct sp_op_ctx *c, int i, int part, struct attention *a)
+static bool is_away(const struct sp_op_ctx *c, int i, int slice)
+{
+    return c->fl[slice - c->slice].layers[i].away;
+}
+
+static struct sp_visit *ask_next(struct sp_op_ctx *c, int i, struct rounds *r)
+{
+    int k = r->asked;
+
+    if (k == r->n)
+        return NULL;
+    r->asked++;
+    return sp_visit_ask(c, i, r->first[k], r->first[k + 1], r->gradients, r->made);
+}
+
+static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, struct rounds *r)
+{
+    int64_t bytes = 0;
+
+    *r = (struct rounds){.gradients = gradients, .made = made};
+    for (int j = 0; j < c->slice; j++)
+        if (is_away(c, i, j) && !sp_visit_takes(c, j, &bytes))
+            r->first[r->n++] = j;
+    r->first[r->n] = c->slice;
+    r->coming[0] = ask_next(c, i, r);
+}
+
+/* The next task is the first of a round. */
+static void begin_round(struct sp_op_ctx *c, int i, struct rounds *r)
+{
+    r->coming[1] = ask_next(c, i, r);
+    if (r->now)
+        sp_visit_enter(c);
+}
+
+static void end_round(struct rounds *r)
+{
+    if (r->now)
+        sp_visit_end(r->now);
+    r->now = r->coming[0];
+    r->coming[0] = r->coming[1];
+}
+
+/* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts before. */
+struct attention {
+    struct sp_attn at;
+    struct sp_attn_keys keys[SP_MAX_SLICES];
+};
+
+static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
+                         int round, starpu_data_handle_t sum, struct attention *a)
 {
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
     int n = 0, pos = 0;
 
     for (int j = 0; j <= c->slice; j++)
-        for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++, n++) {
-            a->len[n] = sp_op_cut(c)->shapes[j].seq;
-            a->kv[n] = heads_of(&c->fl[j - c->slice].layers[i], k).kv;
-            pos += a->len[n];
+        for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
+            const struct sp_heads of = heads_of(&c->fl[j - c->slice].layers[i], k);
+            int len = sp_op_cut(c)->shapes[j].seq;
+
+            if (round ? is_away(c, i, j) && j >= r->first[round - 1] && j < r->first[round]
+                      : !is_away(c, i, j))
+                a->keys[n++] =
+                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
+            pos += len;
         }
     a->at = (struct sp_attn){
         .q_len = c->sh->seq,
         .q_pos = pos - c->sh->seq,
-        .n_kv = n,
-        .kv_len = a->len,
+        .begins = round == 0,
+        .ends = round == r->n,
+        .n_keys = n,
+        .keys = a->keys,
         .q = h.q,
         .o = h.o,
         .lse = h.lse,
-        .kv = a->kv,
+        .sum = sum,
     };
+}
+
+starpu_data_handle_t sp_attention_sum(const struct sp_op_ctx *c, const struct sp_shape *sh,
+                                      int tasks)
+{
+    return tasks > 1 && sh->dtype != SP_F32
+               ? sp_pool_get(c->st->local, (size_t)sh->rows * (size_t)sh->q_width, sizeof(float),
+                             "sum")
+               : NULL;
 }
 
 bool sp_attention_has_keys(const struct sp_layer_flight *t)
@@ -84,6 +158,30 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 
 /* ---- tasks --------------------------------------------------------------------------------- */
 
+static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
+{
+    const struct sp_shape *heads = sp_op_heads(c, 0);
+    starpu_data_handle_t sum[SP_MAX_SLICES];
+    struct rounds r;
+
+    plan_rounds(c, i, false, false, &r);
+    for (int j = 0; j < parts_of(c); j++)
+        sum[j] = sp_attention_sum(c, heads, r.n + 1);
+    for (int round = 0; round <= r.n; round++) {
+        begin_round(c, i, &r);
+        for (int j = 0; j < parts_of(c); j++) {
+            struct attention a;
+
+            attention_of(c, i, j, &r, round, sum[j], &a);
+            sp_attn_fwd_insert(&c->ctx, heads, &a.at, round == 0 && j == 0 ? stashed : 0);
+        }
+        end_round(&r);
+    }
+    for (int j = 0; j < parts_of(c); j++)
+        sp_drop(&sum[j]);
+    sp_visits_leave(c, i);
+}
+
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0);
@@ -93,20 +191,17 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 
     c->ctx.exchanged = t->heads != NULL;
     for (int j = 0; j < parts_of(c); j++) {
-        struct attention a;
         starpu_data_handle_t lse =
             take(c, c->st->local, sp_shape_f32(heads, T * (size_t)heads->model.heads), "lse");
 
         parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
         *(t->heads ? &t->heads[j].o : &t->o) = parts[j];
         *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
-        if (heads->ring) {
-            sp_context_ring_forward(c, i, stashed);
-            continue;
-        }
-        attention_of(c, i, j, &a);
-        sp_attn_fwd_insert(&c->ctx, heads, &a.at, j == 0 ? stashed : 0);
     }
+    if (heads->ring)
+        sp_context_ring_forward(c, i, stashed);
+    else
+        forward(c, i, stashed);
     if (exchanges(c)) {
         t->o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
         sp_context_collect(c, SP_TENSOR_O, parts, t->o);
@@ -115,16 +210,13 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 }
 
 /*
- * The gradients of the keys and values that a part of the tokens saw, in the order of attention_of: made by the
- * last ones of the sequence, which are the first to come back, and complete in each slice once its own
- * backward added to them. Whether they are made now.
+ * The gradients of the keys and values that a part of the tokens saw: made by the last ones of the sequence, which are
+ * the first to come back, and complete in each slice once its own backward added to them. Whether they are made now.
  */
-static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool,
-                     starpu_data_handle_t dkv[SP_MAX_SLICES])
+static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0);
     bool first = false;
-    int n = 0;
 
     for (int j = 0; j <= c->slice; j++) {
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
@@ -137,14 +229,13 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool,
             if (!*own)
                 *own = take(c, exchanges(c) ? c->st->local : pool, rows * (size_t)heads->kv_width,
                             "dkv");
-            dkv[n++] = *own;
         }
     }
     return first;
 }
 
-/* The gradient of part j's queries, and that of their output. */
-static starpu_data_handle_t take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
+/* The gradient of part j's queries. */
+static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     const struct sp_shape *heads = sp_op_heads(c, j);
@@ -152,7 +243,6 @@ static starpu_data_handle_t take_dq(struct sp_op_ctx *c, int i, int j, struct sp
 
     *dq = take(c, exchanges(c) ? c->st->local : pool, (size_t)heads->rows * (size_t)heads->q_width,
                "dq");
-    return *dq;
 }
 
 /* Back to all heads of this process's tokens. */
@@ -173,11 +263,40 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
         sp_heads_drop(&t->heads[j]);
 }
 
+/* Of the last part first. `first`: it makes the gradients of keys and values. */
+static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+                     int64_t released)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    starpu_data_handle_t sum[SP_MAX_SLICES];
+    int last = parts_of(c) - 1;
+    struct rounds r;
+
+    plan_rounds(c, i, true, !first, &r);
+    for (int j = 0; j <= last; j++)
+        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1);
+    for (int round = 0; round <= r.n; round++) {
+        begin_round(c, i, &r);
+        for (int j = last; j >= 0; j--) {
+            struct attention a;
+
+            attention_of(c, i, j, &r, round, sum[j], &a);
+            sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first && j == last,
+                               t->heads ? t->heads[j].d_o : d_o, t->heads ? t->heads[j].dq : t->dq,
+                               round == r.n && j == 0 ? released : 0);
+        }
+        end_round(&r);
+    }
+    for (int j = 0; j <= last; j++)
+        sp_drop(&sum[j]);
+}
+
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
                            struct sp_pool *pool, int64_t released)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t dkv[SP_MAX_SLICES], of_o[SP_MAX_SLICES];
+    starpu_data_handle_t of_o[SP_MAX_SLICES];
+    bool first = take_dkv(c, i, parts_of(c) - 1, pool);
 
     if (exchanges(c)) {
         sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
@@ -185,19 +304,12 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
             t->heads[j].d_o = of_o[j];
     }
     c->ctx.exchanged = t->heads != NULL;
-    for (int j = parts_of(c) - 1; j >= 0; j--) {
-        bool first = take_dkv(c, i, j, pool, dkv);
-        starpu_data_handle_t dq = take_dq(c, i, j, pool);
-        struct attention a;
-
-        if (c->sh->ring) {
-            sp_context_ring_backward(c, i, d_o, first, released);
-            continue;
-        }
-        attention_of(c, i, j, &a);
-        sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first,
-                           t->heads ? t->heads[j].d_o : d_o, dq, dkv, j == 0 ? released : 0);
-    }
+    for (int j = parts_of(c) - 1; j >= 0; j--)
+        take_dq(c, i, j, pool);
+    if (c->sh->ring)
+        sp_context_ring_backward(c, i, d_o, first, released);
+    else
+        backward(c, i, d_o, first, released);
     if (exchanges(c))
         collect_gradients(c, i, pool);
     c->ctx.exchanged = false;

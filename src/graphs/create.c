@@ -270,11 +270,20 @@ static int check_messages(const struct sp_graph *g)
     return 0;
 }
 
+/* Unfinished ops of a stage. Those that are visited have some tasks for each slice before. */
+static int default_window(const struct sp_graph_config *cfg, const struct sp_placement *place)
+{
+    for (int k = 0; cfg->evictions && k < place->n_local; k++)
+        if (cfg->evictions[place->first_local + k].visits_in)
+            return 2;
+    return 6;
+}
+
 int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement *place,
                     struct sp_graph *g)
 {
     const struct sp_plan *plan = cfg->plan;
-    int err = 0, window = cfg->window > 0 ? cfg->window : 6;
+    int err = 0, window = cfg->window > 0 ? cfg->window : default_window(cfg, place);
 
     *g =
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};

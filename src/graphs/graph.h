@@ -90,6 +90,7 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
+    bool away;       /* keys and values: in memory for visits alone (graphs/visits.h) */
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -120,6 +121,12 @@ struct sp_ring_home {
     starpu_data_handle_t *piece; /* [n] */
 };
 
+/* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
+struct sp_kept {
+    const struct sp_layer_flight *layer;
+    const struct sp_chunk_flight *chunk; /* NULL: not the last one */
+};
+
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -142,12 +149,14 @@ struct sp_stage {
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    const struct sp_layer_flight **kept; /* [units] what each is of */
-    struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
-    struct sp_move *returning;           /* those that the next task submitted brings back */
-    double held_us;                      /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];              /* of messages submitted in a step, by turn */
-    starpu_data_handle_t theirs[2];      /* the last gradients of other replicas, latest first */
+    struct sp_move *own; /* [units] the return of keys and values that visited; NULL: all stay */
+    struct sp_move_tensor *own_tensors; /* [units][tensors of one] */
+    struct sp_kept *kept;               /* [units] what each is of */
+    struct sp_move *fetches;            /* to be brought back by the next op, with its slots */
+    struct sp_move *returning;          /* those that the next task submitted brings back */
+    double held_us;                     /* sp_order_held_us of its worker at the last report */
+    uint64_t bytes_sent[2];             /* of messages submitted in a step, by turn */
+    starpu_data_handle_t theirs[2];     /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL

@@ -2,6 +2,7 @@
 #include "graphs/attention.h"
 #include "graphs/offload.h"
 #include "graphs/tensor/layer.h"
+#include "graphs/visits.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
 
@@ -112,6 +113,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
         bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
         starpu_data_handle_t y = NULL;
 
+        sp_visits_next_layer(c, i);
         keep.has_attn = !whole;
         keep.residual = sp_chunk_cuts_mlp(c, i);
         if (whole && i < b - 1)

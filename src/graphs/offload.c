@@ -1,4 +1,5 @@
 #include "graphs/offload.h"
+#include <errno.h>
 #include <stdlib.h>
 
 static const struct sp_eviction_plan *evictions_of(const struct sp_op_ctx *c)
@@ -53,13 +54,14 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
     const struct sp_eviction_plan *a = evictions_of(c);
 
     if (a)
-        c->st->kept[first_unit(c, a) + i] = &c->fl->layers[i];
+        c->st->kept[first_unit(c, a) + i] =
+            (struct sp_kept){&c->fl->layers[i], i == c->count - 1 ? c->fl : NULL};
 }
 
 /* Most buffers of a unit: of attention's four and the MLP's two one for each part of the tokens, and what is whole. */
 static int tensors_of_unit(const struct sp_graph *g)
 {
-    return SP_STASH_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 2 * sp_shape_shares(&g->shape);
+    return SP_UNIT_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 2 * sp_shape_shares(&g->shape);
 }
 
 /* Adds the buffers that are there; returns how many there are then. */
@@ -72,23 +74,25 @@ static int add_buffers(starpu_data_handle_t *out, int n, const starpu_data_handl
 }
 
 /* The buffers of a tensor into out[]; how many. */
-static int tensors_of(const struct sp_graph *g, const struct sp_layer_flight *t,
-                      enum sp_stash_tensor tensor, starpu_data_handle_t *out)
+static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int tensor,
+                      starpu_data_handle_t *out)
 {
+    const struct sp_layer_flight *t = kept->layer;
     enum { WHOLE = 3 };
-    const starpu_data_handle_t whole[SP_STASH_TENSORS][WHOLE] = {
+    const starpu_data_handle_t whole[SP_UNIT_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},
         [SP_STASH_PRE] = {t->pre, t->n1},
         [SP_STASH_Q] = {t->q},
         [SP_STASH_KV] = {t->kv},
         [SP_STASH_O] = {t->o},
         [SP_STASH_LSE] = {t->lse},
-        [SP_STASH_POST] = {t->post, t->r, t->n2}};
+        [SP_STASH_POST] = {t->post, t->r, t->n2},
+        [SP_UNIT_HEAD] = {kept->chunk ? kept->chunk->out : NULL}};
     int n = add_buffers(out, 0, whole[tensor], WHOLE);
 
     for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
-        const starpu_data_handle_t apart[SP_STASH_TENSORS][1] = {
+        const starpu_data_handle_t apart[SP_UNIT_TENSORS][1] = {
             [SP_STASH_Q] = {h->q},
             [SP_STASH_KV] = {h->kv},
             [SP_STASH_O] = {h->o},
@@ -108,20 +112,40 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     starpu_data_handle_t leave[tensors_of_unit(g)];
     struct sp_meter *meter = sp_stage_meter(g, st);
 
-    for (enum sp_stash_tensor k = 0; k < SP_STASH_TENSORS; k++)
+    if (unit < 0)
+        return; /* tasks of the op do it (graphs/visits.h) */
+    for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
-            n += tensors_of(g, st->kept[unit], k, leave + n);
+            n += tensors_of(g, &st->kept[unit], k, leave + n);
     sp_move_out(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes, &meter->peak_bytes);
 }
 
 void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
 {
-    struct sp_move *move = &st->moves[a->eviction->unit], **last = &st->fetches;
+    struct sp_move *move, **last = &st->fetches;
 
+    if (a->eviction->unit < 0)
+        return; /* as above */
+    move = &st->moves[a->eviction->unit];
     while (*last)
         last = &(*last)->next;
     move->next = NULL;
     *last = move;
+}
+
+/* For the keys and values of every unit, and their gradients. */
+static int create_own(const struct sp_graph *g, struct sp_stage *st)
+{
+    size_t units = (size_t)g->cfg.evictions[st->index].n_units;
+    size_t each = 2 * (size_t)sp_shape_parts(&g->shape);
+
+    st->own = calloc(units, sizeof *st->own);
+    st->own_tensors = calloc(units * each, sizeof *st->own_tensors);
+    if (!st->own || !st->own_tensors)
+        return -ENOMEM;
+    for (size_t u = 0; u < units; u++)
+        st->own[u].tensors = st->own_tensors + u * each;
+    return 0;
 }
 
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
@@ -140,7 +164,7 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
         return -ENOMEM;
     for (size_t u = 0; u < units; u++)
         st->moves[u].tensors = st->moved + u * each;
-    return 0;
+    return g->cfg.evictions[st->index].visits_in ? create_own(g, st) : 0;
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
@@ -151,4 +175,6 @@ void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
     free(st->moves);
     free(st->moved);
     free(st->kept);
+    free(st->own);
+    free(st->own_tensors);
 }

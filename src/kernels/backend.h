@@ -54,8 +54,9 @@ struct sp_backend {
                  const struct sp_rope *rope, bool inverse, void *x);
     void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
+    /* o is a sum of parts, in f32: rounded once, at its end */
     void (*attention_merge)(const struct sp_backend *k, const struct sp_attention *at,
-                            const void *part, const float *part_lse, void *o, float *lse);
+                            const void *part, const float *part_lse, float *o, float *lse);
     /* `first`: dkv = instead of +=. */
     void (*attention_bwd)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                           const void *const *kv, const void *o, const float *lse, const void *d_o,

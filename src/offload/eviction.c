@@ -65,6 +65,11 @@ void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most)
         over(most, a->n_slots, u->made, u->freed, u->stays + sum_of(u, ~0u) - late);
         over(most, a->n_slots, u->made + 1, u->freed, late);
         over(most, a->n_slots, u->made + 1, u->used, u->head);
+        if (u->freed > u->used)
+            over(most, a->n_slots, u->used + 1, u->freed, -u->bytes[SP_UNIT_HEAD]);
+        over(most, a->n_slots, u->made, u->freed, u->keys);
+        if (u->keys_back > u->keys_gone)
+            over(most, a->n_slots, u->keys_gone, u->keys_back - 1, -u->keys);
         if (u->out && u->back > u->gone)
             over(most, a->n_slots, u->gone, u->back - 1, -sp_unit_leaving(u));
     }
@@ -180,6 +185,11 @@ static void take_in(struct sp_eviction_plan *a)
     }
 }
 
+static int64_t away(const struct sp_unit *u)
+{
+    return sp_unit_leaving(u) + (u->keys_back > u->keys_gone ? u->keys : 0);
+}
+
 /* The most bytes that are away at once: what the tier must hold. */
 static int64_t most_evicted(const struct sp_eviction_plan *a)
 {
@@ -187,13 +197,13 @@ static int64_t most_evicted(const struct sp_eviction_plan *a)
 
     for (int s = 0, next = 0; s < a->n_slots; s++) {
         for (; next < a->n_units && a->units[next].made <= s; next++)
-            now += sp_unit_leaving(&a->units[next]);
+            now += away(&a->units[next]);
         most = now > most ? now : most;
         /* a copy stays where it was written until the tensor dies */
         for (int i = a->frees[s]; i >= 0; i = a->next_free[i])
-            now -= sp_unit_leaving(&a->units[i]);
+            now -= away(&a->units[i]);
     }
-    return most;
+    return most + a->gradients_out;
 }
 
 /* ---- the choice ----------------------------------------------------------------------- */
@@ -239,6 +249,15 @@ static double least_rate(struct sp_eviction_plan *a, int64_t limit, int64_t *mos
     return high;
 }
 
+int64_t sp_eviction_plan_least(struct sp_eviction_plan *a)
+{
+    int64_t peak;
+
+    take_in(a);
+    fits(a, full_rate(a), INT64_MAX, a->most, &peak);
+    return peak;
+}
+
 bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
                              struct sp_tier_rates rates, int64_t *least)
 {
@@ -277,7 +296,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->units = calloc(u, sizeof *a->units);
     a->groups = calloc((size_t)groups + 1, sizeof *a->groups);
     a->seconds = calloc(s, sizeof *a->seconds);
-    a->also = calloc(2 * s, sizeof *a->also);
+    a->also = calloc(4 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
     a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
@@ -286,6 +305,8 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
         return -ENOMEM;
     }
     a->most = a->also + s;
+    a->visit_in = a->most + s;
+    a->visit_out = a->visit_in + s;
     a->returns = a->gates + s;
     a->uses = a->returns + s;
     a->frees = a->uses + s;

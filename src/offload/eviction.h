@@ -12,6 +12,10 @@
  *   - they are brought back from the beginning of the slot `back` on, not sooner;
  *   - slots begin in the order of the program.
  *
+ * Keys and values are read by all later slices of their sequence. Where they leave too (SPPO's type 0 does not; FPDT,
+ * Yao et al. 2024, section 4), they and their gradients visit each of these, one slice after the other: visits of a
+ * slot are part of what comes and goes in it (`also`).
+ *
  * With one op to hide under, the bytes in memory when forward i ends are the paper's recursion
  *
  *   M_i = M_(i-1) + A_i - a_(i-1) A_(i-1)
@@ -24,7 +28,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SP_UNIT_TENSORS = 7 };
+enum {
+    SP_UNIT_HEAD = 7, /* of the tensors of a unit the head's input, which dies in the slot `used` */
+    SP_UNIT_TENSORS
+};
 
 struct sp_unit {
     /* given */
@@ -33,10 +40,13 @@ struct sp_unit {
     unsigned late;              /* bit k: tensor k is written in the slot after `made` */
     int64_t stays;              /* bytes from `made` to `freed` that may not leave */
     int64_t head;               /* the same from the slot after `made` to `used`: its input */
-    int made;                   /* slot of its forward; the next one is its second */
-    int gone;                   /* -1: there is no forward to hide under, nothing leaves */
-    int ahead;                  /* first slot at which it may be brought back */
-    int used, freed;            /* slots of its backward, and at whose end it dies */
+    int64_t
+        keys; /* of a slice's keys and values, like `stays`; of those that visit (see below), but from `keys_gone` to `keys_back` */
+    int keys_gone, keys_back; /* slots: the first without them, the first with them again */
+    int made;                 /* slot of its forward; the next one is its second */
+    int gone;                 /* -1: there is no forward to hide under, nothing leaves */
+    int ahead;                /* first slot at which it may be brought back */
+    int used, freed;          /* slots of its backward, and at whose end it dies */
     /* chosen */
     unsigned out; /* bit k: tensor k leaves */
     int back;     /* slot at whose beginning the tensors are fetched */
@@ -57,6 +67,7 @@ struct sp_eviction_plan {
     struct sp_unit_group *groups;   /* [n_groups] */
     double *seconds;                /* [n_slots] */
     int64_t *also;                  /* [n_slots] other bytes that come and go: gradients */
+    int64_t *visit_in, *visit_out;  /* [n_slots] bytes that come and leave with keys that visit */
     unsigned char *returns_allowed; /* [n_slots] tensors may be brought back from here on */
 
     int *op_slots;    /* [ops + 1] where an op's slots are in `slot` */
@@ -70,11 +81,14 @@ struct sp_eviction_plan {
     int *frees, *next_free;     /* whose `freed` it is */
 
     /* chosen */
-    int64_t peak;         /* bytes at the highest slot */
-    int64_t peak_kept;    /* the same of units alone */
-    int64_t bytes;        /* that leave in a step */
-    int64_t most_evicted; /* at once */
-    double rate;          /* bytes a second that the forwards in between must hide */
+    int64_t peak;                  /* bytes at the highest slot */
+    int64_t peak_kept;             /* the same of units alone */
+    int64_t visits_in, visits_out; /* given: of all slots; 0: all keys stay */
+    int64_t visit_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
+    int64_t gradients_out; /* given: of these the most at once, of gradients */
+    int64_t bytes;         /* that leave in a step, but for those */
+    int64_t most_evicted;  /* at once */
+    double rate;           /* bytes a second that the forwards in between must hide */
 
     int64_t *most; /* room: [n_slots] */
 };
@@ -99,8 +113,27 @@ struct sp_tier_rates {
 bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
                              struct sp_tier_rates rates, int64_t *least);
 
+/* Bytes in memory at the highest slot with all away that may leave. Chooses nothing. */
+int64_t sp_eviction_plan_least(struct sp_eviction_plan *a);
+
 /* Bytes in memory in each slot, most[n_slots], with what is chosen. */
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
+
+/* Whether a visit that has *bytes, 0: none yet, takes so many more; *bytes become those of it, or of the next one. */
+static inline bool sp_eviction_visit_takes(const struct sp_eviction_plan *a, int64_t more,
+                                           int64_t *bytes)
+{
+    bool takes = *bytes > 0 && *bytes + more <= a->visit_most;
+
+    *bytes = takes ? *bytes + more : more;
+    return takes;
+}
+
+/* Bytes that leave in a step, those of keys that visit included. */
+static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
+{
+    return a->bytes + a->visits_out;
+}
 
 /* Bytes of a unit that leave. */
 int64_t sp_unit_leaving(const struct sp_unit *u);

@@ -104,7 +104,8 @@ struct bench {
     struct sp_pre pre;
     struct sp_attn attn;
     struct sp_post post;
-    starpu_data_handle_t kv, y;
+    struct sp_attn_keys keys;
+    starpu_data_handle_t y;
 };
 
 static starpu_data_handle_t take(struct bench *b, size_t elements, const char *name)
@@ -124,13 +125,14 @@ static void take_all(struct bench *b)
         .kv = take(b, T * (size_t)sh->kv_width, "kv"),
         .keep_outputs = true,
     };
-    b->kv = b->pre.kv;
+    b->keys = (struct sp_attn_keys){.len = sh->seq, .kv = b->pre.kv};
     b->attn = (struct sp_attn){
         .q_len = sh->seq,
-        .n_kv = 1,
-        .kv_len = &sh->seq,
+        .begins = true,
+        .ends = true,
+        .n_keys = 1,
+        .keys = &b->keys,
         .q = b->pre.q,
-        .kv = &b->kv,
         .o = take(b, T * (size_t)sh->q_width, "o"),
         .lse = take(b, sp_shape_f32(sh, T * (size_t)sh->model.heads), "lse"),
     };

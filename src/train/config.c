@@ -247,7 +247,7 @@ int sp_train_config_check(const struct sp_train_config *cfg)
     err = err ? err : check(cfg);
     if (!err && cfg->layout.recompute)
         err = sp_parse_recompute("train", cfg->layout.recompute, &recompute);
-    err = err ? err : sp_parse_offload("train", cfg->layout.offload, &offload);
+    err = err ? err : sp_parse_offload("train", &cfg->layout, &offload);
     err = err ? err : sp_lr_check(&lr);
     return err ? err : sp_plugins_load(cfg->layout.plugin);
 }

@@ -27,13 +27,18 @@ int sp_choice_of(const char *choices, const char *text)
     return -1;
 }
 
-int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode)
+int sp_parse_offload(const char *command, const struct sp_layout_args *a,
+                     enum sp_offload_mode *mode)
 {
-    int choice = sp_choice_of("none|full|adaptive", text); /* as in the enum */
+    int choice = sp_choice_of("none|full|adaptive", a->offload); /* as in the enum */
 
     if (choice < 0)
-        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command, text);
+        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command,
+                        a->offload);
     *mode = (enum sp_offload_mode)choice;
+    if (*mode == SP_OFFLOAD_NONE && a->offload_keys != SP_TRAIN_KEYS_AUTO)
+        return sp_error(EINVAL, "%s: --offload-keys: nothing leaves memory; give --offload too",
+                        command);
     return 0;
 }
 

@@ -59,8 +59,9 @@ struct sp_recompute_option {
 
 /* Reads it; one line beginning with the command and -EINVAL if it is none. */
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option);
-/* --offload, likewise. */
-int sp_parse_offload(const char *command, const char *text, enum sp_offload_mode *mode);
+/* --offload, likewise; and whether --offload-keys goes with it. */
+int sp_parse_offload(const char *command, const struct sp_layout_args *a,
+                     enum sp_offload_mode *mode);
 
 /* The layout of a model of `layers` layers, 0: unknown. With csv:FILE, sizes that were not given are
  * 0, so that the file has its way. layout.options is "". */
@@ -107,6 +108,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   0, 0, 0, 0),                                                                     \
         SP_OPTION("offload", SP_OPT_STRING, &(a).offload, "none|full|adaptive",                    \
                   "activations moved out of the device", 0, 0, 0, 0),                              \
+        SP_OPTION("offload-keys", SP_OPT_CHOICE, &(a).offload_keys, 0,                             \
+                  "keys and values of slices too; auto: with full, and where adaptive must", 0, 0, \
+                  "auto|stay|leave", 0),                                                           \
         SP_OPTION("memory-limit", SP_OPT_SIZE, &(a).memory_limit, "BYTES",                         \
                   "memory of a stage, KiB, MiB or GiB (0: no limit)", 0, 0, 0, 0),                 \
         SP_OPTION("plugin", SP_OPT_PLUGIN, &(a).plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, \

@@ -52,7 +52,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
         return 0;
     if (check(command, l, model) ||
         (l->recompute && sp_parse_recompute(command, l->recompute, &recompute)) ||
-        sp_parse_offload(command, l->offload, &want.offload))
+        sp_parse_offload(command, l, &want.offload))
         return -EINVAL;
     want.recompute = recompute.mode;
     want.every = recompute.every;

@@ -22,8 +22,10 @@ enum { BATCH = 2, SEQ = 6, STEPS = 3, MOST = 1 << 17 };
 
 struct run {
     double loss[STEPS], norm[STEPS];
-    double left, returned; /* bytes of the last step, all stages */
-    int n;                 /* gradients of the first step */
+    double left, returned;          /* bytes of the last step, all stages */
+    double planned_out, planned_in; /* the same as planned */
+    bool visits;                    /* keys and values left too */
+    int n;                          /* gradients of the first step */
     float *gradients;
 };
 
@@ -91,7 +93,10 @@ struct setting {
     bool few;        /* tensors of a kind cross in a step: the slack of pools fills up later */
     const char *cut; /* --partition-slices; NULL: equal lengths */
     enum sp_offload_mode offload;
-    double room; /* of a stage, between everything away (0) and nothing away (1); adaptive */
+    enum sp_offload_keys keys;
+    double
+        room; /* of a stage, between everything away (0) and nothing away (1); adaptive. Below 0: between all but
+                  * keys away (0) and those too (-1) */
     void (*before)(struct sp_graph *g, int k); /* step k; NULL: nothing more */
 };
 
@@ -116,7 +121,7 @@ static inline void start_tiers(const struct sp_plan *plan, const struct setting 
 {
     struct sp_offload_request want = {.recompute = cfg->recompute, .every = cfg->every};
     struct sp_shape sh;
-    int64_t none, full;
+    int64_t none, full, least;
 
     *t = (struct tiers){0};
     if (!set->offload)
@@ -126,11 +131,16 @@ static inline void start_tiers(const struct sp_plan *plan, const struct setting 
     assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
     none = peak_of(&t->offload);
     want.mode = SP_OFFLOAD_FULL;
+    want.keys = set->offload == SP_OFFLOAD_FULL ? set->keys : SP_KEYS_STAY;
     assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
     if (set->offload == SP_OFFLOAD_ADAPTIVE) {
         full = peak_of(&t->offload);
+        want.keys = SP_KEYS_AUTO; /* they leave where they may */
+        assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+        least = peak_of(&t->offload);
         want.mode = SP_OFFLOAD_ADAPTIVE;
-        want.limit = full + (int64_t)(set->room * (double)(none - full));
+        want.limit =
+            full + (int64_t)(set->room * (double)(set->room < 0 ? full - least : none - full));
         assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
     }
     t->plan = (struct sp_plan *)(uintptr_t)plan;
@@ -194,6 +204,13 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
     start_tiers(plan, set, &cfg, &tiers);
+    for (int s = 0; s < tiers.offload.stages; s++) {
+        const struct sp_eviction_plan *a = &tiers.offload.evictions[s];
+
+        run->planned_out += (double)(a->bytes + a->visits_out);
+        run->planned_in += (double)(a->bytes + a->visits_in);
+        run->visits |= a->visits_in > 0;
+    }
     assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
     assert_int_equal(sp_checkpoint_init(&g, NULL), 0);
     assert_int_equal(sp_step_report_create(&g, &report), 0);

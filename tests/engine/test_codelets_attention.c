@@ -5,12 +5,12 @@
 static void check_attention(bool llama, const int *kv_len, int n, bool first)
 {
     struct sp_shape sh = shape_of(llama, 0, 0);
-    int q_len = kv_len[n - 1], q_pos = 0;
+    int q_len = kv_len[n - 1], q_pos = 0, end = 0;
     size_t nq = (size_t)(BATCH * q_len * sh.q_width);
     size_t nlse = (size_t)(BATCH * q_len * sh.model.heads);
     struct tensor q = random_tensor(nq, 21), o = tensor(nq), lse = tensor(nlse);
     struct tensor d_o = random_tensor(nq, 22), dq = tensor(nq), kv[16], dkv[16];
-    starpu_data_handle_t kv_handles[16], dkv_handles[16];
+    struct sp_attn_keys keys[16];
     const float *kv_at[16];
     float *ro = floats(nq), *rlse = floats(nlse), *rdq = floats(nq), *rdkv[16];
     struct sp_attention at = {.batch = BATCH,
@@ -32,22 +32,24 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
         rdkv[j] = copy(&dkv[j]);
         if (first)
             memset(rdkv[j], 0, nkv * sizeof(float));
-        kv_handles[j] = kv[j].handle;
-        dkv_handles[j] = dkv[j].handle;
+        keys[j] = (struct sp_attn_keys){
+            .first = end, .len = kv_len[j], .kv = kv[j].handle, .dkv = dkv[j].handle};
+        end += kv_len[j];
         kv_at[j] = kv[j].at;
         q_pos += j < n - 1 ? kv_len[j] : 0;
     }
     at.q_pos = q_pos;
     t = (struct sp_attn){.q_len = q_len,
                          .q_pos = q_pos,
-                         .n_kv = n,
-                         .kv_len = kv_len,
+                         .begins = true,
+                         .ends = true,
+                         .n_keys = n,
+                         .keys = keys,
                          .q = q.handle,
                          .o = o.handle,
-                         .lse = lse.handle,
-                         .kv = kv_handles};
+                         .lse = lse.handle};
     sp_attn_fwd_insert(&ctx, &sh, &t, 0);
-    sp_attn_bwd_insert(&ctx, &sh, &t, first, d_o.handle, dq.handle, dkv_handles, 0);
+    sp_attn_bwd_insert(&ctx, &sh, &t, first, d_o.handle, dq.handle, 0);
     starpu_task_wait_for_all();
     sp_attention(&at, q.at, kv_at, ro, rlse);
     sp_attention_bwd(&at, q.at, kv_at, ro, rlse, d_o.at, rdq, rdkv);

@@ -123,11 +123,13 @@ static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
     };
     struct sp_pre pre = {.x = *x, .saved = all[1], .q = all[2], .kv = all[3], .keep_outputs = true};
     struct sp_post post = {.x = *x, .o = all[4], .saved = all[6], .keep_outputs = true};
+    struct sp_attn_keys keys = {.len = sh->seq, .kv = all[3]};
     struct sp_attn at = {.q_len = sh->seq,
-                         .n_kv = 1,
-                         .kv_len = &sh->seq,
+                         .begins = true,
+                         .ends = true,
+                         .n_keys = 1,
+                         .keys = &keys,
                          .q = all[2],
-                         .kv = &all[3],
                          .o = all[4],
                          .lse = all[5]};
 

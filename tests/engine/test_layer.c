@@ -96,13 +96,15 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     struct sp_pre pre = {l->x.handle, pre_saved.handle, q.handle, kv.handle, keep_outputs};
     struct sp_post post = {
         .x = l->x.handle, .o = o.handle, .saved = post_saved.handle, .keep_outputs = keep_outputs};
+    struct sp_attn_keys keys = {.len = sh->seq, .kv = kv.handle, .dkv = dkv.handle};
     struct sp_attn at = {.q_len = SEQ,
-                         .n_kv = 1,
-                         .kv_len = &sh->seq,
+                         .begins = true,
+                         .ends = true,
+                         .n_keys = 1,
+                         .keys = &keys,
                          .q = q.handle,
                          .o = o.handle,
-                         .lse = lse.handle,
-                         .kv = &kv.handle};
+                         .lse = lse.handle};
     struct tensor *all[] = {&pre_saved, &post_saved, &q,  &kv,  &o,  &lse,
                             &y,         &du,         &dr, &d_o, &dq, &dkv};
 
@@ -114,7 +116,7 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     sp_post_fwd_insert(&ctx, sh, &post, l->w_post.handle, y.handle, 0);
     sp_post_bwd_insert(&ctx, sh, &post, l->w_post.handle, l->g_post.handle, false, l->dy.handle,
                        du.handle, dr.handle, d_o.handle);
-    sp_attn_bwd_insert(&ctx, sh, &at, true, d_o.handle, dq.handle, &dkv.handle, 0);
+    sp_attn_bwd_insert(&ctx, sh, &at, true, d_o.handle, dq.handle, 0);
     sp_pre_bwd_insert(&ctx, sh, &pre, l->w_norm.handle, l->w_qkv.handle, l->g_norm.handle,
                       l->g_qkv.handle, false, dq.handle, dkv.handle, dr.handle, l->dx.handle);
     sp_post_wgrad_insert(&ctx, sh, &post, l->w_post.handle, l->g_post.handle, l->dy.handle,

@@ -84,6 +84,7 @@ void session_stop(struct session *s)
 static void plan_offload(const struct setup *s, struct sp_offload *offload)
 {
     struct sp_offload_request want = {.mode = s->offloads,
+                                      .keys = (enum sp_offload_keys)s->args.layout.offload_keys,
                                       .limit = (int64_t)s->args.layout.memory_limit,
                                       .recompute = s->recompute,
                                       .every = s->every,

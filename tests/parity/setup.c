@@ -62,7 +62,7 @@ void setup_create(struct setup *s, const char *options, int processes)
     if (!l->recompute)
         l->recompute = s->plan.def->recompute ? s->plan.def->recompute : "none";
     must(sp_parse_recompute("train", l->recompute, &recompute), options);
-    must(sp_parse_offload("train", l->offload, &s->offloads), options);
+    must(sp_parse_offload("train", l, &s->offloads), options);
     s->recompute = recompute.mode;
     s->every = recompute.every;
     sp_shape_init(&s->shape, &s->model, l->micro_batch_size, l->seq, l->micro_batches, a->mlp_chunk,

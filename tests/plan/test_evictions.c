@@ -28,7 +28,8 @@ struct offloaded {
     struct sp_offload offload;
 };
 
-static void set_up(const char *name, int p, int m, int slices, struct offloaded *o)
+static void set_up(const char *name, int p, int m, int slices, enum sp_offload_keys keys,
+                   struct offloaded *o)
 {
     struct sp_model model = {.name = "test",
                              .arch = SP_ARCH_GPT2,
@@ -40,8 +41,11 @@ static void set_up(const char *name, int p, int m, int slices, struct offloaded 
                              .mlp = 96,
                              .vocab = 61,
                              .positions = 256};
-    struct sp_offload_request want = {
-        .mode = SP_OFFLOAD_FULL, .every = 1, .speed = {1e-9, 2e-9}, .rates = {1e6, 1e6}};
+    struct sp_offload_request want = {.mode = SP_OFFLOAD_FULL,
+                                      .keys = keys,
+                                      .every = 1,
+                                      .speed = {1e-9, 2e-9},
+                                      .rates = {1e6, 1e6}};
     struct sp_layout lay = layout(p, m);
 
     lay.layers = model.layers;
@@ -70,7 +74,7 @@ enum { MOST = 4096, STAGES = 4 };
 struct seen {
     const struct sp_plan *plan;
     int run[STAGES], evicted[STAGES][MOST], fetched[STAGES][MOST], n;
-    int64_t bytes[STAGES];
+    int64_t bytes[STAGES], visits_in[STAGES], visits_out[STAGES];
     int early[STAGES]; /* the lowest op that the next RUN must be, from the last FETCH */
 };
 
@@ -84,6 +88,14 @@ static void see(void *arg, const struct sp_action *a)
         assert_true(seen->early[s] < 0 || a->index == seen->early[s]);
         seen->run[s] = a->index;
         seen->early[s] = -1;
+    } else if (e && e->unit < 0) { /* comes before its op, or leaves after it */
+        bool in = a->kind == SP_ACTION_FETCH;
+
+        assert_true(a->tensor.kind == SP_TENSOR_KV && a->bytes > 0 && a->bytes == e->bytes);
+        assert_true(a->index == (in ? e->returns.index : e->leaves.index));
+        assert_true(in ? a->index > seen->run[s] : a->index == seen->run[s]);
+        *(in ? &seen->visits_in[s] : &seen->visits_out[s]) += a->bytes;
+        seen->early[s] = in ? a->index : -1;
     } else if (a->kind == SP_ACTION_EVICT) {
         assert_true(e->leaves.index == seen->run[s] && !seen->evicted[s][e->unit]++);
         assert_true(e->gone.index > e->leaves.index && e->bytes == a->bytes && a->bytes > 0);
@@ -103,17 +115,22 @@ static void see(void *arg, const struct sp_action *a)
 static const struct {
     const char *name;
     int slices;
-} cases[] = {{"sppo", 4},     {"seq1f1b", 3}, {"terapipe", 4}, {"gpipe", 1},
-             {"1f1b", 1},     {"zb1p", 1},    {"zbv", 1},      {"interleaved", 1},
-             {"dualpipe", 1}, {"hanayo", 1},  {"chimera", 1},  {"sppo:multiplex", 4},
-             {"dualpipev", 1}};
+    enum sp_offload_keys keys;
+} cases[] = {{"sppo", 8, SP_KEYS_LEAVE},          {"seq1f1b", 5, SP_KEYS_LEAVE},
+             {"terapipe", 6, SP_KEYS_LEAVE},      {"sppo", 4, SP_KEYS_STAY},
+             {"seq1f1b", 3, SP_KEYS_STAY},        {"terapipe", 4, SP_KEYS_STAY},
+             {"gpipe", 1, SP_KEYS_STAY},          {"1f1b", 1, SP_KEYS_STAY},
+             {"zb1p", 1, SP_KEYS_STAY},           {"zbv", 1, SP_KEYS_STAY},
+             {"interleaved", 1, SP_KEYS_STAY},    {"dualpipe", 1, SP_KEYS_STAY},
+             {"hanayo", 1, SP_KEYS_STAY},         {"chimera", 1, SP_KEYS_STAY},
+             {"sppo:multiplex", 4, SP_KEYS_STAY}, {"dualpipev", 1, SP_KEYS_STAY}};
 
 enum { CASES = sizeof cases / sizeof *cases };
 
 static void actions(void **state)
 {
     static struct seen seen;
-    int moved = 0;
+    int moved = 0, visits = 0;
 
     (void)state;
     for (int i = 0; i < CASES; i++)
@@ -121,7 +138,7 @@ static void actions(void **state)
             struct sp_lowering l;
             struct offloaded o;
 
-            set_up(cases[i].name, p, 2 * p, cases[i].slices, &o);
+            set_up(cases[i].name, p, 2 * p, cases[i].slices, cases[i].keys, &o);
             memset(&seen, 0, sizeof seen);
             seen.plan = &o.plan;
             for (int s = 0; s < p; s++)
@@ -130,13 +147,18 @@ static void actions(void **state)
             assert_int_equal(sp_lower_step(&l, see, &seen), 0);
             assert_int_equal(seen.n, 0);
             for (int s = 0; s < p; s++) {
-                assert_true(seen.bytes[s] == o.offload.evictions[s].bytes);
+                const struct sp_eviction_plan *a = &o.offload.evictions[s];
+
+                assert_true(seen.bytes[s] == a->bytes);
+                assert_true(seen.visits_in[s] == a->visits_in &&
+                            seen.visits_out[s] == a->visits_out);
+                visits += a->visits_in > 0;
                 moved += seen.bytes[s] > 0;
             }
             sp_lowering_destroy(&l);
             tear_down(&o);
         }
-    assert_true(moved > 50);
+    assert_true(moved > 50 && visits > 5);
     printf("%d stages evict something\n", moved);
 }
 
@@ -296,7 +318,7 @@ static void times(void **state)
                     strcmp(cases[i % CASES].name, "chimera")
                 ? p
                 : 2;
-        set_up(cases[i % CASES].name, p, 2 * p, cases[i % CASES].slices, &o);
+        set_up(cases[i % CASES].name, p, 2 * p, cases[i % CASES].slices, SP_KEYS_STAY, &o);
         tier = (struct tier){200 + draw(2000), 200 + draw(2000), p};
         tier.write *= draw(3) ? 10 : 1;
         tier.read *= draw(3) ? 10 : 1;
@@ -333,7 +355,7 @@ static void stalls(void **state)
     struct offloaded o;
 
     (void)state;
-    set_up("sppo", 1, 1, 4, &o);
+    set_up("sppo", 1, 1, 4, SP_KEYS_STAY, &o);
     assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
     for (int k = 0; k < 2; k++) {
         struct sp_message_times when;

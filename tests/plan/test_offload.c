@@ -54,10 +54,12 @@ static int64_t count(const struct sp_eviction_plan *a, int slot, bool all)
         if (slot < u->made || slot > u->freed)
             continue;
         sum += u->stays + (slot > u->made && slot <= u->used ? u->head : 0);
+        sum += slot < u->keys_gone || slot >= u->keys_back ? u->keys : 0;
         for (int k = 0; k < SP_UNIT_TENSORS; k++) {
             bool there = !(u->late >> k & 1) || slot > u->made;
             bool away = (u->out >> k & 1) && slot >= u->gone && slot < u->back;
 
+            there &= k != SP_UNIT_HEAD || slot <= u->used;
             sum += there && !away ? u->bytes[k] : 0;
         }
     }
@@ -87,6 +89,7 @@ static void check(const struct sp_eviction_plan *a, int64_t limit)
         assert_true(u->made + 1 < u->used && u->used <= u->freed && u->freed < a->n_slots);
         for (int k = 0; k < SP_UNIT_TENSORS; k++)
             assert_true(!(u->out >> k & 1) || u->bytes[k] > 0);
+        assert_true(!u->keys || (u->made + 1 < u->keys_gone && u->keys_back <= u->used));
         if (!u->out)
             continue;
         gates--;
@@ -95,7 +98,8 @@ static void check(const struct sp_eviction_plan *a, int64_t limit)
         assert_true(u->back == u->used || (u->back >= u->ahead && a->returns_allowed[u->back]));
         bytes += sp_unit_leaving(u);
     }
-    assert_true(gates == 0 && returns == 0 && bytes == a->bytes && a->most_evicted <= a->bytes);
+    assert_true(gates == 0 && returns == 0 && bytes == a->bytes);
+    assert_true(a->most_evicted <= a->bytes + a->visits_out);
 }
 
 /* ---- random plans ------------------------------------------------------------------------ */
@@ -129,6 +133,7 @@ static bool draw_plan(struct try *t)
     if (lay.slices > 1)
         assert_int_equal(sp_plan_cut(&t->plan, &t->sh, below(2) ? "flops" : "length", NULL), 0);
     t->want = (struct sp_offload_request){.mode = SP_OFFLOAD_FULL,
+                                          .keys = below(2) ? SP_KEYS_STAY : SP_KEYS_AUTO,
                                           .recompute = (enum sp_recompute)below(4),
                                           .every = 1,
                                           .speed = {1e-9 * (1 + below(9)), 2e-9}};
@@ -195,7 +200,7 @@ static void fuzz(void **state)
             assert_true(a->bytes == 0);
             /* the stash in whole pages */
             assert_true(a->peak_kept <= stash + (int64_t)a->n_units * 8 * SP_HOST_PAGE);
-            assert_true(t.plan.paired || a->peak_kept >= stash);
+            assert_true(t.plan.paired || a->visits_in || a->peak_kept >= stash);
             least = a->peak;
             /* the peak with everything away at its lowest: all come back at their use */
             sp_eviction_plan_choose(a, SP_OFFLOAD_FULL, 1, rates, &full);
@@ -256,6 +261,98 @@ static void smallest(void **state)
     assert_true(refused > 100);
 }
 
+/* ---- keys and values that leave ---------------------------------------------------------------- */
+
+/* One stage, n slices of 64 tokens each. */
+static struct sp_eviction_plan *plan_slices(int n, struct sp_plan *plan, struct sp_shape *sh,
+                                            struct sp_offload_request *want, struct sp_offload *o)
+{
+    struct sp_layout lay = layout(1, 1);
+
+    lay.layers = 8;
+    lay.slices = n;
+    *sh = shape_of(8, 64 * n, 1, true);
+    assert_int_equal(sp_plan_create("sppo", &lay, plan), 0);
+    assert_int_equal(sp_plan_cut(plan, sh, "length", NULL), 0);
+    assert_int_equal(sp_offload_create(plan, sh, want, o), 0);
+    return &o->evictions[0];
+}
+
+/* Memory does not grow with the sequence, and they move as often as slices follow. In a layer, in slices:
+ *   forwards    visits of slices 0 .. i-2 with slice i; each leaves once
+ *   backwards   the last one makes the gradients of those before it, which then come and leave with every other one */
+static void keys_leave(void **state)
+{
+    struct sp_offload_request want = {.mode = SP_OFFLOAD_FULL, .every = 1, .speed = {1e-9, 2e-9}};
+    int64_t peak = 0, staying = 0;
+
+    (void)state;
+    for (int n = 8; n <= 256; n *= 2) {
+        struct sp_offload o = {0};
+        struct sp_plan plan;
+        struct sp_shape sh, part;
+        int64_t in, out, keys;
+        struct sp_eviction_plan *a = plan_slices(n, &plan, &sh, &want, &o);
+
+        sp_shape_slice(&sh, 0, 64, &part);
+        keys = 8 * (int64_t)sp_host_round(sizeof(float) * 64 * (size_t)part.kv_width);
+        in = (n - 1) * (n - 2) / 2 + (n - 1) + (n - 1) * (n - 2) + 2 * (n - 1);
+        out = (n - 1) + (n - 1) + (n - 1) * (n - 2) / 2;
+        assert_true(a->visits_in == in * keys && a->visits_out == out * keys);
+        assert_true(!peak || a->peak == peak);
+        peak = a->peak;
+        want.keys = SP_KEYS_STAY;
+        sp_plan_destroy(&plan);
+        a = plan_slices(n, &plan, &sh, &want, &o);
+        assert_true(a->visits_in == 0 && a->visits_out == 0);
+        assert_true(n == 8 || a->peak - staying >=
+                                  n * keys); /* with their gradients, of twice n / 2 slices */
+        staying = a->peak;
+        want.keys = SP_KEYS_AUTO;
+        sp_offload_destroy(&o);
+        sp_plan_destroy(&plan);
+    }
+}
+
+/* Of as few slices as a limit wants, of the last ones. */
+static void few_keys_leave(void **state)
+{
+    struct sp_offload_request want = {
+        .mode = SP_OFFLOAD_ADAPTIVE, .keys = SP_KEYS_STAY, .every = 1, .speed = {1e-9, 2e-9}};
+    int64_t before = INT64_MAX, most, least;
+    struct sp_offload o = {0};
+    struct sp_plan plan;
+    struct sp_shape sh;
+
+    (void)state;
+    most = plan_slices(32, &plan, &sh, &want, &o)->peak;
+    sp_plan_destroy(&plan);
+    want.mode = SP_OFFLOAD_FULL;
+    want.keys = SP_KEYS_LEAVE;
+    least = plan_slices(32, &plan, &sh, &want, &o)->peak + sp_memory_sum(&o.memory[0]) -
+            o.memory[0].activations;
+    most += sp_memory_sum(&o.memory[0]) - o.memory[0].activations;
+    want.mode = SP_OFFLOAD_ADAPTIVE;
+    want.keys = SP_KEYS_AUTO;
+    for (int i = 0; i <= 8; i++) {
+        const struct sp_eviction_plan *a;
+        bool stays = true;
+
+        sp_plan_destroy(&plan);
+        want.limit = least + (most - least) * i / 8;
+        a = plan_slices(32, &plan, &sh, &want, &o);
+        assert_true(sp_memory_sum(&o.memory[0]) <= want.limit && a->visits_in <= before);
+        assert_true(i < 8 || a->visits_in == 0);
+        for (int u = 0; u < a->n_units; u++) { /* a forward after the other, 8 layers each */
+            assert_true(u / 8 == 31 || stays || a->units[u].keys);
+            stays &= !a->units[u].keys;
+        }
+        before = a->visits_in;
+    }
+    sp_offload_destroy(&o);
+    sp_plan_destroy(&plan);
+}
+
 /* ---- the paper's recursion ------------------------------------------------------------------ */
 
 /* M_i = M_(i-1) + A_i - a_(i-1) A_(i-1), a_i A_i the same for slices of equal times. */
@@ -311,9 +408,8 @@ static void recursion(void **state)
 TEST_GROUP(offload)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fuzz),
-        cmocka_unit_test(smallest),
-        cmocka_unit_test(recursion),
+        cmocka_unit_test(fuzz),           cmocka_unit_test(smallest),  cmocka_unit_test(keys_leave),
+        cmocka_unit_test(few_keys_leave), cmocka_unit_test(recursion),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

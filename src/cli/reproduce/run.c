@@ -169,7 +169,10 @@ static int offload(struct trial *t, struct sp_run_result *result)
         &t->terms, &t->shape, t->run->offload, (int64_t)(t->machine->memory_bytes * devices));
     struct sp_offload out = {0};
     struct sp_offload_lack lack;
-    int err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
+    int err;
+
+    want.keys = SP_KEYS_STAY; /* as the paper has it */
+    err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
 
     if (err == -EINVAL) {
         result->memory_bytes = (double)(sp_memory_sum(&lack.memory) + lack.least) / devices;

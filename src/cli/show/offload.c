@@ -15,7 +15,7 @@ static int request(const struct sp_show *show, const struct sp_layout_args *l,
                                 .recompute = show->recompute.mode,
                                 .every = show->recompute.every};
 
-    if (sp_parse_offload("show", l->offload, &mode))
+    if (sp_parse_offload("show", l, &mode))
         return -EINVAL;
     *want = (struct sp_offload_request){.mode = mode};
     if (mode == SP_OFFLOAD_NONE)
@@ -31,6 +31,7 @@ static int request(const struct sp_show *show, const struct sp_layout_args *l,
                         "out one of the two",
                         l->offload, plan->def->name);
     *want = sp_offload_request(&terms, show->shape, mode, (int64_t)l->memory_limit);
+    want->keys = (enum sp_offload_keys)l->offload_keys;
     if (want->rates.write <= 0 || want->rates.read <= 0)
         return sp_error(EINVAL, "show: --offload %s: %s has no disk for what leaves memory",
                         l->offload, show->machine->name);
@@ -70,9 +71,10 @@ json_t *sp_show_offload_json(const struct sp_show *show)
     json_t *stages = json_array();
 
     for (int s = 0; s < show->offload->stages; s++)
-        json_array_append_new(stages, json_pack("{s:I,s:f}", "evicted_bytes",
-                                                (json_int_t)show->offload->evictions[s].bytes,
-                                                "stalled_ms", show->prediction->when.stalled[s]));
+        json_array_append_new(
+            stages, json_pack("{s:I,s:f}", "evicted_bytes",
+                              (json_int_t)sp_eviction_plan_bytes(&show->offload->evictions[s]),
+                              "stalled_ms", show->prediction->when.stalled[s]));
     return stages;
 }
 
@@ -80,7 +82,8 @@ void sp_show_offload_text(const struct sp_show *show, FILE *out)
 {
     fprintf(out, "evicted, MiB a stage (of a step), and what the stage waits for it:");
     for (int s = 0; s < show->offload->stages; s++)
-        fprintf(out, " %.4g (%.3g ms)", (double)show->offload->evictions[s].bytes / (1024 * 1024),
+        fprintf(out, " %.4g (%.3g ms)",
+                (double)sp_eviction_plan_bytes(&show->offload->evictions[s]) / (1024 * 1024),
                 show->prediction->when.stalled[s]);
     putc('\n', out);
 }

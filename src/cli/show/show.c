@@ -78,6 +78,8 @@ static int check(const struct args *a)
             "show: --offload %s: what may leave memory, and how long that takes, is the "
             "model's and the machine's; give --model and leave out --cost",
             l->offload);
+    if (l->offload_keys && !strcmp(l->offload, "none"))
+        return sp_error(EINVAL, "show: --offload-keys: nothing leaves memory; give --offload too");
     if (l->memory_limit && !l->model)
         return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "
                                 "--model too");

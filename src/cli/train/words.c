@@ -83,7 +83,7 @@ void sp_print_offload(const struct sp_trainer *t)
         const struct sp_eviction_plan *a = &t->offload.evictions[s];
 
         printf("%5d %15.2f %19.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
-               (double)a->bytes / MiB);
+               (double)sp_eviction_plan_bytes(a) / MiB);
         print_ratios(t, s);
     }
 }

@@ -1,17 +1,22 @@
 #include "graphs/context/ring.h"
+#include "graphs/attention.h"
 #include "graphs/members.h"
 
 /* What passes: a tensor of each slice. */
 struct passing {
     struct sp_op_ctx *c;
+    const struct sp_layer_flight *t; /* of the queries */
     int n, len[SP_MAX_SLICES];
     starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
     starpu_data_handle_t next[SP_MAX_SLICES]; /* kv of the turn after this one */
+    struct sp_attn_keys keys[SP_MAX_SLICES];  /* of this turn */
+    starpu_data_handle_t sum;                 /* of o or dq, as struct sp_attn has it */
 };
 
 static void begin(struct sp_op_ctx *c, int i, struct passing *p)
 {
     p->c = c;
+    p->t = &c->fl->layers[i];
     p->n = c->slice + 1;
     for (int j = 0; j < p->n; j++) {
         const struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
@@ -20,6 +25,7 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
         p->kv[j] = t->kv;
         p->dkv[j] = t->dkv;
     }
+    p->sum = sp_attention_sum(c, c->sh, sp_graph_members(c->g));
 }
 
 /* Those of a turn to the next member, and into next[] those of the one before; `home` NULL: into buffers. */
@@ -57,16 +63,43 @@ static bool is_last(const struct passing *p, int k)
     return k == sp_graph_members(p->c->g) - 1;
 }
 
+/* The keys and values of a member: of each slice the k-th of 2t parts, and the last but k. */
+static void list_keys(struct passing *p, int member)
+{
+    int members = sp_graph_members(p->c->g);
+
+    for (int j = 0, begin = 0; j < p->n; begin += p->len[j++] * members) {
+        int half = p->len[j] / 2;
+
+        p->keys[j] = (struct sp_attn_keys){.first = begin + member * half,
+                                           .second = begin + (2 * members - 1 - member) * half,
+                                           .len = p->len[j],
+                                           .kv = p->kv[j],
+                                           .dkv = p->dkv[j]};
+    }
+}
+
 /* Turn k, in which keys and values already pass on. */
-static struct sp_ring_turn begin_turn(struct passing *p, int k)
+static struct sp_attn begin_turn(struct passing *p, int k)
 {
     int members = sp_graph_members(p->c->g), me = sp_graph_member(p->c->g);
+    const struct sp_layer_flight *t = p->t;
 
     if (!is_last(p, k))
         pass_on(p, SP_TENSOR_KV, p->kv, NULL, p->next);
     p->c->ctx.exchanged = k > 0;
-    return (struct sp_ring_turn){
-        .me = me, .from = (me + members - k) % members, .n = p->n, .len = p->len, .kv = p->kv};
+    list_keys(p, (me + members - k) % members);
+    return (struct sp_attn){.q_len = p->c->sh->seq,
+                            .q_pos = p->c->sh->first,
+                            .q_second = p->c->sh->second,
+                            .begins = k == 0,
+                            .ends = is_last(p, k),
+                            .n_keys = p->n,
+                            .keys = p->keys,
+                            .q = t->q,
+                            .o = t->o,
+                            .lse = t->lse,
+                            .sum = p->sum};
 }
 
 static void end_turn(struct passing *p, int k)
@@ -78,18 +111,18 @@ static void end_turn(struct passing *p, int k)
     }
     for (int j = 0; j < p->n; j++)
         sp_pool_put(p->kv[j]);
+    sp_drop(&p->sum);
 }
 
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
 {
-    const struct sp_layer_flight *t = &c->fl->layers[i];
     struct passing p;
 
     begin(c, i, &p);
     for (int k = 0; k < sp_graph_members(c->g); k++) {
-        struct sp_ring_turn now = begin_turn(&p, k);
+        struct sp_attn now = begin_turn(&p, k);
 
-        sp_ring_fwd_insert(&c->ctx, c->sh, &now, k == 0, t->q, t->o, t->lse, k == 0 ? stashed : 0);
+        sp_attn_fwd_insert(&c->ctx, c->sh, &now, k == 0 ? stashed : 0);
         end_turn(&p, k);
     }
 }
@@ -97,7 +130,6 @@ void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
 void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
                               int64_t released)
 {
-    const struct sp_layer_flight *t = &c->fl->layers[i];
     starpu_data_handle_t next[SP_MAX_SLICES], home[SP_MAX_SLICES];
     struct passing p;
 
@@ -105,11 +137,11 @@ void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     for (int j = 0; j < p.n; j++)
         home[j] = p.dkv[j];
     for (int k = 0; k < sp_graph_members(c->g); k++) {
-        struct sp_ring_turn now = begin_turn(&p, k);
+        struct sp_attn now = begin_turn(&p, k);
         bool last = is_last(&p, k);
 
-        sp_ring_bwd_insert(&c->ctx, c->sh, &now, k == 0, first && k == 0, t->q, t->o, t->lse, d_o,
-                           t->dq, p.dkv, last ? released : 0);
+        sp_attn_bwd_insert(&c->ctx, c->sh, &now, first && k == 0, d_o, p.t->dq,
+                           last ? released : 0);
         end_turn(&p, k);
         pass_on(&p, SP_TENSOR_DKV, p.dkv, last ? home : NULL, next);
         turn(&p, k, p.dkv, next);

@@ -1,6 +1,7 @@
 #include "graphs/families/chunk.h"
 #include "graphs/offload.h"
 #include "graphs/tensor/ends.h"
+#include "graphs/visits.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
@@ -52,6 +53,7 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, 
     bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
 
     sp_offload_slot(c, 2 * i);
+    sp_visits_next_layer(c, i);
     sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, to_head);
     if (!keeps_x)
         sp_drop(&c->fl->layers[i].x);
@@ -66,6 +68,7 @@ void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx
     int every = c->g->cfg.every;
 
     sp_offload_slot(c, c->count - 1 - i);
+    sp_visits_next_layer(c, i);
     /* where a group of layers that keeps one input ends */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))

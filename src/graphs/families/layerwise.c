@@ -13,6 +13,7 @@
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/offload.h"
+#include "graphs/visits.h"
 
 static int tokens_of(const struct sp_op_ctx *c)
 {
@@ -96,6 +97,7 @@ static void backward_begin(struct sp_op_ctx *c)
         c->flow = arrived(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
+        sp_offload_slot(c, 0); /* the head's input comes back with it */
         sp_chunk_head(c, tokens_of(c), c->flow);
     }
 }
@@ -151,6 +153,7 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     c->ctx.documents = sp_graph_documents(g, op->mb);
     c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c->ctx.op = sp_window_open(g->window, g->turn);
+    sp_visits_next_op(c);
 }
 
 /* A forward of one micro-batch and a backward of another, by turns. */

@@ -28,7 +28,7 @@ size_t sp_cpu_first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, 
 void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
 void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
-                            const float *part_lse, void *o, float *lse);
+                            const float *part_lse, float *o, float *lse);
 void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
                           const void *const *kv, const void *o, const float *lse, const void *d_o,
                           void *dq, void *const *dkv, bool first);

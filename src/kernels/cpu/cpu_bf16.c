@@ -193,7 +193,7 @@ static void attention(K, const struct sp_attention *at, const void *q, const voi
 }
 
 static void attention_merge(K, const struct sp_attention *at, const void *part,
-                            const float *part_lse, void *o, float *lse)
+                            const float *part_lse, float *o, float *lse)
 {
     (void)k;
     sp_cpu_attention_merge(SP_BF16, at, part, part_lse, o, lse);

@@ -97,6 +97,51 @@ static void list_returns(const struct stage *st, struct sp_evictions *e, int *by
     }
 }
 
+/* What comes for the attention of layer `layer` of op `index`, in a slot, and what leaves after it. */
+static void list_visit(const struct stage *st, struct sp_evictions *e, int index, int layer,
+                       int slot)
+{
+    const struct sp_op *op = &st->prog->ops[index];
+    const struct sp_moment none = {-1, 0}, begins = st->begins[slot], ends = end_of(st, slot);
+    struct sp_eviction visit = {
+        .tensor = {.kind = SP_TENSOR_KV, .slice = op->slice, .mb = op->mb, .at = layer},
+        .unit = -1};
+
+    visit.bytes = st->chosen->visit_in[slot];
+    visit.leaves = visit.gone = none;
+    visit.returns = begins;
+    visit.used = ends;
+    if (visit.bytes)
+        e->visits[e->n_visits++] = visit;
+    visit.bytes = st->chosen->visit_out[slot];
+    visit.returns = visit.used = none;
+    visit.leaves = ends;
+    visit.gone = (struct sp_moment){index + 1 < st->prog->n ? index + 1 : -1, 0};
+    if (visit.bytes)
+        e->visits[e->n_visits++] = visit;
+}
+
+static void list_visits(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
+{
+    const struct sp_eviction_plan *a = st->chosen;
+    int first, count;
+
+    e->n_visits = 0;
+    for (int i = 0; i < st->prog->n; i++) {
+        const struct sp_op *op = &st->prog->ops[i];
+
+        if (a->op_slots[i + 1] == a->op_slots[i])
+            continue;
+        sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, &first, &count);
+        for (int k = 0; k < count; k++) {
+            int layer = op->pass == SP_F ? k : count - 1 - k;
+
+            list_visit(st, e, i, first + layer,
+                       a->slot[a->op_slots[i] + (op->pass == SP_F ? 2 * k : k)]);
+        }
+    }
+}
+
 static int apply(const struct sp_offload *offload, const struct sp_shape *sh, struct sp_plan *plan,
                  int stage)
 {
@@ -107,11 +152,13 @@ static int apply(const struct sp_offload *offload, const struct sp_shape *sh, st
                        .chosen = a,
                        .index = stage,
                        .begins = calloc((size_t)a->n_slots + 1, sizeof *st.begins)};
-    int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0;
+    int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0, visits = 0;
 
     for (int i = 0; i < a->n_units; i++)
         n += a->units[i].out != 0;
-    if (!st.begins || !by_unit || sp_evictions_reserve(e, n)) {
+    for (int s = 0; s < a->n_slots; s++)
+        visits += (a->visit_in[s] > 0) + (a->visit_out[s] > 0);
+    if (!st.begins || !by_unit || sp_evictions_reserve(e, n, visits)) {
         free(st.begins);
         free(by_unit);
         return -ENOMEM;
@@ -119,6 +166,7 @@ static int apply(const struct sp_offload *offload, const struct sp_shape *sh, st
     find_moments(&st);
     list_units(&st, sh, e);
     list_returns(&st, e, by_unit);
+    list_visits(&st, sh, e);
     free(st.begins);
     free(by_unit);
     return 0;

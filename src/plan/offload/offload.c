@@ -1,10 +1,73 @@
 #include "plan/offload/offload.h"
 #include "plan/cost/part_times.h"
+#include "plan/offload/keys.h"
 #include "plan/offload/pages.h"
 #include "plan/slices.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
+
+/* A stage on its way to a layout. */
+struct trial {
+    const struct sp_plan *plan;
+    const struct sp_shape *sh;
+    const struct sp_offload_request *want;
+    int stage;
+    struct sp_eviction_plan *a;
+    int64_t least; /* bytes that it takes with all away that may leave */
+};
+
+/* Lays the stage out anew, keys and values of the first `keep` slices staying. 0 or -ENOMEM. */
+static int lay_out(struct trial *t, int keep)
+{
+    int err;
+
+    sp_eviction_plan_free(t->a);
+    err = sp_offload_units(t->plan, t->sh, t->want, keep, t->stage, t->a);
+    t->least = err ? 0 : sp_eviction_plan_least(t->a);
+    return err;
+}
+
+/* The most slices whose keys and values may stay within a limit, from the first on, which are read most often; those of
+ * none may leave enough. */
+static int most_that_stay(struct trial *t, int64_t limit, int *most)
+{
+    int low = 0, high = t->plan->layout.slices, err = 0;
+
+    while (!err && high - low > 1) {
+        int middle = (low + high) / 2;
+
+        err = lay_out(t, middle);
+        *(t->least <= limit ? &low : &high) = middle;
+    }
+    *most = low;
+    return err;
+}
+
+/* With the keys and values that are to stay, of a limit for activations, 0: none. 0 or -ENOMEM. */
+static int choose_keys(struct trial *t, int64_t limit)
+{
+    int all = t->plan->layout.slices, stay = all, err;
+    int64_t staying;
+
+    if (t->want->keys == SP_KEYS_LEAVE)
+        return lay_out(t, 0);
+    err = lay_out(t, all);
+    if (err || t->want->keys == SP_KEYS_STAY || !sp_keys_may_leave(t->plan, t->sh) ||
+        (t->want->mode == SP_OFFLOAD_ADAPTIVE && (!limit || t->least <= limit)) ||
+        t->want->mode == SP_OFFLOAD_NONE)
+        return err;
+    staying = t->least;
+    err = lay_out(t, 0);
+    if (err || (t->want->mode == SP_OFFLOAD_FULL && t->least < staying))
+        return err;
+    if (t->want->mode == SP_OFFLOAD_ADAPTIVE && t->least < staying) {
+        if (t->least > limit)
+            return 0;
+        err = most_that_stay(t, limit, &stay);
+    }
+    return err ? err : lay_out(t, stay);
+}
 
 int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
                    const struct sp_offload_request *want, struct sp_offload *offload,
@@ -22,13 +85,15 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     for (int s = 0; !err && s < stages; s++) {
         struct sp_memory *m = &offload->memory[s];
         int64_t least, limit;
+        struct trial trial;
 
-        err = sp_offload_units(plan, sh, want, s, &offload->evictions[s]);
-        if (err)
-            break;
         *m = sp_pages_fixed(plan, sh, want->recompute, s);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
+        trial = (struct trial){plan, sh, want, s, &offload->evictions[s], 0};
+        err = choose_keys(&trial, limit);
+        if (err)
+            break;
         if (!sp_eviction_plan_choose(&offload->evictions[s], want->mode, limit, want->rates,
                                      &least)) {
             if (sp_memory_sum(m) + least > sp_memory_sum(&lack->memory) + lack->least)
@@ -85,6 +150,14 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
     int err = sp_offload_try(plan, sh, want, offload, &lack);
     double others;
 
+    if (!err && want->keys == SP_KEYS_LEAVE && !sp_keys_may_leave(plan, sh)) {
+        sp_offload_destroy(offload);
+        return sp_error(EINVAL,
+                        "--offload-keys leave: keys and values leave where one stage after the "
+                        "other reads them "
+                        "slice by slice: with 3 slices or more, not with sppo:multiplex, "
+                        "--context-method ring, or --tensor-parallel with --context-parallel");
+    }
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "no memory to plan the activations of %d stages",
                         plan->layout.stages);

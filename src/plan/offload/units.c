@@ -1,24 +1,11 @@
 #include "plan/offload/units.h"
+#include "plan/offload/keys.h"
 #include "plan/offload/pages.h"
-#include "plan/slices.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* A stage's program on its way to slots and units. */
-struct builder {
-    const struct sp_plan *plan;
-    const struct sp_shape *sh;
-    const struct sp_offload_request *want;
-    struct sp_slice_costs flops;
-    struct sp_op_speed speed;
-    const struct sp_program *prog;
-    int stage;
-    struct sp_eviction_plan *a;
-    int *use, *release; /* [flights] ops */
-};
-
 /* A head that is an op of its own has no layers. */
-static int layers_of(const struct builder *b, const struct sp_op *op)
+int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op)
 {
     int first, count;
 
@@ -28,21 +15,20 @@ static int layers_of(const struct builder *b, const struct sp_op *op)
     return count;
 }
 
-static int flight_of(const struct builder *b, const struct sp_op *op)
+int sp_units_flight(const struct sp_units_builder *b, const struct sp_op *op)
 {
     return sp_flight_number(b->plan, op->chunk, op->mb, op->slice);
 }
 
-static int slots_of(const struct builder *b, const struct sp_op *op)
+static int slots_of(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    return (op->pass == SP_F ? 2 : 1) * layers_of(b, op);
+    return (op->pass == SP_F ? 2 : 1) * sp_units_layers(b, op);
 }
 
-/* The slot of layer i in an op: of a forward the first of two. */
-static int slot_at(const struct builder *b, int op, int i)
+int sp_units_slot(const struct sp_units_builder *b, int op, int i)
 {
     const struct sp_op *o = &b->prog->ops[op];
-    int last = layers_of(b, o) - 1;
+    int last = sp_units_layers(b, o) - 1;
 
     i = i < last ? i : last;
     return b->a->slot[b->a->op_slots[op] + (o->pass == SP_F ? 2 * i : last - i)];
@@ -50,7 +36,7 @@ static int slot_at(const struct builder *b, int op, int i)
 
 /* ---- slots ---------------------------------------------------------------------------- */
 
-static void slice_shape(const struct builder *b, const struct sp_op *op, struct sp_shape *part)
+void sp_units_shape(const struct sp_units_builder *b, const struct sp_op *op, struct sp_shape *part)
 {
     int first, len;
 
@@ -58,7 +44,8 @@ static void slice_shape(const struct builder *b, const struct sp_op *op, struct 
     sp_shape_slice(b->sh, first, len, part);
 }
 
-static enum sp_recompute mode_of(const struct builder *b, const struct sp_op *op, int i)
+enum sp_recompute sp_units_recompute(const struct sp_units_builder *b, const struct sp_op *op,
+                                     int i)
 {
     int first, count;
 
@@ -72,14 +59,14 @@ static bool is_recomputed(enum sp_recompute mode)
 }
 
 /* Seconds of a layer of an op: up to attention, and the rest. */
-static void time_of_layer(const struct builder *b, const struct sp_op *op, int i, double *first,
-                          double *second)
+static void time_of_layer(const struct sp_units_builder *b, const struct sp_op *op, int i,
+                          double *first, double *second)
 {
     const struct sp_shape *sh = b->sh;
     double pre = 2.0 * sh->model.hidden * (sh->q_width + sh->kv_width), whole, attn, f;
     struct sp_shape part;
 
-    slice_shape(b, op, &part);
+    sp_units_shape(b, op, &part);
     whole = sh->batch * sp_slice_cost(&b->flops, part.first, part.seq);
     attn = whole - sh->batch * b->flops.token * part.seq + pre * part.rows * sp_shape_spread(sh);
     f = b->speed.fwd_s;
@@ -91,7 +78,7 @@ static void time_of_layer(const struct builder *b, const struct sp_op *op, int i
         break;
     case SP_B:
         *first = whole * b->speed.bwd_s * (sp_op_releases(b->plan, b->stage, op) ? 1 : 0.5);
-        *first += is_recomputed(mode_of(b, op, i)) ? whole * f : 0;
+        *first += is_recomputed(sp_units_recompute(b, op, i)) ? whole * f : 0;
         break;
     default:
         *first = whole * b->speed.bwd_s * 0.5;
@@ -100,10 +87,10 @@ static void time_of_layer(const struct builder *b, const struct sp_op *op, int i
 }
 
 /* Gives the k-th layer in the order of an op its slots, from `slot` on; how many. */
-static int place_layer(struct builder *b, int op, int k, int slot)
+static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
 {
     const struct sp_op *o = &b->prog->ops[op];
-    int count = layers_of(b, o), i = o->pass == SP_F ? k : count - 1 - k;
+    int count = sp_units_layers(b, o), i = o->pass == SP_F ? k : count - 1 - k;
     int *slots = b->a->slot + b->a->op_slots[op];
     double first, second;
 
@@ -123,7 +110,7 @@ static int place_layer(struct builder *b, int op, int k, int slot)
 }
 
 /* As the graph expands them: an op layer by layer, two that overlap by turns. */
-static void place_ops(struct builder *b)
+static void place_ops(struct sp_units_builder *b)
 {
     int slot = 0, at = 0;
 
@@ -135,10 +122,10 @@ static void place_ops(struct builder *b)
     for (int i = 0; i < b->prog->n; i++) {
         bool pair = b->prog->ops[i].overlap;
         int forward = pair && b->prog->ops[i].pass != SP_F ? i + 1 : i;
-        int most = layers_of(b, &b->prog->ops[i]);
+        int most = sp_units_layers(b, &b->prog->ops[i]);
 
-        if (pair && layers_of(b, &b->prog->ops[i + 1]) > most)
-            most = layers_of(b, &b->prog->ops[i + 1]);
+        if (pair && sp_units_layers(b, &b->prog->ops[i + 1]) > most)
+            most = sp_units_layers(b, &b->prog->ops[i + 1]);
         for (int k = 0; k < most; k++) {
             slot += place_layer(b, forward, k, slot);
             if (pair)
@@ -150,40 +137,35 @@ static void place_ops(struct builder *b)
 
 /* ---- units ---------------------------------------------------------------------------- */
 
-/* Differences from slot to slot, summed up when all are there. */
-static void also(struct builder *b, int first, int last, int64_t bytes)
+void sp_units_also(struct sp_units_builder *b, int first, int last, int64_t bytes)
 {
     b->a->also[first] += bytes;
     b->a->also[last + 1] -= bytes;
 }
 
-/* Slots of the backward of a layer: when it is recomputed, if it is, its own, the one that ends it. */
-struct backward {
-    int begins, own, ends;
-};
-
-static struct backward backward_of(const struct builder *b, const struct sp_op *op, int i)
+struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
+                                              const struct sp_op *op, int i)
 {
-    int flight = flight_of(b, op), every = b->want->every;
-    struct backward back = {.own = slot_at(b, b->use[flight], i),
-                            .ends = slot_at(b, b->release[flight], i)};
+    int flight = sp_units_flight(b, op), every = b->want->every;
+    struct sp_units_backward back = {.own = sp_units_slot(b, b->use[flight], i),
+                                     .ends = sp_units_slot(b, b->release[flight], i)};
 
-    back.begins = is_recomputed(mode_of(b, op, i))
-                      ? slot_at(b, b->use[flight], (i / every + 1) * every - 1)
+    back.begins = is_recomputed(sp_units_recompute(b, op, i))
+                      ? sp_units_slot(b, b->use[flight], (i / every + 1) * every - 1)
                       : back.own;
     return back;
 }
 
 /* The op that makes the gradients of keys and values of all slices: that of the last one, or, where
  * another stage may have it, the first of the micro-batch that could run beside it. */
-static int first_backward(const struct builder *b, const struct sp_op *op)
+static int first_backward(const struct sp_units_builder *b, const struct sp_op *op)
 {
     struct sp_op last = *op;
     int i = 0;
 
     if (!b->plan->family->parts_of) {
         last.slice = (unsigned short)(b->plan->layout.slices - 1);
-        return b->use[flight_of(b, &last)];
+        return b->use[sp_units_flight(b, &last)];
     }
     while (b->prog->ops[i].pass != SP_B || b->prog->ops[i].mb != op->mb)
         i++;
@@ -191,25 +173,27 @@ static int first_backward(const struct builder *b, const struct sp_op *op)
 }
 
 /* Gradients and recomputed tensors of a layer, in the slots where they are there. */
-static void add_gradients(struct builder *b, const struct sp_op *op, int i)
+static void add_gradients(struct sp_units_builder *b, const struct sp_op *op, int i)
 {
-    struct backward back = backward_of(b, op, i);
-    enum sp_recompute mode = mode_of(b, op, i);
+    struct sp_units_backward back = sp_units_backward_of(b, op, i);
+    enum sp_recompute mode = sp_units_recompute(b, op, i);
     bool sliced = b->plan->layout.slices > 1;
     int64_t all[SP_STASH_TENSORS], kept[SP_STASH_TENSORS], x, q, kv, again = 0;
     struct sp_shape part;
 
-    slice_shape(b, op, &part);
+    sp_units_shape(b, op, &part);
     x = sp_pages_of(&part, part.model.hidden);
     q = sp_pages_of(&part, part.q_width);
     kv = sp_pages_of(&part, part.kv_width);
     /* dy, dr, du, dq wait for the weight gradients; dx, do do not */
-    also(b, back.own, back.ends, 2 * x + q + sp_pages_of(&part, part.up_width));
-    also(b, back.own, back.own, x + q);
-    if (sliced) { /* the last slice makes dkv for all of them */
-        also(b, slot_at(b, first_backward(b, op), i), back.ends, kv);
+    sp_units_also(b, back.own, back.ends, 2 * x + q + sp_pages_of(&part, part.up_width));
+    sp_units_also(b, back.own, back.own, x + q);
+    if (sp_keys_leave(b, op)) { /* they visit the slices after it, and stay from here on */
+        sp_units_also(b, back.begins, back.ends, kv);
+    } else if (sliced) { /* the last slice makes dkv for all of them */
+        sp_units_also(b, sp_units_slot(b, first_backward(b, op), i), back.ends, kv);
     } else {
-        also(b, back.own, back.ends, kv);
+        sp_units_also(b, back.own, back.ends, kv);
     }
     if (!is_recomputed(mode))
         return;
@@ -217,11 +201,11 @@ static void add_gradients(struct builder *b, const struct sp_op *op, int i)
     sp_pages_of_layer(&part, mode, i % b->want->every == 0, sliced, kept);
     for (int k = 0; k < SP_STASH_TENSORS; k++)
         again += all[k] - kept[k];
-    also(b, back.begins, back.ends, again);
+    sp_units_also(b, back.begins, back.ends, again);
 }
 
 /* The stage's forward after op `op`, -1: none. */
-static int next_forward(const struct builder *b, int op)
+static int next_forward(const struct sp_units_builder *b, int op)
 {
     for (int i = op + 1; i < b->prog->n; i++)
         if (sp_op_keeps_layers(&b->prog->ops[i]))
@@ -230,45 +214,47 @@ static int next_forward(const struct builder *b, int op)
 }
 
 /* What a forward computes and does not keep. */
-static void add_transients(struct builder *b, const struct sp_shape *part, int made,
+static void add_transients(struct sp_units_builder *b, const struct sp_shape *part, int made,
                            const int64_t kept[SP_STASH_TENSORS])
 {
     int64_t all[SP_STASH_TENSORS];
 
     sp_pages_of_layer(part, SP_RECOMPUTE_NONE, true, true, all);
     for (int k = SP_STASH_Q; k <= SP_STASH_LSE; k++)
-        also(b, made, made + 1, all[k] - kept[k]);
+        sp_units_also(b, made, made + 1, all[k] - kept[k]);
 }
 
-static void add_unit(struct builder *b, int op, int i, int next, struct sp_unit *u)
+static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct sp_unit *u)
 {
     const struct sp_op *o = &b->prog->ops[op];
-    struct backward back = backward_of(b, o, i);
-    int count = layers_of(b, o);
+    struct sp_units_backward back = sp_units_backward_of(b, o, i);
+    int count = sp_units_layers(b, o);
     bool sliced = b->plan->layout.slices > 1;
     struct sp_shape part;
 
-    slice_shape(b, o, &part);
+    sp_units_shape(b, o, &part);
     *u = (struct sp_unit){
-        .made = slot_at(b, op, i),
-        .gone = next >= 0 ? slot_at(b, next, i) + 1 : -1,
+        .made = sp_units_slot(b, op, i),
+        .gone = next >= 0 ? sp_units_slot(b, next, i) + 1 : -1,
         .used = back.begins,
         .freed = back.ends,
-        .late = 1u << SP_STASH_POST,
+        .late = 1u << SP_STASH_POST | 1u << SP_UNIT_HEAD,
     };
     u->ahead = u->used > count ? u->used - count : 0;
-    sp_pages_of_layer(&part, mode_of(b, o, i), i % b->want->every == 0, sliced, u->bytes);
+    sp_pages_of_layer(&part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced,
+                      u->bytes);
     add_transients(b, &part, u->made, u->bytes);
     if (sliced) { /* type 0: later slices read them */
-        u->stays = u->bytes[SP_STASH_KV];
+        sp_keys_of_unit(b, o, i, u);
         u->bytes[SP_STASH_KV] = 0;
     }
-    if (i == count - 1)
-        u->head = sp_pages(sp_stash_head_input(b->plan, &part, b->stage, o));
+    if (i == count - 1) /* of a slice it waits long, and its head has no op of its own */
+        *(sliced && !b->plan->family->parts_of ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
+            sp_pages(sp_stash_head_input(b->plan, &part, b->stage, o));
     add_gradients(b, o, i);
 }
 
-static double seconds_of(const struct builder *b, int op)
+static double seconds_of(const struct sp_units_builder *b, int op)
 {
     double sum = 0;
 
@@ -277,35 +263,38 @@ static double seconds_of(const struct builder *b, int op)
     return sum;
 }
 
-static void add_units(struct builder *b)
+static void add_units(struct sp_units_builder *b)
 {
     int unit = 0, group = 0;
 
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
 
+        if (sp_op_keeps_layers(op))
+            b->forward[sp_units_flight(b, op)] = i;
         if (op->pass == SP_B)
-            b->use[flight_of(b, op)] = i;
+            b->use[sp_units_flight(b, op)] = i;
         if (op->pass != SP_F && sp_op_releases(b->plan, b->stage, op))
-            b->release[flight_of(b, op)] = i;
+            b->release[sp_units_flight(b, op)] = i;
     }
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
-        int next = next_forward(b, i), count = layers_of(b, op);
+        int next = next_forward(b, i), count = sp_units_layers(b, op);
 
         if (!sp_op_keeps_layers(op))
             continue;
         b->a->groups[group++] = (struct sp_unit_group){
             .first = unit, .n = count, .hides_s = next >= 0 ? seconds_of(b, next) : 0};
-        b->a->flight_unit[flight_of(b, op)] = unit;
+        b->a->flight_unit[sp_units_flight(b, op)] = unit;
         for (int k = 0; k < count; k++)
             add_unit(b, i, k, next, &b->a->units[unit++]);
     }
+    sp_keys_visits(b);
     for (int s = 1; s < b->a->n_slots; s++)
         b->a->also[s] += b->a->also[s - 1];
 }
 
-static int build(struct builder *b)
+static int build(struct sp_units_builder *b)
 {
     int flights = sp_flights_of(b->plan), slots = 0, units = 0, groups = 0;
     int err;
@@ -313,11 +302,11 @@ static int build(struct builder *b)
     for (int i = 0; i < b->prog->n; i++) {
         slots += slots_of(b, &b->prog->ops[i]);
         if (sp_op_keeps_layers(&b->prog->ops[i])) {
-            units += layers_of(b, &b->prog->ops[i]);
+            units += sp_units_layers(b, &b->prog->ops[i]);
             groups++;
         }
     }
-    b->use = calloc(2 * (size_t)flights, sizeof *b->use);
+    b->use = calloc(3 * (size_t)flights, sizeof *b->use);
     err = b->use ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, slots, flights)
                  : -ENOMEM;
     if (err) {
@@ -325,6 +314,7 @@ static int build(struct builder *b)
         return err;
     }
     b->release = b->use + flights;
+    b->forward = b->release + flights;
     place_ops(b);
     add_units(b);
     free(b->use);
@@ -332,17 +322,18 @@ static int build(struct builder *b)
 }
 
 int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
-                     const struct sp_offload_request *want, int stage,
+                     const struct sp_offload_request *want, int keep, int stage,
                      struct sp_eviction_plan *evictions)
 {
-    struct builder b = {.plan = plan,
-                        .sh = sh,
-                        .want = want,
-                        .flops = sp_slice_flops(sh),
-                        .speed = want->speed,
-                        .prog = &plan->programs[stage],
-                        .stage = stage,
-                        .a = evictions};
+    struct sp_units_builder b = {.plan = plan,
+                                 .sh = sh,
+                                 .want = want,
+                                 .keep = keep,
+                                 .flops = sp_slice_flops(sh),
+                                 .speed = want->speed,
+                                 .prog = &plan->programs[stage],
+                                 .stage = stage,
+                                 .a = evictions};
 
     if (b.speed.fwd_s <= 0)
         b.speed = (struct sp_op_speed){1e-11, 2e-11};

@@ -10,8 +10,16 @@ struct sp_op_speed {
     double fwd_s, bwd_s;
 };
 
+/* Whether keys and values of slices leave. */
+enum sp_offload_keys {
+    SP_KEYS_AUTO, /* of `full`; of `adaptive` those of as few slices as a limit wants */
+    SP_KEYS_STAY,
+    SP_KEYS_LEAVE
+};
+
 struct sp_offload_request {
     enum sp_offload_mode mode;
+    enum sp_offload_keys keys;
     int64_t limit;   /* bytes of a stage, states and workspace included; 0: none */
     bool of_machine; /* nobody asked for the limit: there is no more */
     enum sp_recompute recompute;
@@ -26,9 +34,10 @@ static inline bool sp_op_keeps_layers(const struct sp_op *op)
     return op->pass == SP_F && op->part == SP_CHUNK;
 }
 
-/* Lays out the slots and units of a stage in *evictions, empty before. 0 or -ENOMEM. */
+/* Lays out the slots and units of a stage in *evictions, empty before; the keys and values of the first `keep` slices
+ * stay, and those of the others leave where they may. 0 or -ENOMEM. */
 int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
-                     const struct sp_offload_request *want, int stage,
+                     const struct sp_offload_request *want, int keep, int stage,
                      struct sp_eviction_plan *evictions);
 
 #endif

@@ -199,7 +199,8 @@ static void evict(struct walk *w, const struct sp_action *a)
     if (!m)
         return;
     m->reader = e->gone.index;
-    w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving] = w->out->n - 1;
+    if (e->unit >= 0)
+        w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving] = w->out->n - 1;
 }
 
 /* What returns with the op that reads it is on its way since the op before: an op waits once, before it. */
@@ -215,7 +216,9 @@ static void fetch(struct walk *w, const struct sp_action *a)
                    .writer = late ? w->last_run[a->stage] : a->index,
                    .left = late ? 1 : e->returns.part,
                    .wanted = e->used.part,
-                   .before = w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving],
+                   .before = e->unit < 0
+                                 ? -1
+                                 : w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving],
                    .from = (unsigned short)a->stage,
                    .to = (unsigned short)a->stage,
                    .writer_stage = (unsigned short)a->stage});

@@ -7,12 +7,14 @@ struct sp_evictions *sp_evictions_new(int stages)
     return calloc((size_t)stages, sizeof(struct sp_evictions));
 }
 
-int sp_evictions_reserve(struct sp_evictions *e, int n)
+int sp_evictions_reserve(struct sp_evictions *e, int n, int visits)
 {
     e->leaving = calloc((size_t)n + 1, sizeof *e->leaving);
     e->returning = calloc((size_t)n + 1, sizeof *e->returning);
+    e->visits = calloc((size_t)visits + 1, sizeof *e->visits);
     e->n = n;
-    return e->leaving && e->returning ? 0 : -ENOMEM;
+    e->n_visits = visits;
+    return e->leaving && e->returning && e->visits ? 0 : -ENOMEM;
 }
 
 void sp_evictions_destroy(struct sp_evictions *e, int stages)
@@ -20,18 +22,21 @@ void sp_evictions_destroy(struct sp_evictions *e, int stages)
     for (int s = 0; e && s < stages; s++) {
         free(e[s].leaving);
         free(e[s].returning);
+        free(e[s].visits);
     }
     free(e);
 }
 
-int sp_evictions_leaving_from(const struct sp_evictions *e, int index)
+/* The first of n whose op is `index` or a later one. */
+static int first_from(const struct sp_evictions *e, int n,
+                      int (*op_of)(const struct sp_evictions *e, int i), int index)
 {
-    int low = 0, high = e->n;
+    int low = 0, high = n;
 
     while (low < high) {
         int middle = low + (high - low) / 2;
 
-        if (e->leaving[middle].leaves.index < index)
+        if (op_of(e, middle) < index)
             low = middle + 1;
         else
             high = middle;
@@ -39,17 +44,37 @@ int sp_evictions_leaving_from(const struct sp_evictions *e, int index)
     return low;
 }
 
+static int op_of_leaving(const struct sp_evictions *e, int i)
+{
+    return e->leaving[i].leaves.index;
+}
+
+static int op_of_returning(const struct sp_evictions *e, int i)
+{
+    return e->leaving[e->returning[i]].returns.index;
+}
+
+int sp_visit_index(const struct sp_eviction *visit)
+{
+    return visit->leaves.index < 0 ? visit->returns.index : visit->leaves.index;
+}
+
+static int op_of_visit(const struct sp_evictions *e, int i)
+{
+    return sp_visit_index(&e->visits[i]);
+}
+
+int sp_evictions_leaving_from(const struct sp_evictions *e, int index)
+{
+    return first_from(e, e->n, op_of_leaving, index);
+}
+
 int sp_evictions_returning_from(const struct sp_evictions *e, int index)
 {
-    int low = 0, high = e->n;
+    return first_from(e, e->n, op_of_returning, index);
+}
 
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-
-        if (e->leaving[e->returning[middle]].returns.index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+int sp_evictions_visits_from(const struct sp_evictions *e, int index)
+{
+    return first_from(e, e->n_visits, op_of_visit, index);
 }

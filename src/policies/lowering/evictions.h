@@ -16,7 +16,7 @@ struct sp_moment {
 struct sp_eviction {
     struct sp_tensor_id tensor; /* SP_TENSOR_STASH */
     int64_t bytes;              /* of it that leave */
-    int unit;                   /* its number on the stage (offload/eviction.h) */
+    int unit;                   /* its number on the stage (offload/eviction.h); -1: of a visit */
     struct sp_moment leaves;    /* it may be written from here on */
     struct sp_moment gone;      /* its memory is free from here on: the stage waits for that */
     struct sp_moment returns;   /* it may be read back from here on */
@@ -28,15 +28,22 @@ struct sp_evictions {
     int n;
     struct sp_eviction *leaving; /* [n] in the order in which they leave */
     int *returning;              /* [n] the same, in the order of the ops with which they return */
+    /* What comes for the attention of a layer in an op, all of it together, and what leaves after it: keys and values
+     * of slices that visit. Of what comes leaves.index is -1, of what leaves returns.index. By their ops. */
+    int n_visits;
+    struct sp_eviction *visits; /* [n_visits] */
 };
 
 struct sp_evictions *sp_evictions_new(int stages);
-/* Room for n on a stage. 0 or -ENOMEM. */
-int sp_evictions_reserve(struct sp_evictions *e, int n);
+/* Room for n on a stage, and so many visits. 0 or -ENOMEM. */
+int sp_evictions_reserve(struct sp_evictions *e, int n, int visits);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
 /* The first of those that leave after, or return with, op `index` of the program, or a later one. */
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
 int sp_evictions_returning_from(const struct sp_evictions *e, int index);
+/* The op of a visit, and the first visit of op `index` or a later one. */
+int sp_visit_index(const struct sp_eviction *visit);
+int sp_evictions_visits_from(const struct sp_evictions *e, int index);
 
 #endif

@@ -198,6 +198,17 @@ static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int
     l->emit(l->arg, &a);
 }
 
+/* Keys and values that come for an op, or leave after it. */
+static void visits(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
+{
+    const struct sp_evictions *e = l->plan->evictions ? &l->plan->evictions[stage] : NULL;
+
+    for (int i = e ? sp_evictions_visits_from(e, index) : 0;
+         e && i < e->n_visits && sp_visit_index(&e->visits[i]) == index; i++)
+        if ((e->visits[i].leaves.index < 0) == (kind == SP_ACTION_FETCH))
+            move(l, kind, stage, index, &e->visits[i]);
+}
+
 /* Of an op, and of the one that overlaps with it. */
 static void exchange(struct sp_lowering *l, int stage, int index)
 {
@@ -222,10 +233,12 @@ void sp_lower_run(struct sp_lowering *l, int stage, int index)
                           .op = l->plan->programs[stage].ops[index],
                           .index = index};
 
+    visits(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
     for (int i = e ? sp_evictions_returning_from(e, index) : 0;
          e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
         move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
     l->emit(l->arg, &a);
+    visits(l, SP_ACTION_EVICT, stage, index);
     exchange(l, stage, index);
     for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
          e && i < e->n && e->leaving[i].leaves.index == index; i++)

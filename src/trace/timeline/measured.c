@@ -208,7 +208,8 @@ static void follow(void *arg, const struct sp_action *a)
         break;
     case SP_ACTION_EVICT:
     case SP_ACTION_FETCH:
-        move(w, a);
+        if (a->eviction->unit >= 0) /* visits go on while their op computes */
+            move(w, a);
         break;
     default:
         break;

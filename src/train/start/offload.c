@@ -56,10 +56,11 @@ static int64_t machine_share(const struct sp_trainer *t)
 }
 
 /* Without a limit of the user `limit` is what the machine has; 0: it does not count. */
-static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
-                struct sp_tier_rates rates, struct sp_op_speed speed)
+static int plan(struct sp_trainer *t, enum sp_offload_mode mode, enum sp_offload_keys keys,
+                int64_t limit, struct sp_tier_rates rates, struct sp_op_speed speed)
 {
     struct sp_offload_request want = {.mode = mode,
+                                      .keys = keys,
                                       .limit = limit,
                                       .of_machine = !t->cfg.layout.memory_limit,
                                       .recompute = t->recompute,
@@ -121,6 +122,7 @@ static int open_tier(struct sp_trainer *t)
 int sp_train_offload_early(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
+    enum sp_offload_keys keys = (enum sp_offload_keys)a->layout.offload_keys;
     bool open = t->offloads == SP_OFFLOAD_ADAPTIVE && !a->layout.memory_limit;
     int64_t limit = open && !a->dry_run ? machine_share(t) : (int64_t)a->layout.memory_limit;
     int err;
@@ -130,8 +132,8 @@ int sp_train_offload_early(struct sp_trainer *t)
     err = check(t);
     /* Without a limit and without rates: the most that may be chosen once they are known. */
     err = err ? err
-              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, limit, (struct sp_tier_rates){0},
-                     (struct sp_op_speed){0});
+              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, keys, limit,
+                     (struct sp_tier_rates){0}, (struct sp_op_speed){0});
     if (err || a->dry_run)
         return err;
     if (t->place.gpus)
@@ -197,6 +199,7 @@ static bool exceeds_machine(const struct sp_trainer *t)
 int sp_train_offload_measured(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
+    enum sp_offload_keys keys = (enum sp_offload_keys)a->layout.offload_keys;
     struct sp_tier_rates share;
     struct sp_op_speed speed;
     int err;
@@ -209,9 +212,9 @@ int sp_train_offload_measured(struct sp_trainer *t)
         return err;
     share =
         (struct sp_tier_rates){t->rates.write / t->place.n_local, t->rates.read / t->place.n_local};
-    err = plan(t, t->offloads, (int64_t)a->layout.memory_limit, share, speed);
+    err = plan(t, t->offloads, keys, (int64_t)a->layout.memory_limit, share, speed);
     if (!err && !a->layout.memory_limit && exceeds_machine(t))
-        err = plan(t, t->offloads, machine_share(t), share, speed);
+        err = plan(t, t->offloads, keys, machine_share(t), share, speed);
     sp_host_trim();
     t->resident_before = sp_host_resident();
     return err;

@@ -28,7 +28,7 @@ static int take_settings(struct sp_trainer *t)
     t->seed = (uint64_t)t->cfg.seed;
     if (sp_train_config_check(&t->cfg))
         return -EINVAL;
-    return sp_parse_offload("train", t->cfg.layout.offload, &t->offloads);
+    return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
 
 static int open_data(struct sp_trainer *t)

@@ -9,20 +9,15 @@
 #include <math.h>
 
 SP_INLINE void scale_and_add(enum sp_dtype type, size_t d, float a, float b, const void *part,
-                             void *o)
+                             float *o)
 {
 #pragma omp simd
-    for (size_t i = 0; i < sp_steps(type, d); i++) {
-        struct sp_pair x = sp_load_step(type, o, i), y = sp_load_step(type, part, i);
-
-        sp_store_step(type, o, i, a * x.a + b * y.a, a * x.b + b * y.b);
-    }
-    if (sp_odd(type, d))
-        sp_store(type, o, d - 1, a * sp_load(type, o, d - 1) + b * sp_load(type, part, d - 1));
+    for (size_t i = 0; i < d; i++)
+        o[i] = a * o[i] + b * sp_load(type, part, i);
 }
 
 SP_CLONES static void merge_head(enum sp_dtype type, size_t d, float a, float b, const void *part,
-                                 void *o)
+                                 float *o)
 {
     if (type == SP_BF16)
         scale_and_add(SP_BF16, d, a, b, part, o);
@@ -31,7 +26,7 @@ SP_CLONES static void merge_head(enum sp_dtype type, size_t d, float a, float b,
 }
 
 void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
-                            const float *part_lse, void *o, float *lse)
+                            const float *part_lse, float *o, float *lse)
 {
     size_t d = (size_t)at->head_dim;
 
@@ -44,8 +39,7 @@ void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, c
             float l1 = lse[stat], l2 = part_lse[stat], most = fmaxf(l1, l2);
             float l = most + logf(expf(l1 - most) + expf(l2 - most));
 
-            merge_head(type, d, expf(l1 - l), expf(l2 - l), sp_from(type, part, from),
-                       sp_to(type, o, from));
+            merge_head(type, d, expf(l1 - l), expf(l2 - l), sp_from(type, part, from), o + from);
             lse[stat] = l;
         }
 }

@@ -7,8 +7,8 @@
 #include "kernels/cuda/device/launch.h"
 
 template <typename T, int V>
-SP_KERNEL void merge_kernel(int q_len, int heads, int d, const T *part, const float *part_lse, T *o,
-                            float *lse)
+SP_KERNEL void merge_kernel(int q_len, int heads, int d, const T *part, const float *part_lse,
+                            float *o, float *lse)
 {
     float *mine = sp_shared<float>(), *theirs = mine + heads;
     int row = (int)blockIdx.x, width = heads * d;
@@ -38,15 +38,15 @@ SP_KERNEL void merge_kernel(int q_len, int heads, int d, const T *part, const fl
 
 template <typename T>
 static void merge(const struct sp_backend *k, const struct sp_attention *at, const void *part,
-                  const float *part_lse, void *o, float *lse)
+                  const float *part_lse, float *o, float *lse)
 {
     size_t width = (size_t)at->heads * (size_t)at->head_dim;
     bool wide =
-        width % sp_wide<T>::N == 0 && sp_is_wide((T *)o, width) && sp_is_wide((T *)part, width);
+        width % sp_wide<T>::N == 0 && sp_is_wide(o, width) && sp_is_wide((const T *)part, width);
 
     sp_launch(k, "attention_merge", wide ? merge_kernel<T, sp_wide<T>::N> : merge_kernel<T, 1>,
               (unsigned)(at->batch * at->q_len), SP_BLOCK, 2 * (size_t)at->heads * sizeof(float),
-              at->q_len, at->heads, at->head_dim, (const T *)part, part_lse, (T *)o, lse);
+              at->q_len, at->heads, at->head_dim, (const T *)part, part_lse, o, lse);
 }
 
 extern "C" void sp_cuda_attention_merge_fill(struct sp_backend *backend)

@@ -1,0 +1,167 @@
+#include "plan/offload/keys.h"
+#include "plan/offload/pages.h"
+#include "policies/families/slice_buffers.h"
+
+bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    /* around a ring they pass all together; parts of slices that stages share out are read by other stages */
+    return plan->layout.slices > 2 && !plan->family->parts_of && !sh->ring &&
+           !(sh->tensor > 1 && sh->context > 1);
+}
+
+/* The last slice's stay: its backward follows. */
+static bool leaves(const struct sp_units_builder *b, int slice)
+{
+    return slice >= b->keep && slice < b->plan->layout.slices - 1 &&
+           sp_keys_may_leave(b->plan, b->sh);
+}
+
+bool sp_keys_leave(const struct sp_units_builder *b, const struct sp_op *op)
+{
+    return leaves(b, op->slice);
+}
+
+void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, int i,
+                     struct sp_unit *u)
+{
+    struct sp_op next = *op;
+
+    if (!sp_keys_leave(b, op)) {
+        u->stays = u->bytes[SP_STASH_KV];
+        return;
+    }
+    next.slice++;
+    u->keys = u->bytes[SP_STASH_KV];
+    u->keys_gone = sp_units_slot(b, b->forward[sp_units_flight(b, &next)], i) + 2;
+    u->keys_back = sp_units_backward_of(b, op, i).begins;
+}
+
+/* Pages of the keys and values of a slice of an op's sequence, in a layer. */
+static int64_t keys_of(const struct sp_units_builder *b, const struct sp_op *op, int slice)
+{
+    struct sp_op other = *op;
+    struct sp_shape part;
+
+    other.slice = (unsigned short)slice;
+    sp_units_shape(b, &other, &part);
+    return sp_pages_of(&part, part.kv_width);
+}
+
+/* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
+struct visits {
+    int64_t bytes, largest;
+};
+
+static struct visits visits_of(const struct sp_units_builder *b, const struct sp_op *op)
+{
+    int end = op->pass == SP_F ? op->slice - 1 : op->slice;
+    struct visits v = {0};
+    int64_t visit = 0;
+
+    for (int j = 0; j < end; j++) {
+        int64_t bytes = leaves(b, j) ? keys_of(b, op, j) : 0;
+
+        if (!bytes)
+            continue;
+        sp_eviction_visit_takes(b->a, bytes, &visit);
+        v.bytes += bytes;
+        v.largest = visit > v.largest ? visit : v.largest;
+    }
+    return v;
+}
+
+/* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
+static int64_t most_of_visit(const struct sp_units_builder *b)
+{
+    enum { PART = 8 };
+    int64_t bytes[SP_STASH_TENSORS], sum = 0;
+    struct sp_shape part;
+
+    sp_memory_longest_slice(b->plan, b->sh, &part);
+    sp_pages_of_layer(&part, SP_RECOMPUTE_NONE, true, true, bytes);
+    for (int k = 0; k < SP_STASH_TENSORS; k++)
+        sum += bytes[k];
+    return sum / PART;
+}
+
+/* Where attention in several parts sums them up, where that is not in their place; and what a part is computed in. */
+static int64_t sum_of(const struct sp_shape *part)
+{
+    return part->dtype == SP_F32 ? 0 : sp_pages(4 * (int64_t)part->rows * part->q_width);
+}
+
+static int64_t scratch_of(const struct sp_shape *part)
+{
+    return sp_pages_of(part, part->q_width) +
+           sp_pages(4 * (int64_t)part->rows * part->model.heads + 8);
+}
+
+static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
+{
+    b->a->visit_in[slot] += in;
+    b->a->visit_out[slot] += out;
+    b->a->visits_in += in;
+    b->a->visits_out += out;
+}
+
+/* The visits of layer i of an op. */
+static void add_visits(struct sp_units_builder *b, int index, int i)
+{
+    const struct sp_op *op = &b->prog->ops[index];
+    bool last = op->slice == b->plan->layout.slices - 1;
+    struct visits v = visits_of(b, op);
+    int slot = sp_units_slot(b, index, i);
+    struct sp_shape part;
+
+    if (!v.bytes)
+        return;
+    sp_units_shape(b, op, &part);
+    if (op->pass == SP_F) {
+        sp_units_also(b, slot, slot + 1, SP_VISITS * v.largest);
+        sp_units_also(b, slot, slot, sum_of(&part));
+        count(b, slot, v.bytes, 0);
+        return;
+    }
+    sp_units_also(b, slot, slot, 2 * SP_VISITS * v.largest + sum_of(&part));
+    count(b, slot, (last ? 1 : 2) * v.bytes, v.bytes); /* the last slice makes the gradients */
+    b->a->gradients_out += last ? v.bytes : 0;
+    if (sp_units_recompute(b, op, i) == SP_RECOMPUTE_FULL) /* attention runs again */
+        count(b, slot, v.bytes, 0);
+}
+
+/* Of layer i of a forward whose keys and values leave: with the forward of the next slice, and back to stay, with their
+ * gradients. */
+static void add_own(struct sp_units_builder *b, const struct sp_op *op, int i)
+{
+    int64_t bytes = keys_of(b, op, op->slice);
+    struct sp_op next = *op;
+
+    next.slice++;
+    count(b, sp_units_slot(b, b->forward[sp_units_flight(b, &next)], i), 0, bytes);
+    count(b, sp_units_backward_of(b, op, i).begins, 2 * bytes, 0);
+}
+
+void sp_keys_visits(struct sp_units_builder *b)
+{
+    int64_t scratch = 0;
+
+    b->a->visit_most = most_of_visit(b);
+    for (int i = 0; i < b->prog->n; i++) {
+        const struct sp_op *op = &b->prog->ops[i];
+        bool leave = op->pass == SP_F && sp_keys_leave(b, op);
+        struct sp_shape part;
+
+        if (op->part != SP_CHUNK || (op->pass != SP_F && op->pass != SP_B))
+            continue;
+        for (int k = 0; k < sp_units_layers(b, op); k++) {
+            add_visits(b, i, k);
+            if (leave)
+                add_own(b, op, k);
+        }
+        sp_units_shape(b, op, &part);
+        if (leave && scratch_of(&part) > scratch)
+            scratch = scratch_of(&part);
+    }
+    if (scratch)
+        sp_units_also(b, 0, b->a->n_slots - 1, scratch);
+}
