@@ -19,7 +19,8 @@
 
 /* Tokens of a buffer of keys and values, as struct sp_attn_keys has them. */
 struct keys_arg {
-    int first, second, len;
+    int first, second, len, buffer;
+    size_t at;
 };
 
 struct attention_args {
@@ -61,14 +62,16 @@ static int pieces_of(const struct attention_args *a, void *const *kv, void *cons
     int n = 0;
 
     for (int j = 0; j < a->n; j++) {
-        int runs = a->keys[j].second ? 2 : 1, len = a->keys[j].len / runs;
-        size_t run = (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
+        const struct keys_arg *keys = &a->keys[j];
+        int runs = keys->second ? 2 : 1, len = keys->len / runs, b = keys->buffer;
 
-        for (int i = 0; i < runs; i++)
-            piece[n++] =
-                (struct sp_keys){i ? a->keys[j].second : a->keys[j].first, len,
-                                 kv ? sp_skip(sh, kv[j], (size_t)i * run) : NULL,
-                                 dkv && dkv[j] ? sp_skip(sh, dkv[j], (size_t)i * run) : NULL};
+        for (int i = 0; i < runs; i++) {
+            size_t at = keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
+
+            piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
+                                          kv ? sp_skip(sh, kv[b], at) : NULL,
+                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL};
+        }
     }
     return n;
 }
@@ -244,8 +247,11 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
     a->begins = t->begins;
     a->ends = t->ends;
     a->n = t->n_keys;
-    for (int j = 0; j < t->n_keys; j++)
-        a->keys[j] = (struct keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len};
+    for (int j = 0, buffer = -1; j < t->n_keys; j++) {
+        buffer += j == 0 || t->keys[j].kv != t->keys[j - 1].kv;
+        a->keys[j] = (struct keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len, buffer,
+                                       t->keys[j].at};
+    }
     a->base.variant = (uint32_t)(2 * (t->q_pos - t->keys[0].first) + t->begins);
     return task;
 }
@@ -294,18 +300,28 @@ static struct summed summed_of(const struct sp_shape *sh, const struct sp_attn *
                            .new_sum = t->begins ? t->sum : NULL};
 }
 
+/* The buffers of keys and values, or of their gradients, each once; how many. */
+static int buffers_of(const struct sp_attn *t, bool gradients, starpu_data_handle_t *buffer)
+{
+    int n = 0;
+
+    for (int j = 0; j < t->n_keys; j++)
+        if (j == 0 || t->keys[j].kv != t->keys[j - 1].kv)
+            buffer[n++] = gradients ? t->keys[j].dkv : t->keys[j].kv;
+    return n;
+}
+
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed)
 {
     struct starpu_task *task = new_task(ctx, &attn_fwd_cl, sh, t);
     struct summed o = summed_of(sh, t, t->o);
     starpu_data_handle_t kv[SP_MAX_SLICES];
+    int n = buffers_of(t, false, kv);
 
-    for (int j = 0; j < t->n_keys; j++)
-        kv[j] = t->keys[j].kv;
     SP_TASK_BUFFERS(task, attn_fwd, .q = t->q, .o = o.whole, .new_o = o.new_whole, .sum = o.sum,
                     .new_sum = o.new_sum, .lse = t->begins ? NULL : t->lse,
-                    .new_lse = t->begins ? t->lse : NULL, .kv = kv, .n_kv = t->n_keys,
+                    .new_lse = t->begins ? t->lse : NULL, .kv = kv, .n_kv = n,
                     .scratch = scratch_of(sh, t));
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, flops(task->cl_arg));
@@ -318,16 +334,14 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
     struct starpu_task *task = new_task(ctx, &attn_bwd_cl, sh, t);
     struct summed sum = summed_of(sh, t, dq);
     starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    int n = buffers_of(t, false, kv);
 
-    for (int j = 0; j < t->n_keys; j++) {
-        kv[j] = t->keys[j].kv;
-        dkv[j] = t->keys[j].dkv;
-    }
+    buffers_of(t, true, dkv);
     SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o,
                     .dq = sum.whole, .new_dq = sum.new_whole, .sum = sum.sum,
-                    .new_sum = sum.new_sum, .kv = kv, .n_kv = t->n_keys, .dkv = dkv,
-                    .n_dkv = first ? 0 : t->n_keys, .new_dkv = dkv,
-                    .n_new_dkv = first ? t->n_keys : 0, .scratch = scratch_of(sh, t));
+                    .new_sum = sum.new_sum, .kv = kv, .n_kv = n, .dkv = dkv,
+                    .n_dkv = first ? 0 : n, .new_dkv = dkv,
+                    .n_new_dkv = first ? n : 0, .scratch = scratch_of(sh, t));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, 2.5 * flops(task->cl_arg));
 }

@@ -41,6 +41,7 @@ struct sp_post {
  * `second` on, where that is not 0. */
 struct sp_attn_keys {
     int first, second, len;
+    size_t at; /* in their buffers, which those that follow may share: elements */
     starpu_data_handle_t kv, dkv;
 };
 

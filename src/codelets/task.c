@@ -153,11 +153,15 @@ static void count_op(const struct sp_task_args *a, const struct spent *spent, do
         r->ready_us = end - spent->ready;
     } else {
         double late = fmin(spent->idle, fmax(0, a->submitted_us - (start - spent->idle)));
+        double waited = fmax(late, fmin(spent->idle, end - spent->ready - (start - spent->idle)));
 
         r->late_us += late;
         if (a->exchanged)
-            r->exchange_us +=
-                fmax(0, fmin(spent->idle, end - spent->ready - (start - spent->idle)) - late);
+            r->exchange_us += waited - late;
+        if (a->visited) {
+            r->stall_us += waited - late;
+            m->fetch_us += waited - late;
+        }
     }
     r->end_us = end;
     r->busy_us += spent->took;
@@ -211,6 +215,7 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     a->output = ctx->output;
     a->documents = ctx->documents;
     a->exchanged = ctx->exchanged;
+    a->visited = ctx->visited;
     a->in_stream = ctx->in_stream && ctx->op_index >= 0;
     a->shape = shape;
     a->dtype = shape ? shape->dtype : SP_F32;

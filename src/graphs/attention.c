@@ -32,16 +32,12 @@ static bool exchanges(const struct sp_op_ctx *c)
 
 /*
  * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two visits
- * are on their way while the tasks of a third one compute: a worker begins transfers between tasks alone, so that one
- * asked for with the task before would be late.
+ * are on their way while the tasks of a third one compute.
  */
 struct rounds {
     int n; /* visits */
-    int first[SP_MAX_SLICES +
-              1]; /* [n + 1] visit k is of the slices first[k] .. first[k+1] - 1 that are away */
-    int asked;
+    struct sp_visit visit[SP_MAX_SLICES];
     bool gradients, made; /* gradients come too, as far as there are any yet */
-    struct sp_visit *now, *coming[2];
 };
 
 static bool is_away(const struct sp_op_ctx *c, int i, int slice)
@@ -49,42 +45,37 @@ static bool is_away(const struct sp_op_ctx *c, int i, int slice)
     return c->fl[slice - c->slice].layers[i].away;
 }
 
-static struct sp_visit *ask_next(struct sp_op_ctx *c, int i, struct rounds *r)
-{
-    int k = r->asked;
-
-    if (k == r->n)
-        return NULL;
-    r->asked++;
-    return sp_visit_ask(c, i, r->first[k], r->first[k + 1], r->gradients, r->made);
-}
-
 static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, struct rounds *r)
 {
     int64_t bytes = 0;
 
-    *r = (struct rounds){.gradients = gradients, .made = made};
-    for (int j = 0; j < c->slice; j++)
-        if (is_away(c, i, j) && !sp_visit_takes(c, j, &bytes))
-            r->first[r->n++] = j;
-    r->first[r->n] = c->slice;
-    r->coming[0] = ask_next(c, i, r);
+    r->n = 0;
+    r->gradients = gradients;
+    r->made = gradients && made;
+    for (int j = 0; j < c->slice; j++) {
+        if (!is_away(c, i, j))
+            continue;
+        if (!sp_visit_takes(c, i, j, &bytes))
+            r->visit[r->n++].first = j;
+        r->visit[r->n - 1].end = j + 1;
+    }
+    if (r->n > 0)
+        sp_visit_begin(c, i, &r->visit[0], r->made);
 }
 
 /* The next task is the first of a round. */
-static void begin_round(struct sp_op_ctx *c, int i, struct rounds *r)
+static void begin_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
 {
-    r->coming[1] = ask_next(c, i, r);
-    if (r->now)
-        sp_visit_enter(c);
+    if (round + 1 < r->n)
+        sp_visit_begin(c, i, &r->visit[round + 1], r->made);
+    c->ctx.visited = round > 0;
 }
 
-static void end_round(struct rounds *r)
+static void end_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
 {
-    if (r->now)
-        sp_visit_end(r->now);
-    r->now = r->coming[0];
-    r->coming[0] = r->coming[1];
+    c->ctx.visited = false;
+    if (round > 0 && r->gradients)
+        sp_visit_end(c, i, &r->visit[round - 1]);
 }
 
 /* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts before. */
@@ -93,21 +84,28 @@ struct attention {
     struct sp_attn_keys keys[SP_MAX_SLICES];
 };
 
-static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
-                         int round, starpu_data_handle_t sum, struct attention *a)
+static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r, int round,
+                         starpu_data_handle_t sum, struct attention *a)
 {
+    const struct sp_visit *visit = round ? &r->visit[round - 1] : NULL;
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
     int n = 0, pos = 0;
+    size_t at = 0;
 
     for (int j = 0; j <= c->slice; j++)
         for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             const struct sp_heads of = heads_of(&c->fl[j - c->slice].layers[i], k);
             int len = sp_op_cut(c)->shapes[j].seq;
 
-            if (round ? is_away(c, i, j) && j >= r->first[round - 1] && j < r->first[round]
-                      : !is_away(c, i, j))
-                a->keys[n++] =
-                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
+            if (visit && is_away(c, i, j) && j >= visit->first && j < visit->end)
+                a->keys[n++] = (struct sp_attn_keys){.first = pos,
+                                                     .len = len,
+                                                     .at = sp_visit_next(c, i, j, k, &at),
+                                                     .kv = visit->kv,
+                                                     .dkv = visit->dkv};
+            else if (!visit && !is_away(c, i, j))
+                a->keys[n++] = (struct sp_attn_keys){
+                    .first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
             pos += len;
         }
     a->at = (struct sp_attn){
@@ -168,14 +166,14 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
     for (int j = 0; j < parts_of(c); j++)
         sum[j] = sp_attention_sum(c, heads, r.n + 1);
     for (int round = 0; round <= r.n; round++) {
-        begin_round(c, i, &r);
+        begin_round(c, i, round, &r);
         for (int j = 0; j < parts_of(c); j++) {
             struct attention a;
 
             attention_of(c, i, j, &r, round, sum[j], &a);
             sp_attn_fwd_insert(&c->ctx, heads, &a.at, round == 0 && j == 0 ? stashed : 0);
         }
-        end_round(&r);
+        end_round(c, i, round, &r);
     }
     for (int j = 0; j < parts_of(c); j++)
         sp_drop(&sum[j]);
@@ -222,7 +220,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
-        for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
+        for (int k = 0; !t->away && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
 
             first |= !*own;
@@ -276,7 +274,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
     for (int j = 0; j <= last; j++)
         sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1);
     for (int round = 0; round <= r.n; round++) {
-        begin_round(c, i, &r);
+        begin_round(c, i, round, &r);
         for (int j = last; j >= 0; j--) {
             struct attention a;
 
@@ -285,7 +283,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
                                t->heads ? t->heads[j].d_o : d_o, t->heads ? t->heads[j].dq : t->dq,
                                round == r.n && j == 0 ? released : 0);
         }
-        end_round(&r);
+        end_round(c, i, round, &r);
     }
     for (int j = 0; j <= last; j++)
         sp_drop(&sum[j]);

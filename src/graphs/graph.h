@@ -13,6 +13,7 @@
 #include "model/data.h"
 #include "model/documents.h"
 #include "model/tensor_parts.h"
+#include "offload/away.h"
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
@@ -90,7 +91,8 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    bool away;       /* keys and values: in memory for visits alone (graphs/visits.h) */
+    struct sp_place **away; /* [2][parts of the tokens] of keys and values that are away, and of their gradients, NULL where
+                             * there are none yet (graphs/visits.h); NULL: they are here */
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -121,6 +123,8 @@ struct sp_ring_home {
     starpu_data_handle_t *piece; /* [n] */
 };
 
+enum { SP_VISITS = SP_EVICTION_VISITS };
+
 /* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
 struct sp_kept {
     const struct sp_layer_flight *layer;
@@ -149,8 +153,12 @@ struct sp_stage {
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    struct sp_move *own; /* [units] the return of keys and values that visited; NULL: all stay */
-    struct sp_move_tensor *own_tensors; /* [units][tensors of one] */
+    struct sp_away away;                 /* of keys and values, see visits.h */
+    struct sp_move *own;                 /* [units] with which they return; NULL: all stay */
+    struct sp_leave **leaving;           /* [n_leaving] on their way out */
+    int n_leaving;
+    unsigned visits;                     /* so far */
+    starpu_data_handle_t visited[2 * SP_VISITS]; /* their buffers, by turn: keys and values, gradients */
     struct sp_kept *kept;               /* [units] what each is of */
     struct sp_move *fetches;            /* to be brought back by the next op, with its slots */
     struct sp_move *returning;          /* those that the next task submitted brings back */

@@ -1,4 +1,5 @@
 #include "graphs/offload.h"
+#include "graphs/visits.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -133,21 +134,6 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
     *last = move;
 }
 
-/* For the keys and values of every unit, and their gradients. */
-static int create_own(const struct sp_graph *g, struct sp_stage *st)
-{
-    size_t units = (size_t)g->cfg.evictions[st->index].n_units;
-    size_t each = 2 * (size_t)sp_shape_parts(&g->shape);
-
-    st->own = calloc(units, sizeof *st->own);
-    st->own_tensors = calloc(units * each, sizeof *st->own_tensors);
-    if (!st->own || !st->own_tensors)
-        return -ENOMEM;
-    for (size_t u = 0; u < units; u++)
-        st->own[u].tensors = st->own_tensors + u * each;
-    return 0;
-}
-
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 {
     size_t units, each = (size_t)tensors_of_unit(g);
@@ -164,17 +150,16 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
         return -ENOMEM;
     for (size_t u = 0; u < units; u++)
         st->moves[u].tensors = st->moved + u * each;
-    return g->cfg.evictions[st->index].visits_in ? create_own(g, st) : 0;
+    return sp_visits_stage_create(g, st);
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
 {
     if (!g->cfg.evictions)
         return;
+    sp_visits_stage_destroy(g, st);
     sp_mover_destroy(&st->mover);
     free(st->moves);
     free(st->moved);
     free(st->kept);
-    free(st->own);
-    free(st->own_tensors);
 }

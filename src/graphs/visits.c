@@ -1,16 +1,13 @@
 #include "graphs/visits.h"
 #include "offload/host.h"
+#include <errno.h>
+#include <stdlib.h>
 
-static const struct sp_eviction_plan *evictions_of(const struct sp_op_ctx *c)
+static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g, const struct sp_stage *st)
 {
-    const struct sp_eviction_plan *all = c->g->cfg.evictions;
+    const struct sp_eviction_plan *all = g->cfg.evictions;
 
-    return all && all[c->st->index].visits_in ? &all[c->st->index] : NULL;
-}
-
-static unsigned next_position(const struct sp_op_ctx *c)
-{
-    return *c->ctx.order + 1;
+    return all && all[st->index].visits_in ? &all[st->index] : NULL;
 }
 
 static struct sp_layer_flight *flight_of(const struct sp_op_ctx *c, int i, int slice)
@@ -18,23 +15,19 @@ static struct sp_layer_flight *flight_of(const struct sp_op_ctx *c, int i, int s
     return &c->fl[slice - c->slice].layers[i];
 }
 
-/* Keys and values of a slice, or their gradients, into out[]; how many. */
-static int tensors_of(const struct sp_op_ctx *c, const struct sp_layer_flight *t, bool gradients,
-                      starpu_data_handle_t *out)
+static int parts_of(const struct sp_op_ctx *c)
 {
-    int parts = t->heads ? sp_shape_parts(&c->g->shape) : 1;
-
-    for (int k = 0; k < parts; k++)
-        out[k] =
-            gradients ? (t->heads ? t->heads[k].dkv : t->dkv) : (t->heads ? t->heads[k].kv : t->kv);
-    return parts;
+    return sp_shape_parts(&c->g->shape);
 }
 
-static void ask(struct sp_op_ctx *c, struct sp_move *move)
+/* Part k of a layer's keys and values, or of their gradients. */
+static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int k, bool gradients)
 {
-    move->next = c->st->returning;
-    c->st->returning = move;
+    return gradients ? (t->heads ? &t->heads[k].dkv : &t->dkv)
+                     : (t->heads ? &t->heads[k].kv : &t->kv);
 }
+
+/* ---- to stay ----------------------------------------------------------------------------------- */
 
 static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int i, int slice)
 {
@@ -44,88 +37,155 @@ static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
     return a->flight_unit[sp_flight_number(plan, chunk, c->mb, slice)] + i;
 }
 
-void sp_visits_next_op(struct sp_op_ctx *c)
+/* A tensor that is away comes into a new buffer, with the next task. */
+static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool gradients,
+                               starpu_data_handle_t *tensor, struct sp_return *next)
 {
-    if (evictions_of(c))
-        sp_visits_wait(&c->st->mover, next_position(c));
+    struct sp_meter *meter = sp_stage_meter(c->g, c->st);
+    size_t elem = sp_shape_elem(c->sh);
+
+    *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
+    return sp_away_return(&c->st->away, *tensor, place, gradients ? NULL : &meter->live_bytes,
+                          &meter->peak_bytes, next);
 }
 
 void sp_visits_next_layer(struct sp_op_ctx *c, int i)
 {
-    const struct sp_eviction_plan *a = evictions_of(c);
+    const struct sp_eviction_plan *a = evictions_of(c->g, c->st);
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t own[2 * SP_MAX_SLICES];
-    struct sp_meter *meter = sp_stage_meter(c->g, c->st);
-    struct sp_move *move;
-    int n;
+    struct sp_return *first = NULL;
+    struct sp_move *own;
 
     if (!a)
         return;
-    sp_visits_wait(&c->st->mover, next_position(c));
+    while (c->st->n_leaving > 0)
+        sp_leave_wait(c->st->leaving[--c->st->n_leaving], *c->ctx.order + 1);
     if (!t->away)
         return;
-    t->away = false;
-    n = tensors_of(c, t, false, own);
-    n += tensors_of(c, t, true, own + n);
-    move = &c->st->own[unit_of(c, a, i, c->slice)];
-    sp_move_return(move, &c->st->mover, own, n);
-    move->live = &meter->live_bytes;
-    move->peak = &meter->peak_bytes;
-    for (int k = 0; k < n / 2; k++) /* gradients are no activations */
-        move->tensors[k].gone = true;
-    ask(c, move);
-}
+    for (int k = 0; k < 2 * parts_of(c); k++) {
+        bool gradients = k >= parts_of(c);
 
-bool sp_visit_takes(const struct sp_op_ctx *c, int slice, int64_t *bytes)
-{
-    const struct sp_shape *sh = &sp_op_cut(c)->shapes[slice];
-
-    return sp_eviction_visit_takes(
-        evictions_of(c),
-        (int64_t)sp_host_round(sp_shape_elem(sh) * (size_t)sh->rows * (size_t)sh->kv_width), bytes);
-}
-
-struct sp_visit *sp_visit_ask(struct sp_op_ctx *c, int i, int first, int end, bool gradients,
-                              bool made)
-{
-    starpu_data_handle_t tensors[2 * SP_MAX_SLICES];
-    struct sp_visit *visit;
-    int keys = 0, n;
-
-    for (int j = first; j < end; j++)
-        if (flight_of(c, i, j)->away)
-            keys += tensors_of(c, flight_of(c, i, j), false, tensors + keys);
-    n = keys;
-    for (int j = first; gradients && j < end; j++)
-        if (flight_of(c, i, j)->away)
-            n += tensors_of(c, flight_of(c, i, j), true, tensors + n);
-    visit = sp_visit_new(&c->st->mover, tensors, n, made ? n : keys, keys);
-    ask(c, &visit->move);
-    return visit;
-}
-
-void sp_visit_enter(struct sp_op_ctx *c)
-{
-    sp_visit_begin(&c->st->mover, next_position(c));
+        if (t->away[k])
+            first = bring(c, t->away[k], gradients, tensor_of(t, k % parts_of(c), gradients), first);
+    }
+    free(t->away);
+    t->away = NULL;
+    own = &c->st->own[unit_of(c, a, i, c->slice)];
+    *own = (struct sp_move){.mover = &c->st->mover, .returns = first, .next = c->st->returning};
+    c->st->returning = own;
 }
 
 void sp_visits_leave(struct sp_op_ctx *c, int i)
 {
-    const struct sp_eviction_plan *a = evictions_of(c);
+    const struct sp_eviction_plan *a = evictions_of(c->g, c->st);
     struct sp_meter *meter = sp_stage_meter(c->g, c->st);
-    struct sp_layer_flight *before;
-    starpu_data_handle_t keys[SP_MAX_SLICES];
-    struct sp_visit *visit;
-    int n;
+    struct sp_layer_flight *t;
 
-    if (!a || c->ctx.pass != 'F' || c->slice == 0 || !a->units[unit_of(c, a, i, c->slice - 1)].keys)
+    if (!a || c->ctx.pass != 'F' || c->slice == 0 ||
+        !a->units[unit_of(c, a, i, c->slice - 1)].keys)
         return;
-    before = flight_of(c, i, c->slice - 1);
-    n = tensors_of(c, before, false, keys);
-    before->away = true;
-    visit = sp_visit_new(&c->st->mover, keys, n, 0, 0);
-    visit->move.live = &meter->live_bytes;
-    visit->move.peak = &meter->peak_bytes;
-    sp_visit_enter(c);
-    sp_visit_end(visit);
+    t = flight_of(c, i, c->slice - 1);
+    t->away = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
+    STARPU_ASSERT_MSG(t->away, "starpipe: no memory for keys and values that leave");
+    for (int k = 0; k < parts_of(c); k++) {
+        starpu_data_handle_t *kv = tensor_of(t, k, false);
+
+        t->away[k] = sp_place_new(&c->st->away, starpu_data_get_size(*kv));
+        sp_away_write(&c->st->away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
+                      &c->st->leaving[c->st->n_leaving++], &meter->live_bytes, &meter->peak_bytes);
+        sp_pool_put(*kv);
+        *kv = NULL;
+    }
+}
+
+/* ---- for a moment ------------------------------------------------------------------------------- */
+
+bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
+{
+    const struct sp_layer_flight *t = flight_of(c, i, slice);
+    size_t more = 0;
+
+    for (int k = 0; k < parts_of(c); k++)
+        more += sp_host_round(t->away[k]->bytes);
+    return sp_eviction_visit_takes(evictions_of(c->g, c->st), (int64_t)more, bytes);
+}
+
+size_t sp_visit_next(const struct sp_op_ctx *c, int i, int slice, int part, size_t *at)
+{
+    size_t begin = *at;
+
+    *at += sp_host_round(flight_of(c, i, slice)->away[part]->bytes);
+    return begin / sp_shape_elem(c->sh);
+}
+
+/* Where a visit's keys and values, or their gradients, are, in its buffers and out of them; how many pieces. */
+static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_visit *visit, bool gradients,
+                     struct sp_piece *piece)
+{
+    size_t at = 0;
+    int n = 0;
+
+    for (int j = visit->first; j < visit->end; j++) {
+        struct sp_layer_flight *t = flight_of(c, i, j);
+
+        for (int k = 0; t->away && k < parts_of(c); k++) {
+            struct sp_place **place = &t->away[gradients ? parts_of(c) + k : k];
+
+            if (!*place)
+                *place = sp_place_new(&c->st->away, t->away[k]->bytes);
+            piece[n++] = (struct sp_piece){*place, at};
+            at += sp_host_round((*place)->bytes);
+        }
+    }
+    return n;
+}
+
+void sp_visit_begin(struct sp_op_ctx *c, int i, struct sp_visit *visit, bool made)
+{
+    struct sp_stage *st = c->st;
+    struct sp_piece piece[SP_MAX_SLICES];
+    int turn = st->visits++ % SP_VISITS;
+
+    visit->kv = st->visited[turn];
+    visit->dkv = st->visited[SP_VISITS + turn];
+    sp_away_read(&st->away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
+    if (made)
+        sp_away_read(&st->away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
+}
+
+void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit)
+{
+    struct sp_piece piece[SP_MAX_SLICES];
+
+    sp_away_write(&c->st->away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL, NULL,
+                  NULL);
+}
+
+/* ---- of a stage --------------------------------------------------------------------------------- */
+
+int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
+{
+    const struct sp_eviction_plan *a = evictions_of(g, st);
+    size_t elem = sp_shape_elem(&g->shape);
+
+    if (!a)
+        return 0;
+    for (int i = 0; i < 2 * SP_VISITS; i++)
+        sp_vector_register(&st->visited[i], (size_t)a->visit_largest / elem, elem,
+                           i < SP_VISITS ? "visiting kv" : "visiting dkv");
+    st->own = calloc((size_t)a->n_units, sizeof *st->own);
+    st->leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
+    return st->own && st->leaving ? sp_away_create(&st->away, &st->mover, g->cfg.disk) : -ENOMEM;
+}
+
+void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)
+{
+    if (!evictions_of(g, st))
+        return;
+    for (int i = 0; i < 2 * SP_VISITS; i++)
+        if (st->visited[i])
+            starpu_data_unregister_no_coherency(st->visited[i]);
+    sp_away_destroy(&st->away);
+    free(st->own);
+    free(st->leaving);
 }

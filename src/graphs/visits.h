@@ -1,32 +1,43 @@
 /*
  * Keys and values of a slice that leave memory (plan/offload/keys.h): once the next slice's attention has read them.
- * Later slices read them too, and add to their gradients: they come for each of these (sp_visit), layer by layer, and
- * to stay for their own backward. All of it does nothing where keys and values stay.
+ * Later slices read them too, and add to their gradients: they visit attention of each of these, some slices at a time,
+ * in buffers that the stage uses in turns, and come back to stay for their own backward. All of it does nothing where
+ * keys and values stay.
  */
 #ifndef SP_GRAPH_VISITS_H
 #define SP_GRAPH_VISITS_H
 
 #include "graphs/op.h"
 
-/* The next task is the first of layer i of the op: visits are over, and the slice's own keys and values come back. */
+/* The next task is the first of layer i of the op, of its forward or its backward: what left has left by then, and the
+ * slice's own keys and values come back. */
 void sp_visits_next_layer(struct sp_op_ctx *c, int i);
-
-/* The next task is the first of the op: visits are over. */
-void sp_visits_next_op(struct sp_op_ctx *c);
 
 /* Whether a visit that has *bytes of keys and values, 0: none yet, takes those of a slice too; *bytes become those of it,
  * or of the visit that begins with the slice. */
-bool sp_visit_takes(const struct sp_op_ctx *c, int slice, int64_t *bytes);
+bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes);
 
-/* The keys and values of slices first .. end-1 that are away, for the attention of this one: they are on their way when
- * the next task begins. With `gradients` those too, which `made` says are there already. */
-struct sp_visit *sp_visit_ask(struct sp_op_ctx *c, int i, int first, int end, bool gradients,
-                              bool made);
+/* The slices first .. end-1 of layer i, as far as they are away. */
+struct sp_visit {
+    int first, end;
+    starpu_data_handle_t kv, dkv; /* of all of them, one after the other: each beginning in a page */
+};
 
-/* The next task is the first that reads what was asked for. */
-void sp_visit_enter(struct sp_op_ctx *c);
+/* Begins the next visit of the stage: keys and values are read, and, if they are `made`, gradients. */
+void sp_visit_begin(struct sp_op_ctx *c, int i, struct sp_visit *visit, bool made);
+
+/* Its keys and values in turn, of a slice and part of the tokens: *at, 0 at first, is where in its buffers it ends. Elements
+ * from the beginning to there. */
+size_t sp_visit_next(const struct sp_op_ctx *c, int i, int slice, int part, size_t *at);
+
+/* The tasks of the visit are submitted: gradients are written. */
+void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit);
 
 /* Attention of the forward of layer i is submitted: the slice before this one is done with it. */
 void sp_visits_leave(struct sp_op_ctx *c, int i);
+
+/* Room for it on a stage. 0 or -ENOMEM. */
+int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st);
+void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st);
 
 #endif

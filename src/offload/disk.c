@@ -63,9 +63,8 @@ static int make_room(struct sp_disk *d, off_t at, off_t bytes)
 }
 
 /* Beyond the end the file grows: tensors of many sizes leave gaps. */
-static void *alloc(void *base, size_t size)
+off_t sp_disk_take(struct sp_disk *d, size_t size)
 {
-    struct sp_disk *d = base;
     size_t bytes = sp_host_round(size);
     bool grows;
     off_t at;
@@ -77,21 +76,35 @@ static void *alloc(void *base, size_t size)
     pthread_mutex_unlock(&d->mutex);
     if (err)
         fail(d, "make room", at, err);
-    return name_of(at);
+    return at;
 }
 
-static void give_back(void *base, void *name, size_t size)
+void sp_disk_give(struct sp_disk *d, off_t at, size_t size)
 {
-    struct sp_disk *d = base;
     int err;
 
     pthread_mutex_lock(&d->mutex);
-    err = sp_file_space_give(&d->space, place_of(name), sp_host_round(size));
+    err = sp_file_space_give(&d->space, at, sp_host_round(size));
     pthread_mutex_unlock(&d->mutex);
     STARPU_ASSERT_MSG(!err, "starpipe: out of memory for the space of an offload file");
 }
 
+static void *alloc(void *base, size_t size)
+{
+    return name_of(sp_disk_take(base, size));
+}
+
+static void give_back(void *base, void *name, size_t size)
+{
+    sp_disk_give(base, place_of(name), size);
+}
+
 /* ---- transfers ------------------------------------------------------------------------ */
+
+struct sp_transfers *sp_disk_transfers(struct sp_disk *d, bool writes)
+{
+    return writes ? &d->write : &d->read;
+}
 
 static void *async_write(void *base, void *name, void *memory, off_t offset, size_t bytes)
 {

@@ -9,6 +9,7 @@
 #include "offload/eviction.h"
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct sp_disk;
 
@@ -29,6 +30,12 @@ int sp_disk_measure_both(struct sp_disk *disk, double *both);
 /* In a started StarPU: the memory node of the file, -1 if StarPU has no room for one more. StarPU lets
  * go of it when it ends. */
 int sp_disk_register(struct sp_disk *disk);
+
+/* Room in the file for others than StarPU, and the threads that write and read it. */
+struct sp_transfers;
+off_t sp_disk_take(struct sp_disk *disk, size_t bytes);
+void sp_disk_give(struct sp_disk *disk, off_t at, size_t bytes);
+struct sp_transfers *sp_disk_transfers(struct sp_disk *disk, bool writes);
 
 /* Since the start: bytes, and how long a thread was at it; zeros without a disk. */
 struct sp_disk_traffic {

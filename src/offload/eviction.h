@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 enum {
+    SP_EVICTION_VISITS = 3, /* at once: one is read, two come */
     SP_UNIT_HEAD = 7, /* of the tensors of a unit the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
@@ -84,6 +85,7 @@ struct sp_eviction_plan {
     int64_t peak;                  /* bytes at the highest slot */
     int64_t peak_kept;             /* the same of units alone */
     int64_t visits_in, visits_out; /* given: of all slots; 0: all keys stay */
+    int64_t visit_largest;         /* given: of the largest visit */
     int64_t visit_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
     int64_t gradients_out; /* given: of these the most at once, of gradients */
     int64_t bytes;         /* that leave in a step, but for those */

@@ -1,8 +1,8 @@
 #include "offload/mover.h"
+#include "offload/away.h"
 #include "offload/host.h"
 #include "sp_atomic.h"
 #include "starpipe/order.h"
-#include <stdlib.h>
 #include <time.h>
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
@@ -11,23 +11,8 @@ void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
     pthread_mutex_init(&m->mutex, NULL);
 }
 
-/* One user less. */
-static void let_go(struct sp_mover *m, struct sp_visit *visit)
-{
-    if (!visit || --visit->users > 0)
-        return;
-    visit->next = m->idle;
-    m->idle = visit;
-}
-
 void sp_mover_destroy(struct sp_mover *m)
 {
-    for (int i = 0; i < 2; i++)
-        let_go(m, m->last[i]);
-    for (struct sp_visit *v = m->idle, *next; v; v = next) {
-        next = v->next;
-        free(v);
-    }
     pthread_mutex_destroy(&m->mutex);
 }
 
@@ -41,8 +26,7 @@ static double now_us(void)
 
 static void count(struct sp_move *move, int64_t bytes)
 {
-    if (move->live)
-        sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
+    sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
 }
 
 /*
@@ -75,44 +59,32 @@ static void written(void *arg)
     pthread_mutex_lock(&m->mutex);
     gone = !move->returning && drop(t, m->node);
     t->gone = gone;
-    if (!t->clean)
-        m->moved.left += (int64_t)sp_host_round((size_t)bytes);
-    if (gone || move->visit) /* as what asks for it back has it */
+    m->moved.left += (int64_t)sp_host_round((size_t)bytes);
+    if (gone)
         count(move, -bytes);
     if (--move->leaving == 0) {
         move->left_us = now_us();
         position = move->held;
         move->held = 0;
-        let_go(m, move->visit);
     }
     pthread_mutex_unlock(&m->mutex);
     if (position)
         sp_order_release(m->worker, position);
 }
 
-/* After the tasks submitted so far have read it. */
-static void leave(struct sp_move_tensor *t)
-{
-    /* RW: after every reader so far, and the only valid copy is there then. */
-    int err =
-        starpu_data_acquire_on_node_cb(t->handle, (int)t->move->mover->tier, STARPU_RW, written, t);
-
-    STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be offloaded");
-}
-
 void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
                  int n, int64_t *live, int64_t *peak)
 {
-    *move = (struct sp_move){.mover = m,
-                             .live = live,
-                             .peak = peak,
-                             .n = n,
-                             .leaving = n,
-                             .back = n,
-                             .tensors = move->tensors};
+    *move = (struct sp_move){
+        .mover = m, .live = live, .peak = peak, .n = n, .leaving = n, .tensors = move->tensors};
     for (int i = 0; i < n; i++) {
+        int err;
+
         move->tensors[i] = (struct sp_move_tensor){.move = move, .handle = tensors[i]};
-        leave(&move->tensors[i]);
+        /* RW: after every reader so far, and the only valid copy is there then. */
+        err = starpu_data_acquire_on_node_cb(tensors[i], (int)m->tier, STARPU_RW, written,
+                                             &move->tensors[i]);
+        STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be offloaded");
     }
 }
 
@@ -141,14 +113,14 @@ static void fetch(struct sp_move *move)
 
     starpu_task_init(task);
     task->cl = &reader;
-    task->nbuffers = move->back;
-    if (move->back > STARPU_NMAXBUFS) { /* freed with the task */
-        task->dyn_handles = calloc((size_t)move->back, sizeof *task->dyn_handles);
-        task->dyn_modes = calloc((size_t)move->back, sizeof *task->dyn_modes);
+    task->nbuffers = move->n;
+    if (move->n > STARPU_NMAXBUFS) { /* freed with the task */
+        task->dyn_handles = calloc((size_t)move->n, sizeof *task->dyn_handles);
+        task->dyn_modes = calloc((size_t)move->n, sizeof *task->dyn_modes);
         STARPU_ASSERT_MSG(task->dyn_handles && task->dyn_modes,
-                          "starpipe: no memory to bring %d tensors back", move->back);
+                          "starpipe: no memory to bring %d tensors back", move->n);
     }
-    for (int i = 0; i < move->back; i++) {
+    for (int i = 0; i < move->n; i++) {
         STARPU_TASK_SET_HANDLE(task, move->tensors[i].handle, i);
         STARPU_TASK_SET_MODE(task, STARPU_R, i);
     }
@@ -160,10 +132,14 @@ void sp_move_back(struct sp_move *move)
 {
     struct sp_mover *m = move->mover;
 
+    if (move->returns) {
+        sp_return_begin(move->returns);
+        return;
+    }
     pthread_mutex_lock(&m->mutex);
-    move->returning = !move->visit;
+    move->returning = true;
     move->back_us = now_us();
-    for (int i = 0; i < move->back; i++) {
+    for (int i = 0; i < move->n; i++) {
         int64_t bytes = (int64_t)starpu_data_get_size(move->tensors[i].handle);
 
         m->moved.returned += (int64_t)sp_host_round((size_t)bytes);
@@ -172,79 +148,4 @@ void sp_move_back(struct sp_move *move)
     }
     pthread_mutex_unlock(&m->mutex);
     fetch(move);
-}
-
-void sp_move_return(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
-                    int n)
-{
-    *move = (struct sp_move){.mover = m, .n = n, .back = n, .tensors = move->tensors};
-    for (int i = 0; i < n; i++)
-        move->tensors[i] = (struct sp_move_tensor){.move = move, .handle = tensors[i]};
-}
-
-/* ---- visits ---------------------------------------------------------------------------------- */
-
-static struct sp_visit *take_idle(struct sp_mover *m, int room)
-{
-    struct sp_visit **at = &m->idle, *visit;
-
-    pthread_mutex_lock(&m->mutex);
-    while (*at && (*at)->room < room)
-        at = &(*at)->next;
-    visit = *at;
-    if (visit)
-        *at = visit->next;
-    pthread_mutex_unlock(&m->mutex);
-    if (visit)
-        return visit;
-    visit = malloc(sizeof *visit + sizeof *visit->tensor * (size_t)room);
-    STARPU_ASSERT_MSG(visit, "starpipe: no memory for a visit of %d tensors", room);
-    visit->room = room;
-    return visit;
-}
-
-struct sp_visit *sp_visit_new(struct sp_mover *m, const starpu_data_handle_t *tensors, int n,
-                              int back, int clean)
-{
-    struct sp_visit *visit = take_idle(m, n);
-
-    visit->users = 2;
-    visit->move = (struct sp_move){
-        .mover = m, .n = n, .leaving = n, .back = back, .visit = visit, .tensors = visit->tensor};
-    for (int i = 0; i < n; i++)
-        visit->tensor[i] =
-            (struct sp_move_tensor){.move = &visit->move, .handle = tensors[i], .clean = i < clean};
-    return visit;
-}
-
-void sp_visit_begin(struct sp_mover *m, unsigned position)
-{
-    if (m->last[1])
-        sp_move_hold(&m->last[1]->move, position);
-}
-
-void sp_visit_end(struct sp_visit *visit)
-{
-    struct sp_mover *m = visit->move.mover;
-
-    pthread_mutex_lock(&m->mutex);
-    let_go(m, m->last[1]);
-    m->last[1] = m->last[0];
-    m->last[0] = visit;
-    pthread_mutex_unlock(&m->mutex);
-    for (int i = 0, n = visit->move.n; i < n; i++)
-        leave(&visit->tensor[i]);
-}
-
-void sp_visits_wait(struct sp_mover *m, unsigned position)
-{
-    for (int i = 0; i < 2; i++) {
-        if (!m->last[i])
-            continue;
-        sp_move_hold(&m->last[i]->move, position);
-        pthread_mutex_lock(&m->mutex);
-        let_go(m, m->last[i]);
-        pthread_mutex_unlock(&m->mutex);
-        m->last[i] = NULL;
-    }
 }

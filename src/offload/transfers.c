@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <starpu.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@ struct sp_transfer {
     off_t at;
     size_t bytes;
     bool done;
+    void (*then)(void *arg); /* NULL: somebody asks whether it is done */
+    void *arg;
 };
 
 double sp_transfers_now_us(void)
@@ -27,6 +30,12 @@ static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t byte
 {
     size_t left = sp_host_round(bytes);
 
+    if (q->fd < 0) {
+        void *place = (void *)(uintptr_t)at; /* of a place in memory */
+
+        memcpy(q->writes ? place : memory, q->writes ? memory : place, bytes);
+        return;
+    }
     while (left > 0) {
         ssize_t n = q->writes ? pwrite(q->fd, memory, left, at) : pread(q->fd, memory, left, at);
 
@@ -64,6 +73,13 @@ static void *run(void *arg)
         pthread_mutex_lock(&q->mutex);
         q->busy_us += sp_transfers_now_us() - start;
         q->bytes += (double)t->bytes;
+        if (t->then) {
+            pthread_mutex_unlock(&q->mutex);
+            t->then(t->arg);
+            free(t);
+            pthread_mutex_lock(&q->mutex);
+            continue;
+        }
         __atomic_store_n(&t->done, true, __ATOMIC_RELEASE); /* t is its owner's from here on */
         pthread_cond_broadcast(&q->done);
     }
@@ -99,18 +115,31 @@ void sp_transfers_sum(struct sp_transfers *q, double *bytes, double *busy_us)
     pthread_mutex_unlock(&q->mutex);
 }
 
-void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes)
+static struct sp_transfer *post(struct sp_transfers *q, struct sp_transfer of)
 {
     struct sp_transfer *t = malloc(sizeof *t);
 
     STARPU_ASSERT_MSG(t, "starpipe: out of memory for a transfer");
-    *t = (struct sp_transfer){.queue = q, .memory = memory, .at = at, .bytes = bytes};
+    *t = of;
+    t->queue = q;
     pthread_mutex_lock(&q->mutex);
     *q->last = t;
     q->last = &t->next;
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->mutex);
     return t;
+}
+
+void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes)
+{
+    return post(q, (struct sp_transfer){.memory = memory, .at = at, .bytes = bytes});
+}
+
+void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
+                      void (*then)(void *arg), void *arg)
+{
+    post(q, (struct sp_transfer){
+                .memory = memory, .at = at, .bytes = bytes, .then = then, .arg = arg});
 }
 
 int sp_transfer_test(void *transfer)

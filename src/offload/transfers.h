@@ -1,4 +1,4 @@
-/* A thread that reads, or writes, a file for others: one transfer after the other. */
+/* A thread that reads, or writes, a file, or memory in its place, for others: one transfer after the other. */
 #ifndef SP_TRANSFERS_H
 #define SP_TRANSFERS_H
 
@@ -10,7 +10,7 @@
 struct sp_transfer;
 
 struct sp_transfers {
-    int fd;
+    int fd; /* -1: `at` is an address */
     bool writes, ends;
     void (*fail)(void *arg, const char *what, off_t at, int err);
     void *arg;
@@ -38,6 +38,10 @@ void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t b
 int sp_transfer_test(void *transfer);
 void sp_transfer_wait(void *transfer);
 void sp_transfer_free(void *transfer);
+
+/* The same for those who do not ask: the thread calls `then` when it is done. */
+void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
+                      void (*then)(void *arg), void *arg);
 
 /* Of a clock that does not jump. */
 double sp_transfers_now_us(void);

@@ -13,7 +13,6 @@
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/offload.h"
-#include "graphs/visits.h"
 
 static int tokens_of(const struct sp_op_ctx *c)
 {
@@ -153,7 +152,6 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     c->ctx.documents = sp_graph_documents(g, op->mb);
     c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c->ctx.op = sp_window_open(g->window, g->turn);
-    sp_visits_next_op(c);
 }
 
 /* A forward of one micro-batch and a backward of another, by turns. */

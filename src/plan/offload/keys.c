@@ -41,10 +41,13 @@ static int64_t keys_of(const struct sp_units_builder *b, const struct sp_op *op,
 {
     struct sp_op other = *op;
     struct sp_shape part;
+    int parts = sp_shape_parts(b->sh);
+    int64_t bytes;
 
     other.slice = (unsigned short)slice;
     sp_units_shape(b, &other, &part);
-    return sp_pages_of(&part, part.kv_width);
+    bytes = (int64_t)(sp_shape_elem(&part) * sp_stash_elements(&part, SP_RECOMPUTE_NONE, SP_STASH_KV));
+    return parts * sp_pages(bytes / parts);
 }
 
 /* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
@@ -116,13 +119,13 @@ static void add_visits(struct sp_units_builder *b, int index, int i)
     if (!v.bytes)
         return;
     sp_units_shape(b, op, &part);
+    sp_units_also(b, slot, slot, sum_of(&part));
+    if (v.largest > b->a->visit_largest)
+        b->a->visit_largest = v.largest;
     if (op->pass == SP_F) {
-        sp_units_also(b, slot, slot + 1, SP_VISITS * v.largest);
-        sp_units_also(b, slot, slot, sum_of(&part));
         count(b, slot, v.bytes, 0);
         return;
     }
-    sp_units_also(b, slot, slot, 2 * SP_VISITS * v.largest + sum_of(&part));
     count(b, slot, (last ? 1 : 2) * v.bytes, v.bytes); /* the last slice makes the gradients */
     b->a->gradients_out += last ? v.bytes : 0;
     if (sp_units_recompute(b, op, i) == SP_RECOMPUTE_FULL) /* attention runs again */
@@ -162,6 +165,6 @@ void sp_keys_visits(struct sp_units_builder *b)
         if (leave && scratch_of(&part) > scratch)
             scratch = scratch_of(&part);
     }
-    if (scratch)
-        sp_units_also(b, 0, b->a->n_slots - 1, scratch);
+    if (scratch) /* the buffers of visits, of keys and values and of gradients, stay */
+        sp_units_also(b, 0, b->a->n_slots - 1, scratch + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
 }

@@ -8,9 +8,6 @@
 
 #include "plan/offload/builder.h"
 
-/* Most slices whose keys and values are in memory for a visit: one is read, two come, one leaves. */
-enum { SP_VISITS = 4 };
-
 /* Whether a plan has slices whose keys and values may leave at all. */
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh);
 

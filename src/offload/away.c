@@ -1,0 +1,322 @@
+#include "offload/away.h"
+#include "offload/host.h"
+#include "sp_atomic.h"
+#include "starpipe/order.h"
+#include <stdlib.h>
+
+/* A piece of a buffer that is written, or read once its place was written so often. */
+struct sp_reading {
+    struct sp_return *move;
+    struct sp_place *place;
+    size_t at;
+    int wanted;
+    struct sp_reading *next; /* of those that wait for the place */
+};
+
+struct sp_leave {
+    struct sp_mover *mover;
+    bool done;
+    unsigned held; /* position that waits for it; 0: none */
+    int users;
+};
+
+/* A buffer on its way: it goes when it is acquired, and when it was told to. */
+struct sp_return {
+    struct sp_away *away;
+    starpu_data_handle_t buffer;
+    bool writes, acquired, told, last; /* last: of its place */
+    char *memory;
+    int64_t *live, *peak; /* bytes in memory, of the stage's meter; NULL: they are not counted there */
+    struct sp_leave *leave;
+    struct sp_return *next;
+    int n, left;
+    struct sp_reading piece[]; /* [n] */
+};
+
+/* ---- places ------------------------------------------------------------------------------------ */
+
+int sp_away_create(struct sp_away *a, struct sp_mover *mover, struct sp_disk *disk)
+{
+    int err = 0;
+
+    *a = (struct sp_away){.mover = mover, .disk = disk};
+    for (int i = 0; !disk && !err && i < 2; i++)
+        err = sp_transfers_start(&a->memory[i], -1, i, NULL, NULL);
+    return err;
+}
+
+void sp_away_destroy(struct sp_away *a)
+{
+    for (int i = 0; a->mover && !a->disk && i < 2; i++)
+        sp_transfers_stop(&a->memory[i]);
+}
+
+struct sp_place *sp_place_new(struct sp_away *a, size_t bytes)
+{
+    struct sp_place *place = malloc(sizeof *place);
+    void *memory = NULL;
+    bool fails = !place || (!a->disk && posix_memalign(&memory, SP_HOST_PAGE, sp_host_round(bytes)));
+
+    STARPU_ASSERT_MSG(!fails, "starpipe: no memory for a tensor that is away");
+    *place = (struct sp_place){.away = a,
+                               .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
+                               .bytes = bytes};
+    return place;
+}
+
+static void place_free(struct sp_place *place)
+{
+    struct sp_away *a = place->away;
+
+    if (a->disk)
+        sp_disk_give(a->disk, place->at, place->bytes);
+    else
+        free((void *)(uintptr_t)place->at);
+    free(place);
+}
+
+/* ---- transfers --------------------------------------------------------------------------------- */
+
+/* Where buffers are acquired: a worker's memory, or, beside a GPU, main memory. */
+static unsigned node_of(const struct sp_away *a)
+{
+    unsigned node = a->mover->node;
+
+    return starpu_node_get_kind(node) == STARPU_CPU_RAM ? node : STARPU_MAIN_RAM;
+}
+
+static int64_t bytes_of(const struct sp_return *move)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < move->n; i++)
+        sum += (int64_t)move->piece[i].place->bytes;
+    return sum;
+}
+
+/* With the mover's mutex. */
+static void count(const struct sp_return *move, int64_t sign)
+{
+    int64_t bytes = sign * bytes_of(move);
+
+    if (move->live)
+        sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
+}
+
+/* All pieces are. */
+static void end(struct sp_return *move, unsigned held)
+{
+    struct sp_mover *m = move->away->mover;
+
+    starpu_data_release_on_node(move->buffer, (int)node_of(move->away));
+    if (!move->writes && m->node != node_of(move->away))
+        starpu_data_prefetch_on_node(move->buffer, m->node, 1);
+    if (held)
+        sp_order_release(m->worker, held);
+    if (move->last)
+        place_free(move->piece[0].place);
+    free(move);
+}
+
+static void start(struct sp_reading *piece);
+
+/* The readings of a place that it has been written often enough for, out of those that wait. */
+static struct sp_reading *take_ready(struct sp_place *place)
+{
+    struct sp_reading *ready = NULL, **at = &place->waiting;
+
+    while (*at) {
+        struct sp_reading *r = *at;
+
+        if (r->wanted > place->written) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        r->next = ready;
+        ready = r;
+    }
+    return ready;
+}
+
+/* Of a leave, who waits for it. */
+static unsigned end_leave(struct sp_leave *leave)
+{
+    unsigned held = leave->held;
+
+    leave->done = true;
+    if (--leave->users == 0)
+        free(leave);
+    return held;
+}
+
+static void piece_done(void *arg)
+{
+    struct sp_reading *piece = arg, *ready = NULL;
+    struct sp_return *move = piece->move;
+    struct sp_mover *m = move->away->mover;
+    struct sp_place *place = piece->place;
+    unsigned held = 0;
+    bool all;
+
+    pthread_mutex_lock(&m->mutex);
+    *(move->writes ? &m->moved.left : &m->moved.returned) += (int64_t)sp_host_round(place->bytes);
+    if (move->writes) {
+        place->written++;
+        ready = take_ready(place);
+    }
+    all = --move->left == 0;
+    if (all && move->writes)
+        count(move, -1);
+    if (all && move->leave)
+        held = end_leave(move->leave);
+    pthread_mutex_unlock(&m->mutex);
+    for (struct sp_reading *next; ready; ready = next) {
+        next = ready->next;
+        start(ready);
+    }
+    if (all)
+        end(move, held);
+}
+
+static void start(struct sp_reading *piece)
+{
+    struct sp_return *move = piece->move;
+    struct sp_away *a = move->away;
+    struct sp_transfers *queue =
+        a->disk ? sp_disk_transfers(a->disk, move->writes) : &a->memory[move->writes];
+
+    sp_transfer_post(queue, move->memory + piece->at, piece->place->at, piece->place->bytes,
+                     piece_done, piece);
+}
+
+static void go(struct sp_return *move)
+{
+    struct sp_mover *m = move->away->mover;
+
+    for (int i = 0, n = move->n; i < n; i++) { /* the last piece may be the end of it */
+        struct sp_reading *piece = &move->piece[i];
+        bool waits;
+
+        pthread_mutex_lock(&m->mutex);
+        waits = !move->writes && piece->place->written < piece->wanted;
+        if (waits) {
+            piece->next = piece->place->waiting;
+            piece->place->waiting = piece;
+        }
+        pthread_mutex_unlock(&m->mutex);
+        if (!waits)
+            start(piece);
+    }
+}
+
+static void acquired(void *arg)
+{
+    struct sp_return *move = arg;
+    bool goes;
+
+    move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->away));
+    pthread_mutex_lock(&move->away->mover->mutex);
+    move->acquired = true;
+    goes = move->told;
+    pthread_mutex_unlock(&move->away->mover->mutex);
+    if (goes)
+        go(move);
+}
+
+static struct sp_return *new_move(struct sp_away *a, starpu_data_handle_t buffer, bool writes,
+                                  const struct sp_piece *piece, int n)
+{
+    struct sp_return *move = malloc(sizeof *move + sizeof *move->piece * (size_t)n);
+
+    STARPU_ASSERT_MSG(move, "starpipe: no memory to move a tensor");
+    *move = (struct sp_return){
+        .away = a, .buffer = buffer, .writes = writes, .told = true, .n = n, .left = n};
+    for (int i = 0; i < n; i++) {
+        struct sp_place *place = piece[i].place;
+
+        place->sent += writes;
+        move->piece[i] = (struct sp_reading){
+            .move = move, .place = place, .at = piece[i].at, .wanted = place->sent};
+    }
+    return move;
+}
+
+static void submit(struct sp_return *move)
+{
+    int err = starpu_data_acquire_on_node_cb(move->buffer, (int)node_of(move->away),
+                                             move->writes ? STARPU_R : STARPU_W, acquired, move);
+
+    STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be moved");
+}
+
+/* ---- what callers do ---------------------------------------------------------------------------- */
+
+void sp_away_write(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
+                   int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
+{
+    struct sp_return *move = new_move(a, buffer, true, piece, n);
+
+    move->live = live;
+    move->peak = peak;
+    if (leave) {
+        *leave = malloc(sizeof **leave);
+        STARPU_ASSERT_MSG(*leave, "starpipe: no memory to move a tensor");
+        **leave = (struct sp_leave){.mover = a->mover, .users = 2};
+        move->leave = *leave;
+    }
+    submit(move);
+}
+
+void sp_leave_wait(struct sp_leave *leave, unsigned position)
+{
+    struct sp_mover *m = leave->mover;
+
+    pthread_mutex_lock(&m->mutex);
+    if (!leave->done) {
+        leave->held = position;
+        sp_order_hold(m->worker, position);
+    }
+    if (--leave->users == 0)
+        free(leave);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void sp_away_read(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
+                  int n)
+{
+    submit(new_move(a, buffer, false, piece, n));
+}
+
+struct sp_return *sp_away_return(struct sp_away *a, starpu_data_handle_t buffer,
+                                 struct sp_place *place, int64_t *live, int64_t *peak,
+                                 struct sp_return *next)
+{
+    struct sp_return *move =
+        new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
+
+    move->told = false;
+    move->last = true;
+    move->live = live;
+    move->peak = peak;
+    move->next = next;
+    submit(move);
+    return move;
+}
+
+void sp_return_begin(struct sp_return *first)
+{
+    for (struct sp_return *move = first, *next; move; move = next) {
+        struct sp_mover *m = move->away->mover;
+        bool goes;
+
+        next = move->next;
+        pthread_mutex_lock(&m->mutex);
+        count(move, 1);
+        move->told = true;
+        goes = move->acquired;
+        pthread_mutex_unlock(&m->mutex);
+        if (goes)
+            go(move);
+    }
+}
