@@ -12,9 +12,12 @@ limit     one sequence, one stage; what is kept from forward to backward is seve
           loss       of the last step, which must be the same for all
 longest   the longest sequence (a multiple of 256 tokens) that trains within a limit, by --dry-run, and
           then one step of it for real: nothing recomputed, --recompute full, no-attention, and sppo with
-          --offload full and adaptive, slices as many as fit best.
+          --offload full and adaptive, slices as many as fit best. Keys and values stay.
+keys      the same where keys and values leave too: by --dry-run, within the limit and within eight times as much, with
+          up to 256 slices; a step for real of four times the longest with which they stay; and what it costs them to
+          leave at the length of `limit`, where both fit, against no offloading and against their staying, in turns.
 
-    bench/offload/offload.py [--starpipe build/starpipe] [--dir /var/tmp] [--rounds 2] [limit] [longest]
+    bench/offload/offload.py [--starpipe build/starpipe] [--dir /var/tmp] [--rounds 2] [limit] [longest] [keys]
 """
 import argparse
 import json
@@ -63,7 +66,7 @@ def limit(args):
     model_directory(model, args.hidden, args.layers, args.seq)
     cut = ["--schedule", "sppo", "--slices", args.slices, "--seq", args.seq, "--steps", args.steps]
     within = ["--memory-limit", f"{args.limit}MiB"]
-    runs = {"none": [], "full": ["--offload", "full", *within],
+    runs = {"none": [], "full": ["--offload", "full", "--offload-keys", "stay", *within],
             "adaptive": ["--offload", "adaptive", *within],
             "adaptive, no limit": ["--offload", "adaptive"]}
     best, last = {}, {}
@@ -91,19 +94,20 @@ def limit(args):
               f" {s['offload_stall_ms']:8.1f} {hidden:13.1f}  {steps[-1]['loss']:.9f}")
 
 
-def fits(args, model, seq, options):
-    done = starpipe(args, model, "--dry-run", "--seq", seq, "--memory-limit", f"{args.small}MiB",
+def fits(args, model, seq, options, limit):
+    done = starpipe(args, model, "--dry-run", "--seq", seq, "--memory-limit", f"{limit}MiB",
                     *options)
     return done.returncode == 0
 
 
-def longest_of(args, model, options):
+def longest_of(args, model, options, limit=None):
+    limit = limit or args.small
     low, high = 0, 1
-    while fits(args, model, 256 * high, options):
+    while fits(args, model, 256 * high, options, limit):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if fits(args, model, 256 * middle, options):
+        if fits(args, model, 256 * middle, options, limit):
             low = middle
         else:
             high = middle
@@ -113,7 +117,8 @@ def longest_of(args, model, options):
 def longest(args):
     model = os.path.join(args.path, "narrow")
     model_directory(model, args.narrow, 4, 1 << 20)
-    sliced = [["--schedule", "sppo", "--slices", n, "--partition-slices", how, "--offload", mode]
+    sliced = [["--schedule", "sppo", "--slices", n, "--partition-slices", how, "--offload-keys", "stay",
+               "--offload", mode]
               for n in (16, 32, 64) for how in ("length", "flops") for mode in ("full", "adaptive")]
     ways = {"none": [["--schedule", "1f1b"]],
             "recompute full": [["--schedule", "1f1b", "--recompute", "full"]],
@@ -139,9 +144,48 @@ def longest(args):
         sys.stdout.flush()
 
 
+def sliced(slices, keys):
+    return ["--schedule", "sppo", "--slices", slices, "--partition-slices", "length", "--offload", "full",
+            "--offload-keys", keys]
+
+
+def keys(args):
+    model = os.path.join(args.path, "narrow-keys")
+    model_directory(model, args.narrow, 4, 1 << 30)
+    print(f"llama style, 4 layers of {args.narrow}, keys and values stay or leave: the longest sequence, tokens")
+    print("limit MiB      stay     leave   ratio")
+    for limit in args.small, 8 * args.small:
+        stay, leave = (max(longest_of(args, model, sliced(n, how), limit) for n in slices)
+                       for how, slices in (("stay", (32, 64, 128, 256)), ("leave", (128, 256))))
+        print(f"{limit:9} {stay:9} {leave:9} {leave / stay:7.1f}")
+        sys.stdout.flush()
+    plan, steps = run(args, model, "--seq", 4 * args.seq, "--steps", 1, "--memory-limit", f"{args.small}MiB",
+                      *sliced(128, "leave"))
+    s = steps[-1]["stages"][0]
+    print(f"{4 * args.seq} tokens within {args.small} MiB: {steps[-1]['step_ms'] / 1e3:.1f} s, planned "
+          f"{plan['offload']['planned_bytes'][0] / MIB:.1f} MiB, buffers {s['most_buffer_bytes'] / MIB:.1f}, resident "
+          f"{s['most_resident_bytes'] / MIB:.1f}, {s['bytes_offloaded'] / MIB:.0f} out, "
+          f"{s['bytes_brought_back'] / MIB:.0f} back, stalls {s['offload_stall_ms'] / 1e3:.1f} s")
+    wide = os.path.join(args.path, "wide-keys")
+    model_directory(wide, args.hidden, args.layers, args.seq)
+    best = {}
+    for _ in range(args.rounds):
+        for name, options in (("none", sliced(args.slices, "auto")[:6]), ("stay", sliced(args.slices, "stay")),
+                              ("leave", sliced(args.slices, "leave"))):
+            _, steps = run(args, wide, "--seq", args.seq, "--steps", args.steps, *options)
+            taken = min(s["step_ms"] for s in steps[1:] or steps)
+            if taken <= best.get(name, (taken, 0))[0]:
+                best[name] = taken, steps[-1]["stages"][0]
+    print(f"{args.layers} layers of {args.hidden}, {args.seq} tokens in {args.slices} slices of one length")
+    print("keys and values   step ms  ratio   buffers MiB   stalls ms")
+    for name, (taken, s) in best.items():
+        buffers = f"{s['most_buffer_bytes'] / MIB:13.1f} {s['offload_stall_ms']:11.1f}" if name != "none" else ""
+        print(f"{name:15} {taken:9.0f} {taken / best['none'][0]:6.3f} {buffers}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["limit", "longest"])
+    parser.add_argument("what", nargs="*", default=["limit", "longest", "keys"])
     parser.add_argument("--starpipe", default="build/starpipe")
     parser.add_argument("--dir", default="/var/tmp")
     parser.add_argument("--rounds", type=int, default=2)
@@ -161,7 +205,7 @@ def main():
         f.write(bytes(rng.randrange(256) for _ in range(200003)))
     try:
         for what in args.what:
-            {"limit": limit, "longest": longest}[what](args)
+            {"limit": limit, "longest": longest, "keys": keys}[what](args)
     finally:
         shutil.rmtree(args.path)
 

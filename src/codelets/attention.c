@@ -66,7 +66,8 @@ static int pieces_of(const struct attention_args *a, void *const *kv, void *cons
         int runs = keys->second ? 2 : 1, len = keys->len / runs, b = keys->buffer;
 
         for (int i = 0; i < runs; i++) {
-            size_t at = keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
+            size_t at =
+                keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
 
             piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
                                           kv ? sp_skip(sh, kv[b], at) : NULL,
@@ -339,9 +340,8 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
     buffers_of(t, true, dkv);
     SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o,
                     .dq = sum.whole, .new_dq = sum.new_whole, .sum = sum.sum,
-                    .new_sum = sum.new_sum, .kv = kv, .n_kv = n, .dkv = dkv,
-                    .n_dkv = first ? 0 : n, .new_dkv = dkv,
-                    .n_new_dkv = first ? n : 0, .scratch = scratch_of(sh, t));
+                    .new_sum = sum.new_sum, .kv = kv, .n_kv = n, .dkv = dkv, .n_dkv = first ? 0 : n,
+                    .new_dkv = dkv, .n_new_dkv = first ? n : 0, .scratch = scratch_of(sh, t));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, 2.5 * flops(task->cl_arg));
 }

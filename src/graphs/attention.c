@@ -84,8 +84,8 @@ struct attention {
     struct sp_attn_keys keys[SP_MAX_SLICES];
 };
 
-static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r, int round,
-                         starpu_data_handle_t sum, struct attention *a)
+static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
+                         int round, starpu_data_handle_t sum, struct attention *a)
 {
     const struct sp_visit *visit = round ? &r->visit[round - 1] : NULL;
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
@@ -104,8 +104,8 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
                                                      .kv = visit->kv,
                                                      .dkv = visit->dkv};
             else if (!visit && !is_away(c, i, j))
-                a->keys[n++] = (struct sp_attn_keys){
-                    .first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
+                a->keys[n++] =
+                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
             pos += len;
         }
     a->at = (struct sp_attn){

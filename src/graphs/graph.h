@@ -91,7 +91,8 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    struct sp_place **away; /* [2][parts of the tokens] of keys and values that are away, and of their gradients, NULL where
+    struct sp_place **
+        away; /* [2][parts of the tokens] of keys and values that are away, and of their gradients, NULL where
                              * there are none yet (graphs/visits.h); NULL: they are here */
     int64_t stashed; /* bytes counted as stashed */
 };
@@ -123,8 +124,6 @@ struct sp_ring_home {
     starpu_data_handle_t *piece; /* [n] */
 };
 
-enum { SP_VISITS = SP_EVICTION_VISITS };
-
 /* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
 struct sp_kept {
     const struct sp_layer_flight *layer;
@@ -153,18 +152,19 @@ struct sp_stage {
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    struct sp_away away;                 /* of keys and values, see visits.h */
-    struct sp_move *own;                 /* [units] with which they return; NULL: all stay */
-    struct sp_leave **leaving;           /* [n_leaving] on their way out */
+    struct sp_away away;             /* of keys and values, see visits.h */
+    struct sp_move *own;             /* [units] with which they return; NULL: all stay */
+    struct sp_leave **leaving;       /* [n_leaving] on their way out */
     int n_leaving;
-    unsigned visits;                     /* so far */
-    starpu_data_handle_t visited[2 * SP_VISITS]; /* their buffers, by turn: keys and values, gradients */
-    struct sp_kept *kept;               /* [units] what each is of */
-    struct sp_move *fetches;            /* to be brought back by the next op, with its slots */
-    struct sp_move *returning;          /* those that the next task submitted brings back */
-    double held_us;                     /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];             /* of messages submitted in a step, by turn */
-    starpu_data_handle_t theirs[2];     /* the last gradients of other replicas, latest first */
+    unsigned visits; /* so far */
+    starpu_data_handle_t
+        visited[2 * SP_EVICTION_VISITS]; /* their buffers, by turn: keys and values, gradients */
+    struct sp_kept *kept;                /* [units] what each is of */
+    struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
+    struct sp_move *returning;           /* those that the next task submitted brings back */
+    double held_us;                      /* sp_order_held_us of its worker at the last report */
+    uint64_t bytes_sent[2];              /* of messages submitted in a step, by turn */
+    starpu_data_handle_t theirs[2];      /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL

@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g, const struct sp_stage *st)
+static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g,
+                                                   const struct sp_stage *st)
 {
     const struct sp_eviction_plan *all = g->cfg.evictions;
 
@@ -66,7 +67,8 @@ void sp_visits_next_layer(struct sp_op_ctx *c, int i)
         bool gradients = k >= parts_of(c);
 
         if (t->away[k])
-            first = bring(c, t->away[k], gradients, tensor_of(t, k % parts_of(c), gradients), first);
+            first =
+                bring(c, t->away[k], gradients, tensor_of(t, k % parts_of(c), gradients), first);
     }
     free(t->away);
     t->away = NULL;
@@ -81,8 +83,7 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
     struct sp_meter *meter = sp_stage_meter(c->g, c->st);
     struct sp_layer_flight *t;
 
-    if (!a || c->ctx.pass != 'F' || c->slice == 0 ||
-        !a->units[unit_of(c, a, i, c->slice - 1)].keys)
+    if (!a || c->ctx.pass != 'F' || c->slice == 0 || !a->units[unit_of(c, a, i, c->slice - 1)].keys)
         return;
     t = flight_of(c, i, c->slice - 1);
     t->away = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
@@ -144,10 +145,10 @@ void sp_visit_begin(struct sp_op_ctx *c, int i, struct sp_visit *visit, bool mad
 {
     struct sp_stage *st = c->st;
     struct sp_piece piece[SP_MAX_SLICES];
-    int turn = st->visits++ % SP_VISITS;
+    int turn = st->visits++ % SP_EVICTION_VISITS;
 
     visit->kv = st->visited[turn];
-    visit->dkv = st->visited[SP_VISITS + turn];
+    visit->dkv = st->visited[SP_EVICTION_VISITS + turn];
     sp_away_read(&st->away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
     if (made)
         sp_away_read(&st->away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
@@ -170,9 +171,9 @@ int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
 
     if (!a)
         return 0;
-    for (int i = 0; i < 2 * SP_VISITS; i++)
+    for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
         sp_vector_register(&st->visited[i], (size_t)a->visit_largest / elem, elem,
-                           i < SP_VISITS ? "visiting kv" : "visiting dkv");
+                           i < SP_EVICTION_VISITS ? "visiting kv" : "visiting dkv");
     st->own = calloc((size_t)a->n_units, sizeof *st->own);
     st->leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
     return st->own && st->leaving ? sp_away_create(&st->away, &st->mover, g->cfg.disk) : -ENOMEM;
@@ -182,7 +183,7 @@ void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)
 {
     if (!evictions_of(g, st))
         return;
-    for (int i = 0; i < 2 * SP_VISITS; i++)
+    for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
         if (st->visited[i])
             starpu_data_unregister_no_coherency(st->visited[i]);
     sp_away_destroy(&st->away);

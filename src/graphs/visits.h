@@ -20,7 +20,8 @@ bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
 /* The slices first .. end-1 of layer i, as far as they are away. */
 struct sp_visit {
     int first, end;
-    starpu_data_handle_t kv, dkv; /* of all of them, one after the other: each beginning in a page */
+    starpu_data_handle_t kv,
+        dkv; /* of all of them, one after the other: each beginning in a page */
 };
 
 /* Begins the next visit of the stage: keys and values are read, and, if they are `made`, gradients. */

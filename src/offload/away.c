@@ -26,7 +26,8 @@ struct sp_return {
     starpu_data_handle_t buffer;
     bool writes, acquired, told, last; /* last: of its place */
     char *memory;
-    int64_t *live, *peak; /* bytes in memory, of the stage's meter; NULL: they are not counted there */
+    int64_t *live,
+        *peak; /* bytes in memory, of the stage's meter; NULL: they are not counted there */
     struct sp_leave *leave;
     struct sp_return *next;
     int n, left;
@@ -55,12 +56,14 @@ struct sp_place *sp_place_new(struct sp_away *a, size_t bytes)
 {
     struct sp_place *place = malloc(sizeof *place);
     void *memory = NULL;
-    bool fails = !place || (!a->disk && posix_memalign(&memory, SP_HOST_PAGE, sp_host_round(bytes)));
+    bool fails =
+        !place || (!a->disk && posix_memalign(&memory, SP_HOST_PAGE, sp_host_round(bytes)));
 
     STARPU_ASSERT_MSG(!fails, "starpipe: no memory for a tensor that is away");
-    *place = (struct sp_place){.away = a,
-                               .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
-                               .bytes = bytes};
+    *place =
+        (struct sp_place){.away = a,
+                          .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
+                          .bytes = bytes};
     return place;
 }
 
@@ -292,8 +295,7 @@ struct sp_return *sp_away_return(struct sp_away *a, starpu_data_handle_t buffer,
                                  struct sp_place *place, int64_t *live, int64_t *peak,
                                  struct sp_return *next)
 {
-    struct sp_return *move =
-        new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
+    struct sp_return *move = new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
 
     move->told = false;
     move->last = true;

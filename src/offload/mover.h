@@ -42,7 +42,7 @@ struct sp_move {
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
     struct sp_return *returns; /* these instead, of tensors that are away */
-    double left_us, back_us; /* when the last tensor was written, when they were asked back, of
+    double left_us, back_us;   /* when the last tensor was written, when they were asked back, of
                               * CLOCK_REALTIME; 0: not yet */
     struct sp_move_tensor *tensors; /* [n] room of whoever has the unit */
     struct starpu_task reader;      /* in whose name they are fetched: requests keep its address */

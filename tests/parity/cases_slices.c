@@ -1,10 +1,11 @@
 /*
  * Slices of sequences: those that several stages compute together, in one process and in several, uneven
- * parts included; and activations on disk, which change no bit. gpt-tiny ties its tables: the gradient
+ * parts included; and activations on disk, which change no bit as long as keys and values stay. gpt-tiny ties its tables: the gradient
  * of one table is the sum of two replicas, to each of which every stage adds.
  */
 #include "parity/cases.h"
 #include <stdio.h>
+#include <string.h>
 
 static void shared_slices(struct cases *c)
 {
@@ -77,7 +78,12 @@ static void on_disk(struct cases *c)
         add_case(c, (struct parity_case){.processes = ALONE}, "--stages %d %s", runs[i].stages,
                  options);
         add_case(c, (struct parity_case){.processes = i % 2 || is_long() ? both : ALONE},
-                 "--stages %d %s --offload full", runs[i].stages, options);
+                 "--stages %d %s --offload full --offload-keys stay", runs[i].stages, options);
+        if (strstr(
+                options,
+                "--slices")) /* keys and values leave too: attention in parts has bits of its own */
+            add_case(c, (struct parity_case){.processes = both, .own_bits = true},
+                     "--stages %d %s --offload full --offload-keys leave", runs[i].stages, options);
         if (is_long())
             add_case(c, (struct parity_case){.processes = both},
                      "--stages %d %s --offload adaptive", runs[i].stages, options);

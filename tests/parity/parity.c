@@ -26,9 +26,10 @@ static const struct group {
 };
 
 /* What turns options into those of the reference. */
-static const char one_stage[] = "--schedule 1f1b --stages 1 --chunks 1 --slices 1 --recompute none "
-                                "--offload none --scheduler strict --partition even --window 0 "
-                                "--mlp-chunk 0";
+static const char one_stage[] =
+    "--schedule 1f1b --stages 1 --chunks 1 --slices 1 --recompute none "
+    "--offload none --offload-keys auto --scheduler strict --partition even "
+    "--window 0 --mlp-chunk 0";
 
 void add_case(struct cases *c, struct parity_case like, const char *format, ...)
 {

@@ -33,13 +33,13 @@ number()
     grep -o "\"$2\":[^,}]*" "$1" | tail -n 1 | cut -d : -f 2 | tr -d '[]'
 }
 
-quiet "no limit" starpipe $long --steps 1 --log "$work/none.jsonl"
+quiet "no limit" starpipe $long --steps 1 --log "$work/none.jsonl" --dump-grads "$work/none.safetensors"
 all=$(number "$work/none.jsonl" peak_activation_bytes)
 echo "activations: $((all >> 20)) MiB, limit $limit MiB"
 [ "$all" -ge $((4 * limit << 20)) ] || fail "the activations are not 4 times the limit"
 for mode in full adaptive; do
-    quiet "$mode, $limit MiB" starpipe $long --steps 2 --offload $mode --memory-limit ${limit}MiB \
-        --log "$work/log.jsonl" || continue
+    quiet "$mode, $limit MiB" starpipe $long --steps 2 --offload $mode --offload-keys stay \
+        --memory-limit ${limit}MiB --log "$work/log.jsonl" || continue
     [ "$(losses "$work/none.jsonl")" = "$(losses "$work/log.jsonl" | head -n 1)" ] ||
         fail "$mode: other losses"
     planned=$(number "$work/log.jsonl" planned_bytes)
@@ -60,6 +60,43 @@ for mode in full adaptive; do
     [ "$(number "$work/log.jsonl" live_activation_bytes)" = 0 ] || fail "$mode: alive after the step"
 done
 [ -z "$(ls -A "$dir")" ] || fail "files are left: $(ls "$dir")"
+
+# ---- keys and values leave too
+
+# keys LIMIT OPTIONS...: right gradients, and no more memory than planned.
+keys()
+{
+    local limit=$1
+
+    shift
+    quiet "keys leave, $*" starpipe $long --steps 2 --offload "$@" --memory-limit $limit --log "$work/log.jsonl" \
+        --dump-grads "$work/keys.safetensors" || return
+    quiet "gradients, $*" starpipe diff --tolerance 1e-5 "$work/none.safetensors" "$work/keys.safetensors"
+    planned=$(number "$work/log.jsonl" planned_bytes)
+    buffers=$(number "$work/log.jsonl" most_buffer_bytes)
+    out=$(number "$work/log.jsonl" bytes_offloaded)
+    in=$(number "$work/log.jsonl" bytes_brought_back)
+    echo "keys leave, $*: planned $((planned >> 10)) KiB, buffers $((buffers >> 10)) KiB, $((out >> 10)) KiB out," \
+        "$((in >> 10)) KiB back"
+    [ "$buffers" -le "$planned" ] || fail "keys leave, $*: more buffers than planned"
+    [ "$in" -gt "$out" ] || fail "keys leave, $*: nothing visited"
+    [ "$(number "$work/log.jsonl" live_activation_bytes)" = 0 ] || fail "keys leave, $*: alive after the step"
+}
+keys 32MiB full
+refused "needs [0-9.]+ MiB" $long --steps 1 --offload full --offload-keys stay --memory-limit 1MiB
+stays=$(sed 's/.*needs \([0-9]*\)[.0-9]* MiB.*/\1/' "$work/stderr")
+refused "needs [0-9.]+ MiB" $long --steps 1 --offload full --memory-limit 1MiB
+leaves=$(sed 's/.*needs \([0-9]*\)[.0-9]* MiB.*/\1/' "$work/stderr")
+[ "$leaves" -lt "$stays" ] || fail "keys that leave save nothing: $leaves and $stays MiB"
+# a limit below what is needed where they stay: those of some slices leave
+keys $(((stays + leaves + 1) / 2))MiB adaptive
+
+# where they cannot
+refused "nothing leaves memory" $long --steps 1 --offload-keys leave
+refused "slice by slice" $small --model gpt-tiny --slices 2 --micro-batches 1 --seq 128 --steps 1 --offload full \
+    --offload-keys leave
+refused "slice by slice" $small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --steps 1 --stages 2 \
+    --schedule sppo:multiplex --offload full --offload-keys leave
 
 # The smallest limit that is named works, a little less does not.
 refused "needs [0-9.]+ MiB with all activations away" $long --steps 1 --offload full --memory-limit 12MiB
@@ -129,7 +166,7 @@ fi
 
 # ---- disks that are no good
 
-tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full"
+tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full --offload-keys stay"
 refused "$work/nowhere/.*No such file" $tiny --offload-dir "$work/nowhere"
 touch "$work/file"
 refused "$work/file/.*Not a directory" $tiny --offload-dir "$work/file"

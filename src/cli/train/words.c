@@ -67,6 +67,34 @@ static void print_ratios(const struct sp_trainer *t, int stage)
     printf("%s\n", shown < lay->slices ? " ..." : "");
 }
 
+/* How many slices' keys and values leave, of whatever layers and micro-batches. */
+static int slices_away(const struct sp_trainer *t, int stage)
+{
+    const struct sp_eviction_plan *a = &t->offload.evictions[stage];
+    const struct sp_program *prog = &t->plan.programs[stage];
+    int n = 0;
+
+    for (int i = 0, g = 0; i < prog->n; i++) {
+        if (!sp_op_keeps_layers(&prog->ops[i]))
+            continue;
+        n += prog->ops[i].mb == 0 && prog->ops[i].chunk == 0 &&
+             a->units[a->groups[g].first].keys > 0;
+        g++;
+    }
+    return n;
+}
+
+static void print_keys(const struct sp_trainer *t, int stage)
+{
+    const struct sp_eviction_plan *a = &t->offload.evictions[stage];
+
+    if (a->visits_in)
+        printf("%5d keys and values of %d slices leave too, and visit later ones: %.2f MiB out, "
+               "%.2f MiB back\n",
+               stage, slices_away(t, stage), (double)a->visits_out / MiB,
+               (double)a->visits_in / MiB);
+}
+
 void sp_print_offload(const struct sp_trainer *t)
 {
     printf("offload %s", t->cfg.layout.offload);
@@ -86,6 +114,8 @@ void sp_print_offload(const struct sp_trainer *t)
                (double)sp_eviction_plan_bytes(a) / MiB);
         print_ratios(t, s);
     }
+    for (int s = 0; s < t->offload.stages; s++)
+        print_keys(t, s);
 }
 
 void sp_print_offloaded(const struct sp_trainer *t)

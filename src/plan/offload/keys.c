@@ -46,7 +46,8 @@ static int64_t keys_of(const struct sp_units_builder *b, const struct sp_op *op,
 
     other.slice = (unsigned short)slice;
     sp_units_shape(b, &other, &part);
-    bytes = (int64_t)(sp_shape_elem(&part) * sp_stash_elements(&part, SP_RECOMPUTE_NONE, SP_STASH_KV));
+    bytes =
+        (int64_t)(sp_shape_elem(&part) * sp_stash_elements(&part, SP_RECOMPUTE_NONE, SP_STASH_KV));
     return parts * sp_pages(bytes / parts);
 }
 
@@ -166,5 +167,6 @@ void sp_keys_visits(struct sp_units_builder *b)
             scratch = scratch_of(&part);
     }
     if (scratch) /* the buffers of visits, of keys and values and of gradients, stay */
-        sp_units_also(b, 0, b->a->n_slots - 1, scratch + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
+        sp_units_also(b, 0, b->a->n_slots - 1,
+                      scratch + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
 }
