@@ -303,13 +303,37 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sp_shape_elem(sh) * elements;
 }
 
+/* Whether all layers of a stage recompute alike, and how. */
+static bool recomputes_alike(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                             enum sp_recompute *mode)
+{
+    bool any = false;
+
+    for (int c = 0; c < sp_chunks_of(plan); c++) {
+        int first, count;
+
+        sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
+        for (int l = first; l < first + count; l++) {
+            if (any && plan->recompute[l] != *mode)
+                return false;
+            *mode = (enum sp_recompute)plan->recompute[l];
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in
  * the same buffers, selective ones in others. */
 static int64_t mixed_workspace(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     int64_t none = workspace_of(plan, sh, SP_RECOMPUTE_NONE, 1, stage), other = 0, selective = 0;
+    enum sp_recompute all;
 
-    for (int c = 0; c < plan->layout.chunks; c++) {
+    if (recomputes_alike(plan, sh, stage, &all))
+        return workspace_of(plan, sh, all, 1, stage);
+
+    for (int c = 0; c < sp_chunks_of(plan); c++) {
         int first, count;
 
         sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);

@@ -19,6 +19,8 @@ uint64_t sp_plan_digest(const struct sp_plan *plan)
         hash = mix(hash, sp_pipe_of_mb(lay, i));
     for (int k = 0; plan->first_token && k <= lay->slices; k++)
         hash = mix(hash, plan->first_token[k]);
+    for (int l = 0; plan->recompute && l < lay->layers; l++)
+        hash = mix(hash, plan->recompute[l]);
     for (int s = 0; s < lay->stages; s++) {
         const struct sp_program *prog = &plan->programs[s];
 

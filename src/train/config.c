@@ -245,7 +245,7 @@ int sp_train_config_check(const struct sp_train_config *cfg)
         err = sp_error(EINVAL, "train: schedule, offload, partition and offload_dir want a text: "
                                "call sp_train_config_init first");
     err = err ? err : check(cfg);
-    if (!err && cfg->layout.recompute)
+    if (!err && cfg->layout.recompute && !sp_recompute_is_auto(cfg->layout.recompute))
         err = sp_parse_recompute("train", cfg->layout.recompute, &recompute);
     err = err ? err : sp_parse_offload("train", &cfg->layout, &offload);
     err = err ? err : sp_lr_check(&lr);

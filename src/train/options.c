@@ -42,6 +42,11 @@ int sp_parse_offload(const char *command, const struct sp_layout_args *a,
     return 0;
 }
 
+bool sp_recompute_is_auto(const char *text)
+{
+    return text && !strcmp(text, "auto");
+}
+
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
 {
     for (int i = SP_RECOMPUTE_NONE; i <= SP_RECOMPUTE_FULL; i++)
@@ -58,6 +63,10 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
             return 0;
         }
     }
+    if (sp_recompute_is_auto(text))
+        return sp_error(EINVAL,
+                        "%s: --recompute auto is for train, whose --dry-run prints what it chooses",
+                        command);
     return sp_error(EINVAL,
                     "%s: --recompute %s: want none, full, selective, no-attention or every=K "
                     "with K >= 1",

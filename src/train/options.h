@@ -57,6 +57,9 @@ struct sp_recompute_option {
     int every;
 };
 
+/* Whether it is left to train (plan/recompute.h): then the others read it as none. */
+bool sp_recompute_is_auto(const char *text);
+
 /* Reads it; one line beginning with the command and -EINVAL if it is none. */
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option);
 /* --offload, likewise; and whether --offload-keys goes with it. */
@@ -102,9 +105,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
             0, 0, 0, 0),                                                                           \
         SP_OPTION("model", SP_OPT_STRING, &(a).model, "PRESET|DIR", "model", 0, 0, 0, 0),          \
         SP_OPTION("recompute", SP_OPT_STRING, &(a).recompute,                                      \
-                  "none|full|selective|no-attention|every=K",                                      \
+                  "none|full|selective|no-attention|every=K|auto",                                 \
                   "activations computed again in the backward (default: none, or what train's "    \
-                  "schedule wants)",                                                               \
+                  "schedule wants); auto: train chooses, for --memory-limit",                      \
                   0, 0, 0, 0),                                                                     \
         SP_OPTION("offload", SP_OPT_STRING, &(a).offload, "none|full|adaptive",                    \
                   "activations moved out of the device", 0, 0, 0, 0),                              \

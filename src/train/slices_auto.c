@@ -51,7 +51,8 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     if (l->slices)
         return 0;
     if (check(command, l, model) ||
-        (l->recompute && sp_parse_recompute(command, l->recompute, &recompute)) ||
+        (l->recompute && !sp_recompute_is_auto(l->recompute) &&
+         sp_parse_recompute(command, l->recompute, &recompute)) ||
         sp_parse_offload(command, l, &want.offload))
         return -EINVAL;
     want.recompute = recompute.mode;

@@ -228,6 +228,7 @@ refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
 refused "cannot write" show --output "$work/none/deep"
 refused "recompute" show --recompute some
+refused "is for train" show --recompute auto
 refused "costs of the parts" show --recompute no-attention
 refused "keeps what attention wrote" show --schedule helix --layers 8 --recompute full
 refused "parts of layers, and the layers are unknown" show --schedule helix

@@ -56,6 +56,31 @@ for mode in none selective no-attention full every=2; do
     last=$peaks
 done
 
+# auto LIMIT LAYERS: what is chosen within a limit, kept to; the same losses as with nothing computed again.
+losses()
+{
+    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
+}
+auto()
+{
+    quiet "auto, $1" starpipe train $layout --recompute auto --memory-limit $1 --steps 2 --log "$work/auto" || return
+    echo "--recompute auto within $1: $(grep -o "layers [-saf]*" "$work/output")"
+    grep -q "recompute auto: layers $2 " "$work/output" || fail "auto, $1: not $2"
+    peaks=$(stages_of "$work/auto" peak_activation_bytes | tail -n 1)
+    mib=$(echo "$peaks" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
+    plan=$(starpipe train $layout --recompute auto --memory-limit $1 --dry-run |
+        awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s ", $5 }')
+    [ "$mib" = "$plan" ] || fail "auto, $1: planned $plan, measured $mib"
+    [ "$(losses "$work/none")" = "$(losses "$work/auto")" ] || fail "auto, $1: other losses"
+}
+quiet "none" starpipe train $layout --recompute none --steps 2 --log "$work/none"
+auto 1GiB "--------"
+auto 7MiB "[saf][-saf]*--" # the last stage holds one micro-batch, the first four
+auto 6MiB "[saf][saf][-saf]*"
+refused "needs [0-9.]+ MiB" train $layout --recompute auto --memory-limit 1MiB
+refused "give --memory-limit" train $layout --recompute auto
+refused "parts of layers" train $layout --schedule helix --micro-batches 8 --recompute auto --memory-limit 1GiB
+
 # A ring of weights whose W come in the turn after their B holds what one chunk brings back; where all W come after all B,
 # nothing would be saved, and recomputing is refused.
 if have_mpi; then

@@ -19,7 +19,8 @@ static int choose_recompute(struct sp_trainer *t)
     int err;
 
     a->layout.recompute = sp_schedule_recompute(a->layout.schedule, a->layout.recompute);
-    err = sp_parse_recompute("train", a->layout.recompute, &option);
+    err = sp_parse_recompute(
+        "train", sp_recompute_is_auto(a->layout.recompute) ? "none" : a->layout.recompute, &option);
     if (err)
         return err;
     t->recompute = option.mode;

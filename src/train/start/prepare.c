@@ -17,6 +17,7 @@
 #include "train/start/offload.h"
 #include "train/start/partition.h"
 #include "train/start/plan.h"
+#include "train/start/recompute.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -185,6 +186,7 @@ static int take_inputs(struct sp_trainer *t)
                                   t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
     err = err ? err : sp_train_partition_early(t);
+    err = err ? err : sp_train_choose_recompute(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
     err = err ? err : open_weights(t, model);
