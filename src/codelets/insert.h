@@ -51,12 +51,12 @@ struct sp_attn_keys {
  */
 struct sp_attn {
     int q_len, q_pos, q_second; /* as seq, first and second of a shape */
-    bool begins, ends; /* it is the first part, which the queries' own keys are in; the last one */
+    bool begins, ends;         /* the first part, which has the queries' own keys; the last one */
     int n_keys;
     const struct sp_attn_keys *keys; /* [n_keys] by their positions */
     starpu_data_handle_t q, o, lse;  /* (b,q_len,q) twice, (b,a,q_len) */
-    starpu_data_handle_t
-        sum; /* (b,q_len,q) in f32, for tensors of another type in several parts; else NULL */
+    /* (b,q_len,q) in f32, where tensors of another type are computed in several parts; else NULL */
+    starpu_data_handle_t sum;
 };
 
 /* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv (if any). */

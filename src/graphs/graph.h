@@ -124,6 +124,17 @@ struct sp_ring_home {
     starpu_data_handle_t *piece; /* [n] */
 };
 
+/* What keys and values that leave have on a stage (graphs/visits.h). */
+struct sp_visits {
+    struct sp_away away;
+    struct sp_move *own;       /* [units] with which they return; NULL: all stay */
+    struct sp_leave **leaving; /* [n_leaving] on their way out */
+    int n_leaving;
+    unsigned begun; /* visits so far */
+    /* By turn: those of keys and values, then those of gradients. */
+    starpu_data_handle_t buffer[2 * SP_EVICTION_VISITS];
+};
+
 /* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
 struct sp_kept {
     const struct sp_layer_flight *layer;
@@ -152,13 +163,7 @@ struct sp_stage {
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    struct sp_away away;             /* of keys and values, see visits.h */
-    struct sp_move *own;             /* [units] with which they return; NULL: all stay */
-    struct sp_leave **leaving;       /* [n_leaving] on their way out */
-    int n_leaving;
-    unsigned visits; /* so far */
-    starpu_data_handle_t
-        visited[2 * SP_EVICTION_VISITS]; /* their buffers, by turn: keys and values, gradients */
+    struct sp_visits visits;         /* of keys and values that leave */
     struct sp_kept *kept;                /* [units] what each is of */
     struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
     struct sp_move *returning;           /* those that the next task submitted brings back */

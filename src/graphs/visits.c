@@ -46,7 +46,7 @@ static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool
     size_t elem = sp_shape_elem(c->sh);
 
     *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
-    return sp_away_return(&c->st->away, *tensor, place, gradients ? NULL : &meter->live_bytes,
+    return sp_away_return(&c->st->visits.away, *tensor, place, gradients ? NULL : &meter->live_bytes,
                           &meter->peak_bytes, next);
 }
 
@@ -59,8 +59,8 @@ void sp_visits_next_layer(struct sp_op_ctx *c, int i)
 
     if (!a)
         return;
-    while (c->st->n_leaving > 0)
-        sp_leave_wait(c->st->leaving[--c->st->n_leaving], *c->ctx.order + 1);
+    while (c->st->visits.n_leaving > 0)
+        sp_leave_wait(c->st->visits.leaving[--c->st->visits.n_leaving], *c->ctx.order + 1);
     if (!t->away)
         return;
     for (int k = 0; k < 2 * parts_of(c); k++) {
@@ -72,7 +72,7 @@ void sp_visits_next_layer(struct sp_op_ctx *c, int i)
     }
     free(t->away);
     t->away = NULL;
-    own = &c->st->own[unit_of(c, a, i, c->slice)];
+    own = &c->st->visits.own[unit_of(c, a, i, c->slice)];
     *own = (struct sp_move){.mover = &c->st->mover, .returns = first, .next = c->st->returning};
     c->st->returning = own;
 }
@@ -91,9 +91,9 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
     for (int k = 0; k < parts_of(c); k++) {
         starpu_data_handle_t *kv = tensor_of(t, k, false);
 
-        t->away[k] = sp_place_new(&c->st->away, starpu_data_get_size(*kv));
-        sp_away_write(&c->st->away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
-                      &c->st->leaving[c->st->n_leaving++], &meter->live_bytes, &meter->peak_bytes);
+        t->away[k] = sp_place_new(&c->st->visits.away, starpu_data_get_size(*kv));
+        sp_away_write(&c->st->visits.away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
+                      &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes, &meter->peak_bytes);
         sp_pool_put(*kv);
         *kv = NULL;
     }
@@ -133,7 +133,7 @@ static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_visit *visit, b
             struct sp_place **place = &t->away[gradients ? parts_of(c) + k : k];
 
             if (!*place)
-                *place = sp_place_new(&c->st->away, t->away[k]->bytes);
+                *place = sp_place_new(&c->st->visits.away, t->away[k]->bytes);
             piece[n++] = (struct sp_piece){*place, at};
             at += sp_host_round((*place)->bytes);
         }
@@ -145,20 +145,20 @@ void sp_visit_begin(struct sp_op_ctx *c, int i, struct sp_visit *visit, bool mad
 {
     struct sp_stage *st = c->st;
     struct sp_piece piece[SP_MAX_SLICES];
-    int turn = st->visits++ % SP_EVICTION_VISITS;
+    int turn = st->visits.begun++ % SP_EVICTION_VISITS;
 
-    visit->kv = st->visited[turn];
-    visit->dkv = st->visited[SP_EVICTION_VISITS + turn];
-    sp_away_read(&st->away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
+    visit->kv = st->visits.buffer[turn];
+    visit->dkv = st->visits.buffer[SP_EVICTION_VISITS + turn];
+    sp_away_read(&st->visits.away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
     if (made)
-        sp_away_read(&st->away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
+        sp_away_read(&st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
 }
 
 void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit)
 {
     struct sp_piece piece[SP_MAX_SLICES];
 
-    sp_away_write(&c->st->away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL, NULL,
+    sp_away_write(&c->st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL, NULL,
                   NULL);
 }
 
@@ -172,11 +172,11 @@ int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
     if (!a)
         return 0;
     for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
-        sp_vector_register(&st->visited[i], (size_t)a->visit_largest / elem, elem,
+        sp_vector_register(&st->visits.buffer[i], (size_t)a->visit_largest / elem, elem,
                            i < SP_EVICTION_VISITS ? "visiting kv" : "visiting dkv");
-    st->own = calloc((size_t)a->n_units, sizeof *st->own);
-    st->leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
-    return st->own && st->leaving ? sp_away_create(&st->away, &st->mover, g->cfg.disk) : -ENOMEM;
+    st->visits.own = calloc((size_t)a->n_units, sizeof *st->visits.own);
+    st->visits.leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
+    return st->visits.own && st->visits.leaving ? sp_away_create(&st->visits.away, &st->mover, g->cfg.disk) : -ENOMEM;
 }
 
 void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)
@@ -184,9 +184,9 @@ void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)
     if (!evictions_of(g, st))
         return;
     for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
-        if (st->visited[i])
-            starpu_data_unregister_no_coherency(st->visited[i]);
-    sp_away_destroy(&st->away);
-    free(st->own);
-    free(st->leaving);
+        if (st->visits.buffer[i])
+            starpu_data_unregister_no_coherency(st->visits.buffer[i]);
+    sp_away_destroy(&st->visits.away);
+    free(st->visits.own);
+    free(st->visits.leaving);
 }

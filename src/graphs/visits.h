@@ -17,11 +17,11 @@ void sp_visits_next_layer(struct sp_op_ctx *c, int i);
  * or of the visit that begins with the slice. */
 bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes);
 
-/* The slices first .. end-1 of layer i, as far as they are away. */
+/* The slices first .. end-1 of a layer, as far as they are away, in two buffers: one after the other, each beginning with
+ * a page. */
 struct sp_visit {
     int first, end;
-    starpu_data_handle_t kv,
-        dkv; /* of all of them, one after the other: each beginning in a page */
+    starpu_data_handle_t kv, dkv;
 };
 
 /* Begins the next visit of the stage: keys and values are read, and, if they are `made`, gradients. */

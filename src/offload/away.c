@@ -4,13 +4,13 @@
 #include "starpipe/order.h"
 #include <stdlib.h>
 
-/* A piece of a buffer that is written, or read once its place was written so often. */
-struct sp_reading {
+/* A piece of a buffer on its way to its place or from there. */
+struct sp_transit {
     struct sp_return *move;
     struct sp_place *place;
     size_t at;
-    int wanted;
-    struct sp_reading *next; /* of those that wait for the place */
+    int turn; /* among those of the place */
+    struct sp_transit *next; /* of those that wait for the place */
 };
 
 struct sp_leave {
@@ -31,7 +31,7 @@ struct sp_return {
     struct sp_leave *leave;
     struct sp_return *next;
     int n, left;
-    struct sp_reading piece[]; /* [n] */
+    struct sp_transit piece[]; /* [n] */
 };
 
 /* ---- places ------------------------------------------------------------------------------------ */
@@ -121,25 +121,19 @@ static void end(struct sp_return *move, unsigned held)
     free(move);
 }
 
-static void start(struct sp_reading *piece);
+static void start(struct sp_transit *piece);
 
-/* The readings of a place that it has been written often enough for, out of those that wait. */
-static struct sp_reading *take_ready(struct sp_place *place)
+/* Whose turn it is at a place, if it waits. */
+static struct sp_transit *take_next(struct sp_place *place)
 {
-    struct sp_reading *ready = NULL, **at = &place->waiting;
+    struct sp_transit **at = &place->waiting, *next;
 
-    while (*at) {
-        struct sp_reading *r = *at;
-
-        if (r->wanted > place->written) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        r->next = ready;
-        ready = r;
-    }
-    return ready;
+    while (*at && (*at)->turn != place->done)
+        at = &(*at)->next;
+    next = *at;
+    if (next)
+        *at = next->next;
+    return next;
 }
 
 /* Of a leave, who waits for it. */
@@ -155,7 +149,7 @@ static unsigned end_leave(struct sp_leave *leave)
 
 static void piece_done(void *arg)
 {
-    struct sp_reading *piece = arg, *ready = NULL;
+    struct sp_transit *piece = arg, *next;
     struct sp_return *move = piece->move;
     struct sp_mover *m = move->away->mover;
     struct sp_place *place = piece->place;
@@ -164,25 +158,21 @@ static void piece_done(void *arg)
 
     pthread_mutex_lock(&m->mutex);
     *(move->writes ? &m->moved.left : &m->moved.returned) += (int64_t)sp_host_round(place->bytes);
-    if (move->writes) {
-        place->written++;
-        ready = take_ready(place);
-    }
+    place->done++;
+    next = take_next(place);
     all = --move->left == 0;
     if (all && move->writes)
         count(move, -1);
     if (all && move->leave)
         held = end_leave(move->leave);
     pthread_mutex_unlock(&m->mutex);
-    for (struct sp_reading *next; ready; ready = next) {
-        next = ready->next;
-        start(ready);
-    }
+    if (next)
+        start(next);
     if (all)
         end(move, held);
 }
 
-static void start(struct sp_reading *piece)
+static void start(struct sp_transit *piece)
 {
     struct sp_return *move = piece->move;
     struct sp_away *a = move->away;
@@ -198,11 +188,11 @@ static void go(struct sp_return *move)
     struct sp_mover *m = move->away->mover;
 
     for (int i = 0, n = move->n; i < n; i++) { /* the last piece may be the end of it */
-        struct sp_reading *piece = &move->piece[i];
+        struct sp_transit *piece = &move->piece[i];
         bool waits;
 
         pthread_mutex_lock(&m->mutex);
-        waits = !move->writes && piece->place->written < piece->wanted;
+        waits = piece->place->done != piece->turn;
         if (waits) {
             piece->next = piece->place->waiting;
             piece->place->waiting = piece;
@@ -238,9 +228,8 @@ static struct sp_return *new_move(struct sp_away *a, starpu_data_handle_t buffer
     for (int i = 0; i < n; i++) {
         struct sp_place *place = piece[i].place;
 
-        place->sent += writes;
-        move->piece[i] = (struct sp_reading){
-            .move = move, .place = place, .at = piece[i].at, .wanted = place->sent};
+        move->piece[i] = (struct sp_transit){
+            .move = move, .place = place, .at = piece[i].at, .turn = place->submitted++};
     }
     return move;
 }

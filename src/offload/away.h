@@ -23,8 +23,8 @@ struct sp_place {
     struct sp_away *away;
     off_t at;
     size_t bytes;
-    int sent, written; /* how often it was written, of transfers submitted, of those done */
-    struct sp_reading *waiting; /* for that */
+    int submitted, done;      /* transfers to and from it: one after the other, as they were submitted */
+    struct sp_transit *waiting; /* for their turn */
 };
 
 /* A part of a buffer, in bytes from its beginning. */
@@ -49,7 +49,7 @@ void sp_away_write(struct sp_away *a, starpu_data_handle_t buffer, const struct 
 /* The task at `position` of the stage's worker is not taken before the write is done. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
-/* They are read when the tasks submitted so far are done with the buffer and those pieces written that were to be. */
+/* They are read when the tasks submitted so far are done with the buffer. */
 void sp_away_read(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
                   int n);
 

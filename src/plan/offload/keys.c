@@ -147,13 +147,13 @@ static void add_own(struct sp_units_builder *b, const struct sp_op *op, int i)
 
 void sp_keys_visits(struct sp_units_builder *b)
 {
-    int64_t scratch = 0;
+    struct sp_shape longest;
+    bool any = false;
 
     b->a->visit_most = most_of_visit(b);
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
         bool leave = op->pass == SP_F && sp_keys_leave(b, op);
-        struct sp_shape part;
 
         if (op->part != SP_CHUNK || (op->pass != SP_F && op->pass != SP_B))
             continue;
@@ -162,11 +162,10 @@ void sp_keys_visits(struct sp_units_builder *b)
             if (leave)
                 add_own(b, op, k);
         }
-        sp_units_shape(b, op, &part);
-        if (leave && scratch_of(&part) > scratch)
-            scratch = scratch_of(&part);
+        any |= leave;
     }
-    if (scratch) /* the buffers of visits, of keys and values and of gradients, stay */
+    sp_memory_longest_slice(b->plan, b->sh, &longest);
+    if (any) /* they stay; visits have buffers of keys and values and of gradients */
         sp_units_also(b, 0, b->a->n_slots - 1,
-                      scratch + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
+                      scratch_of(&longest) + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
 }

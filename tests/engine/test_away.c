@@ -1,0 +1,114 @@
+/*
+ * Tensors that are away: written and read through buffers that are used in turns, on disk and in memory. A reading sees
+ * the last value written before it was submitted, whatever is still on its way; what returns waits until it is told to.
+ */
+#include "engine/numbered.h"
+#include "offload/away.h"
+#include "offload/host.h"
+#include "offload/pool.h"
+
+enum { PIECES = 3, SETS = 5, BUFFERS = 3, STEPS = 600, NUMBERS = SP_HOST_PAGE / 4 };
+
+static struct sp_disk *disk;
+static unsigned tier;
+
+static int start(void **state)
+{
+    (void)state;
+    sp_host_start(1 << 20, false);
+    start_starpu(2, &sp_order_strict);
+    assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &disk), 0);
+    tier = (unsigned)sp_disk_register(disk);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    starpu_shutdown();
+    sp_disk_destroy(disk);
+    sp_host_stop();
+    return 0;
+}
+
+/* Sets of places; each buffer is of one set at a time. */
+static void use_in_turns(struct sp_disk *where)
+{
+    starpu_data_handle_t buffer[BUFFERS];
+    struct sp_piece piece[SETS][PIECES];
+    int value[SETS], wrote = 0;
+    uint64_t seed = 9;
+    struct sp_mover m;
+    struct sp_away a;
+
+    wrong = reads = 0;
+    sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
+    assert_int_equal(sp_away_create(&a, &m, where), 0);
+    for (int b = 0; b < BUFFERS; b++)
+        sp_vector_register(&buffer[b], PIECES * NUMBERS, sizeof(float), "buffer");
+    for (int s = 0; s < SETS; s++)
+        for (int p = 0; p < PIECES; p++)
+            piece[s][p] =
+                (struct sp_piece){sp_place_new(&a, SP_HOST_PAGE), (size_t)p * SP_HOST_PAGE};
+    for (int k = 0; k < STEPS; k++) {
+        int s = k < SETS ? k : draw_below(&seed, SETS);
+        starpu_data_handle_t in = buffer[k % BUFFERS];
+
+        if (k < SETS || draw_below(&seed, 2)) {
+            value[s] = 10000 * (k % 100) + s;
+            submit(&write_cl, in, value[s]);
+            sp_away_write(&a, in, piece[s], PIECES, NULL, NULL, NULL);
+            wrote++;
+        } else {
+            sp_away_read(&a, in, piece[s], PIECES);
+            submit(&read_cl, in, value[s]);
+        }
+    }
+    for (int b = 0; b < BUFFERS; b++)
+        starpu_data_unregister_no_coherency(buffer[b]); /* waits for what uses them */
+    assert_int_equal(wrong, 0);
+    assert_int_equal(reads, STEPS - wrote);
+    assert_true(m.moved.left == (int64_t)wrote * PIECES * SP_HOST_PAGE);
+    assert_true(m.moved.returned == (int64_t)reads * PIECES * SP_HOST_PAGE);
+
+    /* all of them return, and their places are free */
+    for (int s = 0; s < SETS; s++)
+        for (int p = 0; p < PIECES; p++) {
+            starpu_data_handle_t home;
+            int64_t live = 0, peak = 0;
+            int before = reads;
+            struct sp_return *r;
+
+            sp_vector_register(&home, NUMBERS, sizeof(float), "home");
+            r = sp_away_return(&a, home, piece[s][p].place, &live, &peak, NULL);
+            submit(&read_cl, home, value[s] + p * NUMBERS);
+            usleep(s + p ? 0 : 20000);
+            assert_true(reads == before && live == 0);
+            sp_return_begin(r);
+            starpu_data_unregister_no_coherency(home);
+            assert_true(reads == before + 1 && live == SP_HOST_PAGE && peak == live);
+        }
+    assert_int_equal(wrong, 0);
+    assert_int_equal(starpu_task_wait_for_all(), 0);
+    sp_away_destroy(&a);
+    sp_mover_destroy(&m);
+}
+
+static void on_disk(void **state)
+{
+    (void)state;
+    use_in_turns(disk);
+}
+
+static void in_memory(void **state)
+{
+    (void)state;
+    use_in_turns(NULL);
+}
+
+TEST_GROUP(away)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_disk), cmocka_unit_test(in_memory)};
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
