@@ -51,7 +51,7 @@ struct sp_attn_keys {
  */
 struct sp_attn {
     int q_len, q_pos, q_second; /* as seq, first and second of a shape */
-    bool begins, ends;         /* the first part, which has the queries' own keys; the last one */
+    bool begins, ends;          /* the first part, which has the queries' own keys; the last one */
     int n_keys;
     const struct sp_attn_keys *keys; /* [n_keys] by their positions */
     starpu_data_handle_t q, o, lse;  /* (b,q_len,q) twice, (b,a,q_len) */

@@ -91,9 +91,9 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    struct sp_place **
-        away; /* [2][parts of the tokens] of keys and values that are away, and of their gradients, NULL where
-                             * there are none yet (graphs/visits.h); NULL: they are here */
+    /* [2][parts of the tokens] of keys and values that are away (graphs/visits.h), and of their gradients, NULL where
+     * there are none yet; NULL: they are here */
+    struct sp_place **away;
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -164,12 +164,12 @@ struct sp_stage {
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */
     struct sp_visits visits;         /* of keys and values that leave */
-    struct sp_kept *kept;                /* [units] what each is of */
-    struct sp_move *fetches;             /* to be brought back by the next op, with its slots */
-    struct sp_move *returning;           /* those that the next task submitted brings back */
-    double held_us;                      /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];              /* of messages submitted in a step, by turn */
-    starpu_data_handle_t theirs[2];      /* the last gradients of other replicas, latest first */
+    struct sp_kept *kept;            /* [units] what each is of */
+    struct sp_move *fetches;         /* to be brought back by the next op, with its slots */
+    struct sp_move *returning;       /* those that the next task submitted brings back */
+    double held_us;                  /* sp_order_held_us of its worker at the last report */
+    uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
+    starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL

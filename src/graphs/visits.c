@@ -46,8 +46,8 @@ static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool
     size_t elem = sp_shape_elem(c->sh);
 
     *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
-    return sp_away_return(&c->st->visits.away, *tensor, place, gradients ? NULL : &meter->live_bytes,
-                          &meter->peak_bytes, next);
+    return sp_away_return(&c->st->visits.away, *tensor, place,
+                          gradients ? NULL : &meter->live_bytes, &meter->peak_bytes, next);
 }
 
 void sp_visits_next_layer(struct sp_op_ctx *c, int i)
@@ -93,7 +93,8 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
 
         t->away[k] = sp_place_new(&c->st->visits.away, starpu_data_get_size(*kv));
         sp_away_write(&c->st->visits.away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
-                      &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes, &meter->peak_bytes);
+                      &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes,
+                      &meter->peak_bytes);
         sp_pool_put(*kv);
         *kv = NULL;
     }
@@ -158,8 +159,8 @@ void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit)
 {
     struct sp_piece piece[SP_MAX_SLICES];
 
-    sp_away_write(&c->st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL, NULL,
-                  NULL);
+    sp_away_write(&c->st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL,
+                  NULL, NULL);
 }
 
 /* ---- of a stage --------------------------------------------------------------------------------- */
@@ -176,7 +177,9 @@ int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
                            i < SP_EVICTION_VISITS ? "visiting kv" : "visiting dkv");
     st->visits.own = calloc((size_t)a->n_units, sizeof *st->visits.own);
     st->visits.leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
-    return st->visits.own && st->visits.leaving ? sp_away_create(&st->visits.away, &st->mover, g->cfg.disk) : -ENOMEM;
+    return st->visits.own && st->visits.leaving
+               ? sp_away_create(&st->visits.away, &st->mover, g->cfg.disk)
+               : -ENOMEM;
 }
 
 void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)

@@ -9,7 +9,7 @@ struct sp_transit {
     struct sp_return *move;
     struct sp_place *place;
     size_t at;
-    int turn; /* among those of the place */
+    int turn;                /* among those of the place */
     struct sp_transit *next; /* of those that wait for the place */
 };
 
@@ -112,8 +112,9 @@ static void end(struct sp_return *move, unsigned held)
     struct sp_mover *m = move->away->mover;
 
     starpu_data_release_on_node(move->buffer, (int)node_of(move->away));
-    if (!move->writes && m->node != node_of(move->away))
-        starpu_data_prefetch_on_node(move->buffer, m->node, 1);
+    if (!move->writes && !move->last && m->node != node_of(move->away))
+        starpu_data_prefetch_on_node(move->buffer, m->node,
+                                     1); /* what returns may be dead in the order of submission */
     if (held)
         sp_order_release(m->worker, held);
     if (move->last)

@@ -23,7 +23,7 @@ struct sp_place {
     struct sp_away *away;
     off_t at;
     size_t bytes;
-    int submitted, done;      /* transfers to and from it: one after the other, as they were submitted */
+    int submitted, done; /* transfers to and from it: one after the other, as they were submitted */
     struct sp_transit *waiting; /* for their turn */
 };
 

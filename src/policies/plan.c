@@ -131,6 +131,12 @@ int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
         return sp_error(EINVAL,
                         "train: --partition %s: %s deals the layers out by itself; use even",
                         wish->partition, plan->def->name);
+    if (family->alike && !strcmp(wish->partition, "balanced"))
+        return sp_error(
+            EINVAL,
+            "train: --partition balanced: every worker of %s computes all layers; use even or "
+            "a list",
+            plan->def->name);
     if (wish->post_validation && !(family->post_validates && family->post_validates(&plan->layout)))
         return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
                         plan->def->name);

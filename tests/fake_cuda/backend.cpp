@@ -193,6 +193,19 @@ void attention(backend *k, const struct sp_attention *at, const void *q, const v
     });
 }
 
+void attention_merge(backend *k, const struct sp_attention *at, const void *part,
+                     const float *part_lse, float *o, float *lse)
+{
+    seen s(at);
+    size_t rows = area(at->batch * at->heads, at->q_len);
+    std::vector<access> list{R(part, s.queries()), RF(part_lse, rows), WF(o, s.queries()),
+                             WF(lse, rows)};
+
+    queue(k, "attention_merge", list, [=](backend *cpu) mutable {
+        cpu->attention_merge(cpu, s.attention(), part, part_lse, o, lse);
+    });
+}
+
 void attention_bwd(backend *k, const struct sp_attention *at, const void *q, const void *const *kv,
                    const void *o, const float *lse, const void *d_o, void *dq, void *const *dkv,
                    bool first)
@@ -374,6 +387,7 @@ void fill(struct sp_backend *k)
     k->norm_bwd = norm_bwd;
     k->rope = rope;
     k->attention = attention;
+    k->attention_merge = attention_merge;
     k->attention_bwd = attention_bwd;
     k->gelu = gelu;
     k->swiglu = swiglu;

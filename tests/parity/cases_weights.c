@@ -8,6 +8,7 @@
 #include "parity/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CALM "--lr 5e-4 "
 
@@ -54,6 +55,10 @@ static void rings(struct cases *c, int model)
         {4, "--schedule wzb2 --stages 4"},
         {4, "--schedule wzb1 --stages 4 --recompute full"},
         {4, "--schedule wzb2:owner=each --stages 4"},
+        {4, "--schedule weipipe --stages 4 --partition 3,1,2,2"},
+        {4, "--schedule weipipe:flow=line --stages 4 --partition 1,2,4,1 --recompute full"},
+        {4, "--schedule wzb1 --stages 4 --partition 2,1,3,2"},
+        {3, "--schedule tawpipe:node=3 --stages 3 --partition 2,5,1"},
     };
 
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -62,7 +67,9 @@ static void rings(struct cases *c, int model)
         if (!is_long() && (int)i % 2 != model)
             continue;
         snprintf(options, sizeof options, "--model %s %s", models[model], runs[i].options);
-        whole_check(c, WIRE_RING, runs[i].workers, options);
+        /* the formula is of chunks of one size */
+        whole_check(c, strstr(options, "--partition") ? WIRE_ANY : WIRE_RING, runs[i].workers,
+                    options);
     }
 }
 

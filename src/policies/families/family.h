@@ -52,7 +52,9 @@ struct sp_family {
     bool head_op;    /* the head is an op of its own, with which its input dies */
     bool pairs;      /* two ops may overlap */
     bool partitions; /* the layers of its global stages may be chosen */
-    bool offloads;   /* activations may leave for a slower tier */
+    bool
+        alike; /* every worker computes all layers: however they are dealt out, none has more to do */
+    bool offloads; /* activations may leave for a slower tier */
     /* A backward computes its last layers again before it wants the gradient of its output. */
     bool recomputes_first;
     /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */

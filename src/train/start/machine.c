@@ -56,6 +56,14 @@ bool sp_train_predicts_workers(const struct sp_trainer *t)
     return sp_machine_is_cpu(&t->machine) || t->place.gpus;
 }
 
+void sp_train_lanes(const struct sp_trainer *t, int *worker, int *process)
+{
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        worker[s] = sp_stage_lane(&t->place, s);
+        process[s] = sp_stage_rank(&t->place, s);
+    }
+}
+
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
 {
     int stages = t->plan.layout.stages, err;
@@ -74,11 +82,8 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
     request.tier = t->rates.write > 0 ? (struct sp_tier_rates){t->rates.write / t->place.n_local,
                                                                t->rates.read / t->place.n_local}
                                       : sp_offload_tier(&t->machine, 1);
-    for (int s = 0; s < stages; s++) {
-        worker[s] = sp_stage_lane(&t->place, s);
-        process[s] = sp_stage_rank(&t->place, s);
-    }
     if (sp_train_predicts_workers(t)) {
+        sp_train_lanes(t, worker, process);
         request.worker = worker;
         request.process = process;
     }

@@ -3,6 +3,7 @@
 #include "sp_error.h"
 #include "train/options.h"
 #include "train/start/adapipe.h"
+#include "train/start/machine.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
 
 int sp_train_choose_recompute(struct sp_trainer *t)
 {
-    int stages = t->plan.layout.stages, err;
+    int stages = t->plan.layout.stages, err, *worker;
     struct sp_recompute_wish wish = {.plan = &t->plan,
                                      .shape = &t->shape,
                                      .offload = t->offloads,
@@ -71,7 +72,14 @@ int sp_train_choose_recompute(struct sp_trainer *t)
     err = check(t);
     if (err)
         return err;
-    err = sp_recompute_choose(&wish, &chosen);
+    worker = calloc(2 * (size_t)stages, sizeof *worker);
+    if (worker && sp_train_predicts_workers(t)) {
+        sp_train_lanes(t, worker, worker + stages);
+        wish.worker = worker;
+        wish.process = worker + stages;
+    }
+    err = worker ? sp_recompute_choose(&wish, &chosen) : -ENOMEM;
+    free(worker);
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "no memory to choose what %d stages compute again", stages);
     t->recompute = chosen.mode;

@@ -37,12 +37,13 @@ static void cut(bool out, int batch, int len, int from, int n, size_t row_bytes,
     }
 }
 
-/* The same of each slice of keys by itself, put together. */
+/* The same of each slice of keys by itself, put together in f32. */
 static void call_apart(const struct sp_attention *at, const struct sp_backend *k, const void *q,
                        const void *const *kv, void *o, float *lse, const void *d_o, void *dq,
                        void *const *dkv, bool first)
 {
     size_t rows = (size_t)(at->batch * at->q_len * at->heads), n = rows * (size_t)at->head_dim;
+    float *sum = new_nan(n);
 
     for (int j = 0; j < at->n_kv; j++) {
         struct sp_attention one = *at;
@@ -53,16 +54,21 @@ static void call_apart(const struct sp_attention *at, const struct sp_backend *k
         one.kv_len = &at->kv_len[j];
         one.q_pos = j < at->n_kv - 1 ? at->kv_len[j] : 0;
         if (dkv)
-            k->attention_bwd(k, &one, q, &kv[j], o, lse, d_o, j ? part : dq, &dkv[j], first);
+            k->attention_bwd(k, &one, q, &kv[j], o, lse, d_o, part, &dkv[j], first);
         else
-            k->attention(k, &one, q, &kv[j], j ? part : o, j ? part_lse : lse);
-        if (j && dkv)
-            k->add(k, n, part, dq);
-        else if (j)
-            k->attention_merge(k, &one, part, part_lse, o, lse);
+            k->attention(k, &one, q, &kv[j], part, j ? part_lse : lse);
+        if (!j)
+            k->clear(k, n * sizeof *sum, sum);
+        if (!j || dkv)
+            k->add_to_f32(k, n, part, sum);
+        else
+            k->attention_merge(k, &one, part, part_lse, sum, lse);
         sp_emulated_wait();
         free(part), free(part_lse);
     }
+    k->round(k, n, sum, dkv ? dq : o);
+    sp_emulated_wait();
+    free(sum);
 }
 
 /* One slice of queries, forward or backward. What the call was given is gone when the kernels run.
