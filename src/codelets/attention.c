@@ -295,7 +295,8 @@ static struct summed summed_of(const struct sp_shape *sh, const struct sp_attn *
                                starpu_data_handle_t whole)
 {
     if (!sums_apart(sh, t))
-        return t->begins ? (struct summed){.new_whole = whole} : (struct summed){.whole = whole};
+        return (struct summed){.whole = t->begins ? NULL : whole,
+                               .new_whole = t->begins ? whole : NULL};
     return (struct summed){.new_whole = t->ends ? whole : NULL,
                            .sum = t->begins ? NULL : t->sum,
                            .new_sum = t->begins ? t->sum : NULL};
