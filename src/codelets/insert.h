@@ -37,8 +37,8 @@ struct sp_post {
     bool residual;              /* saved is sp_shape_residual_saved */
 };
 
-/* Keys and values (b,len,kv) of `len` tokens from position `first` on; or (2,b,len/2,kv), of halves from `first` and from
- * `second` on, where that is not 0. */
+/* Keys and values (b,len,kv) of `len` tokens from position `first` on; or (2,b,len/2,kv), of halves from `first`
+ * and from `second` on, where that is not 0. */
 struct sp_attn_keys {
     int first, second, len;
     size_t at; /* in their buffers, which those that follow may share: elements */
@@ -46,8 +46,8 @@ struct sp_attn_keys {
 };
 
 /*
- * Attention of the queries of slice i over keys and values of slices 0..i, or of some of them: then a task for each such
- * part, one after the other, computes and merges. One slice is the whole sequence.
+ * Attention of the queries of slice i over keys and values of slices 0..i, or of some of them: then a task for each
+ * such part, one after the other, computes and merges. One slice is the whole sequence.
  */
 struct sp_attn {
     int q_len, q_pos, q_second; /* as seq, first and second of a shape */
@@ -117,7 +117,8 @@ void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed);
 
-/* dq = or +=, there after the last part; dkv of the keys += (cleared first if `first`: the last slice of the sequence). */
+/* dq = or +=, there after the last part; dkv of the keys += (cleared first if `first`: the last slice of the
+ * sequence). */
 void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, int64_t released);
