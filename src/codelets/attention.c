@@ -231,6 +231,12 @@ SP_CODELET(attn_bwd);
 
 /* ---- tasks ---------------------------------------------------------------------------------------- */
 
+/* Keys that follow each other may share a buffer. */
+static bool begins_buffer(const struct sp_attn *t, int j)
+{
+    return j == 0 || t->keys[j].kv != t->keys[j - 1].kv;
+}
+
 static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
                                     const struct sp_shape *sh, const struct sp_attn *t)
 {
@@ -249,7 +255,7 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
     a->ends = t->ends;
     a->n = t->n_keys;
     for (int j = 0, buffer = -1; j < t->n_keys; j++) {
-        buffer += j == 0 || t->keys[j].kv != t->keys[j - 1].kv;
+        buffer += begins_buffer(t, j);
         a->keys[j] = (struct keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len, buffer,
                                        t->keys[j].at};
     }
@@ -308,7 +314,7 @@ static int buffers_of(const struct sp_attn *t, bool gradients, starpu_data_handl
     int n = 0;
 
     for (int j = 0; j < t->n_keys; j++)
-        if (j == 0 || t->keys[j].kv != t->keys[j - 1].kv)
+        if (begins_buffer(t, j))
             buffer[n++] = gradients ? t->keys[j].dkv : t->keys[j].kv;
     return n;
 }

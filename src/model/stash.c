@@ -10,6 +10,11 @@ const char *sp_recompute_name(enum sp_recompute recompute)
     return names[recompute];
 }
 
+char sp_recompute_letter(enum sp_recompute recompute)
+{
+    return "-saf"[recompute];
+}
+
 /* Elements of a token. */
 enum width { HIDDEN, QUERY, KEYS, UP, MLP, HEADS, STATS };
 

@@ -18,6 +18,8 @@ enum sp_recompute {
 
 /* "none", "selective", "no-attention", "full": as they are typed. */
 const char *sp_recompute_name(enum sp_recompute recompute);
+/* -, s, a, f: a letter a layer, in lists of them. */
+char sp_recompute_letter(enum sp_recompute recompute);
 
 /* Buffers of a layer; their places in struct sp_layer_flight have the same names. */
 enum sp_stash_tensor {

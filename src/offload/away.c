@@ -26,8 +26,7 @@ struct sp_return {
     starpu_data_handle_t buffer;
     bool writes, acquired, told, last; /* last: of its place */
     char *memory;
-    int64_t *live,
-        *peak; /* bytes in memory, of the stage's meter; NULL: they are not counted there */
+    int64_t *live, *peak; /* bytes in memory, of the stage's meter; NULL: not counted there */
     struct sp_leave *leave;
     struct sp_return *next;
     int n, left;
@@ -112,9 +111,9 @@ static void end(struct sp_return *move, unsigned held)
     struct sp_mover *m = move->away->mover;
 
     starpu_data_release_on_node(move->buffer, (int)node_of(move->away));
+    /* what returns may be dead in the order of submission */
     if (!move->writes && !move->last && m->node != node_of(move->away))
-        starpu_data_prefetch_on_node(move->buffer, m->node,
-                                     1); /* what returns may be dead in the order of submission */
+        starpu_data_prefetch_on_node(move->buffer, m->node, 1);
     if (held)
         sp_order_release(m->worker, held);
     if (move->last)

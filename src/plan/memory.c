@@ -303,24 +303,19 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     return (int64_t)sp_shape_elem(sh) * elements;
 }
 
-/* Whether all layers of a stage recompute alike, and how. */
-static bool recomputes_alike(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                             enum sp_recompute *mode)
+/* How layers of a stage recompute: a bit for each mode. */
+static unsigned modes_of(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    bool any = false;
+    unsigned modes = 0;
 
     for (int c = 0; c < sp_chunks_of(plan); c++) {
         int first, count;
 
         sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
-        for (int l = first; l < first + count; l++) {
-            if (any && plan->recompute[l] != *mode)
-                return false;
-            *mode = (enum sp_recompute)plan->recompute[l];
-            any = true;
-        }
+        for (int l = first; l < first + count; l++)
+            modes |= 1u << plan->recompute[l];
     }
-    return any;
+    return modes;
 }
 
 /* The workspace of layers that recompute differently: those of full and no-attention recompute in
@@ -328,24 +323,20 @@ static bool recomputes_alike(const struct sp_plan *plan, const struct sp_shape *
 static int64_t mixed_workspace(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     int64_t none = workspace_of(plan, sh, SP_RECOMPUTE_NONE, 1, stage), other = 0, selective = 0;
-    enum sp_recompute all;
+    unsigned modes = modes_of(plan, sh, stage);
 
-    if (recomputes_alike(plan, sh, stage, &all))
-        return workspace_of(plan, sh, all, 1, stage);
+    for (enum sp_recompute mode = SP_RECOMPUTE_NONE; mode <= SP_RECOMPUTE_FULL; mode++) {
+        int64_t more;
 
-    for (int c = 0; c < sp_chunks_of(plan); c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, sh->model.layers, stage, c, &first, &count);
-        for (int l = first; l < first + count; l++) {
-            enum sp_recompute mode = (enum sp_recompute)plan->recompute[l];
-            int64_t more = workspace_of(plan, sh, mode, 1, stage) - none;
-
-            if (mode == SP_RECOMPUTE_SELECTIVE)
-                selective = more;
-            else if (more > other)
-                other = more;
-        }
+        if (!(modes >> mode & 1))
+            continue;
+        more = workspace_of(plan, sh, mode, 1, stage) - none;
+        if (modes == 1u << mode) /* all alike */
+            return none + more;
+        if (mode == SP_RECOMPUTE_SELECTIVE)
+            selective = more;
+        else if (more > other)
+            other = more;
     }
     return none + other + selective;
 }
@@ -362,27 +353,37 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
     };
 }
 
+int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, struct sp_memory *fullest)
+{
+    int stage = 0;
+
+    *fullest = (struct sp_memory){0};
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct sp_memory m = sp_memory_of_stage(plan, sh, recompute, every, s);
+
+        if (sp_memory_sum(&m) > sp_memory_sum(fullest)) {
+            *fullest = m;
+            stage = s;
+        }
+    }
+    return stage;
+}
+
 int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, uint64_t limit)
 {
     const double MiB = 1024 * 1024;
     const int most = INT32_MAX / (sh->model.qk_norm ? sh->model.heads : 1); /* a head is a row */
-    struct sp_memory worst = {0};
-    int stage = 0;
+    struct sp_memory worst;
+    int stage;
 
     if ((int64_t)sh->batch * sh->seq > most)
         return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
                         sh->batch, sh->seq, most);
     if (!limit)
         return 0;
-    for (int s = 0; s < plan->layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(plan, sh, recompute, every, s);
-
-        if (sp_memory_sum(&m) > sp_memory_sum(&worst)) {
-            worst = m;
-            stage = s;
-        }
-    }
+    stage = sp_memory_fullest(plan, sh, recompute, every, &worst);
     if ((uint64_t)sp_memory_sum(&worst) <= limit)
         return 0;
     return sp_error(

@@ -36,6 +36,10 @@ static inline int64_t sp_memory_sum(const struct sp_memory *m)
     return m->states + m->activations + m->workspace;
 }
 
+/* What the fullest stage holds; returns which that is. */
+int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, struct sp_memory *fullest);
+
 /*
  * Refuses a limit (bytes a stage, 0: none) that a stage exceeds: which, by what, what would do.
  * And, with or without a limit, a micro-batch of more rows than an int counts.

@@ -68,18 +68,26 @@ static bool fits(const struct trial *t, int stage)
     return sp_memory_sum(&m) <= t->wish->limit;
 }
 
+/* What may leave of a stage that has so many bytes. */
+static struct sp_offload_request request_of(const struct trial *t, int64_t limit)
+{
+    const struct sp_recompute_wish *w = t->wish;
+    struct sp_op_terms terms = terms_of(t);
+    struct sp_offload_request want = sp_offload_request(&terms, w->shape, w->offload, limit);
+
+    want.keys = w->keys;
+    return want;
+}
+
 /* What leaves of the others, into the plan. 0, -ENOMEM or -EINVAL: that is not enough. */
 static int let_leave(const struct trial *t)
 {
     const struct sp_recompute_wish *w = t->wish;
-    struct sp_op_terms terms = terms_of(t);
-    struct sp_offload_request want = sp_offload_request(&terms, w->shape, w->offload, w->limit);
+    struct sp_offload_request want = request_of(t, w->limit);
     struct sp_offload offload = {0};
     struct sp_offload_lack lack;
-    int err;
+    int err = sp_offload_try(w->plan, w->shape, &want, &offload, &lack);
 
-    want.keys = w->keys;
-    err = sp_offload_try(w->plan, w->shape, &want, &offload, &lack);
     err = err ? err : sp_offload_apply(&offload, w->shape, w->plan);
     sp_offload_destroy(&offload);
     return err;
@@ -170,22 +178,18 @@ static bool refused(const struct trial *t)
 static int64_t least_of(const struct trial *t)
 {
     const struct sp_recompute_wish *w = t->wish;
-    struct sp_op_terms terms = terms_of(t);
-    struct sp_offload_request want = sp_offload_request(&terms, w->shape, w->offload, 1);
+    struct sp_offload_request want = request_of(t, 1);
     struct sp_offload offload = {0};
-    struct sp_offload_lack lack = {0};
-    int64_t most = 0;
+    struct sp_offload_lack lack;
+    struct sp_memory most;
 
-    want.keys = w->keys;
-    for (int s = 0; !w->offload && s < w->plan->layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(w->plan, w->shape, t->mode, 1, s);
-
-        most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
+    if (!w->offload) {
+        sp_memory_fullest(w->plan, w->shape, t->mode, 1, &most);
+        return sp_memory_sum(&most);
     }
-    if (w->offload && sp_offload_try(w->plan, w->shape, &want, &offload, &lack) == -EINVAL)
-        most = sp_memory_sum(&lack.memory) + lack.least;
+    sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* says what a byte lacks */
     sp_offload_destroy(&offload);
-    return most;
+    return sp_memory_sum(&lack.memory) + lack.least;
 }
 
 /* The mode that needs least, where nothing fits. */

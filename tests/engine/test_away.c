@@ -3,32 +3,16 @@
  * the last value written before it was submitted, whatever is still on its way; what returns waits until it is told to.
  */
 #include "engine/numbered.h"
+#include "engine/tier.h"
 #include "offload/away.h"
-#include "offload/host.h"
 #include "offload/pool.h"
 
 enum { PIECES = 3, SETS = 5, BUFFERS = 3, STEPS = 600, NUMBERS = SP_HOST_PAGE / 4 };
 
-static struct sp_disk *disk;
-static unsigned tier;
-
 static int start(void **state)
 {
     (void)state;
-    sp_host_start(1 << 20, false);
-    start_starpu(2, &sp_order_strict);
-    assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &disk), 0);
-    tier = (unsigned)sp_disk_register(disk);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    starpu_shutdown();
-    sp_disk_destroy(disk);
-    sp_host_stop();
-    return 0;
+    return start_tier(2, 1 << 16);
 }
 
 /* Sets of places; each buffer is of one set at a time. */
@@ -110,5 +94,5 @@ TEST_GROUP(away)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(on_disk), cmocka_unit_test(in_memory)};
 
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, stop_tier);
 }

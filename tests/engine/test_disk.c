@@ -4,8 +4,7 @@
  */
 #define _GNU_SOURCE /* fallocate */
 #include "engine/numbered.h"
-#include "offload/disk.h"
-#include "offload/host.h"
+#include "engine/tier.h"
 #include "offload/mover.h"
 #include "offload/pool.h"
 #include <errno.h>
@@ -16,9 +15,6 @@
 #include <sys/vfs.h>
 
 enum { TENSORS = 24, ROUNDS = 40 };
-
-static struct sp_disk *disk;
-static unsigned tier;
 
 /* ---- what stands in the place of the C library's: a disk as full as a test wants it ------------ */
 
@@ -54,20 +50,7 @@ int fstatvfs(int fd, struct statvfs *fs)
 static int start(void **state)
 {
     (void)state;
-    sp_host_start(1 << 20, false);
-    start_starpu(1, &sp_order_strict);
-    assert_int_equal(sp_disk_create("/var/tmp", 1 << 20, _exit, &disk), 0);
-    tier = (unsigned)sp_disk_register(disk);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    starpu_shutdown();
-    sp_disk_destroy(disk);
-    sp_host_stop();
-    return 0;
+    return start_tier(1, 1 << 20);
 }
 
 /* Waits until so many bytes have left. */
@@ -204,5 +187,5 @@ TEST_GROUP(disk)
         cmocka_unit_test(test_no_room),
     };
 
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, stop_tier);
 }

@@ -71,6 +71,7 @@ static int check(const struct args *a)
 {
     static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_layout_args *l = &a->layout;
+    enum sp_offload_mode offload;
 
     if (strcmp(l->offload, "none") && (!l->model || a->cost))
         return sp_error(
@@ -78,8 +79,8 @@ static int check(const struct args *a)
             "show: --offload %s: what may leave memory, and how long that takes, is the "
             "model's and the machine's; give --model and leave out --cost",
             l->offload);
-    if (l->offload_keys && !strcmp(l->offload, "none"))
-        return sp_error(EINVAL, "show: --offload-keys: nothing leaves memory; give --offload too");
+    if (sp_parse_offload("show", l, &offload))
+        return -EINVAL;
     if (l->memory_limit && !l->model)
         return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "
                                 "--model too");

@@ -37,15 +37,10 @@ static int64_t limit_of(const struct sp_search *want)
 /* What the fullest device holds. */
 static int64_t fullest(const struct step *step, const struct sp_found *f)
 {
-    int64_t most = 0;
+    struct sp_memory most;
 
-    for (int s = 0; s < f->stages; s++) {
-        struct sp_memory m =
-            sp_memory_of_stage(&step->plan, &step->shape, f->recompute, f->every, s);
-
-        most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
-    }
-    return most / step->apart;
+    sp_memory_fullest(&step->plan, &step->shape, f->recompute, f->every, &most);
+    return sp_memory_sum(&most) / step->apart;
 }
 
 static struct sp_op_terms terms_of(const struct sp_search *want, const struct step *step,

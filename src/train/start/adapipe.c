@@ -86,10 +86,6 @@ int sp_train_adapipe_early(struct sp_trainer *t)
 /* One letter a layer: none, selective, no attention again, full. */
 static void say(const struct sp_trainer *t, const int *row, const struct sp_adapipe_figures *f)
 {
-    static const char letters[] = {[SP_RECOMPUTE_NONE] = '-',
-                                   [SP_RECOMPUTE_SELECTIVE] = 's',
-                                   [SP_RECOMPUTE_NO_ATTENTION] = 'a',
-                                   [SP_RECOMPUTE_FULL] = 'f'};
     int stages = t->plan.layout.stages, layers = t->model.layers, l = 0;
     char *text = malloc((size_t)(stages + layers) + 1), *at = text;
 
@@ -98,7 +94,7 @@ static void say(const struct sp_trainer *t, const int *row, const struct sp_adap
     for (int s = 0; s < stages; s++) {
         *at++ = ' ';
         for (int k = 0; k < row[s]; k++)
-            *at++ = letters[row[stages + l++]];
+            *at++ = sp_recompute_letter((enum sp_recompute)row[stages + l++]);
     }
     *at = '\0';
     sp_train_say(t,

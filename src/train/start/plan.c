@@ -58,13 +58,10 @@ static int cut_sequences(struct sp_trainer *t)
 /* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
 static bool fits(const struct sp_trainer *t)
 {
-    for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, s);
+    struct sp_memory most;
 
-        if ((uint64_t)sp_memory_sum(&m) > t->cfg.layout.memory_limit)
-            return false;
-    }
-    return true;
+    sp_memory_fullest(&t->plan, &t->shape, t->recompute, t->every, &most);
+    return (uint64_t)sp_memory_sum(&most) <= t->cfg.layout.memory_limit;
 }
 
 /* The plan whose stages hold at most so many micro-batches; 0: as many as the schedule wants. */

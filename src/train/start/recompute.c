@@ -35,17 +35,14 @@ static int check(const struct sp_trainer *t)
 /* A letter a layer: - keeps all, s, a, f computes again, as --recompute selective, no-attention, full. */
 static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
 {
-    static const char letters[] = {[SP_RECOMPUTE_NONE] = '-',
-                                   [SP_RECOMPUTE_SELECTIVE] = 's',
-                                   [SP_RECOMPUTE_NO_ATTENTION] = 'a',
-                                   [SP_RECOMPUTE_FULL] = 'f'};
     int layers = t->model.layers;
     char *text = malloc((size_t)layers + 1);
 
     if (!text)
         return;
     for (int l = 0; l < layers; l++)
-        text[l] = letters[c->layer ? c->layer[l] : SP_RECOMPUTE_NONE];
+        text[l] =
+            sp_recompute_letter(c->layer ? (enum sp_recompute)c->layer[l] : SP_RECOMPUTE_NONE);
     text[layers] = '\0';
     sp_train_say(
         t,
