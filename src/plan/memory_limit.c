@@ -1,0 +1,46 @@
+/* Whether stages keep to a limit of memory. */
+#include "plan/memory.h"
+#include "sp_error.h"
+#include <math.h>
+
+int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, struct sp_memory *fullest)
+{
+    int stage = 0;
+
+    *fullest = (struct sp_memory){0};
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct sp_memory m = sp_memory_of_stage(plan, sh, recompute, every, s);
+
+        if (sp_memory_sum(&m) > sp_memory_sum(fullest)) {
+            *fullest = m;
+            stage = s;
+        }
+    }
+    return stage;
+}
+
+int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
+                    enum sp_recompute recompute, int every, uint64_t limit)
+{
+    const double MiB = 1024 * 1024;
+    const int most = INT32_MAX / (sh->model.qk_norm ? sh->model.heads : 1); /* a head is a row */
+    struct sp_memory worst;
+    int stage;
+
+    if ((int64_t)sh->batch * sh->seq > most)
+        return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        sh->batch, sh->seq, most);
+    if (!limit)
+        return 0;
+    stage = sp_memory_fullest(plan, sh, recompute, every, &worst);
+    if ((uint64_t)sp_memory_sum(&worst) <= limit)
+        return 0;
+    return sp_error(
+        EINVAL,
+        "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
+        "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
+        (double)limit / MiB, stage, ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
+        (double)worst.states / MiB, (double)worst.activations / MiB, (double)worst.workspace / MiB,
+        recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
+}
