@@ -123,6 +123,15 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, int64_t released);
 
+/* A part that was computed elsewhere, as attention of its own of the same queries over the keys of t, whose positions alone
+ * count: merged with o and lse; added to dq. As above after parts before it. */
+void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          const struct sp_attn *t, starpu_data_handle_t part,
+                          starpu_data_handle_t part_lse);
+void sp_attn_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        const struct sp_attn *t, starpu_data_handle_t dq,
+                        starpu_data_handle_t part);
+
 /* r = x + o Wo^T, or x; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,

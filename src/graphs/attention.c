@@ -97,7 +97,9 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             const struct sp_heads of = heads_of(&c->fl[j - c->slice].layers[i], k);
             int len = sp_op_cut(c)->shapes[j].seq;
 
-            if (visit && is_away(c, i, j) && j >= visit->first && j < visit->end)
+            if (j < c->given)
+                ; /* other stages read them */
+            else if (visit && is_away(c, i, j) && j >= visit->first && j < visit->end)
                 a->keys[n++] = (struct sp_attn_keys){.first = pos,
                                                      .len = len,
                                                      .at = sp_visit_next(c, i, j, k, &at),
@@ -112,7 +114,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
         .q_len = c->sh->seq,
         .q_pos = pos - c->sh->seq,
         .begins = round == 0,
-        .ends = round == r->n,
+        .ends = round == r->n && !c->given,
         .n_keys = n,
         .keys = a->keys,
         .q = h.q,
@@ -156,6 +158,15 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 
 /* ---- tasks --------------------------------------------------------------------------------- */
 
+/* Of each part of the tokens: it waits for what other stages compute of it, which goes with whole heads, or is done. */
+static void end_sums(struct sp_op_ctx *c, int i, starpu_data_handle_t *sum)
+{
+    if (c->given)
+        c->fl->layers[i].sum = sum[0];
+    for (int j = 0; !c->given && j < parts_of(c); j++)
+        sp_drop(&sum[j]);
+}
+
 static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0);
@@ -164,7 +175,7 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 
     plan_rounds(c, i, false, false, &r);
     for (int j = 0; j < parts_of(c); j++)
-        sum[j] = sp_attention_sum(c, heads, r.n + 1);
+        sum[j] = sp_attention_sum(c, heads, r.n + 1 + c->given);
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = 0; j < parts_of(c); j++) {
@@ -175,8 +186,7 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
         }
         end_round(c, i, round, &r);
     }
-    for (int j = 0; j < parts_of(c); j++)
-        sp_drop(&sum[j]);
+    end_sums(c, i, sum);
     sp_visits_leave(c, i);
 }
 
@@ -216,7 +226,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
     const struct sp_shape *heads = sp_op_heads(c, 0);
     bool first = false;
 
-    for (int j = 0; j <= c->slice; j++) {
+    for (int j = c->given; j <= c->slice; j++) {
         struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
@@ -272,7 +282,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
 
     plan_rounds(c, i, true, !first, &r);
     for (int j = 0; j <= last; j++)
-        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1);
+        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1 + c->given);
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = last; j >= 0; j--) {
@@ -285,8 +295,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
         }
         end_round(c, i, round, &r);
     }
-    for (int j = 0; j <= last; j++)
-        sp_drop(&sum[j]);
+    end_sums(c, i, sum);
 }
 
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,

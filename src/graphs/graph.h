@@ -87,6 +87,8 @@ struct sp_layer_flight {
     /* Where members share parameters, of pre and post, which then has the norm's statistics alone. */
     starpu_data_handle_t n1, r, n2;
     starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
+    starpu_data_handle_t d_o;                 /* of o, until attention's backward */
+    starpu_data_handle_t sum;                 /* of o or dq, while parts of it come (struct sp_attn) */
     struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
@@ -196,6 +198,7 @@ struct sp_cut {
 struct sp_graph_family;
 struct sp_part_flight;
 struct sp_multiplex;
+struct sp_op_ctx;
 
 struct sp_graph {
     struct sp_graph_config cfg;
@@ -231,6 +234,7 @@ struct sp_graph {
     struct sp_heads *part_heads;       /* of their attention */
     struct sp_multiplex
         *multiplex;    /* where slices are shared out: see graphs/families/multiplexed.c */
+    struct sp_op_ctx *aligned; /* [n_local] the op that a stage is in the middle of; aligned */
     int64_t exchanges; /* between members, submitted so far */
     int32_t *row;      /* [2][seq] one sequence's inputs and targets on their way there */
 };

@@ -61,24 +61,36 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     return stashed;
 }
 
-static void layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                          starpu_data_handle_t y, bool stash_y)
+/* Later slices read keys and values. */
+static bool keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
-    bool keep_kv = keep.qkv || is_sliced(c); /* later slices read keys and values */
-    int layer = c->first + i;
-    int64_t of_o = counted_part(c, &keep, keep.attn, SP_STASH_O) +
-                   counted_part(c, &keep, keep.attn, SP_STASH_LSE);
-    int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
+    return keep.qkv || is_sliced(c);
+}
 
-    c->ctx.layer = layer;
-    t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
+void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
+{
+    c->ctx.layer = c->first + i;
+    c->fl->layers[i].stashed += forward_pre(c, i, keep, keeps_keys(c, keep), stash_x);
     if (c->share && c->ctx.pass == 'G')
         c->share(c, i);
-    if (!keep.has_attn) {
-        sp_attention_forward(c, i, of_o, c->st->local);
-        t->stashed += of_o;
-    }
+}
+
+void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
+{
+    int64_t of_o = counted_part(c, &keep, keep.attn, SP_STASH_O) +
+                   counted_part(c, &keep, keep.attn, SP_STASH_LSE);
+
+    sp_attention_forward(c, i, of_o, c->st->local);
+    c->fl->layers[i].stashed += of_o;
+}
+
+void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+                          bool stash_y)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
+
+    c->ctx.layer = c->first + i;
     if (keep.saved) {
         t->post = take(c,
                        keep.residual ? sp_shape_residual_saved(c->sh)
@@ -94,15 +106,22 @@ static void layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool 
                                          .saved = t->post,
                                          .keep_outputs = keep.keep_outputs,
                                          .residual = keep.residual},
-                       sp_weight(c, SP_BLOCK_POST, layer), y, post + of_y);
+                       sp_weight(c, SP_BLOCK_POST, c->first + i), y, post + of_y);
     t->stashed += post; /* y is freed by the head, which counts it */
-    sp_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
+    sp_attention_drop(c, t, !keep.qkv, !keeps_keys(c, keep), !keep.attn);
 }
 
 void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
                       starpu_data_handle_t y, bool stash_y)
 {
-    (c->sh->tensor > 1 ? sp_tensor_layer_forward : layer_forward)(c, i, keep, stash_x, y, stash_y);
+    if (c->sh->tensor > 1) {
+        sp_tensor_layer_forward(c, i, keep, stash_x, y, stash_y);
+        return;
+    }
+    sp_layer_forward_begin(c, i, keep, stash_x);
+    if (!keep.has_attn)
+        sp_layer_forward_attention(c, i, keep);
+    sp_layer_forward_end(c, i, keep, y, stash_y);
 }
 
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
@@ -131,18 +150,20 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 }
 
 /* dr, which stays, and d_o; both gradients of post, where its MLP comes in chunks. */
-static void post_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o)
+void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
 
+    c->ctx.layer = layer;
+    t->d_o = take(c, (size_t)sh->rows * (size_t)sh->q_width, "do");
     t->dr = sp_take_hidden(c, "dr");
     if (sp_chunk_cuts_mlp(c, i)) {
         sp_post_again_insert(&c->ctx, sh,
                              &(struct sp_post){.o = t->o, .saved = t->post, .residual = true},
                              sp_weight(c, SP_BLOCK_POST, layer),
-                             sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->dr, d_o, 0);
+                             sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->dr, t->d_o, 0);
         sp_drop(&t->post);
         return;
     }
@@ -151,22 +172,25 @@ static void post_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o)
                        &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),
                        c->norms ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer),
-                       c->norms != NULL, t->dy, t->du, t->dr, d_o);
+                       c->norms != NULL, t->dy, t->du, t->dr, t->d_o);
 }
 
-static void layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_layer_backward_attention(struct sp_op_ctx *c, int i)
+{
+    c->ctx.layer = c->first + i;
+    sp_attention_backward(c, i, c->fl->layers[i].d_o, c->st->local, 0);
+}
+
+void sp_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    starpu_data_handle_t d_o = take(c, (size_t)sh->rows * (size_t)sh->q_width, "do");
 
     c->ctx.layer = layer;
-    post_backward(c, i, d_o);
-    sp_attention_backward(c, i, d_o, c->st->local, 0);
     if (c->share)
         c->share(c, i);
-    sp_drop(&d_o);
+    sp_drop(&t->d_o);
     sp_drop(&t->q);
     sp_drop(&t->kv);
     sp_drop(&t->lse);
@@ -214,7 +238,13 @@ static void layer_wgrad(struct sp_op_ctx *c, int i)
 
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
-    (c->sh->tensor > 1 ? sp_tensor_layer_backward : layer_backward)(c, i, dx);
+    if (c->sh->tensor > 1) {
+        sp_tensor_layer_backward(c, i, dx);
+        return;
+    }
+    sp_layer_backward_begin(c, i);
+    sp_layer_backward_attention(c, i);
+    sp_layer_backward_end(c, i, dx);
 }
 
 void sp_layer_wgrad(struct sp_op_ctx *c, int i)

@@ -18,6 +18,7 @@ struct sp_op_ctx {
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
     int first, count;          /* layers of the chunk */
     bool split;                /* of a backward: weight gradients come in an op of their own */
+    int given; /* slices of keys, the first ones, that other stages read for attention of this layer */
     /* The gradients of the keys and values of layer i have all that this process adds (pass B):
      * exchanges them with other processes. Pass G: keys and values are there, and go where those
      * of earlier tokens are. NULL: nothing to do. */

@@ -205,8 +205,8 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     strcpy(p.options, options);
     p.layout.options = p.options;
     p.family = sp_family_find(p.def->family);
-    if (p.family && p.family->multiplexed && sp_layout_flag(&p.layout, "multiplex"))
-        p.family = p.family->multiplexed;
+    if (p.family && p.family->variant)
+        p.family = p.family->variant(&p.layout);
     if (!p.family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
     if (p.layout.chunks == 0)

@@ -47,22 +47,37 @@ void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle
     sp_drop(dx);
 }
 
-void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head)
+/* Whether the input of layer i is kept, rather than made again from that of a layer before it. */
+static bool keeps_input(const struct sp_op_ctx *c, int i)
 {
-    enum sp_recompute mode = sp_chunk_recompute(c, i);
-    bool keeps_x = mode != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
+    return sp_chunk_recompute(c, i) != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
+}
 
+static void open_forward(struct sp_op_ctx *c, int i)
+{
     sp_offload_slot(c, 2 * i);
     sp_visits_next_layer(c, i);
-    sp_layer_forward(c, i, sp_keep_in_forward(mode), keeps_x, y, to_head);
-    if (!keeps_x)
+}
+
+static void close_forward(struct sp_op_ctx *c, int i, starpu_data_handle_t y)
+{
+    if (!keeps_input(c, i))
         sp_drop(&c->fl->layers[i].x);
     sp_offload_keep(c, i);
     if (i < c->count - 1)
         c->fl->layers[i + 1].x = y;
 }
 
-void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head)
+{
+    open_forward(c, i);
+    sp_layer_forward(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)), keeps_input(c, i), y,
+                     to_head);
+    close_forward(c, i, y);
+}
+
+/* From c->flow, what is needed is computed again first. */
+static void open_backward(struct sp_op_ctx *c, int i)
 {
     enum sp_recompute mode = sp_chunk_recompute(c, i);
     int every = c->g->cfg.every;
@@ -74,10 +89,51 @@ void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx
         (i == c->count - 1 || (i + 1) % every == 0))
         sp_layers_recompute(c, i / every * every, i + 1);
     c->fl->layers[i].dy = c->flow;
-    sp_layer_backward(c, i, dx);
+}
+
+static void close_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
     if (!c->split)
         sp_layer_wgrad(c, i);
     c->flow = dx;
+}
+
+void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    open_backward(c, i);
+    sp_layer_backward(c, i, dx);
+    close_backward(c, i, dx);
+}
+
+void sp_chunk_begin_layer(struct sp_op_ctx *c, int i)
+{
+    if (c->ctx.pass == 'F') {
+        open_forward(c, i);
+        sp_layer_forward_begin(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)),
+                               keeps_input(c, i));
+    } else {
+        open_backward(c, i);
+        sp_layer_backward_begin(c, i);
+    }
+}
+
+void sp_chunk_attend_layer(struct sp_op_ctx *c, int i)
+{
+    if (c->ctx.pass == 'F')
+        sp_layer_forward_attention(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)));
+    else
+        sp_layer_backward_attention(c, i);
+}
+
+void sp_chunk_end_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t out, bool to_head)
+{
+    if (c->ctx.pass == 'F') {
+        sp_layer_forward_end(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)), out, to_head);
+        close_forward(c, i, out);
+    } else {
+        sp_layer_backward_end(c, i, out);
+        close_backward(c, i, out);
+    }
 }
 
 void sp_chunk_wgrad(struct sp_op_ctx *c)

@@ -24,6 +24,11 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, 
  * and does the weight gradients unless they come in an op of their own. */
 void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 
+/* Either of them in parts, by the pass of the op (graphs/layer.h): up to attention; attention; to y or dx. */
+void sp_chunk_begin_layer(struct sp_op_ctx *c, int i);
+void sp_chunk_attend_layer(struct sp_op_ctx *c, int i);
+void sp_chunk_end_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t out, bool to_head);
+
 /* Weight gradients of the chunk, that come in an op of their own. */
 void sp_chunk_wgrad(struct sp_op_ctx *c);
 

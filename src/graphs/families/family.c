@@ -9,6 +9,7 @@ const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
     } halves[] = {{&sp_family_layerwise, &sp_graph_layerwise},
                   {&sp_family_bidirectional, &sp_graph_layerwise},
                   {&sp_family_subsequence, &sp_graph_layerwise},
+                  {&sp_family_aligned, &sp_graph_aligned},
                   {&sp_family_multiplexed, &sp_graph_multiplexed},
                   {&sp_family_attention_parallel, &sp_graph_attention_parallel},
                   {&sp_family_weight_ring, &sp_graph_weight_ring},

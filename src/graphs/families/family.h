@@ -17,7 +17,7 @@ struct sp_graph_family {
     void (*begin)(struct sp_graph *g);
     void (*end)(struct sp_graph *g);
 
-    /* Submits the tasks of an op of a local stage, and of the one it overlaps with: reads what the stage has
+    /* Submits the tasks of an op of a local stage, or of a leg of it, and of the one it overlaps with: reads what the stage has
      * in its store, puts there what others read. */
     void (*run)(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
@@ -33,6 +33,7 @@ struct sp_graph_family {
 };
 
 extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional, subsequence */
+extern const struct sp_graph_family sp_graph_aligned;
 extern const struct sp_graph_family sp_graph_multiplexed;
 extern const struct sp_graph_family sp_graph_attention_parallel;
 extern const struct sp_graph_family sp_graph_weight_ring;

@@ -10,8 +10,7 @@
  * everything else is freed at its last use. What crosses between global stages is in the stores of
  * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
  */
-#include "graphs/families/family.h"
-#include "graphs/families/chunk.h"
+#include "graphs/families/layerwise.h"
 #include "graphs/offload.h"
 
 static int tokens_of(const struct sp_op_ctx *c)
@@ -72,12 +71,24 @@ static void forward_begin(struct sp_op_ctx *c)
     c->fl->layers[0].x = x;
 }
 
+bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i)
+{
+    return c->ctx.pass == 'F' && i == c->count - 1 && c->global == c->globals - 1;
+}
+
+starpu_data_handle_t sp_layerwise_output(struct sp_op_ctx *c, int i)
+{
+    bool forward = c->ctx.pass == 'F';
+    int way = forward ? 1 : -1, last = forward ? c->count - 1 : 0;
+    const char *name = forward ? "x" : "dx";
+
+    return i == last ? buffer_for(c, c->global + way, name) : sp_take_hidden(c, name);
+}
+
 static void forward_layer(struct sp_op_ctx *c, int i)
 {
-    bool top = i == c->count - 1, last = c->global == c->globals - 1;
-
-    c->flow = top ? buffer_for(c, c->global + 1, "x") : sp_take_hidden(c, "x");
-    sp_chunk_forward_layer(c, i, c->flow, top && last);
+    c->flow = sp_layerwise_output(c, i);
+    sp_chunk_forward_layer(c, i, c->flow, sp_layerwise_to_head(c, i));
 }
 
 static void forward_end(struct sp_op_ctx *c)
@@ -103,8 +114,7 @@ static void backward_begin(struct sp_op_ctx *c)
 
 static void backward_layer(struct sp_op_ctx *c, int i)
 {
-    sp_chunk_backward_layer(c, i,
-                            i > 0 ? sp_take_hidden(c, "dx") : buffer_for(c, c->global - 1, "dx"));
+    sp_chunk_backward_layer(c, i, sp_layerwise_output(c, i));
 }
 
 static void backward_end(struct sp_op_ctx *c)
@@ -127,7 +137,7 @@ static void chunk_wgrad(struct sp_op_ctx *c)
 
 /* ---- the op --------------------------------------------------------------------------- */
 
-static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct sp_op_ctx *c)
+void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struct sp_op_ctx *c)
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W', [SP_R] = 'R'};
     const struct sp_plan *plan = g->cfg.plan;
@@ -154,6 +164,21 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, int index, struct s
     c->ctx.op = sp_window_open(g->window, g->turn);
 }
 
+void sp_layerwise_begin(struct sp_op_ctx *c)
+{
+    (c->ctx.pass == 'F' ? forward_begin : backward_begin)(c);
+}
+
+void sp_layerwise_end(struct sp_op_ctx *c)
+{
+    (c->ctx.pass == 'F' ? forward_end : backward_end)(c);
+}
+
+int sp_layerwise_layer(const struct sp_op_ctx *c, int step)
+{
+    return c->ctx.pass == 'F' ? step : c->count - 1 - step;
+}
+
 /* A forward of one micro-batch and a backward of another, by turns. */
 static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
 {
@@ -173,9 +198,9 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     struct sp_op_ctx c, other;
 
-    open_op(g, st, a->index, &c);
+    sp_layerwise_open(g, st, a->index, &c);
     if (a->op.overlap) {
-        open_op(g, st, a->index + 1, &other);
+        sp_layerwise_open(g, st, a->index + 1, &other);
         overlap(a->op.pass == SP_F ? &c : &other, a->op.pass == SP_F ? &other : &c);
         sp_op_close(&other.ctx);
         sp_op_close(&c.ctx);
@@ -203,7 +228,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
 /* ---- the family ------------------------------------------------------------------------ */
 
-static void discard(struct sp_graph *g)
+void sp_layerwise_discard(struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
@@ -211,7 +236,7 @@ static void discard(struct sp_graph *g)
         sp_flights_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
 }
 
-static int create(struct sp_graph *g)
+int sp_layerwise_create(struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
     int err = 0;
@@ -221,15 +246,15 @@ static int create(struct sp_graph *g)
     return err;
 }
 
-static void destroy(struct sp_graph *g)
+void sp_layerwise_destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++)
         sp_flights_destroy(&g->stages[k]);
 }
 
 const struct sp_graph_family sp_graph_layerwise = {
-    .create = create,
-    .destroy = destroy,
+    .create = sp_layerwise_create,
+    .destroy = sp_layerwise_destroy,
     .run = run,
-    .discard = discard,
+    .discard = sp_layerwise_discard,
 };

@@ -254,7 +254,7 @@ static void follow(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
 
-    if (w->lost)
+    if (w->lost || a->during) /* which is time of the op */
         return;
     switch (a->kind) {
     case SP_ACTION_RUN:

@@ -2,8 +2,9 @@
 #include <string.h>
 
 static const struct sp_family *const families[] = {
-    &sp_family_layerwise,          &sp_family_bidirectional, &sp_family_subsequence,
-    &sp_family_attention_parallel, &sp_family_weight_ring,   &sp_family_sharded};
+    &sp_family_layerwise, &sp_family_bidirectional,      &sp_family_subsequence,
+    &sp_family_aligned,   &sp_family_attention_parallel, &sp_family_weight_ring,
+    &sp_family_sharded};
 
 const struct sp_family *sp_family_at(int i)
 {

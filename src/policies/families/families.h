@@ -8,6 +8,7 @@
 extern const struct sp_family sp_family_layerwise;
 extern const struct sp_family sp_family_bidirectional;
 extern const struct sp_family sp_family_subsequence;
+extern const struct sp_family sp_family_aligned;
 extern const struct sp_family sp_family_multiplexed;
 extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
@@ -35,6 +36,10 @@ int64_t sp_sharded_travelling(const struct sp_plan *plan, const struct sp_shape 
                               int64_t x);
 
 void sp_layerwise_lower(struct sp_lowering *l, int i);
+/* Of it, what an op receives, sends, and was the last to read. */
+void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op);
 int sp_multiplexed_lower_begin(struct sp_lowering *l);
 void sp_multiplexed_lower(struct sp_lowering *l, int i);
 void sp_multiplexed_lower_end(struct sp_lowering *l);

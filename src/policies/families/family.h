@@ -38,7 +38,8 @@ struct sp_train_wish {
 
 struct sp_family {
     const char *name;
-    const struct sp_family *multiplexed; /* takes its place with the flag "multiplex"; NULL: none */
+    /* The one that takes its place with the options of a layout, or itself; NULL: none does. */
+    const struct sp_family *(*variant)(const struct sp_layout *lay);
 
     /* ---- facts ---- */
 
@@ -59,6 +60,7 @@ struct sp_family {
     bool recomputes_first;
     /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */
     bool rounds_gradients;
+    bool keys_apart;        /* keys and values are sent by layers, not those of a chunk together */
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */
@@ -127,6 +129,9 @@ struct sp_family {
 
     /* Where an op comes in the order of submission, if that is not by simulated start; NULL: it is. */
     double (*turn)(const struct sp_layout *lay, int stage, const struct sp_op *op);
+
+    /* How many ops from place i of that order on are submitted as one unit; NULL: one, or two that overlap. */
+    int (*unit)(const struct sp_lowering *l, int i);
 
     /* Messages between two stages are taken in the order sent, those of each stream by themselves:
      * the stream of what an op receives. NULL: there is one. */

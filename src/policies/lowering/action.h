@@ -29,6 +29,8 @@ struct sp_action {
     enum sp_action_kind kind;
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
+    /* RUN: an op that stages exchange tensors for while it runs is submitted in legs, 0 .. legs - 1; any other in one */
+    int leg, legs;
     int index; /* in the program of the stage: of the op that RUN runs (-1: the family's own, see
                 * below), that left what SEND sends (-1: it is kept, or goes on as it came), that reads
                 * first what RECV receives (-1: none does), that ran when EVICT begins, that runs next
@@ -38,6 +40,7 @@ struct sp_action {
     int members;                /* GATHER, SCATTER, REDUCE: of the group ... */
     const int *member;          /* ... [members] its stages, ascending; valid while it is emitted */
     int devices;                /* EXCHANGE: of the stage, that take part */
+    bool during;                /* SEND, RECV: between two legs of an op */
     bool home;                  /* RECV: a gradient, into that of the blocks of the stage itself */
     int64_t
         bytes; /* SEND, RECV: of the message; collectives: what this stage, or one of its devices, sends of it; EVICT, FETCH:

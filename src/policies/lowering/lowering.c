@@ -145,8 +145,11 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
 
 int sp_lower_ops(struct sp_lowering *l, int i)
 {
-    l->plan->family->lower(l, i);
-    return sp_lowering_op(l, i)->overlap ? 2 : 1;
+    const struct sp_family *family = l->plan->family;
+    int ops = family->unit ? family->unit(l, i) : sp_lowering_op(l, i)->overlap ? 2 : 1;
+
+    family->lower(l, i);
+    return ops;
 }
 
 void sp_lower_end(struct sp_lowering *l)
@@ -227,17 +230,28 @@ static void exchange(struct sp_lowering *l, int stage, int index)
 
 void sp_lower_run(struct sp_lowering *l, int stage, int index)
 {
+    sp_lower_leg(l, stage, index, 0, 1);
+}
+
+void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs)
+{
     const struct sp_evictions *all = l->plan->evictions, *e = all ? &all[stage] : NULL;
     struct sp_action a = {.kind = SP_ACTION_RUN,
                           .stage = stage,
                           .op = l->plan->programs[stage].ops[index],
+                          .leg = leg,
+                          .legs = legs,
                           .index = index};
 
-    visits(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
-    for (int i = e ? sp_evictions_returning_from(e, index) : 0;
-         e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
-        move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
+    if (leg == 0) {
+        visits(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
+        for (int i = e ? sp_evictions_returning_from(e, index) : 0;
+             e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
+            move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
+    }
     l->emit(l->arg, &a);
+    if (leg < legs - 1)
+        return;
     visits(l, SP_ACTION_EVICT, stage, index);
     exchange(l, stage, index);
     for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
@@ -256,13 +270,15 @@ void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradient
     l->emit(l->arg, &a);
 }
 
-void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
+static void send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index,
+                 bool during)
 {
     struct sp_action a = {.kind = SP_ACTION_SEND,
                           .stage = from,
                           .index = index,
                           .tensor = t,
                           .peer = to,
+                          .during = during,
                           .bytes = sp_tensor_bytes(l->plan, l->shape, &t),
                           .number = l->messages->sent};
 
@@ -272,7 +288,7 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 }
 
 static void receive(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index,
-                    bool home)
+                    bool home, bool during)
 {
     struct sp_action a = {.kind = SP_ACTION_RECV,
                           .stage = to,
@@ -280,20 +296,33 @@ static void receive(struct sp_lowering *l, int from, int to, struct sp_tensor_id
                           .index = index,
                           .peer = from,
                           .home = home,
+                          .during = during,
                           .bytes = sp_tensor_bytes(l->plan, l->shape, &t),
                           .number = take(l->messages, &t, from, to)};
 
     l->emit(l->arg, &a);
 }
 
+void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
+{
+    send(l, from, to, t, index, false);
+}
+
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
 {
-    receive(l, from, to, t, index, false);
+    receive(l, from, to, t, index, false, false);
+}
+
+void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+{
+    send(l, from, to, t, -1, true);
+    receive(l, from, to, t, -1, false, true);
+    sp_lower_free(l, from, t);
 }
 
 void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
 {
-    receive(l, from, to, t, -1, true);
+    receive(l, from, to, t, -1, true, false);
 }
 
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t)

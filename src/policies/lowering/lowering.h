@@ -74,6 +74,8 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
 /* RUN, before it a FETCH of what returns with it, after it an EXCHANGE if its stage has several devices, and an EVICT of
  * what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
+/* One of the legs of an op that is not run in one go. */
+void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs);
 /* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
 /* `index`: of the op in the sender's program that leaves it, -1: none, it is kept or goes on as it came. */
@@ -83,6 +85,8 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
 void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
+/* While ops run: sent, received, and freed where it came from. */
+void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 /* `index`: of the op in the stage's program that wants what is gathered, or that left what is scattered. The
  * members of a REDUCE follow each other, the first one first. */
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,

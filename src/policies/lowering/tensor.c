@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* What a tensor of a kind is made of. */
-enum extent { ROWS_H, ROWS_Q, ROWS_KV, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
+enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
 
 static const struct {
     const char *name;
@@ -23,6 +23,7 @@ static const struct {
     [SP_TENSOR_DKV] = {"dkv", ROWS_KV, false},
     [SP_TENSOR_O] = {"o", ROWS_Q, false},
     [SP_TENSOR_DO] = {"do", ROWS_Q, false},
+    [SP_TENSOR_LSE] = {"lse", ROWS_HEADS, false},
     [SP_TENSOR_STASH] = {"stash", STASH, false},
     [SP_TENSOR_WOUT] = {"w.out", OUT_PRODUCT, false},
     [SP_TENSOR_DWOUT] = {"dw.out", OUT_PRODUCT, true},
@@ -73,7 +74,7 @@ static int layers_of(const struct sp_plan *plan, const struct sp_shape *shape, i
 
 static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
-    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts;
+    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts && !plan->family->keys_apart;
 }
 
 /* Of all tokens, where devices share the parameters of a layer: the parts apart. */
@@ -126,8 +127,9 @@ bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shap
 static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
                       const struct sp_tensor_id *t)
 {
-    bool wide = kinds[t->kind].gradient &&
-                (t->kind != SP_TENSOR_D || t->at < 0 || !sp_rounds_gradients(plan, shape));
+    bool gradient = kinds[t->kind].gradient &&
+                    (t->kind != SP_TENSOR_D || t->at < 0 || !sp_rounds_gradients(plan, shape));
+    bool wide = gradient || kinds[t->kind].extent == ROWS_HEADS;
 
     return wide ? sizeof(float) : sp_shape_elem(shape);
 }
@@ -185,6 +187,8 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
     case ROWS_KV:
         return rows_of(plan, shape, t) * shape->kv_width *
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
+    case ROWS_HEADS:
+        return rows_of(plan, shape, t) * shape->model.heads;
     case OUT_PRODUCT:
         return (int64_t)sp_block_offset(&shape->held, SP_BLOCK_POST, SP_ROLE_GAIN);
     case CHUNK:

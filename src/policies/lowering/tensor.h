@@ -9,7 +9,7 @@
 
 /*
  * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage where chunks are
- * the ops, otherwise a layer.
+ * the ops, otherwise a layer; and a layer of what is sent while an op runs.
  */
 enum sp_tensor_kind {
     SP_TENSOR_X,   /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
@@ -20,10 +20,11 @@ enum sp_tensor_kind {
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
-    SP_TENSOR_KV,  /* [rows, kv width], of every layer of `at` where that is a global stage */
+    SP_TENSOR_KV,  /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at` */
     SP_TENSOR_DKV, /* its gradient */
     SP_TENSOR_O,   /* [rows, q width] output of attention */
     SP_TENSOR_DO,  /* its gradient */
+    SP_TENSOR_LSE, /* [rows, heads] f32, statistics of attention */
     SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
     SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
     SP_TENSOR_DWOUT, /* its gradient */

@@ -189,6 +189,8 @@ static void follow(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
 
+    if (a->during) /* goes on while its op computes */
+        return;
     switch (a->kind) {
     case SP_ACTION_RUN:
         if (a->index >= 0)
@@ -208,7 +210,7 @@ static void follow(void *arg, const struct sp_action *a)
         break;
     case SP_ACTION_EVICT:
     case SP_ACTION_FETCH:
-        if (a->eviction->unit >= 0) /* visits go on while their op computes */
+        if (a->eviction->unit >= 0) /* visits do, too */
             move(w, a);
         break;
     default:

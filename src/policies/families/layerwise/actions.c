@@ -34,7 +34,7 @@ static int way(const struct sp_op *op)
     return op->pass == SP_F ? 1 : op->pass == SP_B ? -1 : 0;
 }
 
-static void receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     int g = sp_global_stage(&l->plan->layout, stage, op->chunk) - way(op);
     int from = way(op) ? stage_of(l, op, g) : -1;
@@ -45,7 +45,7 @@ static void receive(struct sp_lowering *l, int stage, const struct sp_op *op, in
     sp_lower_free(l, from, result(op, g));
 }
 
-static void send(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     int g = sp_global_stage(&l->plan->layout, stage, op->chunk);
     int to = way(op) ? stage_of(l, op, g + way(op)) : -1;
@@ -55,7 +55,7 @@ static void send(struct sp_lowering *l, int stage, const struct sp_op *op, int i
 }
 
 /* What the op was the last to read of other global stages. */
-static void release(struct sp_lowering *l, int stage, const struct sp_op *op)
+void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     int g = sp_global_stage(&l->plan->layout, stage, op->chunk) - way(op);
 
@@ -70,10 +70,10 @@ void sp_layerwise_lower(struct sp_lowering *l, int i)
     int n = op->overlap ? 2 : 1;
 
     for (int k = 0; k < n; k++)
-        receive(l, stage, op + k, index + k);
+        sp_layerwise_receive(l, stage, op + k, index + k);
     sp_lower_run(l, stage, index);
     for (int k = 0; k < n; k++)
-        send(l, stage, op + k, index + k);
+        sp_layerwise_send(l, stage, op + k, index + k);
     for (int k = 0; k < n; k++)
-        release(l, stage, op + k);
+        sp_layerwise_release(l, stage, op + k);
 }

@@ -8,11 +8,14 @@
  *   W(i,g,k) waits for B(i,g,k);  R(i,g,k) for F(i,g,k)
  *
  * The bidirectional family is the same twice: two pipes of p global stages over the same p stages,
- * and each micro-batch goes through one of them.
+ * and each micro-batch goes through one of them. In the aligned family stages begin their ops together, and share
+ * attention of these (families/aligned).
  */
+#include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
 #include "policies/families/replicas.h"
 #include "policies/plan.h"
+#include "policies/refuse.h"
 #include <stdio.h>
 
 static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
@@ -167,18 +170,42 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
                : 0;
 }
 
-/* What the three families share: they differ in the pipes, and in whose slices a stage computes. */
-#define LAYERWISE                                                                                  \
-    .pairs = true, .partitions = true, .offloads = true, .shares_tokens = true,                    \
-    .shares_parameters = true, .recomputes_first = true, .post_validates = post_validates,         \
-    .id = id, .ids = ids, .foreign = foreign, .deps = deps, .required = required, .cost = cost,    \
-    .again = again, .activations = activations, .lower = sp_layerwise_lower,                       \
+/* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
+#define OPS                                                                                        \
+    .partitions = true, .offloads = true, .recomputes_first = true,                                \
+    .post_validates = post_validates, .id = id, .ids = ids, .foreign = foreign, .deps = deps,      \
+    .required = required, .cost = cost, .again = again, .activations = activations,                \
     .lower_end = sp_replicas_lower
+#define LAYERWISE                                                                                  \
+    .pairs = true, .shares_tokens = true, .shares_parameters = true, .lower = sp_layerwise_lower, OPS
 
 const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
 
 const struct sp_family sp_family_bidirectional = {
     .name = "bidirectional", .place = place_both_ways, LAYERWISE};
 
+static const struct sp_family *multiplexed(const struct sp_layout *lay)
+{
+    return sp_layout_flag(lay, "multiplex") ? &sp_family_multiplexed : &sp_family_subsequence;
+}
+
 const struct sp_family sp_family_subsequence = {
-    .name = "subsequence", .multiplexed = &sp_family_multiplexed, .place = place, LAYERWISE};
+    .name = "subsequence", .variant = multiplexed, .place = place, LAYERWISE};
+
+static const struct sp_family *exchanging(const struct sp_layout *lay)
+{
+    return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
+}
+
+const struct sp_family sp_family_aligned = {.name = "aligned",
+                                            .variant = exchanging,
+                                            .check = sp_slots_check,
+                                            .place = place,
+                                            .emit = sp_slots_emit,
+                                            .run_deps = sp_aligned_run_deps,
+                                            .turn = sp_aligned_turn,
+                                            .unit = sp_aligned_unit,
+                                            .travelling = sp_aligned_travelling,
+                                            .keys_apart = true,
+                                            .lower = sp_aligned_lower,
+                                            OPS};

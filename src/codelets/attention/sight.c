@@ -1,4 +1,4 @@
-#include "codelets/sight.h"
+#include "codelets/attention/sight.h"
 #include <math.h>
 
 bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,

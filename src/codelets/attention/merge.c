@@ -1,0 +1,100 @@
+/*
+ * What another stage computed of attention of these queries, over keys that it has been sent, becomes part of it (equations
+ * in kernels/cpu/attention/attention_merge.c): O and LSE forward; backward a sum, dQ.
+ *
+ * Queries that see none of these keys, as they are of other documents, have no part there.
+ */
+#include "codelets/attention/parts.h"
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+#define ATTN_MERGE_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
+    ONE(part, STARPU_R)       /* (b,s_i,q) */                                                      \
+    ONE(part_lse, STARPU_R)   /* (b,a,s_i) */                                                      \
+    ONE(lse, STARPU_RW)       /* likewise, merged with */                                          \
+    OPTIONAL(o, STARPU_RW)    /* (b,s_i,q), likewise */                                            \
+    OPTIONAL(sum, STARPU_RW)  /* (b,s_i,q) f32, in place of o until the last part */               \
+    OPTIONAL(new_o, STARPU_W) /* = in place of o: after sum, in the last part */
+SP_BUFFERS(attn_merge, ATTN_MERGE_BUFFERS)
+
+static void attn_merge(const struct sp_backend *k, const struct attn_merge_buffers *b,
+                       struct sp_attn_args *a)
+{
+    const struct sp_shape sh = sp_attn_queries(a);
+    struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_o ? b->new_o : b->o, b->sum);
+    struct sp_keys piece[2 * SP_MAX_SLICES];
+    int n = sp_attn_pieces(a, NULL, NULL, piece);
+    struct sp_segment s = {0};
+    struct sp_sight see;
+
+    while (sp_segment_next(&sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh.q_width, stats = sp_segment_stats(&sh, &s);
+
+        if (sp_sight_of(&sh, &s, n, piece, &see))
+            k->attention_merge(k, &see.at, sp_skip(&sh, b->part, at),
+                               (const float *)b->part_lse + stats, sum.at + at,
+                               (float *)b->lse + stats);
+    }
+    sp_attn_end(k, a, &sum);
+    if (a->ends)
+        sp_check_finite(&a->base, k, "o", sum.whole, sp_attn_elements(a));
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+#define ATTN_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
+    ONE(part, STARPU_R)        /* (b,s_i,q) */                                                     \
+    OPTIONAL(dq, STARPU_RW)    /* += (b,s_i,q) */                                                  \
+    OPTIONAL(sum, STARPU_RW)   /* += (b,s_i,q) f32, in place of dq until the last part */          \
+    OPTIONAL(new_dq, STARPU_W) /* = in place of dq, as new_o above */
+SP_BUFFERS(attn_add, ATTN_ADD_BUFFERS)
+
+static void attn_add(const struct sp_backend *k, const struct attn_add_buffers *b,
+                     struct sp_attn_args *a)
+{
+    const struct sp_shape sh = sp_attn_queries(a);
+    struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->sum);
+    struct sp_keys piece[2 * SP_MAX_SLICES];
+    int n = sp_attn_pieces(a, NULL, NULL, piece);
+    struct sp_segment s = {0};
+    struct sp_sight see;
+
+    while (sp_segment_next(&sh, a->base.documents, &s)) {
+        size_t at = s.row * (size_t)sh.q_width;
+
+        if (sp_sight_of(&sh, &s, n, piece, &see))
+            sp_attn_add(k, a, (size_t)(s.sequences * s.len) * (size_t)sh.q_width,
+                        sp_skip(&sh, b->part, at), sum.at + at);
+    }
+    sp_attn_end(k, a, &sum);
+    if (a->ends)
+        sp_check_finite(&a->base, k, "dq", sum.whole, sp_attn_elements(a));
+}
+
+SP_CODELET(attn_merge);
+SP_CODELET(attn_add);
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                          const struct sp_attn *t, starpu_data_handle_t part,
+                          starpu_data_handle_t part_lse)
+{
+    struct starpu_task *task = sp_attn_task(ctx, &attn_merge_cl, "merge", sh, t);
+    struct sp_attn_summed o = sp_attn_summed(sh, t, t->o);
+
+    SP_TASK_BUFFERS(task, attn_merge, .part = part, .part_lse = part_lse, .lse = t->lse,
+                    .o = o.whole, .sum = o.sum, .new_o = o.new_whole);
+    sp_task_submit(ctx, task, 0);
+}
+
+void sp_attn_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        const struct sp_attn *t, starpu_data_handle_t dq, starpu_data_handle_t part)
+{
+    struct starpu_task *task = sp_attn_task(ctx, &attn_add_cl, "merge", sh, t);
+    struct sp_attn_summed sum = sp_attn_summed(sh, t, dq);
+
+    SP_TASK_BUFFERS(task, attn_add, .part = part, .dq = sum.whole, .sum = sum.sum,
+                    .new_dq = sum.new_whole);
+    sp_task_submit(ctx, task, 0);
+}

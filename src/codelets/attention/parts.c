@@ -1,0 +1,117 @@
+#include "codelets/attention/parts.h"
+
+static bool is_whole(const struct sp_attn_args *a)
+{
+    return a->begins && a->ends;
+}
+
+struct sp_shape sp_attn_queries(const struct sp_attn_args *a)
+{
+    struct sp_shape q = *a->base.shape;
+
+    q.first = a->q_pos;
+    q.seq = a->q_len;
+    q.second = a->q_second;
+    return q;
+}
+
+size_t sp_attn_elements(const struct sp_attn_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+
+    return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
+}
+
+int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
+                     struct sp_keys *piece)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int n = 0;
+
+    for (int j = 0; j < a->n; j++) {
+        const struct sp_attn_keys_arg *keys = &a->keys[j];
+        int runs = keys->second ? 2 : 1, len = keys->len / runs, b = keys->buffer;
+
+        for (int i = 0; i < runs; i++) {
+            size_t at =
+                keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
+
+            piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
+                                          kv ? sp_skip(sh, kv[b], at) : NULL,
+                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL};
+        }
+    }
+    return n;
+}
+
+struct sp_attn_sum sp_attn_sum_of(const struct sp_attn_args *a, void *whole, float *apart)
+{
+    if (is_whole(a))
+        return (struct sp_attn_sum){.whole = whole, .direct = true};
+    if (a->base.dtype == SP_F32)
+        return (struct sp_attn_sum){.whole = whole, .at = whole, .direct = a->begins};
+    return (struct sp_attn_sum){.whole = whole, .at = apart};
+}
+
+void sp_attn_add(const struct sp_backend *k, const struct sp_attn_args *a, size_t n,
+                     const void *part, float *sum)
+{
+    if (a->begins)
+        k->clear(k, n * sizeof *sum, sum);
+    k->add_to_f32(k, n, part, sum);
+}
+
+void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a, const struct sp_attn_sum *s)
+{
+    if (a->ends && s->at && s->whole != s->at)
+        k->round(k, sp_attn_elements(a), s->at, s->whole);
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+bool sp_attn_begins_buffer(const struct sp_attn *t, int j)
+{
+    return j == 0 || t->keys[j].kv != t->keys[j - 1].kv;
+}
+
+struct starpu_task *sp_attn_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
+                                 const char *part, const struct sp_shape *sh, const struct sp_attn *t)
+{
+    struct starpu_task *task;
+    struct sp_attn_args *a;
+
+    STARPU_ASSERT_MSG(t->n_keys <= SP_MAX_SLICES, "starpipe: more than %d slices", SP_MAX_SLICES);
+    task = sp_task_new(ctx, cl, part, sh,
+                       offsetof(struct sp_attn_args, keys) +
+                           sizeof(struct sp_attn_keys_arg) * (size_t)t->n_keys);
+    a = task->cl_arg;
+    a->q_len = t->q_len;
+    a->q_pos = t->q_pos;
+    a->q_second = t->q_second;
+    a->begins = t->begins;
+    a->ends = t->ends;
+    a->n = t->n_keys;
+    for (int j = 0, buffer = -1; j < t->n_keys; j++) {
+        buffer += sp_attn_begins_buffer(t, j);
+        a->keys[j] = (struct sp_attn_keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len, buffer,
+                                       t->keys[j].at};
+    }
+    a->base.variant = (uint32_t)(2 * (t->q_pos - t->keys[0].first) + t->begins);
+    return task;
+}
+
+bool sp_attn_sums_apart(const struct sp_shape *sh, const struct sp_attn *t)
+{
+    return sh->dtype != SP_F32 && !(t->begins && t->ends);
+}
+
+struct sp_attn_summed sp_attn_summed(const struct sp_shape *sh, const struct sp_attn *t,
+                               starpu_data_handle_t whole)
+{
+    if (!sp_attn_sums_apart(sh, t))
+        return (struct sp_attn_summed){.whole = t->begins ? NULL : whole,
+                               .new_whole = t->begins ? whole : NULL};
+    return (struct sp_attn_summed){.new_whole = t->ends ? whole : NULL,
+                           .sum = t->begins ? NULL : t->sum,
+                           .new_sum = t->begins ? t->sum : NULL};
+}

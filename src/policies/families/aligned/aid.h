@@ -1,0 +1,40 @@
+/*
+ * Attention context exchange (SlimPipe). The later a slice is, the more keys its attention reads: slice k reads k slices
+ * of keys before it, and its own. The stages of a slot share these out: those whose slices read more send their queries,
+ * with keys and values, to those whose slices read less, so that no stage computes more than one slice of keys more than
+ * another. Queries' own keys, half of which they see, stay, as do the latest ones before them: what goes are the
+ * earliest, which are there longest. Pure.
+ */
+#ifndef SP_AID_H
+#define SP_AID_H
+
+#include "policies/families/aligned/slots.h"
+#include "policies/plan.h"
+
+/* The helper computes attention of the owner's slice over `n` slices of keys from `first` on. */
+struct sp_aid {
+    int owner, helper;
+    int first, n;
+};
+
+/* Of the stages of a slot, at most one less than these are. Returns how many, ordered by owner's need. */
+int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
+
+/*
+ * The same of the layers that chunks have at place `step` of a pass's order, of `layers` of the model: stages whose chunk
+ * has fewer have no part in it.
+ */
+int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
+                struct sp_aid aid[SP_SLOT_STAGES]);
+
+/* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more layers. */
+int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, int step,
+                  struct sp_op *op);
+
+/* Steps of a slot: layers of its largest chunk. */
+int sp_slot_steps(const struct sp_plan *plan, int layers, int slot);
+
+/* Layers of the model; where they are not known, one for each global stage. */
+int sp_aligned_layers(const struct sp_plan *plan, const struct sp_shape *shape);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length, with all stages in step, so that they
+ * can share the attention of the slices that they are at: a late slice reads many keys, an early one few (families/aligned:
+ * slots.h has the order, aid.h what is shared).
+ *
+ * p = 4, m = 2, n = 4, 0-1 forward, a-b backward of micro-batches 0-1:
+ *
+ *   stage 0  0000......aa... to be drawn
+ *
+ * Makespan (m + (p-1)/(nv))(f + b + w). Stage s holds min(nv + 2(p-1-s), mnv) slices of chunks: with n slices, of one
+ * micro-batch's activations 1 + 2(p-1)/(nv) times, where 1F1B holds those of p.
+ */
+#include "policies/families/aligned/slots.h"
+#include "policies/refuse.h"
+
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    int ret = sp_refuse_word(lay, "exchange", "on", "off", why, n);
+
+    return ret ? ret : sp_slots_check(lay, why, n);
+}
+
+static double makespan(const struct sp_layout *lay, double f, double b, double w)
+{
+    return (lay->micro_batches + (lay->stages - 1.0) / (lay->slices * lay->chunks)) * (f + b + w);
+}
+
+extern const struct sp_schedule_def sp_schedule_slimpipe;
+const struct sp_schedule_def sp_schedule_slimpipe = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "slimpipe",
+    .summary = "1F1B over slices of one length in step, which share their attention (exchange=off: without)",
+    .source = "SlimPipe (Li et al. 2025)",
+    .family = "aligned",
+    .options = "exchange",
+    .variants = "exchange=off",
+    .default_chunks = 1,
+    .check = check,
+    .emit = sp_slots_emit,
+    .makespan = makespan,
+    .makespan_source = "(m + (p-1)/(nv))(f+b+w), all slots of the same length",
+    .makespan_is = SP_EXACT,
+};
