@@ -4,10 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Whether devices of a stage have anything to send each other. */
+/* Whether ops are shared out: by devices of a stage, or stages. */
 static bool is_shared_out(const struct sp_predict_request *r)
 {
-    return r->shape->context * r->shape->tensor * r->terms.devices > 1;
+    return r->plan->family->shares_attention ||
+           r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p)
@@ -18,7 +19,7 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
                                              .devices = request->terms.devices,
                                              .members =
                                                  request->shape->pipelines * request->shape->tensor,
-                                             .process = request->process,
+                                             .process = request->terms.process,
                                              .tier = request->tier};
     const struct sp_network network = sp_network_of_machine(&links);
     bool apart = request->exchanges && is_shared_out(request);

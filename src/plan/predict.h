@@ -11,9 +11,8 @@ struct sp_predict_request {
     const struct sp_shape *shape;
     struct sp_op_terms terms;
     const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
-    const int *process;        /* [stages] NULL: each stage has its own */
     struct sp_tier_rates tier; /* of a stage: where plan->evictions go */
-    bool exchanges; /* tells apart what of ops goes to those between devices of a stage */
+    bool exchanges; /* tells apart what of ops goes to those between devices of a stage, or stages of a slot */
 };
 
 /* Times in milliseconds. */
@@ -35,7 +34,7 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
 /* The same at costs that are given, as sp_network_of_costs has messages: no bytes, no update. 0 or -ENOMEM. */
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *prediction);
-/* What of an op goes to exchanges between devices of its stage. */
+/* What of an op goes to exchanges between devices of its stage, or to waiting for other stages of its slot. */
 double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_prediction *prediction,
                               int stage, const struct sp_op *op);
 void sp_prediction_destroy(struct sp_prediction *prediction);

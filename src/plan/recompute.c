@@ -57,7 +57,11 @@ static int most_layers(const struct trial *t)
 static struct sp_op_terms terms_of(const struct trial *t)
 {
     return (struct sp_op_terms){
-        .machine = t->wish->machine, .devices = t->wish->devices, .recompute = t->mode, .every = 1};
+        .machine = t->wish->machine,
+        .devices = t->wish->devices,
+        .recompute = t->mode,
+        .every = 1,
+        .process = t->wish->process};
 }
 
 /* Whether the layers of a stage that keep all fit. */
@@ -103,7 +107,6 @@ static int weigh(struct trial *t, bool leaves)
                                          .shape = w->shape,
                                          .terms = terms_of(t),
                                          .worker = w->worker,
-                                         .process = w->process,
                                          .tier = sp_offload_tier(w->machine, w->devices)};
     struct sp_prediction p;
     int err = sp_predict(&request, &p);

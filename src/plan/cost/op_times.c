@@ -1,4 +1,5 @@
 #include "plan/cost/op_times.h"
+#include "plan/cost/aid_times.h"
 #include "plan/cost/part_times.h"
 #include "plan/memory.h"
 #include "policies/families/activations.h"
@@ -144,6 +145,8 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
             sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;
     }
+    if (p->plan->family->shares_attention)
+        sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);
     return 1e3 * sum;
 }
 

@@ -84,6 +84,16 @@ static double exchanged(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
+double sp_attention_s(const struct sp_machine *machine, enum sp_dtype dtype,
+                      enum sp_attention_pass pass, double flops)
+{
+    const struct sp_curve *curve = &machine->attention[dtype][pass];
+
+    if (pass == SP_ATTENTION_FORWARD)
+        return sp_curve_s(curve, flops);
+    return flops > 0 ? 2.5 * flops / sp_curve_rate(curve, flops) : 0;
+}
+
 static double attention(const struct cost *c, enum sp_attention_pass pass)
 {
     const struct sp_model *m = &c->sh->model;
@@ -93,11 +103,9 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
                               .head_dim = m->head_dim,
                               .q_len = c->sh->seq,
                               .q_pos = c->sh->first};
-    double flops = sp_flops_attention(&at) / c->devices / sp_shape_spread(c->sh), s;
+    double flops = sp_flops_attention(&at) / c->devices / sp_shape_spread(c->sh);
+    double s = sp_attention_s(c->machine, c->sh->dtype, pass, flops);
 
-    s = pass == SP_ATTENTION_FORWARD
-            ? sp_curve_s(&c->machine->attention[c->sh->dtype][pass], flops)
-            : 2.5 * flops / sp_curve_rate(&c->machine->attention[c->sh->dtype][pass], flops);
     if (c->sh->context == 1)
         return s;
     /* around a ring the keys of a turn pass while those of the last one are read */

@@ -29,6 +29,10 @@ struct sp_part_times {
 void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
                    struct sp_part_times *t);
 
+/* A call of attention, by the FLOPs of its forward (sp_flops_attention). */
+double sp_attention_s(const struct sp_machine *machine, enum sp_dtype dtype,
+                      enum sp_attention_pass pass, double flops);
+
 /* AdamW on `elements` parameters of each device, with the norm of their gradients. */
 double sp_update_time(const struct sp_machine *machine, double elements);
 

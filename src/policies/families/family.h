@@ -60,7 +60,9 @@ struct sp_family {
     bool recomputes_first;
     /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */
     bool rounds_gradients;
-    bool keys_apart;        /* keys and values are sent by layers, not those of a chunk together */
+    /* Stages share attention of the ops that they begin together: keys and values are sent by layers, not those of a
+     * chunk together. */
+    bool shares_attention;
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */

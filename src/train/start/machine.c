@@ -85,7 +85,7 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
     if (sp_train_predicts_workers(t)) {
         sp_train_lanes(t, worker, process);
         request.worker = worker;
-        request.process = process;
+        request.terms.process = process;
     }
     err = sp_predict(&request, prediction);
     free(worker);

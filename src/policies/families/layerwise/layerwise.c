@@ -206,6 +206,6 @@ const struct sp_family sp_family_aligned = {.name = "aligned",
                                             .turn = sp_aligned_turn,
                                             .unit = sp_aligned_unit,
                                             .travelling = sp_aligned_travelling,
-                                            .keys_apart = true,
+                                            .shares_attention = true,
                                             .lower = sp_aligned_lower,
                                             OPS};

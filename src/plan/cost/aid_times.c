@@ -1,0 +1,187 @@
+#include "plan/cost/aid_times.h"
+#include "kernels/kernels.h"
+#include "plan/cost/part_times.h"
+#include "policies/families/aligned/aid.h"
+#include <math.h>
+
+struct slot {
+    const struct sp_plan *plan;
+    const struct sp_shape *sh;
+    const struct sp_op_terms *terms;
+    int number, step;
+    enum sp_attention_pass pass;
+    int n;
+    struct sp_aid aid[SP_SLOT_STAGES];
+};
+
+static void tokens_of(const struct slot *s, int stage, struct sp_shape *slice)
+{
+    struct sp_op op;
+    int first, len;
+
+    sp_slot_op(&s->plan->layout, stage, s->number, &op);
+    sp_plan_op_tokens(s->plan, s->sh->seq, &op, &first, &len);
+    sp_shape_slice(s->sh, first, len, slice);
+}
+
+/* ---- computing ------------------------------------------------------------------------------ */
+
+/* Of a slice's queries, over their own keys and as many tokens before them. */
+static double flops(const struct sp_shape *slice, int before)
+{
+    const struct sp_model *m = &slice->model;
+    struct sp_attention at = {.batch = slice->batch,
+                              .heads = m->heads,
+                              .kv_heads = m->kv_heads,
+                              .head_dim = m->head_dim,
+                              .q_len = slice->seq,
+                              .q_pos = before};
+
+    return sp_flops_attention(&at);
+}
+
+static double attention_s(const struct slot *s, double flops)
+{
+    return sp_attention_s(s->terms->machine, s->sh->dtype, s->pass, flops / s->terms->devices);
+}
+
+/* Tokens of the keys that are given. */
+static int tokens_given(const struct slot *s, const struct sp_aid *aid)
+{
+    int first, len, sum = 0;
+
+    for (int j = aid->first; j < aid->first + aid->n; j++) {
+        sp_plan_slice_tokens(s->plan, s->sh->seq, j, &first, &len);
+        sum += len;
+    }
+    return sum;
+}
+
+/* What a stage keeps of its own attention. */
+static double kept_s(const struct slot *s, int stage)
+{
+    struct sp_shape slice;
+    int before;
+
+    tokens_of(s, stage, &slice);
+    before = slice.first;
+    for (int k = 0; k < s->n; k++)
+        if (s->aid[k].owner == stage)
+            before -= tokens_given(s, &s->aid[k]);
+    return attention_s(s, flops(&slice, before));
+}
+
+static double help_s(const struct slot *s, const struct sp_aid *aid)
+{
+    struct sp_shape slice;
+    int tokens = tokens_given(s, aid);
+
+    tokens_of(s, aid->owner, &slice);
+    return attention_s(s, flops(&slice, tokens) - flops(&slice, 0)) + s->terms->machine->launch_s;
+}
+
+/* What came is read, and what it becomes part of read and written. */
+static double merge_s(const struct slot *s, const struct sp_aid *aid)
+{
+    struct sp_shape slice;
+    double width;
+
+    tokens_of(s, aid->owner, &slice);
+    width = 3.0 * slice.rows * slice.q_width;
+    if (s->pass == SP_ATTENTION_BACKWARD)
+        width += 3.0 * slice.batch * tokens_given(s, aid) * slice.kv_width;
+    return sp_curve_s(&s->terms->machine->memory,
+                      (double)sp_shape_elem(s->sh) * width / s->terms->devices) +
+           s->terms->machine->launch_s;
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static double link_s(const struct slot *s, const struct sp_aid *aid, double elements)
+{
+    const struct sp_machine *m = s->terms->machine;
+    int each = s->terms->devices, per_node = m->devices_per_node / each;
+    bool inside = per_node > 0 && aid->owner / per_node == aid->helper / per_node;
+    double bytes = (double)sp_shape_elem(s->sh) * elements / each;
+
+    if (s->terms->process && s->terms->process[aid->owner] == s->terms->process[aid->helper])
+        return 0;
+    return sp_link_s(inside ? &m->node : &m->network, bytes);
+}
+
+/* q, k and v, and with the gradient of o that and its statistics; o with its statistics, or dq, dk and dv. */
+static double way_s(const struct slot *s, const struct sp_aid *aid, bool back)
+{
+    bool backward = s->pass == SP_ATTENTION_BACKWARD;
+    struct sp_shape slice;
+    double q, kv, lse;
+
+    tokens_of(s, aid->owner, &slice);
+    q = (double)slice.rows * slice.q_width;
+    kv = (double)slice.batch * tokens_given(s, aid) * slice.kv_width;
+    lse = (double)sp_shape_f32(&slice, (uint64_t)slice.rows * (uint64_t)slice.model.heads);
+    if (back)
+        return link_s(s, aid, q + (backward ? kv : lse));
+    return link_s(s, aid, kv + (backward ? 3 * q + lse : q));
+}
+
+/* ---- an op ---------------------------------------------------------------------------------- */
+
+/* When what a helper needs is there: owners send to one helper after the other. */
+static double lent_at(const struct slot *s, int k)
+{
+    double at = 0;
+
+    for (int i = 0; i <= k; i++)
+        if (s->aid[i].owner == s->aid[k].owner)
+            at += way_s(s, &s->aid[i], false);
+    return at;
+}
+
+/* When a stage has done what it helps with, up to number `last`. */
+static double helped_at(const struct slot *s, int stage, int last)
+{
+    double at = kept_s(s, stage);
+
+    for (int k = 0; k <= last; k++)
+        if (s->aid[k].helper == stage)
+            at = fmax(at, lent_at(s, k)) + help_s(s, &s->aid[k]);
+    return at;
+}
+
+/* From the beginning of a layer's attention on. */
+static double done_at(const struct slot *s, int stage)
+{
+    double at = helped_at(s, stage, s->n - 1), merges = 0;
+
+    for (int k = 0; k < s->n; k++)
+        if (s->aid[k].owner == stage) {
+            at = fmax(at, helped_at(s, s->aid[k].helper, k) + way_s(s, &s->aid[k], true));
+            merges += merge_s(s, &s->aid[k]);
+        }
+    return at + merges;
+}
+
+double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                   const struct sp_op_terms *terms, int stage, const struct sp_op *op)
+{
+    int layers = sh->model.layers;
+    struct slot s = {.plan = plan,
+                     .sh = sh,
+                     .terms = terms,
+                     .number = sp_slot_of(&plan->layout, stage, op),
+                     .pass = op->pass == SP_F ? SP_ATTENTION_FORWARD : SP_ATTENTION_BACKWARD};
+    double more = 0;
+
+    for (; s.step < sp_slot_steps(plan, layers, s.number); s.step++) {
+        struct sp_shape slice;
+        struct sp_op of;
+
+        s.n = sp_step_aid(plan, layers, s.number, s.step, s.aid);
+        if (!s.n || sp_step_layer(plan, layers, stage, s.number, s.step, &of) < 0)
+            continue;
+        tokens_of(&s, stage, &slice);
+        more += done_at(&s, stage) - attention_s(&s, flops(&slice, slice.first));
+    }
+    return more;
+}
