@@ -176,9 +176,10 @@ static int check(const struct args *a, const struct sp_model *model)
     if (l->schedule && !def)
         return sp_error(EINVAL, "plan: there is no schedule '%s'; starpipe list has them",
                         l->schedule);
-    if (def && l->slices > 1 && strcmp(def->family, "subsequence"))
+    if (def && l->slices > 1 && !sp_schedule_takes_slices(l->schedule))
         return sp_error(
-            EINVAL, "plan: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
+            EINVAL,
+            "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe and terapipe do",
             l->schedule);
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);

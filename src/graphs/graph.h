@@ -88,8 +88,8 @@ struct sp_layer_flight {
     starpu_data_handle_t n1, r, n2;
     starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
     starpu_data_handle_t d_o;                 /* of o, until attention's backward */
-    starpu_data_handle_t sum;                 /* of o or dq, while parts of it come (struct sp_attn) */
-    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
+    starpu_data_handle_t sum; /* of o or dq, while parts of it come (struct sp_attn) */
+    struct sp_heads *heads;   /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
@@ -233,10 +233,10 @@ struct sp_graph {
     struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */
     struct sp_heads *part_heads;       /* of their attention */
     struct sp_multiplex
-        *multiplex;    /* where slices are shared out: see graphs/families/multiplexed.c */
+        *multiplex;            /* where slices are shared out: see graphs/families/multiplexed.c */
     struct sp_op_ctx *aligned; /* [n_local] the op that a stage is in the middle of; aligned */
-    int64_t exchanges; /* between members, submitted so far */
-    int32_t *row;      /* [2][seq] one sequence's inputs and targets on their way there */
+    int64_t exchanges;         /* between members, submitted so far */
+    int32_t *row;              /* [2][seq] one sequence's inputs and targets on their way there */
 };
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)

@@ -12,7 +12,8 @@ struct sp_predict_request {
     struct sp_op_terms terms;
     const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
     struct sp_tier_rates tier; /* of a stage: where plan->evictions go */
-    bool exchanges; /* tells apart what of ops goes to those between devices of a stage, or stages of a slot */
+    bool
+        exchanges; /* tells apart what of ops goes to those between devices of a stage, or stages of a slot */
 };
 
 /* Times in milliseconds. */

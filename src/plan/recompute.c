@@ -56,12 +56,11 @@ static int most_layers(const struct trial *t)
 
 static struct sp_op_terms terms_of(const struct trial *t)
 {
-    return (struct sp_op_terms){
-        .machine = t->wish->machine,
-        .devices = t->wish->devices,
-        .recompute = t->mode,
-        .every = 1,
-        .process = t->wish->process};
+    return (struct sp_op_terms){.machine = t->wish->machine,
+                                .devices = t->wish->devices,
+                                .recompute = t->mode,
+                                .every = 1,
+                                .process = t->wish->process};
 }
 
 /* Whether the layers of a stage that keep all fit. */

@@ -1,4 +1,5 @@
 #include "policies/registry.h"
+#include "policies/families/families.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,14 @@ int sp_schedule_tensors(const char *name)
 
     return def && !strcmp(def->family, "attention-parallel") && !strstr(name, "ship=attention") ? 2
                                                                                                 : 1;
+}
+
+bool sp_schedule_takes_slices(const char *name)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(name);
+    const struct sp_family *family = def ? sp_family_find(def->family) : NULL;
+
+    return family && family->slices;
 }
 
 const char *sp_schedule_recompute(const char *name, const char *given)

@@ -11,6 +11,8 @@ const struct sp_schedule_def *sp_schedule_find(const char *name);
 bool sp_schedule_flag(const char *name, const char *flag);
 /* Whether its order is searched at costs: one that says so, or chooses a number. */
 bool sp_schedule_is_searched(const char *name);
+/* Whether it cuts sequences. */
+bool sp_schedule_takes_slices(const char *name);
 /* Tensors of bsh numbers that go together as one of its messages, as a rule. */
 int sp_schedule_tensors(const char *name);
 /* --recompute as it was given, or, where that is NULL, what the schedule wants: "none" unless it says. */

@@ -7,13 +7,13 @@
 
 static int check(const char *command, const struct sp_layout_args *l, const struct sp_model *model)
 {
-    const struct sp_schedule_def *def = sp_schedule_find(l->schedule);
     char where[32];
 
-    if (!def || strcmp(def->family, "subsequence"))
-        return sp_error(EINVAL,
-                        "%s: %s does not cut sequences into slices; sppo, seq1f1b and terapipe do",
-                        command, l->schedule);
+    if (!sp_schedule_takes_slices(l->schedule))
+        return sp_error(
+            EINVAL,
+            "%s: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe and terapipe do",
+            command, l->schedule);
     snprintf(where, sizeof where, "%s: ", command);
     if (sp_model_check_seq(model, l->seq, where))
         return -EINVAL;

@@ -11,12 +11,7 @@
 
 static int slices_of(const char *schedule)
 {
-    static const char *const sliced[] = {"seq1f1b", "terapipe", "sppo"};
-
-    for (size_t i = 0; i < sizeof sliced / sizeof *sliced; i++)
-        if (!strcmp(schedule, sliced[i]))
-            return 3;
-    return 1;
+    return sp_schedule_takes_slices(schedule) ? 3 : 1;
 }
 
 static void every_schedule(struct cases *c)

@@ -1,6 +1,6 @@
 /*
  * Slices of sequences: those that several stages compute together, in one process and in several, uneven
- * parts included; and activations on disk, which change no bit as long as keys and values stay. gpt-tiny ties its tables: the gradient
+ * parts included; attention that they share; and activations on disk, which change no bit as long as keys and values stay. gpt-tiny ties its tables: the gradient
  * of one table is the sum of two replicas, to each of which every stage adds.
  */
 #include "parity/cases.h"
@@ -43,6 +43,40 @@ static void shared_slices(struct cases *c)
                          "--offload full",
                          runs[i].stages, runs[i].slices, runs[i].options);
         }
+}
+
+/* Attention that stages share: several helpers of a stage, several that one helps, none in a slot; chunks, layers that not
+ * all stages have, whatever is computed again, what leaves memory. The order of all sums is the same everywhere. */
+static void shared_attention(struct cases *c)
+{
+    static const struct {
+        unsigned processes;
+        double least_share;
+        const char *options;
+    } runs[] = {
+        {ALONE | PROCESSES(2) | PROCESSES(4), 0.6,
+         "--model gpt-tiny --stages 4 --slices 8 --micro-batches 2 --seq 101"},
+        {ALONE | PROCESSES(3), 0.6,
+         "--model llama-tiny --stages 3 --slices 7 --micro-batches 3 --seq 77 --recompute full"},
+        {ALONE | PROCESSES(2), 0.6,
+         "--model ./qwen --stages 2 --chunks 2 --slices 8 --micro-batches 2 --seq 64"},
+        {ALONE, 0,
+         "--model llama-tiny --stages 4 --slices 4 --micro-batches 1 --seq 48 "
+         "--partition 1,2,4,1 --recompute every=2"},
+        {ALONE | PROCESSES(3), 0,
+         "--model gpt-tiny --stages 3 --slices 6 --micro-batches 2 --seq 96 "
+         "--recompute no-attention --offload full"},
+        {ALONE | PROCESSES(2), 0.6,
+         "--model gpt-tiny --stages 2 --chunks 3 --slices 2 --micro-batches 3 "
+         "--seq 64 --recompute selective"},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        add_case(c,
+                 (struct parity_case){.processes = runs[i].processes,
+                                      .flat_from = runs[i].least_share > 0 ? 4 : 0,
+                                      .least_share = runs[i].least_share},
+                 "--schedule slimpipe --steps 6 %s", runs[i].options);
 }
 
 /* Norms of heads: the product is computed again from slices. */
@@ -96,6 +130,7 @@ static void on_disk(struct cases *c)
 void slice_cases(struct cases *c)
 {
     shared_slices(c);
+    shared_attention(c);
     norms_of_heads(c);
     on_disk(c);
 }

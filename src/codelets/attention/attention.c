@@ -71,7 +71,8 @@ static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *
                      struct sp_attn_args *a)
 {
     const struct sp_shape sh = sp_attn_queries(a);
-    struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_o ? b->new_o : b->o, b->new_sum ? b->new_sum : b->sum);
+    struct sp_attn_sum sum =
+        sp_attn_sum_of(a, b->new_o ? b->new_o : b->o, b->new_sum ? b->new_sum : b->sum);
     float *lse = a->begins ? b->new_lse : b->lse;
     struct sp_keys piece[2 * SP_MAX_SLICES];
     int n = sp_attn_pieces(a, b->kv, NULL, piece);
@@ -123,7 +124,8 @@ static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *
                      struct sp_attn_args *a)
 {
     const struct sp_shape sh = sp_attn_queries(a);
-    struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->new_sum ? b->new_sum : b->sum);
+    struct sp_attn_sum sum =
+        sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->new_sum ? b->new_sum : b->sum);
     bool first = b->n_new_dkv > 0;
     /* documents that end before these queries, and the second part of a buffer, have no part in what follows */
     bool clears = first && (a->base.documents || sh.second);

@@ -23,7 +23,7 @@ size_t sp_attn_elements(const struct sp_attn_args *a)
 }
 
 int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
-                     struct sp_keys *piece)
+                   struct sp_keys *piece)
 {
     const struct sp_shape *sh = a->base.shape;
     int n = 0;
@@ -54,14 +54,15 @@ struct sp_attn_sum sp_attn_sum_of(const struct sp_attn_args *a, void *whole, flo
 }
 
 void sp_attn_add(const struct sp_backend *k, const struct sp_attn_args *a, size_t n,
-                     const void *part, float *sum)
+                 const void *part, float *sum)
 {
     if (a->begins)
         k->clear(k, n * sizeof *sum, sum);
     k->add_to_f32(k, n, part, sum);
 }
 
-void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a, const struct sp_attn_sum *s)
+void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a,
+                 const struct sp_attn_sum *s)
 {
     if (a->ends && s->at && s->whole != s->at)
         k->round(k, sp_attn_elements(a), s->at, s->whole);
@@ -75,7 +76,8 @@ bool sp_attn_begins_buffer(const struct sp_attn *t, int j)
 }
 
 struct starpu_task *sp_attn_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                 const char *part, const struct sp_shape *sh, const struct sp_attn *t)
+                                 const char *part, const struct sp_shape *sh,
+                                 const struct sp_attn *t)
 {
     struct starpu_task *task;
     struct sp_attn_args *a;
@@ -93,8 +95,8 @@ struct starpu_task *sp_attn_task(const struct sp_task_context *ctx, struct starp
     a->n = t->n_keys;
     for (int j = 0, buffer = -1; j < t->n_keys; j++) {
         buffer += sp_attn_begins_buffer(t, j);
-        a->keys[j] = (struct sp_attn_keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len, buffer,
-                                       t->keys[j].at};
+        a->keys[j] = (struct sp_attn_keys_arg){t->keys[j].first, t->keys[j].second, t->keys[j].len,
+                                               buffer, t->keys[j].at};
     }
     a->base.variant = (uint32_t)(2 * (t->q_pos - t->keys[0].first) + t->begins);
     return task;
@@ -106,12 +108,12 @@ bool sp_attn_sums_apart(const struct sp_shape *sh, const struct sp_attn *t)
 }
 
 struct sp_attn_summed sp_attn_summed(const struct sp_shape *sh, const struct sp_attn *t,
-                               starpu_data_handle_t whole)
+                                     starpu_data_handle_t whole)
 {
     if (!sp_attn_sums_apart(sh, t))
         return (struct sp_attn_summed){.whole = t->begins ? NULL : whole,
-                               .new_whole = t->begins ? whole : NULL};
+                                       .new_whole = t->begins ? whole : NULL};
     return (struct sp_attn_summed){.new_whole = t->ends ? whole : NULL,
-                           .sum = t->begins ? NULL : t->sum,
-                           .new_sum = t->begins ? t->sum : NULL};
+                                   .sum = t->begins ? NULL : t->sum,
+                                   .new_sum = t->begins ? t->sum : NULL};
 }

@@ -23,8 +23,8 @@ static int aids_at(const struct sp_op_ctx *c, int step, struct shared out[SP_SLO
 {
     const struct sp_plan *plan = c->g->cfg.plan;
     int layers = c->g->shape.model.layers, n;
-    int slot = sp_slot_of(&plan->layout, c->st->index,
-                          &plan->programs[c->st->index].ops[c->ctx.op_index]);
+    int slot =
+        sp_slot_of(&plan->layout, c->st->index, &plan->programs[c->st->index].ops[c->ctx.op_index]);
     struct sp_aid aid[SP_SLOT_STAGES];
 
     n = sp_step_aid(plan, layers, slot, step, aid);
@@ -127,8 +127,7 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
         keys[j].kv = lent(c, s, SP_TENSOR_KV, s->aid.first + j);
     if (forward) {
         at.o = leave(c, s, SP_TENSOR_O, slice, rows * (size_t)sh->q_width, elem);
-        at.lse =
-            leave(c, s, SP_TENSOR_LSE, slice, rows * (size_t)sh->model.heads, sizeof(float));
+        at.lse = leave(c, s, SP_TENSOR_LSE, slice, rows * (size_t)sh->model.heads, sizeof(float));
         sp_attn_fwd_insert(&ctx, sh, &at, 0);
         return;
     }

@@ -11,7 +11,8 @@ struct sp_op_terms {
     int devices; /* of a stage */
     enum sp_recompute recompute;
     int every; /* layers between those whose inputs are kept, with full recomputation */
-    const int *process; /* [stages] NULL: each stage has its own; those of one hand tensors on without a copy */
+    const int *
+        process; /* [stages] NULL: each stage has its own; those of one hand tensors on without a copy */
 };
 
 /* Milliseconds of every op, by the number that its family gives it, as `by_op` of struct sp_costs; to be

@@ -102,7 +102,7 @@ static bool cuts(const char *schedule)
 {
     const struct sp_schedule_def *def = sp_schedule_find(schedule);
 
-    return def && !strcmp(def->family, "subsequence");
+    return def && sp_schedule_takes_slices(def->name);
 }
 
 static bool shares(const char *schedule)

@@ -43,6 +43,7 @@ struct sp_family {
 
     /* ---- facts ---- */
 
+    bool slices; /* sequences may be cut, and those of one length or time be found by themselves */
     bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
     bool sharded; /* every stage holds a part of each parameter block */
     bool

@@ -74,7 +74,8 @@ static int layers_of(const struct sp_plan *plan, const struct sp_shape *shape, i
 
 static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
-    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts && !plan->family->shares_attention;
+    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts &&
+           !plan->family->shares_attention;
 }
 
 /* Of all tokens, where devices share the parameters of a layer: the parts apart. */

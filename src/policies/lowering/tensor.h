@@ -20,7 +20,7 @@ enum sp_tensor_kind {
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
-    SP_TENSOR_KV,  /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at` */
+    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at` */
     SP_TENSOR_DKV, /* its gradient */
     SP_TENSOR_O,   /* [rows, q width] output of attention */
     SP_TENSOR_DO,  /* its gradient */

@@ -29,7 +29,8 @@ extern const struct sp_schedule_def sp_schedule_slimpipe;
 const struct sp_schedule_def sp_schedule_slimpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "slimpipe",
-    .summary = "1F1B over slices of one length in step, which share their attention (exchange=off: without)",
+    .summary = "1F1B over slices of one length in step, which share their attention (exchange=off: "
+               "without)",
     .source = "SlimPipe (Li et al. 2025)",
     .family = "aligned",
     .options = "exchange",

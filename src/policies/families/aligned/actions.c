@@ -99,8 +99,7 @@ static void free_returned(const struct shared *s, struct sp_tensor_id t)
 
 /* ---- the slot ------------------------------------------------------------------------------- */
 
-static void each_aid(struct sp_lowering *l, int slot, int step,
-                     void (*fn)(const struct shared *s))
+static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const struct shared *s))
 {
     int layers = sp_aligned_layers(l->plan, l->shape), n;
     struct sp_aid aid[SP_SLOT_STAGES];

@@ -52,6 +52,7 @@ int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape 
         }
     }
     if (most)
-        most += IDLE * (rows * (sh->q_width + sh->kv_width) + sp_in_f32(sh, rows * sh->model.heads));
+        most +=
+            IDLE * (rows * (sh->q_width + sh->kv_width) + sp_in_f32(sh, rows * sh->model.heads));
     return most + sp_boundary_buffers(plan, stage) * x;
 }

@@ -16,9 +16,10 @@ int sp_slots_check(const struct sp_layout *lay, char *why, size_t n)
     if (lay->chunks == 1 || !rest)
         return 0;
     fit.slices += p - rest;
-    return sp_refuse(lay, &fit, why, n,
-                     "with %d chunks per stage takes slices in groups of %d, the stages, which %d are not",
-                     lay->chunks, p, lay->slices);
+    return sp_refuse(
+        lay, &fit, why, n,
+        "with %d chunks per stage takes slices in groups of %d, the stages, which %d are not",
+        lay->chunks, p, lay->slices);
 }
 
 /* ---- units of a stage ----------------------------------------------------------------------- */
@@ -46,11 +47,10 @@ static struct sp_op op_of_unit(const struct sp_layout *lay, enum sp_pass pass, i
 
     if (pass == SP_B)
         at = each - 1 - at;
-    return (struct sp_op){
-        .pass = (unsigned char)pass,
-        .mb = u / each,
-        .chunk = at / size % lay->chunks,
-        .slice = (unsigned short)(at / (size * lay->chunks) * size + at % size)};
+    return (struct sp_op){.pass = (unsigned char)pass,
+                          .mb = u / each,
+                          .chunk = at / size % lay->chunks,
+                          .slice = (unsigned short)(at / (size * lay->chunks) * size + at % size)};
 }
 
 static int unit_of_op(const struct sp_layout *lay, const struct sp_op *op)

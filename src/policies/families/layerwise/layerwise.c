@@ -177,7 +177,8 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
     .required = required, .cost = cost, .again = again, .activations = activations,                \
     .lower_end = sp_replicas_lower
 #define LAYERWISE                                                                                  \
-    .pairs = true, .shares_tokens = true, .shares_parameters = true, .lower = sp_layerwise_lower, OPS
+    .pairs = true, .shares_tokens = true, .shares_parameters = true, .lower = sp_layerwise_lower,  \
+    OPS
 
 const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
 
@@ -190,7 +191,7 @@ static const struct sp_family *multiplexed(const struct sp_layout *lay)
 }
 
 const struct sp_family sp_family_subsequence = {
-    .name = "subsequence", .variant = multiplexed, .place = place, LAYERWISE};
+    .name = "subsequence", .slices = true, .variant = multiplexed, .place = place, LAYERWISE};
 
 static const struct sp_family *exchanging(const struct sp_layout *lay)
 {
@@ -198,6 +199,7 @@ static const struct sp_family *exchanging(const struct sp_layout *lay)
 }
 
 const struct sp_family sp_family_aligned = {.name = "aligned",
+                                            .slices = true,
                                             .variant = exchanging,
                                             .check = sp_slots_check,
                                             .place = place,

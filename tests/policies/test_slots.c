@@ -1,0 +1,272 @@
+/*
+ * SlimPipe: stages in step over a grid of sizes, the attention that they share and the bytes of it, against closed forms
+ * and counts that do not go through the code that shares; memory and time against what was published.
+ */
+#include "policies/common.h"
+#include "model/model.h"
+#include "policies/families/activations.h"
+#include "policies/families/aligned/aid.h"
+#include "policies/lowering/traffic.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/listsim.h"
+
+static struct sp_layout sliced(int p, int m, int v, int n)
+{
+    struct sp_layout lay = layout(p, m);
+
+    lay.chunks = v;
+    lay.slices = n;
+    return lay;
+}
+
+/* Calls fn for sizes of all kinds. */
+static void each_size(void (*fn)(const struct sp_layout *lay))
+{
+    for (int p = 1; p <= 6; p++)
+        for (int v = 1; v <= 3; v++)
+            for (int m = 1; m <= 4; m++)
+                for (int n = 1; n <= 13; n++) {
+                    struct sp_layout lay = sliced(p, m, v, n);
+
+                    if (v == 1 || n % p == 0)
+                        fn(&lay);
+                }
+}
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* One pass a slot, each op of a stage in one, the stages before it one slice further. */
+static void slots_of(const struct sp_layout *lay)
+{
+    int ops = 0;
+
+    for (int slot = 0; slot < sp_slots(lay); slot++) {
+        int pass = -1;
+
+        for (int s = 0; s < lay->stages; s++) {
+            struct sp_op op;
+
+            if (!sp_slot_op(lay, s, slot, &op))
+                continue;
+            assert_true(pass < 0 || pass == op.pass);
+            pass = op.pass;
+            assert_int_equal(sp_slot_of(lay, s, &op), slot);
+            ops++;
+        }
+    }
+    assert_int_equal(ops, 2 * lay->stages * lay->micro_batches * lay->chunks * lay->slices);
+}
+
+/* Each stage holds nv + 2(p-1-s) slices of chunks, and the step takes (m + (p-1)/(nv))(f + b + w). */
+static void published_of(const struct sp_layout *lay)
+{
+    const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
+    int p = lay->stages, m = lay->micro_batches, each = lay->slices * lay->chunks;
+    static const enum sp_channel kinds[] = {SP_PAIRED, SP_RUN};
+    struct sp_plan plan;
+
+    assert_int_equal(sp_plan_create("slimpipe", lay, &plan), 0);
+    for (int i = 0; i < 2; i++) {
+        struct sp_times times;
+        char why[256];
+
+        assert_int_equal(sp_listsim(&plan, &costs, kinds[i], &times, why, sizeof why), 0);
+        assert_float_equal(times.makespan, (m + (p - 1.0) / each) * 3, 1e-9);
+        for (int s = 0; s < p; s++) {
+            int held = each + 2 * (p - 1 - s);
+
+            assert_int_equal(times.peak_live[s], held < m * each ? held : m * each);
+        }
+        sp_times_destroy(&times);
+    }
+    sp_plan_destroy(&plan);
+}
+
+static void slots(void **state)
+{
+    (void)state;
+    each_size(slots_of);
+}
+
+static void published(void **state)
+{
+    (void)state;
+    each_size(published_of);
+}
+
+/* ---- what is shared -------------------------------------------------------------------------- */
+
+/* All keys before a slice are read once, by it or by a helper, no stage reads more than one slice of them more than
+ * another, and each owner keeps the latest. */
+static void shared_of(const struct sp_layout *lay)
+{
+    for (int slot = 0; slot < sp_slots(lay); slot++) {
+        struct sp_aid aid[SP_SLOT_STAGES];
+        int load[SP_SLOT_STAGES], given[SP_SLOT_STAGES] = {0}, n, at = 0;
+        int least = INT32_MAX, most = -1;
+
+        for (int s = 0; s < lay->stages; s++) {
+            struct sp_op op;
+
+            load[s] = sp_slot_op(lay, s, slot, &op) ? op.slice : -1;
+            at += load[s] >= 0;
+        }
+        n = sp_slot_aid(lay, slot, aid);
+        assert_true(n == 0 || n < at);
+        for (int k = 0; k < n; k++) {
+            assert_true(load[aid[k].owner] >= 0 && load[aid[k].helper] >= 0);
+            assert_int_equal(aid[k].first, given[aid[k].owner]);
+            assert_true(aid[k].n > 0);
+            given[aid[k].owner] += aid[k].n;
+        }
+        for (int s = 0; s < lay->stages; s++) {
+            int sum = load[s] - given[s];
+
+            if (load[s] < 0)
+                continue;
+            assert_true(given[s] <= load[s]);
+            for (int k = 0; k < n; k++)
+                sum += aid[k].helper == s ? aid[k].n : 0;
+            least = sum < least ? sum : least;
+            most = sum > most ? sum : most;
+        }
+        assert_true(most < 0 || most - least <= 1);
+    }
+}
+
+static void shared(void **state)
+{
+    (void)state;
+    each_size(shared_of);
+}
+
+/* Where all stages are at slices of one micro-batch, i, i-1, ..., i-p+1, a half of them gives 1, 2, ... slices of keys. */
+static void shared_in_the_middle(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 12; p++) {
+        struct sp_layout lay = sliced(p, 2, 1, 3 * p);
+        struct sp_aid aid[SP_SLOT_STAGES];
+        int n = sp_slot_aid(&lay, 2 * p, aid), half = p / 2, moved = 0;
+
+        for (int k = 0; k < n; k++)
+            moved += aid[k].n;
+        assert_int_equal(moved, p % 2 ? half * (half + 1) / 2 : half * (half - 1) / 2);
+    }
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* What is sent more than without: for n slices of keys of one owner, forward q, o with statistics and n of k and v; backward
+ * q, o, its statistics, do and dq, and n of k and v and of their gradients; in each layer. */
+static void bytes(void **state)
+{
+    enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
+
+    static const char *const schedules[] = {"slimpipe", "slimpipe:exchange=off"};
+    struct sp_layout lay = sliced(P, M, 1, N);
+    int64_t sent[2][P], expected = 0, more = 0, q, kv, lse;
+    struct sp_model model;
+    struct sp_shape shape;
+
+    (void)state;
+    lay.layers = LAYERS;
+    assert_int_equal(sp_model_load("llama-tiny", &model), 0);
+    sp_shape_init(&shape, &model, BATCH, SEQ, M, 0, 0);
+    shape.dtype = SP_BF16;
+    q = 2 * BATCH * SEQ / N * shape.q_width;
+    kv = 2 * BATCH * SEQ / N * shape.kv_width;
+    lse = 4 * BATCH * SEQ / N * model.heads;
+    for (int i = 0; i < 2; i++) {
+        struct sp_plan plan;
+
+        assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
+        assert_int_equal(sp_plan_bytes_sent(&plan, &shape, SP_RECOMPUTE_NONE, 1, P, sent[i]), 0);
+        sp_plan_destroy(&plan);
+    }
+    for (int s = 0; s < P; s++)
+        more += sent[0][s] - sent[1][s];
+    for (int slot = 0; slot < sp_slots(&lay); slot++) {
+        struct sp_aid aid[SP_SLOT_STAGES];
+        int n = sp_slot_aid(&lay, slot, aid);
+
+        for (int k = 0; k < n; k++) {
+            struct sp_op op;
+
+            assert_true(sp_slot_op(&lay, aid[k].owner, slot, &op));
+            expected +=
+                op.pass == SP_F ? 2 * q + lse + aid[k].n * kv : 4 * q + lse + 2 * aid[k].n * kv;
+        }
+    }
+    assert_int_equal(more, expected * LAYERS / P);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* 1 + 2(p-1)/(nv) of what a micro-batch keeps on the first stage, where 1F1B keeps p. */
+static void memory(void **state)
+{
+    static const int sizes[][4] = {{2, 4, 1, 8}, {4, 4, 1, 16}, {4, 8, 2, 8}, {8, 2, 1, 64}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int p = sizes[i][0], v = sizes[i][2], n = sizes[i][3];
+        struct sp_layout lay = sliced(p, sizes[i][1], v, n), whole = layout(p, sizes[i][1]);
+        struct sp_model model;
+        struct sp_plan slim, plain;
+        struct sp_shape shape;
+        int64_t one, held, kept;
+
+        assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
+        model.layers = lay.layers = whole.layers = p * v;
+        sp_shape_init(&shape, &model, 1, 8 * n, 1, 0, 0);
+        assert_int_equal(sp_plan_create("slimpipe", &lay, &slim), 0);
+        assert_int_equal(sp_plan_create("1f1b", &whole, &plain), 0);
+        one = sp_stash_of_op(&plain, &shape, SP_RECOMPUTE_NONE, 1, 0, &plain.programs[0].ops[0]);
+        held = sp_stash_peak(&slim, &shape, SP_RECOMPUTE_NONE, 1, 0);
+        kept = sp_stash_peak(&plain, &shape, SP_RECOMPUTE_NONE, 1, 0);
+        assert_int_equal(held * n * v, one * (n * v + 2 * (p - 1)));
+        assert_int_equal(kept, one * (p < sizes[i][1] ? p : sizes[i][1]));
+        sp_plan_destroy(&slim);
+        sp_plan_destroy(&plain);
+    }
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int p, v, n;
+        const char *why;
+    } cases[] = {
+        {"slimpipe:exchange=some", 4, 1, 8, "use exchange=on or exchange=off"},
+        {"slimpipe", 4, 2, 6, "groups of 4, the stages, which 6 are not; use --slices 8"},
+        {"slimpipe:exchange=off", 3, 2, 4, "use --slices 6"},
+        {"slimpipe", 61, 1, 61, "at most 60 stages, not 61"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sp_layout lay = sliced(cases[i].p, 2, cases[i].v, cases[i].n);
+        struct sp_plan plan;
+        struct catch c;
+
+        catch_begin(&c);
+        assert_int_equal(sp_plan_create(cases[i].schedule, &lay, &plan), -EINVAL);
+        assert_non_null(strstr(catch_end(&c), cases[i].why));
+    }
+}
+
+TEST_GROUP(slots)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots),    cmocka_unit_test(published),
+        cmocka_unit_test(shared),   cmocka_unit_test(shared_in_the_middle),
+        cmocka_unit_test(bytes),    cmocka_unit_test(memory),
+        cmocka_unit_test(refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
