@@ -52,9 +52,14 @@ CLUSTER = [
      ["1f1b", "1f1b --recompute full", "interleaved", "v-min", "1f1b-v", "chimera", "wzb2"]),
 ]
 
+# Long sequences in slices: attention has most of the time, and the later a slice is the more.
+NARROW = dict(layers=8, hidden=64, heads=2)
+CLUSTER.append(("slices", NARROW, "--seq 4096 --micro-batches 4 --micro-batch-size 1",
+                ["1f1b", "seq1f1b --slices 16", "seq1f1b --slices 16 --partition-slices flops",
+                 "slimpipe:exchange=off --slices 16", "slimpipe --slices 16"]))
+
 # What HelixPipe and WeiPipe send against what a pipeline sends, at the ratios of WeiPipe's table 2: tokens of a
 # micro-batch over twelve times the hidden size, by which a boundary tensor is larger than a layer's weights.
-NARROW = dict(layers=8, hidden=64, heads=2)
 PAPERS = [
     (ratio, NARROW, f"--dtype bf16 --recompute no-attention --seq 1024 --micro-batch-size {batch}",
      ["1f1b", "helix:fold=1", "helix", "helix:ship=attention", "weipipe:gradients=f32", "weipipe",

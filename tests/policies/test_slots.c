@@ -157,15 +157,44 @@ static void shared_in_the_middle(void **state)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* What is sent more than without: for n slices of keys of one owner, forward q, o with statistics and n of k and v; backward
- * q, o, its statistics, do and dq, and n of k and v and of their gradients; in each layer. */
+enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
+
+/* Which keys a helper has, by owner, helper and slice, and of which micro-batch: -1: it has not. */
+struct lent {
+    int now[P][P][N], before[P][P][N];
+};
+
+/* Notes what is given in a slot; how many slices of keys were not there before, and how many were and are no more. */
+static void note(struct lent *lent, const struct sp_aid *aid, int n, const struct sp_layout *lay,
+                 int slot, int *came, int *went)
+{
+    memcpy(lent->before, lent->now, sizeof lent->now);
+    memset(lent->now, -1, sizeof lent->now);
+    for (int k = 0; k < n; k++)
+        for (int j = aid[k].first; j < aid[k].first + aid[k].n; j++) {
+            struct sp_op op;
+
+            assert_true(sp_slot_op(lay, aid[k].owner, slot, &op));
+            lent->now[aid[k].owner][aid[k].helper][j] = op.mb;
+        }
+    for (int i = 0; i < P * P * N; i++) {
+        int now = lent->now[0][0][i], before = lent->before[0][0][i];
+
+        *came += now >= 0 && now != before;
+        *went += before >= 0 && now != before;
+    }
+}
+
+/* What is sent more than without, in each layer: forward q, and o with statistics; backward q, o, its statistics, do and
+ * dq; and of keys that a helper gets k and v, with their gradients when it has no more to do with them. */
 static void bytes(void **state)
 {
-    enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
 
     static const char *const schedules[] = {"slimpipe", "slimpipe:exchange=off"};
     struct sp_layout lay = sliced(P, M, 1, N);
     int64_t sent[2][P], expected = 0, more = 0, q, kv, lse;
+    struct sp_aid aid[SP_SLOT_STAGES];
+    static struct lent lent[2]; /* of forwards, of backwards */
     struct sp_model model;
     struct sp_shape shape;
 
@@ -186,17 +215,14 @@ static void bytes(void **state)
     }
     for (int s = 0; s < P; s++)
         more += sent[0][s] - sent[1][s];
+    memset(lent, -1, sizeof lent);
     for (int slot = 0; slot < sp_slots(&lay); slot++) {
-        struct sp_aid aid[SP_SLOT_STAGES];
-        int n = sp_slot_aid(&lay, slot, aid);
+        int first = N + P - 1, pass = slot >= first && (slot - first) % 2 == 0 ? SP_B : SP_F;
+        int came = 0, went = 0, n = sp_slot_aid(&lay, slot, aid);
 
-        for (int k = 0; k < n; k++) {
-            struct sp_op op;
-
-            assert_true(sp_slot_op(&lay, aid[k].owner, slot, &op));
-            expected +=
-                op.pass == SP_F ? 2 * q + lse + aid[k].n * kv : 4 * q + lse + 2 * aid[k].n * kv;
-        }
+        note(&lent[pass == SP_B], aid, n, &lay, slot, &came, &went);
+        expected += n * (pass == SP_F ? 2 * q + lse : 4 * q + lse) + came * kv;
+        expected += pass == SP_B ? went * kv : 0;
     }
     assert_int_equal(more, expected * LAYERS / P);
 }

@@ -13,6 +13,7 @@
 
 /* Attention of an op, of one layer, over keys that its owner gives. */
 struct shared {
+    int slot, step;
     struct sp_aid aid;
     struct sp_op op; /* the owner's */
     int layer;
@@ -29,10 +30,16 @@ static int aids_at(const struct sp_op_ctx *c, int step, struct shared out[SP_SLO
 
     n = sp_step_aid(plan, layers, slot, step, aid);
     for (int k = 0; k < n; k++) {
-        out[k].aid = aid[k];
+        out[k] = (struct shared){.slot = slot, .step = step, .aid = aid[k]};
         out[k].layer = sp_step_layer(plan, layers, aid[k].owner, slot, step, &out[k].op);
     }
     return n;
+}
+
+static bool goes_on(const struct sp_op_ctx *c, const struct shared *s, int j, int way)
+{
+    return sp_aid_goes_on(c->g->cfg.plan, c->g->shape.model.layers, s->slot, s->step, &s->aid, j,
+                          way);
 }
 
 static struct sp_tensor_id id_of(const struct shared *s, enum sp_tensor_kind kind, int slice)
@@ -106,6 +113,31 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s,
     return (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .n_keys = s->aid.n, .keys = keys};
 }
 
+/* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some are,
+ * they are zero. */
+static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
+                     const struct shared *s, struct sp_attn_keys *keys)
+{
+    size_t elem = sp_shape_elem(c->sh);
+    int old = 0;
+
+    for (int j = 0; j < s->aid.n; j++)
+        old += goes_on(c, s, s->aid.first + j, -1);
+    for (int j = 0; j < s->aid.n; j++) {
+        int slice = s->aid.first + j;
+        size_t n = (size_t)sp_op_cut(c)->shapes[slice].rows * (size_t)c->sh->kv_width;
+
+        if (goes_on(c, s, slice, -1)) {
+            keys[j].dkv = lent(c, s, SP_TENSOR_DKV, slice);
+            continue;
+        }
+        keys[j].dkv = leave(c, s, SP_TENSOR_DKV, slice, n, elem);
+        if (old)
+            sp_clear_insert(ctx, keys[j].dkv);
+    }
+    return old == 0;
+}
+
 static void help(const struct sp_op_ctx *c, const struct shared *s)
 {
     const struct sp_shape *sh = &sp_op_cut(c)->shapes[s->op.slice];
@@ -113,8 +145,8 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
     struct sp_task_context ctx = c->ctx;
     struct sp_attn_keys keys[SP_MAX_SLICES];
     struct sp_attn at = queries(c, s, keys);
-    bool forward = s->op.pass == SP_F;
     int slice = s->op.slice;
+    bool fresh;
 
     ctx.documents = sp_graph_documents(c->g, s->op.mb);
     ctx.mb = s->op.mb;
@@ -125,7 +157,7 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
     at.q = lent(c, s, SP_TENSOR_Q, slice);
     for (int j = 0; j < s->aid.n; j++)
         keys[j].kv = lent(c, s, SP_TENSOR_KV, s->aid.first + j);
-    if (forward) {
+    if (s->op.pass == SP_F) {
         at.o = leave(c, s, SP_TENSOR_O, slice, rows * (size_t)sh->q_width, elem);
         at.lse = leave(c, s, SP_TENSOR_LSE, slice, rows * (size_t)sh->model.heads, sizeof(float));
         sp_attn_fwd_insert(&ctx, sh, &at, 0);
@@ -133,24 +165,22 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
     }
     at.o = lent(c, s, SP_TENSOR_O, slice);
     at.lse = lent(c, s, SP_TENSOR_LSE, slice);
-    for (int j = 0; j < s->aid.n; j++) {
-        size_t n = (size_t)sp_op_cut(c)->shapes[s->aid.first + j].rows * (size_t)sh->kv_width;
-
-        keys[j].dkv = leave(c, s, SP_TENSOR_DKV, s->aid.first + j, n, elem);
-    }
-    sp_attn_bwd_insert(&ctx, sh, &at, true, lent(c, s, SP_TENSOR_DO, slice),
+    fresh = take_dkv(c, &ctx, s, keys);
+    sp_attn_bwd_insert(&ctx, sh, &at, fresh, lent(c, s, SP_TENSOR_DO, slice),
                        leave(c, s, SP_TENSOR_DQ, slice, rows * (size_t)sh->q_width, elem), 0);
 }
 
 /* ---- what came of it ------------------------------------------------------------------------ */
 
-/* The gradients of keys that a helper found are added to those that there are. */
+/* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct shared *s)
 {
     for (int j = s->aid.first; j < s->aid.first + s->aid.n; j++) {
-        starpu_data_handle_t *own = &c->fl[j - c->slice].layers[i].dkv;
-        starpu_data_handle_t part = lent(c, s, SP_TENSOR_DKV, j);
+        starpu_data_handle_t *own = &c->fl[j - c->slice].layers[i].dkv, part;
 
+        if (goes_on(c, s, j, 1))
+            continue;
+        part = lent(c, s, SP_TENSOR_DKV, j);
         if (*own) {
             sp_sum_insert(&c->ctx, c->sh->dtype, *own, part, false);
         } else { /* none of a later slice yet */

@@ -57,6 +57,19 @@ static int tokens_given(const struct slot *s, const struct sp_aid *aid)
     return sum;
 }
 
+/* Of them, of keys that the helper has not had (`way` -1), or does not go on with (1). */
+static int tokens_sent(const struct slot *s, const struct sp_aid *aid, int way)
+{
+    int first, len, sum = 0;
+
+    for (int j = aid->first; j < aid->first + aid->n; j++) {
+        sp_plan_slice_tokens(s->plan, s->sh->seq, j, &first, &len);
+        if (!sp_aid_goes_on(s->plan, s->sh->model.layers, s->number, s->step, aid, j, way))
+            sum += len;
+    }
+    return sum;
+}
+
 /* What a stage keeps of its own attention. */
 static double kept_s(const struct slot *s, int stage)
 {
@@ -89,7 +102,7 @@ static double merge_s(const struct slot *s, const struct sp_aid *aid)
     tokens_of(s, aid->owner, &slice);
     width = 3.0 * slice.rows * slice.q_width;
     if (s->pass == SP_ATTENTION_BACKWARD)
-        width += 3.0 * slice.batch * tokens_given(s, aid) * slice.kv_width;
+        width += 3.0 * slice.batch * tokens_sent(s, aid, 1) * slice.kv_width;
     return sp_curve_s(&s->terms->machine->memory,
                       (double)sp_shape_elem(s->sh) * width / s->terms->devices) +
            s->terms->machine->launch_s;
@@ -118,7 +131,7 @@ static double way_s(const struct slot *s, const struct sp_aid *aid, bool back)
 
     tokens_of(s, aid->owner, &slice);
     q = (double)slice.rows * slice.q_width;
-    kv = (double)slice.batch * tokens_given(s, aid) * slice.kv_width;
+    kv = (double)slice.batch * tokens_sent(s, aid, back ? 1 : -1) * slice.kv_width;
     lse = (double)sp_shape_f32(&slice, (uint64_t)slice.rows * (uint64_t)slice.model.heads);
     if (back)
         return link_s(s, aid, q + (backward ? kv : lse));

@@ -4,9 +4,10 @@
  *
  *   RECV x or dx of all, as in layerwise programs
  *   each i:  RUN, to attention
- *            owner to helper, F: q(l,k) kv(l,j)   B: q, do, o and lse(l,k), kv(l,j)    of each slice of keys j it gives
+ *            owner to helper, F: q(l,k)           B: q, do, o and lse(l,k)
+ *                             kv(l,j) of each slice of keys j that it gives, unless the helper has them
  *            RUN, attention of both
- *            helper to owner, F: o and lse(l,k)   B: dq(l,k), dkv(l,j)
+ *            helper to owner, F: o and lse(l,k)   B: dq(l,k), and dkv(l,j) of the keys that it does not go on with
  *   RUN, the rest, and SEND x or dx of all
  */
 #include "policies/families/aligned/aid.h"
@@ -38,10 +39,17 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 /* An owner's attention at a step of a slot. */
 struct shared {
     struct sp_lowering *l;
+    int slot, step;
     struct sp_aid aid;
     struct sp_op op; /* the owner's */
     int layer;
 };
+
+static bool goes_on(const struct shared *s, int j, int way)
+{
+    return sp_aid_goes_on(s->l->plan, sp_aligned_layers(s->l->plan, s->l->shape), s->slot, s->step,
+                          &s->aid, j, way);
+}
 
 static struct sp_tensor_id tensor(const struct shared *s, enum sp_tensor_kind kind, int slice)
 {
@@ -51,8 +59,9 @@ static struct sp_tensor_id tensor(const struct shared *s, enum sp_tensor_kind ki
                                  .at = s->layer};
 }
 
-/* What the helper reads: fn for each, of the owner's slice and of those of keys. */
-static void each_lent(const struct shared *s,
+/* What the helper reads: fn for each, of the owner's slice, and of those of keys but those that it has had before (`way`
+ * -1) or goes on with (1). */
+static void each_lent(const struct shared *s, int way,
                       void (*fn)(const struct shared *s, struct sp_tensor_id t))
 {
     static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
@@ -61,10 +70,11 @@ static void each_lent(const struct shared *s,
     for (int k = 0; s->op.pass == SP_B && k < 3; k++)
         fn(s, tensor(s, backward[k], s->op.slice));
     for (int j = s->aid.first; j < s->aid.first + s->aid.n; j++)
-        fn(s, tensor(s, SP_TENSOR_KV, j));
+        if (!goes_on(s, j, way))
+            fn(s, tensor(s, SP_TENSOR_KV, j));
 }
 
-/* What it leaves. */
+/* What it leaves for the owner. */
 static void each_returned(const struct shared *s,
                           void (*fn)(const struct shared *s, struct sp_tensor_id t))
 {
@@ -74,7 +84,8 @@ static void each_returned(const struct shared *s,
     if (forward)
         fn(s, tensor(s, SP_TENSOR_LSE, s->op.slice));
     for (int j = s->aid.first; !forward && j < s->aid.first + s->aid.n; j++)
-        fn(s, tensor(s, SP_TENSOR_DKV, j));
+        if (!goes_on(s, j, 1))
+            fn(s, tensor(s, SP_TENSOR_DKV, j));
 }
 
 static void lend(const struct shared *s, struct sp_tensor_id t)
@@ -106,7 +117,7 @@ static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const
 
     n = sp_step_aid(l->plan, layers, slot, step, aid);
     for (int k = 0; k < n; k++) {
-        struct shared s = {.l = l, .aid = aid[k]};
+        struct shared s = {.l = l, .slot = slot, .step = step, .aid = aid[k]};
 
         s.layer = sp_step_layer(l->plan, layers, aid[k].owner, slot, step, &s.op);
         fn(&s);
@@ -115,13 +126,13 @@ static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const
 
 static void before_attention(const struct shared *s)
 {
-    each_lent(s, lend);
+    each_lent(s, -1, lend);
 }
 
 static void after_attention(const struct shared *s)
 {
     each_returned(s, give_back);
-    each_lent(s, free_lent);
+    each_lent(s, 1, free_lent);
 }
 
 static void after_layer(const struct shared *s)

@@ -81,6 +81,26 @@ int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
     return share_out(load, n, aid);
 }
 
+bool sp_aid_goes_on(const struct sp_plan *plan, int layers, int slot, int step,
+                    const struct sp_aid *aid, int j, int way)
+{
+    int beside = sp_slot_beside(&plan->layout, slot, way), n;
+    struct sp_aid other[SP_SLOT_STAGES];
+    struct sp_op op, then;
+
+    if (beside < 0 || sp_step_layer(plan, layers, aid->owner, beside, step, &then) < 0)
+        return false;
+    sp_slot_op(&plan->layout, aid->owner, slot, &op);
+    if (then.mb != op.mb || then.chunk != op.chunk)
+        return false;
+    n = sp_step_aid(plan, layers, beside, step, other);
+    for (int k = 0; k < n; k++)
+        if (other[k].owner == aid->owner && other[k].helper == aid->helper && j >= other[k].first &&
+            j < other[k].first + other[k].n)
+            return true;
+    return false;
+}
+
 int sp_slot_steps(const struct sp_plan *plan, int layers, int slot)
 {
     int most = 0;

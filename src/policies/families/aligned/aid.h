@@ -27,6 +27,14 @@ int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT
 int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
                 struct sp_aid aid[SP_SLOT_STAGES]);
 
+/*
+ * Keys and values stay with a helper as long as its owner's slices go on reading them there, slot after slot of one pass,
+ * and so do their gradients: whether the keys of slice j, of those given, are with the helper in the slot before too (`way`
+ * -1), or in the next one (1).
+ */
+bool sp_aid_goes_on(const struct sp_plan *plan, int layers, int slot, int step,
+                    const struct sp_aid *aid, int j, int way);
+
 /* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more layers. */
 int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, int step,
                   struct sp_op *op);

@@ -2,11 +2,12 @@
 #include "policies/families/aligned/aid.h"
 #include "policies/families/aligned/aligned.h"
 
-/* Tensors of a slice that a stage has at a step beside its own. */
+/* Tensors of a slice that a stage has beside its own, in units of q, of kv and of statistics. */
 struct held {
-    int q, lse, kv;
+    int64_t q, lse, kv;
 };
 
+/* At a step, for as long as it takes. */
 static struct held held_at(const struct sp_plan *plan, int layers, int slot, int step, int stage)
 {
     struct sp_aid aid[SP_SLOT_STAGES];
@@ -17,10 +18,9 @@ static struct held held_at(const struct sp_plan *plan, int layers, int slot, int
     for (int k = 0; k < n; k++) {
         bool forward = sp_slot_op(&plan->layout, aid[k].owner, slot, &op) && op.pass == SP_F;
 
-        if (aid[k].helper == stage) { /* what is lent, and what it leaves */
+        if (aid[k].helper == stage) { /* q, and do and o or what it leaves of them */
             h.q += forward ? 2 : 4;
             h.lse++;
-            h.kv += forward ? aid[k].n : 2 * aid[k].n;
         } else if (aid[k].owner == stage) {
             h.q++;
             h.lse += forward;
@@ -30,26 +30,53 @@ static struct held held_at(const struct sp_plan *plan, int layers, int slot, int
     return h;
 }
 
+/* Keys and values that a helper has in a slot, of all layers, and in a backward their gradients. */
+static int64_t kept_in(const struct sp_plan *plan, int layers, int slot, int stage)
+{
+    int64_t sum = 0;
+
+    for (int step = 0; step < sp_slot_steps(plan, layers, slot); step++) {
+        struct sp_aid aid[SP_SLOT_STAGES];
+        int n = sp_step_aid(plan, layers, slot, step, aid);
+        struct sp_op op;
+
+        for (int k = 0; k < n; k++)
+            if (aid[k].helper == stage && sp_slot_op(&plan->layout, aid[k].owner, slot, &op))
+                sum += op.pass == SP_F ? aid[k].n : 2 * aid[k].n;
+    }
+    return sum;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* In elements of a shape whose rows are those of the longest slice. */
 int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                               int64_t x)
 {
     enum { IDLE = 3 }; /* of a size, as the pool hands them out */
 
+    const struct sp_layout *lay = &plan->layout;
+    int64_t rows = x / sh->model.hidden, most = 0, kept[2] = {0, 0}; /* of each pass */
     int layers = sh->model.layers;
-    int64_t rows = x / sh->model.hidden, most = 0;
     struct sp_op op;
 
-    for (int slot = 0; slot < sp_slots(&plan->layout); slot++) {
-        if (!sp_slot_op(&plan->layout, stage, slot, &op) || op.mb > 1)
+    for (int slot = 0; slot < sp_slots(lay); slot++) {
+        int64_t at_once = 0;
+
+        if (!sp_slot_op(lay, stage, slot, &op) || op.mb > 1)
             continue; /* what comes later has been before */
+        /* with that of the slot before, of which layers go one by one */
+        kept[op.pass == SP_B] = kept_in(plan, layers, slot, stage);
         for (int step = 0; step < sp_slot_steps(plan, layers, slot); step++) {
             struct held h = held_at(plan, layers, slot, step, stage);
-            int64_t n = rows * h.q * sh->q_width + rows * h.kv * sh->kv_width +
-                        sp_in_f32(sh, rows * h.lse * sh->model.heads);
 
-            most = n > most ? n : most;
+            at_once = larger(at_once, rows * (h.q * sh->q_width + h.kv * sh->kv_width) +
+                                          sp_in_f32(sh, rows * h.lse * sh->model.heads));
         }
+        most = larger(most, at_once + rows * (kept[0] + kept[1]) * sh->kv_width);
     }
     if (most)
         most +=

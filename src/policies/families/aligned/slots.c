@@ -82,24 +82,51 @@ int sp_slots(const struct sp_layout *lay)
     return first_backward(lay) + 2 * of_pass(lay) - 1;
 }
 
+static enum sp_pass pass_of(const struct sp_layout *lay, int slot)
+{
+    int later = slot - first_backward(lay);
+
+    return later >= 0 && later % 2 == 0 ? SP_B : SP_F;
+}
+
+/* Among the slots of its pass. */
+static int number_of(const struct sp_layout *lay, int slot)
+{
+    int first = first_backward(lay), later = slot - first;
+
+    if (later < 0)
+        return slot;
+    return later % 2 ? first + later / 2 : later / 2;
+}
+
+static int slot_of(const struct sp_layout *lay, enum sp_pass pass, int number)
+{
+    int first = first_backward(lay);
+
+    if (pass == SP_B)
+        return first + 2 * number;
+    return number < first ? number : 2 * number - first + 1;
+}
+
 int sp_slot_of(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    int first = first_backward(lay), u = unit_of_op(lay, op), forward = u + stage;
+    int late = op->pass == SP_B ? lay->stages - 1 - stage : stage;
 
-    if (op->pass == SP_B)
-        return first + 2 * (u + lay->stages - 1 - stage);
-    return forward < first ? forward : 2 * forward - first + 1;
+    return slot_of(lay, (enum sp_pass)op->pass, unit_of_op(lay, op) + late);
+}
+
+int sp_slot_beside(const struct sp_layout *lay, int slot, int way)
+{
+    int number = number_of(lay, slot) + way;
+
+    return number < 0 || number >= of_pass(lay) ? -1 : slot_of(lay, pass_of(lay, slot), number);
 }
 
 bool sp_slot_op(const struct sp_layout *lay, int stage, int slot, struct sp_op *op)
 {
-    int first = first_backward(lay), later = slot - first, u;
-    enum sp_pass pass = later >= 0 && later % 2 == 0 ? SP_B : SP_F;
+    enum sp_pass pass = pass_of(lay, slot);
+    int u = number_of(lay, slot) - (pass == SP_B ? lay->stages - 1 - stage : stage);
 
-    if (pass == SP_B)
-        u = later / 2 - (lay->stages - 1 - stage);
-    else
-        u = (later < 0 ? slot : first + later / 2) - stage;
     if (u < 0 || u >= units(lay))
         return false;
     *op = op_of_unit(lay, pass, u);

@@ -29,6 +29,9 @@ int sp_slots(const struct sp_layout *lay);
 int sp_slot_of(const struct sp_layout *lay, int stage, const struct sp_op *op);
 bool sp_slot_op(const struct sp_layout *lay, int stage, int slot, struct sp_op *op);
 
+/* The next slot of the same pass (`way` 1) or the one before (-1); -1: there is none. */
+int sp_slot_beside(const struct sp_layout *lay, int slot, int way);
+
 /* The program of a stage: slot by slot. */
 void sp_slots_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
 
