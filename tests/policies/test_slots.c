@@ -115,9 +115,9 @@ static void shared_of(const struct sp_layout *lay)
         assert_true(n == 0 || n < at);
         for (int k = 0; k < n; k++) {
             assert_true(load[aid[k].owner] >= 0 && load[aid[k].helper] >= 0);
-            assert_int_equal(aid[k].first, given[aid[k].owner]);
-            assert_true(aid[k].n > 0);
-            given[aid[k].owner] += aid[k].n;
+            assert_int_equal(aid[k].keys.first, given[aid[k].owner]);
+            assert_true(aid[k].keys.n > 0);
+            given[aid[k].owner] += aid[k].keys.n;
         }
         for (int s = 0; s < lay->stages; s++) {
             int sum = load[s] - given[s];
@@ -126,7 +126,7 @@ static void shared_of(const struct sp_layout *lay)
                 continue;
             assert_true(given[s] <= load[s]);
             for (int k = 0; k < n; k++)
-                sum += aid[k].helper == s ? aid[k].n : 0;
+                sum += aid[k].helper == s ? aid[k].keys.n : 0;
             least = sum < least ? sum : least;
             most = sum > most ? sum : most;
         }
@@ -150,7 +150,7 @@ static void shared_in_the_middle(void **state)
         int n = sp_slot_aid(&lay, 2 * p, aid), half = p / 2, moved = 0;
 
         for (int k = 0; k < n; k++)
-            moved += aid[k].n;
+            moved += aid[k].keys.n;
         assert_int_equal(moved, p % 2 ? half * (half + 1) / 2 : half * (half - 1) / 2);
     }
 }
@@ -171,7 +171,7 @@ static void note(struct lent *lent, const struct sp_aid *aid, int n, const struc
     memcpy(lent->before, lent->now, sizeof lent->now);
     memset(lent->now, -1, sizeof lent->now);
     for (int k = 0; k < n; k++)
-        for (int j = aid[k].first; j < aid[k].first + aid[k].n; j++) {
+        for (int j = aid[k].keys.first; j < aid[k].keys.first + aid[k].keys.n; j++) {
             struct sp_op op;
 
             assert_true(sp_slot_op(lay, aid[k].owner, slot, &op));

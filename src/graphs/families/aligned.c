@@ -13,7 +13,6 @@
 
 /* Attention of an op, of one layer, over keys that its owner gives. */
 struct shared {
-    int slot, step;
     struct sp_aid aid;
     struct sp_op op; /* the owner's */
     int layer;
@@ -30,16 +29,10 @@ static int aids_at(const struct sp_op_ctx *c, int step, struct shared out[SP_SLO
 
     n = sp_step_aid(plan, layers, slot, step, aid);
     for (int k = 0; k < n; k++) {
-        out[k] = (struct shared){.slot = slot, .step = step, .aid = aid[k]};
+        out[k].aid = aid[k];
         out[k].layer = sp_step_layer(plan, layers, aid[k].owner, slot, step, &out[k].op);
     }
     return n;
-}
-
-static bool goes_on(const struct sp_op_ctx *c, const struct shared *s, int j, int way)
-{
-    return sp_aid_goes_on(c->g->cfg.plan, c->g->shape.model.layers, s->slot, s->step, &s->aid, j,
-                          way);
 }
 
 static struct sp_tensor_id id_of(const struct shared *s, enum sp_tensor_kind kind, int slice)
@@ -107,10 +100,11 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s,
 {
     const struct sp_shape *all = sp_op_cut(c)->shapes, *sh = &all[s->op.slice];
 
-    for (int j = 0; j < s->aid.n; j++)
-        keys[j] = (struct sp_attn_keys){.first = all[s->aid.first + j].first,
-                                        .len = all[s->aid.first + j].seq};
-    return (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .n_keys = s->aid.n, .keys = keys};
+    for (int j = 0; j < s->aid.keys.n; j++)
+        keys[j] = (struct sp_attn_keys){.first = all[s->aid.keys.first + j].first,
+                                        .len = all[s->aid.keys.first + j].seq};
+    return (struct sp_attn){
+        .q_len = sh->seq, .q_pos = sh->first, .n_keys = s->aid.keys.n, .keys = keys};
 }
 
 /* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some are,
@@ -119,23 +113,20 @@ static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ct
                      const struct shared *s, struct sp_attn_keys *keys)
 {
     size_t elem = sp_shape_elem(c->sh);
-    int old = 0;
 
-    for (int j = 0; j < s->aid.n; j++)
-        old += goes_on(c, s, s->aid.first + j, -1);
-    for (int j = 0; j < s->aid.n; j++) {
-        int slice = s->aid.first + j;
+    for (int j = 0; j < s->aid.keys.n; j++) {
+        int slice = s->aid.keys.first + j;
         size_t n = (size_t)sp_op_cut(c)->shapes[slice].rows * (size_t)c->sh->kv_width;
 
-        if (goes_on(c, s, slice, -1)) {
+        if (sp_key_range_has(&s->aid.had, slice)) {
             keys[j].dkv = lent(c, s, SP_TENSOR_DKV, slice);
             continue;
         }
         keys[j].dkv = leave(c, s, SP_TENSOR_DKV, slice, n, elem);
-        if (old)
+        if (s->aid.had.n)
             sp_clear_insert(ctx, keys[j].dkv);
     }
-    return old == 0;
+    return s->aid.had.n == 0;
 }
 
 static void help(const struct sp_op_ctx *c, const struct shared *s)
@@ -155,8 +146,8 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
     ctx.exchanged = true;
     at.begins = at.ends = true;
     at.q = lent(c, s, SP_TENSOR_Q, slice);
-    for (int j = 0; j < s->aid.n; j++)
-        keys[j].kv = lent(c, s, SP_TENSOR_KV, s->aid.first + j);
+    for (int j = 0; j < s->aid.keys.n; j++)
+        keys[j].kv = lent(c, s, SP_TENSOR_KV, s->aid.keys.first + j);
     if (s->op.pass == SP_F) {
         at.o = leave(c, s, SP_TENSOR_O, slice, rows * (size_t)sh->q_width, elem);
         at.lse = leave(c, s, SP_TENSOR_LSE, slice, rows * (size_t)sh->model.heads, sizeof(float));
@@ -175,10 +166,10 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
 /* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct shared *s)
 {
-    for (int j = s->aid.first; j < s->aid.first + s->aid.n; j++) {
+    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++) {
         starpu_data_handle_t *own = &c->fl[j - c->slice].layers[i].dkv, part;
 
-        if (goes_on(c, s, j, 1))
+        if (sp_key_range_has(&s->aid.goes_on, j))
             continue;
         part = lent(c, s, SP_TENSOR_DKV, j);
         if (*own) {
@@ -231,7 +222,7 @@ static void attend(struct sp_op_ctx *c, int step)
     int n = aids_at(c, step, aid);
 
     for (int k = 0; k < n; k++)
-        c->given += aid[k].aid.owner == c->st->index ? aid[k].aid.n : 0;
+        c->given += aid[k].aid.owner == c->st->index ? aid[k].aid.keys.n : 0;
     sp_chunk_attend_layer(c, sp_layerwise_layer(c, step));
     c->given = 0;
     for (int k = 0; k < n; k++)

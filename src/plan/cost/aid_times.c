@@ -45,29 +45,27 @@ static double attention_s(const struct slot *s, double flops)
     return sp_attention_s(s->terms->machine, s->sh->dtype, s->pass, flops / s->terms->devices);
 }
 
-/* Tokens of the keys that are given. */
-static int tokens_given(const struct slot *s, const struct sp_aid *aid)
+/* Tokens of keys. */
+static int tokens_in(const struct slot *s, const struct sp_key_range *keys)
 {
     int first, len, sum = 0;
 
-    for (int j = aid->first; j < aid->first + aid->n; j++) {
+    for (int j = keys->first; j < keys->first + keys->n; j++) {
         sp_plan_slice_tokens(s->plan, s->sh->seq, j, &first, &len);
         sum += len;
     }
     return sum;
 }
 
-/* Of them, of keys that the helper has not had (`way` -1), or does not go on with (1). */
-static int tokens_sent(const struct slot *s, const struct sp_aid *aid, int way)
+static int tokens_given(const struct slot *s, const struct sp_aid *aid)
 {
-    int first, len, sum = 0;
+    return tokens_in(s, &aid->keys);
+}
 
-    for (int j = aid->first; j < aid->first + aid->n; j++) {
-        sp_plan_slice_tokens(s->plan, s->sh->seq, j, &first, &len);
-        if (!sp_aid_goes_on(s->plan, s->sh->model.layers, s->number, s->step, aid, j, way))
-            sum += len;
-    }
-    return sum;
+/* Of them, those that the helper has not had; `back`: that it does not go on with. */
+static int tokens_sent(const struct slot *s, const struct sp_aid *aid, bool back)
+{
+    return tokens_given(s, aid) - tokens_in(s, back ? &aid->goes_on : &aid->had);
 }
 
 /* What a stage keeps of its own attention. */
@@ -102,7 +100,7 @@ static double merge_s(const struct slot *s, const struct sp_aid *aid)
     tokens_of(s, aid->owner, &slice);
     width = 3.0 * slice.rows * slice.q_width;
     if (s->pass == SP_ATTENTION_BACKWARD)
-        width += 3.0 * slice.batch * tokens_sent(s, aid, 1) * slice.kv_width;
+        width += 3.0 * slice.batch * tokens_sent(s, aid, true) * slice.kv_width;
     return sp_curve_s(&s->terms->machine->memory,
                       (double)sp_shape_elem(s->sh) * width / s->terms->devices) +
            s->terms->machine->launch_s;
@@ -131,7 +129,7 @@ static double way_s(const struct slot *s, const struct sp_aid *aid, bool back)
 
     tokens_of(s, aid->owner, &slice);
     q = (double)slice.rows * slice.q_width;
-    kv = (double)slice.batch * tokens_sent(s, aid, back ? 1 : -1) * slice.kv_width;
+    kv = (double)slice.batch * tokens_sent(s, aid, back) * slice.kv_width;
     lse = (double)sp_shape_f32(&slice, (uint64_t)slice.rows * (uint64_t)slice.model.heads);
     if (back)
         return link_s(s, aid, q + (backward ? kv : lse));

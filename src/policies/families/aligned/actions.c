@@ -39,17 +39,10 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 /* An owner's attention at a step of a slot. */
 struct shared {
     struct sp_lowering *l;
-    int slot, step;
     struct sp_aid aid;
     struct sp_op op; /* the owner's */
     int layer;
 };
-
-static bool goes_on(const struct shared *s, int j, int way)
-{
-    return sp_aid_goes_on(s->l->plan, sp_aligned_layers(s->l->plan, s->l->shape), s->slot, s->step,
-                          &s->aid, j, way);
-}
 
 static struct sp_tensor_id tensor(const struct shared *s, enum sp_tensor_kind kind, int slice)
 {
@@ -59,18 +52,18 @@ static struct sp_tensor_id tensor(const struct shared *s, enum sp_tensor_kind ki
                                  .at = s->layer};
 }
 
-/* What the helper reads: fn for each, of the owner's slice, and of those of keys but those that it has had before (`way`
- * -1) or goes on with (1). */
-static void each_lent(const struct shared *s, int way,
+/* What the helper reads: fn for each, of the owner's slice, and of those of keys but `but`. */
+static void each_lent(const struct shared *s, const struct sp_key_range *but,
                       void (*fn)(const struct shared *s, struct sp_tensor_id t))
 {
     static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
+    const struct sp_key_range *keys = &s->aid.keys;
 
     fn(s, tensor(s, SP_TENSOR_Q, s->op.slice));
     for (int k = 0; s->op.pass == SP_B && k < 3; k++)
         fn(s, tensor(s, backward[k], s->op.slice));
-    for (int j = s->aid.first; j < s->aid.first + s->aid.n; j++)
-        if (!goes_on(s, j, way))
+    for (int j = keys->first; j < keys->first + keys->n; j++)
+        if (!sp_key_range_has(but, j))
             fn(s, tensor(s, SP_TENSOR_KV, j));
 }
 
@@ -78,13 +71,14 @@ static void each_lent(const struct shared *s, int way,
 static void each_returned(const struct shared *s,
                           void (*fn)(const struct shared *s, struct sp_tensor_id t))
 {
+    const struct sp_key_range *keys = &s->aid.keys;
     bool forward = s->op.pass == SP_F;
 
     fn(s, tensor(s, forward ? SP_TENSOR_O : SP_TENSOR_DQ, s->op.slice));
     if (forward)
         fn(s, tensor(s, SP_TENSOR_LSE, s->op.slice));
-    for (int j = s->aid.first; !forward && j < s->aid.first + s->aid.n; j++)
-        if (!goes_on(s, j, 1))
+    for (int j = keys->first; !forward && j < keys->first + keys->n; j++)
+        if (!sp_key_range_has(&s->aid.goes_on, j))
             fn(s, tensor(s, SP_TENSOR_DKV, j));
 }
 
@@ -117,7 +111,7 @@ static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const
 
     n = sp_step_aid(l->plan, layers, slot, step, aid);
     for (int k = 0; k < n; k++) {
-        struct shared s = {.l = l, .slot = slot, .step = step, .aid = aid[k]};
+        struct shared s = {.l = l, .aid = aid[k]};
 
         s.layer = sp_step_layer(l->plan, layers, aid[k].owner, slot, step, &s.op);
         fn(&s);
@@ -126,13 +120,13 @@ static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const
 
 static void before_attention(const struct shared *s)
 {
-    each_lent(s, -1, lend);
+    each_lent(s, &s->aid.had, lend);
 }
 
 static void after_attention(const struct shared *s)
 {
     each_returned(s, give_back);
-    each_lent(s, 1, free_lent);
+    each_lent(s, &s->aid.goes_on, free_lent);
 }
 
 static void after_layer(const struct shared *s)

@@ -34,7 +34,8 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
                 given = 0;
                 continue;
             }
-            aid[count++] = (struct sp_aid){load[owner].stage, load[helper].stage, first, moves};
+            aid[count++] = (struct sp_aid){
+                .owner = load[owner].stage, .helper = load[helper].stage, .keys = {first, moves}};
             first += moves;
             surplus -= moves;
             given += moves;
@@ -68,8 +69,9 @@ int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, i
     return op->pass == SP_F ? first + step : first + count - 1 - step;
 }
 
-int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
-                struct sp_aid aid[SP_SLOT_STAGES])
+/* Without what was and will be. */
+static int aid_of_step(const struct sp_plan *plan, int layers, int slot, int step,
+                       struct sp_aid aid[SP_SLOT_STAGES])
 {
     struct load load[SP_SLOT_STAGES];
     struct sp_op op;
@@ -81,24 +83,45 @@ int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
     return share_out(load, n, aid);
 }
 
-bool sp_aid_goes_on(const struct sp_plan *plan, int layers, int slot, int step,
-                    const struct sp_aid *aid, int j, int way)
+static struct sp_key_range both(const struct sp_key_range *a, const struct sp_key_range *b)
 {
-    int beside = sp_slot_beside(&plan->layout, slot, way), n;
-    struct sp_aid other[SP_SLOT_STAGES];
+    int first = a->first > b->first ? a->first : b->first;
+    int end = a->first + a->n < b->first + b->n ? a->first + a->n : b->first + b->n;
+
+    return (struct sp_key_range){first, end > first ? end - first : 0};
+}
+
+/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. */
+static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
+                                     const struct sp_aid *aid, int beside,
+                                     const struct sp_aid *other, int n)
+{
     struct sp_op op, then;
 
-    if (beside < 0 || sp_step_layer(plan, layers, aid->owner, beside, step, &then) < 0)
-        return false;
-    sp_slot_op(&plan->layout, aid->owner, slot, &op);
-    if (then.mb != op.mb || then.chunk != op.chunk)
-        return false;
-    n = sp_step_aid(plan, layers, beside, step, other);
     for (int k = 0; k < n; k++)
-        if (other[k].owner == aid->owner && other[k].helper == aid->helper && j >= other[k].first &&
-            j < other[k].first + other[k].n)
-            return true;
-    return false;
+        if (other[k].owner == aid->owner && other[k].helper == aid->helper &&
+            sp_slot_op(lay, aid->owner, slot, &op) && sp_slot_op(lay, aid->owner, beside, &then) &&
+            then.mb == op.mb && then.chunk == op.chunk)
+            return both(&aid->keys, &other[k].keys);
+    return (struct sp_key_range){0, 0};
+}
+
+int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
+                struct sp_aid aid[SP_SLOT_STAGES])
+{
+    const struct sp_layout *lay = &plan->layout;
+    int n = aid_of_step(plan, layers, slot, step, aid);
+
+    for (int way = -1; n && way <= 1; way += 2) {
+        int beside = sp_slot_beside(lay, slot, way), others;
+        struct sp_aid other[SP_SLOT_STAGES];
+
+        others = beside < 0 ? 0 : aid_of_step(plan, layers, beside, step, other);
+        for (int k = 0; k < n; k++)
+            *(way < 0 ? &aid[k].had : &aid[k].goes_on) =
+                there_too(lay, slot, &aid[k], beside, other, others);
+    }
+    return n;
 }
 
 int sp_slot_steps(const struct sp_plan *plan, int layers, int slot)

@@ -11,13 +11,27 @@
 #include "policies/families/aligned/slots.h"
 #include "policies/plan.h"
 
-/* The helper computes attention of the owner's slice over `n` slices of keys from `first` on. */
-struct sp_aid {
-    int owner, helper;
+/* Slices of keys. */
+struct sp_key_range {
     int first, n;
 };
 
-/* Of the stages of a slot, at most one less than these are. Returns how many, ordered by owner's need. */
+static inline bool sp_key_range_has(const struct sp_key_range *r, int j)
+{
+    return j >= r->first && j < r->first + r->n;
+}
+
+/*
+ * The helper computes attention of the owner's slice over keys that it is given. Keys and values stay with it as long as
+ * the owner's slices go on reading them there, slot after slot of one pass, and so do their gradients: it had some of them
+ * in the slot before, and goes on with some in the next one.
+ */
+struct sp_aid {
+    int owner, helper;
+    struct sp_key_range keys, had, goes_on;
+};
+
+/* Of the stages of a slot, at most one less than these are, without what was and will be. Returns how many, ordered by owner's need. */
 int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
 
 /*
@@ -26,14 +40,6 @@ int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT
  */
 int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
                 struct sp_aid aid[SP_SLOT_STAGES]);
-
-/*
- * Keys and values stay with a helper as long as its owner's slices go on reading them there, slot after slot of one pass,
- * and so do their gradients: whether the keys of slice j, of those given, are with the helper in the slot before too (`way`
- * -1), or in the next one (1).
- */
-bool sp_aid_goes_on(const struct sp_plan *plan, int layers, int slot, int step,
-                    const struct sp_aid *aid, int j, int way);
 
 /* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more layers. */
 int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, int step,

@@ -24,7 +24,7 @@ static struct held held_at(const struct sp_plan *plan, int layers, int slot, int
         } else if (aid[k].owner == stage) {
             h.q++;
             h.lse += forward;
-            h.kv += forward ? 0 : aid[k].n;
+            h.kv += forward ? 0 : aid[k].keys.n;
         }
     }
     return h;
@@ -42,7 +42,7 @@ static int64_t kept_in(const struct sp_plan *plan, int layers, int slot, int sta
 
         for (int k = 0; k < n; k++)
             if (aid[k].helper == stage && sp_slot_op(&plan->layout, aid[k].owner, slot, &op))
-                sum += op.pass == SP_F ? aid[k].n : 2 * aid[k].n;
+                sum += op.pass == SP_F ? aid[k].keys.n : 2 * aid[k].keys.n;
     }
     return sum;
 }
