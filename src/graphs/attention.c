@@ -158,13 +158,16 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 
 /* ---- tasks --------------------------------------------------------------------------------- */
 
-/* Of each part of the tokens: it waits for what other stages compute of it, which goes with whole heads, or is done. */
+/* Of each part of the tokens: they wait for what other stages compute of it, or are done. */
 static void end_sums(struct sp_op_ctx *c, int i, starpu_data_handle_t *sum)
 {
-    if (c->given)
-        c->fl->layers[i].sum = sum[0];
-    for (int j = 0; !c->given && j < parts_of(c); j++)
-        sp_drop(&sum[j]);
+    struct sp_layer_flight *t = &c->fl->layers[i];
+
+    for (int j = 0; j < parts_of(c); j++)
+        if (c->given)
+            *(t->heads ? &t->heads[j].sum : &t->sum) = sum[j];
+        else
+            sp_drop(&sum[j]);
 }
 
 static void forward(struct sp_op_ctx *c, int i, int64_t stashed)

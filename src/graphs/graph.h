@@ -77,7 +77,8 @@ struct sp_block {
  * (sp_shape_parts); and, of one share of them (sp_shape_shares), of a layer whose parameters they share. */
 struct sp_heads {
     starpu_data_handle_t q, kv, o, lse, dkv;
-    starpu_data_handle_t u, g;                    /* of the MLP */
+    starpu_data_handle_t sum;  /* of o or dq, while parts of it come (struct sp_attn) */
+    starpu_data_handle_t u, g; /* of the MLP */
     starpu_data_handle_t d_o, dq, du, dy, dr, n1; /* backward; of all devices dy, dr and n1 */
 };
 
@@ -88,8 +89,8 @@ struct sp_layer_flight {
     starpu_data_handle_t n1, r, n2;
     starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
     starpu_data_handle_t d_o;                 /* of o, until attention's backward */
-    starpu_data_handle_t sum; /* of o or dq, while parts of it come (struct sp_attn) */
-    struct sp_heads *heads;   /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
+    starpu_data_handle_t sum;                 /* as struct sp_heads has it */
+    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;

@@ -67,7 +67,7 @@ static bool keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
     return keep.qkv || is_sliced(c);
 }
 
-void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
+static void forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
 {
     c->ctx.layer = c->first + i;
     c->fl->layers[i].stashed += forward_pre(c, i, keep, keeps_keys(c, keep), stash_x);
@@ -75,7 +75,7 @@ void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, boo
         c->share(c, i);
 }
 
-void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
+static void forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
 {
     int64_t of_o = counted_part(c, &keep, keep.attn, SP_STASH_O) +
                    counted_part(c, &keep, keep.attn, SP_STASH_LSE);
@@ -84,8 +84,8 @@ void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
     c->fl->layers[i].stashed += of_o;
 }
 
-void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
-                          bool stash_y)
+static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+                        bool stash_y)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
@@ -111,13 +111,25 @@ void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starp
     sp_attention_drop(c, t, !keep.qkv, !keeps_keys(c, keep), !keep.attn);
 }
 
+void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_forward_begin : forward_begin)(c, i, keep, stash_x);
+}
+
+void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_forward_attention : forward_attention)(c, i, keep);
+}
+
+void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+                          bool stash_y)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_forward_end : forward_end)(c, i, keep, y, stash_y);
+}
+
 void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
                       starpu_data_handle_t y, bool stash_y)
 {
-    if (c->sh->tensor > 1) {
-        sp_tensor_layer_forward(c, i, keep, stash_x, y, stash_y);
-        return;
-    }
     sp_layer_forward_begin(c, i, keep, stash_x);
     if (!keep.has_attn)
         sp_layer_forward_attention(c, i, keep);
@@ -150,7 +162,7 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 }
 
 /* dr, which stays, and d_o; both gradients of post, where its MLP comes in chunks. */
-void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
+static void backward_begin(struct sp_op_ctx *c, int i)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
@@ -175,13 +187,13 @@ void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
                        c->norms != NULL, t->dy, t->du, t->dr, t->d_o);
 }
 
-void sp_layer_backward_attention(struct sp_op_ctx *c, int i)
+static void backward_attention(struct sp_op_ctx *c, int i)
 {
     c->ctx.layer = c->first + i;
     sp_attention_backward(c, i, c->fl->layers[i].d_o, c->st->local, 0);
 }
 
-void sp_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+static void backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
@@ -236,12 +248,23 @@ static void layer_wgrad(struct sp_op_ctx *c, int i)
     t->stashed = 0;
 }
 
+void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_backward_begin : backward_begin)(c, i);
+}
+
+void sp_layer_backward_attention(struct sp_op_ctx *c, int i)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_backward_attention : backward_attention)(c, i);
+}
+
+void sp_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    (c->sh->tensor > 1 ? sp_tensor_layer_backward_end : backward_end)(c, i, dx);
+}
+
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
 {
-    if (c->sh->tensor > 1) {
-        sp_tensor_layer_backward(c, i, dx);
-        return;
-    }
     sp_layer_backward_begin(c, i);
     sp_layer_backward_attention(c, i);
     sp_layer_backward_end(c, i, dx);

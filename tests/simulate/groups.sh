@@ -9,7 +9,7 @@ need_sim
 for name in $(sim list | sed 's/ .*//'); do
     case "$name" in
     weipipe* | wzb1) continue ;; # only weight gradients wait for what comes around: makespans.sh
-    seq1f1b | terapipe | sppo) slices="--slices 2" ;;
+    seq1f1b | slimpipe | terapipe | sppo) slices="--slices 2" ;;
     *) slices= ;;
     esac
     options="--schedule $name --stages 4 --micro-batches 8 --layers 16 $slices"

@@ -5,7 +5,7 @@
 need_sim
 
 sizes="--stages 4 --micro-batches 8 --layers 16"
-sliced="seq1f1b terapipe sppo"
+sliced="seq1f1b slimpipe terapipe sppo"
 # Rings of weights: a backward waits for the gradient that comes around in its weight gradients only, and
 # for buffers; between workers in the same turn, for that of the one before when it ends.
 rings="weipipe-naive wzb1 tawpipe"
@@ -22,7 +22,7 @@ for name in $(sim list | sed 's/ .*//'); do
     same "$name" "$(simulated $options)" "$(listed $options)"
     n=$((n + 1))
 done
-[ $n -eq 23 ] || fail "$n schedules, not 23"
+[ $n -eq 24 ] || fail "$n schedules, not 24"
 
 for name in $rings; do
     run=$(simulated --schedule "$name" $sizes)

@@ -40,7 +40,11 @@ exact=no
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
 grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
-    case $name in seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
+    case $name in
+    slimpipe) continue ;; # refused
+    seq1f1b | terapipe | sppo) slices=2 one=sppo ;;
+    *) slices=1 one=1f1b ;;
+    esac
     grid 1 8 llama-tiny 4 $four --stages 2 --schedule "$name"
     grid 2 8 gpt-tiny 4 $two --stages 2 --schedule "$name" --zero 1
     grid 1 8 gpt-tiny 4 $four $ring --stages 2 --schedule "$name"
@@ -100,6 +104,7 @@ refused "data-parallel 1 --context-parallel 2 wants 2 processes.*there is 1: mpi
 refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" train $few --context-parallel 3 --dry-run
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
 refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run
+refused "context-parallel 2 is not available for slimpipe" train $few $two --schedule slimpipe --slices 2 --dry-run
 refused "context-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
 refused "sequences of 34 tokens are no multiple of 4" train $few --seq 34 $two $ring --dry-run
 refused "slice 0 has 15 tokens, no multiple of 2" train $few $two --schedule sppo --slices 2 --partition-slices 15,17 --dry-run

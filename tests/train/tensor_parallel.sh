@@ -15,6 +15,8 @@ grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --recompute full
 grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
+one=sppo slices=6 grid 1 6 llama-tiny 2 $two --stages 3 --schedule slimpipe
+one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe --recompute no-attention
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
@@ -34,10 +36,11 @@ every=
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
 grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
-    case $name in seq1f1b | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
+    case $name in seq1f1b | slimpipe | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 1 8 gpt-tiny 4 $four --stages 2 --schedule "$name"
     grid 2 8 llama-tiny 4 $two --stages 2 --schedule "$name" --zero 1
     grid 1 8 gpt-tiny 4 $four $whole --stages 2 --schedule "$name"
+    [ "$name" = slimpipe ] && continue # not with shared tokens
     grid 1 8 llama-tiny 4 $two $heads --stages 2 --schedule "$name"
     grid 1 8 gpt-tiny 4 $two $ring --stages 2 --schedule "$name"
 done

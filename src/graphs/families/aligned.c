@@ -43,122 +43,197 @@ static struct sp_tensor_id id_of(const struct shared *s, enum sp_tensor_kind kin
                                  .at = s->layer};
 }
 
-static starpu_data_handle_t lent(const struct sp_op_ctx *c, const struct shared *s,
-                                 enum sp_tensor_kind kind, int slice)
+/* Parts of the tokens of a slice, and what attention has of one: its shape, and what is in a layer's flight. */
+static int parts_of(const struct sp_op_ctx *c)
+{
+    return sp_shape_parts(c->sh);
+}
+
+static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice, int part)
+{
+    const struct sp_cut *cut = sp_op_cut(c);
+
+    return cut->shares ? &cut->shares[slice * cut->n_shares + part] : &cut->shapes[slice];
+}
+
+static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int kind, int part)
+{
+    struct sp_heads *h = t->heads ? &t->heads[part] : NULL;
+
+    switch (kind) {
+    case SP_TENSOR_Q:
+        return h ? &h->q : &t->q;
+    case SP_TENSOR_KV:
+        return h ? &h->kv : &t->kv;
+    case SP_TENSOR_O:
+        return h ? &h->o : &t->o;
+    case SP_TENSOR_LSE:
+        return h ? &h->lse : &t->lse;
+    case SP_TENSOR_DO:
+        return h ? &h->d_o : &t->d_o;
+    case SP_TENSOR_DQ:
+        return h ? &h->dq : &t->dq;
+    default:
+        return h ? &h->dkv : &t->dkv;
+    }
+}
+
+/* The parts of a tensor that came. */
+static const starpu_data_handle_t *came(const struct sp_op_ctx *c, const struct shared *s,
+                                        enum sp_tensor_kind kind, int slice)
 {
     struct sp_tensor_id id = id_of(s, kind, slice);
 
-    return sp_store_find(&c->st->store, &id)->piece[0];
+    return sp_store_find(&c->st->store, &id)->piece;
+}
+
+/* The flight of a layer of a stage; NULL: it is another stage's. */
+static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st,
+                                         const struct sp_tensor_id *id)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+
+    for (int chunk = 0; chunk < plan->layout.chunks; chunk++) {
+        int first, count;
+
+        sp_chunk_layers(plan, g->shape.model.layers, st->index, chunk, &first, &count);
+        if (id->at >= first && id->at < first + count)
+            return &st->flights[sp_flight_number(plan, chunk, id->mb, id->slice)]
+                        .layers[id->at - first];
+    }
+    return NULL;
 }
 
 /* What a stage lends is in its flights: another holder of it. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    const struct sp_plan *plan = g->cfg.plan;
-    starpu_data_handle_t handle = NULL;
+    bool lends = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
+    struct sp_layer_flight *t = lends ? flight_of(g, st, id) : NULL;
+    starpu_data_handle_t piece[SP_MAX_SLICES];
+    int n = sp_shape_parts(&g->shape);
 
-    if (id->kind == SP_TENSOR_X || id->kind == SP_TENSOR_DX)
-        return;
-    for (int chunk = 0; chunk < plan->layout.chunks && !handle; chunk++) {
-        const struct sp_layer_flight *t;
-        int first, count;
-
-        sp_chunk_layers(plan, g->shape.model.layers, st->index, chunk, &first, &count);
-        if (id->at < first || id->at >= first + count)
-            continue;
-        t = &st->flights[sp_flight_number(plan, chunk, id->mb, id->slice)].layers[id->at - first];
-        handle = id->kind == SP_TENSOR_Q     ? t->q
-                 : id->kind == SP_TENSOR_KV  ? t->kv
-                 : id->kind == SP_TENSOR_O   ? t->o
-                 : id->kind == SP_TENSOR_LSE ? t->lse
-                 : id->kind == SP_TENSOR_DO  ? t->d_o
-                                             : NULL;
+    for (int j = 0; t && j < n; j++) {
+        piece[j] = *tensor_of(t, id->kind, j);
+        sp_pool_hold(piece[j]);
     }
-    if (!handle)
-        return;
-    sp_pool_hold(handle);
-    sp_store_put(&st->store, id, 1, &handle, true);
+    if (t)
+        sp_store_put(&st->store, id, n, piece, true);
 }
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* What the helper leaves for the owner. */
-static starpu_data_handle_t leave(const struct sp_op_ctx *c, const struct shared *s,
-                                  enum sp_tensor_kind kind, int slice, size_t n, size_t elem)
+/* The parts of what the helper leaves for the owner, of so many columns. */
+static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct shared *s,
+                                         enum sp_tensor_kind kind, int slice, int width,
+                                         size_t elem)
 {
     struct sp_tensor_id id = id_of(s, kind, slice);
-    starpu_data_handle_t handle =
-        sp_pool_get(c->st->boundary, n, elem, sp_tensor_name((enum sp_tensor_kind)kind));
+    starpu_data_handle_t piece[SP_MAX_SLICES];
 
-    sp_store_put(&c->st->store, &id, 1, &handle, true);
-    return handle;
+    for (int j = 0; j < parts_of(c); j++)
+        piece[j] =
+            sp_pool_get(c->st->boundary, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width,
+                        elem, sp_tensor_name(kind));
+    sp_store_put(&c->st->store, &id, parts_of(c), piece, true);
+    return came(c, s, kind, slice);
 }
 
-/* The queries of the owner, and where the keys are that it gives. */
-static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s,
+/* The queries of a part of the owner's slice, and where the keys are that it gives. */
+static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s, int part,
                               struct sp_attn_keys *keys)
 {
-    const struct sp_shape *all = sp_op_cut(c)->shapes, *sh = &all[s->op.slice];
+    const struct sp_shape *sh = part_of_slice(c, s->op.slice, part);
+    int n = 0;
 
     for (int j = 0; j < s->aid.keys.n; j++)
-        keys[j] = (struct sp_attn_keys){.first = all[s->aid.keys.first + j].first,
-                                        .len = all[s->aid.keys.first + j].seq};
-    return (struct sp_attn){
-        .q_len = sh->seq, .q_pos = sh->first, .n_keys = s->aid.keys.n, .keys = keys};
+        for (int k = 0; k < parts_of(c); k++) {
+            const struct sp_shape *of = part_of_slice(c, s->aid.keys.first + j, k);
+
+            keys[n++] = (struct sp_attn_keys){.first = of->first, .len = of->seq};
+        }
+    return (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .n_keys = n, .keys = keys};
 }
 
 /* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some are,
  * they are zero. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
-                     const struct shared *s, struct sp_attn_keys *keys)
+                     const struct shared *s)
 {
-    size_t elem = sp_shape_elem(c->sh);
+    const struct sp_shape *sh = part_of_slice(c, s->op.slice, 0);
 
-    for (int j = 0; j < s->aid.keys.n; j++) {
-        int slice = s->aid.keys.first + j;
-        size_t n = (size_t)sp_op_cut(c)->shapes[slice].rows * (size_t)c->sh->kv_width;
+    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++) {
+        const starpu_data_handle_t *dkv;
 
-        if (sp_key_range_has(&s->aid.had, slice)) {
-            keys[j].dkv = lent(c, s, SP_TENSOR_DKV, slice);
+        if (sp_key_range_has(&s->aid.had, j))
             continue;
-        }
-        keys[j].dkv = leave(c, s, SP_TENSOR_DKV, slice, n, elem);
-        if (s->aid.had.n)
-            sp_clear_insert(ctx, keys[j].dkv);
+        dkv = leave(c, s, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
+        for (int k = 0; s->aid.had.n && k < parts_of(c); k++)
+            sp_clear_insert(ctx, dkv[k]);
     }
     return s->aid.had.n == 0;
 }
 
+/* What a helper has of the keys, and in a backward of their gradients. */
+static void find_keys(const struct sp_op_ctx *c, const struct shared *s, struct sp_attn_keys *keys)
+{
+    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++)
+        for (int k = 0; k < parts_of(c); k++, keys++) {
+            keys->kv = came(c, s, SP_TENSOR_KV, j)[k];
+            if (s->op.pass == SP_B)
+                keys->dkv = came(c, s, SP_TENSOR_DKV, j)[k];
+        }
+}
+
+/* What the tasks of a helper read and write of the owner's queries, in parts. */
+struct lent {
+    const starpu_data_handle_t *q, *o, *lse, *d_o, *dq;
+};
+
+static struct lent find_queries(const struct sp_op_ctx *c, const struct shared *s)
+{
+    const struct sp_shape *sh = part_of_slice(c, s->op.slice, 0);
+    int slice = s->op.slice, heads = sh->q_width / sh->model.head_dim;
+    struct lent l = {.q = came(c, s, SP_TENSOR_Q, slice)};
+
+    if (s->op.pass == SP_F) {
+        l.o = leave(c, s, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
+        l.lse = leave(c, s, SP_TENSOR_LSE, slice, heads, sizeof(float));
+    } else {
+        l.o = came(c, s, SP_TENSOR_O, slice);
+        l.lse = came(c, s, SP_TENSOR_LSE, slice);
+        l.d_o = came(c, s, SP_TENSOR_DO, slice);
+        l.dq = leave(c, s, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
+    }
+    return l;
+}
+
 static void help(const struct sp_op_ctx *c, const struct shared *s)
 {
-    const struct sp_shape *sh = &sp_op_cut(c)->shapes[s->op.slice];
-    size_t rows = (size_t)sh->rows, elem = sp_shape_elem(sh);
     struct sp_task_context ctx = c->ctx;
-    struct sp_attn_keys keys[SP_MAX_SLICES];
-    struct sp_attn at = queries(c, s, keys);
-    int slice = s->op.slice;
-    bool fresh;
+    struct lent l = find_queries(c, s);
+    bool forward = s->op.pass == SP_F, fresh;
 
     ctx.documents = sp_graph_documents(c->g, s->op.mb);
     ctx.mb = s->op.mb;
-    ctx.slice = slice;
+    ctx.slice = s->op.slice;
     ctx.layer = s->layer;
     ctx.exchanged = true;
-    at.begins = at.ends = true;
-    at.q = lent(c, s, SP_TENSOR_Q, slice);
-    for (int j = 0; j < s->aid.keys.n; j++)
-        keys[j].kv = lent(c, s, SP_TENSOR_KV, s->aid.keys.first + j);
-    if (s->op.pass == SP_F) {
-        at.o = leave(c, s, SP_TENSOR_O, slice, rows * (size_t)sh->q_width, elem);
-        at.lse = leave(c, s, SP_TENSOR_LSE, slice, rows * (size_t)sh->model.heads, sizeof(float));
-        sp_attn_fwd_insert(&ctx, sh, &at, 0);
-        return;
+    fresh = !forward && take_dkv(c, &ctx, s);
+    for (int j = 0; j < parts_of(c); j++) {
+        const struct sp_shape *sh = part_of_slice(c, s->op.slice, j);
+        struct sp_attn_keys keys[SP_MAX_SLICES];
+        struct sp_attn at = queries(c, s, j, keys);
+
+        find_keys(c, s, keys);
+        at.begins = at.ends = true;
+        at.q = l.q[j];
+        at.o = l.o[j];
+        at.lse = l.lse[j];
+        if (forward)
+            sp_attn_fwd_insert(&ctx, sh, &at, 0);
+        else
+            sp_attn_bwd_insert(&ctx, sh, &at, fresh && j == 0, l.d_o[j], l.dq[j], 0);
     }
-    at.o = lent(c, s, SP_TENSOR_O, slice);
-    at.lse = lent(c, s, SP_TENSOR_LSE, slice);
-    fresh = take_dkv(c, &ctx, s, keys);
-    sp_attn_bwd_insert(&ctx, sh, &at, fresh, lent(c, s, SP_TENSOR_DO, slice),
-                       leave(c, s, SP_TENSOR_DQ, slice, rows * (size_t)sh->q_width, elem), 0);
 }
 
 /* ---- what came of it ------------------------------------------------------------------------ */
@@ -166,51 +241,55 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
 /* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct shared *s)
 {
-    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++) {
-        starpu_data_handle_t *own = &c->fl[j - c->slice].layers[i].dkv, part;
+    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++)
+        for (int k = 0; !sp_key_range_has(&s->aid.goes_on, j) && k < parts_of(c); k++) {
+            starpu_data_handle_t part = came(c, s, SP_TENSOR_DKV, j)[k];
+            starpu_data_handle_t *own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
 
-        if (sp_key_range_has(&s->aid.goes_on, j))
-            continue;
-        part = lent(c, s, SP_TENSOR_DKV, j);
-        if (*own) {
-            sp_sum_insert(&c->ctx, c->sh->dtype, *own, part, false);
-        } else { /* none of a later slice yet */
-            sp_pool_hold(part);
-            *own = part;
+            if (*own) {
+                sp_sum_insert(&c->ctx, c->sh->dtype, *own, part, false);
+            } else { /* none of a later slice yet */
+                sp_pool_hold(part);
+                *own = part;
+            }
         }
-    }
 }
 
-/* Part number k of those that the owner gave, in the order of their coming. */
-static const struct sp_stored *part_of(const struct sp_op_ctx *c, const struct shared *s,
-                                       enum sp_tensor_kind kind, int k)
+/* What helper number k of the owner sent, in the order of their coming. */
+static const starpu_data_handle_t *sent(const struct sp_op_ctx *c, const struct shared *s,
+                                        enum sp_tensor_kind kind, int k)
 {
     struct sp_tensor_id id = id_of(s, kind, s->op.slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     while (k-- > 0)
         t = sp_store_next(t);
-    return t;
+    return t->piece;
 }
 
 static void merge(struct sp_op_ctx *c, int i, const struct shared *s, int k, bool last)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    struct sp_attn_keys keys[SP_MAX_SLICES];
-    struct sp_attn at = queries(c, s, keys);
 
-    at.ends = last;
-    at.o = t->o;
-    at.lse = t->lse;
-    at.sum = t->sum;
     c->ctx.exchanged = true;
-    if (s->op.pass == SP_F) {
-        sp_attn_merge_insert(&c->ctx, c->sh, &at, part_of(c, s, SP_TENSOR_O, k)->piece[0],
-                             part_of(c, s, SP_TENSOR_LSE, k)->piece[0]);
-    } else {
-        sp_attn_add_insert(&c->ctx, c->sh, &at, t->dq, part_of(c, s, SP_TENSOR_DQ, k)->piece[0]);
-        add_dkv(c, i, s);
+    for (int j = 0; j < parts_of(c); j++) {
+        const struct sp_shape *sh = part_of_slice(c, s->op.slice, j);
+        struct sp_attn_keys keys[SP_MAX_SLICES];
+        struct sp_attn at = queries(c, s, j, keys);
+
+        at.ends = last;
+        at.o = *tensor_of(t, SP_TENSOR_O, j);
+        at.lse = *tensor_of(t, SP_TENSOR_LSE, j);
+        at.sum = t->heads ? t->heads[j].sum : t->sum;
+        if (s->op.pass == SP_F)
+            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, s, SP_TENSOR_O, k)[j],
+                                 sent(c, s, SP_TENSOR_LSE, k)[j]);
+        else
+            sp_attn_add_insert(&c->ctx, sh, &at, *tensor_of(t, SP_TENSOR_DQ, j),
+                               sent(c, s, SP_TENSOR_DQ, k)[j]);
     }
+    if (s->op.pass == SP_B)
+        add_dkv(c, i, s);
     c->ctx.exchanged = false;
 }
 
@@ -230,6 +309,13 @@ static void attend(struct sp_op_ctx *c, int step)
             help(c, &aid[k]);
 }
 
+static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
+{
+    sp_drop(&t->sum);
+    for (int j = 0; t->heads && j < parts_of(c); j++)
+        sp_drop(&t->heads[j].sum);
+}
+
 static void finish_layer(struct sp_op_ctx *c, int step)
 {
     struct shared aid[SP_SLOT_STAGES];
@@ -243,7 +329,7 @@ static void finish_layer(struct sp_op_ctx *c, int step)
             merge(c, i, &aid[k], merged, merged == own - 1);
             merged++;
         }
-    sp_drop(&c->fl->layers[i].sum);
+    drop_sums(c, &c->fl->layers[i]);
     if (c->ctx.pass == 'F')
         c->flow = sp_layerwise_output(c, i);
     sp_chunk_end_layer(c, i, c->ctx.pass == 'F' ? c->flow : sp_layerwise_output(c, i),

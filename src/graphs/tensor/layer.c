@@ -50,41 +50,52 @@ static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
         sp_drop(&t->shares[j].o);
 }
 
-void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                             starpu_data_handle_t y, bool stash_y)
+/* Later slices read keys and values. */
+static bool keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
-    bool keep_kv = keep.qkv || sp_op_cut(c)->n > 1; /* later slices read keys and values */
-    enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+    return keep.qkv || sp_op_cut(c)->n > 1;
+}
+
+void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
+{
+    c->ctx.layer = c->first + i;
+    c->fl->layers[i].stashed += forward_pre(c, i, keep, keeps_keys(c, keep), stash_x);
+}
+
+void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
+{
     int64_t of_o = !keep.stash || !keep.attn ? 0
                                              : bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_O) +
                                                    bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_LSE);
 
+    sp_tensor_attention_forward(c, i, of_o, c->st->local);
+    c->fl->layers[i].stashed += of_o;
+}
+
+void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,
+                                 starpu_data_handle_t y, bool stash_y)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
+
     c->ctx.layer = c->first + i;
-    t->stashed += forward_pre(c, i, keep, keep_kv, stash_x);
-    if (keep.has_attn) {
+    if (keep.has_attn)
         sp_tensor_attention_outputs(c, t);
-    } else {
-        sp_tensor_attention_forward(c, i, of_o, c->st->local);
-        t->stashed += of_o;
-    }
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
     sp_tensor_post_forward(c, t, t->x, sp_weight(c, SP_BLOCK_POST, c->ctx.layer), keep, y,
                            stash_y ? (int64_t)starpu_data_get_size(y) : 0);
     if (keep.stash && keep.saved)
         t->stashed += bytes_of(c, outputs, SP_STASH_POST);
-    sp_tensor_attention_drop(c, t, !keep.qkv, !keep_kv, !keep.attn);
+    sp_tensor_attention_drop(c, t, !keep.qkv, !keeps_keys(c, keep), !keep.attn);
     drop_outputs(c, t);
 }
 
-void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
     bool apart = c->norms != NULL;
-    starpu_data_handle_t norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), n1 = NULL;
-    struct sp_shares dn;
 
     c->ctx.layer = layer;
     t->dr = sp_take_hidden(c, "dr");
@@ -95,7 +106,23 @@ void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d
     sp_tensor_post_backward(
         c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
         apart ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer), apart, t->dr);
+}
+
+void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i)
+{
+    c->ctx.layer = c->first + i;
     sp_tensor_attention_backward(c, i, c->st->local, 0);
+}
+
+void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int layer = c->first + i;
+    bool apart = c->norms != NULL;
+    starpu_data_handle_t norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), n1 = NULL;
+    struct sp_shares dn;
+
+    c->ctx.layer = layer;
     sp_drop(&t->q);
     sp_drop(&t->kv);
     sp_drop(&t->lse);

@@ -16,9 +16,13 @@
 #include "graphs/tensor/shares.h"
 
 /* As the functions of layer.h without `tensor`. */
-void sp_tensor_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                             starpu_data_handle_t y, bool stash_y);
-void sp_tensor_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
+void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
+void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,
+                                 starpu_data_handle_t y, bool stash_y);
+void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i);
+void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i);
+void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i);
 
 #endif

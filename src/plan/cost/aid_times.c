@@ -42,7 +42,8 @@ static double flops(const struct sp_shape *slice, int before)
 
 static double attention_s(const struct slot *s, double flops)
 {
-    return sp_attention_s(s->terms->machine, s->sh->dtype, s->pass, flops / s->terms->devices);
+    return sp_attention_s(s->terms->machine, s->sh->dtype, s->pass,
+                          flops / s->terms->devices / sp_shape_spread(s->sh));
 }
 
 /* Tokens of keys. */
@@ -62,10 +63,12 @@ static int tokens_given(const struct slot *s, const struct sp_aid *aid)
     return tokens_in(s, &aid->keys);
 }
 
-/* Of them, those that the helper has not had; `back`: that it does not go on with. */
-static int tokens_sent(const struct slot *s, const struct sp_aid *aid, bool back)
+/* What a device has of k and v of the keys that the helper has not had; `back`: that it does not go on with. */
+static double keys_sent(const struct slot *s, const struct sp_aid *aid, bool back)
 {
-    return tokens_given(s, aid) - tokens_in(s, back ? &aid->goes_on : &aid->had);
+    int tokens = tokens_given(s, aid) - tokens_in(s, back ? &aid->goes_on : &aid->had);
+
+    return (double)s->sh->batch * tokens * s->sh->kv_width / sp_shape_spread(s->sh);
 }
 
 /* What a stage keeps of its own attention. */
@@ -100,7 +103,7 @@ static double merge_s(const struct slot *s, const struct sp_aid *aid)
     tokens_of(s, aid->owner, &slice);
     width = 3.0 * slice.rows * slice.q_width;
     if (s->pass == SP_ATTENTION_BACKWARD)
-        width += 3.0 * slice.batch * tokens_sent(s, aid, true) * slice.kv_width;
+        width += 3.0 * keys_sent(s, aid, true);
     return sp_curve_s(&s->terms->machine->memory,
                       (double)sp_shape_elem(s->sh) * width / s->terms->devices) +
            s->terms->machine->launch_s;
@@ -129,7 +132,7 @@ static double way_s(const struct slot *s, const struct sp_aid *aid, bool back)
 
     tokens_of(s, aid->owner, &slice);
     q = (double)slice.rows * slice.q_width;
-    kv = (double)slice.batch * tokens_sent(s, aid, back) * slice.kv_width;
+    kv = keys_sent(s, aid, back);
     lse = (double)sp_shape_f32(&slice, (uint64_t)slice.rows * (uint64_t)slice.model.heads);
     if (back)
         return link_s(s, aid, q + (backward ? kv : lse));

@@ -84,7 +84,8 @@ static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape
 {
     enum extent extent = kinds[t->kind].extent;
 
-    return plan->family->parts && shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV);
+    return (plan->family->parts || plan->family->shares_attention) && shape->tensor > 1 &&
+           (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
 }
 
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -189,7 +190,7 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
         return rows_of(plan, shape, t) * shape->kv_width *
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
     case ROWS_HEADS:
-        return rows_of(plan, shape, t) * shape->model.heads;
+        return rows_of(plan, shape, t) * (shape->q_width / shape->model.head_dim);
     case OUT_PRODUCT:
         return (int64_t)sp_block_offset(&shape->held, SP_BLOCK_POST, SP_ROLE_GAIN);
     case CHUNK:

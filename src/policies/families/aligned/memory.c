@@ -59,10 +59,15 @@ int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape 
     enum { IDLE = 3 }; /* of a size, as the pool hands them out */
 
     const struct sp_layout *lay = &plan->layout;
-    int64_t rows = x / sh->model.hidden, most = 0, kept[2] = {0, 0}; /* of each pass */
+    int64_t rows = x / sh->model.hidden * sp_shape_shares(sh), most = 0,
+            kept[2] = {0, 0}; /* of each pass */
     int layers = sh->model.layers;
+    struct sp_shape joined; /* of a device's own heads */
     struct sp_op op;
+    int64_t heads;
 
+    sp_shape_joined(sh, &joined);
+    heads = joined.q_width / sh->model.head_dim;
     for (int slot = 0; slot < sp_slots(lay); slot++) {
         int64_t at_once = 0;
 
@@ -73,13 +78,12 @@ int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape 
         for (int step = 0; step < sp_slot_steps(plan, layers, slot); step++) {
             struct held h = held_at(plan, layers, slot, step, stage);
 
-            at_once = larger(at_once, rows * (h.q * sh->q_width + h.kv * sh->kv_width) +
-                                          sp_in_f32(sh, rows * h.lse * sh->model.heads));
+            at_once = larger(at_once, rows * (h.q * joined.q_width + h.kv * joined.kv_width) +
+                                          sp_in_f32(sh, rows * h.lse * heads));
         }
-        most = larger(most, at_once + rows * (kept[0] + kept[1]) * sh->kv_width);
+        most = larger(most, at_once + rows * (kept[0] + kept[1]) * joined.kv_width);
     }
     if (most)
-        most +=
-            IDLE * (rows * (sh->q_width + sh->kv_width) + sp_in_f32(sh, rows * sh->model.heads));
+        most += IDLE * (rows * (joined.q_width + joined.kv_width) + sp_in_f32(sh, rows * heads));
     return most + sp_boundary_buffers(plan, stage) * x;
 }

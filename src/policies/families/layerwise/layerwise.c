@@ -24,6 +24,14 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
     return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
 }
 
+/* As its slots want it. */
+static int place_in_loop(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                         struct sp_map **map, char *why, size_t n)
+{
+    (void)def;
+    return sp_map_create(lay, 1, NULL, NULL, map, why, n);
+}
+
 static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule_def *def,
                            struct sp_map **map, char *why, size_t n)
 {
@@ -202,12 +210,13 @@ const struct sp_family sp_family_aligned = {.name = "aligned",
                                             .slices = true,
                                             .variant = exchanging,
                                             .check = sp_slots_check,
-                                            .place = place,
+                                            .place = place_in_loop,
                                             .emit = sp_slots_emit,
                                             .run_deps = sp_aligned_run_deps,
                                             .turn = sp_aligned_turn,
                                             .unit = sp_aligned_unit,
                                             .travelling = sp_aligned_travelling,
                                             .shares_attention = true,
+                                            .shares_parameters = true,
                                             .lower = sp_aligned_lower,
                                             OPS};
