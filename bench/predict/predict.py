@@ -54,9 +54,9 @@ CLUSTER = [
 
 # Long sequences in slices: attention has most of the time, and the later a slice is the more.
 NARROW = dict(layers=8, hidden=64, heads=2)
-CLUSTER.append(("slices", NARROW, "--seq 4096 --micro-batches 4 --micro-batch-size 1",
-                ["1f1b", "seq1f1b --slices 16", "seq1f1b --slices 16 --partition-slices flops",
-                 "slimpipe:exchange=off --slices 16", "slimpipe --slices 16"]))
+CLUSTER.append(("slices", NARROW, "--seq 8192 --micro-batches 2 --micro-batch-size 1",
+                ["1f1b", "seq1f1b --slices 8", "seq1f1b --slices 8 --partition-slices flops",
+                 "slimpipe:exchange=off --slices 8", "slimpipe --slices 8"]))
 
 # What HelixPipe and WeiPipe send against what a pipeline sends, at the ratios of WeiPipe's table 2: tokens of a
 # micro-batch over twelve times the hidden size, by which a boundary tensor is larger than a layer's weights.
@@ -75,11 +75,11 @@ def model_dir(where, m):
     if m.get("llama"):
         config = dict(model_type="llama", hidden_size=m["hidden"], intermediate_size=4 * m["hidden"],
                       num_hidden_layers=m["layers"], num_attention_heads=m["heads"],
-                      num_key_value_heads=m["heads"], vocab_size=256, max_position_embeddings=4096,
+                      num_key_value_heads=m["heads"], vocab_size=256, max_position_embeddings=8192,
                       rms_norm_eps=1e-5, tie_word_embeddings=False)
     else:
         config = dict(model_type="gpt2", n_embd=m["hidden"], n_layer=m["layers"], n_head=m["heads"],
-                      n_positions=4096, vocab_size=256)
+                      n_positions=8192, vocab_size=256)
     with open(os.path.join(path, "config.json"), "w") as f:
         json.dump(config, f)
     return path

@@ -30,26 +30,52 @@ static struct held held_at(const struct sp_plan *plan, int layers, int slot, int
     return h;
 }
 
-/* Keys and values that a helper has in a slot, of all layers, and in a backward their gradients. */
-static int64_t kept_in(const struct sp_plan *plan, int layers, int slot, int stage)
-{
-    int64_t sum = 0;
-
-    for (int step = 0; step < sp_slot_steps(plan, layers, slot); step++) {
-        struct sp_aid aid[SP_SLOT_STAGES];
-        int n = sp_step_aid(plan, layers, slot, step, aid);
-        struct sp_op op;
-
-        for (int k = 0; k < n; k++)
-            if (aid[k].helper == stage && sp_slot_op(&plan->layout, aid[k].owner, slot, &op))
-                sum += op.pass == SP_F ? aid[k].keys.n : 2 * aid[k].keys.n;
-    }
-    return sum;
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+/* Slices of keys and values that a helper has of others, and in a backward as many of their gradients. */
+struct keys {
+    int64_t had, given, goes_on;
+};
+
+static struct keys keys_at(const struct sp_plan *plan, int layers, int slot, int step, int stage)
+{
+    struct sp_aid aid[SP_SLOT_STAGES];
+    int n = sp_step_aid(plan, layers, slot, step, aid);
+    struct keys keys = {0};
+    struct sp_op op;
+
+    for (int k = 0; k < n; k++)
+        if (aid[k].helper == stage && sp_slot_op(&plan->layout, aid[k].owner, slot, &op)) {
+            int each = op.pass == SP_F ? 1 : 2;
+
+            keys.had += each * aid[k].had.n;
+            keys.given += each * aid[k].keys.n;
+            keys.goes_on += each * aid[k].goes_on.n;
+        }
+    return keys;
+}
+
+/* The most in a slot, and what is left of it: layer by layer what it had becomes what it goes on with, and in between all
+ * that it is given is there. */
+static int64_t most_keys(const struct sp_plan *plan, int layers, int slot, int stage, int64_t *left)
+{
+    int steps = sp_slot_steps(plan, layers, slot);
+    int64_t had = 0, most = 0;
+
+    *left = 0;
+    for (int step = 0; step < steps; step++)
+        had += keys_at(plan, layers, slot, step, stage).had;
+    for (int step = 0; step < steps; step++) {
+        struct keys keys = keys_at(plan, layers, slot, step, stage);
+
+        had -= keys.had;
+        most = larger(most, *left + keys.given + had);
+        *left += keys.goes_on;
+    }
+    return most;
 }
 
 /* In elements of a shape whose rows are those of the longest slice. */
@@ -59,8 +85,8 @@ int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape 
     enum { IDLE = 3 }; /* of a size, as the pool hands them out */
 
     const struct sp_layout *lay = &plan->layout;
-    int64_t rows = x / sh->model.hidden * sp_shape_shares(sh), most = 0,
-            kept[2] = {0, 0}; /* of each pass */
+    int64_t rows = x / sh->model.hidden * sp_shape_shares(sh), most = 0;
+    int64_t left[2] = {0, 0}; /* after the last slot of each pass */
     int layers = sh->model.layers;
     struct sp_shape joined; /* of a device's own heads */
     struct sp_op op;
@@ -69,19 +95,18 @@ int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape 
     sp_shape_joined(sh, &joined);
     heads = joined.q_width / sh->model.head_dim;
     for (int slot = 0; slot < sp_slots(lay); slot++) {
-        int64_t at_once = 0;
+        int64_t at_once = 0, keys;
 
         if (!sp_slot_op(lay, stage, slot, &op) || op.mb > 1)
             continue; /* what comes later has been before */
-        /* with that of the slot before, of which layers go one by one */
-        kept[op.pass == SP_B] = kept_in(plan, layers, slot, stage);
+        keys = most_keys(plan, layers, slot, stage, &left[op.pass == SP_B]);
         for (int step = 0; step < sp_slot_steps(plan, layers, slot); step++) {
             struct held h = held_at(plan, layers, slot, step, stage);
 
             at_once = larger(at_once, rows * (h.q * joined.q_width + h.kv * joined.kv_width) +
                                           sp_in_f32(sh, rows * h.lse * heads));
         }
-        most = larger(most, at_once + rows * (kept[0] + kept[1]) * joined.kv_width);
+        most = larger(most, at_once + rows * (keys + left[op.pass == SP_F]) * joined.kv_width);
     }
     if (most)
         most += IDLE * (rows * (joined.q_width + joined.kv_width) + sp_in_f32(sh, rows * heads));
