@@ -1,4 +1,5 @@
 #include "graphs/graph.h"
+#include "starpipe/order.h"
 #include "policies/families/ownership.h"
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k)
@@ -89,4 +90,10 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
         .slice = -1,
         .layer = -1,
     };
+}
+
+void sp_stage_forget(struct sp_graph *g, struct sp_stage *st)
+{
+    sp_stage_meter(g, st)->live_bytes = 0;
+    sp_order_forget(st->worker);
 }

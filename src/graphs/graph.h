@@ -298,6 +298,9 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
 starpu_data_handle_t sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer);
 starpu_data_handle_t sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer);
 
+/* The activations of a stage are no more: forwards were undone. */
+void sp_stage_forget(struct sp_graph *g, struct sp_stage *st);
+
 /* Piece i of weights, or of their gradients, in the stage's own blocks; NULL: it does not hold the block. */
 starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
                                     const struct sp_tensor_id *t, int i);

@@ -274,3 +274,15 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
 {
     (c->sh->tensor > 1 ? sp_tensor_layer_wgrad : layer_wgrad)(c, i);
 }
+
+void sp_layer_drop(struct sp_layer_flight *t, int parts)
+{
+    starpu_data_handle_t *const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
+                                          &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
+
+    for (size_t k = 0; k < sizeof left / sizeof *left; k++)
+        sp_drop(left[k]);
+    for (int j = 0; j < parts; j++)
+        sp_heads_drop(sp_flight_first(t) + j);
+    *t = (struct sp_layer_flight){.heads = t->heads, .shares = t->shares};
+}

@@ -34,6 +34,16 @@ void barrier_cases(struct cases *c)
          "--schedule weipipe:flow=line --stages 4 --micro-batches 8 --clip 0.1 --recompute full"},
         {PROCESSES(3), ALL, ALL,
          "--schedule wzb2:owner=each --stages 4 --micro-batches 8 --clip 0.1"},
+        /* forwards on stages that attention and its weights came to */
+        {ALONE | PROCESSES(4), ALL, ALL,
+         "--schedule helix:qkv=weights --stages 4 --micro-batches 8 --clip 0.1"},
+        {PROCESSES(2), 1, ALL - 1,
+         "--schedule helix:qkv=activations --stages 4 --clip 2.5 --recompute none"},
+        {ALONE | PROCESSES(2), ALL, ALL,
+         "--schedule helix:ship=attention --stages 2 --micro-batches 4 --clip 0.1"},
+        {PROCESSES(2), ALL, ALL,
+         "--schedule helix:bounded --stages 2 --micro-batches 8 --clip 0.1"},
+        {ALONE | PROCESSES(3), ALL, ALL, "--schedule slimpipe --stages 3 --slices 6 --clip 0.1"},
         /* norms that are taken ahead overtake ops where order is loose; reports are of whole ops */
         {PROCESSES(3), ALL, ALL,
          "--schedule wzb2:owner=each --stages 5 --micro-batches 15 --seq 8 --clip 0.1 "

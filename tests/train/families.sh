@@ -23,7 +23,6 @@ quiet "helix, a last loop that is not full" starpipe train --dry-run --model gpt
 refuse "use none, selective or no-attention" --schedule helix --recompute full
 refuse "use none, selective or no-attention" --schedule helix --recompute every=2
 refuse "use even" --schedule helix --partition balanced
-refuse "not available for helix" --schedule helix --post-validation
 refuse "use --slices 1" --schedule helix --slices 2
 refuse "use at most 8 stages" --schedule helix --stages 9 --micro-batches 18
 

@@ -347,6 +347,28 @@ static int create(struct sp_graph *g)
     return 0;
 }
 
+/* What the forwards of a micro-batch left of block k and of attention of layer k. */
+static void drop_flight(struct sp_part_flight *t, int parts)
+{
+    starpu_data_handle_t *const left[] = {&t->block.residual, &t->block.o,   &t->block.post,
+                                          &t->block.x,        &t->block.pre, &t->n1};
+
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        sp_drop(left[i]);
+    sp_layer_drop(&t->attn, parts);
+    sp_layer_drop(&t->half, parts);
+}
+
+static void discard(struct sp_graph *g)
+{
+    const struct sp_layout *lay = &g->cfg.plan->layout;
+
+    for (int i = 0; i < lay->micro_batches * (lay->layers + 1); i++)
+        drop_flight(&g->parts[i], sp_flight_parts(&g->shape));
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_stage_forget(g, &g->stages[k]);
+}
+
 static void destroy(struct sp_graph *g)
 {
     free(g->parts);
@@ -358,4 +380,5 @@ const struct sp_graph_family sp_graph_attention_parallel = {
     .destroy = destroy,
     .run = run,
     .make = sp_part_make,
+    .discard = discard,
 };

@@ -2,7 +2,6 @@
 #include "graphs/offload.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/visits.h"
-#include "starpipe/order.h"
 #include <stdlib.h>
 
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
@@ -234,17 +233,8 @@ static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
 {
     sp_drop(&fl->out);
     sp_drop(&fl->grad);
-    for (int i = 0; i < layers; i++) {
-        struct sp_layer_flight *t = &fl->layers[i];
-        starpu_data_handle_t *const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
-                                              &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
-
-        for (size_t k = 0; k < sizeof left / sizeof *left; k++)
-            sp_drop(left[k]);
-        for (int j = 0; j < parts; j++)
-            sp_heads_drop(sp_flight_first(t) + j);
-        *t = (struct sp_layer_flight){.heads = t->heads, .shares = t->shares};
-    }
+    for (int i = 0; i < layers; i++)
+        sp_layer_drop(&fl->layers[i], parts);
     *fl = (struct sp_chunk_flight){.layers = fl->layers};
 }
 
@@ -256,6 +246,5 @@ void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int ea
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
         drop_flight(&st->flights[i], count, sp_flight_parts(&g->shape));
     }
-    sp_stage_meter(g, st)->live_bytes = 0;
-    sp_order_forget(st->worker);
+    sp_stage_forget(g, st);
 }

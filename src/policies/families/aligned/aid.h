@@ -31,7 +31,7 @@ struct sp_aid {
     struct sp_key_range keys, had, goes_on;
 };
 
-/* Of the stages of a slot, at most one less than these are, without what was and will be. Returns how many, ordered by owner's need. */
+/* Of the stages of a slot, the neediest owner first; without what was and will be. Returns how many, fewer than stages. */
 int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
 
 /*

@@ -299,8 +299,15 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
     return err;
 }
 
+static bool post_validates(const struct sp_layout *lay)
+{
+    (void)lay;
+    return true;
+}
+
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
+    .post_validates = post_validates,
     .parts = true,
     .recomputes_first = true,
     .shares_tokens = true,
