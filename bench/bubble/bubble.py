@@ -18,7 +18,7 @@ import tempfile
 LINE = re.compile(r"typical of .*\(([\d.]+) ms;.* bubble ([\d.]+) % measured")
 # what the replay of the measured op times does not explain, in points
 REST = re.compile(r"^\+ rest +\S+ +([-+][\d.]+)$", re.M)
-SLICED = {"seq1f1b": 2, "terapipe": 2, "sppo": 4}
+SLICED = {"seq1f1b": 2, "slimpipe": 4, "terapipe": 2, "sppo": 4}
 MODEL = {"model_type": "gpt2", "n_layer": 8, "n_embd": 256, "n_head": 4, "vocab_size": 256,
          "n_positions": 512, "n_inner": None, "layer_norm_epsilon": 1e-5,
          "activation_function": "gelu_new"}

@@ -178,7 +178,7 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 
     plan_rounds(c, i, false, false, &r);
     for (int j = 0; j < parts_of(c); j++)
-        sum[j] = sp_attention_sum(c, heads, r.n + 1 + c->given);
+        sum[j] = sp_attention_sum(c, heads, r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = 0; j < parts_of(c); j++) {
@@ -285,7 +285,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
 
     plan_rounds(c, i, true, !first, &r);
     for (int j = 0; j <= last; j++)
-        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1 + c->given);
+        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = last; j >= 0; j--) {

@@ -249,9 +249,10 @@ static int check_messages(const struct sp_graph *g)
 
     if (g->place.world.size == 1 || !sp_transport_counts_in_int())
         return 0;
-    if (family->parts && (size_t)g->shape.q_width > width)
+    if ((family->parts || family->shares_attention) && (size_t)g->shape.q_width > width)
         width = (size_t)g->shape.q_width;
-    if ((family->parts || family->parts_of) && (size_t)g->shape.kv_width > width)
+    if ((family->parts || family->parts_of || family->shares_attention) &&
+        (size_t)g->shape.kv_width > width)
         width = (size_t)g->shape.kv_width;
     activations = (size_t)longest_rows(g) * width;
     if (activations > INT_MAX / sp_shape_elem(&g->shape))

@@ -2,6 +2,9 @@
 #include "graphs/families/family.h"
 #include <stdlib.h>
 
+/* Tags come again after so many messages: no two of them are ever on their way. */
+enum { MESSAGES = 1 << 17 };
+
 /* Of message k of an action: all processes agree on it. */
 static int number_of(const struct sp_action *a, int k)
 {
@@ -100,8 +103,8 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     int number = number_of(a, k);
     struct sp_message_record *r = record(g, st, true, number);
 
-    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to), sp_tag(g, SP_MSG_ACTION, number),
-         r ? &r->times : NULL);
+    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to),
+         sp_tag(g, SP_MSG_ACTION, number % MESSAGES), r ? &r->times : NULL);
 }
 
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
@@ -137,8 +140,9 @@ void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
 
     if (r && meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops)
         r->arrived_us = &meter->ops[ctx->op_index].arrived_us;
-    sp_transport_recv(handle, sp_stage_rank(&g->place, from), sp_tag(g, SP_MSG_ACTION, number),
-                      r ? &r->times : NULL, r ? arrived : NULL, r);
+    sp_transport_recv(handle, sp_stage_rank(&g->place, from),
+                      sp_tag(g, SP_MSG_ACTION, number % MESSAGES), r ? &r->times : NULL,
+                      r ? arrived : NULL, r);
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */
@@ -182,13 +186,15 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
 }
 
 /* What crosses in every op is received while the one before is still read: a pool with slack. Blocks, and
- * keys and values that stay until the backward, are received one by one. */
+ * what stays until the backward of its slice or part of one, are received one by one. */
 static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
                                 const struct sp_tensor_id *t)
 {
+    const struct sp_family *family = g->cfg.plan->family;
     bool alone = t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT ||
                  t->kind == SP_TENSOR_WOUT || t->kind == SP_TENSOR_DWOUT ||
-                 (t->kind == SP_TENSOR_KV && !g->cfg.plan->family->parts);
+                 (t->kind == SP_TENSOR_KV && !family->parts && !family->shares_attention) ||
+                 (t->kind == SP_TENSOR_DKV && family->shares_attention);
 
     return alone ? st->local : st->boundary;
 }

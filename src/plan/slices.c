@@ -192,6 +192,11 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     if (n > sh->seq)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d", n,
                         sh->seq, sh->seq);
+    if (plan->family->shares_attention && strcmp(how, "length"))
+        return sp_error(EINVAL,
+                        "--partition-slices %s: stages of %s share the attention of slices of one "
+                        "length; use length, or %s:exchange=off",
+                        how, plan->def->name, plan->def->name);
     len = calloc((size_t)n, sizeof *len);
     share = calloc((size_t)n, sizeof *share);
     err = len && share ? cut(plan, sh, how, machine, len)

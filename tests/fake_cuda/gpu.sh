@@ -65,12 +65,12 @@ same()
 }
 
 # One schedule of each kind of graph; with SP_LONG all.
-names="1f1b zbv chimera seq1f1b helix weipipe wzb2 fsdp"
+names="1f1b zbv chimera seq1f1b slimpipe helix weipipe wzb2 fsdp"
 [ -z "${SP_LONG:-}" ] || names=$(starpipe list | cut -d' ' -f1)
 models=(gpt-tiny llama-tiny)
 i=0
 for name in $names sppo:multiplex; do
-    case $name in seq1f1b | terapipe | sppo*) slices=3 ;; *) slices=1 ;; esac
+    case $name in seq1f1b | terapipe | sppo*) slices=3 ;; slimpipe) slices=8 ;; *) slices=1 ;; esac
     same starpipe train --model "${models[i % 2]}" --schedule "$name" \
         --stages $((i++ % 3 ? 4 : 2)) --slices $slices --micro-batches 8
 done

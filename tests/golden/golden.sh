@@ -79,7 +79,7 @@ for case in gpt2-documents llama-documents; do
     run $case $apart --schedule zb2p --recompute no-attention --post-validation
     run $case $apart --schedule sppo --slices 3 --recompute full
     run $case $apart --schedule sppo:multiplex --slices 4
-    run $case --document-separator 19 --stages 3 --schedule slimpipe --slices 6
+    run $case $apart --schedule slimpipe --slices 8
     run $case $apart --schedule sppo --slices 4 --offload full --offload-dir "$work"
     run $case $apart --schedule helix:qkv=weights
     run $case $apart --schedule helix:qkv=activations --recompute no-attention

@@ -56,6 +56,13 @@ static void shared_attention(struct cases *c)
     } runs[] = {
         {ALONE | PROCESSES(2) | PROCESSES(4), 0.6,
          "--model gpt-tiny --stages 4 --slices 8 --micro-batches 2 --seq 101"},
+        {ALONE | PROCESSES(4), 0.6,
+         "--model gpt-tiny --stages 4 --chunks 2 --slices 8 --micro-batches 2 --seq 64"},
+        /* gradients of many keys that come home stay there */
+        {ALONE | PROCESSES(2), 0.6,
+         "--model gpt-tiny --stages 2 --slices 16 --micro-batches 2 --seq 64"},
+        /* a helper that has some of the keys that it gets, and gradients of them */
+        {ALONE, 0.6, "--model gpt-tiny --stages 5 --slices 12 --micro-batches 2 --seq 60"},
         {ALONE | PROCESSES(3), 0.6,
          "--model llama-tiny --stages 3 --slices 7 --micro-batches 3 --seq 77 --recompute full"},
         {ALONE | PROCESSES(2), 0.6,

@@ -159,7 +159,7 @@ static void shared_in_the_middle(void **state)
 
 enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
 
-/* Which keys a helper has, by owner, helper and slice, and of which micro-batch: -1: it has not. */
+/* Which keys a helper has, by owner, helper and slice, and of which chunk of which micro-batch: -1: it has not. */
 struct lent {
     int now[P][P][N], before[P][P][N];
 };
@@ -175,7 +175,7 @@ static void note(struct lent *lent, const struct sp_aid *aid, int n, const struc
             struct sp_op op;
 
             assert_true(sp_slot_op(lay, aid[k].owner, slot, &op));
-            lent->now[aid[k].owner][aid[k].helper][j] = op.mb;
+            lent->now[aid[k].owner][aid[k].helper][j] = op.mb * lay->chunks + op.chunk;
         }
     for (int i = 0; i < P * P * N; i++) {
         int now = lent->now[0][0][i], before = lent->before[0][0][i];
@@ -187,18 +187,17 @@ static void note(struct lent *lent, const struct sp_aid *aid, int n, const struc
 
 /* What is sent more than without, in each layer: forward q, and o with statistics; backward q, o, its statistics, do and
  * dq; and of keys that a helper gets k and v, with their gradients when it has no more to do with them. */
-static void bytes(void **state)
+static void bytes_of(int v)
 {
 
     static const char *const schedules[] = {"slimpipe", "slimpipe:exchange=off"};
-    struct sp_layout lay = sliced(P, M, 1, N);
+    struct sp_layout lay = sliced(P, M, v, N);
     int64_t sent[2][P], expected = 0, more = 0, q, kv, lse;
     struct sp_aid aid[SP_SLOT_STAGES];
     static struct lent lent[2]; /* of forwards, of backwards */
     struct sp_model model;
     struct sp_shape shape;
 
-    (void)state;
     lay.layers = LAYERS;
     assert_int_equal(sp_model_load("llama-tiny", &model), 0);
     sp_shape_init(&shape, &model, BATCH, SEQ, M, 0, 0);
@@ -217,14 +216,21 @@ static void bytes(void **state)
         more += sent[0][s] - sent[1][s];
     memset(lent, -1, sizeof lent);
     for (int slot = 0; slot < sp_slots(&lay); slot++) {
-        int first = N + P - 1, pass = slot >= first && (slot - first) % 2 == 0 ? SP_B : SP_F;
+        int first = N * v + P - 1, pass = slot >= first && (slot - first) % 2 == 0 ? SP_B : SP_F;
         int came = 0, went = 0, n = sp_slot_aid(&lay, slot, aid);
 
         note(&lent[pass == SP_B], aid, n, &lay, slot, &came, &went);
         expected += n * (pass == SP_F ? 2 * q + lse : 4 * q + lse) + came * kv;
         expected += pass == SP_B ? went * kv : 0;
     }
-    assert_int_equal(more, expected * LAYERS / P);
+    assert_int_equal(more, expected * LAYERS / P / v);
+}
+
+static void bytes(void **state)
+{
+    (void)state;
+    bytes_of(1);
+    bytes_of(2);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

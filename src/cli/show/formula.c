@@ -33,7 +33,8 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
                                                : claims[SP_APPROXIMATE]};
     if (show->plan->slice_share)
         f->claim = "for equal slices";
-    if (show->plan->family->run_deps) /* published in lockstep */
+    if (show->plan->family->run_deps && !show->plan->family->shares_attention)
+        /* published in lockstep, which not all workers have to keep */
         f->claim = claims[SP_UPPER_BOUND];
     if (c->comm > 0 || c->wire > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");

@@ -122,18 +122,20 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* The parts of what the helper leaves for the owner, of so many columns. */
+/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the backward
+ * of their slice, among those that the owner makes. */
 static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct shared *s,
                                          enum sp_tensor_kind kind, int slice, int width,
                                          size_t elem)
 {
+    struct sp_stage *owner = sp_graph_stage(c->g, s->aid.owner);
+    struct sp_pool *pool = owner && kind == SP_TENSOR_DKV ? owner->local : c->st->boundary;
     struct sp_tensor_id id = id_of(s, kind, slice);
     starpu_data_handle_t piece[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++)
-        piece[j] =
-            sp_pool_get(c->st->boundary, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width,
-                        elem, sp_tensor_name(kind));
+        piece[j] = sp_pool_get(pool, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width, elem,
+                               sp_tensor_name(kind));
     sp_store_put(&c->st->store, &id, parts_of(c), piece, true);
     return came(c, s, kind, slice);
 }

@@ -1,4 +1,5 @@
 #include "policies/load/guarded_call.h"
+#include "policies/families/families.h"
 #include "policies/load/guard.h"
 #include "policies/load/limit.h"
 #include "policies/registry.h"
@@ -102,8 +103,10 @@ static void emit(void *arg)
         c->family->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
     else if (c->def->emit_all)
         c->ret = c->def->emit_all(&c->lay, c->plan->programs, c->why, sizeof c->why);
-    else
+    else if (c->def->emit)
         c->def->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
+    else /* in the order of the family that this one takes the place of */
+        sp_family_find(c->def->family)->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
 }
 
 /* Ops beyond what the family has are wrong anyway; some more than those are let through, for the

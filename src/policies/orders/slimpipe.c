@@ -1,14 +1,17 @@
 /*
- * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length, with all stages in step, so that they
- * can share the attention of the slices that they are at: a late slice reads many keys, an early one few (families/aligned:
- * slots.h has the order, aid.h what is shared).
+ * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length, with all stages in step, so that
+ * they can share the attention of the slices that they are at: a late slice reads many keys, an early one few
+ * (families/aligned: slots.h has the order, aid.h what is shared).
  *
- * p = 4, m = 2, n = 4, 0-1 forward, a-b backward of micro-batches 0-1:
+ * p = 4, m = 2, n = 4, b + w = f, 0-1 forward, a-b backward of micro-batches 0-1:
  *
- *   stage 0  0000......aa... to be drawn
+ *   stage 0  00001111..a.a.a.a.bbbb
+ *   stage 1  .00001111a.a.a.a.bbbb.
+ *   stage 2  ..000011a1a1a.a.bbbb..
+ *   stage 3  ...0000a1a1a1a1bbbb...
  *
- * Makespan (m + (p-1)/(nv))(f + b + w). Stage s holds min(nv + 2(p-1-s), mnv) slices of chunks: with n slices, of one
- * micro-batch's activations 1 + 2(p-1)/(nv) times, where 1F1B holds those of p.
+ * Makespan (m + (p-1)/(nv))(f + b + w). Stage s holds min(nv + 2(p-1-s), mnv) slices of chunks: of one micro-batch's
+ * activations 1 + 2(p-1-s)/(nv) times, where 1F1B holds p - s.
  */
 #include "policies/families/aligned/slots.h"
 #include "policies/refuse.h"
@@ -37,7 +40,7 @@ const struct sp_schedule_def sp_schedule_slimpipe = {
     .variants = "exchange=off",
     .default_chunks = 1,
     .check = check,
-    .emit = sp_slots_emit,
+    .emit = sp_slots_emit, /* with exchange=off; otherwise the family does */
     .makespan = makespan,
     .makespan_source = "(m + (p-1)/(nv))(f+b+w), all slots of the same length",
     .makespan_is = SP_EXACT,

@@ -91,7 +91,8 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. */
+/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another micro-batch it
+ * cannot be: that begins or ends with a slice whose stage gives none. */
 static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
                                      const struct sp_aid *aid, int beside,
                                      const struct sp_aid *other, int n)
@@ -101,7 +102,7 @@ static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
     for (int k = 0; k < n; k++)
         if (other[k].owner == aid->owner && other[k].helper == aid->helper &&
             sp_slot_op(lay, aid->owner, slot, &op) && sp_slot_op(lay, aid->owner, beside, &then) &&
-            then.mb == op.mb && then.chunk == op.chunk)
+            then.chunk == op.chunk)
             return both(&aid->keys, &other[k].keys);
     return (struct sp_key_range){0, 0};
 }
