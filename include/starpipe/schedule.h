@@ -94,8 +94,8 @@ enum sp_formula {
 
 /* What a schedule tells the family of its graph beside its programs. */
 
-/* "layerwise", "bidirectional", "subsequence". Not "aligned", which has chunks in a loop and an order of its own: there is
- * no `emit`. */
+/* "layerwise", "bidirectional", "subsequence". Not "aligned", which has chunks in a loop and an order of its own:
+ * there is no `emit`. */
 struct sp_layerwise_def {
     /*
      * Placement: the global stage, in the order of the layers, of a chunk of a stage; every global

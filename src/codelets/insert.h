@@ -123,8 +123,8 @@ void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
                         starpu_data_handle_t dq, int64_t released);
 
-/* A part that was computed elsewhere, as attention of its own of the same queries over the keys of t, whose positions alone
- * count: merged with o and lse; added to dq. As above after parts before it. */
+/* A part that was computed elsewhere, as attention of its own of the same queries over the keys of t, whose positions
+ * alone count: merged with o and lse; added to dq. As above after parts before it. */
 void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_attn *t, starpu_data_handle_t part,
                           starpu_data_handle_t part_lse);
@@ -148,9 +148,8 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
 void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
                     const starpu_data_handle_t *held, int64_t stashed);
 
-/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g; t->o and d_o NULL: but
- * for those of the output product. The inside of the MLP
- * is computed again, mlp_rows rows at a time. */
+/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g; t->o and d_o
+ * NULL: but for those of the output product. The inside of the MLP is computed again, mlp_rows rows at a time. */
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
                           starpu_data_handle_t dy, starpu_data_handle_t dr,
@@ -199,8 +198,8 @@ void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape
 void sp_norm_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           bool in_post, starpu_data_handle_t w, starpu_data_handle_t r,
                           starpu_data_handle_t stats, starpu_data_handle_t n);
-/* dn(T,h) += n_part parts; dr(T,h) = norm'(dn), + dy if not NULL; gain and bias in g +=: laid out as in `w`, or, `apart`,
- * as in NORM1. Ends the life of `released` bytes. */
+/* dn(T,h) += n_part parts; dr(T,h) = norm'(dn), + dy if not NULL; gain and bias in g +=: laid out as in `w`, or,
+ * `apart`, as in NORM1. Ends the life of `released` bytes. */
 void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                             bool in_post, bool apart, starpu_data_handle_t w,
                             starpu_data_handle_t g, starpu_data_handle_t r,

@@ -31,8 +31,8 @@ static bool exchanges(const struct sp_op_ctx *c)
 }
 
 /*
- * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two visits
- * are on their way while the tasks of a third one compute.
+ * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two
+ * visits are on their way while the tasks of a third one compute.
  */
 struct rounds {
     int n; /* visits */
@@ -78,7 +78,8 @@ static void end_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
         sp_visit_end(c, i, &r->visit[round - 1]);
 }
 
-/* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts before. */
+/* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts
+ * before. */
 struct attention {
     struct sp_attn at;
     struct sp_attn_keys keys[SP_MAX_SLICES];

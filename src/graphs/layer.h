@@ -17,8 +17,8 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stas
 /* Input gradient of layer i: dx from its dy; leaves what the weight gradient needs. */
 void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 
-/* Each of them in parts: what comes before attention, which leaves q, k and v, or the gradient of o; attention; what comes
- * after it. */
+/* Each of them in parts: what comes before attention, which leaves q, k and v, or the gradient of o; attention; what
+ * comes after it. */
 void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
 void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
 void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,

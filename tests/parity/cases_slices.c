@@ -1,7 +1,7 @@
 /*
- * Slices of sequences: those that several stages compute together, in one process and in several, uneven
- * parts included; attention that they share; and activations on disk, which change no bit as long as keys and values stay. gpt-tiny ties its tables: the gradient
- * of one table is the sum of two replicas, to each of which every stage adds.
+ * Slices of sequences: those that several stages compute together, in one process and in several, uneven parts
+ * included; attention that they share; and activations on disk, which change no bit as long as keys and values stay.
+ * gpt-tiny ties its tables: the gradient of one table is the sum of two replicas, to each of which every stage adds.
  */
 #include "parity/cases.h"
 #include <stdio.h>
@@ -45,8 +45,9 @@ static void shared_slices(struct cases *c)
         }
 }
 
-/* Attention that stages share: several helpers of a stage, several that one helps, none in a slot; chunks, layers that not
- * all stages have, whatever is computed again, what leaves memory. The order of all sums is the same everywhere. */
+/* Attention that stages share: several helpers of a stage, several that one helps, none in a slot; chunks, layers
+ * that not all stages have, whatever is computed again, what leaves memory. The order of all sums is the same
+ * everywhere. */
 static void shared_attention(struct cases *c)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * SlimPipe: stages in step over a grid of sizes, the attention that they share and the bytes of it, against closed forms
- * and counts that do not go through the code that shares; memory and time against what was published.
+ * SlimPipe: stages in step over a grid of sizes, the attention that they share and the bytes of it, against closed
+ * forms and counts that do not go through the code that shares; memory and time against what was published.
  */
 #include "policies/common.h"
 #include "model/model.h"
@@ -140,7 +140,8 @@ static void shared(void **state)
     each_size(shared_of);
 }
 
-/* Where all stages are at slices of one micro-batch, i, i-1, ..., i-p+1, a half of them gives 1, 2, ... slices of keys. */
+/* Where all stages are at slices of one micro-batch, i, i-1, ..., i-p+1, a half of them gives 1, 2, ... slices of
+ * keys. */
 static void shared_in_the_middle(void **state)
 {
     (void)state;
@@ -185,8 +186,8 @@ static void note(struct lent *lent, const struct sp_aid *aid, int n, const struc
     }
 }
 
-/* What is sent more than without, in each layer: forward q, and o with statistics; backward q, o, its statistics, do and
- * dq; and of keys that a helper gets k and v, with their gradients when it has no more to do with them. */
+/* What is sent more than without, in each layer: forward q, and o with statistics; backward q, o, its statistics, do
+ * and dq; and of keys that a helper gets k and v, with their gradients when it has no more to do with them. */
 static void bytes_of(int v)
 {
 

@@ -45,7 +45,8 @@ static size_t stats_bytes(const struct sp_shape *sh, const struct sp_segment *s)
     return sizeof(float) * (size_t)(s->sequences * s->len) * (size_t)sh->model.heads;
 }
 
-/* Queries that see none of these keys, which is where they are computed for another stage: it skips them when it merges. */
+/* Queries that see none of these keys, which is where they are computed for another stage: it skips them when it
+ * merges. */
 static void see_nothing(const struct sp_backend *k, const struct sp_attn_args *a, size_t elements,
                         void *part)
 {

@@ -1,6 +1,6 @@
 /*
- * What another stage computed of attention of these queries, over keys that it has been sent, becomes part of it (equations
- * in kernels/cpu/attention/attention_merge.c): O and LSE forward; backward a sum, dQ.
+ * What another stage computed of attention of these queries, over keys that it has been sent, becomes part of it
+ * (equations in kernels/cpu/attention/attention_merge.c): O and LSE forward; backward a sum, dQ.
  *
  * Queries that see none of these keys, as they are of other documents, have no part there.
  */

@@ -1,4 +1,5 @@
-/* What the codelets of attention share: the queries and keys of a task, and sums of parts that tasks of their own compute. */
+/* What the codelets of attention share: the queries and keys of a task, and sums of parts that tasks of their own
+ * compute. */
 #ifndef SP_ATTENTION_PARTS_H
 #define SP_ATTENTION_PARTS_H
 

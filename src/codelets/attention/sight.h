@@ -19,8 +19,9 @@ struct sp_sight {
 };
 
 /*
- * Of n pieces, at most 2 SP_MAX_SLICES, in the order of their positions: those of the segment's document that begin before its end. What the
- * pieces leave out of it is before them, or after all queries. False: it sees nothing of them.
+ * Of n pieces, at most 2 SP_MAX_SLICES, in the order of their positions: those of the segment's document that begin
+ * before its end. What the pieces leave out of it is before them, or after all queries. False: it sees nothing of
+ * them.
  */
 bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
                  const struct sp_keys *piece, struct sp_sight *sight);

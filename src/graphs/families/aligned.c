@@ -1,7 +1,7 @@
 /*
- * The layerwise family whose stages begin their ops together and share attention of them (policies/families/aligned): an op
- * is submitted leg by leg, each up to where it exchanges tensors with other stages. A stage attends to what it keeps of its
- * own slice, then to what it helps others with, and merges what it got help with.
+ * The layerwise family whose stages begin their ops together and share attention of them (policies/families/aligned):
+ * an op is submitted leg by leg, each up to where it exchanges tensors with other stages. A stage attends to what it
+ * keeps of its own slice, then to what it helps others with, and merges what it got help with.
  */
 #include "graphs/families/layerwise.h"
 #include "policies/families/aligned/aid.h"
@@ -122,8 +122,8 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the backward
- * of their slice, among those that the owner makes. */
+/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
+ * backward of their slice, among those that the owner makes. */
 static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct shared *s,
                                          enum sp_tensor_kind kind, int slice, int width,
                                          size_t elem)
@@ -156,8 +156,8 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s,
     return (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .n_keys = n, .keys = keys};
 }
 
-/* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some are,
- * they are zero. */
+/* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some
+ * are, they are zero. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
                      const struct shared *s)
 {

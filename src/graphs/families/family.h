@@ -17,8 +17,8 @@ struct sp_graph_family {
     void (*begin)(struct sp_graph *g);
     void (*end)(struct sp_graph *g);
 
-    /* Submits the tasks of an op of a local stage, or of a leg of it, and of the one it overlaps with: reads what the stage has
-     * in its store, puts there what others read. */
+    /* Submits the tasks of an op of a local stage, or of a leg of it, and of the one it overlaps with: reads what the
+     * stage has in its store, puts there what others read. */
     void (*run)(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
 
     /* GATHER and SCATTER of any stage, those of other processes included; NULL: there are none. */

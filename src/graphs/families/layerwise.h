@@ -12,7 +12,8 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
 void sp_layerwise_begin(struct sp_op_ctx *c);
 void sp_layerwise_end(struct sp_op_ctx *c);
 
-/* The layer that a pass comes to as number `step`, and what it writes: x or dx, where the next layer or stage reads it. */
+/* The layer that a pass comes to as number `step`, and what it writes: x or dx, where the next layer or stage reads
+ * it. */
 int sp_layerwise_layer(const struct sp_op_ctx *c, int step);
 starpu_data_handle_t sp_layerwise_output(struct sp_op_ctx *c, int i);
 /* Whether that is the head's input. */

@@ -5,9 +5,9 @@
 #include "plan/cost/op_times.h"
 
 /*
- * Seconds beyond what attention of the whole slice takes, of all layers of the op; negative: it gets help. The stages of
- * a slot come to a layer at the same time. A helper attends to its own slice, then to what came meanwhile, one after the
- * other; an owner is done when it has what its helpers sent back, and has merged it.
+ * Seconds beyond what attention of the whole slice takes, of all layers of the op; negative: it gets help. The stages
+ * of a slot come to a layer at the same time. A helper attends to its own slice, then to what came meanwhile, one
+ * after the other; an owner is done when it has what its helpers sent back, and has merged it.
  */
 double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
                    const struct sp_op_terms *terms, int stage, const struct sp_op *op);

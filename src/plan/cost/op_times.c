@@ -65,8 +65,8 @@ static double block_again(const struct pricing *p, const struct sp_part_times *t
     return sum + (output && sp_mlp_comes_in_chunks(p->sh, mode) ? t->up : 0);
 }
 
-/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, unless that is with
- * attention; and q, k and v are what attention has, or makes again. */
+/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, unless that is
+ * with attention; and q, k and v are what attention has, or makes again. */
 static double part_again(const struct pricing *p, const struct sp_part_times *t,
                          const struct sp_op_work *w, enum sp_recompute mode)
 {

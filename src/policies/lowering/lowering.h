@@ -71,8 +71,8 @@ static inline int sp_lowering_process(const struct sp_lowering *l, int stage)
 /* The place of an op of a stage in the order. */
 int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp_op *op);
 
-/* RUN, before it a FETCH of what returns with it, after it an EXCHANGE if its stage has several devices, and an EVICT of
- * what leaves then. */
+/* RUN, before it a FETCH of what returns with it, after it an EXCHANGE if its stage has several devices, and an EVICT
+ * of what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* One of the legs of an op that is not run in one go. */
 void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs);

@@ -1,6 +1,6 @@
 /*
- * Aligned programs as actions, slot by slot: all stages of a slot go through their legs together. At step i, of its i-th
- * layer on, l:
+ * Aligned programs as actions, slot by slot: all stages of a slot go through their legs together. At step i, of its
+ * i-th layer on, l:
  *
  *   RECV x or dx of all, as in layerwise programs
  *   each i:  RUN, to attention

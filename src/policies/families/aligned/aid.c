@@ -91,8 +91,8 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another micro-batch it
- * cannot be: that begins or ends with a slice whose stage gives none. */
+/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another
+ * micro-batch it cannot be: that begins or ends with a slice whose stage gives none. */
 static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
                                      const struct sp_aid *aid, int beside,
                                      const struct sp_aid *other, int n)

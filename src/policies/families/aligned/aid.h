@@ -1,9 +1,9 @@
 /*
- * Attention context exchange (SlimPipe). The later a slice is, the more keys its attention reads: slice k reads k slices
- * of keys before it, and its own. The stages of a slot share these out: those whose slices read more send their queries,
- * with keys and values, to those whose slices read less, so that no stage computes more than one slice of keys more than
- * another. Queries' own keys, half of which they see, stay, as do the latest ones before them: what goes are the
- * earliest, which are there longest. Pure.
+ * Attention context exchange (SlimPipe). The later a slice is, the more keys its attention reads: slice k reads k
+ * slices of keys before it, and its own. The stages of a slot share these out: those whose slices read more send
+ * their queries, with keys and values, to those whose slices read less, so that no stage computes more than one slice
+ * of keys more than another. Queries' own keys, half of which they see, stay, as do the latest ones before them: what
+ * goes are the earliest, which are there longest. Pure.
  */
 #ifndef SP_AID_H
 #define SP_AID_H
@@ -22,26 +22,28 @@ static inline bool sp_key_range_has(const struct sp_key_range *r, int j)
 }
 
 /*
- * The helper computes attention of the owner's slice over keys that it is given. Keys and values stay with it as long as
- * the owner's slices go on reading them there, slot after slot of one pass, and so do their gradients: it had some of them
- * in the slot before, and goes on with some in the next one.
+ * The helper computes attention of the owner's slice over keys that it is given. Keys and values stay with it as long
+ * as the owner's slices go on reading them there, slot after slot of one pass, and so do their gradients: it had some
+ * of them in the slot before, and goes on with some in the next one.
  */
 struct sp_aid {
     int owner, helper;
     struct sp_key_range keys, had, goes_on;
 };
 
-/* Of the stages of a slot, the neediest owner first; without what was and will be. Returns how many, fewer than stages. */
+/* Of the stages of a slot, the neediest owner first; without what was and will be. Returns how many, fewer than
+ * stages. */
 int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
 
 /*
- * The same of the layers that chunks have at place `step` of a pass's order, of `layers` of the model: stages whose chunk
- * has fewer have no part in it.
+ * The same of the layers that chunks have at place `step` of a pass's order, of `layers` of the model: stages whose
+ * chunk has fewer have no part in it.
  */
 int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
                 struct sp_aid aid[SP_SLOT_STAGES]);
 
-/* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more layers. */
+/* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more
+ * layers. */
 int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, int step,
                   struct sp_op *op);
 

@@ -13,9 +13,10 @@ int sp_aligned_unit(const struct sp_lowering *l, int i);
 void sp_aligned_lower(struct sp_lowering *l, int i);
 
 /*
- * A leg is what of an op comes between two exchanges. A forward's of each layer: up to q, k and v; then attention, of the
- * stage's own slice and of those that it helps with. A backward's: up to the gradient of attention's output; then
- * attention. The first one of a layer begins with the rest of the layer before, and after the last layer comes one more.
+ * A leg is what of an op comes between two exchanges. A forward's of each layer: up to q, k and v; then attention, of
+ * the stage's own slice and of those that it helps with. A backward's: up to the gradient of attention's output; then
+ * attention. The first one of a layer begins with the rest of the layer before, and after the last layer comes one
+ * more.
  */
 static inline int sp_aligned_legs(int layers)
 {

@@ -52,8 +52,8 @@ static struct step step_of(const struct sp_plan *plan, int layers, int slot, int
 }
 
 /*
- * The most of each in a slot, and what is left of keys after it: layer by layer what a helper had becomes what it goes on
- * with, and in between all that it is given is there.
+ * The most of each in a slot, and what is left of keys after it: layer by layer what a helper had becomes what it
+ * goes on with, and in between all that it is given is there.
  */
 static struct held most_of(const struct sp_plan *plan, int layers, int slot, int stage, bool wide,
                            int64_t *left)
@@ -78,7 +78,8 @@ static struct held most_of(const struct sp_plan *plan, int layers, int slot, int
     return most;
 }
 
-/* In elements of a shape whose rows are those of the longest slice. Buffers of each size are as many as there ever were. */
+/* In elements of a shape whose rows are those of the longest slice. Buffers of each size are as many as there ever
+ * were. */
 int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                               int64_t x)
 {

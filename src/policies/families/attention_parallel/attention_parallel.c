@@ -179,8 +179,8 @@ static double out_of(const struct sp_part_costs *c)
     return c->post / 9;
 }
 
-/* Embedding and head cost nothing of their own, as in the paper. With ship=attention pre and the output product are with
- * attention. */
+/* Embedding and head cost nothing of their own, as in the paper. With ship=attention pre and the output product are
+ * with attention. */
 static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
                       const struct sp_op *op)
 {
