@@ -28,11 +28,6 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
                                : 0;
 }
 
-static bool is_sliced(const struct sp_op_ctx *c)
-{
-    return sp_op_cut(c)->n > 1;
-}
-
 /* Returns bytes stashed. */
 static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
                            bool stash_x)
@@ -61,16 +56,10 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     return stashed;
 }
 
-/* Later slices read keys and values. */
-static bool keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
-{
-    return keep.qkv || is_sliced(c);
-}
-
 static void forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
 {
     c->ctx.layer = c->first + i;
-    c->fl->layers[i].stashed += forward_pre(c, i, keep, keeps_keys(c, keep), stash_x);
+    c->fl->layers[i].stashed += forward_pre(c, i, keep, sp_keeps_keys(c, keep), stash_x);
     if (c->share && c->ctx.pass == 'G')
         c->share(c, i);
 }
@@ -108,7 +97,7 @@ static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_
                                          .residual = keep.residual},
                        sp_weight(c, SP_BLOCK_POST, c->first + i), y, post + of_y);
     t->stashed += post; /* y is freed by the head, which counts it */
-    sp_attention_drop(c, t, !keep.qkv, !keeps_keys(c, keep), !keep.attn);
+    sp_attention_drop(c, t, !keep.qkv, !sp_keeps_keys(c, keep), !keep.attn);
 }
 
 void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)

@@ -78,6 +78,12 @@ struct sp_keep {
 
 struct sp_keep sp_keep_in_forward(enum sp_recompute recompute);
 
+/* Whether it keeps k and v, which later slices read. */
+static inline bool sp_keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
+{
+    return keep.qkv || sp_op_cut(c)->n > 1;
+}
+
 /* How layer i of the chunk is recomputed. */
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i);
 

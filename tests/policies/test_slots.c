@@ -179,7 +179,8 @@ static void note(struct lent *lent, const struct sp_aid *aid, int n, const struc
             lent->now[aid[k].owner][aid[k].helper][j] = op.mb * lay->chunks + op.chunk;
         }
     for (int i = 0; i < P * P * N; i++) {
-        int now = lent->now[0][0][i], before = lent->before[0][0][i];
+        int now = lent->now[i / N / P][i / N % P][i % N];
+        int before = lent->before[i / N / P][i / N % P][i % N];
 
         *came += now >= 0 && now != before;
         *went += before >= 0 && now != before;

@@ -50,16 +50,10 @@ static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
         sp_drop(&t->shares[j].o);
 }
 
-/* Later slices read keys and values. */
-static bool keeps_keys(const struct sp_op_ctx *c, struct sp_keep keep)
-{
-    return keep.qkv || sp_op_cut(c)->n > 1;
-}
-
 void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
 {
     c->ctx.layer = c->first + i;
-    c->fl->layers[i].stashed += forward_pre(c, i, keep, keeps_keys(c, keep), stash_x);
+    c->fl->layers[i].stashed += forward_pre(c, i, keep, sp_keeps_keys(c, keep), stash_x);
 }
 
 void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
@@ -87,7 +81,7 @@ void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep
                            stash_y ? (int64_t)starpu_data_get_size(y) : 0);
     if (keep.stash && keep.saved)
         t->stashed += bytes_of(c, outputs, SP_STASH_POST);
-    sp_tensor_attention_drop(c, t, !keep.qkv, !keeps_keys(c, keep), !keep.attn);
+    sp_tensor_attention_drop(c, t, !keep.qkv, !sp_keeps_keys(c, keep), !keep.attn);
     drop_outputs(c, t);
 }
 
