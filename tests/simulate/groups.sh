@@ -8,7 +8,7 @@ need_sim
 
 for name in $(sim list | sed 's/ .*//'); do
     case "$name" in
-    weipipe* | wzb1) continue ;; # only weight gradients wait for what comes around: makespans.sh
+    weipipe* | wzb1 | tawpipe) continue ;; # only weight gradients wait for what comes around: makespans.sh
     seq1f1b | slimpipe | terapipe | sppo) slices="--slices 2" ;;
     *) slices= ;;
     esac
