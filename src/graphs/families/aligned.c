@@ -11,36 +11,14 @@
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Attention of an op, of one layer, over keys that its owner gives. */
-struct shared {
-    struct sp_aid aid;
-    struct sp_op op; /* the owner's */
-    int layer;
-};
-
 /* Of a step of the op. */
-static int aids_at(const struct sp_op_ctx *c, int step, struct shared out[SP_SLOT_STAGES])
+static int aids_at(const struct sp_op_ctx *c, int step, struct sp_aid aid[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
-    int layers = c->g->shape.model.layers, n;
     int slot =
         sp_slot_of(&plan->layout, c->st->index, &plan->programs[c->st->index].ops[c->ctx.op_index]);
-    struct sp_aid aid[SP_SLOT_STAGES];
 
-    n = sp_step_aid(plan, layers, slot, step, aid);
-    for (int k = 0; k < n; k++) {
-        out[k].aid = aid[k];
-        out[k].layer = sp_step_layer(plan, layers, aid[k].owner, slot, step, &out[k].op);
-    }
-    return n;
-}
-
-static struct sp_tensor_id id_of(const struct shared *s, enum sp_tensor_kind kind, int slice)
-{
-    return (struct sp_tensor_id){.kind = (unsigned char)kind,
-                                 .slice = (unsigned short)slice,
-                                 .mb = s->op.mb,
-                                 .at = s->layer};
+    return sp_step_aid(plan, c->g->shape.model.layers, slot, step, aid);
 }
 
 /* Parts of the tokens of a slice, and what attention has of one: its shape, and what is in a layer's flight. */
@@ -79,10 +57,10 @@ static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int kind, int 
 }
 
 /* The parts of a tensor that came. */
-static const starpu_data_handle_t *came(const struct sp_op_ctx *c, const struct shared *s,
+static const starpu_data_handle_t *came(const struct sp_op_ctx *c, const struct sp_aid *aid,
                                         enum sp_tensor_kind kind, int slice)
 {
-    struct sp_tensor_id id = id_of(s, kind, slice);
+    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
 
     return sp_store_find(&c->st->store, &id)->piece;
 }
@@ -124,32 +102,32 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
  * backward of their slice, among those that the owner makes. */
-static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct shared *s,
+static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct sp_aid *aid,
                                          enum sp_tensor_kind kind, int slice, int width,
                                          size_t elem)
 {
-    struct sp_stage *owner = sp_graph_stage(c->g, s->aid.owner);
+    struct sp_stage *owner = sp_graph_stage(c->g, aid->owner);
     struct sp_pool *pool = owner && kind == SP_TENSOR_DKV ? owner->local : c->st->boundary;
-    struct sp_tensor_id id = id_of(s, kind, slice);
+    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
     starpu_data_handle_t piece[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++)
         piece[j] = sp_pool_get(pool, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width, elem,
                                sp_tensor_name(kind));
     sp_store_put(&c->st->store, &id, parts_of(c), piece, true);
-    return came(c, s, kind, slice);
+    return came(c, aid, kind, slice);
 }
 
 /* The queries of a part of the owner's slice, and where the keys are that it gives. */
-static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s, int part,
+static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_aid *aid, int part,
                               struct sp_attn_keys *keys)
 {
-    const struct sp_shape *sh = part_of_slice(c, s->op.slice, part);
+    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, part);
     int n = 0;
 
-    for (int j = 0; j < s->aid.keys.n; j++)
+    for (int j = 0; j < aid->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++) {
-            const struct sp_shape *of = part_of_slice(c, s->aid.keys.first + j, k);
+            const struct sp_shape *of = part_of_slice(c, aid->keys.first + j, k);
 
             keys[n++] = (struct sp_attn_keys){.first = of->first, .len = of->seq};
         }
@@ -159,30 +137,31 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct shared *s,
 /* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some
  * are, they are zero. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
-                     const struct shared *s)
+                     const struct sp_aid *aid)
 {
-    const struct sp_shape *sh = part_of_slice(c, s->op.slice, 0);
+    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
 
-    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++) {
+    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++) {
         const starpu_data_handle_t *dkv;
 
-        if (sp_key_range_has(&s->aid.had, j))
+        if (sp_key_range_has(&aid->had, j))
             continue;
-        dkv = leave(c, s, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
-        for (int k = 0; s->aid.had.n && k < parts_of(c); k++)
+        dkv = leave(c, aid, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
+        for (int k = 0; aid->had.n && k < parts_of(c); k++)
             sp_clear_insert(ctx, dkv[k]);
     }
-    return s->aid.had.n == 0;
+    return aid->had.n == 0;
 }
 
 /* What a helper has of the keys, and in a backward of their gradients. */
-static void find_keys(const struct sp_op_ctx *c, const struct shared *s, struct sp_attn_keys *keys)
+static void find_keys(const struct sp_op_ctx *c, const struct sp_aid *aid,
+                      struct sp_attn_keys *keys)
 {
-    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++)
+    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++, keys++) {
-            keys->kv = came(c, s, SP_TENSOR_KV, j)[k];
-            if (s->op.pass == SP_B)
-                keys->dkv = came(c, s, SP_TENSOR_DKV, j)[k];
+            keys->kv = came(c, aid, SP_TENSOR_KV, j)[k];
+            if (aid->op.pass == SP_B)
+                keys->dkv = came(c, aid, SP_TENSOR_DKV, j)[k];
         }
 }
 
@@ -191,42 +170,42 @@ struct lent {
     const starpu_data_handle_t *q, *o, *lse, *d_o, *dq;
 };
 
-static struct lent find_queries(const struct sp_op_ctx *c, const struct shared *s)
+static struct lent find_queries(const struct sp_op_ctx *c, const struct sp_aid *aid)
 {
-    const struct sp_shape *sh = part_of_slice(c, s->op.slice, 0);
-    int slice = s->op.slice, heads = sh->q_width / sh->model.head_dim;
-    struct lent l = {.q = came(c, s, SP_TENSOR_Q, slice)};
+    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
+    int slice = aid->op.slice, heads = sh->q_width / sh->model.head_dim;
+    struct lent l = {.q = came(c, aid, SP_TENSOR_Q, slice)};
 
-    if (s->op.pass == SP_F) {
-        l.o = leave(c, s, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
-        l.lse = leave(c, s, SP_TENSOR_LSE, slice, heads, sizeof(float));
+    if (aid->op.pass == SP_F) {
+        l.o = leave(c, aid, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
+        l.lse = leave(c, aid, SP_TENSOR_LSE, slice, heads, sizeof(float));
     } else {
-        l.o = came(c, s, SP_TENSOR_O, slice);
-        l.lse = came(c, s, SP_TENSOR_LSE, slice);
-        l.d_o = came(c, s, SP_TENSOR_DO, slice);
-        l.dq = leave(c, s, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
+        l.o = came(c, aid, SP_TENSOR_O, slice);
+        l.lse = came(c, aid, SP_TENSOR_LSE, slice);
+        l.d_o = came(c, aid, SP_TENSOR_DO, slice);
+        l.dq = leave(c, aid, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
     }
     return l;
 }
 
-static void help(const struct sp_op_ctx *c, const struct shared *s)
+static void help(const struct sp_op_ctx *c, const struct sp_aid *aid)
 {
     struct sp_task_context ctx = c->ctx;
-    struct lent l = find_queries(c, s);
-    bool forward = s->op.pass == SP_F, fresh;
+    struct lent l = find_queries(c, aid);
+    bool forward = aid->op.pass == SP_F, fresh;
 
-    ctx.documents = sp_graph_documents(c->g, s->op.mb);
-    ctx.mb = s->op.mb;
-    ctx.slice = s->op.slice;
-    ctx.layer = s->layer;
+    ctx.documents = sp_graph_documents(c->g, aid->op.mb);
+    ctx.mb = aid->op.mb;
+    ctx.slice = aid->op.slice;
+    ctx.layer = aid->layer;
     ctx.exchanged = true;
-    fresh = !forward && take_dkv(c, &ctx, s);
+    fresh = !forward && take_dkv(c, &ctx, aid);
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, s->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, s, j, keys);
+        struct sp_attn at = queries(c, aid, j, keys);
 
-        find_keys(c, s, keys);
+        find_keys(c, aid, keys);
         at.begins = at.ends = true;
         at.q = l.q[j];
         at.o = l.o[j];
@@ -241,11 +220,11 @@ static void help(const struct sp_op_ctx *c, const struct shared *s)
 /* ---- what came of it ------------------------------------------------------------------------ */
 
 /* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
-static void add_dkv(struct sp_op_ctx *c, int i, const struct shared *s)
+static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
 {
-    for (int j = s->aid.keys.first; j < s->aid.keys.first + s->aid.keys.n; j++)
-        for (int k = 0; !sp_key_range_has(&s->aid.goes_on, j) && k < parts_of(c); k++) {
-            starpu_data_handle_t part = came(c, s, SP_TENSOR_DKV, j)[k];
+    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
+        for (int k = 0; !sp_key_range_has(&aid->goes_on, j) && k < parts_of(c); k++) {
+            starpu_data_handle_t part = came(c, aid, SP_TENSOR_DKV, j)[k];
             starpu_data_handle_t *own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
 
             if (*own) {
@@ -258,10 +237,10 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct shared *s)
 }
 
 /* What helper number k of the owner sent, in the order of their coming. */
-static const starpu_data_handle_t *sent(const struct sp_op_ctx *c, const struct shared *s,
+static const starpu_data_handle_t *sent(const struct sp_op_ctx *c, const struct sp_aid *aid,
                                         enum sp_tensor_kind kind, int k)
 {
-    struct sp_tensor_id id = id_of(s, kind, s->op.slice);
+    struct sp_tensor_id id = sp_aid_tensor(aid, kind, aid->op.slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     while (k-- > 0)
@@ -269,29 +248,29 @@ static const starpu_data_handle_t *sent(const struct sp_op_ctx *c, const struct 
     return t->piece;
 }
 
-static void merge(struct sp_op_ctx *c, int i, const struct shared *s, int k, bool last)
+static void merge(struct sp_op_ctx *c, int i, const struct sp_aid *aid, int k, bool last)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
 
     c->ctx.exchanged = true;
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, s->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, s, j, keys);
+        struct sp_attn at = queries(c, aid, j, keys);
 
         at.ends = last;
         at.o = *tensor_of(t, SP_TENSOR_O, j);
         at.lse = *tensor_of(t, SP_TENSOR_LSE, j);
         at.sum = t->heads ? t->heads[j].sum : t->sum;
-        if (s->op.pass == SP_F)
-            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, s, SP_TENSOR_O, k)[j],
-                                 sent(c, s, SP_TENSOR_LSE, k)[j]);
+        if (aid->op.pass == SP_F)
+            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, aid, SP_TENSOR_O, k)[j],
+                                 sent(c, aid, SP_TENSOR_LSE, k)[j]);
         else
             sp_attn_add_insert(&c->ctx, sh, &at, *tensor_of(t, SP_TENSOR_DQ, j),
-                               sent(c, s, SP_TENSOR_DQ, k)[j]);
+                               sent(c, aid, SP_TENSOR_DQ, k)[j]);
     }
-    if (s->op.pass == SP_B)
-        add_dkv(c, i, s);
+    if (aid->op.pass == SP_B)
+        add_dkv(c, i, aid);
     c->ctx.exchanged = false;
 }
 
@@ -299,15 +278,15 @@ static void merge(struct sp_op_ctx *c, int i, const struct shared *s, int k, boo
 
 static void attend(struct sp_op_ctx *c, int step)
 {
-    struct shared aid[SP_SLOT_STAGES];
+    struct sp_aid aid[SP_SLOT_STAGES];
     int n = aids_at(c, step, aid);
 
     for (int k = 0; k < n; k++)
-        c->given += aid[k].aid.owner == c->st->index ? aid[k].aid.keys.n : 0;
+        c->given += aid[k].owner == c->st->index ? aid[k].keys.n : 0;
     sp_chunk_attend_layer(c, sp_layerwise_layer(c, step));
     c->given = 0;
     for (int k = 0; k < n; k++)
-        if (aid[k].aid.helper == c->st->index)
+        if (aid[k].helper == c->st->index)
             help(c, &aid[k]);
 }
 
@@ -320,14 +299,14 @@ static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
 
 static void finish_layer(struct sp_op_ctx *c, int step)
 {
-    struct shared aid[SP_SLOT_STAGES];
+    struct sp_aid aid[SP_SLOT_STAGES];
     int n = aids_at(c, step, aid), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
 
     c->ctx.layer = c->first + i;
     for (int k = 0; k < n; k++)
-        own += aid[k].aid.owner == c->st->index;
+        own += aid[k].owner == c->st->index;
     for (int k = 0; k < n; k++)
-        if (aid[k].aid.owner == c->st->index) {
+        if (aid[k].owner == c->st->index) {
             merge(c, i, &aid[k], merged, merged == own - 1);
             merged++;
         }

@@ -98,16 +98,9 @@ static int run(struct search *s)
 
 /* ---- slices ------------------------------------------------------------------------------------- */
 
-static bool cuts(const char *schedule)
-{
-    const struct sp_schedule_def *def = sp_schedule_find(schedule);
-
-    return def && sp_schedule_takes_slices(def->name);
-}
-
 static bool shares(const char *schedule)
 {
-    return cuts(schedule) && sp_schedule_flag(schedule, "multiplex");
+    return sp_schedule_takes_slices(schedule) && sp_schedule_flag(schedule, "multiplex");
 }
 
 /* Numbers of slices that are tried: least .. most. */
@@ -177,7 +170,7 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
     snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
     f.slices = 1;
     f.chunks = s->want->chunks;
-    if (cuts(schedule)) {
+    if (sp_schedule_takes_slices(schedule)) {
         try_slices(s, f);
         return;
     }

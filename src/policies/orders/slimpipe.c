@@ -40,7 +40,6 @@ const struct sp_schedule_def sp_schedule_slimpipe = {
     .variants = "exchange=off",
     .default_chunks = 1,
     .check = check,
-    .emit = sp_slots_emit, /* with exchange=off; otherwise the family does */
     .makespan = makespan,
     .makespan_source = "(m + (p-1)/(nv))(f+b+w), all slots of the same length",
     .makespan_is = SP_EXACT,

@@ -36,115 +36,59 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* An owner's attention at a step of a slot. */
-struct shared {
-    struct sp_lowering *l;
-    struct sp_aid aid;
-    struct sp_op op; /* the owner's */
-    int layer;
-};
-
-static struct sp_tensor_id tensor(const struct shared *s, enum sp_tensor_kind kind, int slice)
-{
-    return (struct sp_tensor_id){.kind = (unsigned char)kind,
-                                 .slice = (unsigned short)slice,
-                                 .mb = s->op.mb,
-                                 .at = s->layer};
-}
-
 /* What the helper reads: fn for each, of the owner's slice, and of those of keys but `but`. */
-static void each_lent(const struct shared *s, const struct sp_key_range *but,
-                      void (*fn)(const struct shared *s, struct sp_tensor_id t))
+static void
+each_lent(struct sp_lowering *l, const struct sp_aid *aid, const struct sp_key_range *but,
+          void (*fn)(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t))
 {
     static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
-    const struct sp_key_range *keys = &s->aid.keys;
+    const struct sp_key_range *keys = &aid->keys;
 
-    fn(s, tensor(s, SP_TENSOR_Q, s->op.slice));
-    for (int k = 0; s->op.pass == SP_B && k < 3; k++)
-        fn(s, tensor(s, backward[k], s->op.slice));
+    fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_Q, aid->op.slice));
+    for (int k = 0; aid->op.pass == SP_B && k < 3; k++)
+        fn(l, aid, sp_aid_tensor(aid, backward[k], aid->op.slice));
     for (int j = keys->first; j < keys->first + keys->n; j++)
         if (!sp_key_range_has(but, j))
-            fn(s, tensor(s, SP_TENSOR_KV, j));
+            fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_KV, j));
 }
 
 /* What it leaves for the owner. */
-static void each_returned(const struct shared *s,
-                          void (*fn)(const struct shared *s, struct sp_tensor_id t))
+static void each_returned(struct sp_lowering *l, const struct sp_aid *aid,
+                          void (*fn)(struct sp_lowering *l, const struct sp_aid *aid,
+                                     struct sp_tensor_id t))
 {
-    const struct sp_key_range *keys = &s->aid.keys;
-    bool forward = s->op.pass == SP_F;
+    const struct sp_key_range *keys = &aid->keys;
+    bool forward = aid->op.pass == SP_F;
 
-    fn(s, tensor(s, forward ? SP_TENSOR_O : SP_TENSOR_DQ, s->op.slice));
+    fn(l, aid, sp_aid_tensor(aid, forward ? SP_TENSOR_O : SP_TENSOR_DQ, aid->op.slice));
     if (forward)
-        fn(s, tensor(s, SP_TENSOR_LSE, s->op.slice));
+        fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_LSE, aid->op.slice));
     for (int j = keys->first; !forward && j < keys->first + keys->n; j++)
-        if (!sp_key_range_has(&s->aid.goes_on, j))
-            fn(s, tensor(s, SP_TENSOR_DKV, j));
+        if (!sp_key_range_has(&aid->goes_on, j))
+            fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_DKV, j));
 }
 
-static void lend(const struct shared *s, struct sp_tensor_id t)
+static void lend(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
 {
-    sp_lower_pass(s->l, s->aid.owner, s->aid.helper, t);
+    sp_lower_pass(l, aid->owner, aid->helper, t);
 }
 
-static void give_back(const struct shared *s, struct sp_tensor_id t)
+static void give_back(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
 {
-    sp_lower_pass(s->l, s->aid.helper, s->aid.owner, t);
+    sp_lower_pass(l, aid->helper, aid->owner, t);
 }
 
-static void free_lent(const struct shared *s, struct sp_tensor_id t)
+static void free_lent(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
 {
-    sp_lower_free(s->l, s->aid.helper, t);
+    sp_lower_free(l, aid->helper, t);
 }
 
-static void free_returned(const struct shared *s, struct sp_tensor_id t)
+static void free_returned(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
 {
-    sp_lower_free(s->l, s->aid.owner, t);
+    sp_lower_free(l, aid->owner, t);
 }
 
 /* ---- the slot ------------------------------------------------------------------------------- */
-
-static void each_aid(struct sp_lowering *l, int slot, int step, void (*fn)(const struct shared *s))
-{
-    int layers = sp_aligned_layers(l->plan, l->shape), n;
-    struct sp_aid aid[SP_SLOT_STAGES];
-
-    n = sp_step_aid(l->plan, layers, slot, step, aid);
-    for (int k = 0; k < n; k++) {
-        struct shared s = {.l = l, .aid = aid[k]};
-
-        s.layer = sp_step_layer(l->plan, layers, aid[k].owner, slot, step, &s.op);
-        fn(&s);
-    }
-}
-
-static void before_attention(const struct shared *s)
-{
-    each_lent(s, &s->aid.had, lend);
-}
-
-static void after_attention(const struct shared *s)
-{
-    each_returned(s, give_back);
-    each_lent(s, &s->aid.goes_on, free_lent);
-}
-
-static void after_layer(const struct shared *s)
-{
-    each_returned(s, free_returned);
-}
-
-/* Whether the stages of a slot have anything to share, at any step. */
-static bool is_shared(const struct sp_lowering *l, int slot, int steps)
-{
-    int layers = sp_aligned_layers(l->plan, l->shape);
-    struct sp_aid aid[SP_SLOT_STAGES];
-
-    for (int step = 0; step < steps; step++)
-        if (sp_step_aid(l->plan, layers, slot, step, aid))
-            return true;
-    return false;
-}
 
 static int legs_of(const struct sp_lowering *l, int i)
 {
@@ -155,25 +99,51 @@ static int legs_of(const struct sp_lowering *l, int i)
     return sp_aligned_legs(count);
 }
 
+/* A leg of the ops at places i .. i+n-1, as far as they have it. */
+static void run_legs(struct sp_lowering *l, int i, int n, int leg)
+{
+    for (int k = i; k < i + n; k++)
+        if (leg < legs_of(l, k))
+            sp_lower_leg(l, l->order[k].stage, l->order[k].index, leg, legs_of(l, k));
+}
+
+/* All legs, with what is exchanged between them. */
+static void run_shared(struct sp_lowering *l, int i, int n)
+{
+    int layers = sp_aligned_layers(l->plan, l->shape), slot = slot_at(l, i);
+    int steps = sp_slot_steps(l->plan, layers, slot);
+
+    run_legs(l, i, n, 0);
+    for (int step = 0; step < steps; step++) {
+        struct sp_aid aid[SP_SLOT_STAGES];
+        int aids = sp_step_aid(l->plan, layers, slot, step, aid);
+
+        for (int k = 0; k < aids; k++)
+            each_lent(l, &aid[k], &aid[k].had, lend);
+        run_legs(l, i, n, 2 * step + 1);
+        for (int k = 0; k < aids; k++) {
+            each_returned(l, &aid[k], give_back);
+            each_lent(l, &aid[k], &aid[k].goes_on, free_lent);
+        }
+        run_legs(l, i, n, 2 * step + 2);
+        for (int k = 0; k < aids; k++)
+            each_returned(l, &aid[k], free_returned);
+    }
+}
+
+/* Where the stages of a slot have nothing to share at first, some of them have nothing later. */
 void sp_aligned_lower(struct sp_lowering *l, int i)
 {
-    int n = sp_aligned_unit(l, i), slot = slot_at(l, i);
-    int steps = sp_slot_steps(l->plan, sp_aligned_layers(l->plan, l->shape), slot);
-    bool shared = is_shared(l, slot, steps);
+    int n = sp_aligned_unit(l, i);
+    struct sp_aid aid[SP_SLOT_STAGES];
+    bool shared = sp_slot_aid(&l->plan->layout, slot_at(l, i), aid) > 0;
 
     for (int k = i; k < i + n; k++)
         sp_layerwise_receive(l, l->order[k].stage, sp_lowering_op(l, k), l->order[k].index);
     for (int k = i; !shared && k < i + n; k++)
         sp_lower_run(l, l->order[k].stage, l->order[k].index);
-    for (int leg = 0; shared && leg < sp_aligned_legs(steps); leg++) {
-        for (int k = i; k < i + n; k++)
-            if (leg < legs_of(l, k))
-                sp_lower_leg(l, l->order[k].stage, l->order[k].index, leg, legs_of(l, k));
-        if (leg % 2 == 0 && leg > 0)
-            each_aid(l, slot, leg / 2 - 1, after_layer);
-        if (leg < 2 * steps)
-            each_aid(l, slot, leg / 2, leg % 2 ? after_attention : before_attention);
-    }
+    if (shared)
+        run_shared(l, i, n);
     for (int k = i; k < i + n; k++)
         sp_layerwise_send(l, l->order[k].stage, sp_lowering_op(l, k), l->order[k].index);
     for (int k = i; k < i + n; k++)

@@ -2,16 +2,17 @@
 #include "policies/families/ownership.h"
 #include <stdlib.h>
 
-/* A stage that has part in it, and the slices of keys before those of its queries. */
+/* A stage that has part in it: before the keys of its op's slice are as many slices of them. */
 struct load {
-    int stage, keys;
+    int stage, layer;
+    struct sp_op op;
 };
 
 static int by_keys(const void *a, const void *b)
 {
     const struct load *x = a, *y = b;
 
-    return x->keys != y->keys ? y->keys - x->keys : x->stage - y->stage;
+    return x->op.slice != y->op.slice ? y->op.slice - x->op.slice : x->stage - y->stage;
 }
 
 /* Whole slices of keys go from the stages with most of them to those with fewest, which takes fewest pairs. */
@@ -20,13 +21,13 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
     int sum = 0, count = 0, helper = n - 1, given = 0;
 
     for (int i = 0; i < n; i++)
-        sum += load[i].keys;
+        sum += load[i].op.slice;
     qsort(load, (size_t)n, sizeof *load, by_keys);
     for (int owner = 0; owner < n; owner++) {
-        int surplus = load[owner].keys - sum / n - (owner < sum % n), first = 0;
+        int surplus = load[owner].op.slice - sum / n - (owner < sum % n), first = 0;
 
         while (surplus > 0) {
-            int wants = sum / n + (helper < sum % n) - load[helper].keys - given;
+            int wants = sum / n + (helper < sum % n) - load[helper].op.slice - given;
             int moves = wants < surplus ? wants : surplus;
 
             if (moves <= 0) { /* has what it gets */
@@ -34,8 +35,11 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
                 given = 0;
                 continue;
             }
-            aid[count++] = (struct sp_aid){
-                .owner = load[owner].stage, .helper = load[helper].stage, .keys = {first, moves}};
+            aid[count++] = (struct sp_aid){.owner = load[owner].stage,
+                                           .helper = load[helper].stage,
+                                           .op = load[owner].op,
+                                           .layer = load[owner].layer,
+                                           .keys = {first, moves}};
             first += moves;
             surplus -= moves;
             given += moves;
@@ -52,7 +56,7 @@ int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT
 
     for (int s = 0; s < lay->stages; s++)
         if (sp_slot_op(lay, s, slot, &op))
-            load[n++] = (struct load){s, op.slice};
+            load[n++] = (struct load){s, -1, op};
     return share_out(load, n, aid);
 }
 
@@ -74,12 +78,15 @@ static int aid_of_step(const struct sp_plan *plan, int layers, int slot, int ste
                        struct sp_aid aid[SP_SLOT_STAGES])
 {
     struct load load[SP_SLOT_STAGES];
-    struct sp_op op;
     int n = 0;
 
-    for (int s = 0; s < plan->layout.stages; s++)
-        if (sp_step_layer(plan, layers, s, slot, step, &op) >= 0)
-            load[n++] = (struct load){s, op.slice};
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct load at = {.stage = s};
+
+        at.layer = sp_step_layer(plan, layers, s, slot, step, &at.op);
+        if (at.layer >= 0)
+            load[n++] = at;
+    }
     return share_out(load, n, aid);
 }
 
@@ -91,18 +98,13 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another
- * micro-batch it cannot be: that begins or ends with a slice whose stage gives none. */
-static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
-                                     const struct sp_aid *aid, int beside,
-                                     const struct sp_aid *other, int n)
+/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another micro-batch
+ * it cannot be: that begins or ends with a slice whose stage gives none. */
+static struct sp_key_range there_too(const struct sp_aid *aid, const struct sp_aid *other, int n)
 {
-    struct sp_op op, then;
-
     for (int k = 0; k < n; k++)
         if (other[k].owner == aid->owner && other[k].helper == aid->helper &&
-            sp_slot_op(lay, aid->owner, slot, &op) && sp_slot_op(lay, aid->owner, beside, &then) &&
-            then.chunk == op.chunk)
+            other[k].op.chunk == aid->op.chunk)
             return both(&aid->keys, &other[k].keys);
     return (struct sp_key_range){0, 0};
 }
@@ -110,17 +112,15 @@ static struct sp_key_range there_too(const struct sp_layout *lay, int slot,
 int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
                 struct sp_aid aid[SP_SLOT_STAGES])
 {
-    const struct sp_layout *lay = &plan->layout;
     int n = aid_of_step(plan, layers, slot, step, aid);
 
     for (int way = -1; n && way <= 1; way += 2) {
-        int beside = sp_slot_beside(lay, slot, way), others;
+        int beside = sp_slot_beside(&plan->layout, slot, way), others;
         struct sp_aid other[SP_SLOT_STAGES];
 
         others = beside < 0 ? 0 : aid_of_step(plan, layers, beside, step, other);
         for (int k = 0; k < n; k++)
-            *(way < 0 ? &aid[k].had : &aid[k].goes_on) =
-                there_too(lay, slot, &aid[k], beside, other, others);
+            *(way < 0 ? &aid[k].had : &aid[k].goes_on) = there_too(&aid[k], other, others);
     }
     return n;
 }

@@ -9,7 +9,7 @@
 #define SP_AID_H
 
 #include "policies/families/aligned/slots.h"
-#include "policies/plan.h"
+#include "policies/lowering/tensor.h"
 
 /* Slices of keys. */
 struct sp_key_range {
@@ -28,11 +28,23 @@ static inline bool sp_key_range_has(const struct sp_key_range *r, int j)
  */
 struct sp_aid {
     int owner, helper;
+    struct sp_op op; /* the owner's */
+    int layer;       /* that it comes to at the step */
     struct sp_key_range keys, had, goes_on;
 };
 
-/* Of the stages of a slot, the neediest owner first; without what was and will be. Returns how many, fewer than
- * stages. */
+/* A tensor of that layer, of the owner's slice or of one of keys. */
+static inline struct sp_tensor_id sp_aid_tensor(const struct sp_aid *aid, enum sp_tensor_kind kind,
+                                                int slice)
+{
+    return (struct sp_tensor_id){.kind = (unsigned char)kind,
+                                 .slice = (unsigned short)slice,
+                                 .mb = aid->op.mb,
+                                 .at = aid->layer};
+}
+
+/* Of the stages of a slot, the neediest owner first; without layers, and without what was and will be. Returns how
+ * many, fewer than stages. */
 int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
 
 /*

@@ -29,10 +29,9 @@ static struct step step_of(const struct sp_plan *plan, int layers, int slot, int
     struct sp_aid aid[SP_SLOT_STAGES];
     int n = sp_step_aid(plan, layers, slot, step, aid);
     struct step s = {{0, 0, 0}, {0, 0, 0}};
-    struct sp_op op;
 
     for (int k = 0; k < n; k++) {
-        bool forward = sp_slot_op(&plan->layout, aid[k].owner, slot, &op) && op.pass == SP_F;
+        bool forward = aid[k].op.pass == SP_F;
         int each = forward ? 1 : 2;
 
         if (aid[k].helper == stage) { /* q, and what it leaves; backward o and do besides */
