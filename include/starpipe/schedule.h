@@ -37,6 +37,8 @@ struct sp_costs {
     /* With by_op, by the same number: what an op computes again before it wants what others send, while
      * that is on its way; NULL: nothing. */
     const double *again_by_op;
+    double
+        head; /* of one micro-batch's head and loss, forward and backward: what its stage takes besides */
 };
 
 struct sp_map; /* where global stages live; see src/policies/families/map.h */
@@ -56,6 +58,7 @@ struct sp_layout {
                     * (1F1B holds p - i of them); 0: what the schedule is known for */
 
     const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
+    int vocabulary_parallel; /* embedding and head are cut over all stages: a layerwise family adds their ops */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */

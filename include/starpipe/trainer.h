@@ -58,6 +58,7 @@ struct sp_layout_args {
     int offload_keys;   /* SP_TRAIN_KEYS_AUTO, ...: whether keys and values of slices leave too */
     const char *plugin; /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
+    bool vocabulary_parallel;     /* embedding and head are cut over all stages */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */
     bool stages_set, micro_batches_set; /* with csv:FILE: false, and the file says how many */
 };

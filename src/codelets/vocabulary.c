@@ -25,10 +25,10 @@ static int rows_of(const struct sp_shape *sh, bool kept)
 }
 
 /* lse, and logits that are not kept. */
-static size_t scratch_elements(const struct sp_shape *sh, bool kept)
+static size_t scratch_elements(const struct sp_shape *sh, int rows, bool kept)
 {
     return sp_shape_f32(sh, (size_t)sh->rows) +
-           (kept ? 0 : (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->held.vocab));
+           (kept ? 0 : (size_t)sh->head_rows * (size_t)sp_logits_ld(rows));
 }
 
 #define LOGIT_STATS_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
@@ -97,7 +97,7 @@ void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_sh
                            starpu_data_handle_t logits)
 {
     struct starpu_task *task = new_task(ctx, &logit_stats_cl, sh, rows);
-    size_t scratch = scratch_elements(sp_shape_scratch(sh), false);
+    size_t scratch = scratch_elements(sp_shape_scratch(sh), rows, false);
 
     SP_TASK_BUFFERS(task, logit_stats, .n = n, .targets = targets, .w = w, .stats = stats,
                     .logits = logits, .scratch = logits ? NULL : sp_scratch_handle(sh, scratch));
@@ -111,7 +111,7 @@ void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_sha
                           starpu_data_handle_t dn, starpu_data_handle_t tally)
 {
     struct starpu_task *task = new_task(ctx, &vocabulary_cl, sh, rows);
-    size_t scratch = scratch_elements(sp_shape_scratch(sh), logits != NULL);
+    size_t scratch = scratch_elements(sp_shape_scratch(sh), rows, logits != NULL);
 
     ((struct vocabulary_args *)task->cl_arg)->counts = counts;
     SP_TASK_BUFFERS(task, vocabulary, .n = n, .targets = targets, .w = w, .g = g, .dn = dn,

@@ -140,7 +140,7 @@ static int add_cuts(struct sp_graph *g)
 
     g->n_cuts = g->cfg.plan->family->parts_of ? g->cfg.plan->layout.stages : 1;
     g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
-    g->row = calloc(2 * (size_t)g->shape.seq, sizeof *g->row);
+    g->row = calloc(3 * (size_t)g->shape.seq, sizeof *g->row);
     if (!g->cuts || !g->row)
         return -ENOMEM;
     for (int i = 0; !err && i < g->n_cuts; i++)
@@ -156,8 +156,9 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     const struct sp_layout *lay = &g->cfg.plan->layout;
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
     size_t parts = (size_t)cut->n_shares, T = (size_t)g->shape.rows * parts;
-    size_t m = (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
-    bool local = false;
+    size_t copies = last ? (size_t)sp_graph_targets(g) : 1;
+    size_t m = copies * (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
+    bool local = last && g->cfg.plan->family->shares_vocabulary;
 
     for (int k = 0; k < g->place.n_local; k++)
         local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);
@@ -344,7 +345,7 @@ static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *
                            int32_t *memory)
 {
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
-    int m = g->cfg.plan->layout.micro_batches;
+    int m = g->cfg.plan->layout.micro_batches * (last ? sp_graph_targets(g) : 1);
 
     for (int i = 0; handles && i < m * cut->n * cut->n_shares; i++)
         starpu_data_unregister(handles[i]);

@@ -118,6 +118,7 @@ struct sp_message_log {
 struct sp_chunk_flight {
     starpu_data_handle_t grad;      /* of the chunk's output, or input, between ops of one stage */
     starpu_data_handle_t out;       /* last chunk: input of the head */
+    starpu_data_handle_t norm;      /* and, where all stages share that, statistics of its norm */
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
@@ -161,7 +162,9 @@ struct sp_stage {
                                       * of its own micro-batches; weight-ring, sharded */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][SP_NORMS] */
     struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
-    struct sp_shards *shards;        /* sharded */
+    starpu_data_handle_t *logits;    /* vocabulary-parallel: [micro_batches][slices] that stay from
+                                      * the head's forward to its backward; NULL: none do */
+    struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
@@ -177,7 +180,7 @@ struct sp_stage {
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL
  * elsewhere. Where members share the vocabulary, [micro_batches][slices][shares], and as rows of what this
- * one has, or -1. */
+ * one has, or -1; where stages do, targets of each local stage one after the other, likewise. */
 struct sp_tokens {
     starpu_data_handle_t *ids, *targets;
     int32_t *ids_memory, *targets_memory;
@@ -237,7 +240,8 @@ struct sp_graph {
         *multiplex;            /* where slices are shared out: see graphs/families/multiplexed.c */
     struct sp_op_ctx *aligned; /* [n_local] the op that a stage is in the middle of; aligned */
     int64_t exchanges;         /* between members, submitted so far */
-    int32_t *row;              /* [2][seq] one sequence's inputs and targets on their way there */
+    int32_t *
+        row; /* [3][seq] one sequence's inputs and targets on their way there, these as rows of a stage */
 };
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
@@ -349,6 +353,10 @@ static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
 {
     return &g->tokens[g->turn];
 }
+
+/* Targets by where they are kept (sp_stage_targets), of which there are so many: 1, or the local stages. */
+int sp_graph_targets(const struct sp_graph *g);
+starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st);
 
 /* Of a micro-batch. */
 static inline const struct sp_documents *sp_graph_documents(const struct sp_graph *g, int mb)

@@ -19,7 +19,7 @@ starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int
 {
     if (c->w && layer >= 0)
         return c->w[sp_layer_block_at(kind, layer - c->first)];
-    if (c->end_w && layer < 0)
+    if (c->end_w && layer < 0 && c->end_w[kind])
         return c->end_w[kind];
     return sp_stage_weight(c->st, kind, layer);
 }
@@ -28,7 +28,7 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 {
     if (c->gradient && layer >= 0)
         return c->gradient[sp_layer_block_at(kind, layer - c->first)];
-    if (c->end_gradient && layer < 0)
+    if (c->end_gradient && layer < 0 && c->end_gradient[kind])
         return c->end_gradient[kind];
     return sp_stage_gradient(c->st, kind, layer);
 }

@@ -9,16 +9,15 @@
 #include <math.h>
 #include <string.h>
 
-/* As rows of the part of the vocabulary that this process has; -1: not there. */
-static void localise(const struct sp_graph *g, int32_t *ids, int n)
+/* As rows of part `member` of the vocabulary of `parts`; -1: not there. */
+static void localise(const struct sp_graph *g, int parts, int member, const int32_t *ids, int n,
+                     int32_t *rows)
 {
     int first, count;
 
-    if (g->shape.tensor <= 1)
-        return;
-    sp_vocabulary_part(&g->cfg.params->model, g->shape.tensor, sp_tensor_member(g), &first, &count);
+    sp_vocabulary_part(&g->cfg.params->model, parts, member, &first, &count);
     for (int i = 0; i < n; i++)
-        ids[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
+        rows[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
 }
 
 /* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its
@@ -46,13 +45,30 @@ static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_
 
     for (int k = 0; t->ids && k < first; k++)
         call(t->ids[mb * first + k]);
-    for (int k = 0; t->targets && k < last; k++)
-        call(t->targets[mb * last + k]);
+    for (int c = 0; t->targets && c < sp_graph_targets(g); c++)
+        for (int k = 0; k < last; k++)
+            call(t->targets[(c * g->cfg.plan->layout.micro_batches + mb) * last + k]);
 }
 
 static void acquire(starpu_data_handle_t handle)
 {
     starpu_data_acquire(handle, STARPU_W);
+}
+
+/* Row b of the targets of micro-batch i: where stages share the vocabulary, each has them as its own rows. */
+static void scatter_targets(struct sp_graph *g, int i, int b, size_t rows)
+{
+    const struct sp_tokens *t = sp_graph_tokens(g);
+    int S = g->shape.seq, M = g->cfg.plan->layout.micro_batches;
+    int32_t *row = g->row + S;
+
+    for (int c = 0; c < sp_graph_targets(g); c++) {
+        if (g->cfg.plan->family->shares_vocabulary) {
+            row = g->row + 2 * S;
+            localise(g, g->place.stages, g->place.first_local + c, g->row + S, S, row);
+        }
+        scatter(&g->cuts[g->n_cuts - 1], b, row, t->targets_memory + (size_t)(c * M + i) * rows);
+    }
 }
 
 /* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b; those that share
@@ -78,11 +94,12 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
             if (g->cfg.separates &&
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
                 STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
-            localise(g, g->row, 2 * S);
+            if (g->shape.tensor > 1)
+                localise(g, g->shape.tensor, sp_tensor_member(g), g->row, 2 * S, g->row);
             if (t->ids)
                 scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)
-                scatter(&g->cuts[g->n_cuts - 1], b, g->row + S, t->targets_memory + (size_t)i * T);
+                scatter_targets(g, i, b, T);
         }
         acquire_tokens(g, i, starpu_data_release);
     }

@@ -28,9 +28,14 @@ bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, siz
     return false;
 }
 
+int sp_vocabulary_rows(const struct sp_model *m, int devices)
+{
+    return (m->vocab + devices - 1) / devices;
+}
+
 void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count)
 {
-    int each = (m->vocab + devices - 1) / devices;
+    int each = sp_vocabulary_rows(m, devices);
 
     *first = member * each;
     *count = m->vocab - *first < each ? m->vocab - *first : each;

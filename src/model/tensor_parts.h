@@ -20,6 +20,9 @@ void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *par
 /* Whether heads, MLP and vocabulary can be divided so; else what cannot is told in why[n]. */
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n);
 
+/* Rows of the vocabulary that each device has, those beyond its end counted. */
+int sp_vocabulary_rows(const struct sp_model *m, int devices);
+
 /* Rows of the vocabulary that device `member` really has: from *first on, at least one. */
 void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count);
 

@@ -14,6 +14,8 @@ static void add(const struct sp_plan *plan, int stage, const struct sp_op *op, d
 {
     const struct sp_layout *lay = &plan->layout;
 
+    if (op->part == SP_HEAD)
+        return;
     if (op->pass == SP_F) {
         m->f += ms;
         m->n_f++;

@@ -61,6 +61,12 @@ int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *s
            (plan->states_twice ? 2 : 1);
 }
 
+/* Whether all of the head is on a stage. */
+static bool has_head(const struct sp_plan *plan, int stage)
+{
+    return sp_is_end_stage(plan, stage, true) && !plan->family->shares_vocabulary;
+}
+
 /* Rows of logits that are there at a time. */
 static int64_t logit_rows(const struct sp_shape *sh)
 {
@@ -108,6 +114,8 @@ static int64_t waiting_elements(const struct sp_plan *plan, const struct sp_shap
         const struct sp_op *op = &plan->programs[stage].ops[i];
         int first, count;
 
+        if (op->part == SP_HEAD)
+            continue;
         sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
         if (op->pass == SP_B && !sp_op_releases(plan, stage, op))
             live += count * layer;
@@ -247,7 +255,7 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     int64_t tensors = plan->layout.stages > 1 ? sp_boundary_buffers(plan, stage) + 1 : 2;
     int64_t crossing =
         plan->family->travelling ? plan->family->travelling(plan, sh, stage, x) + x : tensors * x;
-    bool last = sp_is_end_stage(plan, stage, true);
+    bool last = has_head(plan, stage);
 
     return (int64_t)sp_shape_elem(sh) *
            (crossing + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
@@ -268,7 +276,7 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
                             enum sp_recompute recompute, int every, int stage)
 {
     const struct sp_family *family = plan->family;
-    bool last = sp_is_end_stage(plan, stage, true), chunks;
+    bool last = has_head(plan, stage), chunks;
     struct sp_shape op = *sh, slice;
     int64_t x, q, kv, elements;
 

@@ -267,12 +267,26 @@ static int check_tensor(const char *command, const char *schedule, const struct 
     return check_tokens(command, "tensor-parallel", T, plan, sh);
 }
 
+/* Every stage has a row of it. */
+static int check_vocabulary(const char *command, const struct sp_plan *plan,
+                            const struct sp_model *m)
+{
+    int p = plan->layout.stages, each = sp_vocabulary_rows(m, p);
+
+    if ((p - 1) * each < m->vocab)
+        return 0;
+    return sp_error(EINVAL,
+                    "%s: --vocabulary-parallel: %s has %d tokens, of which %d stages would have %d "
+                    "each, and the last one none; use --stages %d",
+                    command, m->name, m->vocab, p, each, (m->vocab + each - 1) / each);
+}
+
 int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
                           const struct sp_model *model, const struct sp_shape *sh)
 {
-    int err = 0;
+    int err = plan->family->shares_vocabulary ? check_vocabulary(command, plan, model) : 0;
 
-    if (sh->tensor > 1)
+    if (!err && sh->tensor > 1)
         err = check_tensor(command, schedule, plan, model, sh);
     if (!err && sh->context > 1)
         err = check_context(command, schedule, plan, model, sh);

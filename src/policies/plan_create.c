@@ -163,6 +163,33 @@ static int hand_over(struct sp_plan *made, int ret, struct sp_plan *plan)
     return 0;
 }
 
+/* The family that takes the place of the schedule's with the options of the layout. */
+static int choose_family(struct sp_plan *p)
+{
+    p->family = sp_family_find(p->def->family);
+    if (p->family && p->family->variant)
+        p->family = p->family->variant(&p->layout);
+    if (!p->family)
+        return sp_error(EINVAL, "schedule %s: no graph family '%s'", p->def->name, p->def->family);
+    if (p->layout.vocabulary_parallel && !p->family->shares_vocabulary)
+        return sp_error(EINVAL,
+                        "schedule %s%s%s: --vocabulary-parallel is for schedules of one line of "
+                        "stages that layers are dealt out to; leave it out",
+                        p->def->name, *p->options ? ":" : "", p->options);
+    return 0;
+}
+
+/* Puts in what the schedule does not say. */
+static int weave(struct sp_plan *p)
+{
+    char why[256] = "";
+    int ret = p->family->weave ? p->family->weave(p, why, sizeof why) : 0;
+
+    if (ret == -ENOMEM)
+        return sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(p));
+    return ret ? sp_error(-ret, "schedule %s: %s", p->def->name, why) : 0;
+}
+
 /* "csv:FILE": sizes, placement and programs are those of the file. */
 static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
 {
@@ -171,9 +198,13 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     const char *slash = strrchr(path, '/');
     int ret = sp_csv_read(path, &p);
 
+    p.layout.options = "";
+    ret = ret ? ret : choose_family(&p);
+    ret = ret ? ret : sp_call_check(&p);
     snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
     p.layout.options = p.options;
     ret = ret ? ret : check_layers(&p.layout, p.family);
+    ret = ret ? ret : weave(&p);
     return hand_over(&p, ret ? ret : finish(&p), plan);
 }
 
@@ -204,11 +235,9 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
         return ret;
     strcpy(p.options, options);
     p.layout.options = p.options;
-    p.family = sp_family_find(p.def->family);
-    if (p.family && p.family->variant)
-        p.family = p.family->variant(&p.layout);
-    if (!p.family)
-        return sp_error(EINVAL, "schedule %s: no graph family '%s'", p.def->name, p.def->family);
+    ret = choose_family(&p);
+    if (ret)
+        return ret;
     if (p.layout.chunks == 0)
         p.layout.chunks = default_chunks(&p);
     ret = check_sizes(&p.layout, p.family);
@@ -221,5 +250,6 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     p.layout.map = p.map;
     ret = check_layers(&p.layout, p.family);
     ret = ret ? ret : sp_call_emit(&p);
+    ret = ret ? ret : weave(&p);
     return hand_over(&p, ret ? ret : finish(&p), plan);
 }

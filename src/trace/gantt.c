@@ -106,7 +106,7 @@ void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
 
             live += op->pass == SP_F && op->part != SP_HEAD;
             bar->live = live;
-            live -= op->pass == SP_W || (op->pass == SP_B && !kept);
+            live -= op->pass == SP_W || (op->pass == SP_B && op->part != SP_HEAD && !kept);
             bar->after = live;
         }
     }

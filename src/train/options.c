@@ -153,5 +153,6 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)
                               .chunks = a->chunks,
                               .slices = a->slices,
                               .layers = layers,
-                              .options = ""};
+                              .options = "",
+                              .vocabulary_parallel = a->vocabulary_parallel};
 }

@@ -114,6 +114,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
         SP_OPTION("offload-keys", SP_OPT_CHOICE, &(a).offload_keys, 0,                             \
                   "keys and values of slices too; auto: with full, and where adaptive must", 0, 0, \
                   "auto|stay|leave", 0),                                                           \
+        SP_OPTION("vocabulary-parallel", SP_OPT_FLAG, &(a).vocabulary_parallel, 0,                 \
+                  "cut embedding and head over the vocabulary, a share on every stage", 0, 0, 0,   \
+                  0),                                                                              \
         SP_OPTION("memory-limit", SP_OPT_SIZE, &(a).memory_limit, "BYTES",                         \
                   "memory of a stage, KiB, MiB or GiB (0: no limit)", 0, 0, 0, 0),                 \
         SP_OPTION("plugin", SP_OPT_PLUGIN, &(a).plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, \

@@ -232,6 +232,7 @@ void sp_flights_destroy(struct sp_stage *st)
 static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
 {
     sp_drop(&fl->out);
+    sp_drop(&fl->norm);
     sp_drop(&fl->grad);
     for (int i = 0; i < layers; i++)
         sp_layer_drop(&fl->layers[i], parts);

@@ -16,6 +16,8 @@ const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
                   {&sp_family_sharded, &sp_graph_sharded}};
     int i = 0;
 
+    if (family->shares_vocabulary)
+        return &sp_graph_vocabulary;
     while (halves[i].family != family)
         i++;
     return halves[i].graph;

@@ -33,6 +33,8 @@ struct sp_graph_family {
 };
 
 extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional, subsequence */
+extern const struct sp_graph_family
+    sp_graph_vocabulary; /* those whose stages share the vocabulary */
 extern const struct sp_graph_family sp_graph_aligned;
 extern const struct sp_graph_family sp_graph_multiplexed;
 extern const struct sp_graph_family sp_graph_attention_parallel;

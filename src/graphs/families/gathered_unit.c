@@ -30,6 +30,7 @@ bool sp_unit_block(const struct sp_graph *g, int chunk, int i, struct sp_unit_bl
     if (chunk == SP_SHARDS_ENDS) {
         *block = (struct sp_unit_block){(enum sp_block_kind)i, -1};
         return !sp_block_is_of_layer(block->kind) &&
+               sp_block_is_gathered(g->cfg.plan, block->kind) &&
                sp_block_elements(&g->shape.held, block->kind) > 0;
     }
     layers_of(g, chunk, &first, &count);

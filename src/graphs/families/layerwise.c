@@ -11,11 +11,17 @@
  * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
  */
 #include "graphs/families/layerwise.h"
+#include "graphs/families/vocabulary.h"
 #include "graphs/offload.h"
 
 static int tokens_of(const struct sp_op_ctx *c)
 {
     return c->mb * c->g->cfg.plan->layout.slices + c->slice;
+}
+
+static bool shares_vocabulary(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.plan->family->shares_vocabulary;
 }
 
 /* What crosses between global stages, by the one that leaves it. */
@@ -93,10 +99,13 @@ static void forward_layer(struct sp_op_ctx *c, int i)
 
 static void forward_end(struct sp_op_ctx *c)
 {
-    if (c->global == c->globals - 1)
-        c->fl->out = c->flow;
-    else
+    if (c->global < c->globals - 1) {
         leave(c, SP_TENSOR_X);
+        return;
+    }
+    c->fl->out = c->flow;
+    if (shares_vocabulary(c))
+        sp_vocabulary_input(c);
 }
 
 /* ---- backward ------------------------------------------------------------------------- */
@@ -108,7 +117,10 @@ static void backward_begin(struct sp_op_ctx *c)
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
         sp_offload_slot(c, 0); /* the head's input comes back with it */
-        sp_chunk_head(c, tokens_of(c), c->flow);
+        if (shares_vocabulary(c))
+            sp_vocabulary_gradient(c, c->flow);
+        else
+            sp_chunk_head(c, tokens_of(c), c->flow);
     }
 }
 
@@ -162,6 +174,8 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
     c->ctx.documents = sp_graph_documents(g, op->mb);
     c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c->ctx.op = sp_window_open(g->window, g->turn);
+    if (shares_vocabulary(c))
+        sp_vocabulary_tables(c);
 }
 
 void sp_layerwise_begin(struct sp_op_ctx *c)

@@ -180,8 +180,10 @@ static void receive_parts(struct sp_graph *g, const struct sp_action *a)
         for (int k = 0; k < g->place.n_local; k++) {
             struct sp_stage *owner = &g->stages[k];
             struct sp_task_context ctx = sp_stage_context(g, owner, 'T');
+            /* those of the ends come once a step */
+            struct sp_pool *pool = chunk < 0 ? owner->local : owner->boundary;
             starpu_data_handle_t part =
-                sp_pool_get(owner->boundary, held(g, b.kind), sizeof(float), "gradient part");
+                sp_pool_get(pool, held(g, b.kind), sizeof(float), "gradient part");
 
             sp_message_expect(g, &ctx, a, message_of(a, i, owner->index), part, a->stage);
             queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part, NULL,

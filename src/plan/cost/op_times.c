@@ -130,6 +130,19 @@ static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
            sp_layer_recompute(p->plan, p->terms->recompute, w->first) == SP_RECOMPUTE_NO_ATTENTION;
 }
 
+/* Of a head whose vocabulary all stages share: a stage's rows of it, or what comes before and after on the last one. */
+static double head_share(const struct pricing *p, const struct sp_op_work *w)
+{
+    struct sp_shape part;
+    struct sp_head_times t;
+
+    sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
+    sp_head_times(p->terms->machine, p->terms->devices, &part, p->plan->layout.stages, &t);
+    if (w->head_share)
+        return w->forward ? t.forward : t.backward;
+    return w->forward ? t.norm : w->input ? t.norm_input : 0;
+}
+
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
@@ -144,6 +157,8 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         else
             sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;
+        if (work[i].head_share || work[i].head_norm)
+            sum += head_share(p, &work[i]);
     }
     if (p->plan->family->shares_attention)
         sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);

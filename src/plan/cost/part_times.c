@@ -1,5 +1,6 @@
 #include "plan/cost/part_times.h"
 #include "kernels/kernels.h"
+#include "model/tensor_parts.h"
 #include <math.h>
 
 struct cost {
@@ -133,6 +134,24 @@ static double head(const struct cost *c)
     return (3 + again) * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
            moved(c, (4 + 2 * again) * vocab) + (shared ? 2 * gathered(c) : 0) +
            (1 + shared) * c->machine->launch_s;
+}
+
+void sp_head_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                   int stages, struct sp_head_times *t)
+{
+    const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
+    const double h = sh->model.hidden, vocab = sp_vocabulary_rows(&sh->model, stages);
+    double product = product_of(&c, sp_flops_linear(sh->rows, h, vocab));
+    bool again = !sp_shape_keeps_logits(sh);
+
+    /* logits are written and read; then read, and overwritten by their gradient, which both products read */
+    *t = (struct sp_head_times){
+        .norm = moved(&c, 2 * h) + machine->launch_s,
+        .forward = product + moved(&c, h + 2 * vocab) + machine->launch_s,
+        .backward =
+            (2 + again) * product + moved(&c, 2 * h + (3 + again) * vocab) + machine->launch_s,
+        .norm_input = moved(&c, (3 + stages) * h) + machine->launch_s,
+    };
 }
 
 void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,

@@ -29,6 +29,15 @@ struct sp_part_times {
 void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
                    struct sp_part_times *t);
 
+/* Of the head, where its vocabulary is cut over so many stages: on each, the forward and the backward of its rows; and on
+ * that of the last layer, the norm before it, and the backward of that, from the parts of all. */
+struct sp_head_times {
+    double norm, forward, backward, norm_input;
+};
+
+void sp_head_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                   int stages, struct sp_head_times *t);
+
 /* A call of attention, by the FLOPs of its forward (sp_flops_attention). */
 double sp_attention_s(const struct sp_machine *machine, enum sp_dtype dtype,
                       enum sp_attention_pass pass, double flops);

@@ -272,7 +272,7 @@ static void add_units(struct sp_units_builder *b)
 
         if (sp_op_keeps_layers(op))
             b->forward[sp_units_flight(b, op)] = i;
-        if (op->pass == SP_B)
+        if (op->pass == SP_B && op->part == SP_CHUNK)
             b->use[sp_units_flight(b, op)] = i;
         if (op->pass != SP_F && sp_op_releases(b->plan, b->stage, op))
             b->release[sp_units_flight(b, op)] = i;

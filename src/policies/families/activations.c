@@ -2,6 +2,8 @@
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {
+    if (op->part == SP_HEAD)
+        return false;
     if (op->pass == SP_W)
         return true;
     return op->pass == SP_B &&
@@ -45,7 +47,7 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
                             const struct sp_op *op)
 {
     int g = sp_chunk_global(plan, stage, op->chunk);
-    bool last = g == sp_globals(&plan->layout) - 1 || op->part == SP_HEAD;
+    bool last = op->part == SP_HEAD ? plan->family->head_op : g == sp_globals(&plan->layout) - 1;
 
     return last ? (int64_t)sp_shape_elem(part) * part->rows * part->model.hidden : 0;
 }

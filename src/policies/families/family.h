@@ -51,9 +51,12 @@ struct sp_family {
     bool names_global; /* the chunk of an op is a global stage, whatever stage runs it */
     bool
         shards_ends; /* every stage holds a part of embedding and head, and has them whole while a step runs */
-    bool head_op;    /* the head is an op of its own, with which its input dies */
-    bool pairs;      /* two ops may overlap */
-    bool partitions; /* the layers of its global stages may be chosen */
+    bool head_op; /* the head is an op of its own, with which its input dies */
+    /* Every stage has a share of the vocabulary: of embedding and head, and ops of the head of each micro-batch. */
+    bool shares_vocabulary;
+    bool prices_head; /* what the head costs may be said apart (struct sp_costs: head) */
+    bool pairs;       /* two ops may overlap */
+    bool partitions;  /* the layers of its global stages may be chosen */
     bool
         alike; /* every worker computes all layers: however they are dealt out, none has more to do */
     bool offloads; /* activations may leave for a slower tier */
@@ -82,6 +85,10 @@ struct sp_family {
 
     /* Makes the program of a stage; NULL: the schedule does. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
+
+    /* Adds to the programs, when all are made, ops that are none of the schedule's: 0, or -EINVAL with the reason in
+     * why[n], -ENOMEM. NULL: there are none. */
+    int (*weave)(struct sp_plan *plan, char *why, size_t n);
 
     /* Refuses in train what a plan cannot do, beside what the facts say: 0, or -EINVAL after one line. NULL:
      * nothing. Whether a step may begin before the last one's norm is known; NULL: no. */

@@ -1,4 +1,5 @@
 #include "policies/families/ownership.h"
+#include "model/tensor_parts.h"
 
 void sp_partition(int layers, int parts, int part, int *first, int *count)
 {
@@ -116,10 +117,21 @@ int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
     return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
 }
 
+/* Whether the block is a table of rows of the vocabulary, of which every stage has some. */
+static bool is_by_rows(const struct sp_plan *plan, enum sp_block_kind kind)
+{
+    return plan->family->shares_vocabulary && (kind == SP_BLOCK_TOKENS || kind == SP_BLOCK_HEAD);
+}
+
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind)
 {
-    return plan->family->sharded ||
+    return plan->family->sharded || is_by_rows(plan, kind) ||
            (plan->family->shards_ends && plan->layout.stages > 1 && !sp_block_is_of_layer(kind));
+}
+
+bool sp_block_is_gathered(const struct sp_plan *plan, enum sp_block_kind kind)
+{
+    return sp_block_is_sharded(plan, kind) && !(is_by_rows(plan, kind) && kind == SP_BLOCK_HEAD);
 }
 
 uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
@@ -127,6 +139,8 @@ uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
 {
     uint64_t n = sp_block_elements(m, kind), parts = (uint64_t)plan->layout.stages;
 
+    if (is_by_rows(plan, kind))
+        return n ? (uint64_t)sp_vocabulary_rows(m, plan->layout.stages) * (uint64_t)m->hidden : 0;
     return sp_block_is_sharded(plan, kind) ? ((n + parts - 1) / parts + 7) / 8 * 8 : n;
 }
 
@@ -170,10 +184,11 @@ int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 static int visit_global(const struct sp_plan *plan, const struct sp_model *m, int global,
                         bool *has_tokens, sp_stage_block_fn fn, void *arg)
 {
+    bool shared = plan->family->shares_vocabulary; /* the tables: they are nobody's alone */
     int err = 0;
 
     if (global == 0) {
-        err = *has_tokens ? 0 : visit(m, SP_BLOCK_TOKENS, fn, arg);
+        err = *has_tokens || shared ? 0 : visit(m, SP_BLOCK_TOKENS, fn, arg);
         err = err ? err : visit(m, SP_BLOCK_POSITIONS, fn, arg);
         *has_tokens = true;
     }
@@ -181,7 +196,7 @@ static int visit_global(const struct sp_plan *plan, const struct sp_model *m, in
     if (global < sp_globals(&plan->layout) - 1)
         return err;
     err = err ? err : visit(m, SP_BLOCK_NORM, fn, arg);
-    if (!err && !(m->tied && *has_tokens))
+    if (!err && !(m->tied && *has_tokens) && !shared)
         err = visit(m, m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, fn, arg);
     *has_tokens |= m->tied;
     return err;
@@ -197,6 +212,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
         return plan->family->each_block(plan, m, stage, fn, arg);
     if (plan->family->shards_ends)
         err = sp_visit_ends(m, fn, arg);
+    if (plan->family->shares_vocabulary) {
+        err = visit(m, SP_BLOCK_TOKENS, fn, arg);
+        err = err ? err : visit(m, SP_BLOCK_HEAD, fn, arg);
+    }
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
@@ -230,7 +249,8 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     const struct sp_layout *lay = &plan->layout;
     int globals[2], n_globals, n = 0;
 
-    if (plan->family->holder || (plan->family->shards_ends && layer < 0)) {
+    if (plan->family->holder || (plan->family->shards_ends && layer < 0) ||
+        is_by_rows(plan, kind)) {
         stages[0] = plan->family->holder ? plan->family->holder(plan, kind, layer) : 0;
         return 1;
     }

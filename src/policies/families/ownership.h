@@ -62,13 +62,14 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 /* The same for embedding, final norm and head. */
 int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
-/* Whether every stage holds a part of such blocks. */
+/* Whether every stage holds a part of such blocks; and whether some stage has them whole while a step runs. */
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind);
+bool sp_block_is_gathered(const struct sp_plan *plan, enum sp_block_kind kind);
 
 /*
  * Elements of a block that a stage holding it keeps: all of them, or, where the family is sharded, a
- * P-th, rounded up to a multiple of 8: what goes beyond the end of the block is zero. Stage s has those
- * from sp_block_first on.
+ * P-th, rounded up to a multiple of 8, or to rows of the vocabulary: what goes beyond the end of the block is zero.
+ * Stage s has those from sp_block_first on.
  */
 uint64_t sp_block_held(const struct sp_plan *plan, const struct sp_model *m,
                        enum sp_block_kind kind);

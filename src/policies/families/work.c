@@ -8,15 +8,17 @@ static int chunk_work(const struct sp_plan *plan, const struct sp_shape *sh, int
     int global;
 
     if (op->part == SP_HEAD) {
-        work->head = true;
+        work->head = plan->family->head_op;
+        work->head_share = plan->family->shares_vocabulary;
         return 1;
     }
     global = sp_chunk_global(plan, stage, op->chunk);
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &work->first, &work->layers);
     work->pre = work->attention = work->post = true;
     work->embed = global == 0;
-    work->head =
-        global == sp_globals(&plan->layout) - 1 && op->pass == SP_B && !plan->family->head_op;
+    work->head_norm = plan->family->shares_vocabulary && global == sp_globals(&plan->layout) - 1;
+    work->head = global == sp_globals(&plan->layout) - 1 && op->pass == SP_B &&
+                 !plan->family->head_op && !plan->family->shares_vocabulary;
     return 1;
 }
 

@@ -11,7 +11,9 @@ struct sp_op_work {
     bool qkv_with_attention;   /* attention begins with the QKV product, pre ends before it */
     bool out_with_attention;   /* attention ends with the output product, post begins after it */
     bool embed, head;          /* besides; the head is forward and backward in one */
-    bool to_head;              /* post's output is the head's input alone */
+    bool head_norm;            /* besides: of a head that all stages share, the norm before it */
+    bool head_share; /* or the forward or the backward of a stage's share of it, and nothing else */
+    bool to_head;    /* post's output is the head's input alone */
     bool forward;
     bool input, weight;      /* backward: gradients of inputs, of weights */
     int first_token, tokens; /* of every sequence */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* What a tensor of a kind is made of. */
-enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
+enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, ROWS_2, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
 
 static const struct {
     const char *name;
@@ -24,6 +24,7 @@ static const struct {
     [SP_TENSOR_O] = {"o", ROWS_Q, false},
     [SP_TENSOR_DO] = {"do", ROWS_Q, false},
     [SP_TENSOR_LSE] = {"lse", ROWS_HEADS, false},
+    [SP_TENSOR_STATS] = {"stats", ROWS_2, false},
     [SP_TENSOR_STASH] = {"stash", STASH, false},
     [SP_TENSOR_WOUT] = {"w.out", OUT_PRODUCT, false},
     [SP_TENSOR_DWOUT] = {"dw.out", OUT_PRODUCT, true},
@@ -131,7 +132,8 @@ static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
 {
     bool gradient = kinds[t->kind].gradient &&
                     (t->kind != SP_TENSOR_D || t->at < 0 || !sp_rounds_gradients(plan, shape));
-    bool wide = gradient || kinds[t->kind].extent == ROWS_HEADS;
+    enum extent extent = kinds[t->kind].extent;
+    bool wide = gradient || extent == ROWS_HEADS || extent == ROWS_2;
 
     return wide ? sizeof(float) : sp_shape_elem(shape);
 }
@@ -191,6 +193,8 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
     case ROWS_HEADS:
         return rows_of(plan, shape, t) * (shape->q_width / shape->model.head_dim);
+    case ROWS_2:
+        return 2 * rows_of(plan, shape, t);
     case OUT_PRODUCT:
         return (int64_t)sp_block_offset(&shape->held, SP_BLOCK_POST, SP_ROLE_GAIN);
     case CHUNK:

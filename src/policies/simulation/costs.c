@@ -35,9 +35,21 @@ double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
 }
 
 /* The two ways to say what ops cost; the keys of each come with their values when not given. */
-enum { KEY_F, KEY_B, KEY_W, KEY_PRE, KEY_ATTN, KEY_POST, KEY_BACKWARD, KEY_COMM, KEY_WIRE, KEYS };
-static const char *const key_name[KEYS] = {"f",    "b",        "w",    "pre", "attn",
-                                           "post", "backward", "comm", "wire"};
+enum {
+    KEY_F,
+    KEY_B,
+    KEY_W,
+    KEY_PRE,
+    KEY_ATTN,
+    KEY_POST,
+    KEY_BACKWARD,
+    KEY_COMM,
+    KEY_WIRE,
+    KEY_HEAD,
+    KEYS
+};
+static const char *const key_name[KEYS] = {"f",    "b",        "w",    "pre",  "attn",
+                                           "post", "backward", "comm", "wire", "head"};
 
 /* Reads "key=value,..." into value[], and marks what was given. */
 static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
@@ -53,7 +65,7 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
         if (len == item || key == KEYS)
             return sp_error(EINVAL,
                             "cost: '%.*s' is not one of f=, b=, w= (a stage) or pre=, attn=, "
-                            "post=, backward= (a layer), comm=, wire=",
+                            "post=, backward= (a layer), comm=, wire=, head=",
                             item, at);
         snprintf(number, sizeof number, "%.*s", item - len - 1, at + len + 1);
         v = strtod(number, &end);
@@ -74,7 +86,7 @@ static int parse_keys(const char *text, double value[KEYS], bool given[KEYS])
 int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs)
 {
     const struct sp_layout *lay = &plan->layout;
-    double v[KEYS] = {1, 1, 1, 1, 3, 2, 2, 0, 0}, layers, weights;
+    double v[KEYS] = {1, 1, 1, 1, 3, 2, 2, 0, 0, 0}, layers, weights;
     bool given[KEYS] = {false};
     int ret = parse_keys(text, v, given);
     bool stage_keys = given[KEY_F] || given[KEY_B] || given[KEY_W];
@@ -82,9 +94,17 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
 
     if (ret)
         return ret;
+    if (given[KEY_HEAD] && !plan->family->prices_head)
+        return sp_error(EINVAL,
+                        "cost: '%s': the head of %s costs nothing of its own; leave head= out",
+                        text, plan->def->name);
     if (!layer_keys && !plan->family->parts) {
-        *costs = (struct sp_costs){
-            .f = v[KEY_F], .b = v[KEY_B], .w = v[KEY_W], .comm = v[KEY_COMM], .wire = v[KEY_WIRE]};
+        *costs = (struct sp_costs){.f = v[KEY_F],
+                                   .b = v[KEY_B],
+                                   .w = v[KEY_W],
+                                   .comm = v[KEY_COMM],
+                                   .wire = v[KEY_WIRE],
+                                   .head = v[KEY_HEAD]};
         return 0;
     }
     if (stage_keys && layer_keys)
@@ -113,6 +133,7 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
         .w = weights,
         .comm = v[KEY_COMM],
         .wire = v[KEY_WIRE],
+        .head = v[KEY_HEAD],
         .parts = {.pre = v[KEY_PRE],
                   .attn = v[KEY_ATTN],
                   .post = v[KEY_POST],

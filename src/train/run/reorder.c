@@ -37,7 +37,7 @@ static int *pack(const struct sp_plan *plan, size_t *n)
         for (int k = 0; k < plan->programs[s].n; k++) {
             const struct sp_op *op = &plan->programs[s].ops[k];
 
-            *at++ = op->pass << 8 | op->overlap;
+            *at++ = op->pass << 16 | op->part << 8 | op->overlap;
             *at++ = op->mb;
             *at++ = op->chunk;
             *at++ = op->slice;
@@ -54,7 +54,8 @@ static void unpack(const int *in, struct sp_plan *plan)
         plan->programs[s].n = 0;
         for (int k = 0; k < n; k++, in += 4)
             sp_program_add_op(&plan->programs[s],
-                              (struct sp_op){.pass = (unsigned char)(in[0] >> 8),
+                              (struct sp_op){.pass = (unsigned char)(in[0] >> 16),
+                                             .part = (unsigned char)(in[0] >> 8),
                                              .overlap = (unsigned char)(in[0] & 1),
                                              .mb = in[1],
                                              .chunk = in[2],

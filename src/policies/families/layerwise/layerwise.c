@@ -13,13 +13,15 @@
  */
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/replicas.h"
+#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include <stdio.h>
 
-static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
-                 struct sp_map **map, char *why, size_t n)
+int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                       struct sp_map **map, char *why, size_t n)
 {
     return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
 }
@@ -58,8 +60,8 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
     return at * lay->slices + op->slice;
 }
 
-static bool foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
-                    size_t n)
+bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                          size_t n)
 {
     (void)stage;
     if (op->part != SP_CHUNK)
@@ -134,17 +136,27 @@ static void required(const struct sp_layout *lay,
     }
 }
 
-static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
-                   const struct sp_op *op)
+static double slice_share(const struct sp_plan *plan, const struct sp_op *op)
+{
+    return plan->slice_share ? plan->slice_share[op->slice] : 1.0 / plan->layout.slices;
+}
+
+double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs *costs,
+                              const struct sp_op *op)
+{
+    return costs->head * slice_share(plan, op);
+}
+
+double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                         const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
     int g = sp_global_stage(lay, stage, op->chunk);
     double sf = costs->scale_f ? costs->scale_f[g] : 1;
     double sb = costs->scale_b ? costs->scale_b[g] : 1;
     double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
-    double slice = plan->slice_share ? plan->slice_share[op->slice] : 1.0 / lay->slices;
     /* A global stage is its share of a whole stage. */
-    double part = slice * lay->stages / sp_globals(lay);
+    double part = slice_share(plan, op) * lay->stages / sp_globals(lay);
 
     switch (op->pass) {
     case SP_F:
@@ -158,12 +170,23 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     }
 }
 
-static int activations(const struct sp_layout *lay)
+/* The last global stage has the head besides, all of it in the backward. */
+static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                   const struct sp_op *op)
+{
+    const struct sp_layout *lay = &plan->layout;
+    bool last = sp_global_stage(lay, stage, op->chunk) == sp_globals(lay) - 1;
+
+    return sp_layerwise_cost(plan, costs, stage, op) +
+           (last && op->pass == SP_B ? sp_layerwise_head_cost(plan, costs, op) : 0);
+}
+
+int sp_layerwise_activations(const struct sp_layout *lay)
 {
     return sp_globals(lay) * lay->slices;
 }
 
-static bool post_validates(const struct sp_layout *lay)
+bool sp_layerwise_post_validates(const struct sp_layout *lay)
 {
     (void)lay;
     return true;
@@ -180,26 +203,36 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
 
 /* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
 #define OPS                                                                                        \
-    .partitions = true, .offloads = true, .recomputes_first = true,                                \
-    .post_validates = post_validates, .id = id, .ids = ids, .foreign = foreign, .deps = deps,      \
-    .required = required, .cost = cost, .again = again, .activations = activations,                \
-    .lower_end = sp_replicas_lower
+    .partitions = true, .offloads = true, .recomputes_first = true, .prices_head = true,           \
+    .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids,                           \
+    .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost,             \
+    .again = again, .activations = sp_layerwise_activations, .lower_end = sp_replicas_lower
 #define LAYERWISE                                                                                  \
     .pairs = true, .shares_tokens = true, .shares_parameters = true, .lower = sp_layerwise_lower,  \
     OPS
 
-const struct sp_family sp_family_layerwise = {.name = "layerwise", .place = place, LAYERWISE};
+static const struct sp_family *whole(const struct sp_layout *lay)
+{
+    return sp_vocabulary_variant(lay, &sp_family_layerwise);
+}
+
+const struct sp_family sp_family_layerwise = {
+    .name = "layerwise", .variant = whole, .place = sp_layerwise_place, LAYERWISE};
 
 const struct sp_family sp_family_bidirectional = {
     .name = "bidirectional", .place = place_both_ways, LAYERWISE};
 
-static const struct sp_family *multiplexed(const struct sp_layout *lay)
+static const struct sp_family *sliced(const struct sp_layout *lay)
 {
-    return sp_layout_flag(lay, "multiplex") ? &sp_family_multiplexed : &sp_family_subsequence;
+    return sp_layout_flag(lay, "multiplex") ? &sp_family_multiplexed
+                                            : sp_vocabulary_variant(lay, &sp_family_subsequence);
 }
 
-const struct sp_family sp_family_subsequence = {
-    .name = "subsequence", .slices = true, .variant = multiplexed, .place = place, LAYERWISE};
+const struct sp_family sp_family_subsequence = {.name = "subsequence",
+                                                .slices = true,
+                                                .variant = sliced,
+                                                .place = sp_layerwise_place,
+                                                LAYERWISE};
 
 static const struct sp_family *exchanging(const struct sp_layout *lay)
 {

@@ -23,7 +23,7 @@ static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
         bool of_layer = sp_block_is_of_layer((enum sp_block_kind)kind);
 
-        if (of_layer == (t->at >= 0))
+        if (of_layer == (t->at >= 0) && sp_block_is_gathered(l->plan, (enum sp_block_kind)kind))
             sum += (of_layer ? count : 1) *
                    (int64_t)sp_block_held(l->plan, &sh->held, (enum sp_block_kind)kind);
     }

@@ -1,0 +1,71 @@
+#include "kernels/backend.h"
+#include "model/tensor_parts.h"
+#include "policies/families/activations.h"
+#include "policies/families/families.h"
+#include "policies/families/vocabulary/vocabulary.h"
+
+/* Ops of a stage that are between two others, at the most. */
+struct between {
+    int now, most;
+};
+
+static void begin(struct between *b)
+{
+    b->now++;
+    b->most = b->now > b->most ? b->now : b->most;
+}
+
+struct counts {
+    struct between
+        inputs; /* of the head, from where they come from, or their forward, to the backward */
+    struct between logits;    /* from forward to backward of the head */
+    struct between gradients; /* from the backward of the head to that of the last global stage */
+};
+
+static struct counts count(const struct sp_plan *plan, int stage)
+{
+    const struct sp_layout *lay = &plan->layout;
+    bool root = stage == sp_vocabulary_root(lay);
+    struct counts c = {{0, 0}, {0, 0}, {0, 0}};
+
+    for (int k = 0; k < plan->programs[stage].n; k++) {
+        const struct sp_op *op = &plan->programs[stage].ops[k];
+        bool head = op->part == SP_HEAD, forward = op->pass == SP_F;
+        bool last = !head && sp_global_stage(lay, stage, op->chunk) == sp_globals(lay) - 1;
+
+        if (forward && (root ? last : head))
+            begin(&c.inputs);
+        if (head && forward)
+            begin(&c.logits);
+        if (head && !forward) {
+            c.inputs.now--;
+            c.logits.now--;
+            begin(&c.gradients);
+        }
+        if (last && op->pass == SP_B)
+            c.gradients.now--;
+    }
+    return c;
+}
+
+int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                 int64_t x)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int64_t rows = x / sh->model.hidden, stages = lay->stages;
+    int64_t held = (int64_t)sp_block_held(plan, &sh->held, SP_BLOCK_TOKENS);
+    int64_t logits = sp_logits_ld(sp_vocabulary_rows(&sh->held, lay->stages));
+    struct counts root = count(plan, sp_vocabulary_root(lay)), own = count(plan, stage);
+    bool kept = sh->head_rows >= rows;
+    int64_t dn = root.gradients.most + 1, spare = 2; /* that the pool leaves idle */
+    int64_t elements = (sp_boundary_buffers(plan, stage) + own.inputs.most + dn + spare) * x;
+
+    if (stage == sp_vocabulary_root(lay)) /* the parts of others; statistics of the norms */
+        elements += (stages - 1) * x + sp_in_f32(sh, 2 * rows * lay->micro_batches * lay->slices);
+    elements += kept ? (own.logits.most + 1) * rows * logits : sh->head_rows * logits;
+    elements += sp_in_f32(sh, rows + (own.logits.most + 1 + spare) * stages * 2 * rows);
+    elements += sp_in_f32(sh, held); /* of the embedding's gradient, on its way here */
+    if (stage == sp_home(lay, 0, 0).stage)
+        elements += stages * held + sp_in_f32(sh, stages * held);
+    return elements;
+}

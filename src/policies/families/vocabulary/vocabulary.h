@@ -1,0 +1,44 @@
+/*
+ * Layerwise families whose embedding and head are cut over the vocabulary, a share on every stage (Yeung, Qi, Lin and
+ * Wan 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism", arXiv 2411.05288, its algorithm 1). Of every
+ * micro-batch or slice, on each stage s of p, with rows V_s of the head's table E:
+ *
+ *   L(s)    forward of the head:    Z = n E_s^T, statistics of its rows; n = norm(x) comes from the last global stage
+ *   bL(s)   backward, from the statistics of all stages: dE_s += dZ^T n, and dZ E_s, its part of dn, which goes back
+ *
+ * The tables lie in shares on all stages with their optimizer's state. The stage that embeds has the whole table of
+ * the embedding while a step runs: gathered before it, its gradient scattered after it. A lookup takes no time, so
+ * that what is balanced by this is memory.
+ */
+#ifndef SP_FAMILY_VOCABULARY_H
+#define SP_FAMILY_VOCABULARY_H
+
+#include "policies/lowering/lowering.h"
+
+/* Most stages: what an op waits for has to fit in SP_MAX_DEPS. */
+enum { SP_VOCABULARY_STAGES = SP_MAX_DEPS - 3 };
+
+/* The stage of the last global stage, where the head's input comes from. */
+int sp_vocabulary_root(const struct sp_layout *lay);
+
+/* The family that takes the place of a layerwise one with the layout's options. */
+const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
+                                              const struct sp_family *family);
+
+/*
+ * Puts the ops of the head into programs of chunks. A backward waits two barriers longer for its forward than without:
+ * forwards are brought forward by 0, 1 or 2 micro-batches (slices), the fewest with which the makespan at nominal costs
+ * is within 1 % of the best, and each stage then holds as many more; the ops of the head come as soon as they can. 0, or
+ * -EINVAL with the reason in why[n], -ENOMEM.
+ */
+int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n);
+
+void sp_vocabulary_lower(struct sp_lowering *l, int i);
+void sp_vocabulary_lower_end(struct sp_lowering *l);
+
+/* Elements that a stage has for the head, x of a boundary tensor, beside what a layerwise family has in transit:
+ * inputs and statistics, logits that stay for the backward, gradients; and the whole table with its gradient. */
+int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                 int64_t x);
+
+#endif

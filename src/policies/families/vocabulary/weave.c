@@ -1,0 +1,365 @@
+#include "policies/families/vocabulary/vocabulary.h"
+#include "policies/simulation/costs.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The head of a micro-batch, or a slice of it, on all stages. */
+struct unit {
+    int mb, slice;
+    int forwards, backwards; /* stages that have not ended that op of the head */
+    double input, sums,
+        gradient; /* when its input is there, the statistics of all, all parts of the gradient */
+};
+
+/* What a stage could go on with. */
+enum next { BACKWARD_OF_HEAD, FORWARD_OF_HEAD, CHUNK, NOTHING };
+
+struct stage {
+    int op;                /* next of the program of chunks */
+    int forward, backward; /* next units of the head */
+    double free_at, start; /* start: of what it could go on with */
+    enum next next;
+    bool changed; /* what that is, is to be found out again */
+};
+
+/* A list simulation in which a stage takes an op of the head as soon as it can. */
+struct weave {
+    struct sp_plan *plan;
+    const struct sp_program *chunks; /* [stages] */
+    struct sp_program *out; /* [stages], with the head's; NULL: only the makespan is asked for */
+    double *end;            /* [ids] of the ops that ran, -1: it did not */
+    struct unit *unit;      /* [units] in the order of their backwards on the last global stage */
+    int *unit_of;           /* [micro-batches][slices] */
+    int units;
+    struct stage *stage; /* [stages] */
+    struct sp_home last; /* the last global stage */
+    double makespan;
+};
+
+/* A head of a quarter of a stage's forward and backward, whatever the model. */
+static const struct sp_costs nominal = {.f = 1, .b = 1, .w = 1, .head = 0.75};
+
+static struct unit *unit_of(const struct weave *w, const struct sp_op *op)
+{
+    return &w->unit[w->unit_of[op->mb * w->plan->layout.slices + op->slice]];
+}
+
+static bool is_last(const struct weave *w, int stage, const struct sp_op *op)
+{
+    return stage == w->last.stage && op->chunk == w->last.chunk;
+}
+
+/* ---- what a stage can do -------------------------------------------------------------------- */
+
+/* When what a chunk's op waits for is there; -1: not known yet. */
+static double ready(const struct weave *w, int stage, const struct sp_op *op)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+    struct sp_dep deps[SP_MAX_DEPS];
+    int n = w->plan->family->deps(lay, stage, op, deps);
+    double at = 0;
+
+    for (int i = 0; i < n; i++) {
+        double end = w->end[w->plan->family->id(lay, deps[i].stage, &deps[i].op)];
+
+        if (end < 0)
+            return -1;
+        at = fmax(at, end);
+    }
+    return at;
+}
+
+static void consider(struct stage *s, enum next next, double at)
+{
+    double start = fmax(at, s->free_at);
+
+    if (at >= 0 && (s->next == NOTHING || start < s->start)) {
+        s->next = next;
+        s->start = start;
+    }
+}
+
+/* What it can begin first; of several, the head's backward, then its forward: others wait for them. */
+static void look(const struct weave *w, int stage)
+{
+    const struct sp_program *prog = &w->chunks[stage];
+    struct stage *s = &w->stage[stage];
+
+    s->changed = false;
+    s->next = NOTHING;
+    if (s->backward < s->forward && w->unit[s->backward].forwards == 0)
+        consider(s, BACKWARD_OF_HEAD, w->unit[s->backward].sums);
+    if (s->forward < w->units)
+        consider(s, FORWARD_OF_HEAD, w->unit[s->forward].input);
+    if (s->op < prog->n) {
+        const struct sp_op *op = &prog->ops[s->op];
+        double at = ready(w, stage, op), other = op->overlap ? ready(w, stage, op + 1) : 0;
+
+        consider(s, CHUNK, at < 0 || other < 0 ? -1 : fmax(at, other));
+    }
+}
+
+/* ---- what it does ----------------------------------------------------------------------------- */
+
+static void change_all(struct weave *w)
+{
+    for (int s = 0; s < w->plan->layout.stages; s++)
+        w->stage[s].changed = true;
+}
+
+static void change(struct weave *w, int global)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+
+    if (global >= 0 && global < sp_globals(lay))
+        w->stage[sp_home(lay, 0, global).stage].changed = true;
+}
+
+static void run(struct weave *w, int stage, const struct sp_op *op, double end)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+
+    if (w->out)
+        sp_program_add_op(&w->out[stage], *op);
+    w->end[w->plan->family->id(lay, stage, op)] = end;
+    w->stage[stage].free_at = end;
+    w->stage[stage].changed = true;
+    w->makespan = fmax(w->makespan, end);
+}
+
+static void run_chunk(struct weave *w, int stage)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+    struct stage *s = &w->stage[stage];
+    const struct sp_op *op = &w->chunks[stage].ops[s->op];
+    int ops = op->overlap ? 2 : 1;
+    double end = s->start;
+
+    for (int i = 0; i < ops; i++)
+        end += sp_op_cost(w->plan, &nominal, stage, &op[i]);
+    for (int i = 0; i < ops; i++) {
+        int global = sp_global_stage(lay, stage, op[i].chunk);
+
+        run(w, stage, &op[i], end);
+        change(w, global + 1);
+        change(w, global - 1);
+        if (op[i].pass == SP_F && is_last(w, stage, &op[i])) {
+            unit_of(w, &op[i])->input = end;
+            change_all(w);
+        }
+    }
+    s->op += ops;
+}
+
+static void run_head(struct weave *w, int stage, bool backward)
+{
+    struct stage *s = &w->stage[stage];
+    struct unit *u = &w->unit[backward ? s->backward++ : s->forward++];
+    const struct sp_op op = {.pass = backward ? SP_B : SP_F,
+                             .part = SP_HEAD,
+                             .mb = u->mb,
+                             .slice = (unsigned short)u->slice};
+    double end = s->start + sp_op_cost(w->plan, &nominal, stage, &op);
+
+    run(w, stage, &op, end);
+    if (!backward) {
+        u->sums = fmax(u->sums, end);
+        if (--u->forwards == 0)
+            change_all(w);
+    } else if (--u->backwards == 0) {
+        w->stage[w->last.stage].changed = true;
+    }
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+static void reset(struct weave *w)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+    int ids = w->plan->family->ids(lay);
+
+    for (int i = 0; i < ids; i++)
+        w->end[i] = -1;
+    for (int i = 0; i < w->units; i++) {
+        w->unit[i].forwards = w->unit[i].backwards = lay->stages;
+        w->unit[i].input = -1;
+        w->unit[i].sums = 0;
+    }
+    memset(w->stage, 0, sizeof *w->stage * (size_t)lay->stages);
+    change_all(w);
+    w->makespan = 0;
+}
+
+/* False: the stages wait for each other. */
+static bool simulate(struct weave *w)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+
+    reset(w);
+    for (;;) {
+        int best = -1;
+
+        for (int s = 0; s < lay->stages; s++) {
+            if (w->stage[s].changed)
+                look(w, s);
+            if (w->stage[s].next != NOTHING &&
+                (best < 0 || w->stage[s].start < w->stage[best].start))
+                best = s;
+        }
+        if (best < 0)
+            break;
+        if (w->stage[best].next == CHUNK)
+            run_chunk(w, best);
+        else
+            run_head(w, best, w->stage[best].next == BACKWARD_OF_HEAD);
+    }
+    for (int s = 0; s < lay->stages; s++)
+        if (w->stage[s].op < w->chunks[s].n || w->stage[s].backward < w->units)
+            return false;
+    return true;
+}
+
+/* A program whose forwards come `ahead` forwards earlier: each where another one was, the first ones at the begin. */
+static void bring_forward(const struct sp_program *from, int ahead, struct sp_program *to)
+{
+    int next = 0; /* forward in `from` that comes next */
+
+    to->n = 0;
+    for (int k = 0; k < ahead; k++, next++) {
+        while (next < from->n && from->ops[next].pass != SP_F)
+            next++;
+        if (next < from->n) {
+            struct sp_op op = from->ops[next];
+
+            op.overlap = 0;
+            sp_program_add_op(to, op);
+        }
+    }
+    for (int k = 0; k < from->n; k++) {
+        struct sp_op op;
+
+        if (from->ops[k].pass != SP_F) {
+            sp_program_add_op(to, from->ops[k]);
+            continue;
+        }
+        while (next < from->n && from->ops[next].pass != SP_F)
+            next++;
+        if (next == from->n)
+            continue;
+        op = from->ops[next++];
+        op.overlap = from->ops[k].overlap;
+        sp_program_add_op(to, op);
+    }
+}
+
+/* Where backwards come last in, first out, so does the head: no more logits live than have to. */
+static void list_units(struct weave *w)
+{
+    const struct sp_program *prog = &w->plan->programs[w->last.stage];
+
+    for (int k = 0; k < prog->n; k++) {
+        const struct sp_op *op = &prog->ops[k];
+
+        if (op->pass != SP_B || !is_last(w, w->last.stage, op) ||
+            w->units == w->plan->layout.micro_batches * w->plan->layout.slices)
+            continue;
+        w->unit_of[op->mb * w->plan->layout.slices + op->slice] = w->units;
+        w->unit[w->units++] = (struct unit){.mb = op->mb, .slice = op->slice};
+    }
+}
+
+/* Whether all ops are those of chunks that there are, so that they can be simulated: what is wrong beside that, the
+ * verifier says. */
+static bool all_exist(const struct sp_plan *plan)
+{
+    const struct sp_layout *lay = &plan->layout;
+
+    for (int s = 0; s < lay->stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++)
+            if (plan->programs[s].ops[k].part != SP_CHUNK ||
+                plan->family->id(lay, s, &plan->programs[s].ops[k]) < 0 ||
+                (plan->programs[s].ops[k].overlap && k + 1 == plan->programs[s].n))
+                return false;
+    return true;
+}
+
+static void free_programs(struct sp_program *programs, int stages)
+{
+    for (int s = 0; programs && s < stages; s++)
+        free(programs[s].ops);
+    free(programs);
+}
+
+enum {
+    MOST_AHEAD = 2
+}; /* micro-batches: as many as there are barriers between a forward and its backward */
+
+/* The order with the fewest micro-batches ahead that takes no longer than 1 % more than the best, in w->out. */
+static int choose(struct weave *w, struct sp_program *ahead, struct sp_program *out, char *why,
+                  size_t n)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+    double makespan[MOST_AHEAD + 1], best = INFINITY;
+
+    w->chunks = ahead;
+    for (int k = 0; k <= MOST_AHEAD; k++) {
+        for (int s = 0; s < lay->stages; s++)
+            bring_forward(&w->plan->programs[s], k * lay->chunks, &ahead[s]);
+        makespan[k] = simulate(w) ? w->makespan : INFINITY;
+        best = fmin(best, makespan[k]);
+    }
+    if (isinf(best)) {
+        snprintf(why, n, "the head's ops find no place in this order with --vocabulary-parallel");
+        return -EINVAL;
+    }
+    for (int k = 0; k <= MOST_AHEAD; k++)
+        if (makespan[k] <= 1.01 * best) {
+            for (int s = 0; s < lay->stages; s++)
+                bring_forward(&w->plan->programs[s], k * lay->chunks, &ahead[s]);
+            break;
+        }
+    w->out = out;
+    return simulate(w) ? 0 : -EINVAL;
+}
+
+int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n)
+{
+    const struct sp_layout *lay = &plan->layout;
+    size_t stages = (size_t)lay->stages, units = (size_t)lay->micro_batches * (size_t)lay->slices;
+    struct weave w = {.plan = plan, .last = sp_home(lay, 0, sp_globals(lay) - 1)};
+    struct sp_program *ahead, *out;
+    int err;
+
+    if (!all_exist(plan))
+        return 0;
+    err = sp_plan_index(plan);
+    if (err)
+        return err;
+    ahead = calloc(stages, sizeof *ahead);
+    out = calloc(stages, sizeof *out);
+    w.end = calloc((size_t)plan->family->ids(lay), sizeof *w.end);
+    w.unit = calloc(units, sizeof *w.unit);
+    w.unit_of = calloc(units, sizeof *w.unit_of);
+    w.stage = calloc(stages, sizeof *w.stage);
+    err = ahead && out && w.end && w.unit && w.unit_of && w.stage ? 0 : -ENOMEM;
+    if (!err) {
+        list_units(&w);
+        err = choose(&w, ahead, out, why, n);
+    }
+    for (int s = 0; !err && s < lay->stages; s++) {
+        struct sp_program made = out[s];
+
+        out[s] = plan->programs[s];
+        plan->programs[s] = made;
+    }
+    free_programs(ahead, lay->stages);
+    free_programs(out, lay->stages);
+    free(w.end);
+    free(w.unit);
+    free(w.unit_of);
+    free(w.stage);
+    return err;
+}
