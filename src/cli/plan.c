@@ -98,6 +98,7 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                       "offload", sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
+        json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
         json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
                                               "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
                                               f[i].bubble, "stall_ms", f[i].stall_ms,
@@ -135,9 +136,10 @@ static void print_row(const struct sp_found *f)
            f->stages, devices, f->micro_batches, f->batch, f->chunks, f->slices,
            sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
            f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
-           !f->fits     ? "  does not fit"
-           : !f->trains ? "  simulated only"
-                        : "");
+           !f->fits        ? "  does not fit"
+           : !f->trains    ? "  simulated only"
+           : f->vocabulary ? "  vocabulary-parallel"
+                           : "");
 }
 
 static void print_text(const struct args *a, const struct sp_search *want, const struct sp_found *f,

@@ -72,6 +72,17 @@ bool sp_schedule_takes_slices(const char *name)
     return family && family->slices;
 }
 
+bool sp_schedule_shares_vocabulary(const char *name)
+{
+    const struct sp_schedule_def *def = sp_schedule_find(name);
+    const struct sp_family *family = def ? sp_family_find(def->family) : NULL;
+    size_t at = strcspn(name, ":");
+    const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
+                                  .vocabulary_parallel = 1};
+
+    return family && family->variant && family->variant(&lay)->shares_vocabulary;
+}
+
 const char *sp_schedule_recompute(const char *name, const char *given)
 {
     const struct sp_schedule_def *def = sp_schedule_find(name);

@@ -11,6 +11,8 @@ const struct sp_schedule_def *sp_schedule_find(const char *name);
 bool sp_schedule_flag(const char *name, const char *flag);
 /* Whether its order is searched at costs: one that says so, or chooses a number. */
 bool sp_schedule_is_searched(const char *name);
+/* Whether embedding and head may be cut over all stages with it (families/vocabulary). */
+bool sp_schedule_shares_vocabulary(const char *name);
 /* Whether it cuts sequences. */
 bool sp_schedule_takes_slices(const char *name);
 /* Tensors of bsh numbers that go together as one of its messages, as a rule. */

@@ -90,6 +90,7 @@ cat > "$work/qwen/config.json" << 'END'
  "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
 END
 for options in "--schedule 1f1b --recompute selective" "--schedule wzb2" \
+    "--schedule zbv --vocabulary-parallel" "--schedule 1f1b --vocabulary-parallel --logit-rows 5" \
     "--schedule helix:qkv=weights --dtype bf16"; do
     same starpipe train --model "$work/qwen" --stages 2 --micro-batches 4 $options
 done

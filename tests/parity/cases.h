@@ -57,5 +57,6 @@ void weight_cases(struct cases *c);
 void slice_cases(struct cases *c);
 void bf16_cases(struct cases *c);
 void barrier_cases(struct cases *c);
+void vocabulary_cases(struct cases *c);
 
 #endif

@@ -9,7 +9,8 @@ sent()
     sim "$@" 2>> "$work/errors" | tr -d ' \n' | sed 's/.*"bytes_sent":\[\([^]]*\)\].*/\1/; s/\.0//g'
 }
 
-for schedule in 1f1b zbv chimera helix weipipe wzb2 fsdp "seq1f1b --slices 4" "slimpipe --slices 8" "sppo --slices 4"; do
+for schedule in 1f1b zbv chimera helix weipipe wzb2 fsdp "seq1f1b --slices 4" "slimpipe --slices 8" "sppo --slices 4" \
+    "zb1p --vocabulary-parallel" "seq1f1b --slices 4 --vocabulary-parallel"; do
     for dtype in f32 bf16; do
         options="--schedule $schedule --model gpt2-124m --seq 256 --stages 4 --micro-batches 8 --dtype $dtype"
         run=$(sent simulate --json $options)

@@ -48,6 +48,10 @@ for schedule in zb1p:auto gpipe:backward=fifo helix:fold=1; do
     options="--schedule $schedule $sizes --cost comm=0"
     same "$schedule" "$(simulated $options)" "$(listed $options)"
 done
+for name in 1f1b zbv gpipe; do
+    options="--schedule $name $sizes --vocabulary-parallel --cost head=0.8"
+    same "$name, the vocabulary cut" "$(simulated $options)" "$(listed $options)"
+done
 options="--schedule slimpipe:exchange=off --slices 4 $sizes"
 same "slimpipe:exchange=off" "$(simulated $options)" "$(listed $options)"
 options="--schedule csv:$SP_TESTDATA/schedules/torch_zbv_p4_m8_v2.csv"

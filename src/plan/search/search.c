@@ -39,6 +39,8 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
         return a->tokens_per_s > b->tokens_per_s;
     if (a->trains != b->trains)
         return a->trains;
+    if (a->vocabulary != b->vocabulary)
+        return b->vocabulary;
     return a->slices < b->slices;
 }
 
@@ -71,9 +73,13 @@ static void insert(struct search *s, const struct sp_found *f)
     s->best[at] = *f;
 }
 
+/* And with the vocabulary cut over all stages, where train runs the schedule so. */
 static void try(struct search *s, struct sp_found f)
 {
     sp_trials_add(&s->trials, &f);
+    f.vocabulary = f.stages > 1 && f.devices == 1 && sp_schedule_shares_vocabulary(f.schedule);
+    if (f.vocabulary)
+        sp_trials_add(&s->trials, &f);
 }
 
 /* All of them at once, then the best. */
@@ -273,12 +279,13 @@ bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
 
 /* ---- commands ----------------------------------------------------------------------------------- */
 
+/* value NULL: the option has none. */
 static void add(char *text, size_t n, const char *option, const char *value)
 {
     size_t used = strlen(text);
 
     if (used < n)
-        snprintf(text + used, n - used, " --%s %s", option, value);
+        snprintf(text + used, n - used, value ? " --%s %s" : " --%s", option, value);
 }
 
 static void add_number(char *text, size_t n, const char *option, int value)
@@ -321,6 +328,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
         add_limit(want, text, n); /* what adapipe plans within */
     if (f->offload != SP_OFFLOAD_NONE)
         add(text, n, "offload", sp_offload_name(f->offload));
+    if (f->vocabulary)
+        add(text, n, "vocabulary-parallel", NULL);
     add(text, n, "dtype", sp_dtype_name(want->dtype));
     if (f->devices > 1)
         add_number(text, n, "tensor-parallel", f->devices);

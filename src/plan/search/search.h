@@ -50,6 +50,7 @@ struct sp_found {
     int stages, devices; /* of each, that share parameters, and tokens of the rest */
     int context;         /* that share the tokens of sequences: by heads where these suffice */
     int micro_batches, batch, chunks, slices;
+    bool vocabulary; /* --vocabulary-parallel */
     enum sp_recompute recompute;
     int every;
     enum sp_offload_mode offload;

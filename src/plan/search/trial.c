@@ -272,7 +272,8 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
                             .chunks = f->chunks,
                             .slices = f->slices,
                             .layers = want->model->layers,
-                            .options = ""};
+                            .options = "",
+                            .vocabulary_parallel = f->vocabulary};
     struct sp_costs costs;
     int err;
 

@@ -1,0 +1,274 @@
+/*
+ * Vocabulary parallelism over sizes: no more bubble than the schedule has without a head, as many micro-batches more
+ * as were published, and the bytes of the head's tensors and of the tables, against closed forms.
+ */
+#include "policies/common.h"
+#include "model/model.h"
+#include "model/tensor_parts.h"
+#include "policies/families/ownership.h"
+#include "policies/lowering/traffic.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/listsim.h"
+
+static struct sp_layout shared(int p, int m, int n)
+{
+    struct sp_layout lay = layout(p, m);
+
+    lay.chunks = 0;
+    lay.slices = n;
+    lay.vocabulary_parallel = 1;
+    return lay;
+}
+
+static struct sp_times times_of(const struct sp_plan *plan, const struct sp_costs *costs)
+{
+    struct sp_times t;
+    char why[256];
+
+    assert_int_equal(
+        sp_listsim(plan, costs, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why), 0);
+    return t;
+}
+
+/* Both plans, and what they take; false: not of these sizes. */
+struct pair {
+    struct sp_plan without, with;
+    struct sp_times before, after; /* without a head at all; with a share of it on every stage */
+};
+
+static bool make_pair(const char *schedule, int p, int m, int n, const struct sp_costs *costs,
+                      struct pair *pair)
+{
+    struct sp_layout lay = shared(p, m, n), whole = lay;
+    struct sp_costs no_head = *costs;
+    struct catch c;
+    int err;
+
+    whole.vocabulary_parallel = 0;
+    no_head.head = 0;
+    catch_begin(&c);
+    err = sp_plan_create(schedule, &whole, &pair->without);
+    catch_end(&c);
+    if (err)
+        return false;
+    assert_int_equal(sp_plan_create(schedule, &lay, &pair->with), 0);
+    pair->before = times_of(&pair->without, &no_head);
+    pair->after = times_of(&pair->with, costs);
+    return true;
+}
+
+static void free_pair(struct pair *pair)
+{
+    sp_times_destroy(&pair->before);
+    sp_times_destroy(&pair->after);
+    sp_plan_destroy(&pair->without);
+    sp_plan_destroy(&pair->with);
+}
+
+/* The step takes longer by the head's ops of a stage and no more, of orders of few micro-batches ahead by 2 % at most;
+ * and a stage holds two micro-batches more at most. */
+static void no_bubbles(void **state)
+{
+    static const char *const schedules[] = {
+        "gpipe", "gpipe:backward=fifo", "1f1b", "interleaved", "bfs", "zb1p", "zb2p"};
+    const struct sp_costs costs = {.f = 1, .b = 1, .w = 1, .head = 0.75};
+    int pairs = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
+        for (int p = 2; p <= 8; p++)
+            for (int m = 2 * p; m <= 6 * p; m += 2 * p) {
+                struct pair pair;
+                double more;
+
+                if (!make_pair(schedules[k], p, m, 1, &costs, &pair))
+                    continue;
+                pairs++;
+                more = pair.after.makespan - pair.before.makespan - m * costs.head / p;
+                if (more > (strcmp(schedules[k], "1f1b") ? 0.02 * pair.before.makespan : 1e-9))
+                    fail_msg("%s p=%d m=%d: %g longer than its head's ops", schedules[k], p, m,
+                             more);
+                for (int s = 0; s < p; s++) {
+                    int v = pair.with.layout.chunks;
+
+                    assert_in_range(pair.after.peak_live[s], pair.before.peak_live[s],
+                                    pair.before.peak_live[s] + 2 * v);
+                }
+                free_pair(&pair);
+            }
+    assert_true(pairs > 100);
+}
+
+/* 1F1B with two barriers holds p + 2 micro-batches at its first stage (section 6.1 of the paper). */
+static void memory(void **state)
+{
+    const struct sp_costs costs = {.f = 1, .b = 1, .w = 1, .head = 0.75};
+
+    (void)state;
+    for (int p = 4; p <= 8; p++) {
+        struct pair pair;
+
+        assert_true(make_pair("1f1b", p, 4 * p, 1, &costs, &pair));
+        for (int s = 0; s < p; s++)
+            assert_int_equal(pair.after.peak_live[s], p - s + 2);
+        free_pair(&pair);
+    }
+}
+
+/* Where a backward waits for one that was never split, and a head for slices in either order. */
+static void every_schedule(void **state)
+{
+    static const char *const schedules[] = {
+        "naive",  "gpipe", "1f1b",   "interleaved", "bfs",       "zb1p",    "zb2p",     "zbv",
+        "v-half", "v-min", "1f1b-v", "hanayo",      "dualpipev", "seq1f1b", "terapipe", "sppo"};
+    const struct sp_costs costs = {.f = 1, .b = 1, .w = 1, .head = 0.75};
+    int pairs = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
+        for (int p = 2; p <= 6; p++)
+            for (int m = p; m <= 3 * p; m += p) {
+                bool slices = k >= 13;
+                struct pair pair;
+
+                if (!make_pair(schedules[k], p, m, slices ? 4 : 1, &costs, &pair))
+                    continue;
+                pairs++;
+                for (int s = 0; s < p; s++) {
+                    int ops = pair.with.programs[s].n - pair.without.programs[s].n;
+
+                    assert_int_equal(ops, 2 * m * (slices ? 4 : 1));
+                }
+                free_pair(&pair);
+            }
+    assert_true(pairs > 200);
+}
+
+/* ---- bytes and parameters ------------------------------------------------------------------- */
+
+static struct sp_shape shape_of(struct sp_model *model, int layers, int vocab, bool tied, int m)
+{
+    struct sp_shape sh;
+
+    assert_int_equal(sp_model_load("gpt-tiny", model), 0);
+    model->layers = layers;
+    model->vocab = vocab;
+    model->tied = tied;
+    sp_shape_init(&sh, model, 2, 24, m, 0, 0);
+    return sh;
+}
+
+/*
+ * Of every micro-batch, T h numbers of the head's input to each other stage and as many of its gradient back, 2 T
+ * statistics from each to each; once a step, the shares of the embedding to the stage that embeds, and its gradient to
+ * their owners; beside the boundary tensors of 1F1B.
+ */
+static void bytes(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 6; p++)
+        for (int tied = 0; tied < 2; tied++) {
+            int m = 2 * p, vocab = 61;
+            struct sp_layout lay = shared(p, m, 1);
+            struct sp_model model;
+            struct sp_shape sh = shape_of(&model, p, vocab, tied, m);
+            int64_t sent[8], T = 48, h = model.hidden, x = 4 * T * h, share = (vocab + p - 1) / p;
+            struct sp_plan plan;
+
+            lay.layers = p;
+            assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+            assert_int_equal(
+                sp_plan_bytes_sent(&plan, &sh, SP_RECOMPUTE_NONE, 1, plan.layout.stages, sent), 0);
+            for (int s = 0; s < p; s++) {
+                int64_t boundary = m * x * ((s > 0) + (s < p - 1));
+                int64_t head = m * (s == p - 1 ? (p - 1) * x : x);
+                int64_t statistics = m * (p - 1) * 4 * 2 * T;
+                int64_t table = 4 * share * h * (s == 0 ? p - 1 : 1);
+
+                assert_int_equal(sent[s], boundary + head + statistics + table);
+            }
+            sp_plan_destroy(&plan);
+        }
+}
+
+struct rows {
+    const struct sp_plan *plan;
+    const struct sp_model *model;
+    int64_t tables; /* elements */
+};
+
+static int add_rows(void *arg, enum sp_block_kind kind, int layer)
+{
+    struct rows *r = arg;
+
+    (void)layer;
+    if (kind == SP_BLOCK_TOKENS || kind == SP_BLOCK_HEAD)
+        r->tables += (int64_t)sp_block_held(r->plan, r->model, kind);
+    return 0;
+}
+
+/* Every stage has as many rows of each table, those of a tied one once. */
+static void parameters(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 6; p++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct sp_layout lay = shared(p, p, 1);
+            struct sp_model model;
+            struct sp_shape sh = shape_of(&model, p, 61, tied, p);
+            int64_t each = (61 + p - 1) / p * (int64_t)model.hidden;
+            struct sp_plan plan;
+
+            lay.layers = p;
+            assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+            for (int s = 0; s < p; s++) {
+                struct rows r = {&plan, &sh.held, 0};
+
+                sp_stage_each_block(&plan, &sh.held, s, add_rows, &r);
+                assert_int_equal(r.tables, (tied ? 1 : 2) * each);
+                assert_int_equal(sp_block_first(&plan, &sh.held, SP_BLOCK_TOKENS, s), s * each);
+            }
+            sp_plan_destroy(&plan);
+        }
+}
+
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int p;
+        const char *why;
+    } cases[] = {
+        {"1f1b", 1, "leave out --vocabulary-parallel or use --stages 2"},
+        {"1f1b", 62, "at most 61 stages, not 62"},
+        {"dualpipe", 4, "schedule dualpipe: --vocabulary-parallel is for schedules of one line"},
+        {"helix", 4, "schedule helix: --vocabulary-parallel"},
+        {"weipipe", 4, "schedule weipipe: --vocabulary-parallel"},
+        {"sppo:multiplex", 4, "schedule sppo:multiplex: --vocabulary-parallel"},
+        {"slimpipe", 4, "schedule slimpipe: --vocabulary-parallel"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sp_layout lay = shared(cases[i].p, 2 * cases[i].p, 1);
+        struct sp_plan plan;
+        struct catch c;
+
+        catch_begin(&c);
+        assert_int_equal(sp_plan_create(cases[i].schedule, &lay, &plan), -EINVAL);
+        assert_non_null(strstr(catch_end(&c), cases[i].why));
+    }
+}
+
+TEST_GROUP(vocabulary)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_bubbles),     cmocka_unit_test(memory),
+        cmocka_unit_test(every_schedule), cmocka_unit_test(bytes),
+        cmocka_unit_test(parameters),     cmocka_unit_test(refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
