@@ -58,6 +58,12 @@ CLUSTER.append(("slices", NARROW, "--seq 8192 --micro-batches 2 --micro-batch-si
                 ["1f1b", "seq1f1b --slices 8", "seq1f1b --slices 8 --partition-slices flops",
                  "slimpipe:exchange=off --slices 8", "slimpipe --slices 8"]))
 
+# A head of 2.7 layers, on the last stage, with layers dealt out so that it fits in, or a share of it on every stage.
+HEAVY = dict(layers=8, hidden=128, heads=4, vocab=4096)
+CLUSTER.append(("vocabulary", HEAVY, "--seq 256 --micro-batches 16 --micro-batch-size 2",
+                ["1f1b", "1f1b --partition balanced", "1f1b --vocabulary-parallel", "zb2p",
+                 "zb2p --vocabulary-parallel", "zbv", "zbv --vocabulary-parallel"]))
+
 # What HelixPipe and WeiPipe send against what a pipeline sends, at the ratios of WeiPipe's table 2: tokens of a
 # micro-batch over twelve times the hidden size, by which a boundary tensor is larger than a layer's weights.
 PAPERS = [
@@ -75,11 +81,12 @@ def model_dir(where, m):
     if m.get("llama"):
         config = dict(model_type="llama", hidden_size=m["hidden"], intermediate_size=4 * m["hidden"],
                       num_hidden_layers=m["layers"], num_attention_heads=m["heads"],
-                      num_key_value_heads=m["heads"], vocab_size=256, max_position_embeddings=8192,
+                      num_key_value_heads=m["heads"], vocab_size=m.get("vocab", 256),
+                      max_position_embeddings=8192,
                       rms_norm_eps=1e-5, tie_word_embeddings=False)
     else:
         config = dict(model_type="gpt2", n_embd=m["hidden"], n_layer=m["layers"], n_head=m["heads"],
-                      n_positions=8192, vocab_size=256)
+                      n_positions=8192, vocab_size=m.get("vocab", 256))
     with open(os.path.join(path, "config.json"), "w") as f:
         json.dump(config, f)
     return path
@@ -144,7 +151,7 @@ def compare(a, where, groups, launch, calibrate):
             error = 100 * (said / took - 1)
             rows.append(abs(error))
             best[schedule] = (said, took)
-            print(f"{group:6} {schedule:28} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
+            print(f"{group:6} {schedule:32} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
                   flush=True)
         chosen = min(best, key=lambda s: best[s][0])
         fastest = min(t for _, t in best.values())

@@ -212,6 +212,10 @@ void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_sh
                            starpu_data_handle_t n, starpu_data_handle_t targets,
                            starpu_data_handle_t w, starpu_data_handle_t stats,
                            starpu_data_handle_t logits);
+/* merged(T,2) = the stats of the parts of some devices, as if they were one part. */
+void sp_logit_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                           int devices, const starpu_data_handle_t *stats,
+                           starpu_data_handle_t merged);
 /* Of the stats of all devices, and of these logits if they were kept: dn(T,h) =, a part of a sum; g += of the table;
  * `counts`: tally[SP_TALLY_LOSS] += . */
 void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,

@@ -2,6 +2,7 @@
  * The head where devices share the vocabulary, of a part of a micro-batch's tokens, n = norm(x) of which all have:
  *
  *   logit_stats   Z(T,V) = n E^T of this device's rows of E;  stats(T,2) = log(sum e^Z), Z[target] if that is here
+ *   logit_merge   stats of some devices as if they were one
  *   vocabulary    of the stats of all devices: lse(T), loss = sum of lse - Z[target]; then
  *                 was: Z = n E^T     so: dZ = scale (e^(Z - lse) - onehot), dn = dZ E, a part of the sum over devices,
  *                                        dE += dZ^T n
@@ -49,6 +50,17 @@ static void logit_stats(const struct sp_backend *k, const struct logit_stats_buf
                    b->targets, b->stats, b->logits ? b->logits : b->scratch);
 }
 
+#define LOGIT_MERGE_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
+    ONE(merged, STARPU_W) /* = (T,2) f32 */                                                        \
+    LIST(stats, STARPU_R) /* (T,2) f32 of each device */
+SP_BUFFERS(logit_merge, LOGIT_MERGE_BUFFERS)
+
+static void logit_merge(const struct sp_backend *k, const struct logit_merge_buffers *b,
+                        const struct vocabulary_args *a)
+{
+    k->merge_stats(k, a->base.shape->rows, b->n_stats, (const float *const *)b->stats, b->merged);
+}
+
 #define VOCABULARY_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(n, STARPU_R)             /* (T,h) */                                                       \
     ONE(targets, STARPU_R)       /* (T) int32, -1: not here */                                     \
@@ -78,6 +90,7 @@ static void vocabulary(const struct sp_backend *k, const struct vocabulary_buffe
 }
 
 SP_CODELET(logit_stats);
+SP_CODELET(logit_merge);
 SP_CODELET(vocabulary);
 
 static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
@@ -102,6 +115,16 @@ void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_sh
     SP_TASK_BUFFERS(task, logit_stats, .n = n, .targets = targets, .w = w, .stats = stats,
                     .logits = logits, .scratch = logits ? NULL : sp_scratch_handle(sh, scratch));
     sp_task_submit(ctx, task, sp_flops_linear(sh->rows, sh->model.hidden, rows));
+}
+
+void sp_logit_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                           int devices, const starpu_data_handle_t *stats,
+                           starpu_data_handle_t merged)
+{
+    struct starpu_task *task = new_task(ctx, &logit_merge_cl, sh, 0);
+
+    SP_TASK_BUFFERS(task, logit_merge, .merged = merged, .stats = stats, .n_stats = devices);
+    sp_task_submit(ctx, task, 2.0 * devices * sh->rows);
 }
 
 void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,

@@ -122,6 +122,12 @@ struct sp_chunk_flight {
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
+/* What stays of a micro-batch or slice from the forward of the head to its backward, where all stages share the
+ * vocabulary, of each share of the tokens: the head's input, and the logits if they are few (NULL). */
+struct sp_head_flight {
+    starpu_data_handle_t *n, *logits; /* [shares] */
+};
+
 /* A gradient that came home to the owner of a chunk and is to be added; n is 0 where there is none. */
 struct sp_ring_home {
     int n;
@@ -162,8 +168,7 @@ struct sp_stage {
                                       * of its own micro-batches; weight-ring, sharded */
     starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][SP_NORMS] */
     struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
-    starpu_data_handle_t *logits;    /* vocabulary-parallel: [micro_batches][slices] that stay from
-                                      * the head's forward to its backward; NULL: none do */
+    struct sp_head_flight *heads;    /* [micro_batches][slices]; vocabulary-parallel */
     struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
     size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */

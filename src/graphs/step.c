@@ -10,12 +10,12 @@
 #include <string.h>
 
 /* As rows of part `member` of the vocabulary of `parts`; -1: not there. */
-static void localise(const struct sp_graph *g, int parts, int member, const int32_t *ids, int n,
+static void localise(const struct sp_model *m, int parts, int member, const int32_t *ids, int n,
                      int32_t *rows)
 {
     int first, count;
 
-    sp_vocabulary_part(&g->cfg.params->model, parts, member, &first, &count);
+    sp_vocabulary_part(m, parts, member, &first, &count);
     for (int i = 0; i < n; i++)
         rows[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
 }
@@ -65,7 +65,7 @@ static void scatter_targets(struct sp_graph *g, int i, int b, size_t rows)
     for (int c = 0; c < sp_graph_targets(g); c++) {
         if (g->cfg.plan->family->shares_vocabulary) {
             row = g->row + 2 * S;
-            localise(g, g->place.stages, g->place.first_local + c, g->row + S, S, row);
+            localise(&g->shape.held, g->place.stages, g->place.first_local + c, g->row + S, S, row);
         }
         scatter(&g->cuts[g->n_cuts - 1], b, row, t->targets_memory + (size_t)(c * M + i) * rows);
     }
@@ -95,7 +95,8 @@ static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
                 STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
             if (g->shape.tensor > 1)
-                localise(g, g->shape.tensor, sp_tensor_member(g), g->row, 2 * S, g->row);
+                localise(&g->cfg.params->model, g->shape.tensor, sp_tensor_member(g), g->row, 2 * S,
+                         g->row);
             if (t->ids)
                 scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
             if (t->targets)

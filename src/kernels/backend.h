@@ -80,13 +80,16 @@ struct sp_backend {
     /*
      * The same where w has V rows of a larger vocabulary, and a target is one of them, or -1 where it is elsewhere:
      * stats(T,2) = log(sum e^z), and z[target] or 0; of n such parts lse(T) = log(sum over all), and, if not NULL,
-     * loss += sum of lse - z[target]; then dx = and dw += of these V. `kept`: scratch still has the logits of
+     * loss += sum of lse - z[target]; or those of all n as if they were one part, merged(T,2). Then dx = and dw += of
+     * these V. `kept`: scratch still has the logits of
      * logit_stats, which need not be made again: that leaves them there if all rows were taken at a time.
      */
     void (*logit_stats)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                         const void *w, const int32_t *targets, float *stats, void *scratch);
     void (*merge_logits)(const struct sp_backend *k, int T, int n, const float *const *stats,
                          float *lse, double *loss);
+    void (*merge_stats)(const struct sp_backend *k, int T, int n, const float *const *stats,
+                        float *merged);
     void (*logits_bwd)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                        const void *w, const int32_t *targets, const float *lse, float scale,
                        bool kept, void *dx, float *dw, void *scratch);

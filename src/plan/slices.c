@@ -267,14 +267,21 @@ static int check_tensor(const char *command, const char *schedule, const struct 
     return check_tokens(command, "tensor-parallel", T, plan, sh);
 }
 
-/* Every stage has a row of it. */
+/* Every device has a row of it. */
 static int check_vocabulary(const char *command, const struct sp_plan *plan,
-                            const struct sp_model *m)
+                            const struct sp_model *m, const struct sp_shape *sh)
 {
-    int p = plan->layout.stages, each = sp_vocabulary_rows(m, p);
+    int p = plan->layout.stages, each = sp_vocabulary_rows(&sh->held, p), first, count;
 
-    if ((p - 1) * each < m->vocab)
+    sp_vocabulary_part(m, sh->tensor, sh->tensor - 1, &first, &count);
+    if ((p - 1) * each < count)
         return 0;
+    if (sh->tensor > 1)
+        return sp_error(
+            EINVAL,
+            "%s: --vocabulary-parallel: %s has %d tokens, of which not all of %d stages "
+            "of %d devices would have some; use fewer",
+            command, m->name, m->vocab, p, sh->tensor);
     return sp_error(EINVAL,
                     "%s: --vocabulary-parallel: %s has %d tokens, of which %d stages would have %d "
                     "each, and the last one none; use --stages %d",
@@ -284,10 +291,12 @@ static int check_vocabulary(const char *command, const struct sp_plan *plan,
 int sp_plan_check_members(const char *command, const char *schedule, const struct sp_plan *plan,
                           const struct sp_model *model, const struct sp_shape *sh)
 {
-    int err = plan->family->shares_vocabulary ? check_vocabulary(command, plan, model) : 0;
+    int err = 0;
 
-    if (!err && sh->tensor > 1)
+    if (sh->tensor > 1)
         err = check_tensor(command, schedule, plan, model, sh);
+    if (!err && plan->family->shares_vocabulary)
+        err = check_vocabulary(command, plan, model, sh);
     if (!err && sh->context > 1)
         err = check_context(command, schedule, plan, model, sh);
     return err;

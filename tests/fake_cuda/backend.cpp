@@ -289,6 +289,17 @@ void merge_logits(backend *k, int T, int n, const float *const *stats, float *ls
           [=](backend *cpu) { cpu->merge_logits(cpu, T, n, all.data(), lse, loss); });
 }
 
+void merge_stats(backend *k, int T, int n, const float *const *stats, float *merged)
+{
+    std::vector<const float *> all(stats, stats + n);
+    std::vector<access> list{WF(merged, area(T, 2))};
+
+    for (int i = 0; i < n; i++)
+        list.push_back(RF(stats[i], area(T, 2)));
+    queue(k, "merge_stats", list,
+          [=](backend *cpu) { cpu->merge_stats(cpu, T, n, all.data(), merged); });
+}
+
 void logits_bwd(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
                 const int32_t *targets, const float *lse, float scale, bool kept, void *dx,
                 float *dw, void *scratch)
@@ -397,6 +408,7 @@ void fill(struct sp_backend *k)
     k->cross_entropy = cross_entropy;
     k->logit_stats = logit_stats;
     k->merge_logits = merge_logits;
+    k->merge_stats = merge_stats;
     k->logits_bwd = logits_bwd;
     k->add_f32 = add_f32;
     k->add = add;

@@ -206,6 +206,7 @@ static void many_micro_batches(void **state)
         want.slices = cases[i].slices;
         want.sequences = 64;
         assert_int_equal(sp_search(&want, &f, 1), 1);
+        lay.vocabulary_parallel = f.vocabulary;
         whole = simulated_whole(&want, &lay);
         if (fabs(f.step_ms / whole - 1) > 2e-3)
             fail_msg("%s: %g ms, simulated whole %g", cases[i].schedule, f.step_ms, whole);

@@ -127,7 +127,7 @@ static void every_schedule(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
         for (int p = 2; p <= 6; p++)
-            for (int m = p; m <= 3 * p; m += p) {
+            for (int m = 1; m <= 3 * p; m += p / 2) {
                 bool slices = k >= 13;
                 struct pair pair;
 

@@ -14,6 +14,8 @@ grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention -
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --recompute full
 grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --vocabulary-parallel
+grid 1 4 llama-tiny 4 $two $whole --stages 2 --schedule 1f1b --vocabulary-parallel --post-validation
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=6 grid 1 6 llama-tiny 2 $two --stages 3 --schedule slimpipe
 one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe --recompute no-attention
@@ -43,6 +45,10 @@ grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero
     [ "$name" = slimpipe ] && continue # not with shared tokens
     grid 1 8 llama-tiny 4 $two $heads --stages 2 --schedule "$name"
     grid 1 8 gpt-tiny 4 $two $ring --stages 2 --schedule "$name"
+    case $name in 1f1b | gpipe | zbv | seq1f1b) ;; *) continue ;; esac
+    grid 1 8 gpt-tiny 4 $four --stages 2 --schedule "$name" --vocabulary-parallel
+    grid 2 8 llama-tiny 4 $two --stages 2 --schedule "$name" --vocabulary-parallel --zero 1
+    grid 1 8 llama-tiny 4 $two $heads --stages 2 --schedule "$name" --vocabulary-parallel
 done
 one= slices=
 
@@ -54,6 +60,7 @@ echo '{"model_type": "qwen3", "hidden_size": 48, "intermediate_size": 96, "num_h
     "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": true}' > "$work/qwen/config.json"
 grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule tawpipe --recompute no-attention
 grid 1 2 "$work/qwen" 4 $two $whole --stages 1 --recompute selective
+grid 1 4 "$work/qwen" 4 $two --stages 2 --schedule zbv --vocabulary-parallel
 
 # ---- types, several sequences in a micro-batch, and the same at another place
 

@@ -12,6 +12,7 @@
 #include "graphs/families/vocabulary.h"
 #include "graphs/families/layerwise.h"
 #include "graphs/families/shards.h"
+#include "graphs/tensor/ends.h"
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
 #include <limits.h>
@@ -35,13 +36,18 @@ static struct sp_tensor_id input(const struct sp_op_ctx *c)
     return tensor(c, SP_TENSOR_N1, sp_globals(&c->g->cfg.plan->layout) - 1);
 }
 
-static starpu_data_handle_t find(const struct sp_op_ctx *c, struct sp_tensor_id id)
+static starpu_data_handle_t find_piece(const struct sp_op_ctx *c, struct sp_tensor_id id, int piece)
 {
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     STARPU_ASSERT_MSG(t, "starpipe: stage %d: no %s of stage %d for the head", c->st->index,
                       sp_tensor_name((enum sp_tensor_kind)id.kind), id.at);
-    return t->piece[0];
+    return t->piece[piece];
+}
+
+static starpu_data_handle_t find(const struct sp_op_ctx *c, struct sp_tensor_id id)
+{
+    return find_piece(c, id, 0);
 }
 
 static void leave(struct sp_op_ctx *c, struct sp_tensor_id id, starpu_data_handle_t handle)
@@ -86,25 +92,36 @@ void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t dx)
     sp_drop(&c->fl->norm);
 }
 
-/* ---- ops of the head ---------------------------------------------------------------------------- */
+/* ---- ops of the head ----------------------------------------------------------------------------
+ *
+ * Where members of a stage share parameters each has a part of the stage's rows: it wants the inputs of all shares of
+ * the tokens, and adds to the gradients of all. Other stages get the statistics of a stage as one part.
+ */
 
 static enum sp_block_kind table_of(const struct sp_op_ctx *c)
 {
     return c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
 }
 
-/* Rows of the vocabulary that are here. */
+/* Rows of the vocabulary that are here, of those that this member has on all stages. */
 static int rows_of(const struct sp_op_ctx *c)
 {
-    int first, count;
+    int p = stages_of(c), each = sp_vocabulary_rows(&c->sh->held, p), first, count;
 
-    sp_vocabulary_part(&c->sh->held, stages_of(c), c->st->index, &first, &count);
-    return count;
+    sp_vocabulary_part(&c->g->cfg.params->model, c->sh->tensor, sp_tensor_member(c->g), &first,
+                       &count);
+    count -= c->st->index * each;
+    return count < each ? count : each;
 }
 
-static starpu_data_handle_t targets_of(const struct sp_op_ctx *c)
+static const struct sp_shape *share_of(const struct sp_op_ctx *c, int j)
 {
-    return sp_stage_targets(c->g, c->st)[unit_of(c)];
+    return c->sh->tensor > 1 ? sp_op_share(c, j) : c->sh;
+}
+
+static starpu_data_handle_t targets_of(const struct sp_op_ctx *c, int j)
+{
+    return sp_stage_targets(c->g, c->st)[unit_of(c) * sp_tensor_shares(c) + j];
 }
 
 /* If they are few they stay for the backward. */
@@ -117,35 +134,93 @@ static starpu_data_handle_t take_logits(struct sp_op_ctx *c, int rows)
                : NULL;
 }
 
-static void forward(struct sp_op_ctx *c)
+static starpu_data_handle_t take_stats(struct sp_op_ctx *c)
 {
-    starpu_data_handle_t stats =
-        sp_pool_get(c->st->boundary, 2 * (size_t)c->sh->rows, sizeof(float), "logit statistics");
-    starpu_data_handle_t *logits = &c->st->logits[unit_of(c)];
-    int rows = rows_of(c);
-
-    *logits = take_logits(c, rows);
-    sp_logit_stats_insert(&c->ctx, c->sh, rows, find(c, input(c)), targets_of(c),
-                          sp_stage_weight(c->st, table_of(c), -1), stats, *logits);
-    leave(c, tensor(c, SP_TENSOR_STATS, c->st->index), stats);
+    return sp_pool_get(c->st->boundary, 2 * (size_t)c->sh->rows, sizeof(float), "logit statistics");
 }
 
-/* The loss counts on the last chunk's stage. */
-static void backward(struct sp_op_ctx *c)
+/* What all members have of a share's statistics becomes one part. */
+static starpu_data_handle_t merge(struct sp_op_ctx *c, int j, starpu_data_handle_t own)
+{
+    int t = c->sh->tensor, me = sp_tensor_member(c->g);
+    starpu_data_handle_t of[t], merged;
+
+    if (t == 1)
+        return own;
+    of[me] = own;
+    sp_tensor_share_stats(c, of);
+    merged = take_stats(c);
+    c->ctx.exchanged = true;
+    sp_logit_merge_insert(&c->ctx, share_of(c, j), t, of, merged);
+    c->ctx.exchanged = false;
+    for (int m = 0; m < t; m++)
+        sp_pool_put(of[m]);
+    return merged;
+}
+
+static void forward(struct sp_op_ctx *c)
+{
+    struct sp_head_flight *fl = &c->st->heads[unit_of(c)];
+    struct sp_tensor_id id = tensor(c, SP_TENSOR_STATS, c->st->index);
+    int rows = rows_of(c), n = sp_tensor_shares(c);
+    starpu_data_handle_t stats[n];
+    struct sp_shares inputs;
+
+    sp_tensor_gather(c, SP_TENSOR_N1, find(c, input(c)), &inputs);
+    for (int k = 0; k < n; k++) {
+        int j = sp_tensor_arrival(c, k);
+
+        fl->n[j] = inputs.at[j];
+        fl->logits[j] = take_logits(c, rows);
+        stats[j] = take_stats(c);
+        c->ctx.exchanged = j != sp_tensor_share(c);
+        sp_logit_stats_insert(&c->ctx, share_of(c, j), rows, fl->n[j], targets_of(c, j),
+                              sp_stage_weight(c->st, table_of(c), -1), stats[j], fl->logits[j]);
+    }
+    c->ctx.exchanged = false;
+    for (int j = 0; j < n; j++)
+        stats[j] = merge(c, j, stats[j]);
+    sp_store_put(&c->st->store, &id, n, stats, true);
+}
+
+/* The loss counts on the last chunk's stage, of each share once. */
+static bool counts(const struct sp_op_ctx *c, int j)
 {
     const struct sp_layout *lay = &c->g->cfg.plan->layout;
-    bool counts = c->st->index == sp_home(lay, 0, sp_globals(lay) - 1).stage;
-    starpu_data_handle_t dn = sp_take_boundary(c, c->st, "dn"), stats[lay->stages];
-    starpu_data_handle_t *logits = &c->st->logits[unit_of(c)];
 
-    for (int s = 0; s < lay->stages; s++)
-        stats[s] = find(c, tensor(c, SP_TENSOR_STATS, s));
-    sp_vocabulary_insert(&c->ctx, c->sh, rows_of(c), counts, find(c, input(c)), targets_of(c),
-                         sp_stage_weight(c->st, table_of(c), -1),
-                         sp_stage_gradient(c->st, table_of(c), -1), lay->stages, stats, *logits, dn,
-                         sp_stage_tally(c->g, c->st));
-    sp_drop(logits);
-    leave(c, tensor(c, SP_TENSOR_DN1, c->st->index), dn);
+    return c->st->index == sp_home(lay, 0, sp_globals(lay) - 1).stage && sp_tensor_completes(c, j);
+}
+
+static void backward(struct sp_op_ctx *c)
+{
+    struct sp_head_flight *fl = &c->st->heads[unit_of(c)];
+    int p = stages_of(c), rows = rows_of(c);
+    struct sp_shares dn = {.n = sp_tensor_shares(c)};
+    starpu_data_handle_t stats[p];
+
+    for (int k = 0; k < dn.n; k++) {
+        int j = sp_tensor_departure(c, k);
+
+        for (int s = 0; s < p; s++)
+            stats[s] = find_piece(c, tensor(c, SP_TENSOR_STATS, s), j);
+        dn.at[j] = sp_take_boundary(c, c->st, "dn");
+        c->ctx.exchanged = j != sp_tensor_share(c);
+        sp_vocabulary_insert(&c->ctx, share_of(c, j), rows, counts(c, j), fl->n[j],
+                             targets_of(c, j), sp_stage_weight(c->st, table_of(c), -1),
+                             sp_stage_gradient(c->st, table_of(c), -1), p, stats, fl->logits[j],
+                             dn.at[j], sp_stage_tally(c->g, c->st));
+        sp_drop(&fl->n[j]);
+        sp_drop(&fl->logits[j]);
+    }
+    if (c->sh->tensor > 1)
+        sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
+    c->ctx.exchanged = true;
+    if (dn.n > 1)
+        sp_partial_sum_insert(&c->ctx, c->sh, dn.at[0], dn.n - 1, dn.at + 1);
+    c->ctx.exchanged = false;
+    sp_pool_hold(dn.at[0]);
+    leave(c, tensor(c, SP_TENSOR_DN1, c->st->index), dn.at[0]);
+    sp_tensor_drop(&dn);
 }
 
 static void run_head(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -218,7 +293,26 @@ static void discard(struct sp_graph *g)
     sp_layerwise_discard(g);
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < units_of(g); i++)
-            sp_drop(&g->stages[k].logits[i]);
+            for (int j = 0; j < sp_shape_shares(&g->shape); j++) {
+                sp_drop(&g->stages[k].heads[i].n[j]);
+                sp_drop(&g->stages[k].heads[i].logits[j]);
+            }
+}
+
+static int create_heads(struct sp_graph *g, struct sp_stage *st)
+{
+    size_t units = (size_t)units_of(g), each = (size_t)sp_shape_shares(&g->shape);
+    starpu_data_handle_t *handles = calloc(2 * units * each, sizeof(starpu_data_handle_t));
+
+    st->heads = calloc(units, sizeof *st->heads);
+    if (!st->heads || !handles) {
+        free(handles);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < units; i++)
+        st->heads[i] =
+            (struct sp_head_flight){handles + 2 * i * each, handles + (2 * i + 1) * each};
+    return 0;
 }
 
 static int create(struct sp_graph *g)
@@ -228,9 +322,9 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        st->logits = calloc((size_t)units_of(g), sizeof(starpu_data_handle_t));
-        if (!st->logits)
-            return -ENOMEM;
+        err = create_heads(g, st);
+        if (err)
+            return err;
         if (sp_is_end_stage(g->cfg.plan, st->index, false))
             err = sp_shards_create(g, st);
         else
@@ -243,7 +337,9 @@ static void destroy(struct sp_graph *g)
 {
     sp_layerwise_destroy(g);
     for (int k = 0; k < g->place.n_local; k++) {
-        free(g->stages[k].logits);
+        if (g->stages[k].heads)
+            free(g->stages[k].heads[0].n);
+        free(g->stages[k].heads);
         sp_shards_destroy(&g->stages[k]);
     }
 }

@@ -57,8 +57,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handl
 
 /* ---- head ------------------------------------------------------------------------------------------ */
 
-/* The statistics of a part's logits of this member's rows of the table to all members, theirs from them. */
-static void share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of)
+void sp_tensor_share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of)
 {
     int t = c->sh->tensor, me = sp_tensor_member(c->g);
     size_t n = sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows);
@@ -113,7 +112,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
                               part_of(c, targets, tokens, j), table, stats[j][me], logits[j]);
     }
     for (int j = 0; j < n->n; j++)
-        share_stats(c, stats[j]);
+        sp_tensor_share_stats(c, stats[j]);
     c->ctx.exchanged = true;
     for (int k = 0; k < n->n; k++) {
         int j = sp_tensor_departure(c, k);

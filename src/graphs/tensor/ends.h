@@ -17,6 +17,9 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
 /* Adds to the gradients of the tables; dx stays. */
 void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
 
+/* The statistics of a share's logits, of[member] of this one, to all members, and theirs from them. */
+void sp_tensor_share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of);
+
 /* dx(T,h) = from x; gradients of the final norm and the table +=, and the loss of this member's tokens. */
 void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
                     starpu_data_handle_t dx, int64_t released);

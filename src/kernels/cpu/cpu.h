@@ -41,6 +41,8 @@ void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int row
                         const void *w, const int32_t *targets, float *stats, void *scratch);
 void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *const *stats,
                          float *lse, double *loss);
+void sp_cpu_merge_stats(const struct sp_backend *k, int T, int n, const float *const *stats,
+                        float *merged);
 void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                        const void *w, const int32_t *targets, const float *lse, float scale,
                        bool kept, void *dx, float *dw, void *scratch);
@@ -79,12 +81,12 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
         .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu,          \
         .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
         .cross_entropy = products##cross_entropy, .logit_stats = sp_cpu_logit_stats,               \
-        .merge_logits = sp_cpu_merge_logits, .logits_bwd = sp_cpu_logits_bwd, .add = add,          \
-        .round = round_to, .adamw = sp_cpu_adamw, .add_f32 = sp_cpu_add_f32,                       \
-        .add_parts = sp_cpu_add_parts, .add_at_random = sp_cpu_add_at_random,                      \
-        .add_to_f32 = sp_cpu_add_to_f32, .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear,             \
-        .copy = sp_cpu_copy, .copy_rows = sp_cpu_copy_rows,                                        \
-        .first_not_finite = sp_cpu_first_not_finite,                                               \
+        .merge_logits = sp_cpu_merge_logits, .merge_stats = sp_cpu_merge_stats,                    \
+        .logits_bwd = sp_cpu_logits_bwd, .add = add, .round = round_to, .adamw = sp_cpu_adamw,     \
+        .add_f32 = sp_cpu_add_f32, .add_parts = sp_cpu_add_parts,                                  \
+        .add_at_random = sp_cpu_add_at_random, .add_to_f32 = sp_cpu_add_to_f32,                    \
+        .sumsq = sp_cpu_sumsq, .clear = sp_cpu_clear, .copy = sp_cpu_copy,                         \
+        .copy_rows = sp_cpu_copy_rows, .first_not_finite = sp_cpu_first_not_finite,                \
     }
 
 #endif

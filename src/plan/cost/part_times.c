@@ -142,14 +142,15 @@ void sp_head_times(const struct sp_machine *machine, int devices, const struct s
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, vocab = sp_vocabulary_rows(&sh->model, stages);
     double product = product_of(&c, sp_flops_linear(sh->rows, h, vocab));
+    double input = sh->tensor > 1 && !sh->sequence ? 0 : gathered(&c);
     bool again = !sp_shape_keeps_logits(sh);
 
     /* logits are written and read; then read, and overwritten by their gradient, which both products read */
     *t = (struct sp_head_times){
         .norm = moved(&c, 2 * h) + machine->launch_s,
-        .forward = product + moved(&c, h + 2 * vocab) + machine->launch_s,
-        .backward =
-            (2 + again) * product + moved(&c, 2 * h + (3 + again) * vocab) + machine->launch_s,
+        .forward = product + moved(&c, h + 2 * vocab) + input + machine->launch_s,
+        .backward = (2 + again) * product + moved(&c, 2 * h + (3 + again) * vocab) + gathered(&c) +
+                    machine->launch_s,
         .norm_input = moved(&c, (3 + stages) * h) + machine->launch_s,
     };
 }

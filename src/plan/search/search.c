@@ -73,11 +73,11 @@ static void insert(struct search *s, const struct sp_found *f)
     s->best[at] = *f;
 }
 
-/* And with the vocabulary cut over all stages, where train runs the schedule so. */
+/* And with the vocabulary cut over all stages, where the schedule may be run so. */
 static void try(struct search *s, struct sp_found f)
 {
     sp_trials_add(&s->trials, &f);
-    f.vocabulary = f.stages > 1 && f.devices == 1 && sp_schedule_shares_vocabulary(f.schedule);
+    f.vocabulary = f.stages > 1 && sp_schedule_shares_vocabulary(f.schedule);
     if (f.vocabulary)
         sp_trials_add(&s->trials, &f);
 }

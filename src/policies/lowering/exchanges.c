@@ -90,9 +90,11 @@ static struct shared shared_of_ends(const struct sp_shape *sh, const struct sp_o
         n.rows++;
         n.sums += w->forward;
     }
-    if (w->head) {
-        n.rows += 2;
-        n.sums++;
+    if (w->head || w->head_share) {
+        n.rows += w->head ? 2 : 1;
+        n.sums += w->head || !w->forward;
+    }
+    if (w->head || (w->head_share && w->forward)) {
         *stats +=
             (int64_t)(2 * sizeof(float)) * sh->batch * w->tokens / sh->context * (sh->tensor - 1);
     }

@@ -96,7 +96,7 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
         return 1;
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
-    if (is_by_heads(plan, shape, t))
+    if (is_by_heads(plan, shape, t) || kinds[t->kind].extent == ROWS_2)
         return sp_shape_shares(shape);
     return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
 }
@@ -194,7 +194,7 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
     case ROWS_HEADS:
         return rows_of(plan, shape, t) * (shape->q_width / shape->model.head_dim);
     case ROWS_2:
-        return 2 * rows_of(plan, shape, t);
+        return 2 * rows_of(plan, shape, t) * sp_shape_shares(shape);
     case OUT_PRODUCT:
         return (int64_t)sp_block_offset(&shape->held, SP_BLOCK_POST, SP_ROLE_GAIN);
     case CHUNK:

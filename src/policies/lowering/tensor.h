@@ -21,11 +21,12 @@ enum sp_tensor_kind {
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
     SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at` */
-    SP_TENSOR_DKV,   /* its gradient */
-    SP_TENSOR_O,     /* [rows, q width] output of attention */
-    SP_TENSOR_DO,    /* its gradient */
-    SP_TENSOR_LSE,   /* [rows, heads] f32, statistics of attention */
-    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at` */
+    SP_TENSOR_DKV, /* its gradient */
+    SP_TENSOR_O,   /* [rows, q width] output of attention */
+    SP_TENSOR_DO,  /* its gradient */
+    SP_TENSOR_LSE, /* [rows, heads] f32, statistics of attention */
+    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`; of each
+                      * share of the tokens where devices share parameters */
     SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
     SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
     SP_TENSOR_DWOUT, /* its gradient */

@@ -155,6 +155,7 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     float *want_dw = new_copy(n_w, dw), *got_dw = new_copy(n_w, dw), *dx = new_nan(n_x);
     float *stats[2] = {new_nan(n_s), new_random(n_s, 4)}, *got[2] = {new_nan(n_s), stats[1]};
     float *lse = new_nan((size_t)T), *got_lse = new_nan((size_t)T), *z = new_nan(n_z);
+    float *merged = new_nan(n_s);
     void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *tdx = new_typed_nan(t, n_x);
     void *scratch = new_typed_nan(t, n_z + off);
     int32_t *targets = new_bytes((size_t)T * sizeof *targets);
@@ -172,6 +173,10 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     printf("    %s loss %.9f, CPU %.9f\n", sp_dtype_name(t), loss, want);
     assert_true(fabs(loss - want) < 1e-6 * fabs(want));
     assert_close_floats("lse", (size_t)T, got_lse, lse, 1e-6);
+    cpu->merge_stats(cpu, T, 2, (const float *const *)stats, merged);
+    k->merge_stats(k, T, 2, (const float *const *)stats, got[0]);
+    sp_emulated_wait();
+    assert_close_floats("merged", n_s, got[0], merged, 1e-6);
     cpu->logits_bwd(cpu, T, h, V, rows, x, w, targets, lse, 0.125f, false, dx, want_dw, z);
     k->logits_bwd(k, T, h, V, rows, tx, tw, targets, lse, 0.125f, rows >= T, tdx, got_dw,
                   at(t, scratch, off));
@@ -180,7 +185,7 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
     free(x), free(w), free(dw), free(want_dw), free(got_dw), free(dx), free(stats[0]);
     free(stats[1]), free(got[0]), free(lse), free(got_lse), free(z), free(tx), free(tw), free(tdx);
-    free(scratch), free(targets);
+    free(scratch), free(targets), free(merged);
 }
 
 static void test_vocabulary(void **state)

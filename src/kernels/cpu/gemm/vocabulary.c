@@ -4,6 +4,7 @@
  *
  *   logit_stats    Z(rows,V) = x w^T;  stats = log(sum e^z) and z[target], of this part
  *   merge_logits   lse = log(sum over parts of e^lse),  loss += sum of lse - z[target]
+ *   merge_stats    the same of some of the parts, as if they were one
  *   logits_bwd     Z again unless it was kept, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
  */
 #include "kernels/cpu/cpu.h"
@@ -87,6 +88,34 @@ void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int row
     }
 }
 
+/* Of n parts, a token's log-sum-exp and logit of the target. */
+static void merge(int n, const float *const *stats, int t, double *lse, double *target)
+{
+    double all = (double)stats[0][2 * t], at_target = (double)stats[0][2 * t + 1];
+
+    for (int i = 1; i < n; i++) {
+        double part = (double)stats[i][2 * t], max = fmax(all, part);
+
+        all = max + log1p(exp(fmin(all, part) - max));
+        at_target += (double)stats[i][2 * t + 1];
+    }
+    *lse = all;
+    *target = at_target;
+}
+
+void sp_cpu_merge_stats(const struct sp_backend *k, int T, int n, const float *const *stats,
+                        float *merged)
+{
+    (void)k;
+    for (int t = 0; t < T; t++) {
+        double lse, target;
+
+        merge(n, stats, t, &lse, &target);
+        merged[2 * t] = (float)lse;
+        merged[2 * t + 1] = (float)target;
+    }
+}
+
 void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *const *stats,
                          float *lse, double *loss)
 {
@@ -94,14 +123,9 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
 
     (void)k;
     for (int t = 0; t < T; t++) {
-        double all = (double)stats[0][2 * t], at_target = (double)stats[0][2 * t + 1];
+        double all, at_target;
 
-        for (int i = 1; i < n; i++) {
-            double part = (double)stats[i][2 * t], max = fmax(all, part);
-
-            all = max + log1p(exp(fmin(all, part) - max));
-            at_target += (double)stats[i][2 * t + 1];
-        }
+        merge(n, stats, t, &all, &at_target);
         lse[t] = (float)all;
         sum += all - at_target;
     }

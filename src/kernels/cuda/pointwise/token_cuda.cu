@@ -358,6 +358,48 @@ static void merge_logits(const struct sp_backend *k, int rows, int n, const floa
         sp_cuda_add_doubles(k, rows, part, loss);
 }
 
+/* A row's statistics of n parts at once, as few as devices of a stage. */
+struct parts_of_stats {
+    enum { MOST = 32 };
+    const float *at[MOST];
+};
+
+SP_KERNEL void merge_stats_kernel(int rows, int n, bool begins, struct parts_of_stats stats,
+                                  float *merged)
+{
+    int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    float lse, target;
+
+    if (row >= rows)
+        return;
+    lse = begins ? -INFINITY : merged[2 * row];
+    target = begins ? 0 : merged[2 * row + 1];
+    for (int i = 0; i < n; i++) {
+        float part = stats.at[i][2 * row], max = fmaxf(lse, part);
+
+        lse = max + (float)log(exp((double)(lse - max)) + exp((double)(part - max)));
+        target += stats.at[i][2 * row + 1];
+    }
+    merged[2 * row] = lse;
+    merged[2 * row + 1] = target;
+}
+
+static void merge_stats(const struct sp_backend *k, int rows, int n, const float *const *stats,
+                        float *merged)
+{
+    enum { THREADS = 256 };
+
+    for (int first = 0; first < n; first += parts_of_stats::MOST) {
+        int more = n - first < parts_of_stats::MOST ? n - first : parts_of_stats::MOST;
+        struct parts_of_stats parts;
+
+        for (int i = 0; i < parts_of_stats::MOST; i++)
+            parts.at[i] = stats[first + (i < more ? i : 0)];
+        sp_launch(k, "merge_stats", merge_stats_kernel, sp_blocks((size_t)rows, THREADS), THREADS,
+                  0, rows, more, first == 0, parts, merged);
+    }
+}
+
 template <typename T>
 static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
                        const void *x, const void *w, const int32_t *targets, const float *lse,
@@ -390,6 +432,7 @@ template <typename T> static void token_fill(struct sp_backend *backend)
     backend->cross_entropy = cross_entropy<T>;
     backend->logit_stats = logit_stats<T>;
     backend->merge_logits = merge_logits;
+    backend->merge_stats = merge_stats;
     backend->logits_bwd = logits_bwd<T>;
 }
 

@@ -56,14 +56,20 @@ int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_sha
     int64_t held = (int64_t)sp_block_held(plan, &sh->held, SP_BLOCK_TOKENS);
     int64_t logits = sp_logits_ld(sp_vocabulary_rows(&sh->held, lay->stages));
     struct counts root = count(plan, sp_vocabulary_root(lay)), own = count(plan, stage);
+    int64_t shares = sp_shape_shares(sh);
     bool kept = sh->head_rows >= rows;
     int64_t dn = root.gradients.most + 1, spare = 2; /* that the pool leaves idle */
     int64_t elements = (sp_boundary_buffers(plan, stage) + own.inputs.most + dn + spare) * x;
 
+    if (sh->tensor >
+        1) { /* of all shares of the tokens the inputs, and the gradients and those of others */
+        elements += ((own.logits.most + 1) * shares + 2 * shares) * x;
+        elements += sp_in_f32(sh, shares * (sh->tensor + 1) * 2 * rows);
+    }
     if (stage == sp_vocabulary_root(lay)) /* the parts of others; statistics of the norms */
         elements += (stages - 1) * x + sp_in_f32(sh, 2 * rows * lay->micro_batches * lay->slices);
-    elements += kept ? (own.logits.most + 1) * rows * logits : sh->head_rows * logits;
-    elements += sp_in_f32(sh, rows + (own.logits.most + 1 + spare) * stages * 2 * rows);
+    elements += kept ? (own.logits.most + 1) * shares * rows * logits : sh->head_rows * logits;
+    elements += sp_in_f32(sh, rows + (own.logits.most + 1 + spare) * stages * shares * 2 * rows);
     elements += sp_in_f32(sh, held); /* of the embedding's gradient, on its way here */
     if (stage == sp_home(lay, 0, 0).stage)
         elements += stages * held + sp_in_f32(sh, stages * held);

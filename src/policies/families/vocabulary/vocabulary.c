@@ -128,10 +128,10 @@ static int stream(const struct sp_layout *lay, const struct sp_op *op)
 
 #define VOCABULARY                                                                                 \
     .partitions = true, .pairs = true, .offloads = true, .recomputes_first = true,                 \
-    .shares_tokens = true, .shares_vocabulary = true, .prices_head = true, .check = check,         \
-    .place = sp_layerwise_place, .weave = sp_vocabulary_weave,                                     \
-    .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids,                           \
-    .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost,             \
+    .shares_tokens = true, .shares_parameters = true, .shares_vocabulary = true,                   \
+    .prices_head = true, .check = check, .place = sp_layerwise_place,                              \
+    .weave = sp_vocabulary_weave, .post_validates = sp_layerwise_post_validates, .id = id,         \
+    .ids = ids, .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost, \
     .again = again, .activations = sp_layerwise_activations, .stream = stream,                     \
     .travelling = sp_vocabulary_travelling, .lower = sp_vocabulary_lower,                          \
     .lower_end = sp_vocabulary_lower_end

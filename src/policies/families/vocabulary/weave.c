@@ -227,36 +227,32 @@ static bool simulate(struct weave *w)
     return true;
 }
 
+/* The next forward from place *next on, past which that moves; NULL: there is none. */
+static const struct sp_op *next_forward(const struct sp_program *prog, int *next)
+{
+    while (*next < prog->n && prog->ops[*next].pass != SP_F)
+        ++*next;
+    return *next < prog->n ? &prog->ops[(*next)++] : NULL;
+}
+
 /* A program whose forwards come `ahead` forwards earlier: each where another one was, the first ones at the begin. */
 static void bring_forward(const struct sp_program *from, int ahead, struct sp_program *to)
 {
-    int next = 0; /* forward in `from` that comes next */
+    const struct sp_op *forward;
+    int next = 0;
 
     to->n = 0;
-    for (int k = 0; k < ahead; k++, next++) {
-        while (next < from->n && from->ops[next].pass != SP_F)
-            next++;
-        if (next < from->n) {
-            struct sp_op op = from->ops[next];
-
-            op.overlap = 0;
-            sp_program_add_op(to, op);
-        }
+    for (int k = 0; k < ahead && (forward = next_forward(from, &next)); k++) {
+        sp_program_add_op(to, *forward);
+        to->ops[to->n - 1].overlap = 0;
     }
     for (int k = 0; k < from->n; k++) {
-        struct sp_op op;
-
         if (from->ops[k].pass != SP_F) {
             sp_program_add_op(to, from->ops[k]);
-            continue;
+        } else if ((forward = next_forward(from, &next))) {
+            sp_program_add_op(to, *forward);
+            to->ops[to->n - 1].overlap = from->ops[k].overlap;
         }
-        while (next < from->n && from->ops[next].pass != SP_F)
-            next++;
-        if (next == from->n)
-            continue;
-        op = from->ops[next++];
-        op.overlap = from->ops[k].overlap;
-        sp_program_add_op(to, op);
     }
 }
 
