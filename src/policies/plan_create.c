@@ -182,7 +182,7 @@ static int choose_family(struct sp_plan *p)
 /* Puts in what the schedule does not say. */
 static int weave(struct sp_plan *p)
 {
-    char why[256] = "";
+    char why[512] = "";
     int ret = p->family->weave ? p->family->weave(p, why, sizeof why) : 0;
 
     if (ret == -ENOMEM)

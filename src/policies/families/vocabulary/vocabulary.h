@@ -26,9 +26,9 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
                                               const struct sp_family *family);
 
 /*
- * Puts the ops of the head into programs of chunks. A backward waits two barriers longer for its forward than without:
- * forwards are brought forward by 0, 1 or 2 micro-batches (slices), the fewest with which the makespan at nominal costs
- * is within 1 % of the best, and each stage then holds as many more; the ops of the head come as soon as they can. 0, or
+ * Puts the ops of the head into programs of chunks, once the verifier has agreed to these. A backward waits two barriers
+ * longer for its forward than without: forwards are brought forward by 0, 1 or 2 micro-batches (slices), whatever is
+ * fastest at nominal costs, and each stage then holds as many more; the ops of the head come as soon as they can. 0, or
  * -EINVAL with the reason in why[n], -ENOMEM.
  */
 int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n);

@@ -1,10 +1,6 @@
-#include "policies/families/vocabulary/vocabulary.h"
+#include "policies/families/vocabulary/weave.h"
 #include "policies/simulation/costs.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +8,7 @@
 struct unit {
     int mb, slice;
     int forwards, backwards; /* stages that have not ended that op of the head */
-    double input, sums,
-        gradient; /* when its input is there, the statistics of all, all parts of the gradient */
+    double input, sums;      /* when its input is there, and the statistics of all */
 };
 
 /* What a stage could go on with. */
@@ -28,8 +23,8 @@ struct stage {
 };
 
 /* A list simulation in which a stage takes an op of the head as soon as it can. */
-struct weave {
-    struct sp_plan *plan;
+struct sp_weave {
+    const struct sp_plan *plan;
     struct sp_program *chunks; /* [stages] forwards brought forward */
     struct sp_program *out;    /* [stages] with the head's ops */
     double *end;               /* [ids] of the ops that ran, -1: it did not */
@@ -38,23 +33,15 @@ struct weave {
     int units;
     struct stage *stage; /* [stages] */
     struct sp_home last; /* the last global stage */
-    double comm;
+    const struct sp_costs *costs;
 };
 
-/* A head of a quarter of a stage's forward and backward, whatever the model, and a fast network. */
-static const struct sp_costs nominal = {.f = 1, .b = 1, .w = 1, .head = 0.75, .comm = 0.03};
-
-/* What an order is woven for: messages take so long. Orders in which all wait for all a few times a micro-batch lose
- * with messages that take time what they gained without, unless there was time for them; those of little memory, which
- * go down and up the stages, do not get any. */
-static const double comms[] = {0, 0.05};
-
-static struct unit *unit_of(const struct weave *w, const struct sp_op *op)
+static struct unit *unit_of(const struct sp_weave *w, const struct sp_op *op)
 {
     return &w->unit[w->unit_of[op->mb * w->plan->layout.slices + op->slice]];
 }
 
-static bool is_last(const struct weave *w, int stage, const struct sp_op *op)
+static bool is_last(const struct sp_weave *w, int stage, const struct sp_op *op)
 {
     return stage == w->last.stage && op->chunk == w->last.chunk;
 }
@@ -62,7 +49,7 @@ static bool is_last(const struct weave *w, int stage, const struct sp_op *op)
 /* ---- what a stage can do -------------------------------------------------------------------- */
 
 /* When what a chunk's op waits for is there; -1: not known yet. */
-static double ready(const struct weave *w, int stage, const struct sp_op *op)
+static double ready(const struct sp_weave *w, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = &w->plan->layout;
     struct sp_dep deps[SP_MAX_DEPS];
@@ -74,7 +61,7 @@ static double ready(const struct weave *w, int stage, const struct sp_op *op)
 
         if (end < 0)
             return -1;
-        at = fmax(at, end + (deps[i].stage != stage ? w->comm : 0));
+        at = fmax(at, end + (deps[i].stage != stage ? w->costs->comm : 0));
     }
     return at;
 }
@@ -90,7 +77,7 @@ static void consider(struct stage *s, enum next next, double at)
 }
 
 /* What it can begin first; of several, the head's backward, then its forward: others wait for them. */
-static void look(const struct weave *w, int stage)
+static void look(const struct sp_weave *w, int stage)
 {
     const struct sp_program *prog = &w->chunks[stage];
     struct stage *s = &w->stage[stage];
@@ -98,10 +85,10 @@ static void look(const struct weave *w, int stage)
     s->changed = false;
     s->next = NOTHING;
     if (s->backward < s->forward && w->unit[s->backward].forwards == 0)
-        consider(s, BACKWARD_OF_HEAD, w->unit[s->backward].sums + w->comm);
+        consider(s, BACKWARD_OF_HEAD, w->unit[s->backward].sums + w->costs->comm);
     if (s->forward < w->units && w->unit[s->forward].input >= 0)
         consider(s, FORWARD_OF_HEAD,
-                 w->unit[s->forward].input + (stage == w->last.stage ? 0 : w->comm));
+                 w->unit[s->forward].input + (stage == w->last.stage ? 0 : w->costs->comm));
     if (s->op < prog->n) {
         const struct sp_op *op = &prog->ops[s->op];
         double at = ready(w, stage, op), other = op->overlap ? ready(w, stage, op + 1) : 0;
@@ -112,13 +99,13 @@ static void look(const struct weave *w, int stage)
 
 /* ---- what it does ----------------------------------------------------------------------------- */
 
-static void change_all(struct weave *w)
+static void change_all(struct sp_weave *w)
 {
     for (int s = 0; s < w->plan->layout.stages; s++)
         w->stage[s].changed = true;
 }
 
-static void change(struct weave *w, int global)
+static void change(struct sp_weave *w, int global)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
@@ -126,7 +113,7 @@ static void change(struct weave *w, int global)
         w->stage[sp_home(lay, 0, global).stage].changed = true;
 }
 
-static void run(struct weave *w, int stage, const struct sp_op *op, double end)
+static void run(struct sp_weave *w, int stage, const struct sp_op *op, double end)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
@@ -136,7 +123,7 @@ static void run(struct weave *w, int stage, const struct sp_op *op, double end)
     w->stage[stage].changed = true;
 }
 
-static void run_chunk(struct weave *w, int stage)
+static void run_chunk(struct sp_weave *w, int stage)
 {
     const struct sp_layout *lay = &w->plan->layout;
     struct stage *s = &w->stage[stage];
@@ -145,7 +132,7 @@ static void run_chunk(struct weave *w, int stage)
     double end = s->start;
 
     for (int i = 0; i < ops; i++)
-        end += sp_op_cost(w->plan, &nominal, stage, &op[i]);
+        end += sp_op_cost(w->plan, w->costs, stage, &op[i]);
     for (int i = 0; i < ops; i++) {
         int global = sp_global_stage(lay, stage, op[i].chunk);
 
@@ -160,7 +147,7 @@ static void run_chunk(struct weave *w, int stage)
     s->op += ops;
 }
 
-static void run_head(struct weave *w, int stage, bool backward)
+static void run_head(struct sp_weave *w, int stage, bool backward)
 {
     struct stage *s = &w->stage[stage];
     struct unit *u = &w->unit[backward ? s->backward++ : s->forward++];
@@ -168,7 +155,7 @@ static void run_head(struct weave *w, int stage, bool backward)
                              .part = SP_HEAD,
                              .mb = u->mb,
                              .slice = (unsigned short)u->slice};
-    double end = s->start + sp_op_cost(w->plan, &nominal, stage, &op);
+    double end = s->start + sp_op_cost(w->plan, w->costs, stage, &op);
 
     run(w, stage, &op, end);
     if (!backward) {
@@ -182,7 +169,7 @@ static void run_head(struct weave *w, int stage, bool backward)
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
-static void reset(struct weave *w)
+static void reset(struct sp_weave *w)
 {
     const struct sp_layout *lay = &w->plan->layout;
     int ids = w->plan->family->ids(lay);
@@ -199,7 +186,7 @@ static void reset(struct weave *w)
 }
 
 /* False: the stages wait for each other. */
-static bool simulate(struct weave *w)
+static bool simulate(struct sp_weave *w)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
@@ -257,7 +244,7 @@ static void bring_forward(const struct sp_program *from, int ahead, struct sp_pr
 }
 
 /* Where backwards come last in, first out, so does the head: no more logits live than have to. */
-static void list_units(struct weave *w)
+static void list_units(struct sp_weave *w)
 {
     const struct sp_program *prog = &w->plan->programs[w->last.stage];
 
@@ -272,159 +259,54 @@ static void list_units(struct weave *w)
     }
 }
 
-/* Whether all ops are those of chunks that there are, so that they can be simulated: what is wrong beside that, the
- * verifier says. */
-static bool all_exist(const struct sp_plan *plan)
-{
-    const struct sp_layout *lay = &plan->layout;
+/* ---- its life --------------------------------------------------------------------------------- */
 
-    for (int s = 0; s < lay->stages; s++)
-        for (int k = 0; k < plan->programs[s].n; k++)
-            if (plan->programs[s].ops[k].part != SP_CHUNK ||
-                plan->family->id(lay, s, &plan->programs[s].ops[k]) < 0 ||
-                (plan->programs[s].ops[k].overlap && k + 1 == plan->programs[s].n))
-                return false;
-    return true;
-}
-
-/* Micro-batches: as many as there are barriers between a forward and its backward. */
-enum { MOST_AHEAD = 2 };
-
-/* An order, and what it takes at nominal costs. */
-struct candidate {
-    struct sp_program *programs; /* [stages] */
-    double makespan;             /* INFINITY: there is none */
-};
-
-/* Weaves one with forwards that many micro-batches ahead, for messages that take `comm`. 0 or -ENOMEM. */
-static int try_order(struct weave *w, int ahead, double comm, struct candidate *c)
-{
-    const struct sp_layout *lay = &w->plan->layout;
-    struct sp_plan woven = *w->plan;
-    char why[256];
-    struct sp_times t;
-    int err;
-
-    for (int s = 0; s < lay->stages; s++) {
-        bring_forward(&w->plan->programs[s], ahead * lay->chunks, &w->chunks[s]);
-        c->programs[s].n = 0;
-    }
-    w->out = c->programs;
-    w->comm = comm;
-    c->makespan = INFINITY;
-    if (!simulate(w))
-        return 0;
-    woven.programs = c->programs;
-    err =
-        sp_listsim(&woven, &nominal, woven.paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
-    if (err)
-        return err == -ENOMEM ? err : 0;
-    c->makespan = t.makespan;
-    sp_times_destroy(&t);
-    return 0;
-}
-
-static void swap(struct candidate *a, struct candidate *b)
-{
-    struct candidate was = *a;
-
-    *a = *b;
-    *b = was;
-}
-
-/* Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
-static int try_orders(struct weave *w, struct candidate best[MOST_AHEAD + 1],
-                      struct candidate *spare)
-{
-    int err = 0;
-
-    for (int k = 0; k <= MOST_AHEAD; k++) {
-        best[k].makespan = INFINITY;
-        for (size_t i = 0; !err && i < sizeof comms / sizeof *comms; i++) {
-            err = try_order(w, k, comms[i], spare);
-            if (spare->makespan < best[k].makespan)
-                swap(spare, &best[k]);
-        }
-    }
-    return err;
-}
-
-/* The one with the fewest ahead that takes no longer than 1 % more than the fastest; -1: there is none. */
-static int choose(const struct candidate all[MOST_AHEAD + 1])
-{
-    double least = INFINITY;
-    int at = 0;
-
-    for (int k = 0; k <= MOST_AHEAD; k++)
-        least = fmin(least, all[k].makespan);
-    while (at <= MOST_AHEAD && all[at].makespan > 1.01 * least)
-        at++;
-    return isinf(least) ? -1 : at;
-}
-
-/* With `all` [MOST_AHEAD + 2] to be filled. */
-static int weave(struct weave *w, struct candidate *all, char *why, size_t n)
-{
-    int err = try_orders(w, all, &all[MOST_AHEAD + 1]), at;
-
-    if (err)
-        return err;
-    at = choose(all);
-    if (at < 0) {
-        snprintf(why, n,
-                 "the head's ops find no place in this order; leave out "
-                 "--vocabulary-parallel");
-        return -EINVAL;
-    }
-    for (int s = 0; s < w->plan->layout.stages; s++) {
-        struct sp_program without = w->plan->programs[s];
-
-        w->plan->programs[s] = all[at].programs[s];
-        all[at].programs[s] = without;
-    }
-    return 0;
-}
-
-static void free_programs(struct sp_program *programs, int stages)
-{
-    for (int s = 0; programs && s < stages; s++)
-        free(programs[s].ops);
-    free(programs);
-}
-
-int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n)
+struct sp_weave *sp_weave_create(const struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
     size_t stages = (size_t)lay->stages, units = (size_t)lay->micro_batches * (size_t)lay->slices;
-    struct weave w = {.plan = plan, .last = sp_home(lay, 0, sp_globals(lay) - 1)};
-    struct candidate all[MOST_AHEAD + 2] = {{NULL, 0}};
-    int err;
+    struct sp_weave *w = calloc(1, sizeof *w);
 
-    if (!all_exist(plan))
-        return 0;
-    err = sp_plan_index(plan);
-    if (err)
-        return err;
-    w.chunks = calloc(stages, sizeof *w.chunks);
-    w.end = calloc((size_t)plan->family->ids(lay), sizeof *w.end);
-    w.unit = calloc(units, sizeof *w.unit);
-    w.unit_of = calloc(units, sizeof *w.unit_of);
-    w.stage = calloc(stages, sizeof *w.stage);
-    err = w.chunks && w.end && w.unit && w.unit_of && w.stage ? 0 : -ENOMEM;
-    for (int k = 0; k < MOST_AHEAD + 2; k++) {
-        all[k].programs = calloc(stages, sizeof *all[k].programs);
-        err = all[k].programs ? err : -ENOMEM;
+    if (!w)
+        return NULL;
+    w->plan = plan;
+    w->last = sp_home(lay, 0, sp_globals(lay) - 1);
+    w->chunks = calloc(stages, sizeof *w->chunks);
+    w->end = calloc((size_t)plan->family->ids(lay), sizeof *w->end);
+    w->unit = calloc(units, sizeof *w->unit);
+    w->unit_of = calloc(units, sizeof *w->unit_of);
+    w->stage = calloc(stages, sizeof *w->stage);
+    if (!w->chunks || !w->end || !w->unit || !w->unit_of || !w->stage) {
+        sp_weave_destroy(w);
+        return NULL;
     }
-    if (!err) {
-        list_units(&w);
-        err = weave(&w, all, why, n);
+    list_units(w);
+    return w;
+}
+
+void sp_weave_destroy(struct sp_weave *w)
+{
+    if (!w)
+        return;
+    for (int s = 0; w->chunks && s < w->plan->layout.stages; s++)
+        free(w->chunks[s].ops);
+    free(w->chunks);
+    free(w->end);
+    free(w->unit);
+    free(w->unit_of);
+    free(w->stage);
+    free(w);
+}
+
+bool sp_weave(struct sp_weave *w, const struct sp_costs *costs, int ahead, struct sp_program *out)
+{
+    const struct sp_layout *lay = &w->plan->layout;
+
+    for (int s = 0; s < lay->stages; s++) {
+        bring_forward(&w->plan->programs[s], ahead * lay->chunks, &w->chunks[s]);
+        out[s].n = 0;
     }
-    for (int k = 0; k < MOST_AHEAD + 2; k++)
-        free_programs(all[k].programs, lay->stages);
-    free_programs(w.chunks, lay->stages);
-    free(w.end);
-    free(w.unit);
-    free(w.unit_of);
-    free(w.stage);
-    return err;
+    w->costs = costs;
+    w->out = out;
+    return simulate(w);
 }

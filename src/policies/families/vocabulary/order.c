@@ -1,0 +1,180 @@
+#include "policies/families/families.h"
+#include "policies/families/vocabulary/vocabulary.h"
+#include "policies/families/vocabulary/weave.h"
+#include "policies/simulation/costs.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
+#include "policies/simulation/verify.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A head of a quarter of a stage's forward and backward, whatever the model, and a fast network. */
+static const struct sp_costs nominal = {.f = 1, .b = 1, .w = 1, .head = 0.75, .comm = 0.03};
+
+/* What an order is woven for: messages take so long. Orders in which all wait for all a few times a micro-batch lose
+ * with messages that take time what they gained without, unless there was time for them; those of little memory, which
+ * go down and up the stages, do not get any. */
+static const double comms[] = {0, 0.05};
+
+/* Micro-batches: as many as there are barriers between a forward and its backward. */
+enum { MOST_AHEAD = 2 };
+
+/* An order, and what it takes at nominal costs: all of it, and in the middle a micro-batch of each stage more, which
+ * alone counts where there are many. */
+struct candidate {
+    struct sp_program *programs; /* [stages] */
+    double makespan, more;       /* INFINITY: there is none */
+};
+
+/* When the i-th backward of the last global stage ends. */
+static double end_of(const struct sp_plan *plan, const struct candidate *c,
+                     const struct sp_times *t, int i)
+{
+    struct sp_home last = sp_home(&plan->layout, 0, sp_globals(&plan->layout) - 1);
+    const struct sp_program *prog = &c->programs[last.stage];
+    int k = 0;
+
+    for (int n = 0; n <= i; k++)
+        n += prog->ops[k].pass == SP_B && prog->ops[k].part == SP_CHUNK &&
+             prog->ops[k].chunk == last.chunk;
+    return t->end[last.stage][k - 1];
+}
+
+/* 0 where a step has no middle. */
+static double more_of(const struct sp_plan *plan, const struct candidate *c,
+                      const struct sp_times *t)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int units = lay->micro_batches * lay->slices, more = lay->stages * lay->slices;
+
+    if (units < 4 * more)
+        return 0;
+    return end_of(plan, c, t, units / 2 + more) - end_of(plan, c, t, units / 2);
+}
+
+static bool is_better(const struct candidate *a, const struct candidate *b)
+{
+    if (isinf(a->makespan) || isinf(b->makespan) || fabs(a->more - b->more) <= 1e-3 * a->more)
+        return a->makespan < (1 - 1e-6) * b->makespan;
+    return a->more < b->more;
+}
+
+/* Weaves one for messages that take `comm`. 0 or -ENOMEM. */
+static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, double comm,
+                     struct candidate *c)
+{
+    struct sp_plan woven = *plan;
+    struct sp_costs costs = nominal;
+    char why[256];
+    struct sp_times t;
+    int err;
+
+    costs.comm = comm;
+    c->makespan = INFINITY;
+    if (!sp_weave(w, &costs, ahead, c->programs))
+        return 0;
+    woven.programs = c->programs;
+    err =
+        sp_listsim(&woven, &nominal, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
+    if (err)
+        return err == -ENOMEM ? err : 0;
+    c->makespan = t.makespan;
+    c->more = more_of(plan, c, &t);
+    sp_times_destroy(&t);
+    return 0;
+}
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+    struct candidate was = *a;
+
+    *a = *b;
+    *b = was;
+}
+
+/* Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
+static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHEAD + 1],
+                      struct candidate *spare)
+{
+    struct sp_weave *w = sp_weave_create(plan);
+    int err = w ? 0 : -ENOMEM;
+
+    for (int k = 0; k <= MOST_AHEAD; k++) {
+        best[k].makespan = INFINITY;
+        for (size_t i = 0; !err && i < sizeof comms / sizeof *comms; i++) {
+            err = try_order(plan, w, k, comms[i], spare);
+            if (is_better(spare, &best[k]))
+                swap(spare, &best[k]);
+        }
+    }
+    sp_weave_destroy(w);
+    return err;
+}
+
+/* The fastest, of equal ones that with the fewest ahead; -1: there is none. */
+static int choose(const struct candidate all[MOST_AHEAD + 1])
+{
+    int best = 0;
+
+    for (int k = 1; k <= MOST_AHEAD; k++)
+        if (is_better(&all[k], &all[best]))
+            best = k;
+    return isinf(all[best].makespan) ? -1 : best;
+}
+
+/* Whether the programs are a schedule without the head: the verifier says what is wrong. */
+static int verify_chunks(struct sp_plan *plan, char *why, size_t n)
+{
+    const struct sp_family *family = plan->family;
+    int err;
+
+    plan->family = &sp_family_layerwise;
+    err = sp_plan_index(plan);
+    err = err ? err : sp_verify(plan, why, n);
+    plan->family = family;
+    return err ? err : sp_plan_index(plan);
+}
+
+static int choose_order(struct sp_plan *plan, struct candidate all[MOST_AHEAD + 2], char *why,
+                        size_t n)
+{
+    int err = try_orders(plan, all, &all[MOST_AHEAD + 1]), at;
+
+    if (err)
+        return err;
+    at = choose(all);
+    if (at < 0) {
+        snprintf(why, n,
+                 "the head's ops find no place in this order; leave out "
+                 "--vocabulary-parallel");
+        return -EINVAL;
+    }
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct sp_program without = plan->programs[s];
+
+        plan->programs[s] = all[at].programs[s];
+        all[at].programs[s] = without;
+    }
+    return 0;
+}
+
+int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n)
+{
+    size_t stages = (size_t)plan->layout.stages;
+    struct candidate all[MOST_AHEAD + 2];
+    int err = verify_chunks(plan, why, n);
+
+    for (int k = 0; k < MOST_AHEAD + 2; k++) {
+        all[k] = (struct candidate){.programs = calloc(stages, sizeof *all[k].programs)};
+        err = all[k].programs ? err : -ENOMEM;
+    }
+    err = err ? err : choose_order(plan, all, why, n);
+    for (int k = 0; k < MOST_AHEAD + 2; k++) {
+        for (size_t s = 0; all[k].programs && s < stages; s++)
+            free(all[k].programs[s].ops);
+        free(all[k].programs);
+    }
+    return err;
+}
