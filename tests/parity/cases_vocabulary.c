@@ -29,6 +29,12 @@ void vocabulary_cases(struct cases *c)
         {ALONE, "--schedule hanayo --stages 2 --model gpt-tiny --recompute no-attention"},
         {ALONE | PROCESSES(2),
          "--schedule 1f1b --stages 2 --model ./heavy --seq 32 --offload full"},
+        /* parts of layers, the last block's output made in the forward, and again in the backward */
+        {ALONE | PROCESSES(4), "--schedule helix --stages 4 --model llama-tiny"},
+        {ALONE | PROCESSES(3),
+         "--schedule helix:fold=1,qkv=activations --stages 3 --model gpt-tiny --recompute none"},
+        {ALONE | PROCESSES(2), "--schedule helix:ship=attention --stages 2 --model gpt-tiny"},
+        {ALONE, "--schedule helix:bounded --stages 2 --model ./qwen --micro-batches 8"},
     };
 
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {

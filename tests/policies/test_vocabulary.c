@@ -244,7 +244,7 @@ static void refusals(void **state)
         {"1f1b", 1, "leave out --vocabulary-parallel or use --stages 2"},
         {"1f1b", 62, "at most 61 stages, not 62"},
         {"dualpipe", 4, "schedule dualpipe: --vocabulary-parallel is for schedules of one line"},
-        {"helix", 4, "schedule helix: --vocabulary-parallel"},
+        {"fsdp", 4, "schedule fsdp: --vocabulary-parallel"},
         {"weipipe", 4, "schedule weipipe: --vocabulary-parallel"},
         {"sppo:multiplex", 4, "schedule sppo:multiplex: --vocabulary-parallel"},
         {"slimpipe", 4, "schedule slimpipe: --vocabulary-parallel"},

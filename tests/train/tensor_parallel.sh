@@ -16,6 +16,7 @@ grid 1 2 gpt-tiny 4 $two --stages 1 --recompute every=2
 grid 2 8 llama-tiny 4 $two --stages 2 --schedule 1f1b --zero 1
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --vocabulary-parallel
 grid 1 4 llama-tiny 4 $two $whole --stages 2 --schedule 1f1b --vocabulary-parallel --post-validation
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --vocabulary-parallel
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=6 grid 1 6 llama-tiny 2 $two --stages 3 --schedule slimpipe
 one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe --recompute no-attention

@@ -78,6 +78,8 @@ static void block_forward(struct sp_part_op *c)
             c, x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x"));
     else
         x = post_forward(c);
+    if (c->k == c->sh->model.layers && sp_part_shares_head(c))
+        sp_part_head_input(c, x);
     if (c->k < c->sh->model.layers)
         pre_forward(c, x);
     else if (c->keeps)
@@ -279,7 +281,7 @@ static void block_backward(struct sp_part_op *c)
 /* Whether a block's forward computes nothing, as its output is the head's input alone, which the backward makes. */
 static bool waits_for_head(const struct sp_part_op *c)
 {
-    return !c->keeps && c->k == c->sh->model.layers;
+    return !c->keeps && c->k == c->sh->model.layers && !sp_part_shares_head(c);
 }
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -350,8 +352,9 @@ static int create(struct sp_graph *g)
 /* What the forwards of a micro-batch left of block k and of attention of layer k. */
 static void drop_flight(struct sp_part_flight *t, int parts)
 {
-    starpu_data_handle_t *const left[] = {&t->block.residual, &t->block.o,   &t->block.post,
-                                          &t->block.x,        &t->block.pre, &t->n1};
+    starpu_data_handle_t *const left[] = {
+        &t->block.residual, &t->block.o,    &t->block.post, &t->block.x,
+        &t->block.pre,      &t->block.norm, &t->n1};
 
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         sp_drop(left[i]);

@@ -105,7 +105,7 @@ static void forward_end(struct sp_op_ctx *c)
     }
     c->fl->out = c->flow;
     if (shares_vocabulary(c))
-        sp_vocabulary_input(c);
+        sp_vocabulary_input(c, c->fl->out, &c->fl->norm);
 }
 
 /* ---- backward ------------------------------------------------------------------------- */
@@ -117,10 +117,13 @@ static void backward_begin(struct sp_op_ctx *c)
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
         sp_offload_slot(c, 0); /* the head's input comes back with it */
-        if (shares_vocabulary(c))
-            sp_vocabulary_gradient(c, c->flow);
-        else
+        if (shares_vocabulary(c)) {
+            sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
+                                   (int64_t)starpu_data_get_size(c->fl->out));
+            sp_drop(&c->fl->out);
+        } else {
             sp_chunk_head(c, tokens_of(c), c->flow);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 #include "graphs/families/part.h"
+#include "graphs/families/vocabulary.h"
 
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
@@ -44,9 +45,13 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
                                struct sp_chunk_flight *one)
 {
-    one->layers = t;
-    return (struct sp_op_ctx){
+    struct sp_op_ctx op = {
         .g = c->g, .st = c->st, .sh = c->sh, .ctx = c->ctx, .fl = one, .mb = c->mb, .count = 1};
+
+    one->layers = t;
+    if (sp_part_shares_head(c))
+        sp_vocabulary_tables(&op);
+    return op;
 }
 
 /* ---- weights that are shipped ------------------------------------------------------------------ */
@@ -125,21 +130,59 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- the ends of the model ---------------------------------------------------------------------- */
 
+/* The table, or its gradient. */
+static starpu_data_handle_t embedding(const struct sp_part_op *c, bool gradient)
+{
+    if (sp_part_shares_head(c))
+        return sp_vocabulary_whole(c->st, SP_BLOCK_TOKENS, gradient);
+    return gradient ? sp_part_gradient(c, SP_BLOCK_TOKENS, -1)
+                    : sp_part_weight(c, SP_BLOCK_TOKENS, -1);
+}
+
 void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x)
 {
     c->ctx.layer = -1;
-    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
-                        sp_part_weight(c, SP_BLOCK_TOKENS, -1),
+    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], embedding(c, false),
                         sp_part_weight(c, SP_BLOCK_POSITIONS, -1), x, 0);
+}
+
+bool sp_part_shares_head(const struct sp_part_op *c)
+{
+    return c->g->cfg.plan->family->shares_vocabulary;
+}
+
+void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, &t->half, &one);
+
+    sp_vocabulary_input(&op, x, &t->block.norm);
+}
+
+starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t released)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, &t->half, &one);
+
+    sp_vocabulary_gradient(&op, t->block.x, &t->block.norm, dx, released);
+    c->stash -= released;
+    sp_drop(&t->block.x);
+    return dx;
 }
 
 starpu_data_handle_t sp_part_head(struct sp_part_op *c)
 {
     enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t released = c->keeps ? sp_part_bytes(t->block.x) : 0;
+    starpu_data_handle_t dx;
 
+    if (sp_part_shares_head(c))
+        return sp_part_head_gradient(c, released);
+    dx = sp_part_take(c, sp_part_hidden(c), "dx");
     c->ctx.layer = -1;
     sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
                    sp_part_weight(c, SP_BLOCK_NORM, -1), sp_part_weight(c, table, -1),
@@ -153,8 +196,7 @@ starpu_data_handle_t sp_part_head(struct sp_part_op *c)
 void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx)
 {
     c->ctx.layer = -1;
-    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
-                          sp_part_gradient(c, SP_BLOCK_TOKENS, -1),
+    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx, embedding(c, true),
                           sp_part_gradient(c, SP_BLOCK_POSITIONS, -1));
 }
 

@@ -13,6 +13,8 @@
 struct sp_part_flight {
     struct {
         starpu_data_handle_t residual, o, post, x, pre;
+        starpu_data_handle_t
+            norm; /* of the last one, where all stages share the head: statistics of its norm */
     } block;
     starpu_data_handle_t n1;
     struct sp_layer_flight attn; /* q, kv, o, lse */
@@ -124,8 +126,13 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* x = embedding of the micro-batch. */
 void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x);
+/* Whether all stages share the head; then the last block's forward leaves its input, from x, its output. */
+bool sp_part_shares_head(const struct sp_part_op *c);
+void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x);
 /* Final norm, logits, loss and their gradient: that of the last layer's output, in the flight's block. */
 starpu_data_handle_t sp_part_head(struct sp_part_op *c);
+/* The same where all stages share the head; ends the life of `released` bytes. */
+starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t released);
 /* The embedding's gradient, from that of its output. */
 void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx);
 /* Whether the MLP of a block's backward comes in chunks. */

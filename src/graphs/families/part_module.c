@@ -137,10 +137,14 @@ static void block_forward(struct sp_part_op *c)
             t->block.residual = sp_part_hold(r);
         mlp_forward(c, r, false, x, c->stash);
     }
+    if (last && sp_part_shares_head(c))
+        sp_part_head_input(c, x);
     if (!last)
         sp_part_leave(c, SP_TENSOR_X, c->k, x);
+    else if (c->keeps)
+        t->block.x = x;
     else
-        t->block.x = x; /* nothing is kept: sp_part_hold_inputs */
+        sp_drop(&x);
 }
 
 /* What the backward wants of the MLP of layer k-1, and the head of its output. */

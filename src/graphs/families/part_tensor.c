@@ -141,6 +141,8 @@ static void block_forward(struct sp_part_op *c)
     } else {
         x = finish_layer(c);
     }
+    if (c->k == c->sh->model.layers && sp_part_shares_head(c))
+        sp_part_head_input(c, x);
     if (c->k < c->sh->model.layers)
         pre_forward(c, x);
     else if (c->keeps)
@@ -273,11 +275,14 @@ static void recompute(struct sp_part_op *c)
 static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t released = kept ? sp_part_bytes(t->block.x) : 0;
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = op_of(c, false, &one);
+    starpu_data_handle_t dx;
 
+    if (sp_part_shares_head(c))
+        return sp_part_head_gradient(c, released);
+    dx = sp_part_take(c, sp_part_hidden(c), "dx");
     sp_tensor_head(&op, c->mb, t->block.x, dx, released);
     c->stash -= released;
     sp_drop(&t->block.x);

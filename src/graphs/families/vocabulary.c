@@ -1,20 +1,22 @@
 /*
- * Layerwise stages that share the vocabulary:
+ * Stages that share the vocabulary; `last` is the last chunk, or the last block where parts of layers are ops:
  *
- *   F(mb, last chunk):   ... layers   n = norm(x)                                -> all stages
+ *   F(mb, last):         ... layers   n = norm(x)                                -> all stages
  *   L(mb):               Z = n E_s^T, statistics of the rows that are here        -> all stages
- *   bL(mb):              lse of all; dZ, part of dn, dE_s +=                      -> the last chunk's stage
- *   B(mb, last chunk):   dn = sum of all parts, dx; layers ...
+ *   bL(mb):              lse of all; dZ, part of dn, dE_s +=                      -> the stage of `last`
+ *   B(mb, last):         dn = sum of all parts, dx; layers ...
  *
  * The table of the embedding, whose rows lie on all stages, is whole on the stage that embeds from the gather before
  * its first op to the scatter of its gradient after the last one: as embedding and head are in the sharded family.
  */
 #include "graphs/families/vocabulary.h"
-#include "graphs/families/layerwise.h"
+#include "graphs/attention.h"
+#include "graphs/families/family.h"
 #include "graphs/families/shards.h"
 #include "graphs/tensor/ends.h"
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
+#include "policies/families/vocabulary/vocabulary.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -33,7 +35,7 @@ static struct sp_tensor_id tensor(const struct sp_op_ctx *c, enum sp_tensor_kind
 
 static struct sp_tensor_id input(const struct sp_op_ctx *c)
 {
-    return tensor(c, SP_TENSOR_N1, sp_globals(&c->g->cfg.plan->layout) - 1);
+    return tensor(c, SP_TENSOR_HEAD, -1);
 }
 
 static starpu_data_handle_t find_piece(const struct sp_op_ctx *c, struct sp_tensor_id id, int piece)
@@ -60,36 +62,35 @@ static int unit_of(const struct sp_op_ctx *c)
     return c->mb * c->g->cfg.plan->layout.slices + c->slice;
 }
 
-/* ---- in ops of the last chunk ----------------------------------------------------------------- */
+/* ---- in the last op before the head ----------------------------------------------------------------- */
 
-void sp_vocabulary_input(struct sp_op_ctx *c)
+void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats)
 {
     starpu_data_handle_t n = sp_take_boundary(c, c->st, "n");
 
     c->ctx.layer = -1;
-    c->fl->norm = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false), sp_shape_elem(c->sh),
-                              "statistics");
-    sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = c->fl->out, .saved = c->fl->norm}, n,
-                       sp_weight(c, SP_BLOCK_NORM, -1), 0);
+    *stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false), sp_shape_elem(c->sh),
+                         "statistics");
+    sp_norm_fwd_insert(&c->ctx, c->sh, &(struct sp_pre){.x = x, .saved = *stats}, n,
+                       sp_stage_weight(c->st, SP_BLOCK_NORM, -1), 0);
     leave(c, input(c), n);
 }
 
-void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t dx)
+void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
+                            starpu_data_handle_t *stats, starpu_data_handle_t dx, int64_t released)
 {
     int stages = stages_of(c), n = 0;
     starpu_data_handle_t part[stages];
-    int64_t released = (int64_t)starpu_data_get_size(c->fl->out);
 
     for (int s = 0; s < stages; s++)
         if (s != c->st->index)
-            part[n++] = find(c, tensor(c, SP_TENSOR_DN1, s));
+            part[n++] = find(c, tensor(c, SP_TENSOR_DHEAD, s));
     c->ctx.layer = -1;
-    sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, sp_weight(c, SP_BLOCK_NORM, -1),
-                           sp_gradient(c, SP_BLOCK_NORM, -1), c->fl->out, c->fl->norm,
-                           find(c, tensor(c, SP_TENSOR_DN1, c->st->index)), n, part, NULL, dx,
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, sp_stage_weight(c->st, SP_BLOCK_NORM, -1),
+                           sp_stage_gradient(c->st, SP_BLOCK_NORM, -1), x, *stats,
+                           find(c, tensor(c, SP_TENSOR_DHEAD, c->st->index)), n, part, NULL, dx,
                            released);
-    sp_drop(&c->fl->out);
-    sp_drop(&c->fl->norm);
+    sp_drop(stats);
 }
 
 /* ---- ops of the head ----------------------------------------------------------------------------
@@ -166,7 +167,7 @@ static void forward(struct sp_op_ctx *c)
     starpu_data_handle_t stats[n];
     struct sp_shares inputs;
 
-    sp_tensor_gather(c, SP_TENSOR_N1, find(c, input(c)), &inputs);
+    sp_tensor_gather(c, SP_TENSOR_HEAD, find(c, input(c)), &inputs);
     for (int k = 0; k < n; k++) {
         int j = sp_tensor_arrival(c, k);
 
@@ -183,12 +184,10 @@ static void forward(struct sp_op_ctx *c)
     sp_store_put(&c->st->store, &id, n, stats, true);
 }
 
-/* The loss counts on the last chunk's stage, of each share once. */
+/* The loss counts on the stage of the last op, of each share once. */
 static bool counts(const struct sp_op_ctx *c, int j)
 {
-    const struct sp_layout *lay = &c->g->cfg.plan->layout;
-
-    return c->st->index == sp_home(lay, 0, sp_globals(lay) - 1).stage && sp_tensor_completes(c, j);
+    return c->st->index == sp_vocabulary_root(&c->g->cfg.plan->layout) && sp_tensor_completes(c, j);
 }
 
 static void backward(struct sp_op_ctx *c)
@@ -213,14 +212,19 @@ static void backward(struct sp_op_ctx *c)
         sp_drop(&fl->logits[j]);
     }
     if (c->sh->tensor > 1)
-        sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
+        sp_tensor_reduce(c, SP_TENSOR_DHEAD, &dn);
     c->ctx.exchanged = true;
     if (dn.n > 1)
         sp_partial_sum_insert(&c->ctx, c->sh, dn.at[0], dn.n - 1, dn.at + 1);
     c->ctx.exchanged = false;
     sp_pool_hold(dn.at[0]);
-    leave(c, tensor(c, SP_TENSOR_DN1, c->st->index), dn.at[0]);
+    leave(c, tensor(c, SP_TENSOR_DHEAD, c->st->index), dn.at[0]);
     sp_tensor_drop(&dn);
+}
+
+static const struct sp_graph_family *base_of(const struct sp_graph *g)
+{
+    return sp_graph_family_of(sp_vocabulary_base(&g->cfg.plan->layout));
 }
 
 static void run_head(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -246,7 +250,7 @@ static void run_head(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    (a->op.part == SP_HEAD ? run_head : sp_graph_layerwise.run)(g, st, a);
+    (a->op.part == SP_HEAD ? run_head : base_of(g)->run)(g, st, a);
 }
 
 /* ---- the embedding's table ------------------------------------------------------------------------ */
@@ -259,6 +263,16 @@ void sp_vocabulary_tables(struct sp_op_ctx *c)
         c->end_w = s->end_weights.handle;
         c->end_gradient = s->end_gradients.handle;
     }
+}
+
+starpu_data_handle_t sp_vocabulary_whole(const struct sp_stage *st, enum sp_block_kind kind,
+                                         bool gradient)
+{
+    const struct sp_shards *s = st->shards;
+
+    if (!s || !s->end_weights.n)
+        return NULL;
+    return (gradient ? &s->end_gradients : &s->end_weights)->handle[kind];
 }
 
 static void begin(struct sp_graph *g)
@@ -281,6 +295,13 @@ static void end(struct sp_graph *g)
     }
 }
 
+/* What the family without makes to be sent. */
+static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    if (base_of(g)->make)
+        base_of(g)->make(g, st, id);
+}
+
 /* ---- the family ---------------------------------------------------------------------------------- */
 
 static int units_of(const struct sp_graph *g)
@@ -290,7 +311,7 @@ static int units_of(const struct sp_graph *g)
 
 static void discard(struct sp_graph *g)
 {
-    sp_layerwise_discard(g);
+    base_of(g)->discard(g);
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < units_of(g); i++)
             for (int j = 0; j < sp_shape_shares(&g->shape); j++) {
@@ -317,7 +338,7 @@ static int create_heads(struct sp_graph *g, struct sp_stage *st)
 
 static int create(struct sp_graph *g)
 {
-    int err = sp_layerwise_create(g);
+    int err = base_of(g)->create(g);
 
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
@@ -325,7 +346,7 @@ static int create(struct sp_graph *g)
         err = create_heads(g, st);
         if (err)
             return err;
-        if (sp_is_end_stage(g->cfg.plan, st->index, false))
+        if (st->index == sp_vocabulary_first(&g->cfg.plan->layout))
             err = sp_shards_create(g, st);
         else
             err = (st->shards = calloc(1, sizeof *st->shards)) ? 0 : -ENOMEM;
@@ -335,7 +356,7 @@ static int create(struct sp_graph *g)
 
 static void destroy(struct sp_graph *g)
 {
-    sp_layerwise_destroy(g);
+    base_of(g)->destroy(g);
     for (int k = 0; k < g->place.n_local; k++) {
         if (g->stages[k].heads)
             free(g->stages[k].heads[0].n);
@@ -351,5 +372,6 @@ const struct sp_graph_family sp_graph_vocabulary = {
     .end = end,
     .run = run,
     .collective = sp_shards_collective,
+    .make = make,
     .discard = discard,
 };

@@ -1,6 +1,6 @@
 /*
- * The head of a layerwise model whose vocabulary all stages share (policies/families/vocabulary): what comes before its
- * ops and after them, in those of the last global stage.
+ * The head of a model whose vocabulary all stages share (policies/families/vocabulary): what comes before its ops and
+ * after them, in those of the last global stage or block.
  */
 #ifndef SP_GRAPH_VOCABULARY_H
 #define SP_GRAPH_VOCABULARY_H
@@ -9,11 +9,16 @@
 
 /* The embedding of an op has the whole table, where the stage gathered it. */
 void sp_vocabulary_tables(struct sp_op_ctx *c);
+/* That table, or its gradient; NULL where there is none. */
+starpu_data_handle_t sp_vocabulary_whole(const struct sp_stage *st, enum sp_block_kind kind,
+                                         bool gradient);
 
-/* n(T,h) = norm(x) of the chunk's output x, for all stages; x and the norm's statistics stay. */
-void sp_vocabulary_input(struct sp_op_ctx *c);
+/* n(T,h) = norm(x) of the last layer's output, for all stages; *stats are the norm's, to be kept. */
+void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats);
 
-/* dx(T,h) = from the parts of dn that all stages left; x dies, and the norm's gradient is added to. */
-void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t dx);
+/* dx(T,h) = from the parts of dn that all stages left; the norm's gradient is added to, *stats die. Ends the life of
+ * `released` bytes. */
+void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
+                            starpu_data_handle_t *stats, starpu_data_handle_t dx, int64_t released);
 
 #endif

@@ -58,7 +58,7 @@ static double block_again(const struct pricing *p, const struct sp_part_times *t
                           const struct sp_op_work *w, enum sp_recompute mode)
 {
     bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
-    bool output = whole && (!w->out_with_attention || w->head);
+    bool output = whole && (!w->out_with_attention || w->head || w->head_norm);
     double sum =
         (output ? t->post : t->post_again[mode]) - (w->out_with_attention && whole ? t->out : 0);
 

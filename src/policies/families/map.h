@@ -10,16 +10,19 @@
 
 #define SP_MAX_PIPES 2
 
+struct sp_family;
+
 struct sp_home {
     int stage, chunk;
 };
 
 struct sp_map {
     int pipes, globals;
-    int *global;                        /* [stages][chunks] global stage */
-    struct sp_home *home;               /* [pipes][globals] */
-    unsigned char *pipe;                /* [micro_batches]; NULL: all 0 */
-    void *state;                        /* what else the family tabulates of the layout ... */
+    int *global;                  /* [stages][chunks] global stage */
+    struct sp_home *home;         /* [pipes][globals] */
+    unsigned char *pipe;          /* [micro_batches]; NULL: all 0 */
+    const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
+    void *state;                  /* what else the family tabulates of the layout ... */
     void (*destroy_state)(void *state); /* ... NULL: free */
 };
 

@@ -179,6 +179,13 @@ int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
     return err;
 }
 
+int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+{
+    int err = visit(m, SP_BLOCK_TOKENS, fn, arg);
+
+    return err ? err : visit(m, SP_BLOCK_HEAD, fn, arg);
+}
+
 /* A global stage begins with the tables, if it is the first one, and ends in norm and head, if it is the
  * last; a stage that has both ends of a tied model has one table. */
 static int visit_global(const struct sp_plan *plan, const struct sp_model *m, int global,
@@ -212,10 +219,8 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
         return plan->family->each_block(plan, m, stage, fn, arg);
     if (plan->family->shards_ends)
         err = sp_visit_ends(m, fn, arg);
-    if (plan->family->shares_vocabulary) {
-        err = visit(m, SP_BLOCK_TOKENS, fn, arg);
-        err = err ? err : visit(m, SP_BLOCK_HEAD, fn, arg);
-    }
+    if (plan->family->shares_vocabulary)
+        err = sp_visit_tables(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->shards_ends)
             err = visit_layers(plan, m, at, fn, arg);

@@ -62,6 +62,9 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 /* The same for embedding, final norm and head. */
 int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
+/* The tables of embedding and head. */
+int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+
 /* Whether every stage holds a part of such blocks; and whether some stage has them whole while a step runs. */
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind);
 bool sp_block_is_gathered(const struct sp_plan *plan, enum sp_block_kind kind);

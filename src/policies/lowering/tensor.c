@@ -25,6 +25,8 @@ static const struct {
     [SP_TENSOR_DO] = {"do", ROWS_Q, false},
     [SP_TENSOR_LSE] = {"lse", ROWS_HEADS, false},
     [SP_TENSOR_STATS] = {"stats", ROWS_2, false},
+    [SP_TENSOR_HEAD] = {"h", ROWS_H, false},
+    [SP_TENSOR_DHEAD] = {"dh", ROWS_H, false},
     [SP_TENSOR_STASH] = {"stash", STASH, false},
     [SP_TENSOR_WOUT] = {"w.out", OUT_PRODUCT, false},
     [SP_TENSOR_DWOUT] = {"dw.out", OUT_PRODUCT, true},

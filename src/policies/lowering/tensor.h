@@ -12,10 +12,10 @@
  * the ops, otherwise a layer; and a layer of what is sent while an op runs.
  */
 enum sp_tensor_kind {
-    SP_TENSOR_X,  /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
-    SP_TENSOR_DX, /* [rows, h] gradient of the input of `at`; attention-parallel: residual's */
-    SP_TENSOR_N1, /* [rows, h] attention-parallel: input of the QKV product; vocabulary-parallel: of the head */
-    SP_TENSOR_DN1, /* its gradient; vocabulary-parallel: stage `at`'s part of it */
+    SP_TENSOR_X,   /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
+    SP_TENSOR_DX,  /* [rows, h] gradient of the input of `at`; attention-parallel: residual's */
+    SP_TENSOR_N1,  /* [rows, h] attention-parallel: input of the QKV product */
+    SP_TENSOR_DN1, /* its gradient */
     SP_TENSOR_R,   /* [rows, h] attention-parallel: residual stream after attention of layer `at` */
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
@@ -27,6 +27,8 @@ enum sp_tensor_kind {
     SP_TENSOR_LSE, /* [rows, heads] f32, statistics of attention */
     SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`; of each
                       * share of the tokens where devices share parameters */
+    SP_TENSOR_HEAD,  /* vocabulary-parallel: [rows, h] input of the head */
+    SP_TENSOR_DHEAD, /* stage `at`'s part of its gradient */
     SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
     SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
     SP_TENSOR_DWOUT, /* its gradient */

@@ -15,6 +15,7 @@
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
+#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/families/work.h"
 #include "sp_error.h"
 #include <stdio.h>
@@ -305,8 +306,14 @@ static bool post_validates(const struct sp_layout *lay)
     return true;
 }
 
+static const struct sp_family *variant(const struct sp_layout *lay)
+{
+    return sp_vocabulary_variant(lay, &sp_family_attention_parallel);
+}
+
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
+    .variant = variant,
     .post_validates = post_validates,
     .parts = true,
     .recomputes_first = true,

@@ -31,7 +31,7 @@ static struct counts count(const struct sp_plan *plan, int stage)
     for (int k = 0; k < plan->programs[stage].n; k++) {
         const struct sp_op *op = &plan->programs[stage].ops[k];
         bool head = op->part == SP_HEAD, forward = op->pass == SP_F;
-        bool last = !head && sp_global_stage(lay, stage, op->chunk) == sp_globals(lay) - 1;
+        bool last = sp_vocabulary_is_last(lay, stage, op);
 
         if (forward && (root ? last : head))
             begin(&c.inputs);
@@ -48,8 +48,8 @@ static struct counts count(const struct sp_plan *plan, int stage)
     return c;
 }
 
-int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                                 int64_t x)
+int64_t sp_vocabulary_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                               int64_t x)
 {
     const struct sp_layout *lay = &plan->layout;
     int64_t rows = x / sh->model.hidden, stages = lay->stages;
@@ -59,7 +59,7 @@ int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_sha
     int64_t shares = sp_shape_shares(sh);
     bool kept = sh->head_rows >= rows;
     int64_t dn = root.gradients.most + 1, spare = 2; /* that the pool leaves idle */
-    int64_t elements = (sp_boundary_buffers(plan, stage) + own.inputs.most + dn + spare) * x;
+    int64_t elements = (own.inputs.most + dn + spare) * x;
 
     if (sh->tensor >
         1) { /* of all shares of the tokens the inputs, and the gradients and those of others */
@@ -71,7 +71,13 @@ int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_sha
     elements += kept ? (own.logits.most + 1) * shares * rows * logits : sh->head_rows * logits;
     elements += sp_in_f32(sh, rows + (own.logits.most + 1 + spare) * stages * shares * 2 * rows);
     elements += sp_in_f32(sh, held); /* of the embedding's gradient, on its way here */
-    if (stage == sp_home(lay, 0, 0).stage)
+    if (stage == sp_vocabulary_first(lay))
         elements += stages * held + sp_in_f32(sh, stages * held);
     return elements;
+}
+
+int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                 int64_t x)
+{
+    return sp_boundary_buffers(plan, stage) * x + sp_vocabulary_elements(plan, sh, stage, x);
 }

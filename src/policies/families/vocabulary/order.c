@@ -10,13 +10,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A head of a quarter of a stage's forward and backward, whatever the model, and a fast network. */
-static const struct sp_costs nominal = {.f = 1, .b = 1, .w = 1, .head = 0.75, .comm = 0.03};
-
-/* What an order is woven for: messages take so long. Orders in which all wait for all a few times a micro-batch lose
+/* What an order is woven for: messages take so much of a forward. Orders in which all wait for all a few times a micro-batch lose
  * with messages that take time what they gained without, unless there was time for them; those of little memory, which
  * go down and up the stages, do not get any. */
 static const double comms[] = {0, 0.05};
+
+/* A head of a quarter of a stage's forward and backward, whatever the model, and messages that take so much of a
+ * forward; where ops are parts of layers these are as show has them. */
+static struct sp_costs nominal(const struct sp_plan *plan, double comm)
+{
+    struct sp_costs costs = sp_costs_unit;
+    double layers = (double)plan->layout.layers / plan->layout.stages;
+    double forward = plan->family->parts
+                         ? layers * (costs.parts.pre + costs.parts.attn + costs.parts.post)
+                         : costs.f;
+
+    costs.head = 0.75 * forward;
+    costs.comm = comm * forward;
+    return costs;
+}
+
+enum { FAST = 3 }; /* hundredths of a forward, of messages on a fast network */
 
 /* Micro-batches: as many as there are barriers between a forward and its backward. */
 enum { MOST_AHEAD = 2 };
@@ -28,18 +42,16 @@ struct candidate {
     double makespan, more;       /* INFINITY: there is none */
 };
 
-/* When the i-th backward of the last global stage ends. */
+/* When the i-th backward that begins with the head's gradient ends. */
 static double end_of(const struct sp_plan *plan, const struct candidate *c,
                      const struct sp_times *t, int i)
 {
-    struct sp_home last = sp_home(&plan->layout, 0, sp_globals(&plan->layout) - 1);
-    const struct sp_program *prog = &c->programs[last.stage];
-    int k = 0;
+    int root = sp_vocabulary_root(&plan->layout), k = 0;
+    const struct sp_program *prog = &c->programs[root];
 
-    for (int n = 0; n <= i; k++)
-        n += prog->ops[k].pass == SP_B && prog->ops[k].part == SP_CHUNK &&
-             prog->ops[k].chunk == last.chunk;
-    return t->end[last.stage][k - 1];
+    for (int n = 0; n <= i && k < prog->n; k++)
+        n += prog->ops[k].pass == SP_B && sp_vocabulary_is_last(&plan->layout, root, &prog->ops[k]);
+    return t->end[root][k - 1];
 }
 
 /* 0 where a step has no middle. */
@@ -66,18 +78,16 @@ static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, 
                      struct candidate *c)
 {
     struct sp_plan woven = *plan;
-    struct sp_costs costs = nominal;
+    struct sp_costs costs = nominal(plan, comm), fast = nominal(plan, FAST / 100.0);
     char why[256];
     struct sp_times t;
     int err;
 
-    costs.comm = comm;
     c->makespan = INFINITY;
     if (!sp_weave(w, &costs, ahead, c->programs))
         return 0;
     woven.programs = c->programs;
-    err =
-        sp_listsim(&woven, &nominal, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
+    err = sp_listsim(&woven, &fast, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
     if (err)
         return err == -ENOMEM ? err : 0;
     c->makespan = t.makespan;
@@ -94,7 +104,8 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = was;
 }
 
-/* Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
+/* Parts of layers stay where they are: their backwards come long after their forwards.
+ * Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
 static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHEAD + 1],
                       struct candidate *spare)
 {
@@ -103,7 +114,8 @@ static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHE
 
     for (int k = 0; k <= MOST_AHEAD; k++) {
         best[k].makespan = INFINITY;
-        for (size_t i = 0; !err && i < sizeof comms / sizeof *comms; i++) {
+        for (size_t i = 0;
+             !err && (k == 0 || !plan->family->parts) && i < sizeof comms / sizeof *comms; i++) {
             err = try_order(plan, w, k, comms[i], spare);
             if (is_better(spare, &best[k]))
                 swap(spare, &best[k]);
@@ -130,7 +142,7 @@ static int verify_chunks(struct sp_plan *plan, char *why, size_t n)
     const struct sp_family *family = plan->family;
     int err;
 
-    plan->family = &sp_family_layerwise;
+    plan->family = sp_vocabulary_base(&plan->layout);
     err = sp_plan_index(plan);
     err = err ? err : sp_verify(plan, why, n);
     plan->family = family;

@@ -1,12 +1,51 @@
 #include "policies/families/vocabulary/vocabulary.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
+#include "policies/families/ownership.h"
+#include "policies/families/work.h"
 #include <errno.h>
 #include <stdio.h>
 
+const struct sp_family *sp_vocabulary_base(const struct sp_layout *lay)
+{
+    return lay->map && lay->map->base ? lay->map->base : &sp_family_layerwise;
+}
+
+struct sp_dep sp_vocabulary_last(const struct sp_layout *lay, enum sp_pass pass,
+                                 const struct sp_op *unit)
+{
+    struct sp_dep last = {
+        .op = {.pass = (unsigned char)pass, .mb = unit->mb, .slice = unit->slice}};
+    struct sp_home home;
+
+    if (sp_vocabulary_base(lay)->parts) {
+        last.op.part = SP_BLOCK;
+        last.op.chunk = lay->layers;
+        last.stage = sp_block_stage(lay, lay->layers);
+        return last;
+    }
+    home = sp_home(lay, 0, sp_globals(lay) - 1);
+    last.op.chunk = home.chunk;
+    last.stage = home.stage;
+    return last;
+}
+
+bool sp_vocabulary_is_last(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    struct sp_dep last = sp_vocabulary_last(lay, (enum sp_pass)op->pass, op);
+
+    return stage == last.stage && op->part == last.op.part && op->chunk == last.op.chunk;
+}
+
 int sp_vocabulary_root(const struct sp_layout *lay)
 {
-    return sp_home(lay, 0, sp_globals(lay) - 1).stage;
+    return sp_vocabulary_last(lay, SP_F, &(struct sp_op){0}).stage;
+}
+
+int sp_vocabulary_first(const struct sp_layout *lay)
+{
+    return sp_vocabulary_base(lay)->parts ? sp_block_stage(lay, 0) : sp_home(lay, 0, 0).stage;
 }
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -30,7 +69,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
 /* Those of the head, F and B, come after all others. */
 static int ids(const struct sp_layout *lay)
 {
-    return sp_family_layerwise.ids(lay) + 2 * lay->stages * lay->micro_batches * lay->slices;
+    return sp_vocabulary_base(lay)->ids(lay) + 2 * lay->stages * lay->micro_batches * lay->slices;
 }
 
 static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
@@ -38,14 +77,14 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
     int at = op->pass == SP_B;
 
     if (op->part != SP_HEAD)
-        return sp_family_layerwise.id(lay, stage, op);
+        return sp_vocabulary_base(lay)->id(lay, stage, op);
     if ((op->pass != SP_F && op->pass != SP_B) || op->chunk != 0 || stage < 0 ||
         stage >= lay->stages || op->mb < 0 || op->mb >= lay->micro_batches ||
         op->slice >= lay->slices)
         return -1;
     at = at * lay->stages + stage;
     at = at * lay->micro_batches + op->mb;
-    return sp_family_layerwise.ids(lay) + at * lay->slices + op->slice;
+    return sp_vocabulary_base(lay)->ids(lay) + at * lay->slices + op->slice;
 }
 
 static struct sp_dep head(enum sp_pass pass, int stage, const struct sp_op *op)
@@ -66,18 +105,16 @@ static int heads(const struct sp_layout *lay, enum sp_pass pass, const struct sp
 static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS])
 {
-    int last = sp_globals(lay) - 1, n;
-    struct sp_home end = sp_home(lay, 0, last);
+    int n;
 
     if (op->part == SP_HEAD && op->pass == SP_B)
         return heads(lay, SP_F, op, out);
     if (op->part == SP_HEAD) {
-        out[0] = (struct sp_dep){.stage = end.stage,
-                                 .op = {.chunk = end.chunk, .mb = op->mb, .slice = op->slice}};
+        out[0] = sp_vocabulary_last(lay, SP_F, op);
         return 1;
     }
-    n = sp_family_layerwise.deps(lay, stage, op, out);
-    if (op->pass == SP_B && sp_global_stage(lay, stage, op->chunk) == last)
+    n = sp_vocabulary_base(lay)->deps(lay, stage, op, out);
+    if (op->pass == SP_B && sp_vocabulary_is_last(lay, stage, op))
         n += heads(lay, SP_B, op, out + n);
     return n;
 }
@@ -85,7 +122,7 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
 static void required(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
 {
-    sp_family_layerwise.required(lay, need, arg);
+    sp_vocabulary_base(lay)->required(lay, need, arg);
     for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int s = 0; s < lay->stages; s++) {
             struct sp_op unit = {.mb = i / lay->slices, .slice = (unsigned short)(i % lay->slices)};
@@ -96,51 +133,175 @@ static void required(const struct sp_layout *lay,
         }
 }
 
-/* What the last global stage takes for the head elsewhere, a third of it in the forward. */
+/* What the last op takes for the head elsewhere, a third of it in the forward. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
+    const struct sp_family *base = sp_vocabulary_base(&plan->layout);
     double share = sp_layerwise_head_cost(plan, costs, op) / plan->layout.stages;
 
     if (op->part == SP_HEAD)
         return op->pass == SP_F ? share / 3 : 2 * share / 3;
-    return sp_layerwise_cost(plan, costs, stage, op);
+    return base->parts ? base->cost(plan, costs, stage, op)
+                       : sp_layerwise_cost(plan, costs, stage, op);
 }
 
 static double again(const struct sp_plan *plan, const struct sp_costs *costs,
                     const struct sp_op *op)
 {
-    return op->part == SP_HEAD ? 0 : sp_family_layerwise.again(plan, costs, op);
+    return op->part == SP_HEAD ? 0 : sp_vocabulary_base(&plan->layout)->again(plan, costs, op);
 }
 
-/* The head's statistics and gradients come beside what goes from chunk to chunk, and so does its input, which may be
- * wanted in another order than it is made. */
+static int activations(const struct sp_layout *lay)
+{
+    return sp_vocabulary_base(lay)->activations(lay);
+}
+
+/* The head's statistics and gradients come beside what goes from op to op, and so does its input, which may be wanted in
+ * another order than it is made. Streams of the family without a head are below these. */
 static int stream(const struct sp_layout *lay, const struct sp_op *op)
 {
-    struct sp_home end = sp_home(lay, 0, sp_globals(lay) - 1);
+    const struct sp_family *base = sp_vocabulary_base(lay);
+    enum { STATISTICS = SP_MAX_SIZE, GRADIENTS, INPUTS };
 
     if (op->part == SP_HEAD)
-        return op->pass == SP_B ? 1 : 3 + op->mb * lay->slices + op->slice;
-    return op->pass == SP_B && op->chunk == end.chunk ? 2 : 0;
+        return op->pass == SP_B ? STATISTICS : INPUTS + op->mb * lay->slices + op->slice;
+    if (op->pass == SP_B && sp_vocabulary_is_last(lay, sp_vocabulary_last(lay, SP_B, op).stage, op))
+        return GRADIENTS;
+    return base->stream ? base->stream(lay, op) : 0;
+}
+
+/* ---- attention-parallel ---------------------------------------------------------------------- */
+
+static int check_parts(const struct sp_layout *lay, char *why, size_t n)
+{
+    int err = sp_family_attention_parallel.check(lay, why, n);
+
+    return err ? err : check(lay, why, n);
+}
+
+static int place_parts(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                       struct sp_map **map, char *why, size_t n)
+{
+    int err = sp_family_attention_parallel.place(lay, def, map, why, n);
+
+    if (!err)
+        (*map)->base = &sp_family_attention_parallel;
+    return err;
+}
+
+static int refuse_parts(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    return sp_family_attention_parallel.refuse(plan, wish);
+}
+
+/* The last block's output is wanted in the forward. */
+static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
+                         const struct sp_op *op, struct sp_op_work *work)
+{
+    int n;
+
+    if (op->part == SP_HEAD) {
+        work->head_share = true;
+        return 1;
+    }
+    n = sp_family_attention_parallel.work(plan, sh, op, work);
+    for (int i = 0; i < n; i++) {
+        work[i].head_norm = work[i].to_head;
+        work[i].head = work[i].to_head = false;
+    }
+    return n;
+}
+
+static int owned_parts(const struct sp_layout *lay, int stage, int i)
+{
+    return sp_family_attention_parallel.owned(lay, stage, i);
+}
+
+static int holder_of_parts(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+{
+    return sp_family_attention_parallel.holder(plan, kind, layer);
+}
+
+struct visit {
+    const struct sp_plan *plan;
+    int stage;
+    sp_stage_block_fn fn;
+    void *arg;
+};
+
+/* Of what the family has without: tables are on every stage. */
+static int visit_part(void *arg, enum sp_block_kind kind, int layer)
+{
+    const struct visit *v = arg;
+
+    return sp_block_is_sharded(v->plan, kind) ? 0 : v->fn(v->arg, kind, layer);
+}
+
+static int each_block_of_parts(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                               sp_stage_block_fn fn, void *arg)
+{
+    struct visit v = {plan, stage, fn, arg};
+    int err = sp_visit_tables(m, fn, arg);
+
+    return err ? err : sp_family_attention_parallel.each_block(plan, m, stage, visit_part, &v);
+}
+
+static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
+                              enum sp_recompute recompute, int stage, const struct sp_op *op,
+                              int64_t *head)
+{
+    if (op->part != SP_HEAD)
+        return sp_parts_stash(plan, sh, recompute, stage, op, head);
+    return *head = 0;
+}
+
+static int64_t workspace_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
+                                  enum sp_recompute recompute, int stage)
+{
+    return sp_parts_workspace(plan, sh, recompute, stage) +
+           sp_vocabulary_elements(plan, sh, stage, (int64_t)sh->rows * sh->model.hidden);
+}
+
+static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
+{
+    return sp_family_attention_parallel.is_end(lay, stage, last);
 }
 
 /* ---- the families --------------------------------------------------------------------------- */
 
-#define VOCABULARY                                                                                 \
-    .partitions = true, .pairs = true, .offloads = true, .recomputes_first = true,                 \
-    .shares_tokens = true, .shares_parameters = true, .shares_vocabulary = true,                   \
-    .prices_head = true, .check = check, .place = sp_layerwise_place,                              \
-    .weave = sp_vocabulary_weave, .post_validates = sp_layerwise_post_validates, .id = id,         \
-    .ids = ids, .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost, \
-    .again = again, .activations = sp_layerwise_activations, .stream = stream,                     \
-    .travelling = sp_vocabulary_travelling, .lower = sp_vocabulary_lower,                          \
+#define OPS                                                                                        \
+    .name = "vocabulary-parallel", .recomputes_first = true, .shares_tokens = true,                \
+    .shares_parameters = true, .shares_vocabulary = true, .weave = sp_vocabulary_weave,            \
+    .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids, .deps = deps,             \
+    .required = required, .cost = cost, .again = again, .activations = activations,                \
+    .stream = stream, .lower_begin = sp_vocabulary_lower_begin, .lower = sp_vocabulary_lower,      \
     .lower_end = sp_vocabulary_lower_end
+#define CHUNKS                                                                                     \
+    .partitions = true, .pairs = true, .offloads = true, .prices_head = true, .check = check,      \
+    .place = sp_layerwise_place, .foreign = sp_layerwise_foreign,                                  \
+    .travelling = sp_vocabulary_travelling, OPS
 
-static const struct sp_family whole = {.name = "vocabulary-parallel", VOCABULARY};
-static const struct sp_family slices = {.name = "vocabulary-parallel", .slices = true, VOCABULARY};
+static const struct sp_family whole = {CHUNKS};
+static const struct sp_family slices = {.slices = true, CHUNKS};
+static const struct sp_family parts = {.parts = true,
+                                       .keeps_parameters_whole = sp_ships_attention,
+                                       .check = check_parts,
+                                       .place = place_parts,
+                                       .refuse = refuse_parts,
+                                       .work = work_of_parts,
+                                       .owned = owned_parts,
+                                       .is_end = is_end_of_parts,
+                                       .each_block = each_block_of_parts,
+                                       .holder = holder_of_parts,
+                                       .stash = stash_of_parts,
+                                       .workspace = workspace_of_parts,
+                                       OPS};
 
 const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
                                               const struct sp_family *family)
 {
-    return !lay->vocabulary_parallel ? family : family->slices ? &slices : &whole;
+    if (!lay->vocabulary_parallel)
+        return family;
+    return family->parts ? &parts : family->slices ? &slices : &whole;
 }

@@ -1,5 +1,5 @@
 /*
- * Layerwise families whose embedding and head are cut over the vocabulary, a share on every stage (Yeung, Qi, Lin and
+ * Families whose embedding and head are cut over the vocabulary, a share on every stage (Yeung, Qi, Lin and
  * Wan 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism", arXiv 2411.05288, its algorithm 1). Of every
  * micro-batch or slice, on each stage s of p, with rows V_s of the head's table E:
  *
@@ -18,10 +18,20 @@
 /* Most stages: what an op waits for has to fit in SP_MAX_DEPS. */
 enum { SP_VOCABULARY_STAGES = SP_MAX_DEPS - 3 };
 
-/* The stage of the last global stage, where the head's input comes from. */
-int sp_vocabulary_root(const struct sp_layout *lay);
+/* The family to whose ops those of the head are added: layerwise, or attention-parallel. */
+const struct sp_family *sp_vocabulary_base(const struct sp_layout *lay);
 
-/* The family that takes the place of a layerwise one with the layout's options. */
+/* The op of a micro-batch (slice) that leaves the head's input (F) or wants its gradient (B): of the last global stage,
+ * or of the last block; and whether an op of a stage is one of these. */
+struct sp_dep sp_vocabulary_last(const struct sp_layout *lay, enum sp_pass pass,
+                                 const struct sp_op *unit);
+bool sp_vocabulary_is_last(const struct sp_layout *lay, int stage, const struct sp_op *op);
+
+/* The stage of these ops, and the one that embeds. */
+int sp_vocabulary_root(const struct sp_layout *lay);
+int sp_vocabulary_first(const struct sp_layout *lay);
+
+/* The family that takes the place of another one with the layout's options. */
 const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
                                               const struct sp_family *family);
 
@@ -33,11 +43,14 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
  */
 int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n);
 
+int sp_vocabulary_lower_begin(struct sp_lowering *l);
 void sp_vocabulary_lower(struct sp_lowering *l, int i);
 void sp_vocabulary_lower_end(struct sp_lowering *l);
 
-/* Elements that a stage has for the head, x of a boundary tensor, beside what a layerwise family has in transit:
- * inputs and statistics, logits that stay for the backward, gradients; and the whole table with its gradient. */
+/* Elements that a stage has for the head, x of a boundary tensor: inputs and statistics, logits that stay for the
+ * backward, gradients; and the whole table with its gradient. The same with what a layerwise family has in transit. */
+int64_t sp_vocabulary_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                               int64_t x);
 int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                                  int64_t x);
 

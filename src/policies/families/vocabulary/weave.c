@@ -1,4 +1,5 @@
 #include "policies/families/vocabulary/weave.h"
+#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/simulation/costs.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct sp_weave {
     int *unit_of;      /* [micro-batches][slices] */
     int units;
     struct stage *stage; /* [stages] */
-    struct sp_home last; /* the last global stage */
+    int root;            /* the stage of the ops before the head */
     const struct sp_costs *costs;
 };
 
@@ -43,7 +44,7 @@ static struct unit *unit_of(const struct sp_weave *w, const struct sp_op *op)
 
 static bool is_last(const struct sp_weave *w, int stage, const struct sp_op *op)
 {
-    return stage == w->last.stage && op->chunk == w->last.chunk;
+    return sp_vocabulary_is_last(&w->plan->layout, stage, op);
 }
 
 /* ---- what a stage can do -------------------------------------------------------------------- */
@@ -88,7 +89,7 @@ static void look(const struct sp_weave *w, int stage)
         consider(s, BACKWARD_OF_HEAD, w->unit[s->backward].sums + w->costs->comm);
     if (s->forward < w->units && w->unit[s->forward].input >= 0)
         consider(s, FORWARD_OF_HEAD,
-                 w->unit[s->forward].input + (stage == w->last.stage ? 0 : w->costs->comm));
+                 w->unit[s->forward].input + (stage == w->root ? 0 : w->costs->comm));
     if (s->op < prog->n) {
         const struct sp_op *op = &prog->ops[s->op];
         double at = ready(w, stage, op), other = op->overlap ? ready(w, stage, op + 1) : 0;
@@ -105,11 +106,14 @@ static void change_all(struct sp_weave *w)
         w->stage[s].changed = true;
 }
 
+/* The stage of a global stage; of parts of layers that of any may wait. */
 static void change(struct sp_weave *w, int global)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
-    if (global >= 0 && global < sp_globals(lay))
+    if (w->plan->family->parts)
+        change_all(w);
+    else if (global >= 0 && global < sp_globals(lay))
         w->stage[sp_home(lay, 0, global).stage].changed = true;
 }
 
@@ -134,7 +138,7 @@ static void run_chunk(struct sp_weave *w, int stage)
     for (int i = 0; i < ops; i++)
         end += sp_op_cost(w->plan, w->costs, stage, &op[i]);
     for (int i = 0; i < ops; i++) {
-        int global = sp_global_stage(lay, stage, op[i].chunk);
+        int global = w->plan->family->parts ? 0 : sp_global_stage(lay, stage, op[i].chunk);
 
         run(w, stage, &op[i], end);
         change(w, global + 1);
@@ -163,7 +167,7 @@ static void run_head(struct sp_weave *w, int stage, bool backward)
         if (--u->forwards == 0)
             change_all(w);
     } else if (--u->backwards == 0) {
-        w->stage[w->last.stage].changed = true;
+        w->stage[w->root].changed = true;
     }
 }
 
@@ -246,12 +250,12 @@ static void bring_forward(const struct sp_program *from, int ahead, struct sp_pr
 /* Where backwards come last in, first out, so does the head: no more logits live than have to. */
 static void list_units(struct sp_weave *w)
 {
-    const struct sp_program *prog = &w->plan->programs[w->last.stage];
+    const struct sp_program *prog = &w->plan->programs[w->root];
 
     for (int k = 0; k < prog->n; k++) {
         const struct sp_op *op = &prog->ops[k];
 
-        if (op->pass != SP_B || !is_last(w, w->last.stage, op) ||
+        if (op->pass != SP_B || !is_last(w, w->root, op) ||
             w->units == w->plan->layout.micro_batches * w->plan->layout.slices)
             continue;
         w->unit_of[op->mb * w->plan->layout.slices + op->slice] = w->units;
@@ -270,7 +274,7 @@ struct sp_weave *sp_weave_create(const struct sp_plan *plan)
     if (!w)
         return NULL;
     w->plan = plan;
-    w->last = sp_home(lay, 0, sp_globals(lay) - 1);
+    w->root = sp_vocabulary_root(lay);
     w->chunks = calloc(stages, sizeof *w->chunks);
     w->end = calloc((size_t)plan->family->ids(lay), sizeof *w->end);
     w->unit = calloc(units, sizeof *w->unit);
