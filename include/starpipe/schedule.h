@@ -58,7 +58,7 @@ struct sp_layout {
                     * (1F1B holds p - i of them); 0: what the schedule is known for */
 
     const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
-    int vocabulary_parallel; /* embedding and head are cut over all stages: a layerwise family adds their ops */
+    int vocabulary_parallel; /* embedding and head are cut over all stages: the family adds their ops */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */

@@ -132,14 +132,14 @@ static void print_row(const struct sp_found *f)
     char devices[24];
 
     snprintf(devices, sizeof devices, f->context > 1 ? "%dx%d" : "%d", f->devices, f->context);
-    printf("%-18s %6d %4s %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s\n", f->schedule,
+    printf("%-18s %6d %4s %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s%s\n", f->schedule,
            f->stages, devices, f->micro_batches, f->batch, f->chunks, f->slices,
            sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
            f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
-           !f->fits        ? "  does not fit"
-           : !f->trains    ? "  simulated only"
-           : f->vocabulary ? "  vocabulary-parallel"
-                           : "");
+           f->vocabulary ? "  vocabulary-parallel" : "",
+           !f->fits     ? "  does not fit"
+           : !f->trains ? "  simulated only"
+                        : "");
 }
 
 static void print_text(const struct args *a, const struct sp_search *want, const struct sp_found *f,

@@ -170,7 +170,7 @@ struct sp_stage {
     struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
     struct sp_head_flight *heads;    /* [micro_batches][slices]; vocabulary-parallel */
     struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
-    size_t gathered_bytes;           /* sharded: buffers of blocks gathered whole */
+    size_t gathered_bytes;           /* buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
     struct sp_move_tensor *moved;    /* [units][tensors of one] */

@@ -54,6 +54,7 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
     const struct sp_layout *lay = &plan->layout;
     size_t globals = (size_t)sp_globals(lay);
     double share = (double)lay->stages / ((double)globals * lay->slices);
+    double head = 0; /* of all stages, of a micro-batch */
     struct measured *m = calloc(globals, sizeof *m);
     double *scale = calloc(3 * globals, sizeof *scale);
 
@@ -66,6 +67,8 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
         for (int i = 0; i < plan->programs[s].n; i++) {
             const struct sp_op *op = &plan->programs[s].ops[i];
 
+            if (op->part == SP_HEAD)
+                head += 1e-3 * report->stages[s].ops[i].busy_us / lay->micro_batches;
             add(plan, s, op, 1e-3 * report->stages[s].ops[i].busy_us,
                 &m[sp_global_stage(lay, s, op->chunk)]);
         }
@@ -77,7 +80,8 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
                                .w = 1,
                                .scale_f = scale,
                                .scale_b = scale + globals,
-                               .scale_w = scale + 2 * globals};
+                               .scale_w = scale + 2 * globals,
+                               .head = head};
     return 0;
 }
 

@@ -39,6 +39,8 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
                              .batch = l->micro_batch_size,
                              .stages = l->stages,
                              .devices = 1,
+                             .vocabulary =
+                                 l->vocabulary_parallel ? SP_SEARCH_WITH : SP_SEARCH_WITHOUT,
                              .cut = l->partition_slices,
                              .machine = machine,
                              .nodes = 1,

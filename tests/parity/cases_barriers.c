@@ -44,6 +44,12 @@ void barrier_cases(struct cases *c)
         {PROCESSES(2), ALL, ALL,
          "--schedule helix:bounded --stages 2 --micro-batches 8 --clip 0.1"},
         {ALONE | PROCESSES(3), ALL, ALL, "--schedule slimpipe --stages 3 --slices 6 --clip 0.1"},
+        /* ops of the head, and statistics that nobody came for */
+        {ALONE | PROCESSES(2), ALL, ALL,
+         "--schedule zb1p --stages 2 --vocabulary-parallel --clip 0.1"},
+        {PROCESSES(3), 1, ALL - 1, "--schedule gpipe --stages 3 --vocabulary-parallel --clip 2.5"},
+        {ALONE, ALL, ALL,
+         "--schedule helix --stages 2 --micro-batches 4 --vocabulary-parallel --clip 0.1"},
         /* norms that are taken ahead overtake ops where order is loose; reports are of whole ops */
         {PROCESSES(3), ALL, ALL,
          "--schedule wzb2:owner=each --stages 5 --micro-batches 15 --seq 8 --clip 0.1 "

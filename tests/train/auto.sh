@@ -31,6 +31,7 @@ searches()
 
 searches "zb1p:auto" starpipe train --schedule zb1p:auto
 searches "zb2p:auto,limit=3" starpipe train --schedule zb2p:auto,limit=3 --scheduler ready
+searches "zb1p:auto, the vocabulary cut" starpipe train --schedule zb1p:auto --vocabulary-parallel
 searches "zb2p:auto, no barrier" starpipe train --schedule zb2p:auto --post-validation
 if have_mpi; then
     searches "zb1p:auto, 2 processes" mpi 2 train --schedule zb1p:auto
@@ -50,5 +51,13 @@ for limit in 14 9 7 5; do
     echo "limit of $limit MiB: activations of all stages $now/100 MiB"
     [ "$now" -gt 0 ] && [ "$now" -lt "$last" ] || fail "$now at $limit MiB, before that $last"
     last=$now
+done
+
+# Forwards that come earlier for the head's sake are within the limit, too.
+for limit in 14 9 7; do
+    quiet "limit of $limit MiB, the vocabulary cut" starpipe train --model gpt-tiny --seq 128 --stages 4 \
+        --micro-batches 8 --schedule zb2p:auto --vocabulary-parallel --memory-limit ${limit}MiB --dry-run || continue
+    awk -v limit=$limit 'NF == 6 && $1 ~ /^[0-9]+$/ && $4 + $5 + $6 > limit { exit 1 }' "$work/output" ||
+        fail "a stage holds more than $limit MiB with the vocabulary cut"
 done
 finish

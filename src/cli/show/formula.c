@@ -36,7 +36,9 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
     if (show->plan->family->run_deps && !show->plan->family->shares_attention)
         /* published in lockstep, which not all workers have to keep */
         f->claim = claims[SP_UPPER_BOUND];
-    if (c->comm > 0 || c->wire > 0)
+    if (c->head > 0 || show->plan->family->shares_vocabulary)
+        snprintf(f->verdict, sizeof f->verdict, "without a head of its own");
+    else if (c->comm > 0 || c->wire > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");
     else if (fabs(difference) <= 1e-9 * fmax(published, 1))
         snprintf(f->verdict, sizeof f->verdict, "simulated the same");
@@ -80,7 +82,11 @@ void sp_show_costs(const struct sp_show *show, char *text, size_t n)
                  p->pre, p->attn, p->post, p->backward,
                  p->again > 0 ? " and pre and post once more" : "", c->comm, c->wire);
     } else {
-        snprintf(text, n, "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g wire=%.6g",
-                 c->f, c->b, c->w, c->comm, c->wire);
+        int used = snprintf(text, n,
+                            "f=%.6g b=%.6g w=%.6g of a micro-batch on a stage, comm=%.6g wire=%.6g",
+                            c->f, c->b, c->w, c->comm, c->wire);
+
+        if (c->head > 0)
+            snprintf(text + used, n - (size_t)used, " head=%.6g", c->head);
     }
 }

@@ -39,11 +39,11 @@ static int parse(int argc, char **argv, struct args *a)
         SP_GROUP_OPTIONS(a->groups),
         {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
          0},
-        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..,head=..",
          "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
          "ops "
          "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
-         "occupies its sender and its receiver (0)",
+         "occupies its sender and its receiver; head=: the head of one, beside its stage's (0)",
          0, 0, 0, 0},
         {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
          "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")", 0,

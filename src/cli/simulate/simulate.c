@@ -32,10 +32,10 @@ static int parse(int argc, char **argv, struct args *a)
         SP_GROUP_OPTIONS(a->groups),
         {"layers", SP_OPT_INT, &a->layers, "L",
          "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0},
-        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..",
+        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..,head=..",
          "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
          "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
-         "micro-batch's boundary occupies its sender and its receiver (0)",
+         "micro-batch's boundary occupies its sender and its receiver; head=: the head of one (0)",
          0, 0, 0, 0},
         {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
          "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")", 0, 0, 0, 0},

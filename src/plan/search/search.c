@@ -76,9 +76,12 @@ static void insert(struct search *s, const struct sp_found *f)
 /* And with the vocabulary cut over all stages, where the schedule may be run so. */
 static void try(struct search *s, struct sp_found f)
 {
-    sp_trials_add(&s->trials, &f);
+    enum sp_search_vocabulary want = s->want->vocabulary;
+
+    if (want != SP_SEARCH_WITH)
+        sp_trials_add(&s->trials, &f);
     f.vocabulary = f.stages > 1 && sp_schedule_shares_vocabulary(f.schedule);
-    if (f.vocabulary)
+    if (f.vocabulary && want != SP_SEARCH_WITHOUT)
         sp_trials_add(&s->trials, &f);
 }
 

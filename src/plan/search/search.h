@@ -23,16 +23,20 @@ enum { SP_TOKENS_OF_PART = 4 };
  * them the one, and such groups the other. */
 enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 
+/* Whether layouts are tried with the vocabulary cut over all stages, too; with it alone; without. */
+enum sp_search_vocabulary { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
+
 struct sp_search {
     const char *schedule; /* "NAME[:options]"; NULL: all */
     const struct sp_model *model;
     enum sp_dtype dtype;
     int seq;
-    int sequences;                   /* of a step */
-    int batch;                       /* of a micro-batch; 0: any */
-    int stages;                      /* 0: any; with `devices`, as many as there are */
-    int devices;                     /* of a stage; 0: any */
-    enum sp_search_group group;      /* what they share */
+    int sequences;              /* of a step */
+    int batch;                  /* of a micro-batch; 0: any */
+    int stages;                 /* 0: any; with `devices`, as many as there are */
+    int devices;                /* of a stage; 0: any */
+    enum sp_search_group group; /* what they share */
+    enum sp_search_vocabulary vocabulary;
     int chunks;                      /* 0: what the schedule wants, and more */
     int slices;                      /* 0: any */
     const char *cut;                 /* --partition-slices; NULL: the schedule's */

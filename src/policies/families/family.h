@@ -145,7 +145,7 @@ struct sp_family {
 
     /* Messages between two stages are taken in the order sent, those of each stream by themselves:
      * the stream of what an op receives. NULL: there is one. */
-    int (*stream)(const struct sp_layout *lay, const struct sp_op *op);
+    int (*stream)(const struct sp_layout *lay, int stage, const struct sp_op *op);
 
     /* ---- slices that several stages share; NULL, all of them: none are ---- */
 

@@ -17,6 +17,19 @@
  */
 #include "policies/check.h"
 #include "policies/orders/onef1b.h"
+#include <errno.h>
+#include <stdio.h>
+
+/* Layers are dealt out around a head on the last stage. */
+static int check(const struct sp_layout *lay, char *why, size_t n)
+{
+    if (!lay->vocabulary_parallel)
+        return sp_check_whole(lay, why, n);
+    snprintf(why, n,
+             "deals layers out for a head on the last stage; leave out --vocabulary-parallel, or "
+             "use 1f1b");
+    return -EINVAL;
+}
 
 extern const struct sp_schedule_def sp_schedule_adapipe;
 const struct sp_schedule_def sp_schedule_adapipe = {
@@ -26,6 +39,6 @@ const struct sp_schedule_def sp_schedule_adapipe = {
     .source = "AdaPipe (Sun et al., ASPLOS 2024)",
     .family = "layerwise",
     .default_chunks = 1,
-    .check = sp_check_whole,
+    .check = check,
     .emit = sp_1f1b_emit,
 };

@@ -39,7 +39,7 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int
         .layers = t->model.layers,
         .layer_us = layer_us,
         .first_us = costs->embed_fwd_us + costs->embed_bwd_us,
-        .last_us = costs->head_us,
+        .last_us = t->plan.family->shares_vocabulary ? 0 : costs->head_us,
         .arg = t,
         .limit_bytes = (int64_t)t->cfg.layout.memory_limit,
     };
@@ -101,14 +101,16 @@ static double step_us(struct sp_trainer *t, const struct sp_layer_costs *c, doub
     bool room = f && b && w;
     struct sp_costs costs = {
         .f = 1, .b = 1, .w = 1, .comm = comm_us, .scale_f = f, .scale_b = b, .scale_w = w};
+    bool shared = t->plan.family->shares_vocabulary;
     struct sp_times times;
     char why[256];
     double us = -1;
 
+    costs.head = shared ? c->head_us : 0;
     for (int g = 0; room && g < globals; g++) {
         f[g] = unit * (counts[g] * sp_layer_fwd_us(c) + (g ? 0 : c->embed_fwd_us));
         b[g] = unit * (counts[g] * (c->bwd_us + c->recompute_us[t->recompute]) +
-                       (g == globals - 1 ? c->head_us : 0));
+                       (g == globals - 1 && !shared ? c->head_us : 0));
         w[g] = unit * (counts[g] * c->wgrad_us + (g ? 0 : c->embed_bwd_us));
     }
     if (room && !sp_plan_partition(&t->plan, counts) &&

@@ -251,10 +251,11 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
 }
 
 /* The micro-batches of a slot take turns on the way: each has its own messages. */
-static int stream(const struct sp_layout *lay, const struct sp_op *op)
+static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int fold = sp_attention_fold(lay);
 
+    (void)stage;
     return is_left_over(lay, op->mb) ? op->mb / lay->stages % fold : op->mb % fold;
 }
 

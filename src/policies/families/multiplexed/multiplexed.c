@@ -184,8 +184,9 @@ static double size(const struct sp_layout *lay, const struct sp_op *op)
 }
 
 /* Messages of one op do not wait for those of another. */
-static int stream(const struct sp_layout *lay, const struct sp_op *op)
+static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
+    (void)stage;
     return id(lay, sp_part_at(lay, op->chunk, op->slice).stage, op);
 }
 

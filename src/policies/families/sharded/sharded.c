@@ -131,9 +131,9 @@ static int activations(const struct sp_layout *lay)
 }
 
 /* A gather is no message that could be taken out of turn. */
-static int stream(const struct sp_layout *lay, const struct sp_op *op)
+static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    return id(lay, op->mb % lay->stages, op);
+    return id(lay, stage, op);
 }
 
 const struct sp_family sp_family_sharded = {

@@ -107,9 +107,10 @@ static void lower_base(struct sp_lowering *l, int i, int stage, int index, const
             receive_gradients(l, stage, op + k, index + k);
     sp_vocabulary_base(lay)->lower(l, i);
     for (int k = 0; k < n; k++)
-        if (sp_vocabulary_is_last(lay, stage, op + k))
-            op[k].pass == SP_F ? send_input(l, stage, op + k, index + k)
-                               : release_gradients(l, stage, op + k);
+        if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_F)
+            send_input(l, stage, op + k, index + k);
+        else if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_B)
+            release_gradients(l, stage, op + k);
 }
 
 int sp_vocabulary_lower_begin(struct sp_lowering *l)

@@ -16,10 +16,10 @@ static void begin(struct between *b)
 }
 
 struct counts {
+    struct between inputs; /* from the last op before the head, or its forward, to its backward */
+    struct between logits; /* from forward to backward of the head */
     struct between
-        inputs; /* of the head, from where they come from, or their forward, to the backward */
-    struct between logits;    /* from forward to backward of the head */
-    struct between gradients; /* from the backward of the head to that of the last global stage */
+        gradients; /* from the backward of the head to that of the last op; of its stage alone */
 };
 
 static struct counts count(const struct sp_plan *plan, int stage)
@@ -68,7 +68,9 @@ int64_t sp_vocabulary_elements(const struct sp_plan *plan, const struct sp_shape
     }
     if (stage == sp_vocabulary_root(lay)) /* the parts of others; statistics of the norms */
         elements += (stages - 1) * x + sp_in_f32(sh, 2 * rows * lay->micro_batches * lay->slices);
-    elements += kept ? (own.logits.most + 1) * shares * rows * logits : sh->head_rows * logits;
+    if (kept || lay->slices > 1) /* x may be that of slices of several lengths: some keep them */
+        elements += (own.logits.most + 1) * shares * (kept ? rows : sh->head_rows) * logits;
+    elements += kept ? 0 : sh->head_rows * logits;
     elements += sp_in_f32(sh, rows + (own.logits.most + 1 + spare) * stages * shares * 2 * rows);
     elements += sp_in_f32(sh, held); /* of the embedding's gradient, on its way here */
     if (stage == sp_vocabulary_first(lay))

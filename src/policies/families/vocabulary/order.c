@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What an order is woven for: messages take so much of a forward. Orders in which all wait for all a few times a micro-batch lose
- * with messages that take time what they gained without, unless there was time for them; those of little memory, which
- * go down and up the stages, do not get any. */
+/* What an order is woven for: messages take so much of a forward. Orders in which all wait for all a few times a
+ * micro-batch lose with messages that take time what they gained without, unless there was time for them; those of
+ * little memory, which go down and up the stages, do not get any. */
 static const double comms[] = {0, 0.05};
 
 /* A head of a quarter of a stage's forward and backward, whatever the model, and messages that take so much of a
@@ -73,6 +73,18 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
     return a->more < b->more;
 }
 
+/* Whether it keeps to the memory that the layout has for activations. */
+static bool fits(const struct sp_plan *plan, const struct sp_times *t)
+{
+    const struct sp_layout *lay = &plan->layout;
+    double share = sp_activation_share(plan->family, lay);
+
+    for (int s = 0; lay->memory > 0 && s < lay->stages; s++)
+        if (t->peak_live[s] * share > lay->memory * (1 + 1e-9))
+            return false;
+    return true;
+}
+
 /* Weaves one for messages that take `comm`. 0 or -ENOMEM. */
 static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, double comm,
                      struct candidate *c)
@@ -90,8 +102,10 @@ static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, 
     err = sp_listsim(&woven, &fast, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
     if (err)
         return err == -ENOMEM ? err : 0;
-    c->makespan = t.makespan;
-    c->more = more_of(plan, c, &t);
+    if (fits(plan, &t)) {
+        c->makespan = t.makespan;
+        c->more = more_of(plan, c, &t);
+    }
     sp_times_destroy(&t);
     return 0;
 }
@@ -104,8 +118,7 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = was;
 }
 
-/* Parts of layers stay where they are: their backwards come long after their forwards.
- * Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
+/* Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
 static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHEAD + 1],
                       struct candidate *spare)
 {

@@ -159,16 +159,16 @@ static int activations(const struct sp_layout *lay)
 
 /* The head's statistics and gradients come beside what goes from op to op, and so does its input, which may be wanted in
  * another order than it is made. Streams of the family without a head are below these. */
-static int stream(const struct sp_layout *lay, const struct sp_op *op)
+static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_family *base = sp_vocabulary_base(lay);
     enum { STATISTICS = SP_MAX_SIZE, GRADIENTS, INPUTS };
 
     if (op->part == SP_HEAD)
         return op->pass == SP_B ? STATISTICS : INPUTS + op->mb * lay->slices + op->slice;
-    if (op->pass == SP_B && sp_vocabulary_is_last(lay, sp_vocabulary_last(lay, SP_B, op).stage, op))
+    if (op->pass == SP_B && sp_vocabulary_is_last(lay, stage, op))
         return GRADIENTS;
-    return base->stream ? base->stream(lay, op) : 0;
+    return base->stream ? base->stream(lay, stage, op) : 0;
 }
 
 /* ---- attention-parallel ---------------------------------------------------------------------- */

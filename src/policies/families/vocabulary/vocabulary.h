@@ -40,6 +40,8 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
  * longer for its forward than without: forwards are brought forward by 0, 1 or 2 micro-batches (slices), whatever is
  * fastest at nominal costs, and each stage then holds as many more; the ops of the head come as soon as they can. 0, or
  * -EINVAL with the reason in why[n], -ENOMEM.
+ *
+ * Where parts of layers are ops they stay where they are: backwards come long after their forwards anyway.
  */
 int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n);
 
