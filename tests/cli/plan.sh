@@ -29,6 +29,7 @@ layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --reco
 layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
 layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64
 layouts both --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group both --top 64
+layouts adapipe $(sed 's/^plan //' <<< "$long") --schedule adapipe
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
 import json, sys
@@ -36,7 +37,10 @@ read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
 rows = read("all")
 assert len(rows) > 30, len(rows)
 names = {r["schedule"] for r in rows}
-assert {"1f1b", "helix", "helix:bounded", "weipipe", "tawpipe", "fsdp", "sppo:multiplex", "adapipe", "zbv"} <= names, names
+assert {"1f1b", "helix", "helix:bounded", "weipipe", "tawpipe", "fsdp", "sppo:multiplex", "zbv"} <= names, names
+assert any(r["vocabulary_parallel"] for r in rows)
+assert all(r["vocabulary_parallel"] == ("--vocabulary-parallel" in r["command"]) for r in rows)
+assert read("adapipe") and not any(r["vocabulary_parallel"] for r in read("adapipe"))
 last = None
 for r in rows:
     assert r["stages"] * r["devices"] == 8 and r["trains"] == (r["devices"] == 1 or not {"multiplex", "ship=attention"} & set(r["schedule"].replace(":", ",").split(",")))
