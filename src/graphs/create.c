@@ -158,7 +158,7 @@ static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
     size_t parts = (size_t)cut->n_shares, T = (size_t)g->shape.rows * parts;
     size_t copies = last ? (size_t)sp_graph_targets(g) : 1;
     size_t m = copies * (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
-    bool local = last && g->cfg.plan->family->shares_vocabulary;
+    bool local = last && sp_graph_shares_vocabulary(g);
 
     for (int k = 0; k < g->place.n_local; k++)
         local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);

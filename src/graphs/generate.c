@@ -125,7 +125,7 @@ static void forward(struct sp_generator *gen, int first, int n, float *logits)
 {
     const struct sp_model *m = &gen->whole.model;
     struct sp_task_context start = context_of(gen, -1), end = context_of(gen, m->layers - 1);
-    starpu_data_handle_t table = gen->ends[m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD], x;
+    starpu_data_handle_t table = gen->ends[sp_head_table(m)], x;
 
     sp_shape_slice(&gen->whole, first, n, &gen->sh);
     sp_shape_slice(&gen->whole, 0, first + n, &gen->all);

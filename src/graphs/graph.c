@@ -94,7 +94,7 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
 
 int sp_graph_targets(const struct sp_graph *g)
 {
-    return g->cfg.plan->family->shares_vocabulary ? g->place.n_local : 1;
+    return sp_graph_shares_vocabulary(g) ? g->place.n_local : 1;
 }
 
 starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st)

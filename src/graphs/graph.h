@@ -363,6 +363,12 @@ static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
 int sp_graph_targets(const struct sp_graph *g);
 starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st);
 
+/* Whether every stage has a share of embedding and head. */
+static inline bool sp_graph_shares_vocabulary(const struct sp_graph *g)
+{
+    return g->cfg.plan->family->shares_vocabulary;
+}
+
 /* Of a micro-batch. */
 static inline const struct sp_documents *sp_graph_documents(const struct sp_graph *g, int mb)
 {

@@ -35,6 +35,12 @@ struct sp_op_ctx {
     starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */
 };
 
+/* The number of its micro-batch or slice among those of a step. */
+static inline int sp_op_unit(const struct sp_op_ctx *c)
+{
+    return c->mb * c->g->cfg.plan->layout.slices + c->slice;
+}
+
 /* How the sequences that an op works on are cut. */
 static inline const struct sp_cut *sp_op_cut(const struct sp_op_ctx *c)
 {

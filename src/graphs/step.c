@@ -63,7 +63,7 @@ static void scatter_targets(struct sp_graph *g, int i, int b, size_t rows)
     int32_t *row = g->row + S;
 
     for (int c = 0; c < sp_graph_targets(g); c++) {
-        if (g->cfg.plan->family->shares_vocabulary) {
+        if (sp_graph_shares_vocabulary(g)) {
             row = g->row + 2 * S;
             localise(&g->shape.held, g->place.stages, g->place.first_local + c, g->row + S, S, row);
         }

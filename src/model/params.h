@@ -89,6 +89,12 @@ void sp_params_destroy(struct sp_params *p);
  * up) follow each other without a gap, so they are one matrix. */
 uint64_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind);
 
+/* The block that holds the table of the head: the embedding's own when the weights are tied. */
+static inline enum sp_block_kind sp_head_table(const struct sp_model *m)
+{
+    return m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+}
+
 /*
  * Offset in its block of the first element with a role; `norm2` picks norm2's gain and bias
  * out of SP_BLOCK_POST the same way as SP_ROLE_GAIN elsewhere. (size_t)-1: no such tensor.

@@ -168,7 +168,7 @@ static starpu_data_handle_t gradient(struct bench *b, enum sp_block_kind kind)
 static void submit_parts(struct bench *b)
 {
     const struct sp_shape *sh = &b->g->shape;
-    enum sp_block_kind table = sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    enum sp_block_kind table = sp_head_table(&sh->model);
     struct sp_task_context ctx = sp_stage_context(b->g, b->st, 'F');
 
     ctx.op_index = EMBED;

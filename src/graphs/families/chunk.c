@@ -18,7 +18,7 @@ void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 
 void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 {
-    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    enum sp_block_kind table = sp_head_table(&c->sh->model);
     int64_t released = (int64_t)starpu_data_get_size(c->fl->out);
 
     if (c->sh->tensor > 1) {

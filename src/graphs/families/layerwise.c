@@ -14,16 +14,6 @@
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload.h"
 
-static int tokens_of(const struct sp_op_ctx *c)
-{
-    return c->mb * c->g->cfg.plan->layout.slices + c->slice;
-}
-
-static bool shares_vocabulary(const struct sp_op_ctx *c)
-{
-    return c->g->cfg.plan->family->shares_vocabulary;
-}
-
 /* What crosses between global stages, by the one that leaves it. */
 static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
@@ -72,7 +62,7 @@ static void forward_begin(struct sp_op_ctx *c)
         x = arrived(c, SP_TENSOR_X, c->global - 1);
     } else {
         x = sp_take_boundary(c, c->st, "x");
-        sp_chunk_embed(c, tokens_of(c), x);
+        sp_chunk_embed(c, sp_op_unit(c), x);
     }
     c->fl->layers[0].x = x;
 }
@@ -104,7 +94,7 @@ static void forward_end(struct sp_op_ctx *c)
         return;
     }
     c->fl->out = c->flow;
-    if (shares_vocabulary(c))
+    if (sp_graph_shares_vocabulary(c->g))
         sp_vocabulary_input(c, c->fl->out, &c->fl->norm);
 }
 
@@ -117,12 +107,12 @@ static void backward_begin(struct sp_op_ctx *c)
     } else {
         c->flow = sp_take_boundary(c, c->st, "dx");
         sp_offload_slot(c, 0); /* the head's input comes back with it */
-        if (shares_vocabulary(c)) {
+        if (sp_graph_shares_vocabulary(c->g)) {
             sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
                                    (int64_t)starpu_data_get_size(c->fl->out));
             sp_drop(&c->fl->out);
         } else {
-            sp_chunk_head(c, tokens_of(c), c->flow);
+            sp_chunk_head(c, sp_op_unit(c), c->flow);
         }
     }
 }
@@ -139,7 +129,7 @@ static void backward_end(struct sp_op_ctx *c)
     } else {
         c->fl->grad = c->flow;
         if (!c->split)
-            sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
+            sp_chunk_embed_gradient(c, sp_op_unit(c), &c->fl->grad);
     }
 }
 
@@ -147,7 +137,7 @@ static void chunk_wgrad(struct sp_op_ctx *c)
 {
     sp_chunk_wgrad(c);
     if (c->global == 0)
-        sp_chunk_embed_gradient(c, tokens_of(c), &c->fl->grad);
+        sp_chunk_embed_gradient(c, sp_op_unit(c), &c->fl->grad);
 }
 
 /* ---- the op --------------------------------------------------------------------------- */
@@ -177,7 +167,7 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
     c->ctx.documents = sp_graph_documents(g, op->mb);
     c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c->ctx.op = sp_window_open(g->window, g->turn);
-    if (shares_vocabulary(c))
+    if (sp_graph_shares_vocabulary(c->g))
         sp_vocabulary_tables(c);
 }
 

@@ -130,25 +130,20 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- the ends of the model ---------------------------------------------------------------------- */
 
-/* The table, or its gradient. */
-static starpu_data_handle_t embedding(const struct sp_part_op *c, bool gradient)
-{
-    if (sp_part_shares_head(c))
-        return sp_vocabulary_whole(c->st, SP_BLOCK_TOKENS, gradient);
-    return gradient ? sp_part_gradient(c, SP_BLOCK_TOKENS, -1)
-                    : sp_part_weight(c, SP_BLOCK_TOKENS, -1);
-}
-
 void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x)
 {
-    c->ctx.layer = -1;
-    sp_embed_fwd_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], embedding(c, false),
-                        sp_part_weight(c, SP_BLOCK_POSITIONS, -1), x, 0);
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
+
+    op.ctx.layer = -1;
+    sp_embed_fwd_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
+                        sp_weight(&op, SP_BLOCK_TOKENS, -1), sp_weight(&op, SP_BLOCK_POSITIONS, -1),
+                        x, 0);
 }
 
 bool sp_part_shares_head(const struct sp_part_op *c)
 {
-    return c->g->cfg.plan->family->shares_vocabulary;
+    return sp_graph_shares_vocabulary(c->g);
 }
 
 void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x)
@@ -175,7 +170,7 @@ starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t release
 
 starpu_data_handle_t sp_part_head(struct sp_part_op *c)
 {
-    enum sp_block_kind table = c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    enum sp_block_kind table = sp_head_table(&c->sh->model);
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int64_t released = c->keeps ? sp_part_bytes(t->block.x) : 0;
     starpu_data_handle_t dx;
@@ -195,9 +190,13 @@ starpu_data_handle_t sp_part_head(struct sp_part_op *c)
 
 void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx)
 {
-    c->ctx.layer = -1;
-    sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx, embedding(c, true),
-                          sp_part_gradient(c, SP_BLOCK_POSITIONS, -1));
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
+
+    op.ctx.layer = -1;
+    sp_embed_wgrad_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
+                          sp_gradient(&op, SP_BLOCK_TOKENS, -1),
+                          sp_gradient(&op, SP_BLOCK_POSITIONS, -1));
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------- */

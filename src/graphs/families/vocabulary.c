@@ -57,11 +57,6 @@ static void leave(struct sp_op_ctx *c, struct sp_tensor_id id, starpu_data_handl
     sp_store_put(&c->st->store, &id, 1, &handle, true);
 }
 
-static int unit_of(const struct sp_op_ctx *c)
-{
-    return c->mb * c->g->cfg.plan->layout.slices + c->slice;
-}
-
 /* ---- in the last op before the head ----------------------------------------------------------------- */
 
 void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats)
@@ -99,11 +94,6 @@ void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
  * the tokens, and adds to the gradients of all. Other stages get the statistics of a stage as one part.
  */
 
-static enum sp_block_kind table_of(const struct sp_op_ctx *c)
-{
-    return c->sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
-}
-
 /* Rows of the vocabulary that are here, of those that this member has on all stages. */
 static int rows_of(const struct sp_op_ctx *c)
 {
@@ -122,17 +112,7 @@ static const struct sp_shape *share_of(const struct sp_op_ctx *c, int j)
 
 static starpu_data_handle_t targets_of(const struct sp_op_ctx *c, int j)
 {
-    return sp_stage_targets(c->g, c->st)[unit_of(c) * sp_tensor_shares(c) + j];
-}
-
-/* If they are few they stay for the backward. */
-static starpu_data_handle_t take_logits(struct sp_op_ctx *c, int rows)
-{
-    size_t n = (size_t)c->sh->rows * (size_t)sp_logits_ld(rows);
-
-    return sp_shape_keeps_logits(c->sh)
-               ? sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), "logits")
-               : NULL;
+    return sp_stage_targets(c->g, c->st)[sp_op_unit(c) * sp_tensor_shares(c) + j];
 }
 
 static starpu_data_handle_t take_stats(struct sp_op_ctx *c)
@@ -161,7 +141,7 @@ static starpu_data_handle_t merge(struct sp_op_ctx *c, int j, starpu_data_handle
 
 static void forward(struct sp_op_ctx *c)
 {
-    struct sp_head_flight *fl = &c->st->heads[unit_of(c)];
+    struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
     struct sp_tensor_id id = tensor(c, SP_TENSOR_STATS, c->st->index);
     int rows = rows_of(c), n = sp_tensor_shares(c);
     starpu_data_handle_t stats[n];
@@ -172,11 +152,12 @@ static void forward(struct sp_op_ctx *c)
         int j = sp_tensor_arrival(c, k);
 
         fl->n[j] = inputs.at[j];
-        fl->logits[j] = take_logits(c, rows);
+        fl->logits[j] = sp_tensor_logits(c, rows);
         stats[j] = take_stats(c);
         c->ctx.exchanged = j != sp_tensor_share(c);
         sp_logit_stats_insert(&c->ctx, share_of(c, j), rows, fl->n[j], targets_of(c, j),
-                              sp_stage_weight(c->st, table_of(c), -1), stats[j], fl->logits[j]);
+                              sp_stage_weight(c->st, sp_head_table(&c->sh->model), -1), stats[j],
+                              fl->logits[j]);
     }
     c->ctx.exchanged = false;
     for (int j = 0; j < n; j++)
@@ -192,7 +173,7 @@ static bool counts(const struct sp_op_ctx *c, int j)
 
 static void backward(struct sp_op_ctx *c)
 {
-    struct sp_head_flight *fl = &c->st->heads[unit_of(c)];
+    struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
     int p = stages_of(c), rows = rows_of(c);
     struct sp_shares dn = {.n = sp_tensor_shares(c)};
     starpu_data_handle_t stats[p];
@@ -205,9 +186,10 @@ static void backward(struct sp_op_ctx *c)
         dn.at[j] = sp_take_boundary(c, c->st, "dn");
         c->ctx.exchanged = j != sp_tensor_share(c);
         sp_vocabulary_insert(&c->ctx, share_of(c, j), rows, counts(c, j), fl->n[j],
-                             targets_of(c, j), sp_stage_weight(c->st, table_of(c), -1),
-                             sp_stage_gradient(c->st, table_of(c), -1), p, stats, fl->logits[j],
-                             dn.at[j], sp_stage_tally(c->g, c->st));
+                             targets_of(c, j),
+                             sp_stage_weight(c->st, sp_head_table(&c->sh->model), -1),
+                             sp_stage_gradient(c->st, sp_head_table(&c->sh->model), -1), p, stats,
+                             fl->logits[j], dn.at[j], sp_stage_tally(c->g, c->st));
         sp_drop(&fl->n[j]);
         sp_drop(&fl->logits[j]);
     }
@@ -263,16 +245,6 @@ void sp_vocabulary_tables(struct sp_op_ctx *c)
         c->end_w = s->end_weights.handle;
         c->end_gradient = s->end_gradients.handle;
     }
-}
-
-starpu_data_handle_t sp_vocabulary_whole(const struct sp_stage *st, enum sp_block_kind kind,
-                                         bool gradient)
-{
-    const struct sp_shards *s = st->shards;
-
-    if (!s || !s->end_weights.n)
-        return NULL;
-    return (gradient ? &s->end_gradients : &s->end_weights)->handle[kind];
 }
 
 static void begin(struct sp_graph *g)

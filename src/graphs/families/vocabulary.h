@@ -9,9 +9,6 @@
 
 /* The embedding of an op has the whole table, where the stage gathered it. */
 void sp_vocabulary_tables(struct sp_op_ctx *c);
-/* That table, or its gradient; NULL where there is none. */
-starpu_data_handle_t sp_vocabulary_whole(const struct sp_stage *st, enum sp_block_kind kind,
-                                         bool gradient);
 
 /* n(T,h) = norm(x) of the last layer's output, for all stages; *stats are the norm's, to be kept. */
 void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats);

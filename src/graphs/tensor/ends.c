@@ -81,10 +81,9 @@ static int rows_here(const struct sp_op_ctx *c)
     return count;
 }
 
-/* The logits of a share, if they are kept. */
-static starpu_data_handle_t take_logits(struct sp_op_ctx *c)
+starpu_data_handle_t sp_tensor_logits(struct sp_op_ctx *c, int rows)
 {
-    size_t n = (size_t)c->sh->rows * (size_t)sp_logits_ld(c->sh->held.vocab);
+    size_t n = (size_t)c->sh->rows * (size_t)sp_logits_ld(rows);
 
     return sp_shape_keeps_logits(c->sh)
                ? sp_pool_get(c->st->local, n, sp_shape_elem(c->sh), "logits")
@@ -95,7 +94,7 @@ static starpu_data_handle_t take_logits(struct sp_op_ctx *c)
 static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_shares *n,
                           struct sp_shares *dn)
 {
-    enum sp_block_kind kind = c->g->cfg.params->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
+    enum sp_block_kind kind = sp_head_table(&c->g->cfg.params->model);
     const starpu_data_handle_t *targets = sp_graph_tokens(c->g)->targets;
     starpu_data_handle_t table = sp_weight(c, kind, -1), gradient = sp_gradient(c, kind, -1);
     int t = c->sh->tensor, me = sp_tensor_member(c->g), rows = rows_here(c);
@@ -106,7 +105,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
 
         stats[j][me] = sp_pool_get(c->st->local, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows),
                                    sp_shape_elem(c->sh), "logit statistics");
-        logits[j] = take_logits(c);
+        logits[j] = sp_tensor_logits(c, c->sh->held.vocab);
         c->ctx.exchanged = j != sp_tensor_share(c);
         sp_logit_stats_insert(&c->ctx, sp_op_share(c, j), rows, n->at[j],
                               part_of(c, targets, tokens, j), table, stats[j][me], logits[j]);

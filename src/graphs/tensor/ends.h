@@ -17,6 +17,9 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
 /* Adds to the gradients of the tables; dx stays. */
 void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
 
+/* The logits of a share of the tokens, of so many rows of the table, if they are kept; NULL: they are not. */
+starpu_data_handle_t sp_tensor_logits(struct sp_op_ctx *c, int rows);
+
 /* The statistics of a share's logits, of[member] of this one, to all members, and theirs from them. */
 void sp_tensor_share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of);
 

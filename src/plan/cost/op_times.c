@@ -14,6 +14,7 @@ enum { SLICES = 1 << 9 };
 struct slice_times {
     int first, tokens; /* tokens 0: not known yet */
     struct sp_part_times t;
+    struct sp_head_times head; /* where all stages share the vocabulary */
 };
 
 struct pricing {
@@ -23,7 +24,7 @@ struct pricing {
     struct slice_times *slice; /* [SLICES] by place and length */
 };
 
-static const struct sp_part_times *times_of(const struct pricing *p, const struct sp_op_work *w)
+static const struct slice_times *slice_of(const struct pricing *p, const struct sp_op_work *w)
 {
     struct slice_times *s =
         &p->slice[((unsigned)w->first_token * 31u + (unsigned)w->tokens) % SLICES];
@@ -33,10 +34,18 @@ static const struct sp_part_times *times_of(const struct pricing *p, const struc
 
         sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
         sp_part_times(p->terms->machine, p->terms->devices, &part, &s->t);
+        if (p->plan->family->shares_vocabulary)
+            sp_head_times(p->terms->machine, p->terms->devices, &part, p->plan->layout.stages,
+                          &s->head);
         s->first = w->first_token;
         s->tokens = w->tokens;
     }
-    return &s->t;
+    return s;
+}
+
+static const struct sp_part_times *times_of(const struct pricing *p, const struct sp_op_work *w)
+{
+    return &slice_of(p, w)->t;
 }
 
 static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
@@ -131,16 +140,11 @@ static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
 }
 
 /* Of a head whose vocabulary all stages share: a stage's rows of it, or what comes before and after on the last one. */
-static double head_share(const struct pricing *p, const struct sp_op_work *w)
+static double head_share(const struct sp_head_times *t, const struct sp_op_work *w)
 {
-    struct sp_shape part;
-    struct sp_head_times t;
-
-    sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
-    sp_head_times(p->terms->machine, p->terms->devices, &part, p->plan->layout.stages, &t);
     if (w->head_share)
-        return w->forward ? t.forward : t.backward;
-    return w->forward ? t.norm : w->input ? t.norm_input : 0;
+        return w->forward ? t->forward : t->backward;
+    return w->forward ? t->norm : w->input ? t->norm_input : 0;
 }
 
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
@@ -158,7 +162,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
             sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;
         if (work[i].head_share || work[i].head_norm)
-            sum += head_share(p, &work[i]);
+            sum += head_share(&slice_of(p, &work[i])->head, &work[i]);
     }
     if (p->plan->family->shares_attention)
         sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);

@@ -204,7 +204,7 @@ static int visit_global(const struct sp_plan *plan, const struct sp_model *m, in
         return err;
     err = err ? err : visit(m, SP_BLOCK_NORM, fn, arg);
     if (!err && !(m->tied && *has_tokens) && !shared)
-        err = visit(m, m->tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD, fn, arg);
+        err = visit(m, sp_head_table(m), fn, arg);
     *has_tokens |= m->tied;
     return err;
 }

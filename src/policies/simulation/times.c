@@ -115,3 +115,17 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
     }
     t->bubble_ratio = t->makespan > 0 ? idle / (t->makespan * p) : 0;
 }
+
+/* The layout's memory is in micro-batches of a whole stage, of which an activation is a part. */
+int sp_times_beyond_memory(const struct sp_plan *plan, const struct sp_times *t, double *held)
+{
+    const struct sp_layout *lay = &plan->layout;
+    double part = sp_activation_share(plan->family, lay);
+
+    for (int s = 0; lay->memory > 0 && s < lay->stages; s++) {
+        *held = t->peak_live[s] * part;
+        if (*held > lay->memory * (1 + 1e-9))
+            return s;
+    }
+    return -1;
+}

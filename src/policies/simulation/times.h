@@ -28,4 +28,7 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
                         struct sp_times *t);
 void sp_times_destroy(struct sp_times *times);
 
+/* The first stage that holds activations of more micro-batches, *held, than the layout has memory for; -1: none. */
+int sp_times_beyond_memory(const struct sp_plan *plan, const struct sp_times *t, double *held);
+
 #endif

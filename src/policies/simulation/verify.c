@@ -191,24 +191,18 @@ static int simulate(const struct check *c, enum sp_channel kind, struct sp_times
     return ret;
 }
 
-/* The layout's memory is in micro-batches of a whole stage, of which an activation is a part. */
-static int check_memory(const struct check *c, const int *peak_live)
+static int check_memory(const struct check *c, const struct sp_times *t)
 {
-    const struct sp_layout *lay = &c->plan->layout;
-    double part = sp_activation_share(c->plan->family, lay);
+    double held;
+    int s = sp_times_beyond_memory(c->plan, t, &held);
 
-    for (int s = 0; lay->memory > 0 && s < lay->stages; s++) {
-        double most = peak_live[s] * part;
-
-        if (most > lay->memory * (1 + 1e-9)) {
-            snprintf(c->why, c->n,
-                     "order: stage %d holds activations of %.6g micro-batches at once, more than "
-                     "the %.6g allowed",
-                     s, most, lay->memory);
-            return -EINVAL;
-        }
-    }
-    return 0;
+    if (s < 0)
+        return 0;
+    snprintf(c->why, c->n,
+             "order: stage %d holds activations of %.6g micro-batches at once, more than the %.6g "
+             "allowed",
+             s, held, c->plan->layout.memory);
+    return -EINVAL;
 }
 
 /* First-in-first-out asks for all that unbounded channels do: those are tried after it, to say
@@ -222,7 +216,7 @@ static int check_progress(const struct check *c)
         sp_times_destroy(&t);
     if (ret)
         return ret;
-    ret = check_memory(c, t.peak_live);
+    ret = check_memory(c, &t);
     sp_times_destroy(&t);
     if (!ret && c->plan->paired) {
         ret = simulate(c, SP_PAIRED, &t);

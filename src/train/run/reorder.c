@@ -5,7 +5,6 @@
  */
 #include "train/run/reorder.h"
 #include "plan/expected.h"
-#include "plan/memory.h"
 #include "plan/profile.h"
 #include "policies/lowering/traffic.h"
 #include "sp_error.h"
@@ -14,6 +13,7 @@
 #include "policies/simulation/times.h"
 #include "graphs/create.h"
 #include "train/run/watchdog.h"
+#include "train/start/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,16 +64,6 @@ static void unpack(const int *in, struct sp_plan *plan)
     }
 }
 
-/* Whether an order keeps to --memory-limit, as the one before does. */
-static bool fits(const struct sp_trainer *t, const struct sp_plan *plan)
-{
-    struct sp_memory most;
-
-    sp_memory_fullest(plan, &t->shape, t->recompute, t->every, &most);
-    return !t->cfg.layout.memory_limit ||
-           (uint64_t)sp_memory_sum(&most) <= t->cfg.layout.memory_limit;
-}
-
 /* On rank 0: the order searched at the measured costs, in *row; unchanged if it is not better. */
 static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
 {
@@ -100,7 +90,7 @@ static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
         goto out_before;
     sp_train_say(t, "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
                  t->done - 1, name, after.makespan, before.makespan);
-    *row = pack(after.makespan < before.makespan && fits(t, &plan) ? &plan : &t->plan, n);
+    *row = pack(after.makespan < before.makespan && sp_train_fits(t, &plan) ? &plan : &t->plan, n);
     err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
     sp_times_destroy(&after);
 out_before:

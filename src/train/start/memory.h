@@ -6,6 +6,8 @@
 
 /* What a stage holds: by the plan of what leaves memory, or as if nothing left. */
 struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage);
+/* Whether a plan's fullest stage keeps to --memory-limit, if nothing leaves; without a limit it does. */
+bool sp_train_fits(const struct sp_trainer *t, const struct sp_plan *plan);
 /* Planned for this process, bytes. */
 int64_t sp_train_planned_bytes(const struct sp_trainer *t);
 

@@ -9,6 +9,7 @@
 #include "train/groups.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
+#include "train/start/memory.h"
 #include <string.h>
 
 /* --recompute, or what the schedule wants. */
@@ -55,15 +56,6 @@ static int cut_sequences(struct sp_trainer *t)
     return err || sp_train_pipeline_size(t) == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
 }
 
-/* Orders that are searched (zb1p:auto) are searched again within --memory-limit if they exceed it. */
-static bool fits(const struct sp_trainer *t)
-{
-    struct sp_memory most;
-
-    sp_memory_fullest(&t->plan, &t->shape, t->recompute, t->every, &most);
-    return (uint64_t)sp_memory_sum(&most) <= t->cfg.layout.memory_limit;
-}
-
 /* The plan whose stages hold at most so many micro-batches; 0: as many as the schedule wants. */
 static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
 {
@@ -77,12 +69,13 @@ static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
     return err;
 }
 
-/* As many micro-batches as --memory-limit leaves room for, where it needs more. */
+/* Orders that are searched (zb1p:auto) are searched again, for as many micro-batches as --memory-limit leaves room for,
+ * where they need more. */
 static int fit(struct sp_trainer *t, struct sp_layout *layout)
 {
     int low = 1, high = t->plan.layout.micro_batches, err = 0;
 
-    if (!t->cfg.layout.memory_limit || !sp_layout_flag(&t->plan.layout, "auto") || fits(t))
+    if (!sp_layout_flag(&t->plan.layout, "auto") || sp_train_fits(t, &t->plan))
         return 0;
     /* 1 micro-batch may not fit either: the memory check says so then */
     while (low < high) {
@@ -91,7 +84,7 @@ static int fit(struct sp_trainer *t, struct sp_layout *layout)
         err = search(t, layout, middle);
         if (err)
             return err;
-        if (fits(t))
+        if (sp_train_fits(t, &t->plan))
             low = middle;
         else
             high = middle - 1;

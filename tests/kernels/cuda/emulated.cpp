@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention/attention_mma_bwd_cuda.cu"
 #include "kernels/cuda/attention/attention_mma_cuda.cu"
 #include "kernels/cuda/device/memory_cuda.cu"
+#include "kernels/cuda/pointwise/loss_cuda.cu"
 #include "kernels/cuda/pointwise/mlp_cuda.cu"
 #include "kernels/cuda/pointwise/norm_cuda.cu"
 #include "kernels/cuda/pointwise/rope_cuda.cu"

@@ -20,6 +20,7 @@ const struct sp_backend *sp_emulated_backend(enum sp_dtype dtype)
         sp_cuda_attention_fill(b);
         sp_cuda_mlp_fill(b);
         sp_cuda_token_fill(b);
+        sp_cuda_loss_fill(b);
         sp_cuda_update_fill(b);
         sp_cuda_memory_fill(b);
     }

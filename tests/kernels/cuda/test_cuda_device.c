@@ -166,7 +166,7 @@ static void test_workspace(void **state)
 
 /* ---- sp_cuda_create ---- */
 
-static char filled[16];
+static char filled[17];
 static int gemm_error, gemms;
 
 static void fill(struct sp_backend *k, char part)
@@ -204,6 +204,11 @@ void sp_cuda_mlp_fill(struct sp_backend *k)
 void sp_cuda_token_fill(struct sp_backend *k)
 {
     fill(k, 't');
+}
+
+void sp_cuda_loss_fill(struct sp_backend *k)
+{
+    fill(k, 'l');
 }
 
 void sp_cuda_update_fill(struct sp_backend *k)
@@ -271,7 +276,7 @@ static void test_create(void **state)
 
     (void)state;
     assert_int_equal(sp_cuda_create(0, NULL, &cuda), 0);
-    assert_string_equal(filled, "gnamtu.gnamtu.");
+    assert_string_equal(filled, "gnamtlu.gnamtlu.");
     for (int t = 0; t < SP_DTYPES; t++) {
         const struct sp_backend *k = sp_cuda_backend(cuda, (enum sp_dtype)t);
 

@@ -18,6 +18,7 @@ static void fill(struct sp_cuda *cuda, enum sp_dtype dtype)
     sp_cuda_attention_fill(backend);
     sp_cuda_mlp_fill(backend);
     sp_cuda_token_fill(backend);
+    sp_cuda_loss_fill(backend);
     sp_cuda_update_fill(backend);
     sp_cuda_memory_fill(backend);
 }

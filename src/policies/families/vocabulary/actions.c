@@ -68,8 +68,9 @@ static void lower_backward(struct sp_lowering *l, int i, int stage, int index,
     for (int s = 0; s < stages; s++)
         if (s != stage)
             sp_lower_free(l, stage, tensor(SP_TENSOR_STATS, op, s));
-    for (int s = 0; s < stages && ends(l, i, op); s++)
-        sp_lower_free(l, s, tensor(SP_TENSOR_STATS, op, s));
+    if (ends(l, i, op))
+        for (int s = 0; s < stages; s++)
+            sp_lower_free(l, s, tensor(SP_TENSOR_STATS, op, s));
 }
 
 /* ---- the last op before the head -------------------------------------------------------------- */

@@ -18,8 +18,7 @@ static void begin(struct between *b)
 struct counts {
     struct between inputs; /* from the last op before the head, or its forward, to its backward */
     struct between logits; /* from forward to backward of the head */
-    struct between
-        gradients; /* from the backward of the head to that of the last op; of its stage alone */
+    struct between gradients; /* of the stage of the last op: from the head's backward to that */
 };
 
 static struct counts count(const struct sp_plan *plan, int stage)
@@ -61,8 +60,8 @@ int64_t sp_vocabulary_elements(const struct sp_plan *plan, const struct sp_shape
     int64_t dn = root.gradients.most + 1, spare = 2; /* that the pool leaves idle */
     int64_t elements = (own.inputs.most + dn + spare) * x;
 
-    if (sh->tensor >
-        1) { /* of all shares of the tokens the inputs, and the gradients and those of others */
+    /* of all shares of the tokens the inputs, and the gradients and those of others */
+    if (sh->tensor > 1) {
         elements += ((own.logits.most + 1) * shares + 2 * shares) * x;
         elements += sp_in_f32(sh, shares * (sh->tensor + 1) * 2 * rows);
     }

@@ -73,18 +73,6 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
     return a->more < b->more;
 }
 
-/* Whether it keeps to the memory that the layout has for activations. */
-static bool fits(const struct sp_plan *plan, const struct sp_times *t)
-{
-    const struct sp_layout *lay = &plan->layout;
-    double share = sp_activation_share(plan->family, lay);
-
-    for (int s = 0; lay->memory > 0 && s < lay->stages; s++)
-        if (t->peak_live[s] * share > lay->memory * (1 + 1e-9))
-            return false;
-    return true;
-}
-
 /* Weaves one for messages that take `comm`. 0 or -ENOMEM. */
 static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, double comm,
                      struct candidate *c)
@@ -93,6 +81,7 @@ static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, 
     struct sp_costs costs = nominal(plan, comm), fast = nominal(plan, FAST / 100.0);
     char why[256];
     struct sp_times t;
+    double held;
     int err;
 
     c->makespan = INFINITY;
@@ -102,7 +91,7 @@ static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, 
     err = sp_listsim(&woven, &fast, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
     if (err)
         return err == -ENOMEM ? err : 0;
-    if (fits(plan, &t)) {
+    if (sp_times_beyond_memory(plan, &t, &held) < 0) {
         c->makespan = t.makespan;
         c->more = more_of(plan, c, &t);
     }

@@ -106,15 +106,25 @@ static void change_all(struct sp_weave *w)
         w->stage[s].changed = true;
 }
 
-/* The stage of a global stage; of parts of layers that of any may wait. */
 static void change(struct sp_weave *w, int global)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
-    if (w->plan->family->parts)
-        change_all(w);
-    else if (global >= 0 && global < sp_globals(lay))
+    if (global >= 0 && global < sp_globals(lay))
         w->stage[sp_home(lay, 0, global).stage].changed = true;
+}
+
+/* Those that may wait for an op: of a chunk, the chunks beside it; of the last one and of parts of layers, all. */
+static void wake(struct sp_weave *w, int stage, const struct sp_op *op)
+{
+    if (w->plan->family->parts || is_last(w, stage, op)) {
+        change_all(w);
+    } else {
+        int global = sp_global_stage(&w->plan->layout, stage, op->chunk);
+
+        change(w, global + 1);
+        change(w, global - 1);
+    }
 }
 
 static void run(struct sp_weave *w, int stage, const struct sp_op *op, double end)
@@ -129,7 +139,6 @@ static void run(struct sp_weave *w, int stage, const struct sp_op *op, double en
 
 static void run_chunk(struct sp_weave *w, int stage)
 {
-    const struct sp_layout *lay = &w->plan->layout;
     struct stage *s = &w->stage[stage];
     const struct sp_op *op = &w->chunks[stage].ops[s->op];
     int ops = op->overlap ? 2 : 1;
@@ -138,15 +147,10 @@ static void run_chunk(struct sp_weave *w, int stage)
     for (int i = 0; i < ops; i++)
         end += sp_op_cost(w->plan, w->costs, stage, &op[i]);
     for (int i = 0; i < ops; i++) {
-        int global = w->plan->family->parts ? 0 : sp_global_stage(lay, stage, op[i].chunk);
-
         run(w, stage, &op[i], end);
-        change(w, global + 1);
-        change(w, global - 1);
-        if (op[i].pass == SP_F && is_last(w, stage, &op[i])) {
+        wake(w, stage, &op[i]);
+        if (op[i].pass == SP_F && is_last(w, stage, &op[i]))
             unit_of(w, &op[i])->input = end;
-            change_all(w);
-        }
     }
     s->op += ops;
 }

@@ -1,0 +1,284 @@
+/*
+ * Loss, equations in cross_entropy.c; over a part of the vocabulary, in vocabulary.c.
+ *
+ * A block has a row of logits; it reads them once for the maximum and the sum of e^z, and
+ * once for the gradient, which it writes in their place. Floor of a row, between its products: V
+ * elements read and written.
+ */
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/pointwise/sums.h"
+#include <float.h>
+
+enum { LOSS_THREADS = 512 };
+
+/* Of a row z(V): the sum of e^(z - most), most being the largest, for all threads of the block, which have met when it
+ * returns. They are taken together: the sum so far is scaled when the maximum grows. */
+template <typename T, int V>
+SP_DEVICE float row_exponentials(int vocabulary, const T *z, float *most)
+{
+    float *shared = sp_shared<float>(), *maxima = shared + 2 * SP_WARP;
+    float max = -FLT_MAX, sum = 0, none = 0;
+
+#pragma unroll 2
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V], now = max;
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? a[v] : -INFINITY;
+            now = fmaxf(now, a[v]);
+        }
+        sum *= sp_exp<T>(max - now);
+        for (int v = 0; v < V; v++)
+            sum += sp_exp<T>(a[v] - now);
+        max = now;
+    }
+    *most = sp_lanes_max(max, SP_WARP);
+    if (threadIdx.x % SP_WARP == 0)
+        maxima[threadIdx.x / SP_WARP] = *most;
+    __syncthreads();
+    for (int w = 0; w < LOSS_THREADS / SP_WARP; w++)
+        *most = fmaxf(*most, maxima[w]);
+    sum *= sp_exp<T>(max - *most);
+    sp_row_sums(&sum, &none, shared);
+    return sum;
+}
+
+/* A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if `gradient`. What lies
+ * between V and the end of the row is not read as logits, and becomes 0. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
+                         float scale, T *z, double *loss)
+{
+    float most, sum, at_target, factor;
+    int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    at_target = sp_value(z[target]); /* by all threads, before they meet */
+    sum = row_exponentials<T, V>(vocabulary, z, &most);
+    if (threadIdx.x == 0)
+        loss[blockIdx.x] = log((double)sum) + (double)most - (double)at_target;
+    if (!gradient)
+        return;
+    factor = scale / sum;
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V];
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - most) * factor : 0;
+            a[v] -= c + v == target ? scale : 0;
+        }
+        sp_store<V>(z + c, a);
+    }
+}
+
+template <typename T>
+static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                          const void *x, const void *w, const int32_t *targets, float scale,
+                          double *loss, void *dx, float *dw, void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+        double *part;
+
+        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        /* The products may use the workspace too, so a chunk's losses are added before the next. */
+        part = (double *)sp_cuda_workspace(k, (size_t)n * sizeof *part);
+        sp_launch(k, "cross_entropy",
+                  wide ? cross_entropy_kernel<T, sp_wide<T>::N> : cross_entropy_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
+                  targets + t, dx || dw, scale, z, part);
+        sp_cuda_add_doubles(k, n, part, loss);
+        if (dx)
+            sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
+                         (T *)dx + (size_t)t * (size_t)h, h, false);
+        if (dw)
+            sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+    }
+}
+
+/* ---- loss over a part of the vocabulary (cpu/gemm/vocabulary.c) ------------------------------- */
+
+/* A row z(V) of logits: log(sum e^z), and z[target] if that is there. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    logit_stats_kernel(int vocabulary, size_t ld, const int32_t *targets, const T *z, float *stats)
+{
+    float most, sum;
+    int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    sum = row_exponentials<T, V>(vocabulary, z, &most);
+    if (threadIdx.x == 0) {
+        stats[2 * blockIdx.x] = (float)(log((double)sum) + (double)most);
+        stats[2 * blockIdx.x + 1] = target >= 0 ? sp_value(z[target]) : 0;
+    }
+}
+
+/* z := scale (e^(z - lse) - onehot); what lies between V and the end of the row becomes 0. */
+template <typename T, int V>
+SP_KERNEL void __launch_bounds__(LOSS_THREADS)
+    logits_gradient_kernel(int vocabulary, size_t ld, const int32_t *targets, const float *lse,
+                           float scale, T *z)
+{
+    const float at = lse[blockIdx.x];
+    const int target = targets[blockIdx.x];
+
+    z += blockIdx.x * ld;
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V];
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - at) * scale : 0;
+            a[v] -= c + v == target ? scale : 0;
+        }
+        sp_store<V>(z + c, a);
+    }
+}
+
+/* log(e^a + e^b) */
+SP_DEVICE float log_add(float a, float b)
+{
+    float max = fmaxf(a, b);
+
+    return max + (float)log(exp((double)(a - max)) + exp((double)(b - max)));
+}
+
+/* The next part of a row's sum, kept as its logarithm; with the last one (`ends`) the row's loss. */
+SP_KERNEL void merge_logits_kernel(int rows, bool begins, bool ends, const float *stats, float *lse,
+                                   double *targets, double *loss)
+{
+    int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+
+    if (row >= rows)
+        return;
+    float sum = log_add(stats[2 * row], begins ? -INFINITY : lse[row]);
+    double target = (begins ? 0 : targets[row]) + (double)stats[2 * row + 1];
+
+    lse[row] = sum;
+    targets[row] = target;
+    if (ends)
+        loss[row] = (double)sum - target;
+}
+
+template <typename T>
+static void logit_stats(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                        const void *x, const void *w, const int32_t *targets, float *stats,
+                        void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+
+        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, (const T *)x + (size_t)t * (size_t)h, h,
+                     w, h, 0, z, ld, false);
+        sp_launch(k, "logit_stats",
+                  wide ? logit_stats_kernel<T, sp_wide<T>::N> : logit_stats_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
+                  targets + t, (const T *)z, stats + 2 * (size_t)t);
+    }
+}
+
+static void merge_logits(const struct sp_backend *k, int rows, int n, const float *const *stats,
+                         float *lse, double *loss)
+{
+    enum { THREADS = 256 };
+    double *targets = (double *)sp_cuda_workspace(k, 2 * (size_t)rows * sizeof *targets);
+    double *part = targets + rows;
+
+    for (int i = 0; i < n; i++)
+        sp_launch(k, "merge_logits", merge_logits_kernel, sp_blocks((size_t)rows, THREADS), THREADS,
+                  0, rows, i == 0, i == n - 1, stats[i], lse, targets, part);
+    if (loss)
+        sp_cuda_add_doubles(k, rows, part, loss);
+}
+
+/* A row's statistics of n parts at once, as few as devices of a stage. */
+struct parts_of_stats {
+    enum { MOST = 32 };
+    const float *at[MOST];
+};
+
+SP_KERNEL void merge_stats_kernel(int rows, int n, bool begins, struct parts_of_stats stats,
+                                  float *merged)
+{
+    int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    float lse, target;
+
+    if (row >= rows)
+        return;
+    lse = begins ? -INFINITY : merged[2 * row];
+    target = begins ? 0 : merged[2 * row + 1];
+    for (int i = 0; i < n; i++) {
+        lse = log_add(lse, stats.at[i][2 * row]);
+        target += stats.at[i][2 * row + 1];
+    }
+    merged[2 * row] = lse;
+    merged[2 * row + 1] = target;
+}
+
+static void merge_stats(const struct sp_backend *k, int rows, int n, const float *const *stats,
+                        float *merged)
+{
+    enum { THREADS = 256 };
+
+    for (int first = 0; first < n; first += parts_of_stats::MOST) {
+        int more = n - first < parts_of_stats::MOST ? n - first : parts_of_stats::MOST;
+        struct parts_of_stats parts;
+
+        for (int i = 0; i < parts_of_stats::MOST; i++)
+            parts.at[i] = stats[first + (i < more ? i : 0)];
+        sp_launch(k, "merge_stats", merge_stats_kernel, sp_blocks((size_t)rows, THREADS), THREADS,
+                  0, rows, more, first == 0, parts, merged);
+    }
+}
+
+template <typename T>
+static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
+                       const void *x, const void *w, const int32_t *targets, const float *lse,
+                       float scale, bool kept, void *dx, float *dw, void *scratch)
+{
+    int ld = sp_logits_ld(vocabulary);
+    T *z = (T *)scratch;
+    bool wide = sp_is_wide(z, (size_t)ld);
+
+    for (int t = 0; t < rows; t += each) {
+        int n = rows - t < each ? rows - t : each;
+        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+
+        if (!kept)
+            sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        sp_launch(k, "logits_gradient",
+                  wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
+                  (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
+                  z);
+        sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
+                     (T *)dx + (size_t)t * (size_t)h, h, false);
+        sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+    }
+}
+
+template <typename T> static void loss_fill(struct sp_backend *backend)
+{
+    backend->cross_entropy = cross_entropy<T>;
+    backend->logit_stats = logit_stats<T>;
+    backend->merge_logits = merge_logits;
+    backend->merge_stats = merge_stats;
+    backend->logits_bwd = logits_bwd<T>;
+}
+
+extern "C" void sp_cuda_loss_fill(struct sp_backend *backend)
+{
+    (backend->dtype == SP_BF16 ? loss_fill<bf16> : loss_fill<float>)(backend);
+}
