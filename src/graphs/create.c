@@ -1,4 +1,5 @@
 #include "graphs/create.h"
+#include "graphs/tokens.h"
 #include "graphs/families/family.h"
 #include "graphs/message.h"
 #include "graphs/offload.h"
@@ -148,39 +149,6 @@ static int add_cuts(struct sp_graph *g)
     return err;
 }
 
-/* Inputs where a model begins, targets where it ends: written by this thread between steps, each
- * slice of a micro-batch in a piece. */
-static int add_tokens(struct sp_graph *g, bool last, int32_t **memory,
-                      starpu_data_handle_t **handles, const char *name)
-{
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-    const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
-    size_t parts = (size_t)cut->n_shares, T = (size_t)g->shape.rows * parts;
-    size_t copies = last ? (size_t)sp_graph_targets(g) : 1;
-    size_t m = copies * (size_t)lay->micro_batches, n = (size_t)cut->n * parts;
-    bool local = last && sp_graph_shares_vocabulary(g);
-
-    for (int k = 0; k < g->place.n_local; k++)
-        local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);
-    if (!local)
-        return 0;
-    *memory = calloc(m * T, sizeof **memory);
-    *handles = calloc(m * n, sizeof **handles);
-    if (!*memory || !*handles)
-        return -ENOMEM;
-    if (g->place.gpus)
-        starpu_memory_pin(*memory, m * T * sizeof **memory);
-    for (size_t i = 0, at = 0; i < m * n; i++) {
-        int rows = cut->shapes[i % n / parts].rows;
-
-        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
-                                    (uint32_t)rows, sizeof(int32_t));
-        starpu_data_set_name((*handles)[i], name);
-        at += (size_t)rows;
-    }
-    return 0;
-}
-
 /* Every stage has attention, and so the documents of all micro-batches. */
 static int add_documents(struct sp_graph *g)
 {
@@ -314,12 +282,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     err = err ? err : check_messages(g);
     for (int k = 0; !err && k < place->n_local; k++)
         err = add_stage(g, &g->stages[k], place->first_local + k);
-    for (int turn = 0; !err && turn < 2; turn++) {
-        struct sp_tokens *t = &g->tokens[turn];
-
-        err = add_tokens(g, false, &t->ids_memory, &t->ids, "ids");
-        err = err ? err : add_tokens(g, true, &t->targets_memory, &t->targets, "targets");
-    }
+    err = err ? err : sp_tokens_create(g);
     err = err ? err : add_documents(g);
     err = err ? err : add_order(g);
     err = err ? err : sp_message_logs_create(g);
@@ -339,21 +302,6 @@ int sp_graph_reorder(struct sp_graph *g)
         return sp_error(ENOMEM, "out of memory for an order");
     bound_memory(g);
     return 0;
-}
-
-static void destroy_tokens(struct sp_graph *g, bool last, starpu_data_handle_t *handles,
-                           int32_t *memory)
-{
-    const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
-    int m = g->cfg.plan->layout.micro_batches * (last ? sp_graph_targets(g) : 1);
-
-    for (int i = 0; handles && i < m * cut->n * cut->n_shares; i++)
-        starpu_data_unregister(handles[i]);
-    free(handles);
-    if (memory && g->place.gpus)
-        starpu_memory_unpin(memory,
-                            (size_t)(m * cut->n_shares) * (size_t)g->shape.rows * sizeof *memory);
-    free(memory);
 }
 
 void sp_graph_destroy(struct sp_graph *g)
@@ -377,9 +325,8 @@ void sp_graph_destroy(struct sp_graph *g)
         sp_pool_destroy(st->local);
         sp_pool_destroy(st->boundary);
     }
+    sp_tokens_destroy(g);
     for (int turn = 0; turn < 2; turn++) {
-        destroy_tokens(g, false, g->tokens[turn].ids, g->tokens[turn].ids_memory);
-        destroy_tokens(g, true, g->tokens[turn].targets, g->tokens[turn].targets_memory);
         for (int i = 0; g->documents[turn] && i < g->cfg.plan->layout.micro_batches; i++)
             sp_documents_destroy(&g->documents[turn][i]);
         free(g->documents[turn]);

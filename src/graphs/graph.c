@@ -92,19 +92,6 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
     };
 }
 
-int sp_graph_targets(const struct sp_graph *g)
-{
-    return sp_graph_shares_vocabulary(g) ? g->place.n_local : 1;
-}
-
-starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st)
-{
-    const struct sp_cut *cut = &g->cuts[g->n_cuts - 1];
-    int each = g->cfg.plan->layout.micro_batches * cut->n * cut->n_shares;
-
-    return sp_graph_tokens(g)->targets + (sp_graph_targets(g) > 1 ? (st - g->stages) * each : 0);
-}
-
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st)
 {
     sp_stage_meter(g, st)->live_bytes = 0;

@@ -359,10 +359,6 @@ static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
     return &g->tokens[g->turn];
 }
 
-/* Targets by where they are kept (sp_stage_targets), of which there are so many: 1, or the local stages. */
-int sp_graph_targets(const struct sp_graph *g);
-starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st);
-
 /* Whether every stage has a share of embedding and head. */
 static inline bool sp_graph_shares_vocabulary(const struct sp_graph *g)
 {

@@ -5,106 +5,10 @@
 #include "graphs/offload.h"
 #include "policies/lowering/action.h"
 #include "graphs/report.h"
+#include "graphs/tokens.h"
 #include "graphs/weights/zero.h"
 #include <math.h>
 #include <string.h>
-
-/* As rows of part `member` of the vocabulary of `parts`; -1: not there. */
-static void localise(const struct sp_model *m, int parts, int member, const int32_t *ids, int n,
-                     int32_t *rows)
-{
-    int first, count;
-
-    sp_vocabulary_part(m, parts, member, &first, &count);
-    for (int i = 0; i < n; i++)
-        rows[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
-}
-
-/* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its
- * (B, len) piece. */
-static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
-{
-    for (int k = 0; k < cut->n * cut->n_shares; k++) {
-        const struct sp_shape *sh = cut->shares ? &cut->shares[k] : &cut->shapes[k];
-
-        for (int i = 0; i < sp_shape_runs(sh); i++) {
-            struct sp_tokens_run run = sp_shape_run(sh, i);
-
-            memcpy(memory + run.row + (size_t)b * (size_t)run.len, row + run.first,
-                   sizeof *row * (size_t)run.len);
-        }
-        memory += sh->rows;
-    }
-}
-
-static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
-{
-    const struct sp_tokens *t = sp_graph_tokens(g);
-    const struct sp_cut *begin = &g->cuts[0], *end = &g->cuts[g->n_cuts - 1];
-    int first = begin->n * begin->n_shares, last = end->n * end->n_shares;
-
-    for (int k = 0; t->ids && k < first; k++)
-        call(t->ids[mb * first + k]);
-    for (int c = 0; t->targets && c < sp_graph_targets(g); c++)
-        for (int k = 0; k < last; k++)
-            call(t->targets[(c * g->cfg.plan->layout.micro_batches + mb) * last + k]);
-}
-
-static void acquire(starpu_data_handle_t handle)
-{
-    starpu_data_acquire(handle, STARPU_W);
-}
-
-/* Row b of the targets of micro-batch i: where stages share the vocabulary, each has them as its own rows. */
-static void scatter_targets(struct sp_graph *g, int i, int b, size_t rows)
-{
-    const struct sp_tokens *t = sp_graph_tokens(g);
-    int S = g->shape.seq, M = g->cfg.plan->layout.micro_batches;
-    int32_t *row = g->row + S;
-
-    for (int c = 0; c < sp_graph_targets(g); c++) {
-        if (sp_graph_shares_vocabulary(g)) {
-            row = g->row + 2 * S;
-            localise(&g->shape.held, g->place.stages, g->place.first_local + c, g->row + S, S, row);
-        }
-        scatter(&g->cuts[g->n_cuts - 1], b, row, t->targets_memory + (size_t)(c * M + i) * rows);
-    }
-}
-
-/* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b; those that share
- * sequences have the same samples. */
-static void fill_tokens(struct sp_graph *g, const struct sp_data *data, uint64_t k)
-{
-    int M = g->cfg.plan->layout.micro_batches, B = g->shape.batch, S = g->shape.seq;
-    int members = sp_graph_members(g) * g->shape.tensor;
-    uint64_t turn =
-        k * (uint64_t)(g->place.pipelines / members) + (uint64_t)(g->place.pipeline / members);
-    const struct sp_tokens *t = sp_graph_tokens(g);
-    size_t T = (size_t)g->shape.rows * (size_t)g->cuts[0].n_shares;
-
-    if (!data || (!t->ids && !t->targets && !g->cfg.separates))
-        return;
-    for (int i = 0; i < M; i++) {
-        acquire_tokens(g, i, acquire);
-        for (int b = 0; b < B; b++) {
-            uint64_t n = (turn * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
-
-            if (sp_data_sample(data, n, S, g->row, g->row + S))
-                sp_transport_abort(1); /* others wait for what comes of these tokens */
-            if (g->cfg.separates &&
-                sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
-                STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
-            if (g->shape.tensor > 1)
-                localise(&g->cfg.params->model, g->shape.tensor, sp_tensor_member(g), g->row, 2 * S,
-                         g->row);
-            if (t->ids)
-                scatter(&g->cuts[0], b, g->row, t->ids_memory + (size_t)i * T);
-            if (t->targets)
-                scatter_targets(g, i, b, T);
-        }
-        acquire_tokens(g, i, starpu_data_release);
-    }
-}
 
 static void clear_meters(struct sp_graph *g)
 {
@@ -304,7 +208,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     g->data_step = k;
     g->turn = !g->turn;
     g->submitted = 0;
-    fill_tokens(g, data, k);
+    sp_tokens_fill(g, data, k);
     clear_meters(g);
     sp_zero_begin(g);
     if (g->family->begin)

@@ -14,6 +14,7 @@
 #include "graphs/families/family.h"
 #include "graphs/families/shards.h"
 #include "graphs/tensor/ends.h"
+#include "graphs/tokens.h"
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
 #include "policies/families/vocabulary/vocabulary.h"

@@ -67,8 +67,7 @@ void sp_cuda_norm_fill(struct sp_backend *backend);      /* norm... */
 void sp_cuda_attention_fill(struct sp_backend *backend); /* rope, attention (tiled) */
 void sp_cuda_mlp_fill(struct sp_backend *backend);       /* gelu, swiglu... */
 void sp_cuda_token_fill(struct sp_backend *backend);     /* embed */
-void sp_cuda_loss_fill(
-    struct sp_backend *backend); /* cross_entropy, of a part of the vocabulary too */
+void sp_cuda_loss_fill(struct sp_backend *backend);   /* cross_entropy, of vocabulary parts too */
 void sp_cuda_update_fill(struct sp_backend *backend); /* add, sumsq, adamw, round */
 void sp_cuda_memory_fill(struct sp_backend *backend); /* clear, copy, first_not_finite */
 
