@@ -181,7 +181,8 @@ static int check(const struct args *a, const struct sp_model *model)
     if (def && l->slices > 1 && !sp_schedule_takes_slices(l->schedule))
         return sp_error(
             EINVAL,
-            "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe and terapipe do",
+            "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, terapipe and "
+            "helix do",
             l->schedule);
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);

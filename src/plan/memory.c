@@ -280,10 +280,11 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     struct sp_shape op = *sh, slice;
     int64_t x, q, kv, elements;
 
+    sp_memory_longest_slice(plan, sh, &slice);
     if (family->workspace)
         return (int64_t)sp_shape_elem(sh) *
-               (family->workspace(plan, sh, recompute, stage) + exchange_elements(sh, sh) +
-                scratch_elements(sh, recompute, last) + pipeline_elements(plan, sh, stage) +
+               (family->workspace(plan, sh, recompute, stage) + exchange_elements(sh, &slice) +
+                scratch_elements(&slice, recompute, last) + pipeline_elements(plan, sh, stage) +
                 packed_elements(plan, sh, stage));
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
@@ -294,7 +295,6 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
                kv; /* dy, dr, dx, du, do, dq, dkv */
     elements += family->travelling ? family->travelling(plan, sh, stage, x)
                                    : sp_boundary_buffers(plan, stage) * x;
-    sp_memory_longest_slice(plan, sh, &slice);
     elements += exchange_elements(sh, &slice) + scratch_elements(&slice, recompute, last) +
                 waiting_elements(plan, sh, recompute, stage);
     elements += replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +

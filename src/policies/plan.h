@@ -46,6 +46,11 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
 /* Tokens of each slice, len[slices], and what it takes of a micro-batch's time. 0 or -ENOMEM. */
 int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
+/* Part of a micro-batch's time that slice k takes. */
+static inline double sp_plan_slice_share(const struct sp_plan *plan, int k)
+{
+    return plan->slice_share ? plan->slice_share[k] : 1.0 / plan->layout.slices;
+}
 /* Tokens first .. first+len-1 of slice k of a sequence. */
 void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len);
 

@@ -64,18 +64,28 @@ int sp_schedule_tensors(const char *name)
                                                                                                 : 1;
 }
 
-bool sp_schedule_takes_slices(const char *name)
+static const struct sp_family *family_of(const char *name)
 {
     const struct sp_schedule_def *def = sp_schedule_find(name);
-    const struct sp_family *family = def ? sp_family_find(def->family) : NULL;
+
+    return def ? sp_family_find(def->family) : NULL;
+}
+
+bool sp_schedule_takes_slices(const char *name)
+{
+    const struct sp_family *family = family_of(name);
 
     return family && family->slices;
 }
 
+bool sp_schedule_wants_slices(const char *name)
+{
+    return sp_schedule_takes_slices(name) && !family_of(name)->parts;
+}
+
 bool sp_schedule_shares_vocabulary(const char *name)
 {
-    const struct sp_schedule_def *def = sp_schedule_find(name);
-    const struct sp_family *family = def ? sp_family_find(def->family) : NULL;
+    const struct sp_family *family = family_of(name);
     size_t at = strcspn(name, ":");
     const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
                                   .vocabulary_parallel = 1};

@@ -12,7 +12,8 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
     if (!sp_schedule_takes_slices(l->schedule))
         return sp_error(
             EINVAL,
-            "%s: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe and terapipe do",
+            "%s: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, terapipe and "
+            "helix do",
             command, l->schedule);
     snprintf(where, sizeof where, "%s: ", command);
     if (sp_model_check_seq(model, l->seq, where))
@@ -30,6 +31,7 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
 int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model,
                    enum sp_dtype dtype, const struct sp_machine *machine, int64_t memory)
 {
+    const char *mode = sp_schedule_recompute(l->schedule, l->recompute);
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
     struct sp_search want = {.schedule = l->schedule,
                              .model = model,
@@ -53,8 +55,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     if (l->slices)
         return 0;
     if (check(command, l, model) ||
-        (l->recompute && !sp_recompute_is_auto(l->recompute) &&
-         sp_parse_recompute(command, l->recompute, &recompute)) ||
+        (!sp_recompute_is_auto(mode) && sp_parse_recompute(command, mode, &recompute)) ||
         sp_parse_offload(command, l, &want.offload))
         return -EINVAL;
     want.recompute = recompute.mode;

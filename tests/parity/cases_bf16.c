@@ -63,7 +63,7 @@ void bf16_cases(struct cases *c)
         add_bf16(c, alone, "llama-tiny", "seq1f1b", 2, mode);
     }
     add_bf16(c, alone, "./qwen", "wzb2", 2, "");
-    add_bf16(c, alone, "./qwen", "helix:qkv=weights", 2, "");
+    add_bf16(c, alone, "./qwen", "helix:qkv=weights", 2, "--slices 2");
     /* keys and values leave too: attention in parts */
     add_bf16(c, (struct parity_case){.processes = ALONE, .own_bits = true}, "gpt-tiny", "sppo", 2,
              "--offload full");

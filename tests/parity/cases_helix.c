@@ -1,5 +1,6 @@
 /*
- * HelixPipe on two, three and four stages, both model styles, all that it may ship, which recompute differently, in one process and with a process a stage; without SP_LONG models take turns.
+ * HelixPipe on two, three and four stages, both model styles, all that it may ship, which recompute differently, whole
+ * sequences and slices, in one process and with a process a stage; without SP_LONG models take turns.
  */
 #include "parity/cases.h"
 
@@ -46,6 +47,21 @@ void helix_cases(struct cases *c)
              "--model llama-tiny --stages 3 --schedule helix:ship=attention --micro-batches 14");
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
              "--model gpt-tiny --stages 2 --schedule helix:bounded,qkv=weights --micro-batches 14");
+    /* slices, which are as many bytes together; what is dropped after the last one's forward is made again once */
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3), .wire = WIRE_HELIX},
+             "--model llama-tiny --stages 3 --schedule helix:fold=1,qkv=weights --slices 3 "
+             "--micro-batches 6");
+    add_case(
+        c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
+        "--model gpt-tiny --stages 2 --schedule helix:ship=attention --slices 4 --micro-batches 5 "
+        "--partition-slices flops");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
+             "--model gpt-tiny --stages 2 --schedule helix:qkv=published,bounded --slices 2 "
+             "--micro-batches 6 --scheduler ready");
+    add_case(c, (struct parity_case){.processes = ALONE, .flat_from = 3},
+             "--model llama-tiny --stages 2 --schedule helix:qkv=activations --slices 3 "
+             "--recompute none "
+             "--steps 10");
     /* several stages a process */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
              "--model gpt-tiny --stages 4 --schedule helix");

@@ -34,7 +34,7 @@ void vocabulary_cases(struct cases *c)
         {ALONE | PROCESSES(3),
          "--schedule helix:fold=1,qkv=activations --stages 3 --model gpt-tiny --recompute none"},
         {ALONE | PROCESSES(2), "--schedule helix:ship=attention --stages 2 --model gpt-tiny"},
-        {ALONE, "--schedule helix:bounded --stages 2 --model ./qwen --micro-batches 8"},
+        {ALONE, "--schedule helix:bounded --stages 2 --model ./qwen --micro-batches 8 --slices 2"},
     };
 
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {

@@ -96,8 +96,8 @@ static void refusals(void **state)
     other.chunks = 2;
     refused("helix", other, "not 2 chunks");
     other = lay;
-    other.slices = 2;
-    refused("helix", other, "not 2 slices");
+    other.slices = 65536;
+    refused("helix", other, "17 parts of 524288 slices");
 }
 
 /* All forwards come before all backwards: a stage holds half its ops, each of which is p/(2L+1) of

@@ -20,13 +20,13 @@ peaks()
     stages_of "$work/log" peak_activation_bytes | tail -n 1
 }
 
-# helix STAGES FOLD MICRO-BATCHES LOWEST HIGHEST SHIPPED TENSORS: percent of the formula, of so many bsh a layer
+# helix STAGES FOLD MICRO-BATCHES LOWEST HIGHEST SHIPPED TENSORS OPTIONS...: percent of the formula, of so many bsh a layer
 helix()
 {
-    local p=$1 m=$3 schedule=helix:fold=$2,$6 got mib want
+    local p=$1 m=$3 schedule=helix:fold=$2,$6 more=("${@:8}") got mib want
 
-    got=$(peaks helix "$p" "$m" --schedule "$schedule") || return
-    echo "$got" | awk -v what="$schedule, $p stages, $m micro-batches" -v low="$4" -v high="$5" -v n="$7" \
+    got=$(peaks helix "$p" "$m" --schedule "$schedule" "${more[@]}") || return
+    echo "$got" | awk -v what="$schedule ${more[*]}, $p stages, $m micro-batches" -v low="$4" -v high="$5" -v n="$7" \
         -v formula=$((4 * $7 * b * s * h * m * layers / p)) '{
         most = least = $1
         for (i = 1; i <= NF; i++) {
@@ -39,7 +39,7 @@ helix()
     }' || fail "helix on $p stages: $got bytes are not within the formula, or not alike"
     mib=$(echo "$got" | awk '{ for (i = 1; i <= NF; i++) printf "%.2f ", $i / 1048576 }')
     want=$(starpipe train --dry-run --model gpt-tiny --stages "$p" --micro-batches "$m" \
-        --micro-batch-size $b --seq $s --schedule "$schedule" |
+        --micro-batch-size $b --seq $s --schedule "$schedule" "${more[@]}" |
         awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s ", $5 }')
     [ "$mib" = "$want" ] || fail "helix on $p stages: planned $want MiB, measured $mib"
 }
@@ -50,6 +50,9 @@ helix 4 2 8 90 110 qkv=weights 4
 helix 4 1 8 90 110 qkv=weights 4
 helix 8 1 8 90 110 qkv=weights 4
 helix 2 2 8 85 110 qkv=weights 4
+# Slices hold no more: their keys and values are gone until the backward.
+helix 4 1 8 90 110 qkv=weights 4 --slices 4
+helix 2 1 4 95 105 ship=attention 3 --slices 3
 # All of attention keeps x and o, an MLP r.
 helix 4 2 8 95 105 ship=attention 3
 helix 2 1 4 95 105 ship=attention 3

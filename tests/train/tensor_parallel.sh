@@ -23,7 +23,7 @@ one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
-grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective --slices 2
 grid 1 4 gpt-tiny 2 $four $whole --stages 1
 grid 1 4 llama-tiny 4 $two $whole --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 2 4 llama-tiny 4 $two $whole --stages 1 --recompute full --zero 1

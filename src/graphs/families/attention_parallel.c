@@ -88,33 +88,48 @@ static void block_forward(struct sp_part_op *c)
         sp_drop(&x);
 }
 
-/* The op as attention of a layer has it. */
-static struct sp_op_ctx attention_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
+/* q, k and v of what was shipped, as attention reads them. */
+static void multiply(struct sp_part_op *c)
 {
-    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->attn, one);
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+
+    t->attn.q = sp_part_take(c, sp_part_q(c), "q");
+    t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
+    sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q,
+                      t->attn.kv, 0);
+    sp_attention_share_out(&a, &t->attn, true);
+}
+
+static void forget_keys(struct sp_part_op *c)
+{
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+
+    sp_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, false, true, false);
 }
 
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
+    a = sp_part_attention_of(c, flights);
     if (c->ships) {
         t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
-        t->attn.q = sp_part_take(c, sp_part_q(c), "q");
-        t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q,
-                          t->attn.kv, 0);
+        multiply(c);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
         t->attn.kv = sp_part_hold(sp_part_stored(c, SP_TENSOR_KV, c->k));
+        sp_attention_share_out(&a, &t->attn, true);
     }
-    a = attention_of(c, &one);
-    sp_attention_share_out(&a, &t->attn, true);
     sp_attention_forward(&a, 0, c->stash, c->st->boundary);
-    sp_attention_drop(&a, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
+    sp_attention_drop(&a, &t->attn, c->ships && !c->keeps, false, false);
+    if (sp_part_forgets_keys(c))
+        sp_part_each_slice(c, forget_keys);
     sp_part_leave(c, SP_TENSOR_O, c->k, sp_part_hold(t->attn.o));
 }
 
@@ -143,24 +158,18 @@ static void attention_backward(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_stage *owner = sp_graph_stage(c->g, sp_part_block_stage(c, c->k));
     struct sp_pool *pool = c->ships ? c->st->local : (owner ? owner : c->st)->boundary;
-    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k), w = NULL;
-    struct sp_chunk_flight one = {0};
+    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
-    a = attention_of(c, &one);
-    if (c->ships)
-        w = sp_part_weights_here(c, SP_BLOCK_QKV);
-    if (!sp_attention_has_keys(&t->attn)) {
-        t->attn.q = sp_part_take(c, sp_part_q(c), "q");
-        t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-        sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, w, t->attn.q, t->attn.kv, 0);
-        sp_attention_share_out(&a, &t->attn, true);
-    }
+    a = sp_part_attention_of(c, flights);
+    if (!sp_attention_has_keys(&t->attn))
+        sp_part_each_slice(c, multiply);
     sp_attention_backward(&a, 0, d_o, pool, c->ships ? 0 : c->stash);
     sp_attention_drop(&a, &t->attn, true, true, true);
     if (c->ships) {
-        qkv_backward(c, w, t->attn.dq, t->attn.dkv);
+        qkv_backward(c, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.dq, t->attn.dkv);
     } else {
         sp_part_leave(c, SP_TENSOR_DQ, c->k, t->attn.dq);
         sp_part_leave(c, SP_TENSOR_DKV, c->k, t->attn.dkv);
@@ -297,9 +306,10 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c = (struct sp_part_op){
         .g = g,
         .st = st,
-        .sh = &g->cuts[0].shapes[0],
+        .sh = &g->cuts[0].shapes[op->slice],
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
         .mb = op->mb,
+        .slice = op->slice,
         .k = op->chunk,
         .ships = sp_shipment(plan, &g->shape),
         .each = sp_ships_each_time(plan),
@@ -310,6 +320,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
     c.ctx.op_index = a->index;
     c.ctx.mb = op->mb;
+    c.ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     if (op->part == SP_BLOCK && op->pass == SP_F && waits_for_head(&c))
@@ -329,11 +340,17 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     sp_op_close(&c.ctx);
 }
 
-static int create(struct sp_graph *g)
+/* Flights: of every slice of every block. */
+static size_t flights_of(const struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
-    size_t n = (size_t)lay->micro_batches * (size_t)(lay->layers + 1);
+    return (size_t)lay->micro_batches * (size_t)(lay->layers + 1) * (size_t)lay->slices;
+}
+
+static int create(struct sp_graph *g)
+{
+    size_t n = flights_of(g);
     int parts = sp_flight_parts(&g->shape);
 
     g->parts = calloc(n, sizeof *g->parts);
@@ -349,7 +366,7 @@ static int create(struct sp_graph *g)
     return 0;
 }
 
-/* What the forwards of a micro-batch left of block k and of attention of layer k. */
+/* What the forwards of a slice left of block k and of attention of layer k. */
 static void drop_flight(struct sp_part_flight *t, int parts)
 {
     starpu_data_handle_t *const left[] = {
@@ -364,9 +381,7 @@ static void drop_flight(struct sp_part_flight *t, int parts)
 
 static void discard(struct sp_graph *g)
 {
-    const struct sp_layout *lay = &g->cfg.plan->layout;
-
-    for (int i = 0; i < lay->micro_batches * (lay->layers + 1); i++)
+    for (size_t i = 0; i < flights_of(g); i++)
         drop_flight(&g->parts[i], sp_flight_parts(&g->shape));
     for (int k = 0; k < g->place.n_local; k++)
         sp_stage_forget(g, &g->stages[k]);

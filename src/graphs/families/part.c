@@ -3,7 +3,8 @@
 
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
-    return (struct sp_tensor_id){.kind = (unsigned char)kind, .mb = c->mb, .at = layer};
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = (unsigned short)c->slice, .mb = c->mb, .at = layer};
 }
 
 starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
@@ -45,13 +46,39 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
                                struct sp_chunk_flight *one)
 {
-    struct sp_op_ctx op = {
-        .g = c->g, .st = c->st, .sh = c->sh, .ctx = c->ctx, .fl = one, .mb = c->mb, .count = 1};
+    struct sp_op_ctx op = {.g = c->g,
+                           .st = c->st,
+                           .sh = c->sh,
+                           .ctx = c->ctx,
+                           .fl = one,
+                           .mb = c->mb,
+                           .slice = c->slice,
+                           .count = 1};
 
     one->layers = t;
     if (sp_part_shares_head(c))
         sp_vocabulary_tables(&op);
     return op;
+}
+
+struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c, struct sp_chunk_flight *flights)
+{
+    struct sp_part_flight *own = sp_part_flight_of(c, c->k);
+
+    for (int j = 0; j <= c->slice; j++)
+        flights[j] = (struct sp_chunk_flight){.layers = &own[j - c->slice].attn};
+    return sp_part_op_of(c, &own->attn, &flights[c->slice]);
+}
+
+void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of))
+{
+    for (int j = 0; j <= c->slice; j++) {
+        struct sp_part_op of = *c;
+
+        of.slice = j;
+        of.sh = &c->g->cuts[0].shapes[j];
+        fn(&of);
+    }
 }
 
 /* ---- weights that are shipped ------------------------------------------------------------------ */
@@ -136,7 +163,7 @@ void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x)
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
 
     op.ctx.layer = -1;
-    sp_embed_fwd_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb],
+    sp_embed_fwd_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[sp_part_unit(c)],
                         sp_weight(&op, SP_BLOCK_TOKENS, -1), sp_weight(&op, SP_BLOCK_POSITIONS, -1),
                         x, 0);
 }
@@ -179,7 +206,7 @@ starpu_data_handle_t sp_part_head(struct sp_part_op *c)
         return sp_part_head_gradient(c, released);
     dx = sp_part_take(c, sp_part_hidden(c), "dx");
     c->ctx.layer = -1;
-    sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[c->mb],
+    sp_head_insert(&c->ctx, c->sh, t->block.x, sp_graph_tokens(c->g)->targets[sp_part_unit(c)],
                    sp_part_weight(c, SP_BLOCK_NORM, -1), sp_part_weight(c, table, -1),
                    sp_part_gradient(c, SP_BLOCK_NORM, -1), sp_part_gradient(c, table, -1), dx,
                    sp_stage_tally(c->g, c->st), released);
@@ -194,7 +221,7 @@ void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx)
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
 
     op.ctx.layer = -1;
-    sp_embed_wgrad_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[c->mb], dx,
+    sp_embed_wgrad_insert(&op.ctx, c->sh, sp_graph_tokens(c->g)->ids[sp_part_unit(c)], dx,
                           sp_gradient(&op, SP_BLOCK_TOKENS, -1),
                           sp_gradient(&op, SP_BLOCK_POSITIONS, -1));
 }

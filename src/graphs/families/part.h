@@ -8,7 +8,7 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "graphs/layer.h"
 
-/* What one micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
+/* What one slice of a micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
  * absent. */
 struct sp_part_flight {
     struct {
@@ -28,7 +28,7 @@ struct sp_part_op {
     struct sp_stage *st;
     const struct sp_shape *sh;
     struct sp_task_context ctx;
-    int mb, k;
+    int mb, slice, k;
     enum sp_shipment ships;
     bool each;         /* weights and their gradients come and go with every micro-batch */
     bool keeps;        /* norms and the MLP's insides */
@@ -38,9 +38,9 @@ struct sp_part_op {
 
 static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)
 {
-    size_t layers = (size_t)c->sh->model.layers;
+    size_t blocks = (size_t)c->sh->model.layers + 1, slices = (size_t)c->g->cuts[0].n;
 
-    return &c->g->parts[(size_t)c->mb * (layers + 1) + (size_t)k];
+    return &c->g->parts[((size_t)c->mb * blocks + (size_t)k) * slices + (size_t)c->slice];
 }
 
 static inline int64_t sp_part_bytes(starpu_data_handle_t handle)
@@ -110,6 +110,21 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
 /* The op as the tasks of a layer have it: of a chunk of this layer alone, whose flight is t. */
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
                                struct sp_chunk_flight *one);
+/* As attention has it, which reads slices before this one, too: flights[SP_MAX_SLICES] are those of all. */
+struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c, struct sp_chunk_flight *flights);
+/* Does something for this slice and all before it, each as an op of its own. */
+void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of));
+/* Its number among those of all micro-batches. */
+static inline int sp_part_unit(const struct sp_part_op *c)
+{
+    return c->mb * c->g->cuts[0].n + c->slice;
+}
+/* Whether attention's forward was the last one of a micro-batch and layer, after which nothing reads q, k and v before the
+ * backward, which makes them again. */
+static inline bool sp_part_forgets_keys(const struct sp_part_op *c)
+{
+    return c->ships && !c->keeps && c->slice == c->g->cuts[0].n - 1;
+}
 
 /*
  * A layer's weights of attention as its op computes with them: the stage's own blocks, or what was shipped, of
@@ -124,7 +139,7 @@ void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tenso
 /* Adds a gradient that came to the owner to that of its block. */
 void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
-/* x = embedding of the micro-batch. */
+/* x = embedding of the slice. */
 void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x);
 /* Whether all stages share the head; then the last block's forward leaves its input, from x, its output. */
 bool sp_part_shares_head(const struct sp_part_op *c);
@@ -147,7 +162,7 @@ void sp_part_module_run(struct sp_part_op *c, const struct sp_op *op);
 /* The op where members share parameters (part_tensor.c). */
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op);
 
-/* A tensor of this micro-batch and layer in the stage's store, NULL if there is none: read by this op only,
+/* A tensor of this slice and layer in the stage's store, NULL if there is none: read by this op only,
  * unless it holds it. */
 starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind,
                                     int layer);

@@ -11,17 +11,12 @@
 
 /* ---- attention ------------------------------------------------------------------------------------- */
 
-static struct sp_op_ctx attention_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
-{
-    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->attn, one);
-}
-
 /* norm1(x) and q, k, v of it, in the forward or once more; keeps what the backward of both wants if `saved`. */
 static void pre_forward(struct sp_part_op *c, bool saved)
 {
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
-    struct sp_chunk_flight one = {0};
-    struct sp_op_ctx a = attention_of(c, &one);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, flights);
 
     t->q = sp_part_take(c, sp_part_q(c), "q");
     t->kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -38,21 +33,36 @@ static void pre_forward(struct sp_part_op *c, bool saved)
     sp_attention_share_out(&a, t, true);
 }
 
+static void pre_again(struct sp_part_op *c)
+{
+    pre_forward(c, true);
+}
+
+static void forget_keys(struct sp_part_op *c)
+{
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+
+    sp_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, false, true, false);
+}
+
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
     int block = sp_part_block_stage(c, c->k + 1);
     starpu_data_handle_t r = sp_part_take_for(c, block, sp_part_hidden(c), "r");
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
     t->x = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k));
     pre_forward(c, c->keeps);
-    a = attention_of(c, &one);
+    a = sp_part_attention_of(c, flights);
     sp_attention_forward(&a, 0, c->stash, c->st->local);
     sp_out_fwd_insert(&c->ctx, c->sh, t->o, sp_part_weights_here(c, SP_BLOCK_POST), true, t->x, r);
-    sp_attention_drop(&a, t, !c->keeps, !c->keeps, false);
+    sp_attention_drop(&a, t, !c->keeps, false, false);
+    if (sp_part_forgets_keys(c))
+        sp_part_each_slice(c, forget_keys);
     sp_part_leave(c, SP_TENSOR_R, c->k, r);
 }
 
@@ -74,17 +84,17 @@ static void attention_backward(struct sp_part_op *c)
     starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DR, c->k);
     starpu_data_handle_t w_norm = sp_part_weights_here(c, SP_BLOCK_NORM1), g_qkv, g_out;
     starpu_data_handle_t d_o = sp_part_take(c, sp_part_q(c), "do"), dx;
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
     struct sp_pre pre;
 
     c->ctx.layer = c->k;
-    if (!c->keeps) {
+    if (!c->keeps)
         c->keep_outputs = true;
-        pre_forward(c, true);
-    }
+    if (!sp_attention_has_keys(t))
+        sp_part_each_slice(c, pre_again);
     pre = (struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = c->keep_outputs};
-    a = attention_of(c, &one);
+    a = sp_part_attention_of(c, flights);
     sp_out_bwd_insert(&c->ctx, c->sh, dr, sp_part_weights_here(c, SP_BLOCK_POST), d_o);
     sp_attention_backward(&a, 0, d_o, c->st->local, 0);
     sp_drop(&d_o);

@@ -22,13 +22,10 @@ static struct sp_pool *pool_for(const struct sp_part_op *c, int stage)
     return (st ? st : c->st)->boundary;
 }
 
-/* As tasks of a layer have the op: of attention, or of the block. */
-static struct sp_op_ctx op_of(const struct sp_part_op *c, bool attention,
-                              struct sp_chunk_flight *one)
+/* As tasks of a layer have the op of a block. */
+static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-
-    return sp_part_op_of(c, attention ? &t->attn : &t->half, one);
+    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->half, one);
 }
 
 static struct sp_keep keep_of(const struct sp_part_op *c)
@@ -41,9 +38,9 @@ static struct sp_keep keep_of(const struct sp_part_op *c)
 static void embed(struct sp_part_op *c, starpu_data_handle_t x)
 {
     struct sp_chunk_flight one = {0};
-    struct sp_op_ctx op = op_of(c, false, &one);
+    struct sp_op_ctx op = op_of(c, &one);
 
-    sp_tensor_embed(&op, c->mb, x);
+    sp_tensor_embed(&op, sp_part_unit(c), x);
 }
 
 /* Post of layer k-1 into y. */
@@ -55,7 +52,7 @@ static void post_forward(struct sp_part_op *c, starpu_data_handle_t residual,
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k - 1;
-    op = op_of(c, false, &one);
+    op = op_of(c, &one);
     sp_tensor_post_forward(&op, &t->half, residual, sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
                            keep_of(c), y, stash);
 }
@@ -153,30 +150,60 @@ static void block_forward(struct sp_part_op *c)
 
 /* ---- attention ------------------------------------------------------------------------------------- */
 
-static void attention_forward(struct sp_part_op *c)
+/* q, k and v of what was shipped, as attention reads them. */
+static void multiply_here(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t q[SP_MAX_SLICES] = {0}, kv[SP_MAX_SLICES] = {0}, o[SP_MAX_SLICES];
-    struct sp_chunk_flight one = {0};
-    struct sp_op_ctx op;
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx op = sp_part_attention_of(c, flights);
 
-    c->ctx.layer = c->k;
-    op = op_of(c, true, &one);
-    if (c->ships) {
-        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
-        sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
-                              c->st->local);
-    } else {
-        sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
-        sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
-    }
-    for (int j = 0; !c->ships && j < shares_of(c); j++) {
+    sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
+                          c->st->local);
+    sp_tensor_attention_take(&op, &t->attn, true);
+}
+
+/* Those that came from the block. */
+static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
+
+    sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
+    sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
+    for (int j = 0; j < shares_of(c); j++) {
         t->attn.shares[j].q = q[j];
         t->attn.shares[j].kv = kv[j];
     }
-    sp_tensor_attention_take(&op, &t->attn, true);
+    sp_tensor_attention_take(op, &t->attn, true);
+}
+
+static void forget_keys(struct sp_part_op *c)
+{
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx op = sp_part_attention_of(c, flights);
+
+    sp_tensor_attention_drop(&op, &sp_part_flight_of(c, c->k)->attn, false, true, false);
+}
+
+static void attention_forward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    starpu_data_handle_t o[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k;
+    op = sp_part_attention_of(c, flights);
+    if (c->ships) {
+        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        multiply_here(c);
+    } else {
+        take_products(c, &op);
+    }
     sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
-    sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, c->ships && !c->keeps, false);
+    sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, false, false);
+    if (sp_part_forgets_keys(c))
+        sp_part_each_slice(c, forget_keys);
     for (int j = 0; j < shares_of(c); j++) {
         o[j] = t->attn.shares[j].o;
         if (t->attn.o) /* what attention keeps is not these */
@@ -224,24 +251,21 @@ static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : pool_for(c, sp_part_block_stage(c, c->k));
-    starpu_data_handle_t d_o[SP_MAX_SLICES],
-        w = c->ships ? sp_part_weights_here(c, SP_BLOCK_QKV) : NULL;
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    starpu_data_handle_t d_o[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k;
-    op = op_of(c, true, &one);
+    op = sp_part_attention_of(c, flights);
     sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
     for (int j = 0; j < shares_of(c); j++)
         t->attn.shares[j].d_o = d_o[j];
-    if (!sp_attention_has_keys(&t->attn)) {
-        sp_tensor_qkv_forward(&op, &t->attn, t->n1, w, true, c->st->local);
-        sp_tensor_attention_take(&op, &t->attn, true);
-    }
+    if (!sp_attention_has_keys(&t->attn))
+        sp_part_each_slice(c, multiply_here);
     sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
     sp_tensor_attention_drop(&op, &t->attn, true, true, true);
     if (c->ships)
-        qkv_backward(c, &op, w);
+        qkv_backward(c, &op, sp_part_weights_here(c, SP_BLOCK_QKV));
     else
         leave_gradients(c);
 }
@@ -277,13 +301,13 @@ static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int64_t released = kept ? sp_part_bytes(t->block.x) : 0;
     struct sp_chunk_flight one = {0};
-    struct sp_op_ctx op = op_of(c, false, &one);
+    struct sp_op_ctx op = op_of(c, &one);
     starpu_data_handle_t dx;
 
     if (sp_part_shares_head(c))
         return sp_part_head_gradient(c, released);
     dx = sp_part_take(c, sp_part_hidden(c), "dx");
-    sp_tensor_head(&op, c->mb, t->block.x, dx, released);
+    sp_tensor_head(&op, sp_part_unit(c), t->block.x, dx, released);
     c->stash -= released;
     sp_drop(&t->block.x);
     return dx;
@@ -358,7 +382,7 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k - 1;
-    op = op_of(c, false, &one);
+    op = op_of(c, &one);
     for (int j = 0; j < shares_of(c); j++)
         d_o[j] = t->half.shares[j].d_o = sp_part_take_for(
             c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
@@ -380,9 +404,9 @@ static void block_backward(struct sp_part_op *c)
         recompute(c);
     dx = c->k == c->sh->model.layers ? head(c, kept) : pre_backward(c);
     if (c->k == 0) {
-        struct sp_op_ctx op = op_of(c, false, &one);
+        struct sp_op_ctx op = op_of(c, &one);
 
-        sp_tensor_embed_gradient(&op, c->mb, dx);
+        sp_tensor_embed_gradient(&op, sp_part_unit(c), dx);
     } else {
         post_backward(c, dx);
     }

@@ -10,6 +10,8 @@
 /* Numbers of slices that are tried of a range. */
 enum { FEW_TRIES = 3, TRIES = 8, MANY_TRIES = 24 };
 
+/* Slices that take turns only for messages to travel beside them: more gain nothing. */
+enum { MOST_TURNS = 4 };
 /* The least of a slice where only more slices could fit into memory. */
 enum { SMALL_TOKENS = 32 };
 
@@ -136,6 +138,10 @@ static void range_of(const struct search *s, const struct sp_found *f, int *leas
         *least = *least > p - 1 ? *least : p - 1;
         *least = *least > 2 ? *least : 2;
     }
+    if (!sp_schedule_wants_slices(f->schedule)) {
+        *least = 2;
+        *most = *most < MOST_TURNS ? *most : MOST_TURNS;
+    }
     if (want->slices)
         *least = *most = want->slices;
 }
@@ -179,11 +185,16 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
     snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
     f.slices = 1;
     f.chunks = s->want->chunks;
-    if (sp_schedule_takes_slices(schedule)) {
+    if (sp_schedule_wants_slices(schedule)) {
         try_slices(s, f);
         return;
     }
-    if (s->small || s->want->slices > 1)
+    if (s->small)
+        return;
+    if (sp_schedule_takes_slices(schedule) && !strstr(schedule, "fold="))
+        try_slices(s, f);
+    f.slices = 1;
+    if (s->want->slices > 1)
         return;
     try(s, f);
     if (def && def->default_chunks == 2 && !f.chunks && !s->want->schedule) {

@@ -307,8 +307,10 @@ enum { UNTIL_STEADY = 6, PERIOD = 2 };
 /* How many micro-batches are simulated. One of multiplexed slices fills all stages by itself. */
 static void choose_steps(struct trial *t, const struct sp_found *f)
 {
-    int p = f->stages, period = f->slices > 1 ? 1 + PERIOD * p / f->slices : PERIOD * p;
-    int few = f->slices > 1 ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
+    bool slices =
+        f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* fill stages by themselves */
+    int p = f->stages, period = slices ? 1 + PERIOD * p / f->slices : PERIOD * p;
+    int few = slices ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
 
     if (sp_schedule_flag(f->schedule, "multiplex")) {
         few = 2;

@@ -152,7 +152,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
         enum sp_recompute mode = plan->family->parts && !work->qkv_with_attention && !work->pre
                                      ? SP_RECOMPUTE_NONE
                                      : sp_layer_recompute(plan, recompute, l);
-        struct times t = times_of(work, mode, plan->layout.slices > 1);
+        struct times t = times_of(work, mode, plan->layout.slices > 1 && !plan->family->parts);
 
         bytes += sh->ring ? around(sh, work, mode)
                           : part * (t.q * heads.q_width + t.kv * heads.kv_width);

@@ -6,6 +6,9 @@
  * the messages of one travel while the other computes. A last loop of fewer micro-batches has every p-th one
  * in a slot: then all slots have about as many, and attention is on all stages all the same.
  *
+ * Where sequences are cut, the slices of a slot's micro-batches take turns like that: with one micro-batch a slot messages
+ * travel beside other slices, and the bubble is less than half of two-fold's.
+ *
  * p = 4, m = 8, L = 4, fold = 2; blocks of micro-batches 0..7 as figures, their attention as letters
  * a..h, all of one length, a backward twice a forward:
  *
@@ -33,10 +36,11 @@
 #include <string.h>
 
 /* What messages delay a loop by with so many micro-batches a slot: it has 2L parts each way one after the other, and a
- * message delays the next by what it takes longer than the other micro-batches of the slot, which are at work meanwhile. */
+ * message delays the next by what it takes longer than the other micro-batches of the slot, or slices, which are at work
+ * meanwhile. */
 static double delay(const struct sp_layout *lay, double comm, double part, double fold)
 {
-    return 4 * lay->layers * fmax(0, comm - (fold - 1) * part);
+    return 4 * lay->layers * fmax(0, comm - (fold * lay->slices - 1) * part / lay->slices);
 }
 
 /*
@@ -65,12 +69,13 @@ static int best_fold(const struct sp_layout *lay)
     return best;
 }
 
+/* By default two micro-batches, or one whose slices take turns. */
 static int fold_of(const struct sp_layout *lay)
 {
     int ok = 1;
 
     if (!sp_option_is(lay, "fold", "auto"))
-        return sp_layout_option_int(lay, "fold", 2, &ok);
+        return sp_layout_option_int(lay, "fold", lay->slices > 1 ? 1 : 2, &ok);
     return lay->map ? sp_attention_fold(lay) : best_fold(lay);
 }
 
@@ -93,7 +98,7 @@ static int check_word(const struct sp_layout *lay, const char *key, const char *
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     bool choose = sp_option_is(lay, "fold", "auto");
-    int ok = 1, fold = choose ? 1 : sp_layout_option_int(lay, "fold", 2, &ok);
+    int ok = 1, fold = choose ? 1 : sp_layout_option_int(lay, "fold", 1, &ok);
     char word[32] = "";
 
     if (!ok || fold < 1 || fold > SP_MAX_SIZE) {
@@ -120,29 +125,32 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return 0;
 }
 
-static void add(struct sp_program *prog, enum sp_pass pass, enum sp_part part, int mb, int k)
-{
-    sp_program_add_op(
-        prog, (struct sp_op){
-                  .pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = k});
-}
-
 /* One loop's sizes. */
 struct loop {
     struct sp_program *prog;
-    int p, L, m, fold, stage;
+    int p, L, m, fold, slices, stage;
     int first;  /* micro-batch of slot 0 */
     bool after; /* another loop comes before this one: its last blocks are still to do */
 };
 
-/* A forward of the k-th micro-batch of slot d in the loop that begins with micro-batch `first`, if it has so many. */
+/* Slices of a slot: of all its micro-batches. */
+static int turns(const struct loop *lo)
+{
+    return lo->fold * lo->slices;
+}
+
+/* A forward of the k-th slice of slot d in the loop that begins with micro-batch `first`, if it has so many. */
 static void add_of(const struct loop *lo, int first, int d, int k, enum sp_part part, int at)
 {
     bool whole = first + lo->p * lo->fold <= lo->m;
-    int mb = first + (whole ? d * lo->fold + k : k * lo->p + d);
+    int i = k / lo->slices, mb = first + (whole ? d * lo->fold + i : i * lo->p + d);
 
     if (mb < lo->m)
-        add(lo->prog, SP_F, part, mb, at);
+        sp_program_add_op(lo->prog, (struct sp_op){.pass = SP_F,
+                                                   .part = (unsigned char)part,
+                                                   .slice = (unsigned short)(k % lo->slices),
+                                                   .mb = mb,
+                                                   .chunk = at});
 }
 
 /* Attention of slot d comes to this stage in the layer before block j: layer j-1-d. */
@@ -158,7 +166,7 @@ static void attention(const struct loop *lo, int d, int k, int j)
 static void attentions(const struct loop *lo, int j)
 {
     for (int d = lo->p - 2; d > 0; d--)
-        for (int k = 0; k < lo->fold; k++)
+        for (int k = 0; k < turns(lo); k++)
             attention(lo, d, k, j);
 }
 
@@ -168,7 +176,7 @@ static void blocks(const struct loop *lo, int j, bool last_of_before)
     int before = lo->first - lo->p * lo->fold;
 
     for (int d = 0; d < lo->p; d++)
-        for (int k = 0; k < lo->fold; k++) {
+        for (int k = 0; k < turns(lo); k++) {
             if (d == 0 && lo->p > 1 && j > 0 && j < lo->L)
                 attention(lo, 0, k, j);
             if (last_of_before) {
@@ -195,7 +203,7 @@ static void forward(struct loop *lo)
     }
     attentions(lo, j);
     /* slot 0's last attention here goes with block L, if that comes right after it */
-    for (int k = 0; k < lo->fold && lo->p > 1 && !(lo->stage == 0 && lo->L % lo->p == 0); k++)
+    for (int k = 0; k < turns(lo) && lo->p > 1 && !(lo->stage == 0 && lo->L % lo->p == 0); k++)
         attention(lo, 0, k, j);
 }
 
@@ -206,20 +214,26 @@ static bool ends_upwards(const struct sp_layout *lay)
 
     if (sp_layout_option(lay, "tail", tail, sizeof tail))
         return sp_option_is(lay, "tail", "published");
-    return lay->layers == lay->stages;
+    return lay->layers == lay->stages && lay->slices == 1;
+}
+
+static struct loop loop_of(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    return (struct loop){.prog = prog,
+                         .p = lay->stages,
+                         .L = lay->layers,
+                         .m = lay->micro_batches,
+                         .fold = fold_of(lay),
+                         .slices = lay->slices,
+                         .stage = stage};
 }
 
 /* Forwards of the loop that begins with a micro-batch, block L at their end. */
 static void loop_alone(const struct sp_layout *lay, int stage, int first, struct sp_program *prog)
 {
-    struct loop lo = {.prog = prog,
-                      .p = lay->stages,
-                      .L = lay->layers,
-                      .m = lay->micro_batches,
-                      .fold = fold_of(lay),
-                      .stage = stage,
-                      .first = first};
+    struct loop lo = loop_of(lay, stage, prog);
 
+    lo.first = first;
     forward(&lo);
     lo.first += lo.p * lo.fold;
     if (stage == 0)
@@ -229,12 +243,7 @@ static void loop_alone(const struct sp_layout *lay, int stage, int first, struct
 /* All forwards, then all backwards. */
 static void filo(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
-    struct loop lo = {.prog = prog,
-                      .p = lay->stages,
-                      .L = lay->layers,
-                      .m = lay->micro_batches,
-                      .fold = fold_of(lay),
-                      .stage = stage};
+    struct loop lo = loop_of(lay, stage, prog);
     int n, tail;
 
     for (lo.first = 0; lo.first < lay->micro_batches; lo.first += lo.p * lo.fold) {
@@ -251,9 +260,9 @@ static void filo(const struct sp_layout *lay, int stage, struct sp_program *prog
         sp_program_add_op(prog, op);
     }
     /* of slot 0, which alone are block 0 without anything in between */
-    tail = stage == 0 && lo.p > 1 && lo.m >= lo.p * lo.fold && ends_upwards(lay) ? lo.fold : 0;
+    tail = stage == 0 && lo.p > 1 && lo.m >= lo.p * lo.fold && ends_upwards(lay) ? turns(&lo) : 0;
     for (int k = 0; k < tail; k++)
-        prog->ops[2 * n - tail + k].mb = k;
+        prog->ops[2 * n - tail + k].mb = k / lo.slices;
 }
 
 static int emit_all(const struct sp_layout *lay, struct sp_program *programs, char *why, size_t n)

@@ -1,6 +1,6 @@
 /*
  * Attention-parallel programs as actions (HelixPipe, sections 4.2 and 4.4). Between parameter block j and
- * attention of layer l travel, of every micro-batch,
+ * attention of layer l travel, of every micro-batch, or slice of one,
  *
  *                     q, k, v shipped     QKV weights shipped       all of attention shipped
  *   P(i,l)   -> A(i,l)     x, q, kv            x, n (the product's input)     x
@@ -11,7 +11,7 @@
  * The residual goes by way of attention, as published. Weights go once a step to each stage that has attention of
  * their layer, with the first micro-batch, and stay until its last backward there; their gradient, of all these
  * micro-batches, comes back after that one. As published (qkv=published) both go with every micro-batch, and of the
- * copies that a stage has the first stays. Where attention is on the stage that owns them nothing travels: the gradient
+ * copies that a stage has the first stays. Slices of a micro-batch come and go together in this. Where attention is on the stage that owns them nothing travels: the gradient
  * is added in place.
  *
  * Norm and QKV product of layer l are owned by the stage of block l, the output product by that of block l+1. A gradient
@@ -33,7 +33,7 @@ struct message {
     struct sp_tensor_id tensor[MOST];
 };
 
-/* Micro-batches whose attention of a layer a stage has. */
+/* Micro-batches, in slices, whose attention of a layer a stage has. */
 struct use {
     int begun; /* forwards that came */
     int left;  /* backwards to come */
@@ -53,41 +53,46 @@ static struct state *state_of(const struct sp_lowering *l)
     return l->state;
 }
 
-static void add(struct message *m, enum sp_tensor_kind kind, int mb, int layer)
+static void add(struct message *m, enum sp_tensor_kind kind, int mb, int slice, int layer)
 {
-    m->tensor[m->n++] = (struct sp_tensor_id){.kind = (unsigned char)kind, .mb = mb, .at = layer};
+    m->tensor[m->n++] = (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = (unsigned short)slice, .mb = mb, .at = layer};
 }
 
-/* What block `layer` sends to attention of that layer in the forward, or gets back in the backward. */
-static struct message before_attention(const struct sp_lowering *l, int mb, int layer, bool forward)
+/* What block `layer` sends to attention of that layer in the forward, or gets back in the backward, of an op's slice. */
+static struct message before_attention(const struct sp_lowering *l, const struct sp_op *op,
+                                       int layer, bool forward)
 {
     const struct sp_layout *lay = &l->plan->layout;
+    int mb = op->mb, slice = op->slice;
     int block = sp_block_stage(lay, layer), attention = sp_attention_stage(lay, mb, layer);
     struct message m = {.from = forward ? block : attention, .to = forward ? attention : block};
 
-    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, layer);
+    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, slice, layer);
     if (state_of(l)->ships == SP_SHIP_QKV) {
-        add(&m, forward ? SP_TENSOR_N1 : SP_TENSOR_DN1, mb, layer);
+        add(&m, forward ? SP_TENSOR_N1 : SP_TENSOR_DN1, mb, slice, layer);
     } else if (state_of(l)->ships == SP_SHIP_ACTIVATIONS) {
-        add(&m, forward ? SP_TENSOR_Q : SP_TENSOR_DQ, mb, layer);
-        add(&m, forward ? SP_TENSOR_KV : SP_TENSOR_DKV, mb, layer);
+        add(&m, forward ? SP_TENSOR_Q : SP_TENSOR_DQ, mb, slice, layer);
+        add(&m, forward ? SP_TENSOR_KV : SP_TENSOR_DKV, mb, slice, layer);
     }
     return m;
 }
 
 /* What attention of a layer sends to the next block in the forward, or gets back. */
-static struct message after_attention(const struct sp_lowering *l, int mb, int layer, bool forward)
+static struct message after_attention(const struct sp_lowering *l, const struct sp_op *op,
+                                      int layer, bool forward)
 {
     const struct sp_layout *lay = &l->plan->layout;
+    int mb = op->mb, slice = op->slice;
     int attention = sp_attention_stage(lay, mb, layer), block = sp_block_stage(lay, layer + 1);
     struct message m = {.from = forward ? attention : block, .to = forward ? block : attention};
 
     if (state_of(l)->ships == SP_SHIP_ATTENTION) {
-        add(&m, forward ? SP_TENSOR_R : SP_TENSOR_DR, mb, layer);
+        add(&m, forward ? SP_TENSOR_R : SP_TENSOR_DR, mb, slice, layer);
         return m;
     }
-    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, layer);
-    add(&m, forward ? SP_TENSOR_O : SP_TENSOR_DO, mb, layer);
+    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, slice, layer);
+    add(&m, forward ? SP_TENSOR_O : SP_TENSOR_DO, mb, slice, layer);
     return m;
 }
 
@@ -99,12 +104,12 @@ static bool received(const struct sp_lowering *l, const struct sp_op *op, struct
     if (attention == forward) {
         if (op->chunk == l->plan->layout.layers)
             return false; /* the head has its own gradient */
-        *m = before_attention(l, op->mb, op->chunk, forward);
+        *m = before_attention(l, op, op->chunk, forward);
         return true;
     }
     if (forward && op->chunk == 0)
         return false;
-    *m = after_attention(l, op->mb, attention ? op->chunk : op->chunk - 1, forward);
+    *m = after_attention(l, op, attention ? op->chunk : op->chunk - 1, forward);
     return true;
 }
 
@@ -115,12 +120,12 @@ static bool sent(const struct sp_lowering *l, const struct sp_op *op, struct mes
     if (attention != forward) {
         if (op->chunk == l->plan->layout.layers)
             return false;
-        *m = before_attention(l, op->mb, op->chunk, forward);
+        *m = before_attention(l, op, op->chunk, forward);
         return true;
     }
     if (!forward && op->chunk == 0)
         return false;
-    *m = after_attention(l, op->mb, attention ? op->chunk : op->chunk - 1, forward);
+    *m = after_attention(l, op, attention ? op->chunk : op->chunk - 1, forward);
     return true;
 }
 
@@ -165,12 +170,12 @@ static struct message parameters(const struct sp_lowering *l, int layer, bool gr
 
     if (state_of(l)->ships == SP_SHIP_ACTIVATIONS || !l->shape)
         return m;
-    add(&m, block, mb, layer);
+    add(&m, block, mb, 0, layer);
     m.tensor[0].block = SP_BLOCK_QKV;
     if (state_of(l)->ships == SP_SHIP_ATTENTION) {
-        add(&m, block, mb, layer);
+        add(&m, block, mb, 0, layer);
         m.tensor[1].block = SP_BLOCK_NORM1;
-        add(&m, gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT, mb, layer);
+        add(&m, gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT, mb, 0, layer);
     }
     return m;
 }
@@ -186,12 +191,14 @@ static int owner_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
 }
 
 /* Before an attention's forward: what is not here yet. */
-static void take_weights(struct sp_lowering *l, int stage, int layer, int index)
+static void take_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
+    int layer = op->chunk;
     const struct use *use = use_of(l, stage, layer);
+    bool takes = use->begun == 0 || (state_of(l)->each && op->slice == 0);
     struct message w = parameters(l, layer, false, -1);
 
-    for (int k = 0; k < w.n && (use->begun == 0 || state_of(l)->each); k++) {
+    for (int k = 0; takes && k < w.n; k++) {
         int owner = owner_of(l, &w.tensor[k]);
 
         if (owner == stage)
@@ -215,13 +222,17 @@ static void free_weights(struct sp_lowering *l, int stage, int layer)
 }
 
 /* After an attention's forward. */
-static void keep_weights(struct sp_lowering *l, int stage, int layer)
+static void keep_weights(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
-    if (use_of(l, stage, layer)->begun++ > 0 && state_of(l)->each)
-        free_weights(l, stage, layer);
+    int slices = l->plan->layout.slices;
+
+    if (use_of(l, stage, op->chunk)->begun++ >= slices && state_of(l)->each &&
+        op->slice == slices - 1)
+        free_weights(l, stage, op->chunk);
 }
 
-/* Whether gradients leave with the backward of a micro-batch, its own or those of all; false: nothing does. */
+/* Whether gradients leave with the backward of a micro-batch's first slice, its own or those of all; false: nothing
+ * does. */
 static bool returns(const struct sp_lowering *l, const struct use *use, int mb, int *of)
 {
     *of = state_of(l)->each ? mb : -1;
@@ -237,7 +248,7 @@ static void return_weights(struct sp_lowering *l, int stage, const struct sp_op 
 
     use->left--;
     use->last = op->mb;
-    if (returns(l, use, op->mb, &of))
+    if (op->slice == 0 && returns(l, use, op->mb, &of))
         g = parameters(l, op->chunk, true, of);
     for (int k = 0; k < g.n; k++)
         if (owner_of(l, &g.tensor[k]) != stage)
@@ -287,9 +298,11 @@ static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken 
     }
 }
 
-/* Before a block's backward, and after it. */
+/* Before a block's backward, and after it: a micro-batch's last one. */
 static void take_with_block(struct sp_lowering *l, const struct sp_op *op, int index, bool received)
 {
+    if (op->slice > 0)
+        return;
     take_gradients(l, op->chunk, op->mb, WITH_BLOCK, index, received);
     take_gradients(l, op->chunk + l->plan->layout.stages - 1, op->mb, LATER, index, received);
 }
@@ -327,8 +340,9 @@ int sp_attention_parallel_lower_begin(struct sp_lowering *l)
             int stage = sp_attention_stage(lay, mb, layer);
             struct use *use = use_of(l, stage, layer);
 
-            if ((use->left++ == 0 || state->each) && stage != sp_block_stage(lay, layer + 1))
+            if ((use->left == 0 || state->each) && stage != sp_block_stage(lay, layer + 1))
                 state->takers[layer]++;
+            use->left += lay->slices;
         }
     return 0;
 }
@@ -345,14 +359,14 @@ void sp_attention_parallel_lower(struct sp_lowering *l, int i)
     if (takes)
         receive(l, &in, index);
     if (forward && attention)
-        take_weights(l, stage, op->chunk, index);
+        take_weights(l, stage, op, index);
     else if (!forward && !attention)
         take_with_block(l, op, index, false);
     sp_lower_run(l, stage, index);
     for (int k = 0; gives && k < out.n && out.from != out.to; k++)
         sp_lower_send(l, out.from, out.to, out.tensor[k], index);
     if (forward && attention)
-        keep_weights(l, stage, op->chunk);
+        keep_weights(l, stage, op);
     else if (attention)
         return_weights(l, stage, op, index);
     else if (!forward)

@@ -11,7 +11,9 @@
  *   P(i,j) waits for A(i,j-1)                       A(i,l) waits for P(i,l)
  *   bP(i,j) for bA(i,j), on the last j for P(i,L)   bA(i,l) for bP(i,l+1)
  *
- * and every backward for its forward.
+ * and every backward for its forward. Where sequences are cut, each slice has these parts; all slices of a micro-batch
+ * have attention of a layer on one stage, which keeps their keys and values: attention waits for that of the slice
+ * before, its backward for that of the slice after.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
@@ -66,13 +68,12 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     else if (lay->chunks != 1)
         snprintf(why, n, "has parts of layers, not %d chunks per stage; use --chunks 1",
                  lay->chunks);
-    else if (lay->slices != 1)
-        snprintf(why, n, "runs whole sequences, not %d slices; use --slices 1", lay->slices);
-    else if (2LL * lay->micro_batches * (2LL * lay->layers + 1) > SP_MAX_OPS)
+    else if (2LL * lay->micro_batches * lay->slices * (2LL * lay->layers + 1) > SP_MAX_OPS)
         snprintf(why, n,
-                 "has two ops for each of %lld parts of %d micro-batches, more than %d ops; make "
-                 "one of them smaller",
-                 2LL * lay->layers + 1, lay->micro_batches, SP_MAX_OPS);
+                 "has two ops for each of %lld parts of %lld %s, more than %d ops; make one of "
+                 "them smaller",
+                 2LL * lay->layers + 1, (long long)lay->micro_batches * lay->slices,
+                 lay->slices > 1 ? "slices" : "micro-batches", SP_MAX_OPS);
     else
         return 0;
     return -EINVAL;
@@ -112,63 +113,73 @@ static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
 
 static int ids(const struct sp_layout *lay)
 {
-    return 2 * lay->micro_batches * places(lay);
+    return 2 * lay->micro_batches * lay->slices * places(lay);
 }
 
 static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int L = lay->layers;
 
-    if ((op->pass != SP_F && op->pass != SP_B) || op->slice != 0 || op->mb < 0 ||
+    if ((op->pass != SP_F && op->pass != SP_B) || op->slice >= lay->slices || op->mb < 0 ||
         op->mb >= lay->micro_batches || op->chunk < 0)
         return -1;
     if (op->part == SP_BLOCK ? op->chunk > L || stage != sp_block_stage(lay, op->chunk)
                              : op->part != SP_ATTN || op->chunk >= L ||
                                    stage != sp_attention_stage(lay, op->mb, op->chunk))
         return -1;
-    return ((op->pass == SP_B) * lay->micro_batches + op->mb) * places(lay) + 2 * op->chunk +
-           (op->part == SP_ATTN);
+    return (((op->pass == SP_B) * lay->micro_batches + op->mb) * lay->slices + op->slice) *
+               places(lay) +
+           2 * op->chunk + (op->part == SP_ATTN);
 }
 
+/* Block or layer k of a slice. */
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
-                        int k)
+                        int k, int slice)
 {
     int stage = part == SP_BLOCK ? sp_block_stage(lay, k) : sp_attention_stage(lay, mb, k);
 
-    return (struct sp_dep){
-        .stage = stage,
-        .op = {.pass = (unsigned char)pass, .part = (unsigned char)part, .mb = mb, .chunk = k}};
+    return (struct sp_dep){.stage = stage,
+                           .op = {.pass = (unsigned char)pass,
+                                  .part = (unsigned char)part,
+                                  .slice = (unsigned short)slice,
+                                  .mb = mb,
+                                  .chunk = k}};
 }
 
 static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS])
 {
-    int i = op->mb, k = op->chunk, n = 0;
+    int i = op->mb, k = op->chunk, slice = op->slice, n = 0;
     bool block = op->part == SP_BLOCK;
 
     (void)stage;
     if (op->pass == SP_F) {
         if (!block)
-            out[n++] = at(lay, SP_F, SP_BLOCK, i, k);
+            out[n++] = at(lay, SP_F, SP_BLOCK, i, k, slice);
         else if (k > 0)
-            out[n++] = at(lay, SP_F, SP_ATTN, i, k - 1);
+            out[n++] = at(lay, SP_F, SP_ATTN, i, k - 1, slice);
+        if (!block && slice > 0)
+            out[n++] = at(lay, SP_F, SP_ATTN, i, k, slice - 1);
         return n;
     }
-    out[n++] = at(lay, SP_F, (enum sp_part)op->part, i, k);
+    out[n++] = at(lay, SP_F, (enum sp_part)op->part, i, k, slice);
     if (!block)
-        out[n++] = at(lay, SP_B, SP_BLOCK, i, k + 1);
+        out[n++] = at(lay, SP_B, SP_BLOCK, i, k + 1, slice);
     else if (k < lay->layers)
-        out[n++] = at(lay, SP_B, SP_ATTN, i, k);
+        out[n++] = at(lay, SP_B, SP_ATTN, i, k, slice);
+    if (!block && slice < lay->slices - 1)
+        out[n++] = at(lay, SP_B, SP_ATTN, i, k, slice + 1);
     return n;
 }
 
 static void required(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
 {
-    for (int i = 0; i < lay->micro_batches; i++)
+    for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int k = 0; k <= 2 * lay->layers; k++)
             for (int pass = SP_F; pass <= SP_B; pass++) {
-                struct sp_dep d = at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK, i, k / 2);
+                struct sp_dep d = at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK,
+                                     i / lay->slices, k / 2, i % lay->slices);
 
                 need(arg, d.stage, &d.op);
             }
@@ -187,11 +198,12 @@ static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
 {
     const struct sp_part_costs *c = &costs->parts;
     bool module = sp_ships_attention(plan);
+    double share = sp_plan_slice_share(plan, op->slice);
 
     if (op->part == SP_ATTN)
-        return c->attn + (module ? c->pre + out_of(c) : 0);
-    return (op->chunk > 0 ? c->post - (module ? out_of(c) : 0) : 0) +
-           (op->chunk < plan->layout.layers && !module ? c->pre : 0);
+        return share * (c->attn + (module ? c->pre + out_of(c) : 0));
+    return share * ((op->chunk > 0 ? c->post - (module ? out_of(c) : 0) : 0) +
+                    (op->chunk < plan->layout.layers && !module ? c->pre : 0));
 }
 
 /* A block, from what it received; with ship=attention pre is made again beside attention. */
@@ -202,7 +214,9 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
         return 0;
     if (op->part != SP_ATTN)
         return costs->parts.again * forward(plan, costs, op);
-    return sp_ships_attention(plan) ? costs->parts.again * costs->parts.pre : 0;
+    return sp_ships_attention(plan)
+               ? sp_plan_slice_share(plan, op->slice) * costs->parts.again * costs->parts.pre
+               : 0;
 }
 
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
@@ -250,13 +264,19 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
     return n;
 }
 
-/* The micro-batches of a slot take turns on the way: each has its own messages. */
+static int activations(const struct sp_layout *lay)
+{
+    return places(lay) * lay->slices;
+}
+
+/* The micro-batches of a slot, and their slices, take turns on the way: each has its own messages. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int fold = sp_attention_fold(lay);
+    int of_slot = is_left_over(lay, op->mb) ? op->mb / lay->stages % fold : op->mb % fold;
 
     (void)stage;
-    return is_left_over(lay, op->mb) ? op->mb / lay->stages % fold : op->mb % fold;
+    return of_slot * lay->slices + op->slice;
 }
 
 /* The blocks of a stage. */
@@ -314,6 +334,7 @@ static const struct sp_family *variant(const struct sp_layout *lay)
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
+    .slices = true,
     .variant = variant,
     .post_validates = post_validates,
     .parts = true,
@@ -331,7 +352,7 @@ const struct sp_family sp_family_attention_parallel = {
     .cost = cost,
     .again = again,
     .work = work_of,
-    .activations = places,
+    .activations = activations,
     .stream = stream,
     .owned = owned,
     .is_end = is_end,

@@ -1,4 +1,5 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
+#include "policies/families/slice_buffers.h"
 #include "policies/refuse.h"
 
 bool sp_ships_attention(const struct sp_plan *plan)
@@ -74,10 +75,16 @@ int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     int64_t elem = (int64_t)sp_shape_elem(sh);
     bool last = op->part == SP_BLOCK && op->chunk == plan->layout.layers;
+    struct sp_shape slice;
+    int first, len;
 
-    *head = last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * sh->rows * sh->model.hidden : 0;
-    return *head + elem * (op->part == SP_ATTN ? attention_elements(plan, sh, recompute)
-                                               : block_elements(plan, sh, recompute, stage, op));
+    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
+    sp_shape_slice(sh, first, len, &slice);
+    *head =
+        last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * slice.rows * sh->model.hidden : 0;
+    return *head + elem * (op->part == SP_ATTN
+                               ? attention_elements(plan, &slice, recompute)
+                               : block_elements(plan, &slice, recompute, stage, op));
 }
 
 /* Elements of a layer's weights that travel; of their gradient too. */
@@ -98,18 +105,25 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
 {
     const struct sp_layout *lay = &plan->layout;
     enum sp_shipment ships = sp_shipment(plan, sh);
-    int64_t T = sh->rows, x = T * sh->model.hidden, q = T * sh->q_width, kv = T * sh->kv_width;
+    struct sp_shape rows = *sh, longest;
+    int64_t T = sp_memory_slice_rows(plan, sh, stage, true), x = T * sh->model.hidden;
+    int64_t q = T * sh->q_width, kv = T * sh->kv_width;
     int64_t weights = shipped_elements(sh, ships), elements;
     int64_t gradient =
         (int64_t)sp_shape_f32(sh, (uint64_t)weights); /* as large as weights, or larger */
-    bool chunks = sp_mlp_comes_in_chunks(sh, recompute);
+    bool chunks;
     int64_t way = plan->transit ? plan->transit[stage] : 0, shipped = 0;
     int64_t beside = ships == SP_SHIP_ATTENTION ? 0 : ships == SP_SHIP_QKV ? x : q + kv;
 
-    /* an op at work: a block's backward with what it computes again, or attention's */
-    elements = 3 * x + (chunks ? 0 : T * sh->up_width) + q + (int64_t)sp_shape_pre_saved(sh, true) +
-               (int64_t)(chunks ? sp_shape_residual_saved(sh) : sp_shape_post_saved(sh, true));
-    elements += 2 * (q + kv);
+    rows.rows = (int)T;
+    sp_memory_longest_slice(plan, sh, &longest);
+    chunks = sp_mlp_comes_in_chunks(&longest, recompute);
+    /* an op at work: a block's backward with what it computes again, or attention's, of all slices of a micro-batch */
+    elements =
+        3 * x + (chunks ? 0 : T * sh->up_width) + q +
+        (int64_t)sp_shape_pre_saved(ships == SP_SHIP_ATTENTION ? sh : &rows, true) +
+        (int64_t)(chunks ? sp_shape_residual_saved(&rows) : sp_shape_post_saved(&rows, true));
+    elements += 2 * (int64_t)sh->rows * (sh->q_width + sh->kv_width);
     /* on their way, and what a pool leaves idle: two tensors a message, one with ship=attention */
     elements += (way + 2) * (ships == SP_SHIP_ATTENTION ? x : (x > q ? x : q) + beside);
     elements += 2 * (ships == SP_SHIP_ATTENTION ? x : x + q + (ships == SP_SHIP_QKV ? 0 : kv));
@@ -117,8 +131,8 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
         shipped += sp_block_stage(lay, l) != stage;
     elements += shipped * weights;
     /* Gradients of shipped weights: as published each is on its way by itself; otherwise a stage adds one up for every
-     * layer, all of them at once where a second loop comes before the first one's turn. */
-    elements += (sp_ships_each_time(plan) ? way + 4 : shipped) * gradient;
+     * layer, all of them at once where a second loop comes before the first one's turn, and has one that came home. */
+    elements += (sp_ships_each_time(plan) ? way + 4 : shipped + 1) * gradient;
     if (recompute == SP_RECOMPUTE_SELECTIVE)
         elements += T * (sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden);
     return elements;

@@ -136,15 +136,10 @@ static void required(const struct sp_layout *lay,
     }
 }
 
-static double slice_share(const struct sp_plan *plan, const struct sp_op *op)
-{
-    return plan->slice_share ? plan->slice_share[op->slice] : 1.0 / plan->layout.slices;
-}
-
 double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                               const struct sp_op *op)
 {
-    return costs->head * slice_share(plan, op);
+    return costs->head * sp_plan_slice_share(plan, op->slice);
 }
 
 double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
@@ -156,7 +151,7 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
     double sb = costs->scale_b ? costs->scale_b[g] : 1;
     double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
     /* A global stage is its share of a whole stage. */
-    double part = slice_share(plan, op) * lay->stages / sp_globals(lay);
+    double part = sp_plan_slice_share(plan, op->slice) * lay->stages / sp_globals(lay);
 
     switch (op->pass) {
     case SP_F:

@@ -166,10 +166,10 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
                    const struct sp_op *op)
 {
     struct sp_slice_part p = sp_part_at(&plan->layout, op->chunk, op->slice);
-    double share = plan->slice_share ? plan->slice_share[p.slice] : 1.0 / plan->layout.slices;
 
     (void)stage;
-    return share / p.of * (op->pass == SP_F ? costs->f : costs->b + costs->w);
+    return sp_plan_slice_share(plan, p.slice) / p.of *
+           (op->pass == SP_F ? costs->f : costs->b + costs->w);
 }
 
 static int activations(const struct sp_layout *lay)

@@ -3,6 +3,7 @@
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
+#include "policies/families/slice_buffers.h"
 #include "policies/families/work.h"
 #include <errno.h>
 #include <stdio.h>
@@ -260,7 +261,8 @@ static int64_t workspace_of_parts(const struct sp_plan *plan, const struct sp_sh
                                   enum sp_recompute recompute, int stage)
 {
     return sp_parts_workspace(plan, sh, recompute, stage) +
-           sp_vocabulary_elements(plan, sh, stage, (int64_t)sh->rows * sh->model.hidden);
+           sp_vocabulary_elements(plan, sh, stage,
+                                  sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden);
 }
 
 static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
@@ -284,7 +286,8 @@ static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.slices = true, CHUNKS};
-static const struct sp_family parts = {.parts = true,
+static const struct sp_family parts = {.slices = true,
+                                       .parts = true,
                                        .keeps_parameters_whole = sp_ships_attention,
                                        .check = check_parts,
                                        .place = place_parts,
