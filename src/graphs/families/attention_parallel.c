@@ -34,7 +34,7 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
         sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, c->stash);
     t->block.o = o;
     if (!c->keeps)
-        t->block.residual = sp_part_hold(x);
+        t->block.x = sp_part_hold(x);
     return y;
 }
 
@@ -97,7 +97,7 @@ static void multiply(struct sp_part_op *c)
 
     t->attn.q = sp_part_take(c, sp_part_q(c), "q");
     t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
-    sp_qkv_fwd_insert(&c->ctx, c->sh, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q,
+    sp_qkv_fwd_insert(&c->ctx, c->sh, t->attn.n1, sp_part_weights_here(c, SP_BLOCK_QKV), t->attn.q,
                       t->attn.kv, 0);
     sp_attention_share_out(&a, &t->attn, true);
 }
@@ -119,7 +119,7 @@ static void attention_forward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     a = sp_part_attention_of(c, flights);
     if (c->ships) {
-        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         multiply(c);
     } else {
         t->attn.q = sp_part_hold(sp_part_stored(c, SP_TENSOR_Q, c->k));
@@ -145,10 +145,10 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
     bool fresh;
     starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
-    sp_qkv_bwd_insert(&c->ctx, c->sh, t->n1, w, dq, dkv, dn1, dw, false, fresh);
+    sp_qkv_bwd_insert(&c->ctx, c->sh, t->attn.n1, w, dq, dkv, dn1, dw, false, fresh);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
-    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->n1, dq, dkv, dw, fresh, c->stash);
-    sp_drop(&t->n1);
+    sp_qkv_wgrad_insert(&c->ctx, c->sh, t->attn.n1, dq, dkv, dw, fresh, c->stash);
+    sp_drop(&t->attn.n1);
     sp_drop(&dq);
     sp_drop(&dkv);
 }
@@ -182,6 +182,7 @@ static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pre pre = {.keep_outputs = !c->ships};
+    starpu_data_handle_t residual = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
@@ -194,13 +195,13 @@ static void recompute(struct sp_part_op *c)
             chunks ? "residual" : "post saved");
         c->ctx.layer = c->k - 1;
         sp_post_fwd_insert(&c->ctx, c->sh,
-                           &(struct sp_post){.x = t->block.residual,
+                           &(struct sp_post){.x = residual,
                                              .o = t->block.o,
                                              .saved = t->block.post,
                                              .keep_outputs = true,
                                              .residual = chunks},
                            sp_part_weight(c, SP_BLOCK_POST, c->k - 1), t->block.x, 0);
-        sp_drop(&t->block.residual);
+        sp_drop(&residual);
     }
     if (c->k == c->sh->model.layers)
         return;
@@ -361,7 +362,7 @@ static int create(struct sp_graph *g)
         struct sp_heads *heads = g->part_heads + 2 * i * (size_t)parts;
 
         sp_flight_give(&g->shape, &g->parts[i].attn, heads);
-        sp_flight_give(&g->shape, &g->parts[i].half, heads + parts);
+        sp_flight_give(&g->shape, &g->parts[i].block, heads + parts);
     }
     return 0;
 }
@@ -369,14 +370,9 @@ static int create(struct sp_graph *g)
 /* What the forwards of a slice left of block k and of attention of layer k. */
 static void drop_flight(struct sp_part_flight *t, int parts)
 {
-    starpu_data_handle_t *const left[] = {
-        &t->block.residual, &t->block.o,    &t->block.post, &t->block.x,
-        &t->block.pre,      &t->block.norm, &t->n1};
-
-    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
-        sp_drop(left[i]);
+    sp_drop(&t->norm);
     sp_layer_drop(&t->attn, parts);
-    sp_layer_drop(&t->half, parts);
+    sp_layer_drop(&t->block, parts);
 }
 
 static void discard(struct sp_graph *g)

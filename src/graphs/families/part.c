@@ -177,9 +177,9 @@ void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_chunk_flight one = {0};
-    struct sp_op_ctx op = sp_part_op_of(c, &t->half, &one);
+    struct sp_op_ctx op = sp_part_op_of(c, &t->block, &one);
 
-    sp_vocabulary_input(&op, x, &t->block.norm);
+    sp_vocabulary_input(&op, x, &t->norm);
 }
 
 starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t released)
@@ -187,9 +187,9 @@ starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t release
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
     struct sp_chunk_flight one = {0};
-    struct sp_op_ctx op = sp_part_op_of(c, &t->half, &one);
+    struct sp_op_ctx op = sp_part_op_of(c, &t->block, &one);
 
-    sp_vocabulary_gradient(&op, t->block.x, &t->block.norm, dx, released);
+    sp_vocabulary_gradient(&op, t->block.x, &t->norm, dx, released);
     c->stash -= released;
     sp_drop(&t->block.x);
     return dx;
@@ -241,16 +241,16 @@ void sp_part_hold_inputs(struct sp_part_op *c)
 
     c->ctx.layer = c->k - 1;
     if (c->ships == SP_SHIP_ATTENTION) {
-        t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_R, c->k - 1));
-        sp_hold_insert(&c->ctx, c->sh, 1, &t->block.residual, c->stash);
+        t->block.x = sp_part_hold(sp_part_stored(c, SP_TENSOR_R, c->k - 1));
+        sp_hold_insert(&c->ctx, c->sh, 1, &t->block.x, c->stash);
         return;
     }
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, held);
     if (c->sh->tensor > 1)
         for (int j = 0; j < n; j++)
-            t->half.shares[j].o = held[j];
+            t->block.shares[j].o = held[j];
     else
         t->block.o = held[0];
-    held[n] = t->block.residual = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
+    held[n] = t->block.x = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k - 1));
     sp_hold_insert(&c->ctx, c->sh, n + 1, held, c->stash);
 }

@@ -11,15 +11,12 @@
 /* What one slice of a micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
  * absent. */
 struct sp_part_flight {
-    struct {
-        starpu_data_handle_t residual, o, post, x, pre;
-        starpu_data_handle_t
-            norm; /* of the last one, where all stages share the head: statistics of its norm */
-    } block;
-    starpu_data_handle_t n1;
-    struct sp_layer_flight attn; /* q, kv, o, lse */
-    struct sp_layer_flight
-        half; /* where members share parameters, of post of layer k-1 and pre of layer k */
+    /* o and post of layer k-1; pre of layer k, and x, its input, of the last block the head's; or x is the residual of
+     * layer k-1, from which all but o is made again */
+    struct sp_layer_flight block;
+    struct sp_layer_flight attn; /* n1 or x, q, kv, o, lse */
+    starpu_data_handle_t
+        norm; /* of the last block, where all stages share the head: statistics of its norm */
 };
 
 /* The op being expanded. */

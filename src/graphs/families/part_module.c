@@ -144,7 +144,7 @@ static void block_forward(struct sp_part_op *c)
             t->block.post =
                 sp_part_take(c, sp_shape_post_saved(c->sh, c->keep_outputs), "post saved");
         else
-            t->block.residual = sp_part_hold(r);
+            t->block.x = sp_part_hold(r);
         mlp_forward(c, r, false, x, c->stash);
     }
     if (last && sp_part_shares_head(c))
@@ -161,16 +161,16 @@ static void block_forward(struct sp_part_op *c)
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t r = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
     t->block.post =
         sp_part_take(c, chunks ? sp_shape_residual_saved(c->sh) : sp_shape_post_saved(c->sh, true),
                      chunks ? "residual" : "post saved");
-    if (c->k == c->sh->model.layers)
-        t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
-    mlp_forward(c, t->block.residual, chunks, t->block.x, 0);
-    sp_drop(&t->block.residual);
+    t->block.x = c->k == c->sh->model.layers ? sp_part_take(c, sp_part_hidden(c), "x") : NULL;
+    mlp_forward(c, r, chunks, t->block.x, 0);
+    sp_drop(&r);
 }
 
 /* Gradients of the MLP of layer k-1, from that of its output: what attention waits for goes first. */

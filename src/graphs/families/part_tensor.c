@@ -25,7 +25,7 @@ static struct sp_pool *pool_for(const struct sp_part_op *c, int stage)
 /* As tasks of a layer have the op of a block. */
 static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
 {
-    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->half, one);
+    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->block, one);
 }
 
 static struct sp_keep keep_of(const struct sp_part_op *c)
@@ -53,7 +53,7 @@ static void post_forward(struct sp_part_op *c, starpu_data_handle_t residual,
 
     c->ctx.layer = c->k - 1;
     op = op_of(c, &one);
-    sp_tensor_post_forward(&op, &t->half, residual, sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
+    sp_tensor_post_forward(&op, &t->block, residual, sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
                            keep_of(c), y, stash);
 }
 
@@ -68,10 +68,10 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
     for (int j = 0; j < shares_of(c); j++)
-        t->half.shares[j].o = o[j];
+        t->block.shares[j].o = o[j];
     post_forward(c, x, y, c->stash);
     if (!c->keeps)
-        t->block.residual = sp_part_hold(x);
+        t->block.x = sp_part_hold(x);
     return y;
 }
 
@@ -109,7 +109,7 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
     sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, shares_of(c), q);
     sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, shares_of(c), kv);
     if (c->keep_outputs)
-        t->half.n1 = n1;
+        t->block.n1 = n1;
     else
         sp_drop(&n1);
 }
@@ -157,7 +157,7 @@ static void multiply_here(struct sp_part_op *c)
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx op = sp_part_attention_of(c, flights);
 
-    sp_tensor_qkv_forward(&op, &t->attn, t->n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
+    sp_tensor_qkv_forward(&op, &t->attn, t->attn.n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
                           c->st->local);
     sp_tensor_attention_take(&op, &t->attn, true);
 }
@@ -195,7 +195,7 @@ static void attention_forward(struct sp_part_op *c)
     c->ctx.layer = c->k;
     op = sp_part_attention_of(c, flights);
     if (c->ships) {
-        t->n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         multiply_here(c);
     } else {
         take_products(c, &op);
@@ -223,13 +223,13 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
     bool fresh;
     starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
-    sp_tensor_qkv_backward(op, &t->attn, t->n1, w, dw, false, fresh, pool, &dn1);
+    sp_tensor_qkv_backward(op, &t->attn, t->attn.n1, w, dw, false, fresh, pool, &dn1);
     if (dn1.n > 1)
         sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
     sp_tensor_drop(&dn1);
-    sp_tensor_qkv_wgrad(op, &t->attn, t->n1, dw, fresh, c->stash);
-    sp_drop(&t->n1);
+    sp_tensor_qkv_wgrad(op, &t->attn, t->attn.n1, dw, fresh, c->stash);
+    sp_drop(&t->attn.n1);
 }
 
 /* dq and dkv to the block that has the product. */
@@ -276,15 +276,15 @@ static void attention_backward(struct sp_part_op *c)
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t n1;
+    starpu_data_handle_t residual = t->block.x, n1;
 
     c->keeps = c->keep_outputs = true;
     t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
     if (c->k == 0) {
         embed(c, t->block.x);
     } else {
-        post_forward(c, t->block.residual, t->block.x, 0);
-        sp_drop(&t->block.residual);
+        post_forward(c, residual, t->block.x, 0);
+        sp_drop(&residual);
     }
     if (c->k == c->sh->model.layers)
         return;
@@ -292,7 +292,7 @@ static void recompute(struct sp_part_op *c)
     if (c->ships)
         sp_drop(&n1);
     else
-        t->half.n1 = n1;
+        t->block.n1 = n1;
 }
 
 /* Final norm, logits, loss and their gradient: that of the last layer's output. */
@@ -333,18 +333,18 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
         heads[j].dq = dq[j];
         heads[j].dkv = dkv[j];
     }
-    if (!t->half.n1) {
-        t->half.n1 = sp_part_take(c, sp_part_hidden(c), "n1");
-        sp_norm_again_insert(&c->ctx, c->sh, false, w_norm, t->block.x, t->block.pre, t->half.n1);
+    if (!t->block.n1) {
+        t->block.n1 = sp_part_take(c, sp_part_hidden(c), "n1");
+        sp_norm_again_insert(&c->ctx, c->sh, false, w_norm, t->block.x, t->block.pre, t->block.n1);
     }
-    sp_tensor_qkv_backward(&op, &here, t->half.n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), g, false,
+    sp_tensor_qkv_backward(&op, &here, t->block.n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), g, false,
                            false, c->st->local, &dn1);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w_norm,
                            sp_part_gradient(c, SP_BLOCK_NORM1, c->k), t->block.x, t->block.pre,
                            dn1.at[0], dn1.n - 1, dn1.at + 1, dr, dx, 0);
     sp_tensor_drop(&dn1);
-    sp_tensor_qkv_wgrad(&op, &here, t->half.n1, g, false, stash);
-    sp_drop(&t->half.n1);
+    sp_tensor_qkv_wgrad(&op, &here, t->block.n1, g, false, stash);
+    sp_drop(&t->block.n1);
 }
 
 /* Gradient of the input of layer k, and the weight gradients of pre. */
@@ -384,14 +384,14 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     c->ctx.layer = c->k - 1;
     op = op_of(c, &one);
     for (int j = 0; j < shares_of(c); j++)
-        d_o[j] = t->half.shares[j].d_o = sp_part_take_for(
+        d_o[j] = t->block.shares[j].d_o = sp_part_take_for(
             c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
-    sp_tensor_post_backward(&op, &t->half, dy, w, g, false, dr);
+    sp_tensor_post_backward(&op, &t->block, dy, w, g, false, dr);
     for (int j = 0; j < shares_of(c); j++)
-        t->half.shares[j].d_o = NULL;
+        t->block.shares[j].d_o = NULL;
     sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, shares_of(c), d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, dr);
-    sp_tensor_post_wgrad(&op, &t->half, w, g, c->stash);
+    sp_tensor_post_wgrad(&op, &t->block, w, g, c->stash);
 }
 
 static void block_backward(struct sp_part_op *c)

@@ -1,6 +1,6 @@
 /*
  * Offloading the activations of a plan (SPPO section 5): what a stage does as slots and units (see
- * offload/eviction.h), for plans whose ops are of whole layers. Pure.
+ * offload/eviction.h). Pure.
  */
 #ifndef SP_PLAN_OFFLOAD_H
 #define SP_PLAN_OFFLOAD_H

@@ -1,4 +1,4 @@
-/* What a stage does, as slots and units of offload/eviction.h, where its ops are of whole layers. Pure. */
+/* What a stage does, as slots and units of offload/eviction.h. Pure. */
 #ifndef SP_OFFLOAD_UNITS_H
 #define SP_OFFLOAD_UNITS_H
 
@@ -28,10 +28,10 @@ struct sp_offload_request {
     struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
 };
 
-/* Whether an op keeps layers for their backward: each is a unit. */
+/* Whether an op keeps layers, or a part of one, for their backward: each is a unit. */
 static inline bool sp_op_keeps_layers(const struct sp_op *op)
 {
-    return op->pass == SP_F && op->part == SP_CHUNK;
+    return op->pass == SP_F && op->part != SP_HEAD;
 }
 
 /* Lays out the slots and units of a stage in *evictions, empty before; the keys and values of the first `keep` slices

@@ -109,12 +109,24 @@ static int flights_each(const struct sp_plan *plan)
 
 int sp_flights_of(const struct sp_plan *plan)
 {
+    if (plan->family->parts)
+        return plan->family->ids(&plan->layout);
     return sp_chunks_of(plan) * plan->layout.micro_batches * flights_each(plan);
 }
 
 int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
 {
     return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
+}
+
+int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
+{
+    struct sp_op forward = *op;
+
+    if (!plan->family->parts)
+        return sp_flight_number(plan, op->chunk, op->mb, op->slice);
+    forward.pass = SP_F;
+    return plan->family->id(&plan->layout, stage, &forward);
 }
 
 /* Whether the block is a table of rows of the vocabulary, of which every stage has some. */

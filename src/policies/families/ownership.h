@@ -42,6 +42,8 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
  */
 int sp_flights_of(const struct sp_plan *plan);
 int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
+/* Of what an op works on; where parts of layers are ops, of each part. */
+int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
 /* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);

@@ -47,6 +47,16 @@ bool sp_ships_attention(const struct sp_plan *plan);
 /* As published, weights and their gradients go with every micro-batch. */
 bool sp_ships_each_time(const struct sp_plan *plan);
 
+/* Whether a block and the attention before it are on one stage, which keeps that one's output once: counted with
+ * attention, whose backward comes last. `op`: either of them. */
+bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                      const struct sp_op *op);
+
+/* Elements of each tensor that the part of an op keeps; where the product's input is kept, it is that of pre. */
+void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,
+                            enum sp_recompute recompute, int stage, const struct sp_op *op,
+                            int64_t elements[SP_STASH_TENSORS]);
+
 /* Bytes kept by the part that an op works on, *head of them by the head's input, which dies first. */
 int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int stage, const struct sp_op *op,

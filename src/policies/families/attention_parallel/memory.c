@@ -31,60 +31,87 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
 }
 
 /* Of a stage whose attention has x and all weights, or n1 and the product's, or q, k and v. */
-static int64_t attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
-                                  enum sp_recompute recompute)
+static void attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
+                               enum sp_recompute recompute, int64_t elements[SP_STASH_TENSORS])
 {
     enum sp_shipment ships = sp_shipment(plan, sh);
     bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
-    int64_t qkv = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_Q) +
-                            sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_KV));
-    int64_t out = (int64_t)(sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_O) +
-                            sp_stash_elements(sh, SP_RECOMPUTE_NONE, SP_STASH_LSE));
 
-    if (ships == SP_SHIP_ACTIVATIONS)
-        return qkv + out;
-    if (kept && ships == SP_SHIP_ATTENTION)
-        out += (int64_t)sp_shape_pre_saved(sh, recompute == SP_RECOMPUTE_NONE);
-    return (int64_t)sh->rows * sh->model.hidden + out + (kept ? qkv : 0);
+    for (enum sp_stash_tensor t = SP_STASH_O; t <= SP_STASH_LSE; t++)
+        elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
+    if (kept || ships == SP_SHIP_ACTIVATIONS)
+        for (enum sp_stash_tensor t = SP_STASH_Q; t <= SP_STASH_KV; t++)
+            elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
+    if (ships == SP_SHIP_ATTENTION) {
+        elements[SP_STASH_X] = (int64_t)sh->rows * sh->model.hidden;
+        if (kept)
+            elements[SP_STASH_PRE] =
+                (int64_t)sp_shape_pre_saved(sh, recompute == SP_RECOMPUTE_NONE);
+    } else if (ships == SP_SHIP_QKV) {
+        elements[SP_STASH_PRE] = (int64_t)sh->rows * sh->model.hidden;
+    }
 }
 
-static int64_t block_elements(const struct sp_plan *plan, const struct sp_shape *sh,
-                              enum sp_recompute recompute, int stage, const struct sp_op *op)
+static void block_elements(const struct sp_plan *plan, const struct sp_shape *sh,
+                           enum sp_recompute recompute, int stage, const struct sp_op *op,
+                           int64_t elements[SP_STASH_TENSORS])
 {
-    const struct sp_layout *lay = &plan->layout;
-    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
+    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION, last = op->chunk == plan->layout.layers;
     bool keep_outputs = recompute == SP_RECOMPUTE_NONE;
     enum sp_shipment ships = sp_shipment(plan, sh);
-    int64_t T = sh->rows, x = T * sh->model.hidden, elements = 0;
+    int64_t T = sh->rows, x = T * sh->model.hidden;
+    bool pre = !last && ships != SP_SHIP_ATTENTION;
 
-    if (op->chunk > 0) {
-        bool shared =
-            ships == SP_SHIP_ATTENTION || sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
+    if (op->chunk > 0 && ships != SP_SHIP_ATTENTION && !sp_shares_output(plan, sh, stage, op))
+        elements[SP_STASH_O] = T * sh->q_width;
+    if (op->chunk > 0 && kept)
+        elements[SP_STASH_POST] = (int64_t)sp_shape_post_saved(sh, keep_outputs);
+    if (kept ? pre || last : op->chunk > 0)
+        elements[SP_STASH_X] = x;
+    if (kept && pre)
+        elements[SP_STASH_PRE] =
+            (int64_t)sp_shape_pre_saved(sh, keep_outputs && ships != SP_SHIP_QKV);
+}
 
-        elements += (shared ? 0 : T * sh->q_width) +
-                    (kept ? (int64_t)sp_shape_post_saved(sh, keep_outputs) : x);
-    }
-    if (kept && op->chunk < lay->layers && ships != SP_SHIP_ATTENTION)
-        elements += x + (int64_t)sp_shape_pre_saved(sh, keep_outputs && ships != SP_SHIP_QKV);
-    return elements;
+bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                      const struct sp_op *op)
+{
+    int layer = op->part == SP_ATTN ? op->chunk : op->chunk - 1;
+    int other = op->part == SP_ATTN ? sp_block_stage(&plan->layout, layer + 1)
+                                    : sp_attention_stage(&plan->layout, op->mb, layer);
+
+    return layer >= 0 && other == stage && sp_shipment(plan, sh) != SP_SHIP_ATTENTION;
+}
+
+void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,
+                            enum sp_recompute recompute, int stage, const struct sp_op *op,
+                            int64_t elements[SP_STASH_TENSORS])
+{
+    struct sp_shape slice;
+    int first, len;
+
+    for (int t = 0; t < SP_STASH_TENSORS; t++)
+        elements[t] = 0;
+    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
+    sp_shape_slice(sh, first, len, &slice);
+    if (op->part == SP_ATTN)
+        attention_elements(plan, &slice, recompute, elements);
+    else
+        block_elements(plan, &slice, recompute, stage, op, elements);
 }
 
 int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int stage, const struct sp_op *op,
                        int64_t *head)
 {
-    int64_t elem = (int64_t)sp_shape_elem(sh);
     bool last = op->part == SP_BLOCK && op->chunk == plan->layout.layers;
-    struct sp_shape slice;
-    int first, len;
+    int64_t elements[SP_STASH_TENSORS], sum = 0, elem = (int64_t)sp_shape_elem(sh);
 
-    sp_plan_op_tokens(plan, sh->seq, op, &first, &len);
-    sp_shape_slice(sh, first, len, &slice);
-    *head =
-        last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * slice.rows * sh->model.hidden : 0;
-    return *head + elem * (op->part == SP_ATTN
-                               ? attention_elements(plan, &slice, recompute)
-                               : block_elements(plan, &slice, recompute, stage, op));
+    sp_parts_stash_tensors(plan, sh, recompute, stage, op, elements);
+    for (int t = 0; t < SP_STASH_TENSORS; t++)
+        sum += elements[t];
+    *head = last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * elements[SP_STASH_X] : 0;
+    return elem * sum;
 }
 
 /* Elements of a layer's weights that travel; of their gradient too. */
