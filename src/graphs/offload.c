@@ -17,9 +17,9 @@ static int slot_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
 static int first_unit(const struct sp_op_ctx *c, const struct sp_eviction_plan *a)
 {
     const struct sp_plan *plan = c->g->cfg.plan;
-    int chunk = plan->programs[c->st->index].ops[c->ctx.op_index].chunk;
+    const struct sp_op *op = &plan->programs[c->st->index].ops[c->ctx.op_index];
 
-    return a->flight_unit[sp_flight_number(plan, chunk, c->mb, c->slice)];
+    return a->flight_unit[sp_flight_of_op(plan, c->st->index, op)];
 }
 
 void sp_offload_slot(struct sp_op_ctx *c, int k)
@@ -55,14 +55,14 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
     const struct sp_eviction_plan *a = evictions_of(c);
 
     if (a)
-        c->st->kept[first_unit(c, a) + i] =
-            (struct sp_kept){&c->fl->layers[i], i == c->count - 1 ? c->fl : NULL};
+        c->st->kept[first_unit(c, a) + i] = (struct sp_kept){
+            &c->fl->layers[i], i == c->count - 1 && c->global == c->globals - 1 ? c->fl : NULL};
 }
 
-/* Most buffers of a unit: of attention's four and the MLP's two one for each part of the tokens, and what is whole. */
+/* Most buffers of a unit: of attention's four and the MLP's three one for each part of the tokens, and what is whole. */
 static int tensors_of_unit(const struct sp_graph *g)
 {
-    return SP_UNIT_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 2 * sp_shape_shares(&g->shape);
+    return SP_UNIT_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 3 * sp_shape_shares(&g->shape);
 }
 
 /* Adds the buffers that are there; returns how many there are then. */
@@ -102,8 +102,14 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
 
         n = add_buffers(out, n, apart[tensor], 1);
     }
-    for (int j = 0; tensor == SP_STASH_POST && t->shares && j < sp_shape_shares(&g->shape); j++)
-        n = add_buffers(out, n, (starpu_data_handle_t[]){t->shares[j].u, t->shares[j].g}, 2);
+    for (int j = 0; t->shares && j < sp_shape_shares(&g->shape); j++) {
+        const struct sp_heads *h = &t->shares[j];
+
+        if (tensor == SP_STASH_POST)
+            n = add_buffers(out, n, (starpu_data_handle_t[]){h->u, h->g}, 2);
+        if (tensor == SP_STASH_O && t->shares != t->heads)
+            n = add_buffers(out, n, &h->o, 1);
+    }
     return n;
 }
 

@@ -36,6 +36,11 @@ static unsigned all_of(const struct sp_unit *u)
     return u->gone < 0 || u->gone >= u->used ? 0 : all;
 }
 
+int64_t sp_unit_may_leave(const struct sp_unit *u)
+{
+    return sum_of(u, all_of(u));
+}
+
 /* ---- memory --------------------------------------------------------------------------- */
 
 /* most[s] += bytes for s in first .. last. The sums are taken at the end, see add_up. */
@@ -173,7 +178,7 @@ static void take_in(struct sp_eviction_plan *a)
 
         group->bytes = 0;
         for (int i = group->first; i < group->first + group->n; i++)
-            group->bytes += sum_of(&a->units[i], all_of(&a->units[i]));
+            group->bytes += sp_unit_may_leave(&a->units[i]);
     }
     for (int s = 0; s < a->n_slots; s++)
         a->uses[s] = a->frees[s] = -1;

@@ -137,8 +137,9 @@ static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
     return a->bytes + a->visits_out;
 }
 
-/* Bytes of a unit that leave. */
+/* Bytes of a unit that leave, and that may. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
+int64_t sp_unit_may_leave(const struct sp_unit *u);
 
 /* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,

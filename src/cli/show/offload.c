@@ -20,11 +20,6 @@ static int request(const struct sp_show *show, const struct sp_layout_args *l,
     *want = (struct sp_offload_request){.mode = mode};
     if (mode == SP_OFFLOAD_NONE)
         return 0;
-    if (!plan->family->offloads)
-        return sp_error(EINVAL,
-                        "show: --offload %s: %s runs parts of layers, of which nothing leaves; "
-                        "use sppo, or another schedule of whole layers",
-                        l->offload, plan->def->name);
     if (plan->recompute)
         return sp_error(EINVAL,
                         "show: --offload %s: %s recomputes as much as memory wants; leave "

@@ -11,6 +11,7 @@
  */
 #include "graphs/families/family.h"
 #include "graphs/families/part.h"
+#include "graphs/offload.h"
 #include <stdlib.h>
 
 /* ---- forward ---------------------------------------------------------------------------- */
@@ -64,9 +65,7 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
         sp_part_leave(c, SP_TENSOR_Q, c->k, pre.q);
         sp_part_leave(c, SP_TENSOR_KV, c->k, pre.kv);
     }
-    if (c->keeps)
-        t->block.x = sp_part_hold(x);
-    sp_part_leave(c, SP_TENSOR_X, c->k, x);
+    sp_part_leave_input(c, x);
 }
 
 static void block_forward(struct sp_part_op *c)
@@ -130,7 +129,7 @@ static void attention_forward(struct sp_part_op *c)
     sp_attention_drop(&a, &t->attn, c->ships && !c->keeps, false, false);
     if (sp_part_forgets_keys(c))
         sp_part_each_slice(c, forget_keys);
-    sp_part_leave(c, SP_TENSOR_O, c->k, sp_part_hold(t->attn.o));
+    sp_part_leave_output(c, 1, &t->attn.o);
 }
 
 /* ---- backward --------------------------------------------------------------------------- */
@@ -294,10 +293,19 @@ static bool waits_for_head(const struct sp_part_op *c)
     return !c->keeps && c->k == c->sh->model.layers && !sp_part_shares_head(c);
 }
 
+static struct sp_layer_flight *kept_by(const struct sp_part_op *c, const struct sp_op *op)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+
+    return op->part == SP_ATTN ? &t->attn : &t->block;
+}
+
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &a->op;
+    struct sp_chunk_flight one = {0};
+    struct sp_op_ctx unit;
     struct sp_part_op c;
 
     if (a->index < 0) {
@@ -324,6 +332,9 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
+    unit = sp_part_op_of(&c, kept_by(&c, op), &one);
+    sp_offload_slot(&unit, 0);
+    sp_offload_gate(&unit, 0);
     if (op->part == SP_BLOCK && op->pass == SP_F && waits_for_head(&c))
         sp_part_hold_inputs(&c);
     else if (c.ships == SP_SHIP_ATTENTION)
@@ -338,6 +349,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         block_forward(&c);
     else
         block_backward(&c);
+    if (op->pass == SP_F)
+        sp_offload_keep(&unit, 0);
     sp_op_close(&c.ctx);
 }
 

@@ -123,9 +123,7 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
         sp_part_leave(c, SP_TENSOR_N1, c->k, n1);
     else
         multiply(c, n1);
-    if (c->keeps)
-        sp_part_flight_of(c, c->k)->block.x = sp_part_hold(x);
-    sp_part_leave(c, SP_TENSOR_X, c->k, x);
+    sp_part_leave_input(c, x);
 }
 
 static void block_forward(struct sp_part_op *c)
@@ -204,13 +202,14 @@ static void attention_forward(struct sp_part_op *c)
     sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, false, false);
     if (sp_part_forgets_keys(c))
         sp_part_each_slice(c, forget_keys);
-    for (int j = 0; j < shares_of(c); j++) {
+    for (int j = 0; j < shares_of(c); j++)
         o[j] = t->attn.shares[j].o;
-        if (t->attn.o) /* what attention keeps is not these */
-            t->attn.shares[j].o = NULL;
-        else
-            sp_pool_hold(o[j]);
+    if (!t->attn.o) {
+        sp_part_leave_output(c, shares_of(c), o);
+        return;
     }
+    for (int j = 0; j < shares_of(c); j++) /* what attention keeps is not these */
+        t->attn.shares[j].o = NULL;
     sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
 }
 

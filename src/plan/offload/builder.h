@@ -1,4 +1,4 @@
-/* A stage's program on its way to slots and units: what units.c and keys.c share. */
+/* A stage's program on its way to slots and units: what units.c, part_units.c and keys.c share. */
 #ifndef SP_OFFLOAD_BUILDER_H
 #define SP_OFFLOAD_BUILDER_H
 
@@ -26,7 +26,10 @@ struct sp_units_backward {
 int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op);
 int sp_units_flight(const struct sp_units_builder *b, const struct sp_op *op);
 
-/* The slot of layer i in an op: of a forward the first of two. */
+/* The stage's forward after op `op`, -1: none. */
+int sp_units_next_forward(const struct sp_units_builder *b, int op);
+
+/* The slot of layer i in an op: of a forward of layers the first of two. */
 int sp_units_slot(const struct sp_units_builder *b, int op, int i);
 
 /* The tokens of an op. */

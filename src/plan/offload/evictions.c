@@ -45,18 +45,29 @@ static struct sp_moment end_of(const struct stage *st, int slot)
     return end;
 }
 
+/* Those that an op works on, of which each is a unit; a part of a layer is one. */
+static void layers_of(const struct stage *st, const struct sp_shape *sh, const struct sp_op *op,
+                      int *first, int *count)
+{
+    *first = op->chunk;
+    *count = 1;
+    if (op->part == SP_CHUNK)
+        sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, first, count);
+}
+
 /* The unit of each layer of a forward, in turn, as struct sp_eviction has it. */
 static void list_units(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
 {
     const struct sp_eviction_plan *a = st->chosen;
-    int unit = 0, n = 0, first, count;
+    int unit = 0, n = 0, first, count, each;
 
     for (int i = 0; i < st->prog->n; i++) {
         const struct sp_op *op = &st->prog->ops[i];
 
         if (!sp_op_keeps_layers(op))
             continue;
-        sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, &first, &count);
+        layers_of(st, sh, op, &first, &count);
+        each = count ? (a->op_slots[i + 1] - a->op_slots[i]) / count : 0;
         for (int k = 0; k < count; k++, unit++) {
             const struct sp_unit *u = &a->units[unit];
 
@@ -64,12 +75,13 @@ static void list_units(const struct stage *st, const struct sp_shape *sh, struct
                 continue;
             e->leaving[n++] = (struct sp_eviction){
                 .tensor = {.kind = SP_TENSOR_STASH,
+                           .block = op->part,
                            .slice = op->slice,
                            .mb = op->mb,
                            .at = first + k},
                 .bytes = sp_unit_leaving(u),
                 .unit = unit,
-                .leaves = end_of(st, u->made + 1),
+                .leaves = end_of(st, u->made + each - 1),
                 .gone = st->begins[u->gone],
                 .returns = st->begins[u->back],
                 .used = st->begins[u->used],
@@ -130,9 +142,9 @@ static void list_visits(const struct stage *st, const struct sp_shape *sh, struc
     for (int i = 0; i < st->prog->n; i++) {
         const struct sp_op *op = &st->prog->ops[i];
 
-        if (a->op_slots[i + 1] == a->op_slots[i])
+        if (op->part != SP_CHUNK)
             continue;
-        sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, &first, &count);
+        layers_of(st, sh, op, &first, &count);
         for (int k = 0; k < count; k++) {
             int layer = op->pass == SP_F ? k : count - 1 - k;
 

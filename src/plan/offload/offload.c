@@ -197,14 +197,17 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_pla
     const struct sp_program *prog = &plan->programs[stage];
     int64_t bytes = 0, leaving = 0;
 
-    for (int i = 0, g = 0; i < prog->n; i++) {
-        if (!sp_op_keeps_layers(&prog->ops[i]))
+    for (int i = 0; i < prog->n; i++) {
+        const struct sp_op *op = &prog->ops[i];
+        int first = a->flight_unit[sp_flight_of_op(plan, stage, op)];
+        int slots = a->op_slots[i + 1] - a->op_slots[i];
+
+        if (!sp_op_keeps_layers(op) || slice_of(plan, op) != slice)
             continue;
-        if (slice_of(plan, &prog->ops[i]) == slice) {
-            bytes += a->groups[g].bytes;
-            leaving += a->groups[g].leaving;
+        for (int u = first; u < first + (op->part == SP_CHUNK ? slots / 2 : slots); u++) {
+            bytes += sp_unit_may_leave(&a->units[u]);
+            leaving += sp_unit_leaving(&a->units[u]);
         }
-        g++;
     }
     return bytes ? (double)leaving / (double)bytes : -1;
 }

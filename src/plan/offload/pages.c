@@ -63,7 +63,9 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
         /* weights, gradients, two moments; rounded weights */
         .states = sp_memory_states(plan, sh, stage) +
                   4 * beyond_blocks(plan, &sh->held, stage, sizeof(float)) + rounded,
-        .workspace = sp_memory_fixed(plan, sh, &longest, recompute, stage) +
+        .workspace = (plan->family->parts /* an op's gradients with them */
+                          ? sp_memory_of_stage(plan, sh, recompute, 1, stage).workspace
+                          : sp_memory_fixed(plan, sh, &longest, recompute, stage)) +
                      sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
     if (plan->family->travelling) /* weights and gradients on their way, a buffer a block */

@@ -1,28 +1,35 @@
 #include "plan/offload/units.h"
 #include "plan/offload/keys.h"
 #include "plan/offload/pages.h"
+#include "plan/offload/part_units.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* A head that is an op of its own has no layers. */
+/* A head that is an op of its own has no layers; a part of a layer counts as one. */
 int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op)
 {
     int first, count;
 
     if (op->part != SP_CHUNK)
-        return 0;
+        return op->part != SP_HEAD;
     sp_chunk_layers(b->plan, b->sh->model.layers, b->stage, op->chunk, &first, &count);
     return count;
 }
 
 int sp_units_flight(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    return sp_flight_number(b->plan, op->chunk, op->mb, op->slice);
+    return sp_flight_of_op(b->plan, b->stage, op);
+}
+
+/* Slots of each layer in an op. */
+static int slots_each(const struct sp_op *op)
+{
+    return op->pass == SP_F && op->part == SP_CHUNK ? 2 : 1;
 }
 
 static int slots_of(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    return (op->pass == SP_F ? 2 : 1) * sp_units_layers(b, op);
+    return slots_each(op) * sp_units_layers(b, op);
 }
 
 int sp_units_slot(const struct sp_units_builder *b, int op, int i)
@@ -31,7 +38,7 @@ int sp_units_slot(const struct sp_units_builder *b, int op, int i)
     int last = sp_units_layers(b, o) - 1;
 
     i = i < last ? i : last;
-    return b->a->slot[b->a->op_slots[op] + (o->pass == SP_F ? 2 * i : last - i)];
+    return b->a->slot[b->a->op_slots[op] + (o->pass == SP_F ? slots_each(o) * i : last - i)];
 }
 
 /* ---- slots ---------------------------------------------------------------------------- */
@@ -92,14 +99,17 @@ static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
     const struct sp_op *o = &b->prog->ops[op];
     int count = sp_units_layers(b, o), i = o->pass == SP_F ? k : count - 1 - k;
     int *slots = b->a->slot + b->a->op_slots[op];
-    double first, second;
+    double first, second = 0;
 
     if (k >= count)
         return 0;
-    time_of_layer(b, o, i, &first, &second);
+    if (o->part == SP_CHUNK)
+        time_of_layer(b, o, i, &first, &second);
+    else
+        first = sp_part_unit_seconds(b, o);
     b->a->seconds[slot] = first;
     b->a->returns_allowed[slot] = 1;
-    if (o->pass != SP_F) {
+    if (slots_each(o) == 1) {
         slots[k] = slot;
         return 1;
     }
@@ -204,8 +214,7 @@ static void add_gradients(struct sp_units_builder *b, const struct sp_op *op, in
     sp_units_also(b, back.begins, back.ends, again);
 }
 
-/* The stage's forward after op `op`, -1: none. */
-static int next_forward(const struct sp_units_builder *b, int op)
+int sp_units_next_forward(const struct sp_units_builder *b, int op)
 {
     for (int i = op + 1; i < b->prog->n; i++)
         if (sp_op_keeps_layers(&b->prog->ops[i]))
@@ -263,6 +272,14 @@ static double seconds_of(const struct sp_units_builder *b, int op)
     return sum;
 }
 
+/* A part of a layer keeps few tensors: some of several ops leave. */
+static bool joins_group(const struct sp_units_builder *b, const struct sp_op *op, int groups)
+{
+    enum { PARTS = 16 };
+
+    return op->part != SP_CHUNK && groups > 0 && b->a->groups[groups - 1].n < PARTS;
+}
+
 static void add_units(struct sp_units_builder *b)
 {
     int unit = 0, group = 0;
@@ -272,24 +289,31 @@ static void add_units(struct sp_units_builder *b)
 
         if (sp_op_keeps_layers(op))
             b->forward[sp_units_flight(b, op)] = i;
-        if (op->pass == SP_B && op->part == SP_CHUNK)
+        if (op->pass == SP_B && op->part != SP_HEAD)
             b->use[sp_units_flight(b, op)] = i;
         if (op->pass != SP_F && sp_op_releases(b->plan, b->stage, op))
             b->release[sp_units_flight(b, op)] = i;
     }
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
-        int next = next_forward(b, i), count = sp_units_layers(b, op);
+        int next = sp_units_next_forward(b, i), count = sp_units_layers(b, op);
 
         if (!sp_op_keeps_layers(op))
             continue;
-        b->a->groups[group++] = (struct sp_unit_group){
-            .first = unit, .n = count, .hides_s = next >= 0 ? seconds_of(b, next) : 0};
+        if (!joins_group(b, op, group))
+            b->a->groups[group++].first = unit;
+        b->a->groups[group - 1].n += count;
+        b->a->groups[group - 1].hides_s += next >= 0 ? seconds_of(b, next) : 0;
         b->a->flight_unit[sp_units_flight(b, op)] = unit;
         for (int k = 0; k < count; k++)
-            add_unit(b, i, k, next, &b->a->units[unit++]);
+            if (op->part == SP_CHUNK)
+                add_unit(b, i, k, next, &b->a->units[unit++]);
+            else
+                sp_part_unit(b, i, next, &b->a->units[unit++]);
     }
-    sp_keys_visits(b);
+    b->a->n_groups = group;
+    if (!b->plan->family->parts)
+        sp_keys_visits(b);
     for (int s = 1; s < b->a->n_slots; s++)
         b->a->also[s] += b->a->also[s - 1];
 }

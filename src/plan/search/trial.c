@@ -99,8 +99,7 @@ static int weigh(const struct sp_search *want, struct step *step, struct sp_foun
     if (err)
         return err;
     if (f->offload != SP_OFFLOAD_NONE)
-        return step->plan.family->offloads && !step->plan.recompute ? choose_offload(want, step, f)
-                                                                    : -EINVAL;
+        return !step->plan.recompute ? choose_offload(want, step, f) : -EINVAL;
     f->memory = fullest(step, f);
     f->fits = f->memory <= limit_of(want);
     return 0;

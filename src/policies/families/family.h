@@ -59,7 +59,6 @@ struct sp_family {
     bool partitions;  /* the layers of its global stages may be chosen */
     bool
         alike; /* every worker computes all layers: however they are dealt out, none has more to do */
-    bool offloads; /* activations may leave for a slower tier */
     /* A backward computes its last layers again before it wants the gradient of its output. */
     bool recomputes_first;
     /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */

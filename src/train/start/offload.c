@@ -18,12 +18,6 @@ static int check(const struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     const char *mode = a->layout.offload;
 
-    if (!t->plan.family->offloads)
-        return sp_error(
-            EINVAL,
-            "train: --offload %s: %s runs parts of layers, of which nothing leaves; use sppo, or "
-            "another schedule of whole layers",
-            mode, t->plan.def->name);
     if (a->scheduler == SP_TRAIN_READY)
         return sp_error(
             EINVAL, "train: --offload %s wants ops in their order: use --scheduler strict", mode);

@@ -198,7 +198,7 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
 
 /* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
 #define OPS                                                                                        \
-    .partitions = true, .offloads = true, .recomputes_first = true, .prices_head = true,           \
+    .partitions = true, .recomputes_first = true, .prices_head = true,                             \
     .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids,                           \
     .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost,             \
     .again = again, .activations = sp_layerwise_activations, .lower_end = sp_replicas_lower

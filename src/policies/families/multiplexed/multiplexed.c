@@ -264,7 +264,6 @@ const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
     .names_global = true,
     .partitions = true,
-    .offloads = true,
     .check = check,
     .place = place,
     .refuse = refuse,

@@ -139,7 +139,6 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
     .sharded = true,
-    .offloads = true,
     .one_line = true,
     .shards_ends = true,
     .shares_tokens = true,

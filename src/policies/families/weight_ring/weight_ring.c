@@ -274,7 +274,6 @@ const struct sp_family sp_family_weight_ring = {
     .norms_apart = true,
     .partitions = true,
     .alike = true,
-    .offloads = true,
     .rounds_gradients = true,
     .shares_tokens = true,
     .shares_parameters = true,
