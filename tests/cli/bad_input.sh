@@ -52,7 +52,6 @@ refused "recompute" $tiny --recompute every=0
 refused "recompute" $tiny --recompute every=-1
 refused "recompute" $tiny --recompute every=2x
 refused "recompute" $tiny --recompute every=99999999999999999999
-refused "parts of layers, of which nothing leaves" $tiny --schedule helix --stages 2 --offload full
 refused "scheduler strict" $tiny --offload full --scheduler ready
 refused "post-validation" $tiny --offload full --post-validation
 refused "searched" $tiny --schedule zb1p:auto --stages 2 --offload full

@@ -147,7 +147,10 @@ quiet "show --offload text" starpipe $offloaded --offload adaptive --memory-limi
 grep -q "^evicted, MiB a stage" "$work/output" || fail "text: nothing about what leaves"
 refused "stage [0-9] needs .* with all activations away" $offloaded --offload full --memory-limit 1GiB
 refused "leave out --cost" $offloaded --offload full --cost f=1
-refused "parts of layers" show --schedule helix --stages 2 --micro-batches 4 --model gpt3-1.3b --offload full
+quiet "show --offload of parts of layers" starpipe show --schedule helix --stages 4 --micro-batches 8 --model gpt3-1.3b \
+    --seq 16384 --offload full --actions
+grep -q 'EVICT *stash0.1.attention' "$work/output" && grep -q 'FETCH *stash0.1.block' "$work/output" ||
+    fail "attention and blocks do not leave apart"
 
 # ---- bytes: of links they are those of their stages; between two nodes of two workers as TawPipe says
 

@@ -62,6 +62,20 @@ void helix_cases(struct cases *c)
              "--model llama-tiny --stages 2 --schedule helix:qkv=activations --slices 3 "
              "--recompute none "
              "--steps 10");
+    /* on disk: what one stage keeps and another reads is a copy; one stage keeps what attention wrote once */
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
+             "--model gpt-tiny --stages 2 --schedule helix:qkv=weights --micro-batches 8 --seq 64 "
+             "--offload full");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3)},
+             "--model llama-tiny --stages 3 --schedule helix:qkv=activations --slices 3 "
+             "--micro-batches 6 --recompute none --offload full");
+    add_case(c, (struct parity_case){.processes = ALONE},
+             "--model gpt-tiny --stages 1 --schedule helix --micro-batches 4 --recompute selective "
+             "--offload adaptive --memory-limit 12MiB");
+    add_case(
+        c, (struct parity_case){.processes = PROCESSES(2)},
+        "--model llama-tiny --stages 2 --schedule helix:ship=attention,bounded --micro-batches 8 "
+        "--recompute none --offload full");
     /* several stages a process */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2) | PROCESSES(3)},
              "--model gpt-tiny --stages 4 --schedule helix");

@@ -29,6 +29,7 @@ for method in ulysses ring; do # SPPO as published: Ulysses in a stage, slices, 
     one=sppo slices=4 grid 1 4 llama-tiny 2 $two --context-method $method --stages 2 --schedule sppo \
         --recompute selective --offload full --offload-dir "$work"
 done
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute none --offload full --offload-dir "$work"
 exact=yes
 every="--document-separator 32" # words
 grid 1 4 llama-tiny 2 $four --stages 1 --micro-batch-size 1

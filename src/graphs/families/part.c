@@ -76,6 +76,11 @@ void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_
 {
     int reader = sp_part_block_stage(c, c->k + 1);
 
+    if (sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
+        sp_part_leave_pieces(c, SP_TENSOR_O, c->k, n, o);
+        sp_part_flight_of(c, c->k)->attn.o = NULL;
+        return;
+    }
     if (reader != c->st->index) {
         leave_kept(c, SP_TENSOR_O, n, o, reader);
         return;

@@ -171,8 +171,8 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
                           const starpu_data_handle_t *piece);
 
 /* Puts what the op keeps, too, into the store: a block's output, the input of layer k, which the flight takes over if
- * anything is kept; attention's output, in pieces by parts of the tokens, which is in the flight. If it goes to another
- * stage and may leave memory before it is read there, a copy. */
+ * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention has
+ * it by heads, too. If it goes to another stage and may leave memory before it is read there, a copy. */
 void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x);
 void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o);
 

@@ -208,6 +208,8 @@ static void attention_forward(struct sp_part_op *c)
         sp_part_leave_output(c, shares_of(c), o);
         return;
     }
+    if (sp_shape_exchanges(c->sh))
+        sp_drop(&t->attn.o);
     for (int j = 0; j < shares_of(c); j++) /* what attention keeps is not these */
         t->attn.shares[j].o = NULL;
     sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);

@@ -50,19 +50,21 @@ const char *sp_tensor_name(enum sp_tensor_kind kind)
 
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text)
 {
-    char mb[16] = "", block[16] = "", at[16] = "", slice[16] = "";
+    char mb[16] = "", block[16] = "", at[16] = "", part[16] = "", slice[16] = "";
 
     if (t->mb >= 0)
         snprintf(mb, sizeof mb, "%d", t->mb);
     if (kinds[t->kind].extent == ONE_BLOCK)
         snprintf(block, sizeof block, ".%s", block_names[t->block]);
+    if (t->kind == SP_TENSOR_STASH && t->block != SP_CHUNK)
+        snprintf(part, sizeof part, ".%s", t->block == SP_ATTN ? "attention" : "block");
     if (t->at >= 0)
         snprintf(at, sizeof at, ".%d", t->at);
     else if (kinds[t->kind].extent == CHUNK)
         snprintf(at, sizeof at, ".ends");
     if (kinds[t->kind].extent <= STASH && plan->layout.slices > 1)
         snprintf(slice, sizeof slice, "s%d", t->slice);
-    snprintf(text, SP_TENSOR_TEXT, "%s%s%s%s%s", kinds[t->kind].name, mb, block, at, slice);
+    snprintf(text, SP_TENSOR_TEXT, "%s%s%s%s%s%s", kinds[t->kind].name, mb, block, at, part, slice);
     return text;
 }
 

@@ -29,7 +29,8 @@ enum sp_tensor_kind {
                       * share of the tokens where devices share parameters */
     SP_TENSOR_HEAD,  /* vocabulary-parallel: [rows, h] input of the head */
     SP_TENSOR_DHEAD, /* stage `at`'s part of its gradient */
-    SP_TENSOR_STASH, /* what layer `at` keeps until its backward, as far as it leaves memory meanwhile */
+    SP_TENSOR_STASH, /* what layer `at`, or part `block` (enum sp_part) of one, keeps until its backward, as far as it leaves
+                      * memory meanwhile */
     SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
     SP_TENSOR_DWOUT, /* its gradient */
     SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */

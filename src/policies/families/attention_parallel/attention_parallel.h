@@ -48,7 +48,8 @@ bool sp_ships_attention(const struct sp_plan *plan);
 bool sp_ships_each_time(const struct sp_plan *plan);
 
 /* Whether a block and the attention before it are on one stage, which keeps that one's output once: counted with
- * attention, whose backward comes last. `op`: either of them. */
+ * attention, whose backward comes last. Not where attention has it by heads, or of all shares of the tokens. `op`: either
+ * of them. */
 bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                       const struct sp_op *op);
 

@@ -39,6 +39,9 @@ static void attention_elements(const struct sp_plan *plan, const struct sp_shape
 
     for (enum sp_stash_tensor t = SP_STASH_O; t <= SP_STASH_LSE; t++)
         elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
+    if (sp_shape_exchanges(sh) &&
+        ships != SP_SHIP_ATTENTION) /* by heads alone, not that of the block */
+        elements[SP_STASH_O] /= 2;
     if (kept || ships == SP_SHIP_ACTIVATIONS)
         for (enum sp_stash_tensor t = SP_STASH_Q; t <= SP_STASH_KV; t++)
             elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
@@ -80,7 +83,8 @@ bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int
     int other = op->part == SP_ATTN ? sp_block_stage(&plan->layout, layer + 1)
                                     : sp_attention_stage(&plan->layout, op->mb, layer);
 
-    return layer >= 0 && other == stage && sp_shipment(plan, sh) != SP_SHIP_ATTENTION;
+    return layer >= 0 && other == stage && sp_shipment(plan, sh) != SP_SHIP_ATTENTION &&
+           !sp_shape_exchanges(sh) && !(sh->tensor > 1 && sh->context > 1);
 }
 
 void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,
