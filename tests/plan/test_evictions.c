@@ -28,8 +28,8 @@ struct offloaded {
     struct sp_offload offload;
 };
 
-static void set_up(const char *name, int p, int m, int slices, enum sp_offload_keys keys,
-                   struct offloaded *o)
+static void set_up_again(const char *name, int p, int m, int slices, enum sp_offload_keys keys,
+                         enum sp_recompute recompute, struct offloaded *o)
 {
     struct sp_model model = {.name = "test",
                              .arch = SP_ARCH_GPT2,
@@ -43,6 +43,7 @@ static void set_up(const char *name, int p, int m, int slices, enum sp_offload_k
                              .positions = 256};
     struct sp_offload_request want = {.mode = SP_OFFLOAD_FULL,
                                       .keys = keys,
+                                      .recompute = recompute,
                                       .every = 1,
                                       .speed = {1e-9, 2e-9},
                                       .rates = {1e6, 1e6}};
@@ -58,6 +59,12 @@ static void set_up(const char *name, int p, int m, int slices, enum sp_offload_k
         assert_int_equal(sp_plan_cut(&o->plan, &o->shape, "flops", NULL), 0);
     assert_int_equal(sp_offload_create(&o->plan, &o->shape, &want, &o->offload), 0);
     assert_int_equal(sp_offload_apply(&o->offload, &o->shape, &o->plan), 0);
+}
+
+static void set_up(const char *name, int p, int m, int slices, enum sp_offload_keys keys,
+                   struct offloaded *o)
+{
+    set_up_again(name, p, m, slices, keys, SP_RECOMPUTE_NONE, o);
 }
 
 static void tear_down(struct offloaded *o)
@@ -116,14 +123,25 @@ static const struct {
     const char *name;
     int slices;
     enum sp_offload_keys keys;
-} cases[] = {{"sppo", 8, SP_KEYS_LEAVE},          {"seq1f1b", 5, SP_KEYS_LEAVE},
-             {"terapipe", 6, SP_KEYS_LEAVE},      {"sppo", 4, SP_KEYS_STAY},
-             {"seq1f1b", 3, SP_KEYS_STAY},        {"terapipe", 4, SP_KEYS_STAY},
-             {"gpipe", 1, SP_KEYS_STAY},          {"1f1b", 1, SP_KEYS_STAY},
-             {"zb1p", 1, SP_KEYS_STAY},           {"zbv", 1, SP_KEYS_STAY},
-             {"interleaved", 1, SP_KEYS_STAY},    {"dualpipe", 1, SP_KEYS_STAY},
-             {"hanayo", 1, SP_KEYS_STAY},         {"chimera", 1, SP_KEYS_STAY},
-             {"sppo:multiplex", 4, SP_KEYS_STAY}, {"dualpipev", 1, SP_KEYS_STAY}};
+} cases[] = {{"sppo", 8, SP_KEYS_LEAVE},
+             {"seq1f1b", 5, SP_KEYS_LEAVE},
+             {"terapipe", 6, SP_KEYS_LEAVE},
+             {"sppo", 4, SP_KEYS_STAY},
+             {"seq1f1b", 3, SP_KEYS_STAY},
+             {"terapipe", 4, SP_KEYS_STAY},
+             {"gpipe", 1, SP_KEYS_STAY},
+             {"1f1b", 1, SP_KEYS_STAY},
+             {"zb1p", 1, SP_KEYS_STAY},
+             {"zbv", 1, SP_KEYS_STAY},
+             {"interleaved", 1, SP_KEYS_STAY},
+             {"dualpipe", 1, SP_KEYS_STAY},
+             {"hanayo", 1, SP_KEYS_STAY},
+             {"chimera", 1, SP_KEYS_STAY},
+             {"sppo:multiplex", 4, SP_KEYS_STAY},
+             {"dualpipev", 1, SP_KEYS_STAY},
+             {"helix", 1, SP_KEYS_STAY},
+             {"helix:bounded", 4, SP_KEYS_STAY},
+             {"helix:ship=attention", 2, SP_KEYS_STAY}};
 
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -160,6 +178,42 @@ static void actions(void **state)
         }
     assert_true(moved > 50 && visits > 5);
     printf("%d stages evict something\n", moved);
+}
+
+/* What parts of layers keep is that of their ops, each tensor once: one that two of them share, too. Sizes are whole
+ * pages. */
+static void parts(void **state)
+{
+    static const char *const names[] = {"helix", "helix:qkv=activations", "helix:ship=attention",
+                                        "helix:bounded"};
+
+    (void)state;
+    for (int i = 0; i < 4 * 4; i++) {
+        int p = 1 + i / 4, leaves = 0;
+        struct offloaded o;
+
+        set_up_again(names[i % 4], p, 2 * p, 1, SP_KEYS_STAY, SP_RECOMPUTE_NO_ATTENTION, &o);
+        for (int s = 0; s < p; s++) {
+            const struct sp_eviction_plan *a = &o.offload.evictions[s];
+            const struct sp_program *prog = &o.plan.programs[s];
+            int64_t kept = 0, units = 0;
+
+            for (int k = 0; k < prog->n; k++)
+                if (prog->ops[k].pass == SP_F)
+                    kept += sp_stash_of_op(&o.plan, &o.shape, SP_RECOMPUTE_NO_ATTENTION, 1, s,
+                                           &prog->ops[k]);
+            for (int u = 0; u < a->n_units; u++) {
+                for (int t = 0; t < SP_UNIT_TENSORS; t++)
+                    units += a->units[u].bytes[t];
+                units += a->units[u].stays;
+                leaves += a->units[u].out != 0;
+                assert_true(!a->units[u].out || a->units[u].back > a->units[u].gone);
+            }
+            assert_true(units == kept && kept > 0);
+        }
+        assert_true(leaves > 0);
+        tear_down(&o);
+    }
 }
 
 /* ---- times ------------------------------------------------------------------------------------ */
@@ -302,7 +356,11 @@ static void times(void **state)
 
     (void)state;
     for (int i = 0; i < 3 * CASES; i++) {
-        struct sp_costs costs = {.f = 16 + draw(9), .b = 16 + draw(19), .w = 8 + draw(9)};
+        struct sp_costs costs = {
+            .f = 16 + draw(9),
+            .b = 16 + draw(19),
+            .w = 8 + draw(9),
+            .parts = {.pre = 1, .attn = 1 + draw(4), .post = 1 + draw(2), .backward = 2}};
         struct sp_step_messages messages;
         struct sp_message_times when;
         int p = 1 + draw(3), bad;
@@ -312,7 +370,9 @@ static void times(void **state)
         struct sp_network network = {.ports = 2 * STAGES, .route = tier_route, .arg = &tier};
         double want;
 
-        if (i % CASES == CASES - 2) /* a helper's op reads layer by layer what its owner computes */
+        if (!strcmp(
+                cases[i % CASES].name,
+                "sppo:multiplex")) /* a helper's op reads layer by layer what its owner computes */
             continue;
         p = strncmp(cases[i % CASES].name, "dualpipe", 8) &&
                     strcmp(cases[i % CASES].name, "chimera")
@@ -379,6 +439,7 @@ TEST_GROUP(evictions)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(actions),
+        cmocka_unit_test(parts),
         cmocka_unit_test(times),
         cmocka_unit_test(stalls),
     };
