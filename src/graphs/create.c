@@ -259,6 +259,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
                   cfg->mlp_rows, cfg->head_rows);
+    g->losses = plan->family->updates_each ? plan->layout.micro_batches : 1;
+    g->shape.loss_scale *= (float)g->losses;
     sp_shape_tensor(&g->shape, cfg->tensor, cfg->sequence);
     sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1, cfg->ring);
     sp_shape_share(&g->shape, sp_graph_equals(g), cfg->zero);

@@ -151,6 +151,7 @@ struct sp_kept {
     const struct sp_chunk_flight *chunk; /* NULL: not the last one */
 };
 
+struct sp_stashing;
 struct sp_shards; /* what a worker of the sharded family has gathered, see sharded.c */
 
 struct sp_stage {
@@ -170,6 +171,7 @@ struct sp_stage {
     struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
     struct sp_head_flight *heads;    /* [micro_batches][slices]; vocabulary-parallel */
     struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
+    struct sp_stashing *stashing;    /* weight-stashing: versions of weights, see stashing.c */
     size_t gathered_bytes;           /* buffers of blocks gathered whole */
     struct sp_mover mover;           /* of activations that leave memory */
     struct sp_move *moves;           /* [units] */
@@ -213,6 +215,7 @@ struct sp_graph {
     struct sp_graph_config cfg;
     const struct sp_graph_family *family;
     struct sp_shape shape;
+    int losses; /* of a step: 1, or one of each micro-batch, whose gradients are not summed */
     struct sp_params held; /* of shape.held: where this process's tensors are in its blocks */
     struct sp_cut *cuts;   /* one for all; of each global stage where slices are shared out */
     int n_cuts;
@@ -235,8 +238,10 @@ struct sp_graph {
     double *ended;      /* [stages] last end of an op of a stage */
     bool begun_ahead;   /* the step after the last report was begun before that */
     int submitted;      /* ops of the order, in the step being submitted */
-    const struct sp_update *ahead; /* the update that blocks get as soon as they can; NULL: none */
-    bool beside;                   /* and their state before it is kept */
+    const struct sp_update *
+        ahead; /* the update that blocks get as soon as they can, or [micro_batches] after each; NULL:
+                                    * none */
+    bool beside;                /* and their state before it is kept */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */
     struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */

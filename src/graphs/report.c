@@ -405,8 +405,8 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
                      sp_tag(g, SP_MSG_NORM, r));
     g->polled_us = polling;
     report->asked = (int)all.asked;
-    report->loss = all.loss * (double)g->shape.loss_scale;
-    report->grad_norm = sqrt(all.sumsq);
+    report->loss = all.loss * (double)g->shape.loss_scale / g->losses;
+    report->grad_norm = sqrt(all.sumsq / g->losses);
     if (world->rank == 0)
         analyse(g, report);
 }

@@ -128,6 +128,25 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     b->closed = true;
 }
 
+void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
+                   const struct sp_update *hp, starpu_data_handle_t into)
+{
+    struct sp_task_context ctx = sp_stage_context(g, st, 'U');
+    starpu_data_handle_t w = b->state[SP_STATE_W];
+
+    ctx.layer = b->layer;
+    if (b->counted)
+        count_norm(g, &ctx, st, b);
+    if (into != w) {
+        sp_copy_insert(&ctx, w, into);
+        if (b->state[SP_STATE_MASTER] == w)
+            b->state[SP_STATE_MASTER] = into;
+        b->w = b->state[SP_STATE_W] = into;
+    }
+    update(g, &ctx, b, hp, false);
+    b->closed = true;
+}
+
 /* The op of the order at which a step can no more be undone: the first that is no forward. */
 static int first_backward(const struct sp_graph *g)
 {

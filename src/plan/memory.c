@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "kernels/backend.h"
 #include "policies/families/slice_buffers.h"
 #include "model/tensor_parts.h"
@@ -34,7 +35,7 @@ static struct parameters parameters_of(const struct sp_plan *plan, const struct 
     return p;
 }
 
-/* Weights as products read them, with gradients; and two moments, with weights in f32 if those are not. */
+/* Weights as products read them, all versions, with gradients; and two moments, with weights in f32 if those are not. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct parameters p = parameters_of(plan, sh, stage);
@@ -42,6 +43,7 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
     int64_t optimizer = 2 * f32 + (sh->dtype == SP_F32 ? 0 : f32);
 
     return ops * p.held + optimizer * p.updated +
+           (sp_weight_versions(plan, stage) - 1) * (int64_t)sp_shape_elem(sh) * p.held +
            (plan->states_twice ? (ops + optimizer) * p.updated : 0);
 }
 

@@ -83,6 +83,13 @@ bool sp_schedule_wants_slices(const char *name)
     return sp_schedule_takes_slices(name) && !family_of(name)->parts;
 }
 
+bool sp_schedule_is_synchronous(const char *name)
+{
+    const struct sp_family *family = family_of(name);
+
+    return !family || !family->updates_each;
+}
+
 bool sp_schedule_shares_vocabulary(const char *name)
 {
     const struct sp_family *family = family_of(name);

@@ -16,6 +16,8 @@ bool sp_schedule_shares_vocabulary(const char *name);
 /* Whether it cuts sequences, and whether it is made for that. */
 bool sp_schedule_takes_slices(const char *name);
 bool sp_schedule_wants_slices(const char *name);
+/* Whether a step is one update, of the gradients of the weights that it began with. */
+bool sp_schedule_is_synchronous(const char *name);
 /* Tensors of bsh numbers that go together as one of its messages, as a rule. */
 int sp_schedule_tensors(const char *name);
 /* --recompute as it was given, or, where that is NULL, what the schedule wants: "none" unless it says. */

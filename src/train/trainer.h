@@ -43,6 +43,7 @@ struct sp_trainer {
     struct sp_graph graph;
     struct sp_step_report report;
     struct sp_stage_meters *meters; /* [stages] */
+    struct sp_update *updates;      /* [micro_batches] where each has one; NULL: a step has */
     bool has_starpu, has_graph, started, diverged;
     const char *limited[2];    /* in the environment, until it is stopped: sp_train_limit */
     bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */

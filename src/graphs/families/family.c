@@ -13,7 +13,8 @@ const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
                   {&sp_family_multiplexed, &sp_graph_multiplexed},
                   {&sp_family_attention_parallel, &sp_graph_attention_parallel},
                   {&sp_family_weight_ring, &sp_graph_weight_ring},
-                  {&sp_family_sharded, &sp_graph_sharded}};
+                  {&sp_family_sharded, &sp_graph_sharded},
+                  {&sp_family_stashing, &sp_graph_stashing}};
     int i = 0;
 
     if (family->shares_vocabulary)

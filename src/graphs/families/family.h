@@ -40,6 +40,7 @@ extern const struct sp_graph_family sp_graph_multiplexed;
 extern const struct sp_graph_family sp_graph_attention_parallel;
 extern const struct sp_graph_family sp_graph_weight_ring;
 extern const struct sp_graph_family sp_graph_sharded;
+extern const struct sp_graph_family sp_graph_stashing;
 
 /* The half of the engine of a family. */
 const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family);

@@ -11,6 +11,7 @@
  * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
  */
 #include "graphs/families/layerwise.h"
+#include "graphs/families/stashing.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload.h"
 
@@ -169,6 +170,8 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
     c->ctx.op = sp_window_open(g->window, g->turn);
     if (sp_graph_shares_vocabulary(c->g))
         sp_vocabulary_tables(c);
+    if (plan->family->updates_each)
+        sp_stashing_use(c);
 }
 
 void sp_layerwise_begin(struct sp_op_ctx *c)

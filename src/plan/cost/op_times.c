@@ -147,6 +147,15 @@ static double head_share(const struct sp_head_times *t, const struct sp_op_work 
     return w->forward ? t->norm : w->input ? t->norm_input : 0;
 }
 
+/* Of a stage. */
+static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                          const struct sp_op_terms *terms, int stage)
+{
+    double elements = (double)sp_memory_updated(plan, sh, stage);
+
+    return sp_update_time(terms->machine, elements / terms->devices);
+}
+
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
@@ -164,6 +173,8 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         if (work[i].head_share || work[i].head_norm)
             sum += head_share(&slice_of(p, &work[i])->head, &work[i]);
     }
+    if (p->plan->family->updates_each && op->pass == SP_B)
+        sum += update_time(p->plan, p->sh, p->terms, stage);
     if (p->plan->family->shares_attention)
         sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);
     return 1e3 * sum;
@@ -243,11 +254,8 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     double most = 0;
 
-    for (int s = 0; s < plan->layout.stages; s++) {
-        double elements = (double)sp_memory_updated(plan, sh, s);
-
-        most = fmax(most, sp_update_time(terms->machine, elements / terms->devices));
-    }
+    for (int s = 0; !plan->family->updates_each && s < plan->layout.stages; s++)
+        most = fmax(most, update_time(plan, sh, terms, s));
     return 1e3 * most;
 }
 

@@ -239,7 +239,8 @@ static void try_grid(struct search *s, int tensor, int context, int batch)
         return;
     }
     for (int i = 0; sp_schedule_at(i); i++)
-        try_variants(s, f, sp_schedule_at(i));
+        if (sp_schedule_is_synchronous(sp_schedule_at(i)->name))
+            try_variants(s, f, sp_schedule_at(i));
 }
 
 /* On stages of `devices` devices. */

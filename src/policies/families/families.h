@@ -13,6 +13,7 @@ extern const struct sp_family sp_family_multiplexed;
 extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
 extern const struct sp_family sp_family_sharded;
+extern const struct sp_family sp_family_stashing;
 /* And those whose stages share the vocabulary: families/vocabulary/vocabulary.h. */
 
 const struct sp_family *sp_family_find(const char *name);

@@ -34,6 +34,8 @@ struct sp_train_wish {
     const char *recompute_text; /* as the user wrote it */
     const char *partition;      /* of layers: "even" or another */
     bool post_validation;
+    /* Gradients are clipped; written to a file; tables are tied; stages are groups, or there are several pipelines. */
+    bool clips, dumps, tied, grouped;
 };
 
 struct sp_family {
@@ -66,6 +68,8 @@ struct sp_family {
     /* Stages share attention of the ops that they begin together: keys and values are sent by layers, not those of a
      * chunk together. */
     bool shares_attention;
+    /* A micro-batch's gradient updates its stage at once, and its backward has the weights that its forward had. */
+    bool updates_each;
     bool norms_apart;       /* gradients of norms come in buffers of their own */
     bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
     bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */

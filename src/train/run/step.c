@@ -53,13 +53,29 @@ static void close_step(struct sp_trainer *t)
     sp_step_finish(&t->graph, &t->report);
 }
 
+/* Those of every micro-batch, each a step of the optimizer; NULL where the step has one of all. */
+static const struct sp_update *updates_of(struct sp_trainer *t, int step)
+{
+    const struct sp_train_config *a = &t->cfg;
+    int m = t->plan.layout.micro_batches;
+
+    for (int i = 0; t->updates && i < m; i++) {
+        double done = (double)step * m + i + 1;
+
+        t->updates[i] = sp_train_update(a, step, 0);
+        t->updates[i].bias1 = (float)(1 - pow(a->beta1, done));
+        t->updates[i].bias2 = (float)(1 - pow(a->beta2, done));
+    }
+    return t->updates;
+}
+
 /* A step that was begun, to its end. */
 static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
 {
     const struct sp_train_config *a = &t->cfg;
     int err = 0;
 
-    sp_step_rest(&t->graph, NULL, false);
+    sp_step_rest(&t->graph, updates_of(t, step), false);
     sp_transport_wait_all();
     close_step(t);
     if (!is_finite(t))

@@ -36,6 +36,10 @@ static int check_family(const struct sp_trainer *t)
         .recompute_text = t->cfg.layout.recompute,
         .partition = t->cfg.partition,
         .post_validation = t->cfg.post_validation,
+        .clips = t->cfg.clip > 0,
+        .dumps = t->cfg.dump_grads != NULL,
+        .tied = t->model.tied && t->plan.layout.stages > 1,
+        .grouped = t->shape.pipelines * t->shape.tensor * t->shape.context > 1,
     };
 
     return sp_plan_refuse(&t->plan, &wish);

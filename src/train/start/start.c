@@ -88,7 +88,11 @@ static int make_graph(struct sp_trainer *t)
     if (err)
         return err;
     t->meters = calloc((size_t)t->place.stages, sizeof *t->meters);
-    return t->meters ? 0 : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
+    if (t->plan.family->updates_each)
+        t->updates = calloc((size_t)t->plan.layout.micro_batches, sizeof *t->updates);
+    return t->meters && (t->updates || !t->plan.family->updates_each)
+               ? 0
+               : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
 }
 
 int sp_train_start(struct sp_trainer *t)
@@ -123,6 +127,7 @@ int sp_train_stop(struct sp_trainer *t)
     if (t->log)
         fclose(t->log);
     free(t->meters);
+    free(t->updates);
     if (t->report.stages)
         sp_step_report_destroy(&t->graph, &t->report);
     if (t->has_graph)

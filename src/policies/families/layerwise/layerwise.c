@@ -18,6 +18,8 @@
 #include "policies/families/vocabulary/vocabulary.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
+#include "sp_error.h"
+#include <errno.h>
 #include <stdio.h>
 
 int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def *def,
@@ -228,6 +230,41 @@ const struct sp_family sp_family_subsequence = {.name = "subsequence",
                                                 .variant = sliced,
                                                 .place = sp_layerwise_place,
                                                 LAYERWISE};
+
+int sp_weight_versions(const struct sp_plan *plan, int stage)
+{
+    const struct sp_program *prog = &plan->programs[stage];
+    int live = 0, most = 1;
+
+    for (int i = 0; plan->family->updates_each && i < prog->n; i++) {
+        live += prog->ops[i].pass == SP_F ? 1 : -1;
+        most = live > most ? live : most;
+    }
+    return most;
+}
+
+/* What wants the gradient of a whole step, or the weights of one moment. */
+static int refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish)
+{
+    const char *what = wish->post_validation ? "--post-validation"
+                       : wish->clips         ? "--clip"
+                       : wish->dumps         ? "--dump-grads"
+                       : wish->grouped       ? "tensor, context or data parallelism"
+                       : wish->tied          ? "a model whose embedding is its head"
+                                             : NULL;
+
+    return what ? sp_error(EINVAL,
+                           "train: %s is not available for %s, which updates every stage by itself "
+                           "after every micro-batch; leave it out%s",
+                           what, plan->def->name, wish->clips ? " or give --clip 0" : "")
+                : 0;
+}
+
+const struct sp_family sp_family_stashing = {.name = "weight-stashing",
+                                             .place = sp_layerwise_place,
+                                             .updates_each = true,
+                                             .refuse = refuse_stashing,
+                                             LAYERWISE};
 
 static const struct sp_family *exchanging(const struct sp_layout *lay)
 {

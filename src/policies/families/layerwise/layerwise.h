@@ -17,4 +17,7 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
 double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                               const struct sp_op *op);
 
+/* Versions of its weights that a stage has: more than one where micro-batches update them. */
+int sp_weight_versions(const struct sp_plan *plan, int stage);
+
 #endif
