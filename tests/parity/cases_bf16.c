@@ -50,7 +50,7 @@ void bf16_cases(struct cases *c)
 
     for (int i = 0; i < 2; i++) {
         for (int k = 0; (def = sp_schedule_at(k)); k++)
-            if (is_long() || k % 2 == i)
+            if (sp_schedule_is_synchronous(def->name) && (is_long() || k % 2 == i))
                 add_bf16(c, alone, models[i], def->name, 2, "");
         add_bf16(c, alone, models[i], "sppo:multiplex", 2, "");
         add_bf16(c, alone, models[i], i ? "wzb1:gradients=f32" : "weipipe:gradients=f32", 2, "");
