@@ -54,7 +54,7 @@ refused "recompute" $tiny --recompute every=2x
 refused "recompute" $tiny --recompute every=99999999999999999999
 refused "clip 0" $tiny --schedule pipedream --stages 2
 refused "dump-grads is not available" $tiny --schedule pipedream --stages 2 --clip 0 --dump-grads "$work/grads"
-refused "embedding is its head" $tiny --schedule pipedream --stages 2 --clip 0
+refused "embedding and head on two stages" $tiny --schedule pipedream --stages 2 --clip 0
 refused "post-validation is not" $tiny --schedule pipedream --stages 2 --clip 0 --post-validation
 refused "tensor, context or data" $tiny --schedule pipedream --stages 2 --clip 0 --data-parallel 2 --dry-run
 refused "scheduler strict" $tiny --offload full --scheduler ready

@@ -101,14 +101,6 @@ static void multiply(struct sp_part_op *c)
     sp_attention_share_out(&a, &t->attn, true);
 }
 
-static void forget_keys(struct sp_part_op *c)
-{
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx a = sp_part_attention_of(c, flights);
-
-    sp_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, false, true, false);
-}
-
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
@@ -126,9 +118,7 @@ static void attention_forward(struct sp_part_op *c)
         sp_attention_share_out(&a, &t->attn, true);
     }
     sp_attention_forward(&a, 0, c->stash, c->st->boundary);
-    sp_attention_drop(&a, &t->attn, c->ships && !c->keeps, false, false);
-    if (sp_part_forgets_keys(c))
-        sp_part_each_slice(c, forget_keys);
+    sp_part_forget_products(c);
     sp_part_leave_output(c, 1, &t->attn.o);
 }
 

@@ -1,5 +1,6 @@
 #include "graphs/families/part.h"
 #include "graphs/families/vocabulary.h"
+#include "graphs/tensor/attention.h"
 
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
@@ -126,6 +127,28 @@ void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op
         of.sh = &c->g->cuts[0].shapes[j];
         fn(&of);
     }
+}
+
+static void forget(struct sp_part_op *c, bool q, bool kv)
+{
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+
+    sp_tensor_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, q, kv, false);
+}
+
+static void forget_keys(struct sp_part_op *c)
+{
+    forget(c, false, true);
+}
+
+void sp_part_forget_products(struct sp_part_op *c)
+{
+    if (!c->ships || c->keeps)
+        return;
+    forget(c, true, false);
+    if (c->slice == c->g->cuts[0].n - 1)
+        sp_part_each_slice(c, forget_keys);
 }
 
 /* ---- weights that are shipped ------------------------------------------------------------------ */

@@ -116,12 +116,9 @@ static inline int sp_part_unit(const struct sp_part_op *c)
 {
     return c->mb * c->g->cuts[0].n + c->slice;
 }
-/* Whether attention's forward was the last one of a micro-batch and layer, after which nothing reads q, k and v before the
- * backward, which makes them again. */
-static inline bool sp_part_forgets_keys(const struct sp_part_op *c)
-{
-    return c->ships && !c->keeps && c->slice == c->g->cuts[0].n - 1;
-}
+/* After attention's forward: drops q, and, of the last slice, the keys and values of all, if the backward makes them again
+ * from what was shipped. */
+void sp_part_forget_products(struct sp_part_op *c);
 
 /*
  * A layer's weights of attention as its op computes with them: the stage's own blocks, or what was shipped, of

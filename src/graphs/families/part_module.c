@@ -38,14 +38,6 @@ static void pre_again(struct sp_part_op *c)
     pre_forward(c, true);
 }
 
-static void forget_keys(struct sp_part_op *c)
-{
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx a = sp_part_attention_of(c, flights);
-
-    sp_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, false, true, false);
-}
-
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
@@ -60,9 +52,7 @@ static void attention_forward(struct sp_part_op *c)
     a = sp_part_attention_of(c, flights);
     sp_attention_forward(&a, 0, c->stash, c->st->local);
     sp_out_fwd_insert(&c->ctx, c->sh, t->o, sp_part_weights_here(c, SP_BLOCK_POST), true, t->x, r);
-    sp_attention_drop(&a, t, !c->keeps, false, false);
-    if (sp_part_forgets_keys(c))
-        sp_part_each_slice(c, forget_keys);
+    sp_part_forget_products(c);
     sp_part_leave(c, SP_TENSOR_R, c->k, r);
 }
 

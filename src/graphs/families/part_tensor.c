@@ -175,14 +175,6 @@ static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
     sp_tensor_attention_take(op, &t->attn, true);
 }
 
-static void forget_keys(struct sp_part_op *c)
-{
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx op = sp_part_attention_of(c, flights);
-
-    sp_tensor_attention_drop(&op, &sp_part_flight_of(c, c->k)->attn, false, true, false);
-}
-
 static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
@@ -199,9 +191,7 @@ static void attention_forward(struct sp_part_op *c)
         take_products(c, &op);
     }
     sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
-    sp_tensor_attention_drop(&op, &t->attn, c->ships && !c->keeps, false, false);
-    if (sp_part_forgets_keys(c))
-        sp_part_each_slice(c, forget_keys);
+    sp_part_forget_products(c);
     for (int j = 0; j < shares_of(c); j++)
         o[j] = t->attn.shares[j].o;
     if (!t->attn.o) {

@@ -246,18 +246,24 @@ int sp_weight_versions(const struct sp_plan *plan, int stage)
 /* What wants the gradient of a whole step, or the weights of one moment. */
 static int refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish)
 {
-    const char *what = wish->post_validation ? "--post-validation"
-                       : wish->clips         ? "--clip"
-                       : wish->dumps         ? "--dump-grads"
-                       : wish->grouped       ? "tensor, context or data parallelism"
-                       : wish->tied          ? "a model whose embedding is its head"
-                                             : NULL;
+    const struct {
+        bool wanted;
+        const char *what, *instead;
+    } all[] = {
+        {wish->clips, "--clip", "give --clip 0"},
+        {wish->post_validation, "--post-validation", "leave it out"},
+        {wish->dumps, "--dump-grads", "leave it out"},
+        {wish->grouped, "tensor, context or data parallelism", "leave it out"},
+        {wish->tied, "a table that is embedding and head on two stages", "take another model"},
+    };
 
-    return what ? sp_error(EINVAL,
-                           "train: %s is not available for %s, which updates every stage by itself "
-                           "after every micro-batch; leave it out%s",
-                           what, plan->def->name, wish->clips ? " or give --clip 0" : "")
-                : 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].wanted)
+            return sp_error(EINVAL,
+                            "train: %s is not available for %s, which updates every stage by "
+                            "itself after every micro-batch; %s",
+                            all[i].what, plan->def->name, all[i].instead);
+    return 0;
 }
 
 const struct sp_family sp_family_stashing = {.name = "weight-stashing",
