@@ -58,6 +58,11 @@ CLUSTER.append(("slices", NARROW, "--seq 8192 --micro-batches 2 --micro-batch-si
                 ["1f1b", "seq1f1b --slices 8", "seq1f1b --slices 8 --partition-slices flops",
                  "slimpipe:exchange=off --slices 8", "slimpipe --slices 8"]))
 
+# One long sequence, whose first and last slices are shared out to the stages that idle.
+CLUSTER.append(("multiplex", NARROW, "--seq 8192 --micro-batches 1 --micro-batch-size 1",
+                ["sppo --slices 8 --partition-slices flops",
+                 "sppo:multiplex --slices 8 --partition-slices flops"]))
+
 # A head of 2.7 layers, on the last stage, with layers dealt out so that it fits in, or a share of it on every stage.
 HEAVY = dict(layers=8, hidden=128, heads=4, vocab=4096)
 CLUSTER.append(("vocabulary", HEAVY, "--seq 256 --micro-batches 16 --micro-batch-size 2",

@@ -17,7 +17,8 @@ int sp_step_costs(const char *command, const struct sp_layout_args *l, const cha
         return ret;
     if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
         return sp_error(EINVAL,
-                        "%s: --recompute %s: %s keeps what attention wrote; use no-attention",
+                        "%s: --recompute %s: costs given by hand do not say what attention of %s "
+                        "takes again; use no-attention, or --model without --cost",
                         command, l->recompute, plan->def->name);
     if (recompute.mode == SP_RECOMPUTE_NO_ATTENTION && !sp_costs_know_parts(costs))
         return sp_error(EINVAL,

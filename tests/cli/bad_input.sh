@@ -234,7 +234,7 @@ refused "cannot write" show --output "$work/none/deep"
 refused "recompute" show --recompute some
 refused "is for train" show --recompute auto
 refused "costs of the parts" show --recompute no-attention
-refused "keeps what attention wrote" show --schedule helix --layers 8 --recompute full
+refused "costs given by hand" show --schedule helix --layers 8 --recompute full
 refused "parts of layers, and the layers are unknown" show --schedule helix
 refused "parts of layers; use pre=" show --schedule helix --layers 8 --cost f=1
 refused "no word for" show --schedule helix --layers 8 --format csv

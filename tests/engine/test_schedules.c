@@ -85,8 +85,8 @@ static void every_schedule(void **state)
             struct sp_layout lay = layouts[k];
 
             lay.options = "";
-            if (sp_family_find(def->family)->parts && set.recompute == SP_RECOMPUTE_FULL)
-                set.recompute = SP_RECOMPUTE_SELECTIVE; /* what attention wrote is kept there */
+            if (sp_family_find(def->family)->parts)
+                set.every = 0; /* the input of every layer is kept there */
             if (def->weight_ring.layout != SP_RING_REVERSED &&
                 set.recompute == SP_RECOMPUTE_SELECTIVE)
                 set.recompute = SP_RECOMPUTE_NONE; /* the weights have gone on before W */

@@ -64,7 +64,7 @@ done
 for case in llama3-rope llama-bias mistral qwen2 qwen3; do
     log_of_golden "$golden/$case/golden.json" > "$work/$case.jsonl"
     run $case --stages 1 --recompute selective --mlp-chunk 5
-    run $case --stages 2 --schedule helix:qkv=weights --mlp-chunk 5
+    run $case --stages 2 --schedule helix:qkv=weights --mlp-chunk 5 --recompute full
     run $case --stages 2 --schedule wzb1 --recompute full
 done
 run qwen3 --stages 2 --schedule helix:qkv=activations --recompute none

@@ -62,6 +62,18 @@ void helix_cases(struct cases *c)
              "--model llama-tiny --stages 2 --schedule helix:qkv=activations --slices 3 "
              "--recompute none "
              "--steps 10");
+    /* attention runs again */
+    add_case(
+        c, (struct parity_case){.processes = ALONE | PROCESSES(2), .flat_from = 5},
+        "--model llama-tiny --stages 2 --schedule helix:qkv=weights --slices 2 --micro-batches 6 "
+        "--recompute full --steps 8");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3)},
+             "--model gpt-tiny --stages 3 --schedule helix:qkv=activations --micro-batches 6 "
+             "--recompute full");
+    add_case(
+        c, (struct parity_case){.processes = PROCESSES(2)},
+        "--model gpt-tiny --stages 2 --schedule helix:ship=attention --slices 3 --micro-batches 4 "
+        "--recompute full --offload full");
     /* on disk: what one stage keeps and another reads is a copy; one stage keeps what attention wrote once */
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2)},
              "--model gpt-tiny --stages 2 --schedule helix:qkv=weights --micro-batches 8 --seq 64 "

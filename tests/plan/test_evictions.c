@@ -188,11 +188,12 @@ static void parts(void **state)
                                         "helix:bounded"};
 
     (void)state;
-    for (int i = 0; i < 4 * 4; i++) {
-        int p = 1 + i / 4, leaves = 0;
+    for (int i = 0; i < 2 * 4 * 4; i++) {
+        enum sp_recompute mode = i % 2 ? SP_RECOMPUTE_FULL : SP_RECOMPUTE_NO_ATTENTION;
+        int p = 1 + i / 8, leaves = 0;
         struct offloaded o;
 
-        set_up_again(names[i % 4], p, 2 * p, 1, SP_KEYS_STAY, SP_RECOMPUTE_NO_ATTENTION, &o);
+        set_up_again(names[i / 2 % 4], p, 2 * p, 1, SP_KEYS_STAY, mode, &o);
         for (int s = 0; s < p; s++) {
             const struct sp_eviction_plan *a = &o.offload.evictions[s];
             const struct sp_program *prog = &o.plan.programs[s];
@@ -200,8 +201,7 @@ static void parts(void **state)
 
             for (int k = 0; k < prog->n; k++)
                 if (prog->ops[k].pass == SP_F)
-                    kept += sp_stash_of_op(&o.plan, &o.shape, SP_RECOMPUTE_NO_ATTENTION, 1, s,
-                                           &prog->ops[k]);
+                    kept += sp_stash_of_op(&o.plan, &o.shape, mode, 1, s, &prog->ops[k]);
             for (int u = 0; u < a->n_units; u++) {
                 for (int t = 0; t < SP_UNIT_TENSORS; t++)
                     units += a->units[u].bytes[t];

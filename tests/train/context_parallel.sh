@@ -22,8 +22,8 @@ grid 2 4 llama-tiny 4 $two $ring --stages 1 --schedule zb1p --recompute full --z
 grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --schedule sppo
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights
-grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule helix:qkv=weights --slices 2
-grid 1 8 llama-tiny 4 $four --stages 2 --schedule helix:qkv=weights --recompute no-attention
+grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule helix:qkv=activations --slices 2 --recompute full
+grid 1 8 llama-tiny 4 $four --stages 2 --schedule helix:qkv=weights --recompute full
 exact=no
 for method in ulysses ring; do # SPPO as published: Ulysses in a stage, slices, activations on disk
     one=sppo slices=4 grid 1 4 llama-tiny 2 $two --context-method $method --stages 2 --schedule sppo \

@@ -50,6 +50,9 @@ helix 4 2 8 90 110 qkv=weights 4
 helix 4 1 8 90 110 qkv=weights 4
 helix 8 1 8 90 110 qkv=weights 4
 helix 2 2 8 85 110 qkv=weights 4
+# Where attention runs again, what it wrote is kept for the block alone, or, with its product beside it, not at all.
+helix 4 2 8 95 110 qkv=weights 3 --recompute full
+helix 2 1 4 95 105 ship=attention 2 --recompute full --slices 2
 # Slices hold no more: their keys and values are gone until the backward.
 helix 4 1 8 90 110 qkv=weights 4 --slices 4
 helix 2 1 4 95 105 ship=attention 3 --slices 3

@@ -33,7 +33,7 @@ one=sppo slices=4 grid 1 4 llama-tiny 2 $two $ring --stages 1 --schedule sppo
 exact=no
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo --recompute selective \
     --offload full --offload-dir "$work"
-grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute none --offload full --offload-dir "$work"
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute full --offload full --offload-dir "$work"
 every="--document-separator 32" # words
 grid 1 4 gpt-tiny 2 $four --stages 1
 every=

@@ -118,8 +118,8 @@ static void attention_forward(struct sp_part_op *c)
         sp_attention_share_out(&a, &t->attn, true);
     }
     sp_attention_forward(&a, 0, c->stash, c->st->boundary);
-    sp_part_forget_products(c);
     sp_part_leave_output(c, 1, &t->attn.o);
+    sp_part_forget(c);
 }
 
 /* ---- backward --------------------------------------------------------------------------- */
@@ -155,6 +155,8 @@ static void attention_backward(struct sp_part_op *c)
     a = sp_part_attention_of(c, flights);
     if (!sp_attention_has_keys(&t->attn))
         sp_part_each_slice(c, multiply);
+    if (sp_part_runs_again(c))
+        sp_attention_forward(&a, 0, 0, c->st->local);
     sp_attention_backward(&a, 0, d_o, pool, c->ships ? 0 : c->stash);
     sp_attention_drop(&a, &t->attn, true, true, true);
     if (c->ships) {
@@ -312,7 +314,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .k = op->chunk,
         .ships = sp_shipment(plan, &g->shape),
         .each = sp_ships_each_time(plan),
-        .keeps = g->cfg.recompute != SP_RECOMPUTE_NO_ATTENTION,
+        .keeps = sp_stash_keeps(g->cfg.recompute, SP_STASH_PRE),
+        .keeps_output = sp_stash_keeps(g->cfg.recompute, SP_STASH_O),
         .keep_outputs = g->cfg.recompute == SP_RECOMPUTE_NONE,
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };

@@ -77,9 +77,13 @@ void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_
 {
     int reader = sp_part_block_stage(c, c->k + 1);
 
-    if (sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
+    struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+
+    if (!c->keeps_output || sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
         sp_part_leave_pieces(c, SP_TENSOR_O, c->k, n, o);
-        sp_part_flight_of(c, c->k)->attn.o = NULL;
+        for (int j = 0; c->sh->tensor > 1 && j < n; j++)
+            t->shares[j].o = NULL;
+        t->o = NULL;
         return;
     }
     if (reader != c->st->index) {
@@ -129,25 +133,25 @@ void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op
     }
 }
 
-static void forget(struct sp_part_op *c, bool q, bool kv)
+static void forget(struct sp_part_op *c, bool q, bool kv, bool o)
 {
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a = sp_part_attention_of(c, flights);
 
-    sp_tensor_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, q, kv, false);
+    sp_tensor_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, q, kv, o);
 }
 
 static void forget_keys(struct sp_part_op *c)
 {
-    forget(c, false, true);
+    forget(c, false, true, false);
 }
 
-void sp_part_forget_products(struct sp_part_op *c)
+void sp_part_forget(struct sp_part_op *c)
 {
-    if (!c->ships || c->keeps)
-        return;
-    forget(c, true, false);
-    if (c->slice == c->g->cuts[0].n - 1)
+    bool shipped = c->ships && !c->keeps;
+
+    forget(c, shipped, false, !c->keeps_output);
+    if (shipped && c->slice == c->g->cuts[0].n - 1)
         sp_part_each_slice(c, forget_keys);
 }
 

@@ -29,6 +29,7 @@ struct sp_part_op {
     enum sp_shipment ships;
     bool each;         /* weights and their gradients come and go with every micro-batch */
     bool keeps;        /* norms and the MLP's insides */
+    bool keeps_output; /* of attention, with its log-sum-exp */
     bool keep_outputs; /* and the outputs of norms and activations */
     int64_t stash;     /* of the op */
 };
@@ -116,9 +117,16 @@ static inline int sp_part_unit(const struct sp_part_op *c)
 {
     return c->mb * c->g->cuts[0].n + c->slice;
 }
-/* After attention's forward: drops q, and, of the last slice, the keys and values of all, if the backward makes them again
- * from what was shipped. */
-void sp_part_forget_products(struct sp_part_op *c);
+/* Attention's forward is over and its output was left: drops what the backward makes again: of what was shipped q, and
+ * after the last slice the keys and values of all; the output with its log-sum-exp. */
+void sp_part_forget(struct sp_part_op *c);
+/* Whether attention has to run again for its backward. */
+static inline bool sp_part_runs_again(const struct sp_part_op *c)
+{
+    const struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+
+    return !(t->heads ? t->heads[0].lse : t->lse);
+}
 
 /*
  * A layer's weights of attention as its op computes with them: the stage's own blocks, or what was shipped, of
@@ -168,8 +176,8 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
                           const starpu_data_handle_t *piece);
 
 /* Puts what the op keeps, too, into the store: a block's output, the input of layer k, which the flight takes over if
- * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention has
- * it by heads, too. If it goes to another stage and may leave memory before it is read there, a copy. */
+ * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention makes
+ * it again, or has it by heads, too. If it goes to another stage and may leave memory before it is read there, a copy. */
 void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x);
 void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o);
 

@@ -52,7 +52,7 @@ static void attention_forward(struct sp_part_op *c)
     a = sp_part_attention_of(c, flights);
     sp_attention_forward(&a, 0, c->stash, c->st->local);
     sp_out_fwd_insert(&c->ctx, c->sh, t->o, sp_part_weights_here(c, SP_BLOCK_POST), true, t->x, r);
-    sp_part_forget_products(c);
+    sp_part_forget(c);
     sp_part_leave(c, SP_TENSOR_R, c->k, r);
 }
 
@@ -83,6 +83,10 @@ static void attention_backward(struct sp_part_op *c)
         c->keep_outputs = true;
     if (!sp_attention_has_keys(t))
         sp_part_each_slice(c, pre_again);
+    if (sp_part_runs_again(c)) {
+        a = sp_part_attention_of(c, flights);
+        sp_attention_forward(&a, 0, 0, c->st->local);
+    }
     pre = (struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = c->keep_outputs};
     a = sp_part_attention_of(c, flights);
     sp_out_bwd_insert(&c->ctx, c->sh, dr, sp_part_weights_here(c, SP_BLOCK_POST), d_o);

@@ -191,18 +191,18 @@ static void attention_forward(struct sp_part_op *c)
         take_products(c, &op);
     }
     sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
-    sp_part_forget_products(c);
     for (int j = 0; j < shares_of(c); j++)
         o[j] = t->attn.shares[j].o;
     if (!t->attn.o) {
         sp_part_leave_output(c, shares_of(c), o);
-        return;
+    } else { /* what attention keeps is not these */
+        if (sp_shape_exchanges(c->sh))
+            sp_drop(&t->attn.o);
+        for (int j = 0; j < shares_of(c); j++)
+            t->attn.shares[j].o = NULL;
+        sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
     }
-    if (sp_shape_exchanges(c->sh))
-        sp_drop(&t->attn.o);
-    for (int j = 0; j < shares_of(c); j++) /* what attention keeps is not these */
-        t->attn.shares[j].o = NULL;
-    sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
+    sp_part_forget(c);
 }
 
 /* Gradients of the product's input and weights, which were shipped. */
@@ -253,6 +253,11 @@ static void attention_backward(struct sp_part_op *c)
         t->attn.shares[j].d_o = d_o[j];
     if (!sp_attention_has_keys(&t->attn))
         sp_part_each_slice(c, multiply_here);
+    if (sp_part_runs_again(c)) {
+        sp_tensor_attention_forward(&op, 0, 0, c->st->local);
+        for (int j = 0; t->attn.o && j < shares_of(c); j++)
+            sp_drop(&t->attn.shares[j].o);
+    }
     sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
     sp_tensor_attention_drop(&op, &t->attn, true, true, true);
     if (c->ships)

@@ -39,5 +39,5 @@ struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct s
                   .attn = 1e-3 * c.attn_fwd_us,
                   .post = 1e-3 * c.post_fwd_us,
                   .backward = (c.bwd_us + c.wgrad_us) / sp_layer_fwd_us(&c),
-                  .again = recompute == SP_RECOMPUTE_NO_ATTENTION}};
+                  .again = !sp_stash_keeps(recompute, SP_STASH_PRE)}};
 }

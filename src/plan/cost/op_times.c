@@ -66,7 +66,7 @@ static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
 static double block_again(const struct pricing *p, const struct sp_part_times *t,
                           const struct sp_op_work *w, enum sp_recompute mode)
 {
-    bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
+    bool whole = !sp_stash_keeps(mode, SP_STASH_PRE);
     bool output = whole && (!w->out_with_attention || w->head || w->head_norm);
     double sum =
         (output ? t->post : t->post_again[mode]) - (w->out_with_attention && whole ? t->out : 0);
@@ -79,14 +79,14 @@ static double block_again(const struct pricing *p, const struct sp_part_times *t
 static double part_again(const struct pricing *p, const struct sp_part_times *t,
                          const struct sp_op_work *w, enum sp_recompute mode)
 {
-    bool whole = mode == SP_RECOMPUTE_NO_ATTENTION;
+    bool whole = !sp_stash_keeps(mode, SP_STASH_PRE);
     double sum = w->post ? block_again(p, t, w, mode) : 0;
 
     if (w->pre) /* q, k and v went elsewhere, and stay there */
         sum += t->pre_again[whole && !w->attention ? SP_RECOMPUTE_SELECTIVE : mode];
     if (w->attention && w->qkv_with_attention && whole)
         sum += t->qkv;
-    return sum;
+    return sum + (w->attention ? t->attention_again[mode] : 0);
 }
 
 /* What the backward of a layer has to have again. */
@@ -136,7 +136,8 @@ static double backward(const struct pricing *p, const struct sp_part_times *t,
 static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
 {
     return w->forward && w->to_head &&
-           sp_layer_recompute(p->plan, p->terms->recompute, w->first) == SP_RECOMPUTE_NO_ATTENTION;
+           !sp_stash_keeps(sp_layer_recompute(p->plan, p->terms->recompute, w->first),
+                           SP_STASH_PRE);
 }
 
 /* Of a head whose vocabulary all stages share: a stage's rows of it, or what comes before and after on the last one. */

@@ -59,7 +59,7 @@ void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *
         u->stays = u->bytes[SP_STASH_KV];
         u->bytes[SP_STASH_KV] = 0;
     }
-    if (!sp_shares_output(b->plan, b->sh, b->stage, o))
+    if (!sp_shares_output(b->plan, b->sh, b->want->recompute, b->stage, o))
         return;
     u->bytes[SP_STASH_O] = 0;
     if (o->part == SP_BLOCK)

@@ -114,7 +114,7 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
             enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
-            bool waits = work[i].forward && work[i].to_head && mode == SP_RECOMPUTE_NO_ATTENTION;
+            bool waits = work[i].forward && work[i].to_head && !sp_stash_keeps(mode, SP_STASH_PRE);
             struct shared of = waits ? (struct shared){0, 0} : shared_of_layer(&work[i]),
                           more = shared_again(plan, &work[i], mode);
             int outputs = outputs_again(&work[i], mode, every, l);
@@ -122,7 +122,7 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
             all.rows += of.rows + more.rows + outputs;
             all.sums += of.sums + more.sums + outputs;
         }
-        if (plan->family->parts && recompute == SP_RECOMPUTE_NO_ATTENTION && work[i].embed &&
+        if (plan->family->parts && !sp_stash_keeps(recompute, SP_STASH_PRE) && work[i].embed &&
             work[i].input) { /* the first block's input again */
             all.rows++;
             all.sums++;
@@ -149,12 +149,14 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that came from elsewhere are kept, whatever else is computed again */
-        enum sp_recompute mode = plan->family->parts && !work->qkv_with_attention && !work->pre
-                                     ? SP_RECOMPUTE_NONE
-                                     : sp_layer_recompute(plan, recompute, l);
-        struct times t = times_of(work, mode, plan->layout.slices > 1 && !plan->family->parts);
+        bool kept = plan->family->parts && !work->qkv_with_attention && !work->pre;
+        enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+        bool again = work->input && mode == SP_RECOMPUTE_FULL; /* attention's output */
+        struct times t = times_of(work, kept ? SP_RECOMPUTE_NONE : mode,
+                                  plan->layout.slices > 1 && !plan->family->parts);
 
-        bytes += sh->ring ? around(sh, work, mode)
+        t.q += kept && again;
+        bytes += sh->ring ? around(sh, work, kept && !again ? SP_RECOMPUTE_NONE : mode)
                           : part * (t.q * heads.q_width + t.kv * heads.kv_width);
     }
     return bytes;

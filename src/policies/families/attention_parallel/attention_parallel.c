@@ -22,6 +22,7 @@
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What the layout tabulates. */
 struct slots {
@@ -103,10 +104,9 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
 
 static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
 {
-    if (wish->recompute == SP_RECOMPUTE_FULL)
+    if (!strncmp(wish->recompute_text, "every=", 6))
         return sp_error(EINVAL,
-                        "train: --recompute %s: %s keeps what attention wrote; use none, selective "
-                        "or no-attention",
+                        "train: --recompute %s: %s keeps the input of every layer; use full",
                         wish->recompute_text, plan->def->name);
     return 0;
 }

@@ -11,7 +11,8 @@
  *   block j < L, pre       none and selective: x, and weights: statistics; activations: pre saved
  *   block L                none and selective: x, the head's input
  *
- * A block that follows attention on its own stage shares o with it. With ship=attention 3bsh:
+ * A block that follows attention on its own stage shares o with it. With `full` attention keeps neither o nor log-sum-exp
+ * and runs again, 3bsh. With ship=attention 3bsh, with `full` 2bsh:
  *
  *   attention of layer l   x, o (q), log-sum-exp; none and selective: pre saved, q, kv too
  *   block j > 0            no-attention: r (x); none and selective: post saved
@@ -48,10 +49,10 @@ bool sp_ships_attention(const struct sp_plan *plan);
 bool sp_ships_each_time(const struct sp_plan *plan);
 
 /* Whether a block and the attention before it are on one stage, which keeps that one's output once: counted with
- * attention, whose backward comes last. Not where attention has it by heads, or of all shares of the tokens. `op`: either
- * of them. */
-bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                      const struct sp_op *op);
+ * attention, whose backward comes last. Not where attention makes it again, has it by heads, or of all shares of the
+ * tokens. `op`: either of them. */
+bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int stage, const struct sp_op *op);
 
 /* Elements of each tensor that the part of an op keeps; where the product's input is kept, it is that of pre. */
 void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,

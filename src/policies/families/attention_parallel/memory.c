@@ -35,9 +35,10 @@ static void attention_elements(const struct sp_plan *plan, const struct sp_shape
                                enum sp_recompute recompute, int64_t elements[SP_STASH_TENSORS])
 {
     enum sp_shipment ships = sp_shipment(plan, sh);
-    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION;
+    bool kept = sp_stash_keeps(recompute, SP_STASH_PRE);
 
-    for (enum sp_stash_tensor t = SP_STASH_O; t <= SP_STASH_LSE; t++)
+    for (enum sp_stash_tensor t = SP_STASH_O;
+         sp_stash_keeps(recompute, SP_STASH_O) && t <= SP_STASH_LSE; t++)
         elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
     if (sp_shape_exchanges(sh) &&
         ships != SP_SHIP_ATTENTION) /* by heads alone, not that of the block */
@@ -59,13 +60,14 @@ static void block_elements(const struct sp_plan *plan, const struct sp_shape *sh
                            enum sp_recompute recompute, int stage, const struct sp_op *op,
                            int64_t elements[SP_STASH_TENSORS])
 {
-    bool kept = recompute != SP_RECOMPUTE_NO_ATTENTION, last = op->chunk == plan->layout.layers;
+    bool kept = sp_stash_keeps(recompute, SP_STASH_PRE), last = op->chunk == plan->layout.layers;
     bool keep_outputs = recompute == SP_RECOMPUTE_NONE;
     enum sp_shipment ships = sp_shipment(plan, sh);
     int64_t T = sh->rows, x = T * sh->model.hidden;
     bool pre = !last && ships != SP_SHIP_ATTENTION;
 
-    if (op->chunk > 0 && ships != SP_SHIP_ATTENTION && !sp_shares_output(plan, sh, stage, op))
+    if (op->chunk > 0 && ships != SP_SHIP_ATTENTION &&
+        !sp_shares_output(plan, sh, recompute, stage, op))
         elements[SP_STASH_O] = T * sh->q_width;
     if (op->chunk > 0 && kept)
         elements[SP_STASH_POST] = (int64_t)sp_shape_post_saved(sh, keep_outputs);
@@ -76,15 +78,16 @@ static void block_elements(const struct sp_plan *plan, const struct sp_shape *sh
             (int64_t)sp_shape_pre_saved(sh, keep_outputs && ships != SP_SHIP_QKV);
 }
 
-bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                      const struct sp_op *op)
+bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int stage, const struct sp_op *op)
 {
     int layer = op->part == SP_ATTN ? op->chunk : op->chunk - 1;
     int other = op->part == SP_ATTN ? sp_block_stage(&plan->layout, layer + 1)
                                     : sp_attention_stage(&plan->layout, op->mb, layer);
 
-    return layer >= 0 && other == stage && sp_shipment(plan, sh) != SP_SHIP_ATTENTION &&
-           !sp_shape_exchanges(sh) && !(sh->tensor > 1 && sh->context > 1);
+    return layer >= 0 && other == stage && sp_stash_keeps(recompute, SP_STASH_O) &&
+           sp_shipment(plan, sh) != SP_SHIP_ATTENTION && !sp_shape_exchanges(sh) &&
+           !(sh->tensor > 1 && sh->context > 1);
 }
 
 void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -114,7 +117,7 @@ int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
     sp_parts_stash_tensors(plan, sh, recompute, stage, op, elements);
     for (int t = 0; t < SP_STASH_TENSORS; t++)
         sum += elements[t];
-    *head = last && recompute != SP_RECOMPUTE_NO_ATTENTION ? elem * elements[SP_STASH_X] : 0;
+    *head = last && sp_stash_keeps(recompute, SP_STASH_PRE) ? elem * elements[SP_STASH_X] : 0;
     return elem * sum;
 }
 
@@ -155,6 +158,9 @@ int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh
         (int64_t)sp_shape_pre_saved(ships == SP_SHIP_ATTENTION ? sh : &rows, true) +
         (int64_t)(chunks ? sp_shape_residual_saved(&rows) : sp_shape_post_saved(&rows, true));
     elements += 2 * (int64_t)sh->rows * (sh->q_width + sh->kv_width);
+    if (!sp_stash_keeps(recompute, SP_STASH_O)) /* attention runs again, slice by slice */
+        elements += (int64_t)(sp_stash_elements(&rows, SP_RECOMPUTE_NONE, SP_STASH_O) +
+                              sp_stash_elements(&rows, SP_RECOMPUTE_NONE, SP_STASH_LSE));
     /* on their way, and what a pool leaves idle: two tensors a message, one with ship=attention */
     elements += (way + 2) * (ships == SP_SHIP_ATTENTION ? x : (x > q ? x : q) + beside);
     elements += 2 * (ships == SP_SHIP_ATTENTION ? x : x + q + (ships == SP_SHIP_QKV ? 0 : kv));
