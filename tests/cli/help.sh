@@ -42,7 +42,7 @@ page train
 grep -q 'default 0.001' "$work/page" || fail "the page of train lacks the default of --lr"
 echo "$pages pages with $options options"
 
-# ---- their examples: what shows and plans runs, what trains is planned
+# ---- their examples: what shows and plans runs, plans with one schedule, what trains is planned
 
 # The lines of the examples of a page, as one types them.
 examples_of()
@@ -56,7 +56,10 @@ examples=0
 for command in train show plan reproduce; do
     while read -r program line; do
         [ "$program" = starpipe ] || continue
-        [ "$command" != train ] || line="$line --dry-run"
+        case $command in
+        train) line="$line --dry-run" ;;
+        plan) line="$line --schedule 1f1b" ;;
+        esac
         starpipe $line > "$work/stdout" 2> "$work/stderr" ||
             fail "the example 'starpipe $line' of the page of $command: $(head -n 2 "$work/stderr")"
         examples=$((examples + 1))

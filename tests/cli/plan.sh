@@ -21,7 +21,7 @@ layouts()
 }
 layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64
 layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2
-layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --memory-limit 24GiB --top 64
+layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --micro-batches 8 --memory-limit 24GiB --top 64
 layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1 --dtype f32
 layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \

@@ -108,7 +108,7 @@ static void slices(void **state)
 
 static void memory(void **state)
 {
-    struct sp_search want = request("sppo", 262144, 4);
+    struct sp_search want = request("sppo", 16384, 4);
     struct sp_found none, full, best[64];
     int n;
 

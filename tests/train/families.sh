@@ -20,10 +20,8 @@ refuse()
 
 quiet "helix, a last loop that is not full" starpipe train --dry-run --model gpt-tiny --stages 4 --seq 24 \
     --schedule helix --micro-batches 11
-refuse "use none, selective or no-attention" --schedule helix --recompute full
-refuse "use none, selective or no-attention" --schedule helix --recompute every=2
+refuse "use full" --schedule helix --recompute every=2
 refuse "use even" --schedule helix --partition balanced
-refuse "use --slices 1" --schedule helix --slices 2
 refuse "use at most 8 stages" --schedule helix --stages 9 --micro-batches 18
 
 quiet "weipipe, a last round that is not full" starpipe train --dry-run --model gpt-tiny --stages 4 --seq 24 \

@@ -133,7 +133,7 @@ within 2 --seq 512 --micro-batch-size 4 --micro-batches 1 --slices 8 --recompute
 within 2 --seq 512 --micro-batch-size 2 --micro-batches 2 --slices 8 --recompute no-attention --offload full \
     --schedule sppo:multiplex
 within 1 --seq 512 --micro-batch-size 8 --micro-batches 1 --slices 32 --offload adaptive --memory-limit 48MiB
-within 1 --seq 512 --micro-batches 1 --slices 64 --offload full
+within 1 --seq 256 --micro-batches 1 --slices 32 --offload full
 within 1 --seq 128 --micro-batches 1 --slices 4 --offload full
 
 # ---- workers that keep micro-batches from end to end, whose weights come by
