@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HelixPipe beside 1F1B and ZB1P where attention dominates: long sequences, a narrow model.
+"""HelixPipe beside 1F1B and ZB1P where attention dominates: long sequences, a narrow model; in slices, and on disk.
 
 All run in turns, stages in one process, one thread a stage, with the same recomputation; of every
 round the median step after the first counts. For each recomputation and schedule:
@@ -24,7 +24,7 @@ import subprocess
 import tempfile
 
 STEPS = 3
-SCHEDULES = ["helix", "1f1b", "zb1p"]
+SCHEDULES = ["helix", "helix --slices 4", "helix --offload full", "1f1b", "zb1p"]
 
 
 def model_directory(path, args):
@@ -42,7 +42,7 @@ def model_directory(path, args):
 def run(args, path, schedule, recompute):
     log = os.path.join(path, "log.jsonl")
     out = subprocess.run(
-        [args.starpipe, "train", "--model", path, "--data", path + "/text", "--schedule", schedule,
+        [args.starpipe, "train", "--model", path, "--data", path + "/text", "--schedule", *schedule.split(),
          "--recompute", recompute, "--stages", str(args.stages), "--micro-batches",
          str(args.micro_batches), "--seq", str(args.seq), "--steps", str(STEPS), "--threads", "1",
          "--log", log], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
@@ -77,18 +77,18 @@ def main():
         print(f"gpt2 style, {args.layers} layers of {args.hidden}, sequences of {args.seq}, "
               f"{args.stages} stages, {args.micro_batches} micro-batches, {os.cpu_count()} cores, "
               f"{args.rounds} rounds of {STEPS} steps")
-        print("recompute     schedule   step ms  ratio  bubble %  expected %  floor  peak MiB")
+        print("recompute     schedule               step ms  ratio  bubble %  expected %  floor  peak MiB")
         for recompute in args.recompute:
             rounds = []
             for i in range(args.rounds):
-                order = SCHEDULES[i % 3:] + SCHEDULES[:i % 3]
+                order = SCHEDULES[i % len(SCHEDULES):] + SCHEDULES[:i % len(SCHEDULES)]
                 taken = {s: run(args, path, s, recompute) for s in order}
                 rounds.append(taken)
             for s in SCHEDULES:
                 m = {k: statistics.median(r[s][k] for r in rounds)
                      for k in ("step", "bubble", "expected", "floor", "peak")}
                 ratio = statistics.median(r[s]["step"] / r["helix"]["step"] for r in rounds)
-                print(f"{recompute:13} {s:8} {m['step']:9.1f} {ratio:6.3f} {m['bubble']:9.1f} "
+                print(f"{recompute:13} {s:20} {m['step']:9.1f} {ratio:6.3f} {m['bubble']:9.1f} "
                       f"{m['expected']:11.1f} {m['floor']:6.3f} {m['peak']:9.2f}")
     finally:
         shutil.rmtree(path)

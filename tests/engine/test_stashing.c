@@ -1,6 +1,7 @@
 /*
- * PipeDream against its definition (Narayanan et al. 2019, section 3.2), by one stage: the gradient of micro-batch i is that
- * of weights of which each stage's had max(0, i - (p-1-s)) updates of the step; then every stage updates its newest ones.
+ * PipeDream against its definition (Narayanan et al. 2019, section 3.2), by one stage: the gradient of micro-batch i is
+ * that of weights of which each stage's had max(0, i - (p-1-s)) updates of the step; then every stage updates its
+ * newest ones.
  */
 #include "engine/graph_run.h"
 #include "policies/families/layerwise/layerwise.h"
@@ -167,7 +168,7 @@ static void define(int p, int m, int layers, const struct setting *set, double *
     const struct setting plain = {.llama = set->llama, .workers = 1};
     int all = PIPEDREAM_STEPS * m;
     struct sp_layout lay = layout(p, m);
-    float *version[UPDATES + 1];
+    float *version[UPDATES + 1] = {0};
     double *first = calloc(2 * MOST, sizeof *first);
     struct values g = {0};
     struct engine one;

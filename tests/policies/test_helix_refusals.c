@@ -21,8 +21,8 @@ static void refused(const char *schedule, struct sp_layout lay, const char *text
                  lay.micro_batches, ret, said, text);
 }
 
-/* Of a last loop that is not full every micro-batch is there, in an order that can be run, and no step takes longer than
- * one of the next multiple. */
+/* Of a last loop that is not full every micro-batch is there, in an order that can be run, and no step takes longer
+ * than one of the next multiple. */
 static void micro_batches(void **state)
 {
     const struct sp_part_costs unit = {.pre = 1, .attn = 3, .post = 2, .backward = 2};

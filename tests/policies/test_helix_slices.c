@@ -1,7 +1,8 @@
 /*
  * HelixPipe over slices of sequences: every micro-batch's slices go through attention of a layer in their order, on one
- * stage, and back in reverse; with one micro-batch a slot the bubble is (p - 3 + 2/n) blocks for p > 3 and (1/n) for p = 2
- * instead of p - 1, and messages that are shorter than the other slices of a slot delay nothing that two-fold's do not.
+ * stage, and back in reverse; with one micro-batch a slot the bubble is (p - 3 + 2/n) blocks for p > 3 and (1/n) for p
+ * = 2 instead of p - 1, and messages that are shorter than the other slices of a slot delay nothing that two-fold's do
+ * not.
  */
 #include "policies/helix.h"
 #include "policies/simulation/listsim.h"

@@ -130,8 +130,8 @@ static inline bool sp_part_runs_again(const struct sp_part_op *c)
 
 /*
  * A layer's weights of attention as its op computes with them: the stage's own blocks, or what was shipped, of
- * SP_BLOCK_POST the output product. And their gradient, to add to: the block's, or one that goes to the owner; *fresh says
- * that nothing was added to that yet, and what it holds is undefined.
+ * SP_BLOCK_POST the output product. And their gradient, to add to: the block's, or one that goes to the owner; *fresh
+ * says that nothing was added to that yet, and what it holds is undefined.
  */
 starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind);
 starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,
@@ -176,8 +176,9 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
                           const starpu_data_handle_t *piece);
 
 /* Puts what the op keeps, too, into the store: a block's output, the input of layer k, which the flight takes over if
- * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention makes
- * it again, or has it by heads, too. If it goes to another stage and may leave memory before it is read there, a copy. */
+ * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention
+ * makes it again, or has it by heads, too. If it goes to another stage and may leave memory before it is read there,
+ * a copy. */
 void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x);
 void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o);
 

@@ -1,9 +1,10 @@
 /*
  * The weight-stashing family (PipeDream, policies/orders/pipedream.c): ops of the layerwise family, and after every
- * backward the update of its stage. Forwards read the newest version of the stage's weights, a backward the version that
- * its forward read. A version is a buffer for each block; the newest is where the block's state has its weights. An update
- * writes into a version that no micro-batch in flight has read: the newest itself, or another one, a copy of the newest
- * first. There are as many as micro-batches in flight at most: after a backward they are one less, so one is free.
+ * backward the update of its stage. Forwards read the newest version of the stage's weights, a backward the version
+ * that its forward read. A version is a buffer for each block; the newest is where the block's state has its weights.
+ * An update writes into a version that no micro-batch in flight has read: the newest itself, or another one, a copy of
+ * the newest first. There are as many as micro-batches in flight at most: after a backward they are one less, so one is
+ * free.
  */
 #include "graphs/families/stashing.h"
 #include "graphs/families/family.h"
@@ -52,11 +53,11 @@ void sp_stashing_use(struct sp_op_ctx *c)
 
 static int unread(const struct sp_stashing *s)
 {
-    int free = s->newest;
+    int found = s->newest;
 
-    for (int k = 0; s->version[free].readers > 0; k++)
-        free = k;
-    return free;
+    for (int k = 0; s->version[found].readers > 0; k++)
+        found = k;
+    return found;
 }
 
 /* The backward of a micro-batch is submitted. Without updates, where nothing is trained, its gradients add up. */

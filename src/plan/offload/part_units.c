@@ -4,7 +4,8 @@
 
 double sp_part_unit_seconds(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    bool again = b->want->recompute != SP_RECOMPUTE_NONE && op->part != SP_ATTN;
+    bool again = op->part == SP_ATTN ? !sp_stash_keeps(b->want->recompute, SP_STASH_O)
+                                     : !sp_stash_keeps(b->want->recompute, SP_STASH_PRE);
     double whole, layer, flops;
     struct sp_shape part;
 
@@ -22,8 +23,8 @@ static int slot_of(const struct sp_units_builder *b, const int *ops, const struc
     return sp_units_slot(b, ops[sp_units_flight(b, op)], 0);
 }
 
-/* What the block and the attention before it keep together leaves and returns with the block, whose backward comes first;
- * it is there since the attention, and until its backward. */
+/* What the block and the attention before it keep together leaves and returns with the block, whose backward comes
+ * first; it is there since the attention, and until its backward. */
 static int64_t shared(struct sp_units_builder *b, const struct sp_op *block,
                       const struct sp_shape *part)
 {

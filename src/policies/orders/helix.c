@@ -6,8 +6,8 @@
  * the messages of one travel while the other computes. A last loop of fewer micro-batches has every p-th one
  * in a slot: then all slots have about as many, and attention is on all stages all the same.
  *
- * Where sequences are cut, the slices of a slot's micro-batches take turns like that: with one micro-batch a slot messages
- * travel beside other slices, and the bubble is less than half of two-fold's.
+ * Where sequences are cut, the slices of a slot's micro-batches take turns like that: with one micro-batch a slot
+ * messages travel beside other slices, and the bubble is less than half of two-fold's.
  *
  * p = 4, m = 8, L = 4, fold = 2; blocks of micro-batches 0..7 as figures, their attention as letters
  * a..h, all of one length, a backward twice a forward:
@@ -36,8 +36,8 @@
 #include <string.h>
 
 /* What messages delay a loop by with so many micro-batches a slot: it has 2L parts each way one after the other, and a
- * message delays the next by what it takes longer than the other micro-batches of the slot, or slices, which are at work
- * meanwhile. */
+ * message delays the next by what it takes longer than the other micro-batches of the slot, or slices, which are at
+ * work meanwhile. */
 static double delay(const struct sp_layout *lay, double comm, double part, double fold)
 {
     return 4 * lay->layers * fmax(0, comm - (fold * lay->slices - 1) * part / lay->slices);

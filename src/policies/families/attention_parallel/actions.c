@@ -11,12 +11,12 @@
  * The residual goes by way of attention, as published. Weights go once a step to each stage that has attention of
  * their layer, with the first micro-batch, and stay until its last backward there; their gradient, of all these
  * micro-batches, comes back after that one. As published (qkv=published) both go with every micro-batch, and of the
- * copies that a stage has the first stays. Slices of a micro-batch come and go together in this. Where attention is on the stage that owns them nothing travels: the gradient
- * is added in place.
+ * copies that a stage has the first stays. Slices of a micro-batch count together in this. Where attention is on the
+ * stage that owns them nothing travels: the gradient is added in place.
  *
- * Norm and QKV product of layer l are owned by the stage of block l, the output product by that of block l+1. A gradient
- * is taken with the next backward there that comes after it anyway: of block l, which waits for the same attention, or
- * of the block that its stage has p before block l+1; or at the end of the step.
+ * Norm and QKV product of layer l are owned by the stage of block l, the output product by that of block l+1. A
+ * gradient is taken with the next backward there that comes after it anyway: of block l, which waits for the same
+ * attention, or of the block that its stage has p before block l+1; or at the end of the step.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/activations.h"
@@ -161,8 +161,8 @@ static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
     return &state_of(l)->use[stage * l->plan->layout.layers + layer];
 }
 
-/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all. Nothing
- * where sizes are unknown. Who sends it depends on the tensor: owner_of. */
+/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all.
+ * Nothing where sizes are unknown. Who sends it depends on the tensor: owner_of. */
 static struct message parameters(const struct sp_lowering *l, int layer, bool gradient, int mb)
 {
     enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;

@@ -11,8 +11,8 @@
  *   block j < L, pre       none and selective: x, and weights: statistics; activations: pre saved
  *   block L                none and selective: x, the head's input
  *
- * A block that follows attention on its own stage shares o with it. With `full` attention keeps neither o nor log-sum-exp
- * and runs again, 3bsh. With ship=attention 3bsh, with `full` 2bsh:
+ * A block that follows attention on its own stage shares o with it. With `full` attention keeps neither o nor its
+ * log-sum-exp and runs again, 3bsh. With ship=attention 3bsh, with `full` 2bsh:
  *
  *   attention of layer l   x, o (q), log-sum-exp; none and selective: pre saved, q, kv too
  *   block j > 0            no-attention: r (x); none and selective: post saved

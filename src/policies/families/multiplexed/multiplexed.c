@@ -1,6 +1,6 @@
 /*
- * The subsequence family with multiplexed slices (policies/families/multiplexed/multiplex.h): ops name the global stage whose
- * layers they are, and a part of a slice of it, wherever they run. For micro-batch i, stage g, part k:
+ * The subsequence family with multiplexed slices (policies/families/multiplexed/multiplex.h): ops name the global stage
+ * whose layers they are, and a part of a slice of it, wherever they run. For micro-batch i, stage g, part k:
  *
  *   F(i,g,k) waits for those F(i,g-1,.) whose tokens it has, and for all parts of the slice before:
  *            keys and values

@@ -158,8 +158,8 @@ static int activations(const struct sp_layout *lay)
     return sp_vocabulary_base(lay)->activations(lay);
 }
 
-/* The head's statistics and gradients come beside what goes from op to op, and so does its input, which may be wanted in
- * another order than it is made. Streams of the family without a head are below these. */
+/* The head's statistics and gradients come beside what goes from op to op, and so does its input, which may be wanted
+ * in another order than it is made. Streams of the family without a head are below these. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_family *base = sp_vocabulary_base(lay);
