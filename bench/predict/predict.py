@@ -72,8 +72,8 @@ CLUSTER.append(("vocabulary", HEAVY, "--seq 256 --micro-batches 16 --micro-batch
 # HelixPipe: two micro-batches a slot, or slices of one, so that messages travel beside what computes.
 CLUSTER.append(("helix", NARROW,
                 "--recompute no-attention --seq 4096 --micro-batches 8 --micro-batch-size 1",
-                ["1f1b", "helix:fold=1", "helix", "helix --slices 2", "helix --slices 4",
-                 "helix:ship=attention", "helix:ship=attention --slices 2"]))
+                ["helix:fold=1", "helix", "helix --slices 4", "helix:ship=attention",
+                 "helix:ship=attention --slices 4"]))
 
 # What HelixPipe and WeiPipe send against what a pipeline sends, at the ratios of WeiPipe's table 2: tokens of a
 # micro-batch over twelve times the hidden size, by which a boundary tensor is larger than a layer's weights.
