@@ -345,6 +345,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
         add(text, n, "offload", sp_offload_name(f->offload));
     if (f->vocabulary)
         add(text, n, "vocabulary-parallel", NULL);
+    if (!sp_schedule_is_synchronous(f->schedule))
+        add(text, n, "clip", "0"); /* there is no gradient of all to clip */
     add(text, n, "dtype", sp_dtype_name(want->dtype));
     if (f->devices > 1)
         add_number(text, n, "tensor-parallel", f->devices);

@@ -89,8 +89,11 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
  * -EINVAL: train refuses these modes. */
 static int weigh(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
-    const struct sp_train_wish wish = {
-        .recompute = f->recompute, .recompute_text = "", .partition = "even"};
+    const struct sp_train_wish wish = {.recompute = f->recompute,
+                                       .recompute_text = "",
+                                       .partition = "even",
+                                       .tied = want->model->tied && f->stages > 1,
+                                       .grouped = f->devices * f->context > 1};
     int err = sp_plan_refuse(&step->plan, &wish);
 
     sp_evictions_destroy(step->plan.evictions, f->stages);
