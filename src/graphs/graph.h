@@ -238,9 +238,8 @@ struct sp_graph {
     double *ended;      /* [stages] last end of an op of a stage */
     bool begun_ahead;   /* the step after the last report was begun before that */
     int submitted;      /* ops of the order, in the step being submitted */
-    const struct sp_update *
-        ahead; /* the update that blocks get as soon as they can, or [micro_batches] after each; NULL:
-                                    * none */
+    /* the update that blocks get as soon as they can, or [micro_batches] after each; NULL: none */
+    const struct sp_update *ahead;
     bool beside;                /* and their state before it is kept */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */

@@ -29,6 +29,18 @@ struct run {
     float *gradients;
 };
 
+/* All stages here. */
+static inline struct sp_placement one_process(int stages, int workers)
+{
+    return (struct sp_placement){.world = {.size = 1, .node_size = 1},
+                                 .pipelines = 1,
+                                 .stages = stages,
+                                 .n_local = stages,
+                                 .workers = workers,
+                                 .threads = 1,
+                                 .cores = workers};
+}
+
 static char data_path[] = "/tmp/starpipe-test-graph-XXXXXX";
 static struct sp_data data;
 
@@ -177,13 +189,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
                                   .window = set->window,
                                   .seed = 8};
     int p = plan->layout.stages, workers = set->workers < p ? set->workers : p;
-    struct sp_placement place = {.world = {.size = 1, .node_size = 1},
-                                 .pipelines = 1,
-                                 .stages = p,
-                                 .n_local = p,
-                                 .workers = workers,
-                                 .threads = 1,
-                                 .cores = workers};
+    struct sp_placement place = one_process(p, workers);
     struct sp_update hp = {.lr = 1e-2f,
                            .beta1 = 0.9f,
                            .beta2 = 0.95f,

@@ -37,13 +37,7 @@ static void start(const struct kind *kind, struct trained *t)
 {
     struct sp_model m = model_of(LAYERS, kind->llama, kind->tied);
     struct sp_layout lay = layout(kind->stages, 1);
-    struct sp_placement place = {.world = {.size = 1, .node_size = 1},
-                                 .pipelines = 1,
-                                 .stages = kind->stages,
-                                 .n_local = kind->stages,
-                                 .workers = kind->workers,
-                                 .threads = 1,
-                                 .cores = kind->workers};
+    struct sp_placement place = one_process(kind->stages, kind->workers);
     struct sp_graph_config cfg = {.params = &t->params,
                                   .plan = &t->plan,
                                   .batch = 1,

@@ -29,13 +29,7 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
                                   .head_rows = 7,
                                   .every = 1,
                                   .seed = 8};
-    struct sp_placement place = {.world = {.size = 1, .node_size = 1},
-                                 .pipelines = 1,
-                                 .stages = stages,
-                                 .n_local = stages,
-                                 .workers = workers,
-                                 .threads = 1,
-                                 .cores = workers};
+    struct sp_placement place = one_process(stages, workers);
 
     lay.chunks = 0;
     lay.layers = model.layers;

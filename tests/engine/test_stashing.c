@@ -76,13 +76,7 @@ static void start(const char *schedule, int p, int m, int layers, const struct s
                                   .window = set->window,
                                   .dtype = dtype,
                                   .seed = 8};
-    struct sp_placement place = {.world = {.size = 1, .node_size = 1},
-                                 .pipelines = 1,
-                                 .stages = p,
-                                 .n_local = p,
-                                 .workers = workers,
-                                 .threads = 1,
-                                 .cores = workers};
+    struct sp_placement place = one_process(p, workers);
 
     lay.layers = layers;
     assert_int_equal(sp_params_create(&model, &e->params), 0);

@@ -145,8 +145,7 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
 static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_stage *owner = sp_graph_stage(c->g, sp_part_block_stage(c, c->k));
-    struct sp_pool *pool = c->ships ? c->st->local : (owner ? owner : c->st)->boundary;
+    struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
     starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k);
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
@@ -285,18 +284,12 @@ static bool waits_for_head(const struct sp_part_op *c)
     return !c->keeps && c->k == c->sh->model.layers && !sp_part_shares_head(c);
 }
 
-static struct sp_layer_flight *kept_by(const struct sp_part_op *c, const struct sp_op *op)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-
-    return op->part == SP_ATTN ? &t->attn : &t->block;
-}
-
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &a->op;
     struct sp_chunk_flight one = {0};
+    struct sp_part_flight *t;
     struct sp_op_ctx unit;
     struct sp_part_op c;
 
@@ -325,7 +318,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
-    unit = sp_part_op_of(&c, kept_by(&c, op), &one);
+    t = sp_part_flight_of(&c, c.k);
+    unit = sp_part_op_of(&c, op->part == SP_ATTN ? &t->attn : &t->block, &one);
     sp_offload_slot(&unit, 0);
     sp_offload_gate(&unit, 0);
     if (op->part == SP_BLOCK && op->pass == SP_F && waits_for_head(&c))

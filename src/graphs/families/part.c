@@ -44,16 +44,17 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
     sp_store_put(&c->st->store, &id, n, piece, true);
 }
 
-/* What stays in the flight, too: a copy where what is kept may leave memory before it is read. */
+/* What stays in the flight, too, for an op of `stage`: if it travels, a copy where what is kept may leave memory before
+ * it is read. */
 static void leave_kept(struct sp_part_op *c, enum sp_tensor_kind kind, int n,
-                       const starpu_data_handle_t *piece, int stage)
+                       const starpu_data_handle_t *piece, int stage, bool travels)
 {
     starpu_data_handle_t left[SP_MAX_SLICES];
 
     for (int j = 0; j < n; j++) {
         size_t elem = sp_shape_elem(c->sh), elements = starpu_data_get_size(piece[j]) / elem;
 
-        if (c->g->cfg.evictions) {
+        if (travels && c->g->cfg.evictions) {
             left[j] = sp_part_take_for(c, stage, elements, sp_tensor_name(kind));
             sp_copy_insert(&c->ctx, piece[j], left[j]);
         } else {
@@ -70,13 +71,12 @@ void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x)
         return;
     }
     sp_part_flight_of(c, c->k)->block.x = x;
-    leave_kept(c, SP_TENSOR_X, 1, &x, sp_part_attention_stage(c, c->k));
+    leave_kept(c, SP_TENSOR_X, 1, &x, sp_part_attention_stage(c, c->k), true);
 }
 
 void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o)
 {
     int reader = sp_part_block_stage(c, c->k + 1);
-
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
 
     if (!c->keeps_output || sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
@@ -86,13 +86,7 @@ void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_
         t->o = NULL;
         return;
     }
-    if (reader != c->st->index) {
-        leave_kept(c, SP_TENSOR_O, n, o, reader);
-        return;
-    }
-    for (int j = 0; j < n; j++)
-        sp_pool_hold(o[j]);
-    sp_part_leave_pieces(c, SP_TENSOR_O, c->k, n, o);
+    leave_kept(c, SP_TENSOR_O, n, o, reader, reader != c->st->index);
 }
 
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,

@@ -74,13 +74,24 @@ static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
-/* A tensor that goes to a stage: of its own pool, if it is in this process. */
-static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, int stage,
-                                                    size_t elements, const char *name)
+/* Pieces of a tensor that members share. */
+static inline int sp_part_shares(const struct sp_part_op *c)
+{
+    return sp_shape_shares(c->sh);
+}
+
+/* Of tensors that go to a stage: its own pool, if it is in this process. */
+static inline struct sp_pool *sp_part_pool(const struct sp_part_op *c, int stage)
 {
     struct sp_stage *st = sp_graph_stage(c->g, stage);
 
-    return sp_pool_get((st ? st : c->st)->boundary, elements, sp_shape_elem(c->sh), name);
+    return (st ? st : c->st)->boundary;
+}
+
+static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, int stage,
+                                                    size_t elements, const char *name)
+{
+    return sp_pool_get(sp_part_pool(c, stage), elements, sp_shape_elem(c->sh), name);
 }
 
 static inline starpu_data_handle_t sp_part_weight(const struct sp_part_op *c,
@@ -161,8 +172,9 @@ void sp_part_hold_inputs(struct sp_part_op *c);
 /* The op where all of a layer's attention is one part, with its norm and products (part_module.c). */
 void sp_part_module_run(struct sp_part_op *c, const struct sp_op *op);
 
-/* The op where members share parameters (part_tensor.c). */
+/* The op where members share parameters (part_tensor.c), and attention's (part_tensor_attention.c). */
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op);
+void sp_part_tensor_attention(struct sp_part_op *c, enum sp_pass pass);
 
 /* A tensor of this slice and layer in the stage's store, NULL if there is none: read by this op only,
  * unless it holds it. */

@@ -1,26 +1,13 @@
 /*
  * The ops of the attention-parallel family where the members of a stage share heads, MLP and vocabulary
- * (graphs/tensor/): those of attention_parallel.c, product by product. What crosses stages is a member's: rows of its
- * tokens of x and n1 and of their gradients; of q, kv, o and their gradients its heads of all tokens, a piece for each
- * part of them; its part of the QKV weights.
+ * (graphs/tensor/): those of attention_parallel.c, product by product; attention's are in part_tensor_attention.c.
+ * What crosses stages is a member's: rows of its tokens of x and n1 and of their gradients; of q, kv, o and their
+ * gradients its heads of all tokens, a piece for each part of them; its part of the QKV weights.
  */
 #include "graphs/families/part.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/tensor/halves.h"
-
-static int shares_of(const struct sp_part_op *c)
-{
-    return sp_shape_shares(c->sh);
-}
-
-/* Of tensors that go to a stage. */
-static struct sp_pool *pool_for(const struct sp_part_op *c, int stage)
-{
-    struct sp_stage *st = sp_graph_stage(c->g, stage);
-
-    return (st ? st : c->st)->boundary;
-}
 
 /* As tasks of a layer have the op of a block. */
 static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
@@ -67,7 +54,7 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
         c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index, sp_part_hidden(c), "x");
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
-    for (int j = 0; j < shares_of(c); j++)
+    for (int j = 0; j < sp_part_shares(c); j++)
         t->block.shares[j].o = o[j];
     post_forward(c, x, y, c->stash);
     if (!c->keeps)
@@ -94,7 +81,7 @@ static starpu_data_handle_t norm_forward(struct sp_part_op *c, starpu_data_handl
 static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_pool *pool = pool_for(c, sp_part_attention_stage(c, c->k));
+    struct sp_pool *pool = sp_part_pool(c, sp_part_attention_stage(c, c->k));
     starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
     struct sp_heads heads[SP_MAX_SLICES] = {0};
     struct sp_layer_flight here = {.shares = heads};
@@ -102,12 +89,12 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
 
     sp_tensor_qkv_forward(&op, &here, n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), true, pool);
-    for (int j = 0; j < shares_of(c); j++) {
+    for (int j = 0; j < sp_part_shares(c); j++) {
         q[j] = heads[j].q;
         kv[j] = heads[j].kv;
     }
-    sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, shares_of(c), q);
-    sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, shares_of(c), kv);
+    sp_part_leave_pieces(c, SP_TENSOR_Q, c->k, sp_part_shares(c), q);
+    sp_part_leave_pieces(c, SP_TENSOR_KV, c->k, sp_part_shares(c), kv);
     if (c->keep_outputs)
         t->block.n1 = n1;
     else
@@ -116,7 +103,8 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
 
 static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 {
-    struct sp_pool *pool = c->ships ? pool_for(c, sp_part_attention_stage(c, c->k)) : c->st->local;
+    struct sp_pool *pool =
+        c->ships ? sp_part_pool(c, sp_part_attention_stage(c, c->k)) : c->st->local;
     starpu_data_handle_t n1 = norm_forward(c, x, pool, c->k == 0 ? c->stash : 0);
 
     if (c->ships)
@@ -144,126 +132,6 @@ static void block_forward(struct sp_part_op *c)
         sp_part_flight_of(c, c->k)->block.x = x;
     else
         sp_drop(&x);
-}
-
-/* ---- attention ------------------------------------------------------------------------------------- */
-
-/* q, k and v of what was shipped, as attention reads them. */
-static void multiply_here(struct sp_part_op *c)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx op = sp_part_attention_of(c, flights);
-
-    sp_tensor_qkv_forward(&op, &t->attn, t->attn.n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
-                          c->st->local);
-    sp_tensor_attention_take(&op, &t->attn, true);
-}
-
-/* Those that came from the block. */
-static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
-
-    sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
-    sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
-    for (int j = 0; j < shares_of(c); j++) {
-        t->attn.shares[j].q = q[j];
-        t->attn.shares[j].kv = kv[j];
-    }
-    sp_tensor_attention_take(op, &t->attn, true);
-}
-
-static void attention_forward(struct sp_part_op *c)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    starpu_data_handle_t o[SP_MAX_SLICES];
-    struct sp_op_ctx op;
-
-    c->ctx.layer = c->k;
-    op = sp_part_attention_of(c, flights);
-    if (c->ships) {
-        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
-        multiply_here(c);
-    } else {
-        take_products(c, &op);
-    }
-    sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
-    for (int j = 0; j < shares_of(c); j++)
-        o[j] = t->attn.shares[j].o;
-    if (!t->attn.o) {
-        sp_part_leave_output(c, shares_of(c), o);
-    } else { /* what attention keeps is not these */
-        if (sp_shape_exchanges(c->sh))
-            sp_drop(&t->attn.o);
-        for (int j = 0; j < shares_of(c); j++)
-            t->attn.shares[j].o = NULL;
-        sp_part_leave_pieces(c, SP_TENSOR_O, c->k, shares_of(c), o);
-    }
-    sp_part_forget(c);
-}
-
-/* Gradients of the product's input and weights, which were shipped. */
-static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data_handle_t w)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_pool *pool = pool_for(c, sp_part_block_stage(c, c->k));
-    struct sp_shares dn1;
-    bool fresh;
-    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
-
-    sp_tensor_qkv_backward(op, &t->attn, t->attn.n1, w, dw, false, fresh, pool, &dn1);
-    if (dn1.n > 1)
-        sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
-    sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
-    sp_tensor_drop(&dn1);
-    sp_tensor_qkv_wgrad(op, &t->attn, t->attn.n1, dw, fresh, c->stash);
-    sp_drop(&t->attn.n1);
-}
-
-/* dq and dkv to the block that has the product. */
-static void leave_gradients(struct sp_part_op *c)
-{
-    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
-    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
-
-    for (int j = 0; j < shares_of(c); j++) {
-        dq[j] = heads[j].dq;
-        dkv[j] = heads[j].dkv;
-        heads[j].dq = heads[j].dkv = NULL;
-    }
-    sp_part_leave_pieces(c, SP_TENSOR_DQ, c->k, shares_of(c), dq);
-    sp_part_leave_pieces(c, SP_TENSOR_DKV, c->k, shares_of(c), dkv);
-}
-
-static void attention_backward(struct sp_part_op *c)
-{
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_pool *pool = c->ships ? c->st->local : pool_for(c, sp_part_block_stage(c, c->k));
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    starpu_data_handle_t d_o[SP_MAX_SLICES];
-    struct sp_op_ctx op;
-
-    c->ctx.layer = c->k;
-    op = sp_part_attention_of(c, flights);
-    sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
-    for (int j = 0; j < shares_of(c); j++)
-        t->attn.shares[j].d_o = d_o[j];
-    if (!sp_attention_has_keys(&t->attn))
-        sp_part_each_slice(c, multiply_here);
-    if (sp_part_runs_again(c)) {
-        sp_tensor_attention_forward(&op, 0, 0, c->st->local);
-        for (int j = 0; t->attn.o && j < shares_of(c); j++)
-            sp_drop(&t->attn.shares[j].o);
-    }
-    sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
-    sp_tensor_attention_drop(&op, &t->attn, true, true, true);
-    if (c->ships)
-        qkv_backward(c, &op, sp_part_weights_here(c, SP_BLOCK_QKV));
-    else
-        leave_gradients(c);
 }
 
 /* ---- a block's backward ------------------------------------------------------------------------------ */
@@ -325,7 +193,7 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
 
     sp_part_hold_pieces(c, SP_TENSOR_DQ, c->k, dq);
     sp_part_hold_pieces(c, SP_TENSOR_DKV, c->k, dkv);
-    for (int j = 0; j < shares_of(c); j++) {
+    for (int j = 0; j < sp_part_shares(c); j++) {
         heads[j].dq = dq[j];
         heads[j].dkv = dkv[j];
     }
@@ -379,13 +247,13 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 
     c->ctx.layer = c->k - 1;
     op = op_of(c, &one);
-    for (int j = 0; j < shares_of(c); j++)
+    for (int j = 0; j < sp_part_shares(c); j++)
         d_o[j] = t->block.shares[j].d_o = sp_part_take_for(
             c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
     sp_tensor_post_backward(&op, &t->block, dy, w, g, false, dr);
-    for (int j = 0; j < shares_of(c); j++)
+    for (int j = 0; j < sp_part_shares(c); j++)
         t->block.shares[j].d_o = NULL;
-    sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, shares_of(c), d_o);
+    sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, sp_part_shares(c), d_o);
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, dr);
     sp_tensor_post_wgrad(&op, &t->block, w, g, c->stash);
 }
@@ -412,7 +280,7 @@ static void block_backward(struct sp_part_op *c)
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op)
 {
     if (op->part == SP_ATTN)
-        (op->pass == SP_F ? attention_forward : attention_backward)(c);
+        sp_part_tensor_attention(c, op->pass);
     else
         (op->pass == SP_F ? block_forward : block_backward)(c);
 }

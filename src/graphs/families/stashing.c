@@ -106,16 +106,16 @@ static int create_stage(struct sp_graph *g, struct sp_stage *st)
 {
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_stashing *s = st->stashing = calloc(1, sizeof *s);
-    int err = s ? 0 : -ENOMEM;
+    int versions = sp_weight_versions(plan, st->index), err = s ? 0 : -ENOMEM;
 
     if (err)
         return err;
-    s->version = calloc((size_t)sp_weight_versions(plan, st->index), sizeof *s->version);
+    s->version = calloc((size_t)versions, sizeof *s->version);
     s->of = calloc((size_t)plan->layout.micro_batches, sizeof *s->of);
     s->layers = calloc((size_t)g->shape.model.layers * SP_LAYER_BLOCKS, sizeof *s->layers);
     if (!s->version || !s->of || !s->layers)
         return -ENOMEM;
-    while (!err && s->n < sp_weight_versions(plan, st->index)) {
+    while (!err && s->n < versions) {
         err = add_version(st, s->n == 0, &s->version[s->n]);
         s->n += !err;
     }

@@ -193,7 +193,6 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
         return;
     if (sp_schedule_takes_slices(schedule) && !strstr(schedule, "fold="))
         try_slices(s, f);
-    f.slices = 1;
     if (s->want->slices > 1)
         return;
     try(s, f);

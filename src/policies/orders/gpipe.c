@@ -13,6 +13,7 @@
  * once. Each stage holds the activations of all m micro-batches.
  */
 #include "policies/check.h"
+#include "policies/orders/onef1b.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,11 +45,6 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         sp_program_add(prog, SP_B, fifo ? i : m - 1 - i, 0);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return ((double)lay->micro_batches + lay->stages - 1) * (f + b + w);
-}
-
 extern const struct sp_schedule_def sp_schedule_gpipe;
 const struct sp_schedule_def sp_schedule_gpipe = {
     .abi = SP_SCHEDULE_ABI,
@@ -60,6 +56,6 @@ const struct sp_schedule_def sp_schedule_gpipe = {
     .default_chunks = 1,
     .check = check,
     .emit = emit,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m+p-1)(f+b+w), from the bubble O((p-1)/(m+p-1)) of GPipe section 2.3",
 };

@@ -33,7 +33,7 @@ void sp_1f1b_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
         sp_program_add(prog, SP_B, i, 0);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
+double sp_1f1b_closed_form(const struct sp_layout *lay, double f, double b, double w)
 {
     return ((double)lay->micro_batches + lay->stages - 1) * (f + b + w);
 }
@@ -49,6 +49,6 @@ const struct sp_schedule_def sp_schedule_1f1b = {
     .default_chunks = 1,
     .check = sp_check_whole,
     .emit = sp_1f1b_emit,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m+p-1)(f+b+w), bubble of HelixPipe equation 1",
 };

@@ -14,11 +14,6 @@
 #include "policies/check.h"
 #include "policies/orders/onef1b.h"
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return ((double)lay->micro_batches + lay->stages - 1) * (f + b + w);
-}
-
 extern const struct sp_schedule_def sp_schedule_pipedream;
 const struct sp_schedule_def sp_schedule_pipedream = {
     .abi = SP_SCHEDULE_ABI,
@@ -29,6 +24,6 @@ const struct sp_schedule_def sp_schedule_pipedream = {
     .default_chunks = 1,
     .check = sp_check_whole,
     .emit = sp_1f1b_emit,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m+p-1)(f+b+w), as 1F1B: a step ends with all its micro-batches done",
 };

@@ -44,6 +44,22 @@ SP_DEVICE float row_exponentials(int vocabulary, const T *z, float *most)
     return sum;
 }
 
+/* A row z(V) of logits: z := factor e^(z - at) - scale onehot; what lies between V and the end of the row becomes 0. */
+template <typename T, int V>
+SP_DEVICE void row_gradient(int vocabulary, int target, float at, float factor, float scale, T *z)
+{
+    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
+        float a[V];
+
+        sp_load<V>(z + c, a);
+        for (int v = 0; v < V; v++) {
+            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - at) * factor : 0;
+            a[v] -= c + v == target ? scale : 0;
+        }
+        sp_store<V>(z + c, a);
+    }
+}
+
 /* A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if `gradient`. What lies
  * between V and the end of the row is not read as logits, and becomes 0. */
 template <typename T, int V>
@@ -51,7 +67,7 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
                          float scale, T *z, double *loss)
 {
-    float most, sum, at_target, factor;
+    float most, sum, at_target;
     int target = targets[blockIdx.x];
 
     z += blockIdx.x * ld;
@@ -59,19 +75,21 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = log((double)sum) + (double)most - (double)at_target;
-    if (!gradient)
-        return;
-    factor = scale / sum;
-    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
-        float a[V];
+    if (gradient)
+        row_gradient<T, V>(vocabulary, target, most, scale / sum, scale, z);
+}
 
-        sp_load<V>(z + c, a);
-        for (int v = 0; v < V; v++) {
-            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - most) * factor : 0;
-            a[v] -= c + v == target ? scale : 0;
-        }
-        sp_store<V>(z + c, a);
-    }
+/* Of a chunk of n rows with dz(n, V): dx = dz w, dw += dz^T x; those that are not NULL. */
+template <typename T>
+static void product_gradients(const struct sp_backend *k, int n, int h, int vocabulary, const T *dz,
+                              const T *x, const void *w, T *dx, float *dw)
+{
+    int ld = sp_logits_ld(vocabulary);
+
+    if (dx)
+        sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, dz, ld, w, h, 0, dx, h, false);
+    if (dw)
+        sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, dz, ld, x, h, 1, dw, h, true);
 }
 
 template <typename T>
@@ -96,11 +114,8 @@ static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocab
                   (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
                   targets + t, dx || dw, scale, z, part);
         sp_cuda_add_doubles(k, n, part, loss);
-        if (dx)
-            sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
-                         (T *)dx + (size_t)t * (size_t)h, h, false);
-        if (dw)
-            sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+        product_gradients(k, n, h, vocabulary, z, xt, w,
+                          dx ? (T *)dx + (size_t)t * (size_t)h : NULL, dw);
     }
 }
 
@@ -128,20 +143,8 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     logits_gradient_kernel(int vocabulary, size_t ld, const int32_t *targets, const float *lse,
                            float scale, T *z)
 {
-    const float at = lse[blockIdx.x];
-    const int target = targets[blockIdx.x];
-
-    z += blockIdx.x * ld;
-    for (int c = (int)threadIdx.x * V; c < vocabulary; c += LOSS_THREADS * V) {
-        float a[V];
-
-        sp_load<V>(z + c, a);
-        for (int v = 0; v < V; v++) {
-            a[v] = c + v < vocabulary ? sp_exp<T>(a[v] - at) * scale : 0;
-            a[v] -= c + v == target ? scale : 0;
-        }
-        sp_store<V>(z + c, a);
-    }
+    row_gradient<T, V>(vocabulary, targets[blockIdx.x], lse[blockIdx.x], scale, scale,
+                       z + blockIdx.x * ld);
 }
 
 /* log(e^a + e^b) */
@@ -263,9 +266,7 @@ static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabula
                   wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
                   (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
                   z);
-        sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, z, ld, w, h, 0,
-                     (T *)dx + (size_t)t * (size_t)h, h, false);
-        sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, z, ld, xt, h, 1, dw, h, true);
+        product_gradients(k, n, h, vocabulary, z, xt, w, (T *)dx + (size_t)t * (size_t)h, dw);
     }
 }
 

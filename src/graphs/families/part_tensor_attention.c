@@ -1,0 +1,130 @@
+/*
+ * Attention of a layer in the attention-parallel family where members of a stage share heads: each has all tokens of
+ * its heads, a piece for each part of them, with the QKV product where its weights are shipped.
+ */
+#include "graphs/families/part.h"
+#include "graphs/tensor/attention.h"
+#include "graphs/tensor/halves.h"
+
+/* q, k and v of what was shipped, as attention reads them. */
+static void multiply_here(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_op_ctx op = sp_part_attention_of(c, flights);
+
+    sp_tensor_qkv_forward(&op, &t->attn, t->attn.n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
+                          c->st->local);
+    sp_tensor_attention_take(&op, &t->attn, true);
+}
+
+/* Those that came from the block. */
+static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
+
+    sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
+    sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
+    for (int j = 0; j < sp_part_shares(c); j++) {
+        t->attn.shares[j].q = q[j];
+        t->attn.shares[j].kv = kv[j];
+    }
+    sp_tensor_attention_take(op, &t->attn, true);
+}
+
+static void attention_forward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    starpu_data_handle_t o[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k;
+    op = sp_part_attention_of(c, flights);
+    if (c->ships) {
+        t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
+        multiply_here(c);
+    } else {
+        take_products(c, &op);
+    }
+    sp_tensor_attention_forward(&op, 0, c->stash, c->st->boundary);
+    for (int j = 0; j < sp_part_shares(c); j++)
+        o[j] = t->attn.shares[j].o;
+    if (!t->attn.o) {
+        sp_part_leave_output(c, sp_part_shares(c), o);
+    } else { /* what attention keeps is not these */
+        if (sp_shape_exchanges(c->sh))
+            sp_drop(&t->attn.o);
+        for (int j = 0; j < sp_part_shares(c); j++)
+            t->attn.shares[j].o = NULL;
+        sp_part_leave_pieces(c, SP_TENSOR_O, c->k, sp_part_shares(c), o);
+    }
+    sp_part_forget(c);
+}
+
+/* Gradients of the product's input and weights, which were shipped. */
+static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data_handle_t w)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_pool *pool = sp_part_pool(c, sp_part_block_stage(c, c->k));
+    struct sp_shares dn1;
+    bool fresh;
+    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
+
+    sp_tensor_qkv_backward(op, &t->attn, t->attn.n1, w, dw, false, fresh, pool, &dn1);
+    if (dn1.n > 1)
+        sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
+    sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
+    sp_tensor_drop(&dn1);
+    sp_tensor_qkv_wgrad(op, &t->attn, t->attn.n1, dw, fresh, c->stash);
+    sp_drop(&t->attn.n1);
+}
+
+/* dq and dkv to the block that has the product. */
+static void leave_gradients(struct sp_part_op *c)
+{
+    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
+    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+
+    for (int j = 0; j < sp_part_shares(c); j++) {
+        dq[j] = heads[j].dq;
+        dkv[j] = heads[j].dkv;
+        heads[j].dq = heads[j].dkv = NULL;
+    }
+    sp_part_leave_pieces(c, SP_TENSOR_DQ, c->k, sp_part_shares(c), dq);
+    sp_part_leave_pieces(c, SP_TENSOR_DKV, c->k, sp_part_shares(c), dkv);
+}
+
+static void attention_backward(struct sp_part_op *c)
+{
+    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
+    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    starpu_data_handle_t d_o[SP_MAX_SLICES];
+    struct sp_op_ctx op;
+
+    c->ctx.layer = c->k;
+    op = sp_part_attention_of(c, flights);
+    sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
+    for (int j = 0; j < sp_part_shares(c); j++)
+        t->attn.shares[j].d_o = d_o[j];
+    if (!sp_attention_has_keys(&t->attn))
+        sp_part_each_slice(c, multiply_here);
+    if (sp_part_runs_again(c)) {
+        sp_tensor_attention_forward(&op, 0, 0, c->st->local);
+        for (int j = 0; t->attn.o && j < sp_part_shares(c); j++)
+            sp_drop(&t->attn.shares[j].o);
+    }
+    sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
+    sp_tensor_attention_drop(&op, &t->attn, true, true, true);
+    if (c->ships)
+        qkv_backward(c, &op, sp_part_weights_here(c, SP_BLOCK_QKV));
+    else
+        leave_gradients(c);
+}
+
+void sp_part_tensor_attention(struct sp_part_op *c, enum sp_pass pass)
+{
+    (pass == SP_F ? attention_forward : attention_backward)(c);
+}
