@@ -237,7 +237,7 @@ static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
 
     for (int journey = 0; journey < 2; journey++)
         add_late(g, owner, chunk, journey);
-    sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), chunk, &first, &count);
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, sp_graph_ring(g)->chunks, chunk, &first, &count);
     for (int i = 0; i < SP_LAYER_BLOCKS * count; i++)
         sp_step_close(g, owner,
                       sp_stage_block(owner, sp_layer_block(i), first + i / SP_LAYER_BLOCKS));
@@ -262,6 +262,6 @@ void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
 
 void sp_ring_gradients_flush(struct sp_graph *g, struct sp_stage *owner)
 {
-    for (int i = 0; i < 2 * workers(g); i++)
+    for (int i = 0; i < 2 * sp_graph_ring(g)->chunks; i++)
         add_late(g, owner, i / 2, i % 2);
 }

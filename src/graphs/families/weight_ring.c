@@ -28,6 +28,12 @@ static int workers(const struct sp_graph *g)
     return g->place.stages;
 }
 
+/* Of the whole model: a micro-batch's. */
+static int chunks(const struct sp_graph *g)
+{
+    return sp_graph_ring(g)->chunks;
+}
+
 static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 {
     return &c->st->flights[chunk * sp_graph_ring(c->g)->rounds + c->mb / workers(c->g)];
@@ -97,7 +103,7 @@ static void add_norms(struct sp_op_ctx *c)
 
 static void expand(struct sp_op_ctx *c, const struct sp_op *op)
 {
-    int last = workers(c->g) - 1;
+    int last = chunks(c->g) - 1;
 
     if (op->part == SP_HEAD) {
         c->fl = flight(c, last);
@@ -149,7 +155,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
         .split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op),
     };
 
-    sp_part_layers(g->cfg.plan, g->shape.model.layers, workers(g), op->chunk, &c.first, &c.count);
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, chunks(g), op->chunk, &c.first, &c.count);
     if (sp_ring_wants_weights(op))
         c.w = weights_of(&c, op, own);
     c.ctx.op_index = a->index;
@@ -180,7 +186,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 static void discard(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_drop(g, &g->stages[k], workers(g), sp_graph_ring(g)->rounds);
+        sp_flights_drop(g, &g->stages[k], chunks(g), sp_graph_ring(g)->rounds);
 }
 
 static int create(struct sp_graph *g)
@@ -193,9 +199,9 @@ static int create(struct sp_graph *g)
         st->norms =
             calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
                    sizeof(starpu_data_handle_t));
-        st->homes = calloc(2 * (size_t)workers(g), sizeof *st->homes);
+        st->homes = calloc(2 * (size_t)chunks(g), sizeof *st->homes);
         err = st->norms && st->homes
-                  ? sp_flights_create(g, st, workers(g), sp_graph_ring(g)->rounds)
+                  ? sp_flights_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
                   : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);

@@ -1,4 +1,5 @@
 #include "policies/families/weight_ring/ring.h"
+#include "policies/families/weight_ring/flow.h"
 #include "policies/refuse.h"
 #include <errno.h>
 #include <stdbool.h>
@@ -115,11 +116,11 @@ static int own(struct sp_ring *ring, const struct sp_layout *lay,
                const struct sp_weight_ring_def *def, char *why, size_t n)
 {
     for (int c = 0; c < ring->chunks; c++) {
-        ring->owner[c] = def->owner ? def->owner(lay, c) : (c + 1) % ring->chunks;
-        if (ring->owner[c] >= 0 && ring->owner[c] < ring->chunks)
+        ring->owner[c] = def->owner ? def->owner(lay, c) : (c + 1) % lay->stages;
+        if (ring->owner[c] >= 0 && ring->owner[c] < lay->stages)
             continue;
         snprintf(why, n, "gives chunk %d to worker %d, not in 0 .. %d", c, ring->owner[c],
-                 ring->chunks - 1);
+                 lay->stages - 1);
         return -EINVAL;
     }
     if (def->owner && def->layout == SP_RING_REVERSED) {
@@ -162,18 +163,21 @@ static int gather(struct sp_ring *ring, const struct sp_layout *lay,
     return -EINVAL;
 }
 
-/* What the schedule says, unless the user wants no way around. */
-static enum sp_ring_layout layout_of(const struct sp_layout *lay,
-                                     const struct sp_weight_ring_def *def)
+/* Around the ring a worker has one chunk of each kind at a time, and all chunks have as many turns to the next one. */
+static int refuse_chunks(const struct sp_ring *ring, const struct sp_layout *lay, char *why,
+                         size_t n)
 {
-    return sp_option_is(lay, "flow", "line") ? SP_RING_LINE : def->layout;
+    struct sp_layout fit = *lay;
+
+    fit.chunks = 1;
+    return ring->layout == SP_RING_LINE ? 0 : sp_refuse_chunks(lay, &fit, why, n);
 }
 
 int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **out, char *why, size_t n)
 {
-    int rounds = (lay->micro_batches + lay->stages - 1) / lay->stages;
-    size_t slots = (size_t)rounds * (3 * (size_t)lay->stages + 1), most = 2 * slots + 64;
+    int rounds = (lay->micro_batches + lay->stages - 1) / lay->stages, chunks = sp_globals(lay);
+    size_t slots = (size_t)rounds * (3 * (size_t)chunks + 1), most = 2 * slots + 64;
     struct sp_ring *ring = calloc(1, sizeof *ring);
     struct sp_op ops[SP_TURN_OPS];
     int ret = -ENOMEM, count;
@@ -181,8 +185,8 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def 
     if (!ring)
         return ret;
     ring->rounds = rounds;
-    ring->chunks = lay->stages;
-    ring->layout = layout_of(lay, def);
+    ring->chunks = chunks;
+    ring->layout = sp_flow_layout(lay, def->layout);
     ring->first = calloc(most + 1, sizeof *ring->first);
     ring->ops = calloc(slots + SP_TURN_OPS, sizeof *ring->ops);
     ring->turn_of = malloc(slots * sizeof *ring->turn_of);
@@ -190,7 +194,8 @@ int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def 
     if (!ring->first || !ring->ops || !ring->turn_of || !ring->owner)
         goto err_ring;
     memset(ring->turn_of, -1, slots * sizeof *ring->turn_of);
-    ret = gather(ring, lay, def, why, n);
+    ret = refuse_chunks(ring, lay, why, n);
+    ret = ret ? ret : gather(ring, lay, def, why, n);
     ret = ret ? ret : own(ring, lay, def, why, n);
     while (!ret && def->turn && (size_t)ring->turns < most &&
            (count = def->turn(lay, ring->turns, ops)) >= 0)

@@ -10,6 +10,7 @@
  * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
  * around, worker 0 waits for nobody.
  */
+#include "policies/families/activations.h"
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
 #include "policies/families/weight_ring/line.h"
@@ -19,7 +20,7 @@
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int err = sp_worker_check(lay, 1, why, n);
+    int err = sp_worker_check(lay, lay->chunks, why, n);
 
     return err ? err : sp_refuse_word(lay, "gradients", "run", "f32", why, n);
 }
@@ -39,7 +40,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
         *map = NULL;
         return err;
     }
-    for (int c = 0; c < lay->stages; c++)
+    for (int c = 0; c < ring->chunks; c++)
         (*map)->home[c] = (struct sp_home){.stage = sp_ring_owner(ring, c), .chunk = c};
     (*map)->state = ring;
     (*map)->destroy_state = sp_ring_destroy;
@@ -48,7 +49,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
 
 static int owned(const struct sp_layout *lay, int stage, int i)
 {
-    for (int c = 0; c < lay->stages; c++)
+    for (int c = 0; c < sp_globals(lay); c++)
         if (sp_home(lay, 0, c).stage == stage && i-- == 0)
             return c;
     return -1;
@@ -69,7 +70,7 @@ static bool brings_all_back(const struct sp_plan *plan)
             break;
         before += op->pass == SP_B;
     }
-    return before == plan->layout.stages;
+    return before == sp_globals(&plan->layout);
 }
 
 static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
@@ -97,21 +98,21 @@ static bool post_validates(const struct sp_layout *lay)
 
 static int ids(const struct sp_layout *lay)
 {
-    return lay->micro_batches * (3 * lay->stages + 1);
+    return lay->micro_batches * (3 * sp_globals(lay) + 1);
 }
 
 static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    int P = lay->stages, m = lay->micro_batches;
+    int C = sp_globals(lay), m = lay->micro_batches;
     int pass = op->pass == SP_F ? 0 : op->pass == SP_B ? 1 : 2;
 
-    if (op->mb < 0 || op->mb >= m || op->mb % P != stage || op->slice != 0 || op->chunk < 0)
+    if (op->mb < 0 || op->mb >= m || op->mb % lay->stages != stage || op->slice != 0 || op->chunk < 0)
         return -1;
     if (op->part == SP_HEAD)
-        return op->pass == SP_F && op->chunk == 0 ? 3 * m * P + op->mb : -1;
-    if (op->part != SP_CHUNK || op->pass == SP_R || op->pass >= SP_PASSES || op->chunk >= P)
+        return op->pass == SP_F && op->chunk == 0 ? 3 * m * C + op->mb : -1;
+    if (op->part != SP_CHUNK || op->pass == SP_R || op->pass >= SP_PASSES || op->chunk >= C)
         return -1;
-    return (pass * m + op->mb) * P + op->chunk;
+    return (pass * m + op->mb) * C + op->chunk;
 }
 
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
@@ -164,7 +165,7 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
 static int own_deps(const struct sp_layout *lay, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
-    int i = op->mb, c = op->chunk, last = lay->stages - 1, n = 0;
+    int i = op->mb, c = op->chunk, last = sp_globals(lay) - 1, n = 0;
 
     if (op->part == SP_HEAD) {
         out[n++] = at(lay, SP_F, SP_CHUNK, i, last);
@@ -227,7 +228,7 @@ static void required(const struct sp_layout *lay,
         struct sp_dep head = at(lay, SP_F, SP_HEAD, i, 0);
 
         need(arg, head.stage, &head.op);
-        for (int c = 0; c < lay->stages; c++) {
+        for (int c = 0; c < sp_globals(lay); c++) {
             struct sp_dep f = at(lay, SP_F, SP_CHUNK, i, c), b = at(lay, SP_B, SP_CHUNK, i, c);
 
             need(arg, f.stage, &f.op);
@@ -236,20 +237,21 @@ static void required(const struct sp_layout *lay,
     }
 }
 
-/* A chunk is what a stage is elsewhere; the head costs nothing of its own, as there. */
+/* A chunk is its share of what a stage is elsewhere; the head costs nothing of its own, as there. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
+    double share = 1. / plan->layout.chunks;
+
     if (op->part == SP_HEAD)
         return 0;
     switch (op->pass) {
     case SP_F:
-        return costs->f;
+        return share * costs->f;
     case SP_W:
-        return costs->w;
+        return share * costs->w;
     default:
-        return costs->b +
-               (plan->deferred && plan->deferred[id(&plan->layout, stage, op)] ? 0 : costs->w);
+        return share * (costs->b + (sp_op_releases(plan, stage, op) ? costs->w : 0));
     }
 }
 
@@ -263,7 +265,7 @@ static double turn(const struct sp_layout *lay, int stage, const struct sp_op *o
 
 static int activations(const struct sp_layout *lay)
 {
-    return lay->stages;
+    return sp_globals(lay);
 }
 
 const struct sp_family sp_family_weight_ring = {

@@ -38,7 +38,7 @@ static int owner(const struct sp_layout *lay, int chunk)
 {
     int n = node(lay), nodes = lay->stages / n;
 
-    return chunk % nodes * n + chunk / nodes;
+    return chunk % nodes * n + chunk / nodes % n;
 }
 
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
@@ -48,7 +48,7 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 
     if (lay->micro_batches % lay->stages)
         return -1;
-    return G * P * (f + back) + (nodes - 1) * fmax(f, back);
+    return G * P * (f + back) + (nodes - 1) * fmax(f, back) / lay->chunks;
 }
 
 extern const struct sp_schedule_def sp_schedule_tawpipe;
@@ -66,6 +66,6 @@ const struct sp_schedule_def sp_schedule_tawpipe = {
                     .owner = owner,
                     .node = node},
     .makespan = makespan,
-    .makespan_source = "GP(f+B)+(K-1)max(f,B), B=b+w, K nodes, from the turns",
+    .makespan_source = "GP(f+B)+(K-1)max(f,B)/v, B=b+w, K nodes, from the turns",
     .makespan_is = SP_UPPER_BOUND,
 };

@@ -20,16 +20,16 @@
  * worker r had for the same op, so 3G(P-1) chunks go down the line for each, see families/weight_ring/line.h, and who is
  * done is done. With node=N as well, N workers in a row are in the same turn, and workers are behind by nodes.
  */
+#include "policies/families/weight_ring/flow.h"
 #include "policies/families/weight_ring/node.h"
-#include "policies/refuse.h"
-#include <errno.h>
+#include "policies/orders/weights/rounds.h"
 #include <math.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    if (sp_refuse_word(lay, "flow", "ring", "line", why, n))
-        return -EINVAL;
-    return sp_node_check(lay, why, n);
+    int err = sp_flow_check(lay, SP_RING_REVERSED, why, n);
+
+    return err ? err : sp_node_check(lay, why, n);
 }
 
 static int node(const struct sp_layout *lay)
@@ -39,16 +39,16 @@ static int node(const struct sp_layout *lay)
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, n = 0;
+    int C = sp_chunks_of_model(lay), G = sp_rounds(lay), n = 0;
 
-    if (k >= (G + 1) * P)
+    if (k >= (G + 1) * C)
         return -1;
-    if (k >= P)
-        ops[n++] = (struct sp_op){.pass = SP_B, .mb = k / P - 1, .chunk = P - 1 - k % P};
-    if (k < G * P)
-        ops[n++] = (struct sp_op){.pass = SP_F, .mb = k / P, .chunk = k % P};
-    if (k < G * P && k % P == P - 1)
-        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = k / P};
+    if (k >= C)
+        ops[n++] = (struct sp_op){.pass = SP_B, .mb = k / C - 1, .chunk = C - 1 - k % C};
+    if (k < G * C)
+        ops[n++] = (struct sp_op){.pass = SP_F, .mb = k / C, .chunk = k % C};
+    if (k < G * C && k % C == C - 1)
+        ops[n++] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = k / C};
     return n;
 }
 
@@ -59,7 +59,8 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 
     if (lay->micro_batches % lay->stages)
         return -1;
-    return G * P * (f + b + w) + (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w));
+    return G * P * (f + b + w) +
+           (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w)) / lay->chunks;
 }
 
 extern const struct sp_schedule_def sp_schedule_weipipe;
@@ -76,5 +77,5 @@ const struct sp_schedule_def sp_schedule_weipipe = {
     .weight_ring = {.turn = turn, .node = node},
     .makespan = makespan,
     .makespan_source =
-        "(GP+P-1)(f+b+w), WeiPipe section 4: 1F1B's; one round: P(f+b+w)+(P-1) max(f, b+w)",
+        "(GP+(P-1)/v)(f+b+w), WeiPipe section 4: 1F1B's; one round: P(f+b+w)+(P-1) max(f, b+w)/v",
 };

@@ -22,56 +22,62 @@
  * not of three. Activations: one and a half micro-batches, when a forward ends while the one before it
  * is half back.
  */
-#include "starpipe/schedule.h"
+#include "policies/families/weight_ring/flow.h"
+#include "policies/orders/weights/rounds.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    if (lay->stages % 2 == 0)
-        return 0;
-    snprintf(why, n, "pairs the chunks of an even number of stages, not %d; use --stages %d",
+    int err = sp_flow_check(lay, SP_RING_PAIRS, why, n);
+
+    if (err || lay->stages % 2 == 0 || sp_flow_layout(lay, SP_RING_PAIRS) == SP_RING_LINE)
+        return err;
+    snprintf(why, n,
+             "goes around in pairs of chunks with an even number of stages, not %d; use --stages %d, "
+             "or flow=line",
              lay->stages, lay->stages + 1);
     return -EINVAL;
 }
 
 /* B and W of a half of a round's backward, `at` turns into it. */
-static int half(int P, int round, int second, int at, struct sp_op *op)
+static int half(int C, int round, int second, int at, struct sp_op *op)
 {
-    *op = (struct sp_op){
-        .pass = at % 2 ? SP_W : SP_B, .mb = round, .chunk = (second ? P / 2 : P) - 1 - at / 2};
+    int u = second * C + at;
+
+    *op = (struct sp_op){.pass = u % 2 ? SP_W : SP_B, .mb = round, .chunk = C - 1 - u / 2};
     return 1;
 }
 
-static int forward(int P, int round, int at, struct sp_op *ops)
+static int forward(int C, int round, int at, struct sp_op *ops)
 {
     ops[0] = (struct sp_op){.pass = SP_F, .mb = round, .chunk = at};
     ops[1] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
-    return at == P - 1 ? 2 : 1;
+    return at == C - 1 ? 2 : 1;
 }
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, at = k % P, n = 0;
-    int q = k / (3 * P), third = k / P % 3, even = 2 * q, odd = 2 * q + 1;
+    int C = sp_chunks_of_model(lay), G = sp_rounds(lay), at = k % C, n = 0;
+    int q = k / (3 * C), third = k / C % 3, even = 2 * q, odd = 2 * q + 1;
 
     /* the last third is that in which the last round's second half comes */
-    if (k / P > (G % 2 ? 3 * (G / 2) + 2 : 3 * (G / 2)))
+    if (k / C > (G % 2 ? 3 * (G / 2) + 2 : 3 * (G / 2)))
         return -1;
     if (third == 0) {
         if (even > 0 && even - 1 < G)
-            n += half(P, even - 1, 1, at, &ops[n]);
+            n += half(C, even - 1, 1, at, &ops[n]);
         if (even < G)
-            n += forward(P, even, at, &ops[n]);
+            n += forward(C, even, at, &ops[n]);
     } else if (third == 1) {
-        n += half(P, even, 0, at, &ops[n]);
+        n += half(C, even, 0, at, &ops[n]);
         if (odd < G)
-            n += forward(P, odd, at, &ops[n]);
+            n += forward(C, odd, at, &ops[n]);
     } else {
-        n += half(P, even, 1, at, &ops[n]);
+        n += half(C, even, 1, at, &ops[n]);
         if (odd < G)
-            n += half(P, odd, 0, at, &ops[n]);
+            n += half(C, odd, 0, at, &ops[n]);
     }
     return n;
 }
@@ -80,11 +86,12 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages;
-    double longest = G > 1 ? fmax(fmax(f + b, f + w), 2 * fmax(b, w)) : fmax(f, fmax(b, w));
+    double both = sp_chunks_of_model(lay) % 2 ? b + w : 2 * fmax(b, w); /* of two rounds */
+    double longest = G > 1 ? fmax(fmax(f + b, f + w), both) : fmax(f, fmax(b, w));
 
     if (lay->micro_batches % lay->stages)
         return -1;
-    return G * P * (f + b + w) + (P - 1) * longest;
+    return G * P * (f + b + w) + (P - 1) * longest / lay->chunks;
 }
 
 extern const struct sp_schedule_def sp_schedule_wzb1;
@@ -92,15 +99,16 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
     .abi = SP_SCHEDULE_ABI,
     .name = "wzb1",
     .summary =
-        "weights travel around a ring, backwards of inputs and of weights in turns of their own",
+        "weights travel around or down a line, backwards of inputs and of weights in turns of their own",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 3, worked out",
     .family = "weight-ring",
-    .options = "gradients",
+    .options = "flow,gradients",
+    .variants = "flow=line",
     .default_chunks = 1,
     .check = check,
     .weight_ring = {.turn = turn, .layout = SP_RING_PAIRS},
     .makespan = makespan,
     .makespan_source =
-        "GP(f+b+w) + (P-1) max(f+b, f+w, 2b, 2w), met at f = b = w; from the turns of figure 3",
+        "GP(f+b+w) + (P-1) max(f+b, f+w, 2b, 2w)/v, met at f = b = w; from the turns of figure 3",
     .makespan_is = SP_LOWER_BOUND,
 };

@@ -25,6 +25,7 @@
  * Makespan GP(f + b + w) + P - 1 at f = b = w = 1: next to no bubble over many rounds. Activations: one
  * micro-batch and, until its last W, the gradients that B leaves in it.
  */
+#include "policies/orders/weights/rounds.h"
 #include "policies/refuse.h"
 #include <math.h>
 
@@ -40,15 +41,15 @@ static int owner(const struct sp_layout *lay, int chunk)
 
 static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
 {
-    int P = lay->stages, G = (lay->micro_batches + P - 1) / P, round = k / (3 * P), at = k % P;
+    int C = sp_chunks_of_model(lay), round = k / (3 * C), at = k % C;
     static const unsigned char passes[] = {SP_F, SP_B, SP_W};
-    unsigned char pass = passes[k / P % 3];
+    unsigned char pass = passes[k / C % 3];
 
-    if (round >= G)
+    if (round >= sp_rounds(lay))
         return -1;
-    ops[0] = (struct sp_op){.pass = pass, .mb = round, .chunk = pass == SP_B ? P - 1 - at : at};
+    ops[0] = (struct sp_op){.pass = pass, .mb = round, .chunk = pass == SP_B ? C - 1 - at : at};
     ops[1] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
-    return pass == SP_F && at == P - 1 ? 2 : 1;
+    return pass == SP_F && at == C - 1 ? 2 : 1;
 }
 
 /* The longest way through turns and workers is at least all turns of one and the longest of each
@@ -59,7 +60,7 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 
     if (lay->micro_batches % lay->stages)
         return -1;
-    return G * P * (f + b + w) + (P - 1) * fmax(f, fmax(b, w));
+    return G * P * (f + b + w) + (P - 1) * fmax(f, fmax(b, w)) / lay->chunks;
 }
 
 extern const struct sp_schedule_def sp_schedule_wzb2;
@@ -75,6 +76,6 @@ const struct sp_schedule_def sp_schedule_wzb2 = {
     .weight_ring = {.turn = turn, .layout = SP_RING_LINE, .owner = owner},
     .makespan = makespan,
     .makespan_source =
-        "GP(f+b+w) + (P-1) max(f,b,w), met at f = b = w; WeiPipe section 4: almost none",
+        "GP(f+b+w) + (P-1) max(f,b,w)/v, met at f = b = w; WeiPipe section 4: almost none",
     .makespan_is = SP_LOWER_BOUND,
 };
