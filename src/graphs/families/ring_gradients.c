@@ -243,6 +243,13 @@ static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
                       sp_stage_block(owner, sp_layer_block(i), first + i / SP_LAYER_BLOCKS));
 }
 
+/* What was left of a journey, of whatever chunk. */
+static void add_all_late(struct sp_graph *g, struct sp_stage *owner, int journey)
+{
+    for (int c = 0; c < sp_graph_ring(g)->chunks; c++)
+        add_late(g, owner, c, journey);
+}
+
 void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
                             const struct sp_tensor_id *id)
 {
@@ -250,8 +257,10 @@ void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
     bool line = is_line(g), closes = line && g->ahead && is_last(g, id);
     bool computes = line && owner->index < sp_line_workers(&g->cfg.plan->layout, id->mb);
 
-    for (int journey = 0; line && journey <= id->slice; journey++)
-        add_late(g, owner, id->at, journey);
+    if (line)
+        add_late(g, owner, id->at, 0);
+    if (line && id->slice > 0) /* so that no more than one is left, however many chunks the owner has */
+        add_all_late(g, owner, 1);
     if (t && line && !closes && (id->slice > 0 || computes))
         leave_for_later(late(owner, id->at, id->slice), t);
     else if (t)
@@ -262,6 +271,6 @@ void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
 
 void sp_ring_gradients_flush(struct sp_graph *g, struct sp_stage *owner)
 {
-    for (int i = 0; i < 2 * sp_graph_ring(g)->chunks; i++)
-        add_late(g, owner, i / 2, i % 2);
+    add_all_late(g, owner, 0);
+    add_all_late(g, owner, 1);
 }

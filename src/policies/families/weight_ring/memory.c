@@ -25,6 +25,12 @@ static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape 
     return most;
 }
 
+/* Whether a turn is one op: weights of one chunk, or a gradient. */
+static bool is_one_by_one(const struct sp_ring *ring)
+{
+    return ring->first[ring->turns] - ring->rounds == ring->turns; /* heads come with the last chunk */
+}
+
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
@@ -36,7 +42,8 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     int P = plan->layout.stages;
     int64_t most = sp_most_layers(plan, sh->model.layers, stage), layer, ends, norms;
     int64_t apart, gradients; /* of one worker alone; elements that one takes */
-    bool line = sp_ring_of(&plan->layout)->layout == SP_RING_LINE;
+    const struct sp_ring *ring = sp_ring_of(&plan->layout);
+    bool line = ring->layout == SP_RING_LINE, one = plan->split && is_one_by_one(ring);
 
     if (P == 1 && !plan->split && !line)
         return 4 * x;
@@ -49,6 +56,6 @@ int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh
     gradients = sp_rounds_gradients(plan, sh) ? 1 : sp_in_f32(sh, 1);
     /* of either kind: the larger; of two flows of weights, where a turn has ops of both; and what is with its owner */
     if (line)
-        return 4 * x + gradients * ((plan->split ? 7 : 9) * most + 2) * layer + apart + norms;
+        return 4 * x + gradients * ((one ? 7 : 9) * most + 2) * layer + apart + norms;
     return 4 * x + (6 * most + gradients * (3 * most + 2)) * layer + apart + norms;
 }
