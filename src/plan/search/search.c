@@ -10,6 +10,8 @@
 /* Numbers of slices that are tried of a range. */
 enum { FEW_TRIES = 3, TRIES = 8, MANY_TRIES = 24 };
 
+/* Chunks of a stage that are tried at most: more would halve again what is left of a bubble. */
+enum { MOST_CHUNKS = 4 };
 /* Slices that take turns only for messages to travel beside them: more gain nothing. */
 enum { MOST_TURNS = 4 };
 /* The least of a slice where only more slices could fit into memory. */
@@ -196,10 +198,11 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
     if (s->want->slices > 1)
         return;
     try(s, f);
-    if (def && def->default_chunks == 2 && !f.chunks && !s->want->schedule) {
-        f.chunks = 4; /* where the schedule takes any number; it refuses otherwise */
+    if (!def || def->default_chunks < 1 || f.chunks || s->want->schedule)
+        return;
+    /* where the schedule takes any number; it refuses otherwise */
+    for (f.chunks = 2 * def->default_chunks; f.chunks <= MOST_CHUNKS; f.chunks += def->default_chunks)
         try(s, f);
-    }
 }
 
 /* A schedule and what its options make of it. */

@@ -103,7 +103,6 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 3, worked out",
     .family = "weight-ring",
     .options = "flow,gradients",
-    .variants = "flow=line",
     .default_chunks = 1,
     .check = check,
     .weight_ring = {.turn = turn, .layout = SP_RING_PAIRS},
