@@ -63,6 +63,8 @@ void bf16_cases(struct cases *c)
         add_bf16(c, alone, "llama-tiny", "seq1f1b", 2, mode);
     }
     add_bf16(c, alone, "./qwen", "wzb2", 2, "");
+    add_bf16(c, alone, "llama-tiny", "wzb1", 3, "--micro-batches 5");
+    add_bf16(c, two, "gpt-tiny", "weipipe:flow=line", 4, "--chunks 2");
     add_bf16(c, alone, "./qwen", "helix:qkv=weights", 2, "--slices 2");
     /* keys and values leave too: attention in parts */
     add_bf16(c, (struct parity_case){.processes = ALONE, .own_bits = true}, "gpt-tiny", "sppo", 2,

@@ -59,6 +59,13 @@ static void rings(struct cases *c, int model)
         {4, "--schedule weipipe:flow=line --stages 4 --partition 1,2,4,1 --recompute full"},
         {4, "--schedule wzb1 --stages 4 --partition 2,1,3,2"},
         {3, "--schedule tawpipe:node=3 --stages 3 --partition 2,5,1"},
+        {4, "--schedule weipipe:flow=line --stages 4 --chunks 2 --micro-batches 7"},
+        {3, "--schedule wzb1 --stages 3 --micro-batches 7 --recompute full"},
+        {2, "--schedule wzb1 --stages 2 --chunks 3 --micro-batches 5"},
+        {4, "--schedule tawpipe:node=2 --stages 4 --chunks 2 --recompute selective"},
+        {2, "--schedule wzb2 --stages 2 --chunks 4 --micro-batches 4"},
+        {3, "--schedule wzb2:owner=each --stages 3 --chunks 2 --micro-batches 4"},
+        {3, "--schedule weipipe:flow=line,node=3 --stages 3 --chunks 2 --partition 1,2,1,1,2,1"},
     };
 
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -82,6 +89,7 @@ static void ring_processes(struct cases *c)
     } rings[] = {{"weipipe", "gpt-tiny", 1},
                  {"weipipe-naive", "gpt-tiny", 1},
                  {"wzb1", "llama-tiny", 1.5},
+                 {"wzb1 --chunks 2", "llama-tiny", 1.5},
                  {"wzb2", "llama-tiny", 1},
                  {"wzb2:owner=each", "llama-tiny", 1}};
 

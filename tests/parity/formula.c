@@ -131,16 +131,16 @@ static void ring_worker(int P, int G, const char *schedule, const int64_t *size,
     }
 }
 
-static bool is_line(const char *schedule)
+static bool is_line(const char *schedule, int P, int V)
 {
     return !strncmp(schedule, "wzb2", 4) || !strncmp(schedule, "tawpipe", 7) ||
-           strstr(schedule, "flow=line");
+           strstr(schedule, "flow=line") || (!strncmp(schedule, "wzb1", 4) && (P % 2 || V > 1));
 }
 
 static int owner_of(const char *schedule, int P, int node, int c)
 {
     if (!strncmp(schedule, "tawpipe", 7))
-        return c % (P / node) * node + c / (P / node);
+        return c % (P / node) * node + c / (P / node) % node;
     return !strncmp(schedule, "wzb2", 4) && !strstr(schedule, "each") ? P - 1 : (c + 1) % P;
 }
 
@@ -177,22 +177,24 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
     const char *schedule = s->args.layout.schedule;
     const struct parts n = parts_of(&s->model);
     int P = s->plan.layout.stages, m = s->plan.layout.micro_batches, L = s->model.layers;
+    int V = s->plan.layout.chunks, C = P * V;
+    bool line = is_line(schedule, P, V);
     const char *given = strstr(schedule, "node=");
     int node = given ? atoi(given + 5) : !strncmp(schedule, "tawpipe", 7) ? P : 1;
-    int64_t size[MOST_STAGES];
+    int64_t size[MOST_BLOCKS];
 
-    for (int c = 0; c < P; c++)
-        size[c] = layer_of(&n) * (L / P + (c < L % P));
+    for (int c = 0; c < C; c++)
+        size[c] = layer_of(&n) * (L / C + (c < L % C));
     for (int r = 0; r < P; r++) {
         int active = m < P ? m : P; /* workers that have a micro-batch */
 
         /* half of it is weights, which those gather, half their gradients, which they scatter */
         sent[r] += (active - (r < active)) * (ends_in_parts(&n, P) / 2);
         sent[r] += r < active ? (P - 1) * (ends_in_parts(&n, P) / 2) : 0;
-        if (!is_line(schedule))
+        if (!line)
             ring_worker(P, (m + P - 1) / P, schedule, size, r, sent);
     }
-    for (int c = 0; c < P && is_line(schedule); c++)
+    for (int c = 0; c < C && line; c++)
         for (int left = m; left > 0; left -= P)
             line_chunk(left < P ? left : P, node, owner_of(schedule, P, node, c), size[c], sent);
 }

@@ -148,10 +148,12 @@ static struct sp_model tiny(int layers, bool tied)
 }
 
 /* 1: done; 0: the schedule does not do this layout. */
-static int check_layout(const char *schedule, int p, int m, int slices, int layers, bool vocabulary)
+static int check_layout(const char *schedule, int p, int m, int chunks, int slices, int layers,
+                        bool vocabulary)
 {
     struct sp_layout lay = {.stages = p,
                             .micro_batches = m,
+                            .chunks = chunks,
                             .slices = slices,
                             .layers = layers,
                             .options = "",
@@ -166,7 +168,8 @@ static int check_layout(const char *schedule, int p, int m, int slices, int laye
     catch_end(&said);
     if (err)
         return 0;
-    snprintf(what, sizeof what, "%s p=%d m=%d n=%d L=%d", schedule, p, m, slices, layers);
+    snprintf(what, sizeof what, "%s p=%d m=%d v=%d n=%d L=%d", schedule, p, m, chunks, slices,
+             layers);
     for (int tied = 0; tied < 2; tied++) {
         struct sp_model model = tiny(layers, tied);
         struct sp_shape shape;
@@ -186,6 +189,8 @@ static void all_schedules(void **state)
         "sppo:multiplex",      "helix:qkv=weights",    "helix:qkv=activations",
         "helix:qkv=published", "helix:ship=attention", "helix:bounded,qkv=weights",
         "wzb2:owner=each",     "weipipe:flow=line",    "fsdp:order=breadth"};
+    static const char *const lines[] = {"weipipe:flow=line", "wzb1:flow=line", "wzb2",
+                                        "wzb2:owner=each", "tawpipe"};
     int layouts = 0;
 
     (void)state;
@@ -195,13 +200,19 @@ static void all_schedules(void **state)
                 for (int n = 1; n <= 6; n += 5)
                     if ((k + p + m / p + n) % test_every(2) == 0)
                         for (int shared = 0; shared < 2; shared++)
-                            layouts += check_layout(sp_schedule_at(k)->name, p, m, n,
+                            layouts += check_layout(sp_schedule_at(k)->name, p, m, 0, n,
                                                     2 * p + (p > 2), shared);
     for (size_t k = 0; k < sizeof more / sizeof *more; k++)
         for (int p = 2; p <= 6; p++)
             for (int m = 2 * p; m <= 6 * p; m += 4 * p)
                 layouts +=
-                    check_layout(more[k], p, m, strstr(more[k], "sppo") ? 6 : 1, 2 * p, false);
+                    check_layout(more[k], p, m, 0, strstr(more[k], "sppo") ? 6 : 1, 2 * p, false);
+    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++)
+        for (int p = 1; p <= 6; p++) {
+            int v = 1 + ((int)k + p) % 3;
+
+            layouts += check_layout(lines[k], p, 2 * p + 1, v, 1, v * p + 1, false);
+        }
     printf("%d layouts\n", layouts);
     assert_true(layouts > 400 / test_every(2));
 }

@@ -41,8 +41,7 @@ static void makespans(void **state)
     for (int P = 2; P <= 8; P++)
         for (int G = 1; G <= 6; G++) {
             int peak[4];
-            double formula[4],
-                one = P % 2 ? 0 : simulate("wzb1", P, G, &unit, &peak[0], &formula[0]);
+            double formula[4], one = simulate("wzb1", P, G, &unit, &peak[0], &formula[0]);
             double two = simulate("wzb2", P, G, &unit, &peak[1], &formula[1]);
             double interleave = simulate("weipipe", P, G, &unit, &peak[2], &formula[2]);
 
@@ -50,12 +49,10 @@ static void makespans(void **state)
             assert_int_equal(peak[1], P);
             if (G > 1)
                 assert_true(two < interleave);
-            if (P % 2)
-                continue;
             assert_true(one == 3 * G * P + (P - 1) * (G > 1 ? 2 : 1) && one == formula[0]);
             assert_true(one >= two && (G == 1 || one < interleave));
             /* one and a half micro-batches: figure 5's claim of about 1.5 G M_A */
-            assert_int_equal(peak[0], G > 1 ? P + P / 2 : P);
+            assert_int_equal(peak[0], G > 1 ? P + (P + 1) / 2 : P);
             if (P == 4)
                 print_message("p=4 m=%d: weipipe %g, wzb1 %g, wzb2 %g, bubble of wzb2 %.1f %%\n",
                               G * P, interleave, one, two, 100 * (1 - 3. * G * P / two));
@@ -68,7 +65,7 @@ static void bounds(void **state)
         {.f = 1, .b = 2, .w = 0.5}, {.f = 2, .b = 1, .w = 1}, {.f = 1, .b = 1.3, .w = 0.9}};
 
     (void)state;
-    for (int P = 2; P <= 6; P += 2)
+    for (int P = 2; P <= 6; P++)
         for (int G = 1; G <= 5; G++)
             for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {
                 double formula, is;
@@ -101,7 +98,7 @@ static void orders(void **state)
 
     (void)state;
     for (int n = 0; n < 2; n++)
-        for (int P = 2; P <= 6; P += 2) {
+        for (int P = 2; P <= 6; P++) {
             make_plan(names[n], P, 5 * P, &plan);
             for (int i = 0; i < 5 * P; i++)
                 for (int c = 0; c < P; c++) {

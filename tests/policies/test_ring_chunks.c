@@ -1,0 +1,316 @@
+/*
+ * Several chunks a worker, whose weights go down the line: every op once and in order, closed forms, activations, owners,
+ * and buffers of what travels, all from V alone; wzb1 down the line, with any number of workers; what is refused.
+ */
+#include "policies/common.h"
+#include "policies/families/family.h"
+#include "policies/families/weight_ring/ring.h"
+#include "policies/families/workers.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/times.h"
+#include <errno.h>
+#include <math.h>
+
+static const char *const schedules[] = {"weipipe:flow=line", "tawpipe:node=1", "wzb2",
+                                        "wzb2:owner=each", "wzb1:flow=line"};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules, WZB1 = SCHEDULES - 1 };
+
+static void make_chunked(const char *schedule, int p, int m, int v, struct sp_plan *plan)
+{
+    struct sp_layout lay = layout(p, m);
+
+    lay.chunks = v;
+    if (sp_plan_create(schedule, &lay, plan))
+        fail_msg("%s p=%d m=%d v=%d: no plan", schedule, p, m, v);
+}
+
+static void times_of(const struct sp_plan *plan, const struct sp_costs *c, struct sp_times *t)
+{
+    char why[256] = "";
+
+    if (sp_listsim(plan, c, SP_PAIRED, t, why, sizeof why))
+        fail_msg("%s: %s", plan->def->name, why);
+}
+
+/* ---- ops --------------------------------------------------------------------------------------- */
+
+/* The place of an op of a micro-batch in the program of its worker. */
+static int place_of(const struct sp_plan *plan, int pass, int mb, int chunk)
+{
+    const struct sp_program *prog = &plan->programs[mb % plan->layout.stages];
+    int found = -1;
+
+    for (int k = 0; k < prog->n; k++) {
+        const struct sp_op *op = &prog->ops[k];
+
+        if (op->part != SP_CHUNK || op->pass != pass || op->mb != mb || op->chunk != chunk)
+            continue;
+        assert_int_equal(found, -1);
+        found = k;
+    }
+    assert_true(found >= 0);
+    return found;
+}
+
+/* F of chunks 0 .. C-1, then B of C-1 .. 0; W after B: at once down the same chunks (wzb1), or after the last B and up
+ * again (wzb2). */
+static void check_ops(const struct sp_plan *plan, int mb)
+{
+    int C = plan->layout.stages * plan->layout.chunks;
+
+    for (int c = 0; c < C; c++) {
+        int b = place_of(plan, SP_B, mb, c), w = plan->split ? place_of(plan, SP_W, mb, c) : b + 1;
+        bool up = !strcmp(plan->def->name, "wzb2");
+
+        assert_true(place_of(plan, SP_F, mb, c) < b && b < w);
+        if (c == 0)
+            continue;
+        assert_true(place_of(plan, SP_F, mb, c - 1) < place_of(plan, SP_F, mb, c));
+        assert_true(b < place_of(plan, SP_B, mb, c - 1));
+        if (plan->split)
+            assert_true(up ? place_of(plan, SP_W, mb, c - 1) < w
+                           : w < place_of(plan, SP_B, mb, c - 1));
+    }
+}
+
+static void every_op_once(void **state)
+{
+    int plans = 0;
+
+    (void)state;
+    for (int k = 0; k < SCHEDULES; k++)
+        for (int p = 1; p <= 6; p++)
+            for (int v = 1; v <= 4; v++)
+                for (int m = 1; m <= 2 * p + 1; m++) {
+                    struct sp_plan plan;
+
+                    if ((k + p + v + m) % test_every(3))
+                        continue;
+                    make_chunked(schedules[k], p, m, v, &plan);
+                    for (int s = 0; s < p; s++)
+                        assert_int_equal(plan.programs[s].n, (m - s + p - 1) / p *
+                                                                 ((plan.split ? 3 : 2) * p * v + 1));
+                    for (int i = 0; i < m; i++)
+                        check_ops(&plan, i);
+                    sp_plan_destroy(&plan);
+                    plans++;
+                }
+    print_message("%d plans\n", plans);
+}
+
+/* ---- times ------------------------------------------------------------------------------------- */
+
+/* G rounds of all ops, and the longest turn, of one of V chunks of a stage, for each worker but the first. */
+static double closed_form(int k, int p, int G, int v, const struct sp_costs *c)
+{
+    double f = c->f, back = c->b + c->w;
+    const double longest[] = {G > 1 ? f + back : fmax(f, back), fmax(f, back),
+                              fmax(f, fmax(c->b, c->w)), fmax(f, fmax(c->b, c->w)),
+                              G > 1 ? 2 : 1};
+
+    return G * p * (f + back) + (p - 1) * longest[k] / v;
+}
+
+/* Forms of schedules whose W are apart hold at costs of 1. */
+static void closed_forms(void **state)
+{
+    static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 1, .b = 1.25, .w = 0.5}};
+    int checks = 0;
+
+    (void)state;
+    for (int k = 0; k < SCHEDULES; k++)
+        for (int p = 1; p <= 6; p++)
+            for (int v = 1; v <= 4; v++)
+                for (int G = 1; G <= 4; G++)
+                    for (int i = 0; i < (k < 2 ? 2 : 1); i++, checks++) {
+                        int C = p * v, peak = k == WZB1 && G > 1 ? C + (C + 1) / 2 : C;
+                        double want = closed_form(k, p, G, v, &costs[i]);
+                        struct sp_plan plan;
+                        struct sp_times t;
+
+                        make_chunked(schedules[k], p, G * p, v, &plan);
+                        times_of(&plan, &costs[i], &t);
+                        if (fabs(t.makespan - want) > 1e-9 * want)
+                            fail_msg("%s p=%d G=%d v=%d: %g, not %g", schedules[k], p, G, v,
+                                     t.makespan, want);
+                        assert_true(fabs(plan.def->makespan(&plan.layout, costs[i].f, costs[i].b,
+                                                            costs[i].w) -
+                                         want) < 1e-9 * want);
+                        for (int s = 0; s < p; s++)
+                            assert_int_equal(t.peak_live[s], peak);
+                        assert_true(sp_activation_share(plan.family, &plan.layout) == 1. / v);
+                        sp_times_destroy(&t);
+                        sp_plan_destroy(&plan);
+                    }
+    print_message("%d layouts\n", checks);
+}
+
+/* Unequal ops: bounds; a last round of fewer workers: never longer than a full one. */
+static void bounds(void **state)
+{
+    static const struct sp_costs costs = {.f = 1, .b = 1.4, .w = 0.7};
+
+    (void)state;
+    for (int k = 0; k < SCHEDULES; k++)
+        for (int p = 1; p <= 5; p++)
+            for (int v = 1; v <= 3; v++) {
+                double last = INFINITY;
+
+                for (int m = 3 * p; m >= 1; m--) {
+                    struct sp_plan plan;
+                    struct sp_times t;
+                    double formula;
+
+                    make_chunked(schedules[k], p, m, v, &plan);
+                    times_of(&plan, &costs, &t);
+                    formula = plan.def->makespan(&plan.layout, costs.f, costs.b, costs.w);
+                    assert_true(m % p ? formula < 0 : t.makespan >= formula - 1e-9);
+                    assert_true(t.makespan <= last + 1e-9);
+                    last = t.makespan;
+                    sp_times_destroy(&t);
+                    sp_plan_destroy(&plan);
+                }
+            }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static int64_t travelling(const char *schedule, int p, int v, int64_t *layer)
+{
+    const struct sp_model model = {.arch = SP_ARCH_GPT2,
+                                   .layers = 12 * p,
+                                   .hidden = 24,
+                                   .heads = 4,
+                                   .kv_heads = 4,
+                                   .head_dim = 6,
+                                   .mlp = 96,
+                                   .vocab = 61,
+                                   .positions = 64};
+    struct sp_shape shape;
+    struct sp_plan plan;
+    int64_t elements, ends;
+
+    make_chunked(schedule, p, 2 * p, v, &plan);
+    sp_shape_init(&shape, &model, 1, 24, 2 * p, 0, 0);
+    elements = plan.family->travelling(&plan, &shape, 0, 0);
+    sp_worker_elements(&plan, &shape, layer, &ends);
+    sp_plan_destroy(&plan);
+    return elements;
+}
+
+/* What is for weights and gradients of a chunk is V times smaller: nine of them, seven where a turn is one op. */
+static void buffers(void **state)
+{
+    (void)state;
+    for (int k = 0; k < SCHEDULES; k++)
+        for (int p = 2; p <= 4; p++) {
+            int64_t layer, one = travelling(schedules[k], p, 1, &layer);
+            int64_t two = travelling(schedules[k], p, 2, &layer);
+            int64_t four = travelling(schedules[k], p, 4, &layer);
+            int64_t chunks = strstr(schedules[k], "wzb2") ? 7 : 9;
+
+            assert_true(one - two >= chunks * 6 * layer && two - four >= chunks * 3 * layer);
+            assert_true(one - two == 2 * (two - four));
+        }
+}
+
+/* ---- owners, flows, refusals -------------------------------------------------------------------- */
+
+static void owners(void **state)
+{
+    static const char *const shared[] = {"weipipe:flow=line", "tawpipe:node=2", "tawpipe:node=4",
+                                         "wzb2:owner=each", "wzb1"};
+    struct sp_plan plan;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
+        for (int v = 1; v <= 4; v++) {
+            int owned[4] = {0};
+
+            make_chunked(shared[k], 4, 4, v, &plan);
+            for (int c = 0; c < 4 * v; c++) {
+                int owner = sp_ring_owner(sp_ring_of(&plan.layout), c);
+
+                assert_int_equal(plan.family->owned(&plan.layout, owner, owned[owner]++), c);
+            }
+            for (int s = 0; s < 4; s++)
+                assert_true(owned[s] == v && plan.family->owned(&plan.layout, s, v) == -1);
+            sp_plan_destroy(&plan);
+        }
+    make_chunked("wzb2", 4, 4, 3, &plan);
+    for (int c = 0; c < 12; c++)
+        assert_int_equal(plan.family->owned(&plan.layout, 3, c), c);
+    assert_int_equal(plan.family->owned(&plan.layout, 0, 0), -1);
+    sp_plan_destroy(&plan);
+}
+
+/* wzb1 goes around where pairs of chunks do; down the line its ops are the same. */
+static void flows(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 6; p++)
+        for (int v = 1; v <= 3; v++) {
+            struct sp_plan plan, line;
+            bool around = p % 2 == 0 && v == 1;
+
+            make_chunked("wzb1", p, 3 * p + 1, v, &plan);
+            make_chunked("wzb1:flow=line", p, 3 * p + 1, v, &line);
+            assert_int_equal(sp_ring_of(&plan.layout)->layout,
+                             around ? SP_RING_PAIRS : SP_RING_LINE);
+            assert_int_equal(sp_ring_of(&line.layout)->layout, SP_RING_LINE);
+            assert_int_equal(plan.family->post_validates(&plan.layout), !around);
+            for (int s = 0; s < p; s++) {
+                assert_int_equal(plan.programs[s].n, line.programs[s].n);
+                assert_memory_equal(plan.programs[s].ops, line.programs[s].ops,
+                                    (size_t)line.programs[s].n * sizeof(struct sp_op));
+            }
+            sp_plan_destroy(&line);
+            sp_plan_destroy(&plan);
+        }
+}
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int p, v, layers;
+        const char *says;
+    } bad[] = {
+        {"weipipe", 4, 2, 0, "where weights go around, not 2; use --chunks 1, or flow=line\n"},
+        {"wzb1:flow=ring", 4, 3, 0, "where weights go around, not 3; use --chunks 1, or flow=line\n"},
+        {"wzb1:flow=ring", 3, 1, 0, "not 3; use --stages 4, or flow=line\n"},
+        {"wzb1:flow=up", 4, 1, 0, "use flow=ring or flow=line\n"},
+        {"weipipe-naive", 4, 2, 0, "has 1 chunk per stage, not 2; use --chunks 1\n"},
+        {"weipipe:flow=line", 4, 3, 8, "4 stages of 3 chunk(s) need 12 layers, the model has 8"},
+        {"wzb2", 2, 9, 8, "9 chunks per stage are more than the 8 layers"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sp_layout lay = layout(bad[i].p, 8);
+        struct sp_plan plan;
+        struct catch said;
+        const char *text;
+        int ret;
+
+        lay.chunks = bad[i].v;
+        lay.layers = bad[i].layers;
+        catch_begin(&said);
+        ret = sp_plan_create(bad[i].schedule, &lay, &plan);
+        text = catch_end(&said);
+        if (ret != -EINVAL || !strstr(text, bad[i].says) ||
+            strchr(text, '\n') != text + strlen(text) - 1)
+            fail_msg("%s: %d '%s', not '%s'", bad[i].schedule, ret, text, bad[i].says);
+    }
+}
+
+TEST_GROUP(ring_chunks)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_op_once), cmocka_unit_test(closed_forms), cmocka_unit_test(bounds),
+        cmocka_unit_test(buffers),       cmocka_unit_test(owners),       cmocka_unit_test(flows),
+        cmocka_unit_test(refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
