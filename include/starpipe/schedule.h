@@ -80,7 +80,8 @@ int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
 enum sp_ring_layout {
     SP_RING_REVERSED, /* backward weights and gradients of chunk p-1-at */
     SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
-                       * B and W apart */
+                       * B and W apart. With an odd p, or several chunks a stage, SP_RING_LINE instead,
+                       * unless the user says flow=ring */
     SP_RING_LINE   /* whatever its ops want, and so have the others in their turns; nothing goes
                       * around: weights come from their owners, gradients of a round go to them */
 };
@@ -122,8 +123,8 @@ struct sp_attention_parallel_def {
 /*
  * "weight-ring": micro-batches are counted by the worker's own: round g of worker r is micro-batch
  * g * stages + r, and worker r is r turns late, or as many as there are nodes before its own. The last round may be of
- * fewer workers. Chunks are the stages parts of the model. The family makes the programs from the turns: there is no
- * `emit`.
+ * fewer workers. Chunks are numbered through the whole model, stages * chunks parts of it: with more than one a stage
+ * only SP_RING_LINE. The family makes the programs from the turns: there is no `emit`.
  */
 struct sp_weight_ring_def {
     /* The ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns how many, negative

@@ -19,7 +19,7 @@ one=sppo slices=3 grid 1 4 gpt-tiny 2 $four --stages 1 --schedule seq1f1b # slic
 grid 1 4 llama-tiny 2 $four $ring --stages 1
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 2 4 llama-tiny 4 $two $ring --stages 1 --schedule zb1p --recompute full --zero 1
-grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb2
+grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb1 --chunks 2
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --schedule sppo
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule helix:qkv=activations --slices 2 --recompute full

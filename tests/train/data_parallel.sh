@@ -18,7 +18,7 @@ one=sppo slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule sppo:multiplex
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation
 grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b --zero 1
 grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe --zero 1          # parts of unequal length
-grid 2 6 llama-tiny 3 --stages 3 --schedule weipipe:flow=line --recompute full --post-validation --zero 1
+grid 2 6 llama-tiny 3 --stages 3 --schedule weipipe:flow=line --chunks 2 --recompute full --post-validation --zero 1
 grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp --zero 1             # parts of shards
 grid 2 4 gpt-tiny 4 --stages 2 --schedule chimera --zero 1
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 1

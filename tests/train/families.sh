@@ -30,11 +30,13 @@ refuse "no use for; use flow=line" --schedule weipipe:node=2
 refuse "divides 4, as node=2" --schedule tawpipe:node=3
 refuse "use gradients=run or gradients=f32" --schedule wzb2:gradients=bf16
 refuse "use --slices 1" --schedule weipipe --slices 2
-refuse "use --chunks 1" --schedule weipipe --chunks 2
+refuse "use --chunks 1, or flow=line" --schedule weipipe --chunks 2
+refuse "use at most 2 stages" --schedule weipipe:flow=line --chunks 3
 refuse "use even" --schedule weipipe --partition balanced
 refuse "not available for weipipe" --schedule weipipe --post-validation
+refuse "not available for wzb1" --schedule wzb1 --post-validation
 refuse "use owner=last or owner=each" --schedule wzb2:owner=first
-refuse "use --stages 4" --schedule wzb1 --stages 3 --micro-batches 9
+refuse "use --stages 4, or flow=line" --schedule wzb1:flow=ring --stages 3 --micro-batches 9
 refuse "weights have gone on" --schedule wzb1 --recompute selective
 refuse "use at most 8 stages" --schedule weipipe --stages 9 --micro-batches 18
 

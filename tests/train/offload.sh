@@ -161,7 +161,7 @@ if have_mpi; then
     worker weipipe
     worker weipipe:flow=line --micro-batches 7 --recompute selective
     worker wzb1 --recompute full
-    worker wzb2
+    worker wzb2 --chunks 2
     worker tawpipe:node=2 --dtype bf16
     worker fsdp
     worker fsdp:order=breadth --recompute no-attention

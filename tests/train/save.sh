@@ -48,6 +48,7 @@ if resume "same stages" 0 starpipe train --stages 2; then
 fi
 resume "one stage" 1e-6 starpipe train --stages 1
 resume "five stages, gpipe" 1e-6 starpipe train --stages 5 --schedule gpipe --recompute full
+resume "three workers of two chunks that come by" 1e-6 starpipe train --stages 3 --schedule wzb1 --chunks 2
 resume "three stages, the vocabulary cut" 1e-6 starpipe train --stages 3 --vocabulary-parallel
 have_mpi && resume "2 processes" 1e-6 mpi 2 train --stages 4
 

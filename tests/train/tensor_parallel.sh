@@ -21,7 +21,7 @@ one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=6 grid 1 6 llama-tiny 2 $two --stages 3 --schedule slimpipe
 one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe --recompute no-attention
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
-grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --recompute no-attention
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --chunks 2 --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute selective --slices 2
 grid 1 4 gpt-tiny 2 $four $whole --stages 1

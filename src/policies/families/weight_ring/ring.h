@@ -11,7 +11,8 @@
  * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
  * worker r with worker (1 - r) mod P; after its last turn D goes home.
  *
- * In the layout SP_RING_LINE nothing goes around, see line.h.
+ * In the layout SP_RING_LINE nothing goes around, see line.h, and there may be V times as many chunks, C = PV, and
+ * turns that are as much shorter.
  */
 #ifndef SP_RING_H
 #define SP_RING_H
@@ -28,7 +29,7 @@ struct sp_ring {
     int *first;         /* [turns+1] first op of a turn */
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
-    int rounds, chunks; /* G, the last one may be of fewer micro-batches; P */
+    int rounds, chunks; /* G, the last one may be of fewer micro-batches; C */
     int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
     enum sp_ring_layout layout;
     int node; /* workers in a row that are in the same turn */

@@ -1,8 +1,9 @@
 /*
  * The weight-ring family (WeiPipe): worker i mod P keeps micro-batch i from its first forward to its
- * last backward, and the P chunks of the model come by; see policies/families/weight_ring/ring.h.
+ * last backward, and the C chunks of the model come by, V of each worker's own; see
+ * policies/families/weight_ring/ring.h.
  *
- *   F(i,c) waits for F(i,c-1)        L(i), head and loss, for F(i,P-1)
+ *   F(i,c) waits for F(i,c-1)        L(i), head and loss, for F(i,C-1)
  *   B(i,c) waits for B(i,c+1), on the last chunk for L(i), and for F(i,c)
  *   W(i,c) waits for B(i,c)
  *

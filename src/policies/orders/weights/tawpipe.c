@@ -2,7 +2,7 @@
  * TawPipe (Wu and Chen 2025, arXiv 2511.09741): weights come to workers that keep their micro-batches, as in WeiPipe,
  * but all workers of a node want the same chunk in the same turn, and a node is a turn behind the one before. A
  * micro-batch goes forward through all chunks, then back, then comes the next one. Every chunk belongs to one worker,
- * chunk c to worker c / K of node c mod K, K nodes, who keeps its weights, gradient and optimizer state.
+ * chunk c to worker c / K mod N of node c mod K, K nodes of N, who keeps its weights, gradient and optimizer state.
  *
  * p = 4, node=2, m = 8, a backward twice as long as a forward; forwards of micro-batches as figures, backwards as
  * letters (a is micro-batch 0):
@@ -12,8 +12,8 @@
  *   node 1   worker 2  .2222.cccccccc6666gggggggg
  *            worker 3  .3333.dddddddd7777hhhhhhhh
  *
- * Makespan GP(f + B) + (K-1) max(f, B), B = b + w, with G rounds: nobody waits for the node behind. It is less where
- * weights go on before an op ends.
+ * Makespan GP(f + B) + (K-1) max(f, B)/V, B = b + w, with G rounds and V chunks a worker, above one: nobody waits for
+ * the node behind. It is less where weights go on before an op ends.
  *
  * A chunk is sent from one node to another K-1 times for a pass of a round, and P-K times inside of nodes, see
  * families/weight_ring/line.h: 3G(K-1)P chunks a step between nodes, where a ring sends 3(G+1)KP. As published a chunk's

@@ -19,6 +19,9 @@
  * comes around until the last worker is done. With flow=line nothing goes around: worker r + 1 wants for an op what
  * worker r had for the same op, so 3G(P-1) chunks go down the line for each, see families/weight_ring/line.h, and who is
  * done is done. With node=N as well, N workers in a row are in the same turn, and workers are behind by nodes.
+ *
+ * On a line there is no way around that chunks must fit, so there may be V of them a worker, whose turns are V times
+ * shorter, as is the time that a worker is behind the one before: makespan (GP + (P-1)/V)(f + b + w).
  */
 #include "policies/families/weight_ring/flow.h"
 #include "policies/families/weight_ring/node.h"

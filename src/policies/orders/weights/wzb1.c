@@ -5,8 +5,8 @@
  * weights in one turn and their gradients in the next.
  *
  * The paper draws it from turn 4 on and leaves the rest to the reader. Worked out: a backward has two
- * halves of P turns each, chunks P-1 .. P/2 and P/2-1 .. 0, B and W of each in two turns. Of the pair of
- * rounds 2q, 2q+1, in P turns each:
+ * halves of C turns each, C = P chunks, chunks C-1 .. C/2 and C/2-1 .. 0, B and W of each in two turns.
+ * Of the pair of rounds 2q, 2q+1, in C turns each:
  *
  *   3q      forward of 2q          second half of 2q-1
  *   3q+1    forward of 2q+1        first half of 2q
@@ -21,6 +21,11 @@
  * Makespan GP(f + b + w) + 2(P - 1) at f = b = w = 1: workers are behind each other by a turn of two ops,
  * not of three. Activations: one and a half micro-batches, when a forward ends while the one before it
  * is half back.
+ *
+ * flow=line has the same turns, but what their ops want comes down the line of workers, see
+ * families/weight_ring/line.h. That asks for no pairs, so P may be odd and a worker may have V chunks, C = PV: with an
+ * odd C the middle chunk's B ends the first half and its W begins the second. Makespan GP(f + b + w) + 2(P - 1)/V.
+ * That is also the flow where pairs would not go around.
  */
 #include "policies/families/weight_ring/flow.h"
 #include "policies/orders/weights/rounds.h"
