@@ -34,7 +34,8 @@ void barrier_cases(struct cases *c)
          "--schedule weipipe:flow=line --stages 4 --micro-batches 8 --clip 0.1 --recompute full"},
         {PROCESSES(3), ALL, ALL,
          "--schedule wzb2:owner=each --stages 4 --micro-batches 8 --clip 0.1"},
-        {ALONE | PROCESSES(3), 1, ALL - 1, "--schedule wzb1 --stages 3 --micro-batches 7 --clip 2.5"},
+        {ALONE | PROCESSES(3), 1, ALL - 1,
+         "--schedule wzb1 --stages 3 --micro-batches 7 --clip 2.5"},
         {PROCESSES(2), ALL, ALL,
          "--schedule weipipe:flow=line --stages 2 --chunks 3 --micro-batches 5 --clip 0.1"},
         /* forwards on stages that attention and its weights came to */
@@ -65,8 +66,8 @@ void barrier_cases(struct cases *c)
                      (struct parity_case){
                          .processes = runs[i].processes,
                          .unreferenced = true,
-                         .loose_norms = strstr(runs[i].options, "wzb") ||
-                                        strstr(runs[i].options, "flow=line"),
+                         .loose_norms =
+                             strstr(runs[i].options, "wzb") || strstr(runs[i].options, "flow=line"),
                          .undone = {ahead ? runs[i].least : 0, ahead ? runs[i].most : 0}},
                      "--model gpt-tiny --seq 32 --micro-batches 6 --steps %d --lr 3e-3 --warmup 4 "
                      "--eps 1e-8 %s%s",

@@ -86,12 +86,9 @@ static void ring_processes(struct cases *c)
     static const struct {
         const char *schedule, *model;
         double kept;
-    } rings[] = {{"weipipe", "gpt-tiny", 1},
-                 {"weipipe-naive", "gpt-tiny", 1},
-                 {"wzb1", "llama-tiny", 1.5},
-                 {"wzb1 --chunks 2", "llama-tiny", 1.5},
-                 {"wzb2", "llama-tiny", 1},
-                 {"wzb2:owner=each", "llama-tiny", 1}};
+    } rings[] = {{"weipipe", "gpt-tiny", 1},  {"weipipe-naive", "gpt-tiny", 1},
+                 {"wzb1", "llama-tiny", 1.5}, {"wzb1 --chunks 2", "llama-tiny", 1.5},
+                 {"wzb2", "llama-tiny", 1},   {"wzb2:owner=each", "llama-tiny", 1}};
 
     for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
         const char *name = rings[i].schedule;

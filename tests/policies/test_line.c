@@ -60,7 +60,8 @@ static void check(const char *schedule, int P, int m, int node, int chunks)
     if (is.between != want.between || is.inside != want.inside)
         fail_msg("%s p=%d m=%d v=%d: %d messages between nodes and %d inside, not %d and %d",
                  schedule, P, m, chunks, is.between, is.inside, want.between, want.inside);
-    if (m % P == 0) /* TawPipe: 3G(K-1)P and 3G(P-K)P, of chunks that are V times smaller V times as many */
+    if (m % P ==
+        0) /* TawPipe: 3G(K-1)P and 3G(P-K)P, of chunks that are V times smaller V times as many */
         assert_true(is.between == 3 * m * chunks * (P / node - 1) &&
                     is.inside == 3 * m * chunks * (P - P / node));
     sp_lowering_destroy(&l);

@@ -88,8 +88,8 @@ static void every_op_once(void **state)
                         continue;
                     make_chunked(schedules[k], p, m, v, &plan);
                     for (int s = 0; s < p; s++)
-                        assert_int_equal(plan.programs[s].n, (m - s + p - 1) / p *
-                                                                 ((plan.split ? 3 : 2) * p * v + 1));
+                        assert_int_equal(plan.programs[s].n,
+                                         (m - s + p - 1) / p * ((plan.split ? 3 : 2) * p * v + 1));
                     for (int i = 0; i < m; i++)
                         check_ops(&plan, i);
                     sp_plan_destroy(&plan);
@@ -105,8 +105,7 @@ static double closed_form(int k, int p, int G, int v, const struct sp_costs *c)
 {
     double f = c->f, back = c->b + c->w;
     const double longest[] = {G > 1 ? f + back : fmax(f, back), fmax(f, back),
-                              fmax(f, fmax(c->b, c->w)), fmax(f, fmax(c->b, c->w)),
-                              G > 1 ? 2 : 1};
+                              fmax(f, fmax(c->b, c->w)), fmax(f, fmax(c->b, c->w)), G > 1 ? 2 : 1};
 
     return G * p * (f + back) + (p - 1) * longest[k] / v;
 }
@@ -114,7 +113,8 @@ static double closed_form(int k, int p, int G, int v, const struct sp_costs *c)
 /* Forms of schedules whose W are apart hold at costs of 1. */
 static void closed_forms(void **state)
 {
-    static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 1, .b = 1.25, .w = 0.5}};
+    static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1},
+                                            {.f = 1, .b = 1.25, .w = 0.5}};
     int checks = 0;
 
     (void)state;
@@ -277,7 +277,8 @@ static void refusals(void **state)
         const char *says;
     } bad[] = {
         {"weipipe", 4, 2, 0, "where weights go around, not 2; use --chunks 1, or flow=line\n"},
-        {"wzb1:flow=ring", 4, 3, 0, "where weights go around, not 3; use --chunks 1, or flow=line\n"},
+        {"wzb1:flow=ring", 4, 3, 0,
+         "where weights go around, not 3; use --chunks 1, or flow=line\n"},
         {"wzb1:flow=ring", 3, 1, 0, "not 3; use --stages 4, or flow=line\n"},
         {"wzb1:flow=up", 4, 1, 0, "use flow=ring or flow=line\n"},
         {"weipipe-naive", 4, 2, 0, "has 1 chunk per stage, not 2; use --chunks 1\n"},

@@ -233,11 +233,11 @@ static void leave_for_later(struct sp_ring_home *h, const struct sp_stored *t)
 /* The gradients of a chunk are whole. */
 static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
 {
-    int first, count;
+    int chunks = sp_graph_ring(g)->chunks, first, count;
 
     for (int journey = 0; journey < 2; journey++)
         add_late(g, owner, chunk, journey);
-    sp_part_layers(g->cfg.plan, g->shape.model.layers, sp_graph_ring(g)->chunks, chunk, &first, &count);
+    sp_part_layers(g->cfg.plan, g->shape.model.layers, chunks, chunk, &first, &count);
     for (int i = 0; i < SP_LAYER_BLOCKS * count; i++)
         sp_step_close(g, owner,
                       sp_stage_block(owner, sp_layer_block(i), first + i / SP_LAYER_BLOCKS));
@@ -259,7 +259,8 @@ void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
 
     if (line)
         add_late(g, owner, id->at, 0);
-    if (line && id->slice > 0) /* so that no more than one is left, however many chunks the owner has */
+    /* so that no more than one is left, however many chunks the owner has */
+    if (line && id->slice > 0)
         add_all_late(g, owner, 1);
     if (t && line && !closes && (id->slice > 0 || computes))
         leave_for_later(late(owner, id->at, id->slice), t);

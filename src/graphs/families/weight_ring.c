@@ -200,9 +200,8 @@ static int create(struct sp_graph *g)
             calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
                    sizeof(starpu_data_handle_t));
         st->homes = calloc(2 * (size_t)chunks(g), sizeof *st->homes);
-        err = st->norms && st->homes
-                  ? sp_flights_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
-                  : -ENOMEM;
+        err = st->norms && st->homes ? sp_flights_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
+                                     : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);
     }

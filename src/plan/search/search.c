@@ -201,7 +201,8 @@ static void try_schedule(struct search *s, struct sp_found f, const char *schedu
     if (!def || def->default_chunks < 1 || f.chunks || s->want->schedule)
         return;
     /* where the schedule takes any number; it refuses otherwise */
-    for (f.chunks = 2 * def->default_chunks; f.chunks <= MOST_CHUNKS; f.chunks += def->default_chunks)
+    for (f.chunks = 2 * def->default_chunks; f.chunks <= MOST_CHUNKS;
+         f.chunks += def->default_chunks)
         try(s, f);
 }
 

@@ -25,10 +25,10 @@ static int64_t layers_between(const struct sp_plan *plan, const struct sp_shape 
     return most;
 }
 
-/* Whether a turn is one op: weights of one chunk, or a gradient. */
+/* Whether a turn is one op, beside the head that comes with the last chunk: weights of one chunk, or a gradient. */
 static bool is_one_by_one(const struct sp_ring *ring)
 {
-    return ring->first[ring->turns] - ring->rounds == ring->turns; /* heads come with the last chunk */
+    return ring->first[ring->turns] - ring->rounds == ring->turns;
 }
 
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)

@@ -107,7 +107,8 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
     int C = sp_globals(lay), m = lay->micro_batches;
     int pass = op->pass == SP_F ? 0 : op->pass == SP_B ? 1 : 2;
 
-    if (op->mb < 0 || op->mb >= m || op->mb % lay->stages != stage || op->slice != 0 || op->chunk < 0)
+    if (op->mb < 0 || op->mb >= m || op->mb % lay->stages != stage || op->slice != 0 ||
+        op->chunk < 0)
         return -1;
     if (op->part == SP_HEAD)
         return op->pass == SP_F && op->chunk == 0 ? 3 * m * C + op->mb : -1;

@@ -62,8 +62,7 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
 
     if (lay->micro_batches % lay->stages)
         return -1;
-    return G * P * (f + b + w) +
-           (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w)) / lay->chunks;
+    return G * P * (f + b + w) + (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w)) / lay->chunks;
 }
 
 extern const struct sp_schedule_def sp_schedule_weipipe;

@@ -40,8 +40,8 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     if (err || lay->stages % 2 == 0 || sp_flow_layout(lay, SP_RING_PAIRS) == SP_RING_LINE)
         return err;
     snprintf(why, n,
-             "goes around in pairs of chunks with an even number of stages, not %d; use --stages %d, "
-             "or flow=line",
+             "goes around in pairs of chunks, of an even number of stages, not %d; "
+             "use --stages %d, or flow=line",
              lay->stages, lay->stages + 1);
     return -EINVAL;
 }
@@ -104,7 +104,7 @@ const struct sp_schedule_def sp_schedule_wzb1 = {
     .abi = SP_SCHEDULE_ABI,
     .name = "wzb1",
     .summary =
-        "weights travel around or down a line, backwards of inputs and of weights in turns of their own",
+        "weights travel around or down a line, gradients of inputs and of weights in own turns",
     .source = "WeiPipe (Lin et al. 2025), section 3.3, figure 3, worked out",
     .family = "weight-ring",
     .options = "flow,gradients",
