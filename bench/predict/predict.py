@@ -83,6 +83,11 @@ PAPERS = [
       "weipipe:flow=line,gradients=f32", "weipipe:flow=line", "tawpipe:node=2"])
     for ratio, batch in (("1.33", 1), ("2.67", 2), ("5.33", 4))
 ]
+# Several chunks a worker, whose weights go down the line.
+PAPERS.append(
+    ("chunks", TINY, "--seq 512 --micro-batch-size 1",
+     [f"{schedule} --chunks {chunks}" for schedule in ("weipipe:flow=line", "tawpipe:node=2", "wzb1:flow=line", "wzb2")
+      for chunks in (1, 2)]))
 
 
 def model_dir(where, m):

@@ -40,6 +40,8 @@ names = {r["schedule"] for r in rows}
 assert {"1f1b", "helix", "helix:bounded", "weipipe", "tawpipe", "fsdp", "sppo:multiplex", "zbv"} <= names, names
 assert any(r["vocabulary_parallel"] for r in rows)
 assert all(r["vocabulary_parallel"] == ("--vocabulary-parallel" in r["command"]) for r in rows)
+line = [r for r in rows if r["schedule"] == "weipipe:flow=line"]
+assert any(r["chunks"] > 1 and f"--chunks {r['chunks']} " in r["command"] for r in line), line
 assert read("adapipe") and not any(r["vocabulary_parallel"] for r in read("adapipe"))
 last = None
 for r in rows:
