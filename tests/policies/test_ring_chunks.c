@@ -1,6 +1,7 @@
 /*
- * Several chunks a worker, whose weights go down the line: every op once and in order, closed forms, activations, owners,
- * and buffers of what travels, all from V alone; wzb1 down the line, with any number of workers; what is refused.
+ * Several chunks a worker, whose weights go down the line: every op once and in order, closed forms, activations,
+ * owners, and buffers of what travels, all from V alone; wzb1 down the line, with any number of workers; what is
+ * refused.
  */
 #include "policies/common.h"
 #include "policies/families/family.h"
