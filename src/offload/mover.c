@@ -29,16 +29,28 @@ static void count(struct sp_move *move, int64_t bytes)
     sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
 }
 
+/* Whether somebody has asked for it again: a message of its backward may be submitted by then. The request waits for
+ * this very thread. */
+static bool is_wanted(starpu_data_handle_t handle, unsigned node)
+{
+    int allocated, valid, loading, requested;
+
+    starpu_data_query_status2(handle, (int)node, &allocated, &valid, &loading, &requested);
+    return loading || requested;
+}
+
 /*
  * Frees the buffer of a tensor that is written out. StarPU refuses while another thread looks at the
  * handle, which takes long only if that thread has no core: then again, a few times as a rule. After a
- * second the buffer stays: the tensor is right wherever it is.
+ * second, or at once if somebody has asked for it again, the buffer stays: the tensor is right wherever it is.
  */
 static bool drop(const struct sp_move_tensor *t, unsigned node)
 {
     for (int i = 0; i < 20000; i++) {
         if (!starpu_data_evict_from_node(t->handle, node))
             return true;
+        if (is_wanted(t->handle, node))
+            return false;
         nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
     }
     return false;
