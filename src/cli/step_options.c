@@ -34,8 +34,12 @@ int sp_step_slices(const char *command, struct sp_layout_args *l, const char *ha
 {
     static struct sp_machine machine;
 
-    if (l->slices)
+    if (!sp_slices_are_auto(l))
         return 0;
+    if (!l->model)
+        return sp_error(EINVAL,
+                        "%s: --schedule %s: which is faster depends on the model; give --model",
+                        command, l->schedule);
     if (sp_machine_load(hardware ? hardware : SP_MACHINE_DEFAULT, &machine))
         return -EINVAL;
     return sp_slices_auto(command, l, model, dtype, &machine, 0);

@@ -28,13 +28,46 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
     return 0;
 }
 
+/* Whether slices are multiplexed is left to us. */
+static bool chooses_multiplex(const struct sp_layout_args *l)
+{
+    return !strcmp(l->schedule, "sppo:multiplex=auto");
+}
+
+bool sp_slices_are_auto(const struct sp_layout_args *l)
+{
+    return !l->slices || chooses_multiplex(l);
+}
+
+/* The fastest of the schedules named, which end with NULL, that fits; 0: none does. */
+static int search(struct sp_search *want, const char *const *schedule, struct sp_found *best)
+{
+    int found = 0;
+
+    for (; *schedule; schedule++) {
+        struct sp_found f;
+        int n;
+
+        want->schedule = *schedule;
+        n = sp_search(want, &f, 1);
+        if (n < 0)
+            return n;
+        if (n && (!found || (f.fits && (!best->fits || f.step_ms < best->step_ms))))
+            *best = f;
+        found |= n;
+    }
+    return found;
+}
+
 int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct sp_model *model,
                    enum sp_dtype dtype, const struct sp_machine *machine, int64_t memory)
 {
-    const char *mode = sp_schedule_recompute(l->schedule, l->recompute);
+    static const char *const either[] = {"sppo", "sppo:multiplex", NULL};
+    const char *given[] = {l->schedule, NULL};
+    const char *const *schedules = chooses_multiplex(l) ? either : given;
+    const char *mode;
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
-    struct sp_search want = {.schedule = l->schedule,
-                             .model = model,
+    struct sp_search want = {.model = model,
                              .dtype = dtype,
                              .seq = l->seq,
                              .sequences = l->micro_batches * l->micro_batch_size,
@@ -43,6 +76,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
                              .devices = 1,
                              .vocabulary =
                                  l->vocabulary_parallel ? SP_SEARCH_WITH : SP_SEARCH_WITHOUT,
+                             .slices = l->slices,
                              .cut = l->partition_slices,
                              .machine = machine,
                              .nodes = 1,
@@ -52,15 +86,18 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     struct sp_found best;
     int n;
 
-    if (l->slices)
+    if (!sp_slices_are_auto(l))
         return 0;
+    if (schedules == either)
+        l->schedule = either[0];
+    mode = sp_schedule_recompute(l->schedule, l->recompute);
     if (check(command, l, model) ||
         (!sp_recompute_is_auto(mode) && sp_parse_recompute(command, mode, &recompute)) ||
         sp_parse_offload(command, l, &want.offload))
         return -EINVAL;
     want.recompute = recompute.mode;
     want.every = recompute.every;
-    n = sp_search(&want, &best, 1);
+    n = search(&want, schedules, &best);
     if (n < 0)
         return n;
     if (n == 0)
@@ -71,5 +108,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
             "which 16 stages have",
             command, l->seq, SP_TOKENS_OF_PART, SP_MAX_SLICES);
     l->slices = best.slices;
+    if (schedules == either)
+        l->schedule = strchr(best.schedule, ':') ? either[1] : either[0];
     return 0;
 }

@@ -57,7 +57,8 @@ static int cut_sequences(struct sp_trainer *t)
     err = t->plan.layout.slices > 1
               ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices, &t->machine)
               : 0;
-    return err || sp_train_pipeline_size(t) == 1 ? err : sp_memory_apart(&t->plan, &t->shape);
+    t->plan.apart = sp_train_pipeline_size(t) > 1;
+    return err;
 }
 
 /* The plan whose stages hold at most so many micro-batches; 0: as many as the schedule wants. */
@@ -115,7 +116,7 @@ int sp_train_plan(struct sp_trainer *t)
 
     take_sizes(t);
     err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, &t->machine,
-                         l->slices ? 0 : sp_train_expect_gpus(t));
+                         sp_slices_are_auto(l) ? sp_train_expect_gpus(t) : 0);
     if (err)
         return err;
     layout = sp_layout_of_args(l, t->model.layers);
