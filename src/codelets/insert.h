@@ -272,6 +272,10 @@ struct sp_rows {
 void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                     const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
                     bool first);
+/* The same, added to what they are. */
+void sp_rows_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        const struct sp_rows *rows, starpu_data_handle_t from,
+                        starpu_data_handle_t to);
 
 /* What a stage adds up in a step: a vector of doubles. */
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };

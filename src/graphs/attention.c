@@ -212,6 +212,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
     }
     if (heads->ring)
         sp_context_ring_forward(c, i, stashed);
+    else if (c->attend)
+        c->attend(c, i, NULL, stashed);
     else
         forward(c, i, stashed);
     if (exchanges(c)) {
@@ -307,7 +309,7 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     starpu_data_handle_t of_o[SP_MAX_SLICES];
-    bool first = take_dkv(c, i, parts_of(c) - 1, pool);
+    bool first = !c->attend && take_dkv(c, i, parts_of(c) - 1, pool);
 
     if (exchanges(c)) {
         sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
@@ -319,6 +321,8 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
         take_dq(c, i, j, pool);
     if (c->sh->ring)
         sp_context_ring_backward(c, i, d_o, first, released);
+    else if (c->attend)
+        c->attend(c, i, d_o, released);
     else
         backward(c, i, d_o, first, released);
     if (exchanges(c))

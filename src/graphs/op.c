@@ -44,7 +44,9 @@ struct sp_keep sp_keep_in_forward(enum sp_recompute recompute)
 
 enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i)
 {
-    return sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
+    enum sp_recompute mode = sp_layer_recompute(c->g->cfg.plan, c->g->cfg.recompute, c->first + i);
+
+    return c->attend ? sp_recompute_keeping_attention(mode) : mode;
 }
 
 bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i)

@@ -23,7 +23,11 @@ struct sp_op_ctx {
      * exchanges them with other processes. Pass G: keys and values are there, and go where those
      * of earlier tokens are. NULL: nothing to do. */
     void (*share)(struct sp_op_ctx *c, int i);
-    void *data;                               /* of `share` */
+    void *data; /* of `share` */
+    /* Attention of layer i in place of that over the keys of all slices up to this one: o and lse, or dq from d_o with
+     * the gradients of keys and values; so many bytes are stashed with it, or released. Under recomputation its output is
+     * kept. NULL: as described. */
+    void (*attend)(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t bytes);
     const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
                                                * stage's own, [count][SP_LAYER_BLOCKS]; NULL: its
                                                * own */

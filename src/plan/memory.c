@@ -361,12 +361,3 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
                      sp_memory_unequal(plan, sh, recompute, every, stage),
     };
 }
-
-int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh)
-{
-    plan->apart = true;
-    if (plan->family->apart && plan->family->apart(plan, sh))
-        return sp_error(ENOMEM, "no memory to plan what %d stages have of others",
-                        plan->layout.stages);
-    return 0;
-}

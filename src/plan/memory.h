@@ -28,9 +28,6 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage);
 
-/* Says that stages are in processes of their own, after slices were set. 0, or -ENOMEM after one line. */
-int sp_memory_apart(struct sp_plan *plan, const struct sp_shape *sh);
-
 static inline int64_t sp_memory_sum(const struct sp_memory *m)
 {
     return m->states + m->activations + m->workspace;

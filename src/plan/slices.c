@@ -154,30 +154,11 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
     return err ? err : check_list(sh, lay->slices, len);
 }
 
-/* The token of a slice at which a part of its work is done. */
-static int token_at(const void *costs, int first, int len, double part)
-{
-    const struct sp_slice_costs *c = costs;
-    double want = part * sp_slice_cost(c, first, len);
-    int low = 0, high = len;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-
-        if (sp_slice_cost(c, first, middle) + 0.5 * c->token < want)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return first + low;
-}
-
 /* Parts of slices that several stages compute: of the same time, or, of equal slices, equal. */
-static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *costs, bool equal)
+static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *c, bool equal)
 {
-    const struct sp_slice_costs token = {.token = 1};
-
-    return plan->family->cut ? plan->family->cut(plan, token_at, equal ? &token : costs) : 0;
+    return plan->family->cut ? plan->family->cut(plan, equal ? 1 : c->token, equal ? 0 : c->pair)
+                             : 0;
 }
 
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,

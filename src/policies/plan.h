@@ -26,7 +26,7 @@ struct sp_plan {
     bool paired;                 /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
-    bool apart;   /* stages are in processes of their own (sp_memory_apart) */
+    bool apart;   /* what a stage has is counted for a process of its own */
     bool states_twice;       /* parameters and optimizer are kept from before the last update */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] what leaves memory and returns; NULL: nothing */

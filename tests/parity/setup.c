@@ -70,8 +70,7 @@ void setup_create(struct setup *s, const char *options, int processes)
     s->shape.dtype = (enum sp_dtype)a->dtype;
     if (s->plan.layout.slices > 1)
         must(sp_plan_cut(&s->plan, &s->shape, l->partition_slices, NULL), options);
-    if (processes > 1)
-        must(sp_memory_apart(&s->plan, &s->shape), options);
+    s->plan.apart = processes > 1;
     partition(s);
     s->plan.states_twice = a->post_validation && a->clip > 0;
 }

@@ -227,7 +227,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;
     err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
-    err = err ? err : sp_memory_apart(&t.plan, &t.shape);
+    t.plan.apart = true;
     err = err ? err : weigh(&t, result);
     err = err || run->memory_only ? err : simulate(&t, result);
     sp_plan_destroy(&t.plan);

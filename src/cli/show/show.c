@@ -218,7 +218,8 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     show->shape = shape;
     if (find_recompute(a, &show->recompute))
         return -EINVAL;
-    return sp_memory_apart(plan, shape);
+    plan->apart = true;
+    return 0;
 }
 
 /* Ops of a plan whose messages take more memory than they tell. */

@@ -5,14 +5,14 @@
  *   F(mb, stage, part):  [embed | rows from the parts of the stage before]  { pre  attn  post } per layer
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }
  *
- * A stage that computes for another one reads its weights, and the keys and values of all parts before
- * its own, where they are; of those in another process it has copies. It adds up gradients of these weights by
- * itself, so that the parts need not wait for each other; the owner gets the sums at the end of a step, in
- * the order of the stages.
+ * A stage that computes for another one reads its weights where they are, or in another process a copy, and adds up
+ * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/lending.h).
+ * The parts of a slice attend together: multiplexed_shared.c.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/families/multiplexed.h"
+#include "graphs/families/multiplexed_shared.h"
 #include <stdlib.h>
 
 static int tokens_of(const struct sp_op_ctx *c)
@@ -95,7 +95,7 @@ static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 
 /* ---- keys, values and their gradients ----------------------------------------------------- */
 
-/* Keys and values of parts before this one that were computed in other processes. */
+/* Keys and values of left slices that were computed in other processes, for ops of their owner. */
 static void find_keys(struct sp_op_ctx *c)
 {
     for (int k = 0; k < c->slice; k++) {
@@ -108,8 +108,8 @@ static void find_keys(struct sp_op_ctx *c)
     }
 }
 
-/* sp_op_ctx.share: to the gradients of the keys and values of layer i, those that other processes summed up
- * of their parts are added, process by process. */
+/* sp_op_ctx.share: to the gradients of the keys and values of layer i are added those that the owner of a left slice in
+ * another process summed up. */
 static void add_gradients(struct sp_op_ctx *c, int i)
 {
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
@@ -118,18 +118,15 @@ static void add_gradients(struct sp_op_ctx *c, int i)
         sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
 }
 
-/* What an op of this process left in its flight for other processes to read; or what its parts summed up for
- * an op of another, with whose backward that ends, as do the copies of its keys and values. */
-static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+/* Keys and values that an op of a left slice left in its flight for the owner's process; their gradients, as the owner
+ * summed them up, with whose sending that ends, as does his copy of keys and values. */
+static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     bool keys = id->kind == SP_TENSOR_KV;
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     starpu_data_handle_t piece[n];
-    struct sp_layer_flight *t;
+    struct sp_layer_flight *t = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers;
 
-    if (!keys && id->kind != SP_TENSOR_DKV)
-        return;
-    t = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers;
     for (int i = 0; i < n; i++) {
         piece[i] = keys ? t[i].kv : t[i].dkv;
         if (!keys)
@@ -138,52 +135,100 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     sp_store_put(&st->store, id, n, piece, !keys);
 }
 
-/* ---- the op --------------------------------------------------------------------------- */
-
-static void forward(struct sp_op_ctx *c)
+static struct sp_shared_op *shared_op(struct sp_graph *g, const struct sp_stage *st)
 {
-    bool last = c->global == c->globals - 1;
-
-    if (c->global > 0) {
-        c->fl->layers[0].x = gather(c, SP_TENSOR_X, c->global - 1);
-    } else {
-        c->fl->layers[0].x = sp_take_hidden(c, "x");
-        sp_chunk_embed(c, tokens_of(c), c->fl->layers[0].x);
-    }
-    for (int i = 0; i < c->count; i++) {
-        bool top = i == c->count - 1;
-
-        c->flow = top ? sp_take_boundary(c, c->st, "x") : sp_take_hidden(c, "x");
-        sp_chunk_forward_layer(c, i, c->flow, top && last);
-    }
-    if (last)
-        c->fl->out = c->flow;
-    else
-        leave(c, SP_TENSOR_X);
+    return &g->multiplex->op[st->index - g->place.first_local];
 }
 
-static void backward(struct sp_op_ctx *c)
+static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    if (c->global < c->globals - 1) {
+    switch (id->kind) {
+    case SP_TENSOR_KV:
+        (id->block ? sp_share_make : make_keys)(g, st, id);
+        break;
+    case SP_TENSOR_DKV:
+        if (!id->block)
+            make_keys(g, st, id);
+        break;
+    case SP_TENSOR_GRADIENT:
+        sp_help_leave(g, st, id);
+        break;
+    case SP_TENSOR_Q:
+    case SP_TENSOR_O:
+    case SP_TENSOR_LSE:
+    case SP_TENSOR_DO:
+        sp_shared_lend(shared_op(g, st), id);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the op --------------------------------------------------------------------------- */
+
+static bool is_forward(const struct sp_op_ctx *c)
+{
+    return c->ctx.pass == 'F';
+}
+
+void sp_multiplex_begin(struct sp_op_ctx *c)
+{
+    if (is_forward(c) && c->global > 0) {
+        c->fl->layers[0].x = gather(c, SP_TENSOR_X, c->global - 1);
+    } else if (is_forward(c)) {
+        c->fl->layers[0].x = sp_take_hidden(c, "x");
+        sp_chunk_embed(c, tokens_of(c), c->fl->layers[0].x);
+    } else if (c->global < c->globals - 1) {
         c->flow = gather(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_hidden(c, "dx");
         sp_chunk_head(c, tokens_of(c), c->flow);
     }
-    for (int i = c->count - 1; i >= 0; i--)
-        sp_chunk_backward_layer(c, i,
-                                i > 0 ? sp_take_hidden(c, "dx") : sp_take_boundary(c, c->st, "dx"));
-    if (c->global > 0)
+}
+
+starpu_data_handle_t sp_multiplex_output(struct sp_op_ctx *c, int i)
+{
+    const char *name = is_forward(c) ? "x" : "dx";
+
+    return i == (is_forward(c) ? c->count - 1 : 0) ? sp_take_boundary(c, c->st, name)
+                                                   : sp_take_hidden(c, name);
+}
+
+void sp_multiplex_end(struct sp_op_ctx *c)
+{
+    if (is_forward(c) && c->global == c->globals - 1)
+        c->fl->out = c->flow;
+    else if (is_forward(c))
+        leave(c, SP_TENSOR_X);
+    else if (c->global > 0)
         leave(c, SP_TENSOR_DX);
     else
         sp_chunk_embed_gradient(c, tokens_of(c), &c->flow);
 }
 
-static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+/* Of a steady slice. */
+static void run_layers(struct sp_op_ctx *c)
 {
-    const struct sp_plan *plan = g->cfg.plan;
+    sp_multiplex_begin(c);
+    for (int k = 0; k < c->count; k++) {
+        int i = is_forward(c) ? k : c->count - 1 - k;
+
+        if (is_forward(c)) {
+            c->flow = sp_multiplex_output(c, i);
+            sp_chunk_forward_layer(c, i, c->flow, k == c->count - 1 && c->global == c->globals - 1);
+        } else {
+            sp_chunk_backward_layer(c, i, sp_multiplex_output(c, i));
+        }
+    }
+    sp_multiplex_end(c);
+}
+
+static void open(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
+                 struct sp_op_ctx *c)
+{
     const struct sp_op *op = &a->op;
-    struct sp_op_ctx c = {
+
+    *c = (struct sp_op_ctx){
         .g = g,
         .st = st,
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
@@ -192,30 +237,41 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         .slice = op->slice,
         .cut = sp_graph_cut(g, op->chunk),
         .global = op->chunk,
-        .globals = plan->layout.stages,
-        .share = op->pass == SP_B && sp_pipeline_size(&g->place) > 1 ? add_gradients : NULL,
+        .globals = sp_multiplex_layout(g)->stages,
     };
+    c->sh = &c->cut->shapes[op->slice];
+    sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, op->chunk, &c->first, &c->count);
+    c->ctx.op_index = a->index;
+    c->ctx.mb = op->mb;
+    c->ctx.documents = sp_graph_documents(g, op->mb);
+    c->ctx.slice = op->slice;
+    c->ctx.op = sp_window_open(g->window, g->turn);
+    if (op->chunk != st->index)
+        sp_help_use(c, op->pass == SP_B);
+}
+
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    struct sp_shared_op *op = shared_op(g, st);
+    bool apart = sp_pipeline_size(&g->place) > 1;
+    void (*share)(struct sp_op_ctx * c, int i) = a->op.pass == SP_B && apart ? add_gradients : NULL;
 
     if (a->index < 0) {
-        sp_help_add(g, st, &a->tensor);
+        (a->tensor.kind == SP_TENSOR_DKV ? sp_share_add : sp_help_add)(g, st, &a->tensor);
         return;
     }
-    c.sh = &c.cut->shapes[op->slice];
-    sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c.first, &c.count);
-    c.ctx.op_index = a->index;
-    c.ctx.mb = op->mb;
-    c.ctx.documents = sp_graph_documents(g, op->mb);
-    c.ctx.slice = op->slice;
-    c.ctx.op = sp_window_open(g->window, g->turn);
-    if (op->chunk != st->index)
-        sp_help_use(&c, op->pass == SP_B);
-    if (sp_pipeline_size(&g->place) > 1)
-        find_keys(&c);
-    if (op->pass == SP_F)
-        forward(&c);
-    else
-        backward(&c);
-    sp_op_close(&c.ctx);
+    if (a->leg == 0)
+        open(g, st, a, &op->c);
+    if (a->leg == 0 && apart && op->c.global == st->index)
+        find_keys(&op->c);
+    if (g->cfg.plan->family->keeps_attention(sp_multiplex_layout(g), &a->op)) {
+        sp_shared_run(op, a->leg, share);
+    } else {
+        op->c.share = share;
+        run_layers(&op->c);
+    }
+    if (a->leg == a->legs - 1)
+        sp_op_close(&op->c.ctx);
 }
 
 /* ---- the family ------------------------------------------------------------------------ */
@@ -226,6 +282,7 @@ static void destroy(struct sp_graph *g)
         return;
     sp_help_destroy(g);
     sp_flights_free(g->multiplex->flights);
+    free(g->multiplex->op);
     free(g->multiplex);
     g->multiplex = NULL;
 }
@@ -239,13 +296,13 @@ static int create(struct sp_graph *g)
         return -ENOMEM;
     /* chunks are global stages, whatever stage computes */
     g->multiplex->flights = sp_flights_new(g, 0, stages, sp_flights_of(g->cfg.plan) / stages);
-    return g->multiplex->flights ? sp_help_create(g) : -ENOMEM;
+    g->multiplex->op = calloc((size_t)g->place.n_local, sizeof *g->multiplex->op);
+    return g->multiplex->flights && g->multiplex->op ? sp_help_create(g) : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {
     .create = create,
     .destroy = destroy,
-    .begin = sp_help_begin,
     .run = run,
     .make = make,
 };

@@ -1,7 +1,9 @@
 /*
- * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), and what
- * a stage has of others that it computes for (multiplexed_help.c). What crosses between stages is in their
- * stores (policies/families/multiplexed/actions.c); an op finds it in that of any stage of the process.
+ * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), those of slices that
+ * several stages compute (multiplexed_shared.c) with their keys (multiplexed_keys.c), and what a stage has of others that
+ * it computes for (multiplexed_help.c). What crosses between stages is in their stores
+ * (policies/families/multiplexed/actions.c): rows, weights and lent keys in that of any stage of the process, what parts
+ * exchange and shares of keys in the op's own.
  */
 #ifndef SP_GRAPH_MULTIPLEXED_H
 #define SP_GRAPH_MULTIPLEXED_H
@@ -14,12 +16,13 @@ struct sp_help {
     starpu_data_handle_t *w, *gradient;         /* [layers of the other][3] */
     starpu_data_handle_t end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
     starpu_data_handle_t end_gradient[SP_BLOCK_KINDS];
-    bool reads, adds; /* in this step: the weights were found, the sums begun */
+    bool adds; /* sums were begun, and have not left */
 };
 
 struct sp_multiplex {
     struct sp_chunk_flight *flights; /* [stages][micro_batches][stride] */
     struct sp_help *help;            /* [stages that compute][stages they compute for] */
+    struct sp_shared_op *op;         /* [n_local] that a stage is in the middle of */
 };
 
 static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph *g)
@@ -36,16 +39,22 @@ static inline struct sp_chunk_flight *sp_multiplex_flight(const struct sp_graph 
 /* A tensor in the store of a stage of this process; NULL: of none. */
 const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id);
 
+/* What comes before the first layer of an op and after the last one: rows that came, or embedding or head. And what its
+ * pass writes of layer i: x or dx, where the next layer or stage reads it. */
+void sp_multiplex_begin(struct sp_op_ctx *c);
+void sp_multiplex_end(struct sp_op_ctx *c);
+starpu_data_handle_t sp_multiplex_output(struct sp_op_ctx *c, int i);
+
 /* ---- help --------------------------------------------------------------------------------- */
 
 int sp_help_create(struct sp_graph *g); /* 0 or -ENOMEM */
 void sp_help_destroy(struct sp_graph *g);
 
-/* A step begins. */
-void sp_help_begin(struct sp_graph *g);
 /* The op computes for another stage: with its weights, and sums of gradients of its own. */
 void sp_help_use(struct sp_op_ctx *c, bool backward);
-/* At the end of a step: what another stage summed up is added to the gradient of its owner. */
-void sp_help_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *sum);
+/* A sum is whole: the stage has it to send. And one that came is added to the stage's own gradient, or to its sum for
+ * the same block. */
+void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+void sp_help_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
 #endif

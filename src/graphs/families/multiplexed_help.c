@@ -66,21 +66,7 @@ static int find_weight(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-void sp_help_begin(struct sp_graph *g)
-{
-    int p = sp_multiplex_layout(g)->stages;
-
-    for (int i = 0; i < p * p; i++)
-        g->multiplex->help[i].reads = g->multiplex->help[i].adds = false;
-}
-
 /* ---- gradients ---------------------------------------------------------------------------------- */
-
-static struct sp_tensor_id sum_id(const struct walk *w, enum sp_block_kind kind, int layer)
-{
-    return (struct sp_tensor_id){
-        .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = w->global, .at = layer};
-}
 
 /* What the helper adds up: 0 at first. */
 static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
@@ -88,13 +74,10 @@ static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
     struct walk *w = arg;
     struct sp_task_context ctx = sp_stage_context(w->g, w->helper, 'B');
     starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
-    struct sp_tensor_id id;
 
     ctx.layer = layer;
     *s = sp_pool_get(w->helper->local, elements_of(w, kind), sizeof(float), "gradient");
     sp_clear_insert(&ctx, *s);
-    id = sum_id(w, kind, layer);
-    sp_store_put(&w->helper->store, &id, 1, s, true);
     return 0;
 }
 
@@ -103,9 +86,7 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
     struct walk w = walk_of(c->g, c->st->index, c->global);
     struct sp_help *h = help_of(c->g, c->st->index, c->global);
 
-    if (!h->reads)
-        each_block(&w, find_weight);
-    h->reads = true;
+    each_block(&w, find_weight);
     if (backward && !h->adds)
         each_block(&w, begin_sum);
     h->adds |= backward;
@@ -115,13 +96,33 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
     c->end_gradient = h->end_gradient;
 }
 
-void sp_help_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *sum)
+/* What a stage has summed up of a block of another one. */
+static starpu_data_handle_t *sum_of(struct sp_graph *g, int stage, const struct sp_tensor_id *id)
 {
-    struct sp_task_context ctx = sp_stage_context(g, owner, 'S');
+    struct walk w = walk_of(g, stage, id->mb);
 
-    ctx.layer = sum->at;
-    sp_sum_insert(&ctx, SP_F32, sp_stage_gradient(owner, (enum sp_block_kind)sum->block, sum->at),
-                  sp_store_find(&owner->store, sum)->piece[0], false);
+    return sum(help_of(g, stage, id->mb), &w, (enum sp_block_kind)id->block, id->at);
+}
+
+void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    starpu_data_handle_t *s = sum_of(g, st->index, id);
+
+    if (*s)
+        sp_store_put(&st->store, id, 1, s, true);
+    *s = NULL;
+    help_of(g, st->index, id->mb)->adds = false;
+}
+
+void sp_help_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    struct sp_task_context ctx = sp_stage_context(g, st, 'S');
+
+    ctx.layer = id->at;
+    sp_sum_insert(&ctx, SP_F32,
+                  st->index == id->mb ? sp_stage_gradient(st, (enum sp_block_kind)id->block, id->at)
+                                      : *sum_of(g, st->index, id),
+                  sp_store_find(&st->store, id)->piece[0], false);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */

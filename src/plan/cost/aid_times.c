@@ -1,6 +1,5 @@
 #include "plan/cost/aid_times.h"
-#include "kernels/kernels.h"
-#include "plan/cost/part_times.h"
+#include "plan/cost/exchange_times.h"
 #include "policies/families/aligned/aid.h"
 #include <math.h>
 
@@ -26,24 +25,9 @@ static void tokens_of(const struct slot *s, int stage, struct sp_shape *slice)
 
 /* ---- computing ------------------------------------------------------------------------------ */
 
-/* Of a slice's queries, over their own keys and as many tokens before them. */
-static double flops(const struct sp_shape *slice, int before)
-{
-    const struct sp_model *m = &slice->model;
-    struct sp_attention at = {.batch = slice->batch,
-                              .heads = m->heads,
-                              .kv_heads = m->kv_heads,
-                              .head_dim = m->head_dim,
-                              .q_len = slice->seq,
-                              .q_pos = before};
-
-    return sp_flops_attention(&at);
-}
-
 static double attention_s(const struct slot *s, double flops)
 {
-    return sp_attention_s(s->terms->machine, s->sh->dtype, s->pass,
-                          flops / s->terms->devices / sp_shape_spread(s->sh));
+    return sp_shared_attention_s(s->terms, s->sh, s->pass, flops);
 }
 
 /* Tokens of keys. */
@@ -82,7 +66,7 @@ static double kept_s(const struct slot *s, int stage)
     for (int k = 0; k < s->n; k++)
         if (s->aid[k].owner == stage)
             before -= tokens_given(s, &s->aid[k]);
-    return attention_s(s, flops(&slice, before));
+    return attention_s(s, sp_queries_flops(&slice, before));
 }
 
 static double help_s(const struct slot *s, const struct sp_aid *aid)
@@ -91,7 +75,8 @@ static double help_s(const struct slot *s, const struct sp_aid *aid)
     int tokens = tokens_given(s, aid);
 
     tokens_of(s, aid->owner, &slice);
-    return attention_s(s, flops(&slice, tokens) - flops(&slice, 0)) + s->terms->machine->launch_s;
+    return attention_s(s, sp_queries_flops(&slice, tokens) - sp_queries_flops(&slice, 0)) +
+           s->terms->machine->launch_s;
 }
 
 /* What came is read, and what it becomes part of read and written. */
@@ -104,23 +89,14 @@ static double merge_s(const struct slot *s, const struct sp_aid *aid)
     width = 3.0 * slice.rows * slice.q_width;
     if (s->pass == SP_ATTENTION_BACKWARD)
         width += 3.0 * keys_sent(s, aid, true);
-    return sp_curve_s(&s->terms->machine->memory,
-                      (double)sp_shape_elem(s->sh) * width / s->terms->devices) +
-           s->terms->machine->launch_s;
+    return sp_merge_s(s->terms, s->sh, width);
 }
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
 static double link_s(const struct slot *s, const struct sp_aid *aid, double elements)
 {
-    const struct sp_machine *m = s->terms->machine;
-    int each = s->terms->devices, per_node = m->devices_per_node / each;
-    bool inside = per_node > 0 && aid->owner / per_node == aid->helper / per_node;
-    double bytes = (double)sp_shape_elem(s->sh) * elements / each;
-
-    if (s->terms->process && s->terms->process[aid->owner] == s->terms->process[aid->helper])
-        return 0;
-    return sp_link_s(inside ? &m->node : &m->network, bytes);
+    return sp_exchange_s(s->terms, s->sh, aid->owner, aid->helper, elements);
 }
 
 /* q, k and v, and with the gradient of o that and its statistics; o with its statistics, or dq, dk and dv. */
@@ -195,7 +171,7 @@ double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
         if (!s.n || sp_step_layer(plan, layers, stage, s.number, s.step, &of) < 0)
             continue;
         tokens_of(&s, stage, &slice);
-        more += done_at(&s, stage) - attention_s(&s, flops(&slice, slice.first));
+        more += done_at(&s, stage) - attention_s(&s, sp_queries_flops(&slice, slice.first));
     }
     return more;
 }

@@ -1,6 +1,7 @@
 #include "plan/cost/op_times.h"
 #include "plan/cost/aid_times.h"
 #include "plan/cost/part_times.h"
+#include "plan/cost/shared_slice_times.h"
 #include "plan/memory.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
@@ -62,6 +63,13 @@ static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
     return w->layers * layer + (w->embed ? t->embed : 0);
 }
 
+static enum sp_recompute mode_of(const struct pricing *p, const struct sp_op_work *w, int layer)
+{
+    enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms->recompute, layer);
+
+    return w->keeps_attention ? sp_recompute_keeping_attention(mode) : mode;
+}
+
 /* Of a block, its output too where another part wants it. */
 static double block_again(const struct pricing *p, const struct sp_part_times *t,
                           const struct sp_op_work *w, enum sp_recompute mode)
@@ -93,7 +101,7 @@ static double part_again(const struct pricing *p, const struct sp_part_times *t,
 static double again(const struct pricing *p, const struct sp_part_times *t,
                     const struct sp_op_work *w, int layer)
 {
-    enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms->recompute, layer);
+    enum sp_recompute mode = mode_of(p, w, layer);
     double sum = 0;
 
     if (p->plan->family->parts)
@@ -135,9 +143,7 @@ static double backward(const struct pricing *p, const struct sp_part_times *t,
 /* Nothing is computed before the head wants it, in a backward that computes it again anyway. */
 static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
 {
-    return w->forward && w->to_head &&
-           !sp_stash_keeps(sp_layer_recompute(p->plan, p->terms->recompute, w->first),
-                           SP_STASH_PRE);
+    return w->forward && w->to_head && !sp_stash_keeps(mode_of(p, w, w->first), SP_STASH_PRE);
 }
 
 /* Of a head whose vocabulary all stages share: a stage's rows of it, or what comes before and after on the last one. */
@@ -178,6 +184,8 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         sum += update_time(p->plan, p->sh, p->terms, stage);
     if (p->plan->family->shares_attention)
         sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);
+    if (n > 0 && work[0].keeps_attention)
+        sum += sp_shared_slice_time(p->plan, p->sh, p->terms, op);
     return 1e3 * sum;
 }
 
@@ -194,7 +202,7 @@ static double price_again(const struct pricing *p, int stage, const struct sp_op
 
         if (!work[i].input || work[i].layers == 0)
             continue;
-        mode = sp_layer_recompute(p->plan, p->terms->recompute, last);
+        mode = mode_of(p, &work[i], last);
         if (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION)
             continue;
         for (int l = last; l >= first + (last - first) / p->terms->every * p->terms->every; l--)

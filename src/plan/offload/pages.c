@@ -71,10 +71,16 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
     if (plan->family->travelling) /* weights and gradients on their way, a buffer a block */
         m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
                        sp_most_layers(plan, sh->model.layers, stage);
-    if (plan->family->for_others) /* sums of gradients, and copies of weights, a buffer a block */
-        for (int s = 0; s < plan->layout.stages; s++)
-            m.workspace += s == stage ? 0
-                                      : (plan->apart ? 2 : 1) *
-                                            beyond_blocks(plan, &sh->held, s, sizeof(float));
+    if (plan->family
+            ->for_others) { /* weights of two others and sums of their gradients, a buffer a block */
+        int64_t most = 0;
+
+        for (int s = 0; s < plan->layout.stages; s++) {
+            int64_t beyond = s == stage ? 0 : beyond_blocks(plan, &sh->held, s, sizeof(float));
+
+            most = beyond > most ? beyond : most;
+        }
+        m.workspace += 2 * (plan->apart ? 2 : 1) * most;
+    }
     return m;
 }

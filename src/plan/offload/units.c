@@ -57,7 +57,7 @@ enum sp_recompute sp_units_recompute(const struct sp_units_builder *b, const str
     int first, count;
 
     sp_chunk_layers(b->plan, b->sh->model.layers, b->stage, op->chunk, &first, &count);
-    return sp_layer_recompute(b->plan, b->want->recompute, first + i);
+    return sp_op_recompute(b->plan, op, sp_layer_recompute(b->plan, b->want->recompute, first + i));
 }
 
 static bool is_recomputed(enum sp_recompute mode)

@@ -294,7 +294,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     err = err ? err : check(want, f, step);
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
-    err = err ? err : sp_memory_apart(&step->plan, &step->shape);
+    step->plan.apart = true;
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
     if (err)

@@ -68,8 +68,9 @@ static int64_t stash(const struct sp_plan *plan, const struct sp_shape *sh,
         return 0;
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &first, &count);
     for (int l = 0; l < count; l++)
-        bytes += layer_bytes(&part, sp_layer_recompute(plan, recompute, first + l), l % every == 0,
-                             plan->layout.slices > 1);
+        bytes += layer_bytes(
+            &part, sp_op_recompute(plan, op, sp_layer_recompute(plan, recompute, first + l)),
+            l % every == 0, plan->layout.slices > 1);
     return bytes + *head;
 }
 

@@ -18,6 +18,22 @@ static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
     return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
 }
 
+/* The same of an op whose attention is not computed again: several stages share it. */
+static inline enum sp_recompute sp_recompute_keeping_attention(enum sp_recompute mode)
+{
+    return mode == SP_RECOMPUTE_FULL ? SP_RECOMPUTE_NO_ATTENTION : mode;
+}
+
+static inline enum sp_recompute sp_op_recompute(const struct sp_plan *plan, const struct sp_op *op,
+                                                enum sp_recompute mode)
+{
+    const struct sp_family *family = plan->family;
+
+    return family->keeps_attention && family->keeps_attention(&plan->layout, op)
+               ? sp_recompute_keeping_attention(mode)
+               : mode;
+}
+
 /* Whether a backward that has weight gradients too computes a layer's MLP again in chunks of rows, with no more than one
  * chunk of its inside: where it is cut at all, and comes back with the rest (codelets/post_again.c). */
 static inline bool sp_mlp_comes_in_chunks(const struct sp_shape *sh, enum sp_recompute mode)

@@ -158,11 +158,15 @@ struct sp_family {
     void (*part_tokens)(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
                         int *len);
     int (*slice)(const struct sp_layout *lay, const struct sp_op *op);
-    /* Cuts the slices of a plan in parts of the same time: token_at says where a share of the time of
-     * tokens first .. first+len-1 ends. 0, or -errno after one line. */
-    int (*cut)(struct sp_plan *plan,
-               int (*token_at)(const void *costs, int first, int len, double share),
-               const void *costs);
+    /* Whether attention of an op, shared by stages, is kept however the rest is recomputed; NULL: of none. */
+    bool (*keeps_attention)(const struct sp_layout *lay, const struct sp_op *op);
+    /* Tokens of a part of a global stage whose keys and values a stage has that is one of several to share them; len 0:
+     * none. */
+    void (*key_share)(const struct sp_plan *plan, int seq, int global, int part, int stage,
+                      int *first, int *len);
+    /* Cuts the slices of a plan in parts of which none takes much longer than another, with what a token costs, and each
+     * query with each of its keys. 0, or -errno after one line. */
+    int (*cut)(struct sp_plan *plan, double token, double pair);
 
     /* ---- parameters (ownership.h) ---- */
 
@@ -186,15 +190,12 @@ struct sp_family {
      * as many as cross at once. */
     int64_t (*travelling)(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                           int64_t x);
-    /* Elements that are held for the gradients of blocks of other stages; NULL: for those of replicas. */
+    /* Elements that are held of other stages: for gradients of their blocks, and whatever else; NULL: for those of
+     * replicas. */
     int64_t (*for_others)(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
     /* Everything beside parameters and what is kept, scratch excepted, where ops are parts of layers. */
     int64_t (*workspace)(const struct sp_plan *plan, const struct sp_shape *sh,
                          enum sp_recompute recompute, int stage);
-    /* Takes note that stages are in processes of their own, after slices were set; NULL: no matter. 0 or
-     * -ENOMEM. */
-    int (*apart)(struct sp_plan *plan, const struct sp_shape *sh);
-
     /*
      * ---- lowering (policies/lowering) ----
      * The actions before the first op of a step (NULL: none; 0 or -ENOMEM), those of the unit of ops at

@@ -29,7 +29,9 @@ int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
     bool apart = plan->deferred && plan->deferred[family->id(&plan->layout, stage, op)];
     struct sp_op_work pass = {.forward = op->pass == SP_F,
                               .input = op->pass == SP_B,
-                              .weight = op->pass == SP_W || (op->pass == SP_B && !apart)};
+                              .weight = op->pass == SP_W || (op->pass == SP_B && !apart),
+                              .keeps_attention = family->keeps_attention &&
+                                                 family->keeps_attention(&plan->layout, op)};
 
     sp_plan_op_tokens(plan, sh->seq, op, &pass.first_token, &pass.tokens);
     for (int i = 0; i < SP_MOST_WORK; i++)

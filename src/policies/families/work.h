@@ -14,6 +14,7 @@ struct sp_op_work {
     bool head_norm;            /* besides: of a head that all stages share, the norm before it */
     bool head_share; /* or the forward or the backward of a stage's share of it, and nothing else */
     bool to_head;    /* post's output is the head's input alone */
+    bool keeps_attention; /* whatever else is recomputed */
     bool forward;
     bool input, weight;      /* backward: gradients of inputs, of weights */
     int first_token, tokens; /* of every sequence */

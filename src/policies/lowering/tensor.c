@@ -48,6 +48,12 @@ const char *sp_tensor_name(enum sp_tensor_kind kind)
     return kinds[kind].name;
 }
 
+/* Not all keys of a slice, or of a part of one. */
+static bool is_key_share(const struct sp_plan *plan, const struct sp_tensor_id *t)
+{
+    return kinds[t->kind].extent == ROWS_KV && plan->family->key_share && t->block > 0;
+}
+
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text)
 {
     char mb[16] = "", block[16] = "", at[16] = "", part[16] = "", slice[16] = "";
@@ -58,6 +64,8 @@ char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, 
         snprintf(block, sizeof block, ".%s", block_names[t->block]);
     if (t->kind == SP_TENSOR_STASH && t->block != SP_CHUNK)
         snprintf(part, sizeof part, ".%s", t->block == SP_ATTN ? "attention" : "block");
+    if (is_key_share(plan, t))
+        snprintf(part, sizeof part, ".of%d", t->block - 1);
     if (t->at >= 0)
         snprintf(at, sizeof at, ".%d", t->at);
     else if (kinds[t->kind].extent == CHUNK)
@@ -111,7 +119,10 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     struct sp_op op = {.slice = t->slice, .mb = t->mb, .chunk = t->at};
     int first, len;
 
-    sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
+    if (is_key_share(plan, t))
+        plan->family->key_share(plan, shape->seq, t->at, t->slice, t->block - 1, &first, &len);
+    else
+        sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
     return (int64_t)len * shape->batch / sp_shape_spread(shape);
 }
 

@@ -20,7 +20,8 @@ enum sp_tensor_kind {
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
-    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at` */
+    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at`;
+                   * multiplexed: block is 1 + the stage that has a share of the rows, 0: all */
     SP_TENSOR_DKV, /* its gradient */
     SP_TENSOR_O,   /* [rows, q width] output of attention */
     SP_TENSOR_DO,  /* its gradient */
@@ -44,7 +45,7 @@ enum sp_tensor_kind {
 /* Slice and block are 0, the micro-batch is -1, where a tensor has none. */
 struct sp_tensor_id {
     unsigned char kind;   /* enum sp_tensor_kind */
-    unsigned char block;  /* enum sp_block_kind */
+    unsigned char block;  /* enum sp_block_kind; or a share of keys */
     unsigned short slice; /* slice, or part of one, as ops count them */
     int mb;
     int at;
@@ -72,8 +73,8 @@ const char *sp_tensor_name(enum sp_tensor_kind kind);
 #define SP_TENSOR_TEXT 40
 
 /* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind, the
- * micro-batch if it has one (down a line of workers, the round of weights), `at`, the slice if sequences
- * are cut. */
+ * micro-batch if it has one (down a line of workers, the round of weights), `at`, the stage whose share of keys it is, the
+ * slice if sequences are cut. */
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text);
 
 /* Messages that a tensor is sent in: one for each block or layer of its kind, or part of the tokens. shape NULL: 1. */

@@ -17,44 +17,25 @@
 #include "policies/check.h"
 #include "policies/families/multiplexed/multiplex.h"
 
-/* The part that a stage has of each slice of a phase of stage g, if it has any. */
-static void multiplex(const struct sp_layout *lay, int stage, int mb, int g, enum sp_phase phase,
-                      struct sp_program *prog)
-{
-    for (int k = 0; k < lay->slices; k++) {
-        int first, last;
-
-        sp_slice_stages(lay, g, k, &first, &last);
-        if (sp_slice_phase(lay, g, k) == phase && stage >= first && stage <= last)
-            sp_program_add_op(prog,
-                              (struct sp_op){.pass = SP_F,
-                                             .mb = mb,
-                                             .chunk = g,
-                                             .slice = (unsigned short)(sp_first_part(lay, g, k) +
-                                                                       stage - first)});
-    }
-}
-
-/* Left slices of the stages before it and its own, its steady ones, right slices of its own and of the
- * stages after it; then the same back again. */
+/* A stage's part of each slice that it has one of, and back again. */
 static void emit_multiplexed(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
-    for (int i = 0; i < lay->micro_batches; i++) {
-        int begin = prog->n, end;
+    const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;
+    int n = t->n[stage], stride = sp_part_stride(lay);
 
-        for (int g = 0; g <= stage; g++)
-            multiplex(lay, stage, i, g, SP_LEFT, prog);
-        multiplex(lay, stage, i, stage, SP_STEADY, prog);
-        for (int g = stage; g < lay->stages; g++)
-            multiplex(lay, stage, i, g, SP_RIGHT, prog);
-        end = prog->n;
-        for (int k = end - 1; k >= begin; k--) {
-            struct sp_op op = prog->ops[k];
+    for (int i = 0; i < lay->micro_batches; i++)
+        for (int k = 0; k < 2 * n; k++) {
+            int at = stage * stride + (k < n ? k : 2 * n - 1 - k), first, last;
 
-            op.pass = SP_B;
-            sp_program_add_op(prog, op);
+            sp_slice_stages(lay, t->global[at], t->slice[at], &first, &last);
+            sp_program_add_op(
+                prog, (struct sp_op){.pass = k < n ? SP_F : SP_B,
+                                     .mb = i,
+                                     .chunk = t->global[at],
+                                     .slice = (unsigned short)(sp_first_part(lay, t->global[at],
+                                                                             t->slice[at]) +
+                                                               stage - first)});
         }
-    }
 }
 
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)

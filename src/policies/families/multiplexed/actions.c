@@ -1,17 +1,18 @@
 /*
- * Programs with multiplexed slices as actions. Every process goes through all ops in the same order; what an
- * op computed is sent and received at that op's place, to each process that needs it once, for the first of
- * its stages that does.
+ * Programs with multiplexed slices as actions. Every process goes through all ops in the same order; what an op computed
+ * is sent and received at that op's place, to each process that needs it once, for the first of its stages that does.
  *
- *   begin             the weights of a stage, to the processes of those that compute for it
- *   F(i,g,k):  RUN    keys and values to the processes of later parts; rows to the parts of stage g+1
- *   B(i,g,k):         gradients of its keys and values from the processes of later parts
+ *   F(i,g,k):  RUN    keys and values of left slices to their owner; rows to the parts of stage g+1
+ *   B(i,g,k):         gradients of keys and values of left slices from their owner
  *              RUN    rows of the gradient to the parts of stage g-1
- *   end               sums of weight gradients, to the stage that owns the weights
+ *
+ * All parts of a slice are one unit: they exchange queries in each layer, and have shares of keys (shared_slices.h).
+ * Before an op come the weights of the stage that it is for, after it sums of weight gradients (lending.h).
  */
 #include "policies/families/families.h"
-#include "policies/families/multiplexed/multiplex.h"
-#include "policies/families/ownership.h"
+#include "policies/families/multiplexed/key_shares.h"
+#include "policies/families/multiplexed/lending.h"
+#include "policies/families/multiplexed/shared_slices.h"
 #include "policies/families/replicas.h"
 
 static const struct sp_layout *layout(const struct sp_lowering *l)
@@ -19,39 +20,29 @@ static const struct sp_layout *layout(const struct sp_lowering *l)
     return &l->plan->layout;
 }
 
-/* The stage of a process that computes a part, of those after part `part` of a global stage the last; -1:
- * none does. */
-static int later_stage(const struct sp_lowering *l, int global, int part, int process)
-{
-    int last = part, stage = -1;
-
-    for (int s = 0; s < layout(l)->stages; s++)
-        if (sp_lowering_process(l, s) == process && sp_last_part(layout(l), global, s) > last) {
-            last = sp_last_part(layout(l), global, s);
-            stage = s;
-        }
-    return stage;
-}
-
 /* ---- keys and values ------------------------------------------------------------------------ */
 
-/* The place in its program of the op of a stage that computes the next of its parts after that of `op`: it
- * reads those keys and values first, and adds to their gradients last. */
-static int index_of_later(const struct sp_lowering *l, const struct sp_op *op, int stage)
+/* Whether an op's keys and values are of a left slice, whose owner in another process has more slices. */
+static bool are_lent(const struct sp_lowering *l, int stage, const struct sp_op *op)
 {
-    struct sp_op later = *op;
+    const struct sp_layout *lay = layout(l);
 
-    for (int k = sp_part_at(layout(l), op->chunk, op->slice).slice; k < layout(l)->slices; k++) {
-        int first, last, part;
+    return sp_slice_phase(lay, op->chunk, sp_part_at(lay, op->chunk, op->slice).slice) == SP_LEFT &&
+           sp_lowering_process(l, op->chunk) != sp_lowering_process(l, stage) &&
+           lay->stages - 1 - op->chunk < lay->slices;
+}
 
-        sp_slice_stages(layout(l), op->chunk, k, &first, &last);
-        part = sp_first_part(layout(l), op->chunk, k) + stage - first;
-        if (stage < first || stage > last || part <= op->slice)
-            continue;
-        later.slice = (unsigned short)part;
-        return l->order[sp_lowering_position(l, stage, &later)].index;
-    }
-    return -1;
+/* The place in its program of the owner's op that reads keys and values of left slices first, and adds to their
+ * gradients last. */
+static int owner_op(const struct sp_lowering *l, const struct sp_op *op)
+{
+    const struct sp_layout *lay = layout(l);
+    int g = op->chunk, slice = lay->stages - 1 - g, first, last;
+    struct sp_op next = *op;
+
+    sp_slice_stages(lay, g, slice, &first, &last);
+    next.slice = (unsigned short)(sp_first_part(lay, g, slice) + g - first);
+    return l->order[sp_lowering_position(l, g, &next)].index;
 }
 
 static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *op)
@@ -60,40 +51,30 @@ static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *o
         .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = op->chunk};
 }
 
-static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+static void lend_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
-    for (int process = 0; process < l->processes; process++) {
-        int reader = later_stage(l, op->chunk, op->slice, process);
-
-        if (reader < 0 || process == sp_lowering_process(l, stage))
-            continue;
-        sp_lower_send(l, stage, reader, of_op(SP_TENSOR_KV, op), index);
-        sp_lower_recv(l, stage, reader, of_op(SP_TENSOR_KV, op), index_of_later(l, op, reader));
-        sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
-    }
+    if (!are_lent(l, stage, op))
+        return;
+    sp_lower_send(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), index);
+    sp_lower_recv(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), owner_op(l, op));
+    sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
 }
 
-/* The parts of other processes that read the keys and values have all been submitted. */
+/* The owner's slices have all come back. */
 static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
-    for (int process = 0; process < l->processes; process++) {
-        int reader = later_stage(l, op->chunk, op->slice, process);
-
-        if (reader < 0 || process == sp_lowering_process(l, stage))
-            continue;
-        sp_lower_send(l, reader, stage, of_op(SP_TENSOR_DKV, op), index_of_later(l, op, reader));
-        sp_lower_recv(l, reader, stage, of_op(SP_TENSOR_DKV, op), index);
-        sp_lower_free(l, reader, of_op(SP_TENSOR_DKV, op));
-        sp_lower_free(l, reader, of_op(SP_TENSOR_KV, op));
-    }
+    if (!are_lent(l, stage, op))
+        return;
+    sp_lower_send(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), owner_op(l, op));
+    sp_lower_recv(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), index);
+    sp_lower_free(l, op->chunk, of_op(SP_TENSOR_DKV, op));
+    sp_lower_free(l, op->chunk, of_op(SP_TENSOR_KV, op));
 }
 
 static void release_gradients(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
-    for (int process = 0; process < l->processes; process++)
-        if (process != sp_lowering_process(l, stage) &&
-            later_stage(l, op->chunk, op->slice, process) >= 0)
-            sp_lower_free(l, stage, of_op(SP_TENSOR_DKV, op));
+    if (are_lent(l, stage, op))
+        sp_lower_free(l, stage, of_op(SP_TENSOR_DKV, op));
 }
 
 /* ---- rows from stage to stage ---------------------------------------------------------------- */
@@ -193,105 +174,41 @@ static void release_rows(struct sp_lowering *l, int i)
 void sp_multiplexed_lower(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
-    int stage = l->order[i].stage, index = l->order[i].index;
+    int n = l->plan->family->unit(l, i);
 
-    if (op->pass == SP_B)
-        collect_gradients(l, stage, op, index);
-    sp_lower_run(l, stage, index);
-    if (op->pass == SP_F)
-        share_keys(l, stage, op, index);
+    for (int k = i; k < i + n; k++)
+        sp_lending_before(l, k);
+    for (int k = i; k < i + n; k++)
+        sp_key_shares_before(l, k);
+    for (int k = i; k < i + n && op->pass == SP_B; k++)
+        collect_gradients(l, l->order[k].stage, sp_lowering_op(l, k), l->order[k].index);
+    if (n > 1)
+        sp_shared_slice_lower(l, i, n);
     else
-        release_gradients(l, stage, op);
-    send_rows(l, stage, op, index);
-    release_rows(l, i);
+        sp_lower_run(l, l->order[i].stage, l->order[i].index);
+    for (int k = i; k < i + n; k++) {
+        const struct sp_op *of = sp_lowering_op(l, k);
+
+        (op->pass == SP_F ? lend_keys(l, l->order[k].stage, of, l->order[k].index)
+                          : release_gradients(l, l->order[k].stage, of));
+        sp_key_shares_after(l, k);
+        send_rows(l, l->order[k].stage, of, l->order[k].index);
+    }
+    for (int k = i; k < i + n; k++) {
+        release_rows(l, k);
+        sp_lending_after(l, k);
+    }
 }
 
-/* ---- weights and their gradients -------------------------------------------------------------- */
-
-/* Something of each block that a stage holds, to another one; tensors name the owner as their
- * micro-batch, as two stages may hold a table. */
-struct transfer {
-    struct sp_lowering *l;
-    int owner, helper;
-    int index; /* in the program of the helper: of the op that reads the weights first, that adds to
-                * gradients last; -1: none does */
-    void (*step)(struct transfer *t, struct sp_tensor_id block);
-};
-
-static int transfer_block(void *arg, enum sp_block_kind kind, int layer)
-{
-    struct transfer *t = arg;
-
-    t->step(
-        t, (struct sp_tensor_id){
-               .kind = SP_TENSOR_BLOCK, .block = (unsigned char)kind, .mb = t->owner, .at = layer});
-    return 0;
-}
-
-static void lend(struct transfer *t, struct sp_tensor_id block)
-{
-    sp_lower_send(t->l, t->owner, t->helper, block, -1);
-    sp_lower_recv(t->l, t->owner, t->helper, block, t->index);
-}
-
-static void transfer_blocks(struct sp_lowering *l, int owner, int helper,
-                            void (*step)(struct transfer *t, struct sp_tensor_id block))
-{
-    struct transfer t = {.l = l, .owner = owner, .helper = helper, .index = -1, .step = step};
-    const struct sp_program *prog = &l->plan->programs[helper];
-
-    for (int k = 0; k < prog->n; k++)
-        if (prog->ops[k].chunk == owner && (step != lend || t.index < 0))
-            t.index = k;
-    if (l->shape)
-        sp_stage_each_block(l->plan, &l->shape->held, owner, transfer_block, &t);
-}
-
-static void take_back(struct transfer *t, struct sp_tensor_id block)
-{
-    sp_lower_free(t->l, t->helper, block);
-}
-
-/* The first stage of a process, whose copies all of them read. */
-static bool is_first_of_process(const struct sp_lowering *l, int stage)
-{
-    return stage == 0 || sp_lowering_process(l, stage - 1) != sp_lowering_process(l, stage);
-}
-
-/* For every stage, and every process but its own: each computes for every stage. */
-static void each_copy(struct sp_lowering *l,
-                      void (*step)(struct transfer *t, struct sp_tensor_id block))
-{
-    for (int owner = 0; owner < layout(l)->stages; owner++)
-        for (int s = 0; s < layout(l)->stages; s++)
-            if (is_first_of_process(l, s) &&
-                sp_lowering_process(l, s) != sp_lowering_process(l, owner))
-                transfer_blocks(l, owner, s, step);
-}
+/* ---- the step --------------------------------------------------------------------------------- */
 
 int sp_multiplexed_lower_begin(struct sp_lowering *l)
 {
-    each_copy(l, lend);
-    return 0;
-}
-
-/* The sum that a stage has added up for another, which adds it to its own. */
-static void give_sum(struct transfer *t, struct sp_tensor_id block)
-{
-    block.kind = SP_TENSOR_GRADIENT;
-    sp_lower_send(t->l, t->helper, t->owner, block, t->index);
-    sp_lower_recv(t->l, t->helper, t->owner, block, -1);
-    sp_lower_free(t->l, t->helper, block);
-    sp_lower_add(t->l, t->owner, block);
-    sp_lower_free(t->l, t->owner, block);
+    return sp_lending_begin(l);
 }
 
 void sp_multiplexed_lower_end(struct sp_lowering *l)
 {
-    for (int owner = 0; owner < layout(l)->stages; owner++)
-        for (int s = 0; s < layout(l)->stages; s++)
-            if (s != owner)
-                transfer_blocks(l, owner, s, give_sum);
-    each_copy(l, take_back);
+    sp_lending_end(l);
     sp_replicas_lower(l);
 }

@@ -66,15 +66,6 @@ void sp_multiplex_table(const struct sp_layout *lay, struct sp_slice_part *part)
             part[g * sp_part_stride(lay) + k] = part_at(lay, g, k);
 }
 
-int sp_last_part(const struct sp_layout *lay, int global, int stage)
-{
-    /* of the last slice, or, by a later stage, of the last one on the left */
-    int slice = stage > global ? lay->stages - 2 - global : lay->slices - 1, first, last;
-
-    sp_slice_stages(lay, global, slice, &first, &last);
-    return sp_first_part(lay, global, slice) + stage - first;
-}
-
 void sp_parts_overlapping(int part, int in, int of, int *first, int *last)
 {
     *first = part * of / in;

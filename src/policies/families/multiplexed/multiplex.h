@@ -15,6 +15,7 @@
 #define SP_MULTIPLEX_H
 
 #include "policies/families/map.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Most stages: what an op of it waits for has to fit in SP_MAX_DEPS. */
@@ -26,14 +27,24 @@ struct sp_slice_part {
     int stage;
 };
 
+/* A slice of a global stage; where it comes among those that a stage computes some of in a forward; a backward is the
+ * same back again. */
+struct sp_multiplex_turns {
+    int *global, *slice; /* [stages][sp_part_stride] of a stage, in order */
+    int *n;              /* [stages] */
+    int *place;          /* [stages][stages][slices] of a stage, in these */
+    int *rank;           /* [stages][slices] of a slice among all of a forward */
+};
+
 /* What there is of a plan besides. */
 struct sp_multiplex_cut {
     struct sp_slice_part *part; /* [stages][sp_part_stride] what sp_part_at says, worked out once */
+    struct sp_multiplex_turns turns;
     int *part_token; /* [stages+1][slices][stages+1]: where part j of `of` of a slice begins, at
                       * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
     int64_t *
-        copies; /* [stages] elements of keys and values that a stage has copies of, where stages are
-                      * apart; NULL: they are not */
+        held; /* [stages] bytes that a stage has of others at the highest (memory.h); NULL: not counted */
+    uint64_t held_key; /* for what plan and shape */
 };
 
 static inline struct sp_multiplex_cut *sp_multiplex_cut_of(const struct sp_layout *lay)
@@ -64,8 +75,19 @@ static inline int sp_part_stride(const struct sp_layout *lay)
 /* Works out all of what sp_part_at says, part[stages * sp_part_stride]. */
 void sp_multiplex_table(const struct sp_layout *lay, struct sp_slice_part *part);
 
-/* The last part of a global stage that a stage computes; it computes some of every one. */
-int sp_last_part(const struct sp_layout *lay, int global, int stage);
+/* Whether several stages compute a slice: they share its attention by keys (key_shares.h). */
+static inline bool sp_slice_is_shared(const struct sp_layout *lay, int global, int slice)
+{
+    return sp_slice_phase(lay, global, slice) != SP_STEADY;
+}
+
+/* The slices that a stage computes some of in a forward, in order: the left ones of the stages before it and its own,
+ * its steady ones, the right ones of its own and of the stages after it. Returns how many, at most sp_part_stride. */
+int sp_multiplex_forward(const struct sp_layout *lay, int stage, int *global, int *slice);
+
+/* The order of all of them: one in which each comes after those that it waits for. 0 or -ENOMEM; freed by the second. */
+int sp_multiplex_turns_create(const struct sp_layout *lay, struct sp_multiplex_turns *t);
+void sp_multiplex_turns_destroy(struct sp_multiplex_turns *t);
 
 /* The parts of a slice that are cut `of` of which some tokens are in part `part` of `in`: first .. last. */
 void sp_parts_overlapping(int part, int in, int of, int *first, int *last);

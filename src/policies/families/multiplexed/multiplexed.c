@@ -7,13 +7,18 @@
  *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after: gradients of its
  *            keys and values
  *
- * Parts of one slice are computed at the same time. Each needs the keys and values of the parts before it
- * layer by layer, so it begins with the one before it and not after it (backwards: after it).
+ * Parts of one slice are computed at the same time. In a run they begin together, when all their stages have come to the
+ * slice, as each has keys for the queries of others (key_shares.h): run_deps. What the data want is less, and is what
+ * orders are judged by: layer by layer a part attends to those before it, so it begins with, not after, the one before
+ * it (backwards: after it).
  */
 #include "policies/families/families.h"
+#include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/memory.h"
 #include "policies/families/multiplexed/multiplex.h"
+#include "policies/families/multiplexed/parts.h"
 #include "policies/families/ownership.h"
+#include "policies/lowering/lowering.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
 #include <inttypes.h>
@@ -52,9 +57,10 @@ static void destroy(void *state)
 {
     struct sp_multiplex_cut *multiplex = state;
 
+    sp_multiplex_turns_destroy(&multiplex->turns);
     free(multiplex->part);
     free(multiplex->part_token);
-    free(multiplex->copies);
+    free(multiplex->held);
     free(multiplex);
 }
 
@@ -62,11 +68,14 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
                  struct sp_map **map, char *why, size_t n)
 {
     struct sp_multiplex_cut *multiplex = calloc(1, sizeof *multiplex);
-    int err =
-        multiplex ? sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n) : -ENOMEM;
+    int err = multiplex ? sp_multiplex_turns_create(lay, &multiplex->turns) : -ENOMEM;
 
+    if (err == -EINVAL)
+        snprintf(why, n, "has slices that wait for each other");
+    err = err ? err : sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
     if (err) {
-        free(multiplex);
+        if (multiplex)
+            destroy(multiplex);
         return err;
     }
     multiplex->part =
@@ -149,6 +158,81 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
+/* ---- the order -------------------------------------------------------------------------------- */
+
+/* The op before that of a stage which has some of a slice; false: there is none. */
+static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op *op, int slice,
+                      struct sp_dep *out)
+{
+    const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;
+    int place = t->place[(stage * lay->stages + op->chunk) * lay->slices + slice];
+    int mb = op->mb, before = op->pass == SP_F ? place - 1 : place + 1, g, k, first, last;
+    enum sp_pass pass = op->pass == SP_F ? SP_F : SP_B;
+
+    if (before < 0) { /* of the micro-batch before */
+        pass = SP_B;
+        before = 0;
+        mb--;
+    } else if (before == t->n[stage]) {
+        pass = SP_F;
+        before = place;
+    }
+    if (mb < 0)
+        return false;
+    g = t->global[stage * sp_part_stride(lay) + before];
+    k = t->slice[stage * sp_part_stride(lay) + before];
+    sp_slice_stages(lay, g, k, &first, &last);
+    *out = at(lay, pass, mb, g, sp_first_part(lay, g, k) + stage - first);
+    return true;
+}
+
+/* The op itself, three parts of rows, and the other stages of the slice and of the one before it. */
+_Static_assert(2 * SP_MULTIPLEX_STAGES + 4 <= SP_MAX_DEPS, "an op waits for too much");
+
+/* The parts of a slice go through their layers together: none begins before the other stages come to theirs. */
+static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
+{
+    struct sp_slice_part p = sp_part_at(lay, op->chunk, op->slice);
+    struct sp_dep all[SP_MAX_DEPS];
+    int all_n = deps(lay, stage, op, all), n = 0;
+
+    if (!sp_slice_is_shared(lay, op->chunk, p.slice)) {
+        for (; n < all_n; n++)
+            out[n] = all[n];
+        return n;
+    }
+    for (int i = 0; i < all_n; i++)
+        if (!all[i].beside)
+            out[n++] = all[i];
+    for (int s = stage - p.part; s < stage - p.part + p.of; s++)
+        if (s != stage)
+            n += op_before(lay, s, op, p.slice, &out[n]);
+    return n;
+}
+
+/* By slices, the parts of one after the other, each after that which it begins with. */
+static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;
+    struct sp_slice_part p = sp_part_at(lay, op->chunk, op->slice);
+    int rank = t->rank[op->chunk * lay->slices + p.slice], all = lay->stages * lay->slices;
+    bool back = op->pass == SP_B;
+
+    (void)stage;
+    return 2.0 * all * op->mb + (back ? 2 * all - 1 - rank : rank) +
+           (double)(back ? p.of - 1 - p.part : p.part) / (p.of + 1);
+}
+
+/* The parts of a slice. */
+static int unit(const struct sp_lowering *l, int i)
+{
+    const struct sp_layout *lay = &l->plan->layout;
+    const struct sp_op *op = sp_lowering_op(l, i);
+
+    return sp_part_at(lay, op->chunk, op->slice).of;
+}
+
 static void required(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
 {
@@ -190,6 +274,11 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
     return id(lay, sp_part_at(lay, op->chunk, op->slice).stage, op);
 }
 
+static bool keeps_attention(const struct sp_layout *lay, const struct sp_op *op)
+{
+    return sp_slice_is_shared(lay, op->chunk, sp_part_at(lay, op->chunk, op->slice).slice);
+}
+
 /* ---- the tokens of a part ------------------------------------------------------------------ */
 
 static int slice(const struct sp_layout *lay, const struct sp_op *op)
@@ -217,49 +306,6 @@ static void part_tokens(const struct sp_plan *plan, int seq, const struct sp_op 
     *len = begin[1] - begin[0];
 }
 
-/* Whether some global stage's part of the slice is shared by so many. */
-static bool is_cut(const struct sp_layout *lay, int slice, int of)
-{
-    for (int g = 0; g < lay->stages; g++) {
-        int first, last;
-
-        sp_slice_stages(lay, g, slice, &first, &last);
-        if (last - first + 1 == of)
-            return true;
-    }
-    return false;
-}
-
-static int cut(struct sp_plan *plan,
-               int (*token_at)(const void *costs, int first, int len, double share),
-               const void *costs)
-{
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_multiplex_cut *multiplex = sp_multiplex_cut_of(lay);
-    size_t n = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
-
-    free(multiplex->part_token);
-    multiplex->part_token = calloc(n, sizeof *multiplex->part_token);
-    if (!multiplex->part_token)
-        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
-    for (int of = 1; of <= lay->stages; of++)
-        for (int k = 0; k < lay->slices; k++) {
-            int *at = &multiplex->part_token[(of * lay->slices + k) * (lay->stages + 1)];
-            int first, len;
-
-            sp_plan_slice_tokens(plan, 0, k, &first, &len);
-            for (int j = 0; j <= of; j++) {
-                at[j] = j == of ? first + len : token_at(costs, first, len, (double)j / of);
-                if (j > 0 && at[j] <= at[j - 1] && is_cut(lay, k, of))
-                    return sp_error(EINVAL,
-                                    "slice %d of %d tokens cannot be shared out to %d stages: take "
-                                    "longer slices or fewer stages",
-                                    k, len, of);
-            }
-        }
-    return 0;
-}
-
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
     .names_global = true,
@@ -270,19 +316,23 @@ const struct sp_family sp_family_multiplexed = {
     .id = id,
     .ids = ids,
     .deps = deps,
+    .run_deps = run_deps,
     .required = required,
     .cost = cost,
     .activations = activations,
     .size = size,
+    .turn = turn,
+    .unit = unit,
     .stream = stream,
     .parts_of = sp_parts_of,
     .part_tokens = part_tokens,
     .slice = slice,
-    .cut = cut,
+    .keeps_attention = keeps_attention,
+    .key_share = sp_key_share,
+    .cut = sp_multiplex_cut_parts,
     .is_end = sp_every_stage,
     .travelling = sp_multiplexed_travelling,
     .for_others = sp_multiplexed_for_others,
-    .apart = sp_multiplexed_apart,
     .lower_begin = sp_multiplexed_lower_begin,
     .lower = sp_multiplexed_lower,
     .lower_end = sp_multiplexed_lower_end,

@@ -23,8 +23,7 @@
  * owners then send to worker 0, and the last worker to them, though they are no neighbours.
  *
  * Makespan GP(f + b + w) + (P - 1)/V at f = b = w = 1 and V chunks a worker, above one: next to no bubble over many
- * rounds. Activations: one
- * micro-batch and, until its last W, the gradients that B leaves in it.
+ * rounds. Activations: one micro-batch and, until its last W, the gradients that B leaves in it.
  */
 #include "policies/orders/weights/rounds.h"
 #include "policies/refuse.h"

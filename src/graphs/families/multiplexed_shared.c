@@ -1,0 +1,380 @@
+/*
+ * Slices that several stages compute, of the subsequence family with multiplexed slices, whose parts share attention by
+ * keys (policies/families/multiplexed/shared_slices.h): an op is submitted leg by leg. A stage attends to the keys that it has,
+ * for its own queries and for those of the other parts, and merges what these send back for its own.
+ */
+#include "graphs/families/multiplexed.h"
+#include "graphs/families/multiplexed_shared.h"
+#include "policies/families/multiplexed/key_shares.h"
+#include "policies/families/multiplexed/shared_slices.h"
+
+static const struct sp_plan *plan_of(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.plan;
+}
+
+static struct sp_slice_part part_of(const struct sp_op_ctx *c, int part)
+{
+    return sp_part_at(sp_multiplex_layout(c->g), c->global, part);
+}
+
+static struct sp_layer_flight *flight_of(const struct sp_op_ctx *c, int part, int i)
+{
+    return &sp_multiplex_flight(c->g, c->global, c->mb, part)->layers[i];
+}
+
+static bool is_right(const struct sp_op_ctx *c, int slice)
+{
+    return sp_slice_phase(sp_multiplex_layout(c->g), c->global, slice) == SP_RIGHT;
+}
+
+/* Whether a stage has keys for the queries of a part. */
+static bool has_keys(const struct sp_op_ctx *c, int part, int stage)
+{
+    return sp_keys_for(plan_of(c), c->g->shape.seq, c->global, part, stage) > 0;
+}
+
+/* The stages of the op's slice, and the part of one of them. */
+struct stages {
+    int first, last;
+};
+
+static struct stages stages_of(const struct sp_op_ctx *c)
+{
+    struct stages s;
+
+    sp_slice_stages(sp_multiplex_layout(c->g), c->global, part_of(c, c->slice).slice, &s.first,
+                    &s.last);
+    return s;
+}
+
+static int part_at(const struct sp_op_ctx *c, int stage)
+{
+    return c->slice - part_of(c, c->slice).part + stage - stages_of(c).first;
+}
+
+/* How many of them have keys for the op's queries. */
+static int helpers(const struct sp_op_ctx *c)
+{
+    struct stages of = stages_of(c);
+    int n = 0;
+
+    for (int s = of.first; s <= of.last; s++)
+        n += s != c->st->index && has_keys(c, c->slice, s);
+    return n;
+}
+
+static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
+                                 const char *name)
+{
+    return sp_pool_get(pool, elements, sp_shape_elem(c->sh), name);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------- */
+
+struct queries {
+    struct sp_attn at;
+    struct sp_attn_keys keys[SP_MAX_SLICES];
+};
+
+static void add_keys(struct queries *q, int first, int len, starpu_data_handle_t kv,
+                     starpu_data_handle_t dkv)
+{
+    q->keys[q->at.n_keys++] =
+        (struct sp_attn_keys){.first = first, .len = len, .kv = kv, .dkv = dkv};
+}
+
+static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int i, bool here)
+{
+    const struct sp_shape *sh = &c->cut->shapes[part];
+    const struct sp_layer_flight *t = flight_of(c, part, i);
+
+    add_keys(q, sh->first, sh->seq, here ? t->kv : NULL, here ? t->dkv : NULL);
+}
+
+/* A piece of what came, or is made, of a share. */
+static starpu_data_handle_t share_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
+                                     int i)
+{
+    struct sp_tensor_id id = sp_key_share_tensor(kind, c->global, c->mb, part, c->st->index);
+    const struct sp_stored *t = sp_store_find(&c->st->store, &id);
+
+    return t ? t->piece[i] : NULL;
+}
+
+/* The queries of a part, and what a stage has of their keys in layer i; those of another stage: where they are. */
+static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, struct queries *q)
+{
+    const struct sp_layout *lay = sp_multiplex_layout(c->g);
+    const struct sp_shape *sh = &c->cut->shapes[part];
+    int before = sp_parts_before_right(lay, c->global), seq = c->g->shape.seq, first, len;
+    struct sp_slice_part own = part_of(c, part);
+    bool here = stage == c->st->index, right = is_right(c, own.slice);
+    int at = stage - (own.stage - own.part);
+    struct sp_token_range range = sp_key_range_of(plan_of(c), seq, c->global, stage);
+
+    q->at = (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .begins = true, .keys = q->keys};
+    for (int r = 0; right && stage < c->global && r < before; r++) {
+        first = c->cut->shapes[r].first;
+        len = sp_token_range_clip(&range, &first, c->cut->shapes[r].seq);
+        if (len > 0)
+            add_keys(q, first, len, here ? share_of(c, SP_TENSOR_KV, r, i) : NULL,
+                     here ? share_of(c, SP_TENSOR_DKV, r, i) : NULL);
+    }
+    for (int r = sp_first_kept_part(plan_of(c), seq, c->global);
+         right && stage == c->global && r < before; r++)
+        add_part(c, q, r, i, here);
+    for (int k = sp_first_shared(lay, c->global, own.slice); k <= own.slice; k++)
+        if (k < own.slice || at <= own.part)
+            add_part(c, q, sp_first_part(lay, c->global, k) + at, i, here);
+}
+
+/* ---- gradients of keys ------------------------------------------------------------------------ */
+
+static void take_dkv(const struct sp_op_ctx *c, int part, int i, bool clear)
+{
+    struct sp_layer_flight *t = flight_of(c, part, i);
+
+    t->dkv =
+        take(c, c->st->local, (size_t)c->cut->shapes[part].rows * (size_t)c->sh->kv_width, "dkv");
+    if (clear)
+        sp_clear_insert(&c->ctx, t->dkv);
+}
+
+static void take_share(const struct sp_op_ctx *c, int part, int len)
+{
+    struct sp_tensor_id id =
+        sp_key_share_tensor(SP_TENSOR_DKV, c->global, c->mb, part, c->st->index);
+    starpu_data_handle_t piece[c->count];
+
+    for (int i = 0; i < c->count; i++)
+        piece[i] = take(c, c->st->local,
+                        (size_t)len * (size_t)c->sh->batch * (size_t)c->sh->kv_width, "dkv");
+    sp_store_put(&c->st->store, &id, c->count, piece, true);
+}
+
+/*
+ * The last right slice, the first to come back, makes the gradients of all keys that its stage has. The owner has those of
+ * the keys that he gave away too, as his steady slices add to them: zeros until then.
+ */
+static void begin_shares(const struct sp_op_ctx *c, int i)
+{
+    const struct sp_layout *lay = sp_multiplex_layout(c->g);
+    int before = sp_parts_before_right(lay, c->global), first, len, seq = c->g->shape.seq;
+    int kept = sp_first_kept_part(plan_of(c), seq, c->global);
+
+    for (int r = 0; r < before; r++) {
+        if (c->st->index == c->global) {
+            take_dkv(c, r, i, r < kept);
+            continue;
+        }
+        sp_key_share(plan_of(c), seq, c->global, r, c->st->index, &first, &len);
+        if (len > 0 && !share_of(c, SP_TENSOR_DKV, r, 0))
+            take_share(c, r, len);
+    }
+}
+
+/* The first shared slice to come back makes those of its stage's parts, unless the owner, in this process, has: whether
+ * it does. */
+static bool begin_gradients(const struct sp_op_ctx *c, int i)
+{
+    const struct sp_layout *lay = sp_multiplex_layout(c->g);
+    int slice = part_of(c, c->slice).slice, at = part_of(c, c->slice).part;
+
+    if (c->fl->layers[i].dkv)
+        return false;
+    if (is_right(c, slice))
+        begin_shares(c, i);
+    for (int k = sp_first_shared(lay, c->global, slice); k <= slice; k++)
+        take_dkv(c, sp_first_part(lay, c->global, k) + at, i, false);
+    return true;
+}
+
+/* ---- attention -------------------------------------------------------------------------------- */
+
+/* Of the op's own queries (struct sp_op_ctx: attend). */
+static void attend(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t bytes)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    bool first = d_o && begin_gradients(c, i);
+    struct queries q;
+
+    queries_of(c, c->slice, c->st->index, i, &q);
+    q.at.ends = helpers(c) == 0;
+    q.at.q = t->q;
+    q.at.o = t->o;
+    q.at.lse = t->lse;
+    q.at.sum = t->sum = sp_attention_sum(c, c->sh, 1 + helpers(c));
+    if (d_o)
+        sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->dq, bytes);
+    else
+        sp_attn_fwd_insert(&c->ctx, c->sh, &q.at, bytes);
+}
+
+static struct sp_tensor_id tensor_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = (unsigned short)part, .mb = c->mb, .at = c->global};
+}
+
+static starpu_data_handle_t came(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
+{
+    struct sp_tensor_id id = tensor_of(c, kind, part);
+
+    return sp_store_find(&c->st->store, &id)->piece[0];
+}
+
+/* What a helper leaves for the stage of a part. */
+static starpu_data_handle_t leave(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
+                                  int width, size_t elem)
+{
+    struct sp_tensor_id id = tensor_of(c, kind, part);
+    starpu_data_handle_t left =
+        sp_pool_get(c->st->boundary, (size_t)c->cut->shapes[part].rows * (size_t)width, elem,
+                    sp_tensor_name(kind));
+
+    sp_store_put(&c->st->store, &id, 1, &left, true);
+    return left;
+}
+
+/* Attention of another part's queries. */
+static void help(const struct sp_op_ctx *c, int part, int i)
+{
+    const struct sp_shape *sh = &c->cut->shapes[part];
+    struct sp_task_context ctx = c->ctx;
+    size_t elem = sp_shape_elem(sh);
+    struct queries q;
+
+    ctx.slice = part;
+    ctx.exchanged = true;
+    queries_of(c, part, c->st->index, i, &q);
+    q.at.ends = true;
+    q.at.q = came(c, SP_TENSOR_Q, part);
+    if (ctx.pass == 'F') {
+        q.at.o = leave(c, SP_TENSOR_O, part, sh->q_width, elem);
+        q.at.lse = leave(c, SP_TENSOR_LSE, part, sh->model.heads, sizeof(float));
+        sp_attn_fwd_insert(&ctx, sh, &q.at, 0);
+        return;
+    }
+    q.at.o = came(c, SP_TENSOR_O, part);
+    q.at.lse = came(c, SP_TENSOR_LSE, part);
+    sp_attn_bwd_insert(&ctx, sh, &q.at, false, came(c, SP_TENSOR_DO, part),
+                       leave(c, SP_TENSOR_DQ, part, sh->q_width, elem), 0);
+}
+
+/* What helper number k sent, in the order of their coming. */
+static starpu_data_handle_t sent(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int k)
+{
+    struct sp_tensor_id id = tensor_of(c, kind, c->slice);
+    const struct sp_stored *t = sp_store_find(&c->st->store, &id);
+
+    while (k-- > 0)
+        t = sp_store_next(t);
+    return t->piece[0];
+}
+
+static void merge(struct sp_op_ctx *c, int i)
+{
+    struct sp_layer_flight *t = &c->fl->layers[i];
+    int n = helpers(c), k = 0;
+    struct stages of = stages_of(c);
+
+    c->ctx.layer = c->first + i;
+    c->ctx.exchanged = true;
+    for (int s = of.first; s <= of.last; s++) {
+        struct queries q;
+
+        if (s == c->st->index || !has_keys(c, c->slice, s))
+            continue;
+        queries_of(c, c->slice, s, i, &q);
+        q.at.begins = false;
+        q.at.ends = k == n - 1;
+        q.at.o = t->o;
+        q.at.lse = t->lse;
+        q.at.sum = t->sum;
+        if (c->ctx.pass == 'F')
+            sp_attn_merge_insert(&c->ctx, c->sh, &q.at, sent(c, SP_TENSOR_O, k),
+                                 sent(c, SP_TENSOR_LSE, k));
+        else
+            sp_attn_add_insert(&c->ctx, c->sh, &q.at, t->dq, sent(c, SP_TENSOR_DQ, k));
+        k++;
+    }
+    c->ctx.exchanged = false;
+    sp_drop(&t->sum);
+}
+
+/* ---- legs ------------------------------------------------------------------------------------- */
+
+static int layer_at(const struct sp_op_ctx *c, int step)
+{
+    return c->ctx.pass == 'F' ? step : c->count - 1 - step;
+}
+
+static void finish_layer(struct sp_op_ctx *c, int i)
+{
+    merge(c, i);
+    if (c->ctx.pass == 'F')
+        c->flow = sp_multiplex_output(c, i);
+    sp_chunk_end_layer(c, i, c->ctx.pass == 'F' ? c->flow : sp_multiplex_output(c, i),
+                       i == c->count - 1 && c->global == c->globals - 1);
+}
+
+static void run_leg(struct sp_shared_op *r, int leg)
+{
+    struct sp_op_ctx *c = &r->c;
+    int step = leg / 2;
+
+    if (leg % 2) {
+        struct stages of = stages_of(c);
+
+        sp_chunk_attend_layer(c, r->layer);
+        for (int s = of.first; s <= of.last; s++)
+            if (s != c->st->index && has_keys(c, part_at(c, s), c->st->index))
+                help(c, part_at(c, s), r->layer);
+        return;
+    }
+    if (step == 0)
+        sp_multiplex_begin(c);
+    else
+        finish_layer(c, r->layer);
+    if (step == c->count) {
+        sp_multiplex_end(c);
+        return;
+    }
+    r->layer = layer_at(c, step);
+    sp_chunk_begin_layer(c, r->layer);
+}
+
+void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_ctx *c, int i))
+{
+    r->c.attend = attend;
+    r->c.share = share;
+    run_leg(r, leg);
+}
+
+/* ---- what a stage sends ----------------------------------------------------------------------- */
+
+static starpu_data_handle_t tensor_at(const struct sp_layer_flight *t, int kind)
+{
+    switch (kind) {
+    case SP_TENSOR_Q:
+        return t->q;
+    case SP_TENSOR_O:
+        return t->o;
+    case SP_TENSOR_LSE:
+        return t->lse;
+    default:
+        return t->d_o;
+    }
+}
+
+void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id)
+{
+    starpu_data_handle_t piece;
+
+    if (r->c.slice != id->slice || (r->c.ctx.pass == 'F' && id->kind != SP_TENSOR_Q))
+        return; /* another part's: left for it */
+    piece = tensor_at(&r->c.fl->layers[r->layer], id->kind);
+    sp_pool_hold(piece);
+    sp_store_put(&r->c.st->store, id, 1, &piece, true);
+}

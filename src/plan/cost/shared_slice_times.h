@@ -1,0 +1,15 @@
+/* What attention takes of a slice that several stages compute (policies/families/multiplexed/key_shares.h). Pure. */
+#ifndef SP_SHARED_SLICE_TIMES_H
+#define SP_SHARED_SLICE_TIMES_H
+
+#include "plan/cost/op_times.h"
+
+/*
+ * Seconds beyond what attention of the part's queries over all keys takes, of all layers of the op; negative, if others
+ * have most of the keys. The stages come to a layer at the same time. Each attends for its own queries, then for those of
+ * the others as they come, and is done when it has what they sent back, and has merged it.
+ */
+double sp_shared_slice_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                            const struct sp_op_terms *terms, const struct sp_op *op);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * Attention of a slice that several stages compute, shared by keys. The queries of each part attend to all keys before
+ * them, of which no stage has all:
+ *
+ *   keys of parts of shared slices   stay with the stage whose part it is; those of left slices the owner of the slices
+ *                                    has too, for his steady ones
+ *   other keys before right slices   the owner, stage g, keeps the last parts of his left and steady slices, about
+ *                                    1/(g+1) of their tokens, and gives each of the stages 0 .. g-1 one of g equal
+ *                                    ranges of the tokens before these
+ *
+ * A stage sends the queries of its part to the others, layer by layer; each attends to what it has of the keys, and sends
+ * back what comes of it. So keys and values are sent once, and a helper has 1/(g+1) of a stage's. Pure.
+ */
+#ifndef SP_KEY_SHARES_H
+#define SP_KEY_SHARES_H
+
+#include "policies/families/multiplexed/multiplex.h"
+#include "policies/lowering/tensor.h"
+
+/* Parts of the slices before the right ones. */
+static inline int sp_parts_before_right(const struct sp_layout *lay, int global)
+{
+    return sp_first_part(lay, global, lay->slices - global);
+}
+
+/* The first part of these whose keys the owner keeps for itself; sequences of seq tokens. */
+int sp_first_kept_part(const struct sp_plan *plan, int seq, int global);
+
+/* Tokens begin .. end-1. */
+struct sp_token_range {
+    int begin, end;
+};
+
+/* Of these tokens first .. first+len-1 those in a range: *first the first of them; returns how many. */
+static inline int sp_token_range_clip(const struct sp_token_range *range, int *first, int len)
+{
+    int end = *first + len < range->end ? *first + len : range->end;
+
+    *first = *first > range->begin ? *first : range->begin;
+    return end > *first ? end - *first : 0;
+}
+
+/* The tokens before the right slices whose keys a helper is given; none: it is the owner, or no helper. */
+struct sp_token_range sp_key_range_of(const struct sp_plan *plan, int seq, int global, int helper);
+
+/* Those of them in a part, first .. first+len-1. */
+void sp_key_share(const struct sp_plan *plan, int seq, int global, int part, int helper, int *first,
+                  int *len);
+
+/* The slices of a global stage that are shared as slice k is, the first of them. */
+static inline int sp_first_shared(const struct sp_layout *lay, int global, int slice)
+{
+    return sp_slice_phase(lay, global, slice) == SP_LEFT ? 0 : lay->slices - global;
+}
+
+/* Tokens of keys that a stage has for the queries of a part of another one. */
+int sp_keys_for(const struct sp_plan *plan, int seq, int global, int part, int helper);
+
+/* A share of keys and values (kind SP_TENSOR_KV), or of their gradients. */
+static inline struct sp_tensor_id sp_key_share_tensor(enum sp_tensor_kind kind, int global, int mb,
+                                                      int part, int helper)
+{
+    return (struct sp_tensor_id){.kind = (unsigned char)kind,
+                                 .block = (unsigned char)(1 + helper),
+                                 .slice = (unsigned short)part,
+                                 .mb = mb,
+                                 .at = global};
+}
+
+/* Tokens of sequences whose length does not matter: such that slices and shares are equal. */
+static inline int sp_key_share_seq(const struct sp_layout *lay, const struct sp_shape *sh)
+{
+    return sh ? sh->seq : 840 * lay->slices;
+}
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * Where slices are cut that several stages compute, of token cost c and a for each query and key (struct sp_family: cut).
+ * Keys stay with the stage whose part they are, for all queries after them. So of slice k, T tokens after F others, tokens
+ * at x have c + a (T - x) to do, and keys of slices before it a T each, which lie as those were cut. Let x_k(s) be the
+ * tokens of the first share s of the stages. Everyone has the same to do if
+ *
+ *   c x_k + a (T x_k - x_k^2 / 2) + a T sum_{j<k} x_j(s) = s (c T + a T^2 / 2 + a T F)
+ *
+ * for the left slices, the first ones: a quadratic equation for x_k. Right slices read mostly keys that all stages have as
+ * many of: their parts are equal, but for slices that more stages have on the left (fewer than 2p slices). x_k is the same function whatever number of stages share slice k, so that parts of two
+ * stages overlap as their shares do.
+ */
+#include "policies/families/multiplexed/parts.h"
+#include "policies/families/multiplexed/multiplex.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    LEAST = 4, /* tokens flow by at least a fourth of the average over the stages */
+    SHORT = 8, /* of fewer tokens for each of all stages parts are equal */
+    MOST = SP_MULTIPLEX_STAGES
+};
+
+/* The shares at which some slice is cut: j/of. */
+struct share {
+    int j, of;
+    double x;    /* tokens of the slice before it */
+    double keys; /* of all slices before */
+};
+
+static int by_share(const void *a, const void *b)
+{
+    const struct share *s = a, *t = b;
+
+    return s->j * t->of - t->j * s->of;
+}
+
+static double share_of(const struct share *s)
+{
+    return (double)s->j / s->of;
+}
+
+/* Of a slice of T tokens, all before it F, in the order of shares, that of 1 the last. */
+static void balance(double token, double pair, double T, double F, struct share *s, int n)
+{
+    double all = token * T + pair * T * (T / 2 + F), linear = token + pair * T, at = 0, last = 0;
+
+    for (int i = 0; i < n; i++) {
+        double work = share_of(&s[i]) * all - pair * T * s[i].keys;
+        double root = linear * linear - 2 * pair * work;
+        double x = pair > 0 ? (linear - sqrt(root > 0 ? root : 0)) / pair : work / linear;
+        double least = at + T * (share_of(&s[i]) - last) / LEAST;
+
+        at = s[i].x = x > least ? x : least;
+        last = share_of(&s[i]);
+    }
+    for (int i = 0; i < n; i++)
+        s[i].x *= T / at;
+}
+
+/* Whether some global stage's part of the slice is shared by so many. */
+static bool is_cut(const struct sp_layout *lay, int slice, int of)
+{
+    for (int g = 0; g < lay->stages; g++) {
+        int first, last;
+
+        sp_slice_stages(lay, g, slice, &first, &last);
+        if (last - first + 1 == of)
+            return true;
+    }
+    return false;
+}
+
+static int write_parts(const struct sp_layout *lay, int slice, int first, int len,
+                       const struct share *s, int n, int *part_token)
+{
+    for (int i = 0; i < n; i++) {
+        int *at = &part_token[(s[i].of * lay->slices + slice) * (lay->stages + 1)];
+
+        at[0] = first;
+        at[s[i].j] = first + (int)floor(s[i].x + 0.5);
+    }
+    for (int of = 1; of <= lay->stages; of++) {
+        const int *at = &part_token[(of * lay->slices + slice) * (lay->stages + 1)];
+
+        for (int j = 1; j <= of; j++)
+            if (at[j] <= at[j - 1] && is_cut(lay, slice, of))
+                return sp_error(EINVAL,
+                                "slice %d of %d tokens cannot be shared out to %d stages: take "
+                                "longer slices or fewer stages",
+                                slice, len, of);
+    }
+    return 0;
+}
+
+int sp_multiplex_cut_parts(struct sp_plan *plan, double token, double pair)
+{
+    const struct sp_layout *lay = &plan->layout;
+    struct sp_multiplex_cut *multiplex = sp_multiplex_cut_of(lay);
+    size_t tokens = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
+    struct share share[MOST * (MOST + 1) / 2];
+    int n = 0, err = 0;
+
+    free(multiplex->part_token);
+    multiplex->part_token = calloc(tokens, sizeof *multiplex->part_token);
+    if (!multiplex->part_token)
+        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+    for (int of = 1; of <= lay->stages; of++)
+        for (int j = 1; j <= of; j++)
+            share[n++] = (struct share){.j = j, .of = of};
+    qsort(share, (size_t)n, sizeof *share, by_share);
+    for (int k = 0; !err && k < lay->slices; k++) {
+        int first, len;
+        bool equal;
+
+        sp_plan_slice_tokens(plan, 0, k, &first, &len);
+        equal = k >= lay->stages - 1 || 2 * k >= lay->slices || len < SHORT * lay->stages;
+        balance(equal ? 1 : token, equal ? 0 : pair, len, first, share, n);
+        err = write_parts(lay, k, first, len, share, n, multiplex->part_token);
+        for (int i = 0; i < n; i++)
+            share[i].keys += share[i].x;
+    }
+    return err;
+}

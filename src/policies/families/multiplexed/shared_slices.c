@@ -1,0 +1,231 @@
+#include "policies/families/multiplexed/shared_slices.h"
+#include "policies/families/multiplexed/key_shares.h"
+#include "policies/families/ownership.h"
+
+static const struct sp_layout *layout(const struct sp_lowering *l)
+{
+    return &l->plan->layout;
+}
+
+static int seq_of(const struct sp_lowering *l)
+{
+    return sp_key_share_seq(layout(l), l->shape);
+}
+
+/* ---- shares of keys --------------------------------------------------------------------------- */
+
+static bool has_share(const struct sp_lowering *l, int global, int part, int helper)
+{
+    int first, len;
+
+    sp_key_share(l->plan, seq_of(l), global, part, helper, &first, &len);
+    return len > 0;
+}
+
+/* The op of a stage that comes first, or last, of those of a global stage's right slices. */
+static int right_op(const struct sp_lowering *l, int stage, int global, int mb, enum sp_pass pass)
+{
+    int slice = layout(l)->slices - global;
+    struct sp_op op = {.pass = (unsigned char)pass,
+                       .mb = mb,
+                       .chunk = global,
+                       .slice = (unsigned short)(sp_first_part(layout(l), global, slice) + stage)};
+
+    return l->order[sp_lowering_position(l, stage, &op)].index;
+}
+
+/* Of a part whose keys the owner has after op number `index` of his. */
+static void give_shares(struct sp_lowering *l, int global, int mb, int part, int index)
+{
+    for (int s = 0; s < global; s++) {
+        struct sp_tensor_id t = sp_key_share_tensor(SP_TENSOR_KV, global, mb, part, s);
+
+        if (!has_share(l, global, part, s))
+            continue;
+        sp_lower_send(l, global, s, t, index);
+        sp_lower_recv(l, global, s, t, right_op(l, s, global, mb, SP_F));
+        sp_lower_free(l, global, t);
+    }
+}
+
+/* Left parts are with the owner when his next slice begins. */
+static int left_parts(const struct sp_layout *lay, int global)
+{
+    return sp_first_part(lay, global, lay->stages - 1 - global);
+}
+
+static void give_left_shares(struct sp_lowering *l, int global, int mb)
+{
+    const struct sp_layout *lay = layout(l);
+    int slice = lay->stages - 1 - global, first, last, index;
+    struct sp_op op = {.pass = SP_F, .mb = mb, .chunk = global};
+
+    sp_slice_stages(lay, global, slice, &first, &last);
+    op.slice = (unsigned short)(left_parts(lay, global) + global - first);
+    index = l->order[sp_lowering_position(l, global, &op)].index - 1;
+    for (int r = 0; r < left_parts(lay, global); r++)
+        give_shares(l, global, mb, r, index);
+}
+
+static void collect_shares(struct sp_lowering *l, int global, int mb, int part)
+{
+    for (int s = 0; s < global; s++) {
+        struct sp_tensor_id t = sp_key_share_tensor(SP_TENSOR_DKV, global, mb, part, s);
+
+        if (!has_share(l, global, part, s))
+            continue;
+        sp_lower_send(l, s, global, t, right_op(l, s, global, mb, SP_B));
+        sp_lower_recv(l, s, global, t, -1);
+        sp_lower_free(l, s, t);
+        sp_lower_add(l, global, t);
+        sp_lower_free(l, global, t);
+    }
+}
+
+void sp_key_shares_before(struct sp_lowering *l, int i)
+{
+    const struct sp_op *op = sp_lowering_op(l, i);
+    int g = op->chunk;
+
+    if (op->pass == SP_B)
+        collect_shares(l, g, op->mb, op->slice);
+    else if (op->slice == left_parts(layout(l), g))
+        give_left_shares(l, g, op->mb);
+}
+
+void sp_key_shares_after(struct sp_lowering *l, int i)
+{
+    const struct sp_op *op = sp_lowering_op(l, i);
+
+    if (op->pass == SP_F && op->slice >= left_parts(layout(l), op->chunk) &&
+        op->slice < sp_parts_before_right(layout(l), op->chunk))
+        give_shares(l, op->chunk, op->mb, op->slice, l->order[i].index);
+}
+
+/* After the last of the right slices that came back. */
+static void release_shares(struct sp_lowering *l, int global, int mb)
+{
+    for (int s = 0; s < global; s++)
+        for (int r = 0; r < sp_parts_before_right(layout(l), global); r++)
+            if (has_share(l, global, r, s))
+                sp_lower_free(l, s, sp_key_share_tensor(SP_TENSOR_KV, global, mb, r, s));
+}
+
+/* ---- the slice -------------------------------------------------------------------------------- */
+
+/* What goes from the stage of one part to another one, or back. */
+struct exchange {
+    struct sp_lowering *l;
+    struct sp_op op; /* of the queries */
+    int from, to;
+};
+
+typedef void (*step_fn)(const struct exchange *x, enum sp_tensor_kind kind);
+
+static struct sp_tensor_id tensor_of(const struct exchange *x, enum sp_tensor_kind kind)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = x->op.slice, .mb = x->op.mb, .at = x->op.chunk};
+}
+
+static void pass(const struct exchange *x, enum sp_tensor_kind kind)
+{
+    sp_lower_pass(x->l, x->from, x->to, tensor_of(x, kind));
+}
+
+static void release(const struct exchange *x, enum sp_tensor_kind kind)
+{
+    sp_lower_free(x->l, x->to, tensor_of(x, kind));
+}
+
+static void each_lent(const struct exchange *x, step_fn step)
+{
+    step(x, SP_TENSOR_Q);
+    if (x->op.pass == SP_F)
+        return;
+    step(x, SP_TENSOR_DO);
+    step(x, SP_TENSOR_O);
+    step(x, SP_TENSOR_LSE);
+}
+
+static void each_returned(const struct exchange *x, step_fn step)
+{
+    step(x, x->op.pass == SP_F ? SP_TENSOR_O : SP_TENSOR_DQ);
+    if (x->op.pass == SP_F)
+        step(x, SP_TENSOR_LSE);
+}
+
+/* The parts of a slice, from place i of the order on, and whether the stage of part `other` has keys for the queries of
+ * `part`: at part * n + other. */
+struct slice {
+    struct sp_lowering *l;
+    int i, n;
+    const bool *has_keys;
+};
+
+/* The place of a part: backwards the last one is first. */
+static int place_of(const struct slice *s, int part)
+{
+    return sp_lowering_op(s->l, s->i)->pass == SP_F ? s->i + part : s->i + s->n - 1 - part;
+}
+
+static void find_keys(const struct slice *s, bool *has_keys)
+{
+    for (int part = 0; part < s->n; part++)
+        for (int other = 0; other < s->n; other++) {
+            const struct sp_op *op = sp_lowering_op(s->l, place_of(s, part));
+
+            has_keys[part * s->n + other] =
+                other != part && sp_keys_for(s->l->plan, seq_of(s->l), op->chunk, op->slice,
+                                             s->l->order[place_of(s, other)].stage) > 0;
+        }
+}
+
+/* Between all parts whose stages have keys for each other's queries; those of a part in the order of stages. */
+static void each_exchange(const struct slice *s, bool back,
+                          void (*each)(const struct exchange *x, step_fn step), step_fn step)
+{
+    for (int part = 0; part < s->n; part++)
+        for (int other = 0; other < s->n; other++) {
+            int stage = s->l->order[place_of(s, part)].stage;
+            int helper = s->l->order[place_of(s, other)].stage;
+            struct exchange x = {.l = s->l,
+                                 .op = *sp_lowering_op(s->l, place_of(s, part)),
+                                 .from = back ? helper : stage,
+                                 .to = back ? stage : helper};
+
+            if (s->has_keys[part * s->n + other])
+                each(&x, step);
+        }
+}
+
+static void run_legs(const struct slice *s, int leg, int legs)
+{
+    for (int k = s->i; k < s->i + s->n; k++)
+        sp_lower_leg(s->l, s->l->order[k].stage, s->l->order[k].index, leg, legs);
+}
+
+void sp_shared_slice_lower(struct sp_lowering *l, int i, int n)
+{
+    const struct sp_op *op = sp_lowering_op(l, i);
+    int slice = sp_part_at(layout(l), op->chunk, op->slice).slice;
+    int g = op->chunk, layers = l->shape ? l->shape->model.layers : layout(l)->stages;
+    int first, count, legs;
+    bool has_keys[n * n];
+    struct slice s = {.l = l, .i = i, .n = n, .has_keys = has_keys};
+
+    find_keys(&s, has_keys);
+    sp_chunk_layers(l->plan, layers, g, g, &first, &count);
+    legs = sp_shared_slice_legs(count);
+    run_legs(&s, 0, legs);
+    for (int step = 0; step < count; step++) {
+        each_exchange(&s, false, each_lent, pass);
+        run_legs(&s, 2 * step + 1, legs);
+        each_exchange(&s, true, each_returned, pass);
+        each_exchange(&s, false, each_lent, release);
+        run_legs(&s, 2 * step + 2, legs);
+        each_exchange(&s, true, each_returned, release);
+    }
+    if (op->pass == SP_B && slice == layout(l)->slices - g)
+        release_shares(l, g, op->mb);
+}
