@@ -107,6 +107,12 @@ refused "nodes" plan --model gpt-tiny --seq 64 --nodes 0
 
 said "multiplex" '^recommended: .*--schedule sppo:multiplex --stages 8 .*--slices 8' plan \
     --schedule sppo:multiplex --model gpt3-1.3b --seq 32768 --micro-batches 1 --devices 1 --slices 8
+share="--micro-batches 1 --schedule sppo:multiplex=auto"
+said "multiplex where it pays" '^sppo:multiplex .* 8 stages .* 32 slices' show $share --stages 8 --slices 32 \
+    --model gpt3-7b --seq 131072 --dtype bf16
+said "multiplex where it does not" '^sppo .* 4 stages .* 8 slices' show $share --stages 4 --slices 8 \
+    --model gpt2-124m --seq 1024 --hardware a800-nvlink-eth
+refused "which is faster depends on the model; give --model" show $share --stages 2 --slices 4
 refused "makes 65537 parts" show --schedule sppo:multiplex --stages 2 --slices 65536 --micro-batches 1
 refused "ops, at most" show --schedule sppo:multiplex --stages 30 --slices 29 --micro-batches 6000
 refused "at most 2147483647 tokens" plan --model gpt3-7b --seq 131072 --micro-batch-size 16385

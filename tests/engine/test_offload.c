@@ -129,7 +129,8 @@ static void multiplexed(void **state)
                                   .seq = 56,
                                   .cut = n == 6 ? "length" : "flops",
                                   .recompute = (enum sp_recompute)((n / 2 + stages) % 4),
-                                  .every = 1};
+                                  .every = 1,
+                                  .few = true};
 
             if ((stages + n / 2) % test_every(2) == 0)
                 compare_modes("sppo:multiplex", stages, 1 + n % 4 / 2, n, set);

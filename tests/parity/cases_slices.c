@@ -16,6 +16,11 @@ static void shared_slices(struct cases *c)
         {2, 2, "--model gpt-tiny --seq 48 --micro-batches 1"},
         {3, 5, "--model llama-tiny --seq 60 --micro-batches 2"},
         {4, 8, "--model gpt-tiny --seq 101 --micro-batches 1"},
+        /* shares of keys that end within parts, which micro-batches have one after the other */
+        {4, 4, "--model gpt-tiny --seq 128 --micro-batches 3"},
+        /* slices that one stage computes alone there are none; documents, attention that is not computed again */
+        {4, 3,
+         "--model gpt-tiny --seq 72 --micro-batches 2 --document-separator 32 --recompute full"},
         /* a slice of one token, that nobody shares; recomputed, keys and values stay */
         {3, 8,
          "--model llama-tiny --seq 31 --micro-batches 1 --recompute every=2 "
@@ -26,18 +31,21 @@ static void shared_slices(struct cases *c)
         for (int n = 1; n <= runs[i].stages; n++) {
             bool measured = n == 1 || n == runs[i].stages;
 
-            if (!is_long() && !measured && n != 3)
+            if (!is_long() && !measured && n != 2)
                 continue;
 
             /* pools keep three buffers of a size, and may be asked for one a step */
             add_case(c,
                      (struct parity_case){.processes = PROCESSES(n),
                                           .flat_from = measured ? 4 : 0,
-                                          .least_share = measured ? 0.6 : 0,
+                                          .least_share = !measured ? 0
+                                                         : n > 1   ? 0.8
+                                                                   : 0.7,
                                           .own_bits = true},
                      "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s",
                      runs[i].stages, runs[i].slices, runs[i].options);
-            if (n > 1 && (is_long() || n == runs[i].stages))
+            /* in one process too; and two stages in one of them */
+            if (is_long() || n == runs[i].stages || (runs[i].stages == 4 && n != 3))
                 add_case(c, (struct parity_case){.processes = PROCESSES(n), .own_bits = true},
                          "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s "
                          "--offload full",
