@@ -244,8 +244,12 @@ static void count_action(void *arg, const struct sp_action *a)
     const struct sp_tensor_id *t = &a->tensor;
     bool share = t->kind == SP_TENSOR_KV && t->block;
 
-    if (a->kind == SP_ACTION_RUN && a->index >= 0)
+    if (a->kind == SP_ACTION_RUN && a->index >= 0) {
         c->forward = a->op.pass == SP_F;
+        assert_true(a->op.chunk == a->stage || c->blocks[a->stage][a->op.chunk] > 0);
+    }
+    if (a->kind == SP_ACTION_SEND && t->kind == SP_TENSOR_BLOCK && a->stage != t->mb)
+        assert_true(c->blocks[a->stage][t->mb] > 0); /* who passes it on has it */
     if (a->kind == SP_ACTION_SEND && a->during)
         c->exchanged[!c->forward] += a->bytes;
     else if (a->kind == SP_ACTION_SEND && share)
