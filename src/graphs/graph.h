@@ -246,7 +246,7 @@ struct sp_graph {
     struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */
     struct sp_heads *part_heads;       /* of their attention */
     struct sp_multiplex
-        *multiplex;            /* where slices are shared out: see graphs/families/multiplexed.c */
+        *multiplex; /* where slices are shared out: see graphs/families/multiplexed/multiplexed.c */
     struct sp_op_ctx *aligned; /* [n_local] the op that a stage is in the middle of; aligned */
     int64_t exchanges;         /* between members, submitted so far */
     int32_t *

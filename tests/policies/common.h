@@ -31,6 +31,21 @@ static inline void make_plan(const char *schedule, int p, int m, struct sp_plan 
     assert_int_equal(sp_plan_create(schedule, &lay, plan), 0);
 }
 
+/* A model of odd sizes. */
+static inline struct sp_model tiny(int layers, bool tied)
+{
+    return (struct sp_model){.arch = SP_ARCH_GPT2,
+                             .layers = layers,
+                             .hidden = 24,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 6,
+                             .mlp = 35,
+                             .vocab = 61,
+                             .positions = 64,
+                             .tied = tied};
+}
+
 /* A plan of the layerwise family with programs written down: one line a stage, ops by blanks, one
  * that overlaps with the next followed by '&'. */
 static inline void write_plan(struct sp_layout lay, const char *const *lines, struct sp_plan *plan)

@@ -133,20 +133,6 @@ static void check_plan(const struct sp_plan *plan, const char *what, const struc
     free(w.alive);
 }
 
-static struct sp_model tiny(int layers, bool tied)
-{
-    return (struct sp_model){.arch = SP_ARCH_GPT2,
-                             .layers = layers,
-                             .hidden = 24,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .head_dim = 6,
-                             .mlp = 35,
-                             .vocab = 61,
-                             .positions = 64,
-                             .tied = tied};
-}
-
 /* 1: done; 0: the schedule does not do this layout. */
 static int check_layout(const char *schedule, int p, int m, int chunks, int slices, int layers,
                         bool vocabulary)

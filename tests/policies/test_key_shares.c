@@ -206,15 +206,8 @@ static void slices_are_units(void **state)
 
 static void tiny_shape(int p, int m, struct sp_model *model, struct sp_shape *shape)
 {
-    *model = (struct sp_model){.arch = SP_ARCH_GPT2,
-                               .layers = 2 * p,
-                               .hidden = 24,
-                               .heads = 4,
-                               .kv_heads = 4,
-                               .head_dim = 6,
-                               .mlp = 35,
-                               .vocab = 61,
-                               .positions = SEQ};
+    *model = tiny(2 * p, false);
+    model->positions = SEQ;
     sp_shape_init(shape, model, BATCH, SEQ, m, 0, 0);
 }
 

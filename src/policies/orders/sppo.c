@@ -25,16 +25,13 @@ static void emit_multiplexed(const struct sp_layout *lay, int stage, struct sp_p
 
     for (int i = 0; i < lay->micro_batches; i++)
         for (int k = 0; k < 2 * n; k++) {
-            int at = stage * stride + (k < n ? k : 2 * n - 1 - k), first, last;
+            int at = stage * stride + (k < n ? k : 2 * n - 1 - k), g = t->global[at];
 
-            sp_slice_stages(lay, t->global[at], t->slice[at], &first, &last);
-            sp_program_add_op(
-                prog, (struct sp_op){.pass = k < n ? SP_F : SP_B,
-                                     .mb = i,
-                                     .chunk = t->global[at],
-                                     .slice = (unsigned short)(sp_first_part(lay, t->global[at],
-                                                                             t->slice[at]) +
-                                                               stage - first)});
+            sp_program_add_op(prog, (struct sp_op){.pass = k < n ? SP_F : SP_B,
+                                                   .mb = i,
+                                                   .chunk = g,
+                                                   .slice = (unsigned short)sp_part_of_stage(
+                                                       lay, g, t->slice[at], stage)});
         }
 }
 

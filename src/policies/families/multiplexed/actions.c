@@ -32,19 +32,6 @@ static bool are_lent(const struct sp_lowering *l, int stage, const struct sp_op 
            lay->stages - 1 - op->chunk < lay->slices;
 }
 
-/* The place in its program of the owner's op that reads keys and values of left slices first, and adds to their
- * gradients last. */
-static int owner_op(const struct sp_lowering *l, const struct sp_op *op)
-{
-    const struct sp_layout *lay = layout(l);
-    int g = op->chunk, slice = lay->stages - 1 - g, first, last;
-    struct sp_op next = *op;
-
-    sp_slice_stages(lay, g, slice, &first, &last);
-    next.slice = (unsigned short)(sp_first_part(lay, g, slice) + g - first);
-    return l->order[sp_lowering_position(l, g, &next)].index;
-}
-
 static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *op)
 {
     return (struct sp_tensor_id){
@@ -56,7 +43,7 @@ static void lend_keys(struct sp_lowering *l, int stage, const struct sp_op *op, 
     if (!are_lent(l, stage, op))
         return;
     sp_lower_send(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), index);
-    sp_lower_recv(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), owner_op(l, op));
+    sp_lower_recv(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), sp_owner_op(l, op));
     sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
 }
 
@@ -65,7 +52,7 @@ static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_
 {
     if (!are_lent(l, stage, op))
         return;
-    sp_lower_send(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), owner_op(l, op));
+    sp_lower_send(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), sp_owner_op(l, op));
     sp_lower_recv(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), index);
     sp_lower_free(l, op->chunk, of_op(SP_TENSOR_DKV, op));
     sp_lower_free(l, op->chunk, of_op(SP_TENSOR_KV, op));

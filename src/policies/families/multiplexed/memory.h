@@ -1,5 +1,5 @@
 /* What a stage holds of others that it computes slices for, and of what crosses between slices
- * (graphs/families/multiplexed.c), computed without running: struct sp_family's travelling and for_others. */
+ * (graphs/families/multiplexed/multiplexed.c), computed without running: struct sp_family's travelling and for_others. */
 #ifndef SP_MULTIPLEXED_MEMORY_H
 #define SP_MULTIPLEXED_MEMORY_H
 

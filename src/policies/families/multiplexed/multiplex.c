@@ -59,6 +59,14 @@ struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int num
                                 : part_at(lay, global, number);
 }
 
+int sp_part_of_stage(const struct sp_layout *lay, int global, int slice, int stage)
+{
+    int first, last;
+
+    sp_slice_stages(lay, global, slice, &first, &last);
+    return sp_first_part(lay, global, slice) + stage - first;
+}
+
 void sp_multiplex_table(const struct sp_layout *lay, struct sp_slice_part *part)
 {
     for (int g = 0; g < lay->stages; g++)

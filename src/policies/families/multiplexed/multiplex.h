@@ -65,6 +65,8 @@ void sp_slice_stages(const struct sp_layout *lay, int global, int slice, int *fi
 int sp_parts_of(const struct sp_layout *lay, int global);
 int sp_first_part(const struct sp_layout *lay, int global, int slice);
 struct sp_slice_part sp_part_at(const struct sp_layout *lay, int global, int number);
+/* The number of the part of a slice that a stage computes, which is one of its stages. */
+int sp_part_of_stage(const struct sp_layout *lay, int global, int slice, int stage);
 
 /* More than any stage has parts. */
 static inline int sp_part_stride(const struct sp_layout *lay)
@@ -80,10 +82,6 @@ static inline bool sp_slice_is_shared(const struct sp_layout *lay, int global, i
 {
     return sp_slice_phase(lay, global, slice) != SP_STEADY;
 }
-
-/* The slices that a stage computes some of in a forward, in order: the left ones of the stages before it and its own,
- * its steady ones, the right ones of its own and of the stages after it. Returns how many, at most sp_part_stride. */
-int sp_multiplex_forward(const struct sp_layout *lay, int stage, int *global, int *slice);
 
 /* The order of all of them: one in which each comes after those that it waits for. 0 or -ENOMEM; freed by the second. */
 int sp_multiplex_turns_create(const struct sp_layout *lay, struct sp_multiplex_turns *t);

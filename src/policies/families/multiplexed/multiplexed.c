@@ -166,7 +166,7 @@ static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op
 {
     const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;
     int place = t->place[(stage * lay->stages + op->chunk) * lay->slices + slice];
-    int mb = op->mb, before = op->pass == SP_F ? place - 1 : place + 1, g, k, first, last;
+    int mb = op->mb, before = op->pass == SP_F ? place - 1 : place + 1, g, k;
     enum sp_pass pass = op->pass == SP_F ? SP_F : SP_B;
 
     if (before < 0) { /* of the micro-batch before */
@@ -181,8 +181,7 @@ static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op
         return false;
     g = t->global[stage * sp_part_stride(lay) + before];
     k = t->slice[stage * sp_part_stride(lay) + before];
-    sp_slice_stages(lay, g, k, &first, &last);
-    *out = at(lay, pass, mb, g, sp_first_part(lay, g, k) + stage - first);
+    *out = at(lay, pass, mb, g, sp_part_of_stage(lay, g, k, stage));
     return true;
 }
 

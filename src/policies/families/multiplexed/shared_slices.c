@@ -54,17 +54,20 @@ static int left_parts(const struct sp_layout *lay, int global)
     return sp_first_part(lay, global, lay->stages - 1 - global);
 }
 
-static void give_left_shares(struct sp_lowering *l, int global, int mb)
+int sp_owner_op(const struct sp_lowering *l, const struct sp_op *op)
 {
     const struct sp_layout *lay = layout(l);
-    int slice = lay->stages - 1 - global, first, last, index;
-    struct sp_op op = {.pass = SP_F, .mb = mb, .chunk = global};
+    int g = op->chunk;
+    struct sp_op next = *op;
 
-    sp_slice_stages(lay, global, slice, &first, &last);
-    op.slice = (unsigned short)(left_parts(lay, global) + global - first);
-    index = l->order[sp_lowering_position(l, global, &op)].index - 1;
-    for (int r = 0; r < left_parts(lay, global); r++)
-        give_shares(l, global, mb, r, index);
+    next.slice = (unsigned short)sp_part_of_stage(lay, g, lay->stages - 1 - g, g);
+    return l->order[sp_lowering_position(l, g, &next)].index;
+}
+
+static void give_left_shares(struct sp_lowering *l, const struct sp_op *op)
+{
+    for (int r = 0; r < left_parts(layout(l), op->chunk); r++)
+        give_shares(l, op->chunk, op->mb, r, sp_owner_op(l, op) - 1);
 }
 
 static void collect_shares(struct sp_lowering *l, int global, int mb, int part)
@@ -90,7 +93,7 @@ void sp_key_shares_before(struct sp_lowering *l, int i)
     if (op->pass == SP_B)
         collect_shares(l, g, op->mb, op->slice);
     else if (op->slice == left_parts(layout(l), g))
-        give_left_shares(l, g, op->mb);
+        give_left_shares(l, op);
 }
 
 void sp_key_shares_after(struct sp_lowering *l, int i)

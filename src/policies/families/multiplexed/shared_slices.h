@@ -12,6 +12,10 @@
 
 #include "policies/lowering/lowering.h"
 
+/* The place in its program of the first op of a pass that the owner has after his left slices, of op's chunk and micro-
+ * batch: it reads keys and values of these first, and adds to their gradients last. */
+int sp_owner_op(const struct sp_lowering *l, const struct sp_op *op);
+
 /* Before and after the op at place i, if it is of a slice before the right ones; else nothing. */
 void sp_key_shares_before(struct sp_lowering *l, int i);
 void sp_key_shares_after(struct sp_lowering *l, int i);

@@ -19,7 +19,9 @@ static int phase(const struct sp_layout *lay, int stage, int g, enum sp_phase wh
     return n;
 }
 
-int sp_multiplex_forward(const struct sp_layout *lay, int stage, int *global, int *slice)
+/* The slices that a stage computes some of in a forward, in order: the left ones of the stages before it and its own,
+ * its steady ones, the right ones of its own and of the stages after it. Returns how many, at most sp_part_stride. */
+static int forward(const struct sp_layout *lay, int stage, int *global, int *slice)
 {
     int n = 0;
 
@@ -122,7 +124,7 @@ static void tabulate(const struct sp_layout *lay, struct sp_multiplex_turns *t)
     int p = lay->stages, stride = sp_part_stride(lay);
 
     for (int s = 0; s < p; s++) {
-        t->n[s] = sp_multiplex_forward(lay, s, t->global + s * stride, t->slice + s * stride);
+        t->n[s] = forward(lay, s, t->global + s * stride, t->slice + s * stride);
         for (int i = 0; i < t->n[s]; i++)
             t->place[(s * p + t->global[s * stride + i]) * lay->slices + t->slice[s * stride + i]] =
                 i;

@@ -1,7 +1,7 @@
 /*
  * What the parts of the subsequence family with multiplexed slices share: the ops (multiplexed.c), those of slices that
- * several stages compute (multiplexed_shared.c) with their keys (multiplexed_keys.c), and what a stage has of others that
- * it computes for (multiplexed_help.c). What crosses between stages is in their stores
+ * several stages compute (shared.c) with their keys (keys.c), and what a stage has of others that
+ * it computes for (help.c). What crosses between stages is in their stores
  * (policies/families/multiplexed/actions.c): rows, weights and lent keys in that of any stage of the process, what parts
  * exchange and shares of keys in the op's own.
  */

@@ -7,12 +7,12 @@
  *
  * A stage that computes for another one reads its weights where they are, or in another process a copy, and adds up
  * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/lending.h).
- * The parts of a slice attend together: multiplexed_shared.c.
+ * The parts of a slice attend together: shared.c.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
-#include "graphs/families/multiplexed.h"
-#include "graphs/families/multiplexed_shared.h"
+#include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/families/multiplexed/shared.h"
 #include <stdlib.h>
 
 static int tokens_of(const struct sp_op_ctx *c)

@@ -2,8 +2,8 @@
  * Shares of keys and values (policies/families/multiplexed/key_shares.h), of a part whose owner has them: what he sends of
  * them, and their gradients, which he adds to his own.
  */
-#include "graphs/families/multiplexed.h"
-#include "graphs/families/multiplexed_shared.h"
+#include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/families/multiplexed/shared.h"
 #include "policies/families/multiplexed/key_shares.h"
 
 /* The rows of a part that a share has, as they are in a share and in the part. */

@@ -1,4 +1,4 @@
-#include "graphs/families/multiplexed.h"
+#include "graphs/families/multiplexed/multiplexed.h"
 #include <stdlib.h>
 
 static struct sp_help *help_of(const struct sp_graph *g, int stage, int global)

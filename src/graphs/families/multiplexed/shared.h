@@ -15,7 +15,7 @@ void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_c
 /* q, or o, lse and its gradient, of the layer that the op has come to, for the stages of the other parts. */
 void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id);
 
-/* A share of a part's keys and values, of its owner; gradients of one, added to his (multiplexed_keys.c). */
+/* A share of a part's keys and values, of its owner; gradients of one, added to his (keys.c). */
 void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id);
 

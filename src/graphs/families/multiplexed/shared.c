@@ -3,8 +3,8 @@
  * keys (policies/families/multiplexed/shared_slices.h): an op is submitted leg by leg. A stage attends to the keys that it has,
  * for its own queries and for those of the other parts, and merges what these send back for its own.
  */
-#include "graphs/families/multiplexed.h"
-#include "graphs/families/multiplexed_shared.h"
+#include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/families/multiplexed/shared.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/shared_slices.h"
 
@@ -197,14 +197,15 @@ static void attend(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     bool first = d_o && begin_gradients(c, i);
+    int others = helpers(c);
     struct queries q;
 
     queries_of(c, c->slice, c->st->index, i, &q);
-    q.at.ends = helpers(c) == 0;
+    q.at.ends = others == 0;
     q.at.q = t->q;
     q.at.o = t->o;
     q.at.lse = t->lse;
-    q.at.sum = t->sum = sp_attention_sum(c, c->sh, 1 + helpers(c));
+    q.at.sum = t->sum = sp_attention_sum(c, c->sh, 1 + others);
     if (d_o)
         sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->dq, bytes);
     else
