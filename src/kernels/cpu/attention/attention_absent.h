@@ -8,6 +8,6 @@
         return false;                                                                              \
     }                                                                                              \
     const struct sp_attention_path path = {                                                        \
-        .name = title, .pair = words, .lanes = 1, .supported = supported};
+        .name = title, .pair = words, .lanes = 1, .rows = 1, .supported = supported};
 
 #endif

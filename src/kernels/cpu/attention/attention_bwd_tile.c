@@ -103,9 +103,10 @@ void sp_bwd_load_queries(const struct bwd *w, struct bwd_scratch *s, struct bwd_
 void sp_bwd_meet(const struct bwd *w, const struct bwd_scratch *s, const struct bwd_tile *t,
                  const struct sp_key_tile *k)
 {
-    int diag = w->at->q_pos + t->row - k->pos;
-    int keys = t->rows + diag < k->n ? t->rows + diag : k->n;
     const struct sp_attention_path *path = w->path;
+    int diag = w->at->q_pos + t->row - k->pos;
+    /* Rows of dK and dV that a product adds to besides: nobody here sees these keys, P and dS are 0; or it has no more. */
+    int seen = sp_up(t->rows + diag, path->rows), keys = seen < k->n ? seen : k->n;
     int pair = path->pair;
     size_t ldw = (size_t)w->ldw, ldd = (size_t)w->ldd;
     struct sp_product p = {.kind = SP_KEYS_QUERIES,

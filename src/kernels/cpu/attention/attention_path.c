@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fastest first. A path on AMX tiles (pair 2, TDPBF16PS in `product`) goes before all others. */
+/* The fastest first. */
 static const struct sp_attention_path *const paths[] = {
-    &sp_attention_avx512bf16,
-    &sp_attention_avx512,
-    &sp_attention_avx2,
-    &sp_attention_plain,
+    &sp_attention_amx,  &sp_attention_avx512bf16, &sp_attention_avx512,
+    &sp_attention_avx2, &sp_attention_plain,
 };
 
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
@@ -49,8 +47,8 @@ static void choose_first(void)
     ret = sp_attention_choose(name && *name ? name : NULL);
     if (ret) {
         sp_error(-ret, "kernels: SP_CPU_ATTENTION=%s: %s", name,
-                 ret == -ENOENT ? "there is avx512bf16, avx512, avx2 and plain"
-                                : "this machine lacks the instructions");
+                 ret == -ENOENT ? "there is amx, avx512bf16, avx512, avx2 and plain"
+                                : "this machine, or its kernel, does not give them");
         abort();
     }
 }

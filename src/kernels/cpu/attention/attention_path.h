@@ -22,7 +22,12 @@ enum sp_product_kind {
     SP_OVER_KEYS,    /* rows are queries, the sum is over keys: those that are seen */
 };
 
-/* C(rows,columns) = A B, or += with `add`; A(rows,words) by its two strides, B(words,columns). */
+enum { SP_KEY_TILE = 256 }; /* keys of a tile, at most */
+
+/*
+ * C(rows,columns) = A B, or += with `add`; A(rows,words) by its two strides, of which one is 1, B(words,columns). A
+ * and C have room for rows up to the next multiple of the path's `rows`, which it may read, and write or add to.
+ */
 struct sp_product {
     enum sp_product_kind kind;
     int diag;
@@ -62,7 +67,8 @@ struct sp_gradient {
 
 struct sp_attention_path {
     const char *name;
-    int pair, lanes;
+    int pair, lanes, rows;
+    /* Of AMX it also asks the kernel for tiles, which the process then keeps. */
     bool (*supported)(void);
     /*
      * tile(all,ldt) = x(rows,d), of leading dimension ld, in words along d; 0 beyond d, up to ldt, and
@@ -87,7 +93,7 @@ struct sp_attention_path {
 /* On f32 tiles; those that a build or a machine lacks say so in `supported`. */
 extern const struct sp_attention_path sp_attention_plain, sp_attention_avx2, sp_attention_avx512;
 /* On bf16 tiles. */
-extern const struct sp_attention_path sp_attention_avx512bf16;
+extern const struct sp_attention_path sp_attention_amx, sp_attention_avx512bf16;
 
 /*
  * The path for tensors of a type: the fastest that the machine has, or, with SP_CPU_ATTENTION=NAME

@@ -19,7 +19,7 @@ struct sp_key_tile {
 /* Keys of a tile: with what a unit of work has beside them, they stay in a core's L2. */
 static inline int sp_keys_of_a_tile(const struct sp_attention *at)
 {
-    return at->head_dim <= 128 ? 256 : 128;
+    return at->head_dim <= 128 ? SP_KEY_TILE : SP_KEY_TILE / 2;
 }
 
 /* Moves to the next tile, all of whose keys are before `end`; false when there is none. */
