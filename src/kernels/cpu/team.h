@@ -46,7 +46,6 @@ static inline void sp_team_share(size_t n, size_t grain, size_t *lo, size_t *hi)
 enum sp_scratch_slot {
     SP_SCRATCH_OWN,     /* of one thread inside a parallel region */
     SP_SCRATCH_TEAM,    /* of the thread that starts a region, shared by the team */
-    SP_SCRATCH_ARGS,    /* the same: small arguments in f32 */
     SP_SCRATCH_PRODUCT, /* inside of sp_gemm_bf16 */
     SP_SCRATCH_SLOTS
 };

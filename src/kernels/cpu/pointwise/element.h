@@ -87,7 +87,7 @@ SP_INLINE void sp_store_step(enum sp_dtype type, void *y, size_t i, float a, flo
 }
 
 /*
- * f32 arrays that go with elements of either type (a gain, a cosine) are kept in the order of
+ * f32 arrays that go with elements of either type (a cosine, sums of gradients) are kept in the order of
  * steps: the first of each pair, then the second of each, then what is left. `b` is nothing in f32.
  */
 SP_INLINE struct sp_pair sp_beside(enum sp_dtype type, const float *x, size_t n, size_t i)

@@ -6,7 +6,6 @@
  * The backward is norm_bwd.c.
  */
 #include "kernels/cpu/pointwise/lanes.h"
-#include "kernels/cpu/pointwise/norm.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>
@@ -56,9 +55,8 @@ SP_INLINE void row_stats(enum sp_dtype type, bool rms, size_t h, float eps, cons
     stats[1] = 1.0f / sqrtf(square / (float)h + eps);
 }
 
-/* gain and bias are f32, in the order of steps. */
 SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const float *stats,
-                         const float *gain, const float *bias, void *y)
+                         const void *gain, const void *bias, void *y)
 {
     float mean = stats[0], rstd = stats[1];
 
@@ -66,7 +64,7 @@ SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const floa
 #pragma omp simd
         for (size_t j = 0; j < sp_steps(type, h); j++) {
             struct sp_pair v = sp_load_step(type, x, j);
-            struct sp_pair g = sp_beside(type, gain, h, j), b = sp_beside(type, bias, h, j);
+            struct sp_pair g = sp_load_step(type, gain, j), b = sp_load_step(type, bias, j);
 
             sp_store_step(type, y, j, (v.a - mean) * rstd * g.a + b.a,
                           (v.b - mean) * rstd * g.b + b.b);
@@ -74,20 +72,20 @@ SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const floa
     } else {
 #pragma omp simd
         for (size_t j = 0; j < sp_steps(type, h); j++) {
-            struct sp_pair v = sp_load_step(type, x, j), g = sp_beside(type, gain, h, j);
+            struct sp_pair v = sp_load_step(type, x, j), g = sp_load_step(type, gain, j);
 
             sp_store_step(type, y, j, (v.a - mean) * rstd * g.a, (v.b - mean) * rstd * g.b);
         }
     }
     if (sp_odd(type, h)) {
-        float last = (sp_load(type, x, h - 1) - mean) * rstd * gain[h - 1];
+        float last = (sp_load(type, x, h - 1) - mean) * rstd * sp_load(type, gain, h - 1);
 
-        sp_store(type, y, h - 1, bias ? last + bias[h - 1] : last);
+        sp_store(type, y, h - 1, bias ? last + sp_load(type, bias, h - 1) : last);
     }
 }
 
 SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
-                         const void *x, const float *gain, const float *bias, void *y, float *stats)
+                         const void *x, const void *gain, const void *bias, void *y, float *stats)
 {
     for (size_t t = 0; t < rows; t++) {
         const void *row = sp_from(type, x, t * h);
@@ -99,7 +97,7 @@ SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, fl
 }
 
 SP_INLINE void apply_rows(enum sp_dtype type, size_t rows, size_t h, const void *x,
-                          const float *stats, const float *gain, const float *bias, void *y)
+                          const float *stats, const void *gain, const void *bias, void *y)
 {
     for (size_t t = 0; t < rows; t++)
         row_apply(type, h, sp_from(type, x, t * h), stats + 2 * t, gain, bias,
@@ -107,8 +105,7 @@ SP_INLINE void apply_rows(enum sp_dtype type, size_t rows, size_t h, const void 
 }
 
 SP_CLONES static void norm(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
-                           const void *x, const float *gain, const float *bias, void *y,
-                           float *stats)
+                           const void *x, const void *gain, const void *bias, void *y, float *stats)
 {
     if (type == SP_BF16)
         norm_rows(SP_BF16, rms, rows, h, eps, x, gain, bias, y, stats);
@@ -117,7 +114,7 @@ SP_CLONES static void norm(enum sp_dtype type, bool rms, size_t rows, size_t h, 
 }
 
 SP_CLONES static void apply(enum sp_dtype type, size_t rows, size_t h, const void *x,
-                            const float *stats, const float *gain, const float *bias, void *y)
+                            const float *stats, const void *gain, const void *bias, void *y)
 {
     if (type == SP_BF16)
         apply_rows(SP_BF16, rows, h, x, stats, gain, bias, y);
@@ -125,38 +122,17 @@ SP_CLONES static void apply(enum sp_dtype type, size_t rows, size_t h, const voi
         apply_rows(SP_F32, rows, h, x, stats, gain, bias, y);
 }
 
-struct sp_affine sp_affine(enum sp_dtype type, size_t h, const void *gain, const void *bias)
-{
-    struct sp_affine of = {gain, bias};
-    float *wide;
-
-    if (type != SP_BF16)
-        return of;
-    wide = sp_scratch(SP_SCRATCH_ARGS, 2 * h * sizeof *wide);
-    for (size_t j = 0; j < h; j++) {
-        size_t to = sp_place(type, h, j);
-
-        wide[to] = sp_load(SP_BF16, gain, j);
-        if (bias)
-            wide[h + to] = sp_load(SP_BF16, bias, j);
-    }
-    of.gain = wide;
-    of.bias = bias ? wide + h : NULL;
-    return of;
-}
-
 void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
                    const void *gain, const void *bias, void *y, float *stats)
 {
     size_t width = (size_t)h;
-    struct sp_affine of = sp_affine(type, width, gain, bias);
 
 #pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
         sp_team_share((size_t)T, 1, &lo, &hi);
-        norm(type, rms, hi - lo, width, eps, sp_from(type, x, lo * width), of.gain, of.bias,
+        norm(type, rms, hi - lo, width, eps, sp_from(type, x, lo * width), gain, bias,
              sp_to(type, y, lo * width), stats ? stats + 2 * lo : NULL);
     }
 }
@@ -165,14 +141,13 @@ void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const 
                          const void *gain, const void *bias, void *y)
 {
     size_t width = (size_t)h;
-    struct sp_affine of = sp_affine(type, width, gain, bias);
 
 #pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
         sp_team_share((size_t)T, 1, &lo, &hi);
-        apply(type, hi - lo, width, sp_from(type, x, lo * width), stats + 2 * lo, of.gain, of.bias,
+        apply(type, hi - lo, width, sp_from(type, x, lo * width), stats + 2 * lo, gain, bias,
               sp_to(type, y, lo * width));
     }
 }

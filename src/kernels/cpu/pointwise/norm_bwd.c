@@ -7,38 +7,46 @@
  *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
  */
 #include "kernels/cpu/pointwise/lanes.h"
-#include "kernels/cpu/pointwise/norm.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
-struct row {
-    size_t h, ahead; /* ahead: elements to the next row, 0 in the last */
-    float mean, rstd;
-    const float *gain;
-    const void *x, *dy, *dres; /* dres may be NULL */
-    void *dx;
+/* Rows that are added to dgain and dbias together: reading and writing those takes longer than the rows. */
+enum { TOGETHER = 4 };
+
+struct arrays {
+    size_t h;
+    const void *gain;
     float *dgain, *dbias; /* this thread's sums, in the order of steps, or NULL */
 };
 
-/* Sums of e and of e n. */
-SP_INLINE void row_sums(enum sp_dtype type, struct row r, float *sum_e, float *sum_en)
+struct row {
+    const void *x, *dy, *dres; /* dres may be NULL */
+    void *dx;
+    float mean, rstd, mean_e, mean_en;
+};
+
+/* The means of e and of e n; the next row, `ahead` elements on, is asked for. */
+SP_INLINE void row_means(enum sp_dtype type, size_t h, size_t ahead, const void *gain,
+                         struct row *r)
 {
     enum { HALF = SP_LANES / 2 };
     struct sp_lanes e = {{0}}, en = {{0}};
-    const float mean = r.mean, rstd = r.rstd;
-    const size_t h = r.h, steps = sp_steps(type, SP_LANES);
+    const float mean = r->mean, rstd = r->rstd;
+    const void *x = r->x, *dy = r->dy;
+    const size_t steps = sp_steps(type, SP_LANES);
     size_t j = 0;
 
     for (; j + SP_LANES <= h; j += SP_LANES) {
         const size_t i = sp_steps(type, j);
 
-        sp_prefetch(sp_from(type, r.x, r.ahead + j), SP_LANES * sp_dtype_bytes(type));
-        sp_prefetch(sp_from(type, r.dy, r.ahead + j), SP_LANES * sp_dtype_bytes(type));
+        sp_prefetch(sp_from(type, x, ahead + j), SP_LANES * sp_dtype_bytes(type));
+        sp_prefetch(sp_from(type, dy, ahead + j), SP_LANES * sp_dtype_bytes(type));
+        if (r->dres)
+            sp_prefetch(sp_from(type, r->dres, j), SP_LANES * sp_dtype_bytes(type));
 #pragma omp simd
         for (size_t k = 0; k < steps; k++) {
-            struct sp_pair v = sp_load_step(type, r.x, i + k);
-            struct sp_pair d = sp_load_step(type, r.dy, i + k);
-            struct sp_pair g = sp_beside(type, r.gain, h, i + k);
+            struct sp_pair v = sp_load_step(type, x, i + k), d = sp_load_step(type, dy, i + k);
+            struct sp_pair g = sp_load_step(type, gain, i + k);
 
             e.at[k] += d.a * g.a;
             en.at[k] += d.a * g.a * ((v.a - mean) * rstd);
@@ -49,109 +57,158 @@ SP_INLINE void row_sums(enum sp_dtype type, struct row r, float *sum_e, float *s
         }
     }
     for (; j < h; j++) {
-        float d = sp_load(type, r.dy, j) * r.gain[sp_place(type, h, j)];
+        float d = sp_load(type, dy, j) * sp_load(type, gain, j);
 
         *sp_lane(type, &e, j) += d;
-        *sp_lane(type, &en, j) += d * ((sp_load(type, r.x, j) - mean) * rstd);
+        *sp_lane(type, &en, j) += d * ((sp_load(type, x, j) - mean) * rstd);
     }
-    *sum_e = sp_sum_lanes(type, &e);
-    *sum_en = sp_sum_lanes(type, &en);
+    r->mean_e = sp_sum_lanes(type, &e) / (float)h;
+    r->mean_en = sp_sum_lanes(type, &en) / (float)h;
 }
 
-/* What an element adds to dgain and dbias, and its dx without dres. */
-struct terms {
-    float gain, bias, dx;
+/* dgain and dbias of an element. */
+struct sums {
+    float gain, bias;
 };
 
-SP_INLINE struct terms element(float x, float dy, float gain, struct row r, float mean_e,
-                               float mean_en)
+/* Adds what an element of a row adds. */
+SP_INLINE struct sums element(const struct row r, float x, float dy, float gain, struct sums to,
+                              float *dx)
 {
     float n = (x - r.mean) * r.rstd;
 
-    return (struct terms){dy * n, dy, r.rstd * (dy * gain - mean_e - n * mean_en)};
+    *dx = r.rstd * (dy * gain - r.mean_e - n * r.mean_en);
+    return (struct sums){to.gain + dy * n, to.bias + dy};
 }
 
-/* The constants say which arrays there are: each combination is a loop without tests. */
-SP_INLINE void row_gradients(enum sp_dtype type, bool gain, bool bias, bool dres, struct row r,
-                             float mean_e, float mean_en)
+/* Of the two elements of a step. */
+struct step {
+    struct sums a, b;
+};
+
+SP_INLINE struct step row_step(enum sp_dtype type, bool dres, const struct row r, size_t j,
+                               struct sp_pair g, struct step to)
 {
-    const size_t h = r.h, half = h / 2;
-    float *dgain = r.dgain, *dbias = r.dbias;
+    struct sp_pair x = sp_load_step(type, r.x, j), dy = sp_load_step(type, r.dy, j), dx, res;
+
+    to.a = element(r, x.a, dy.a, g.a, to.a, &dx.a);
+    to.b = element(r, x.b, dy.b, g.b, to.b, &dx.b);
+    if (dres) {
+        res = sp_load_step(type, r.dres, j);
+        dx.a += res.a, dx.b += res.b;
+    }
+    sp_store_step(type, r.dx, j, dx.a, dx.b);
+    return to;
+}
+
+/* The last element of rows of an odd length. */
+SP_INLINE void last_element(enum sp_dtype type, const struct arrays *w, const struct row *r)
+{
+    const size_t j = w->h - 1;
+    struct sums to = {w->dgain ? w->dgain[j] : 0, w->dbias ? w->dbias[j] : 0};
+    float dx;
+
+    to = element(*r, sp_load(type, r->x, j), sp_load(type, r->dy, j), sp_load(type, w->gain, j), to,
+                 &dx);
+    if (w->dgain)
+        w->dgain[j] = to.gain;
+    if (w->dbias)
+        w->dbias[j] = to.bias;
+    sp_store(type, r->dx, j, r->dres ? sp_load(type, r->dres, j) + dx : dx);
+}
+
+/* Of n rows, 1 or TOGETHER. The constants say which arrays there are: each combination is a loop without tests. */
+SP_INLINE void gradients(enum sp_dtype type, const int n, bool gain, bool bias, bool dres,
+                         const struct arrays *w, const struct row *rows)
+{
+    const struct row r0 = rows[0], r1 = rows[n > 1], r2 = rows[n > 1 ? 2 : 0];
+    const struct row r3 = rows[n > 1 ? 3 : 0];
+    const size_t h = w->h, half = type == SP_BF16 ? h / 2 : 0;
+    const void *of = w->gain;
+    float *dgain = w->dgain, *dbias = w->dbias;
 
 #pragma omp simd
     for (size_t j = 0; j < sp_steps(type, h); j++) {
-        struct sp_pair x = sp_load_step(type, r.x, j), dy = sp_load_step(type, r.dy, j);
-        struct sp_pair g = sp_beside(type, r.gain, h, j), res = {0, 0};
-        struct terms a = element(x.a, dy.a, g.a, r, mean_e, mean_en);
-        struct terms b = element(x.b, dy.b, g.b, r, mean_e, mean_en);
+        struct sp_pair g = sp_load_step(type, of, j);
+        struct step to = {{0, 0}, {0, 0}};
 
         if (gain)
-            dgain[j] += a.gain;
+            to.a.gain = dgain[j], to.b.gain = dgain[half + j];
+        if (bias)
+            to.a.bias = dbias[j], to.b.bias = dbias[half + j];
+        to = row_step(type, dres, r0, j, g, to);
+        if (n > 1) {
+            to = row_step(type, dres, r1, j, g, to);
+            to = row_step(type, dres, r2, j, g, to);
+            to = row_step(type, dres, r3, j, g, to);
+        }
         if (gain && type == SP_BF16)
-            dgain[half + j] += b.gain;
-        if (bias)
-            dbias[j] += a.bias;
+            dgain[half + j] = to.b.gain;
         if (bias && type == SP_BF16)
-            dbias[half + j] += b.bias;
-        if (dres)
-            res = sp_load_step(type, r.dres, j);
-        sp_store_step(type, r.dx, j, dres ? res.a + a.dx : a.dx, dres ? res.b + b.dx : b.dx);
-    }
-    if (sp_odd(type, h)) {
-        struct terms last = element(sp_load(type, r.x, h - 1), sp_load(type, r.dy, h - 1),
-                                    r.gain[h - 1], r, mean_e, mean_en);
-
+            dbias[half + j] = to.b.bias;
         if (gain)
-            dgain[h - 1] += last.gain;
+            dgain[j] = to.a.gain;
         if (bias)
-            dbias[h - 1] += last.bias;
-        sp_store(type, r.dx, h - 1, dres ? sp_load(type, r.dres, h - 1) + last.dx : last.dx);
+            dbias[j] = to.a.bias;
     }
+    for (int t = 0; sp_odd(type, h) && t < n; t++)
+        last_element(type, w, &rows[t]);
 }
 
-SP_INLINE void row_bwd(enum sp_dtype type, bool rms, struct row r)
+SP_INLINE void rows_bwd(enum sp_dtype type, const int n, const struct arrays *w,
+                        const struct row *rows)
 {
-    float e, en;
+    bool dres = rows->dres;
 
-    row_sums(type, r, &e, &en);
-    e = rms ? 0 : e / (float)r.h;
-    en /= (float)r.h;
-    if (r.dgain && r.dbias && r.dres)
-        row_gradients(type, true, true, true, r, e, en);
-    else if (r.dgain && r.dbias)
-        row_gradients(type, true, true, false, r, e, en);
-    else if (r.dgain && r.dres)
-        row_gradients(type, true, false, true, r, e, en);
-    else if (r.dgain)
-        row_gradients(type, true, false, false, r, e, en);
-    else if (r.dres)
-        row_gradients(type, false, false, true, r, e, en);
+    if (w->dgain && w->dbias && dres)
+        gradients(type, n, true, true, true, w, rows);
+    else if (w->dgain && w->dbias)
+        gradients(type, n, true, true, false, w, rows);
+    else if (w->dgain && dres)
+        gradients(type, n, true, false, true, w, rows);
+    else if (w->dgain)
+        gradients(type, n, true, false, false, w, rows);
+    else if (dres)
+        gradients(type, n, false, false, true, w, rows);
     else
-        row_gradients(type, false, false, false, r, e, en);
+        gradients(type, n, false, false, false, w, rows);
 }
 
-/* From the first row on, and its statistics. */
-SP_INLINE void rows_bwd(enum sp_dtype type, bool rms, size_t rows, struct row r, const float *stats)
+/* `left` rows from r on, and their statistics. */
+SP_INLINE void all_bwd(enum sp_dtype type, bool rms, size_t left, const float *stats,
+                       const struct arrays *w, struct row r)
 {
-    for (size_t t = 0; t < rows; t++) {
-        r.ahead = t + 1 < rows ? r.h : 0;
-        r.mean = stats[2 * t];
-        r.rstd = stats[2 * t + 1];
-        row_bwd(type, rms, r);
-        r.x = sp_from(type, r.x, r.h);
-        r.dy = sp_from(type, r.dy, r.h);
-        r.dres = r.dres ? sp_from(type, r.dres, r.h) : NULL;
-        r.dx = sp_to(type, r.dx, r.h);
+    struct row rows[TOGETHER];
+
+    while (left > 0) {
+        int n = left >= TOGETHER ? TOGETHER : 1;
+
+        for (int t = 0; t < n; t++, left--, stats += 2) {
+            r.mean = stats[0];
+            r.rstd = stats[1];
+            rows[t] = r;
+            row_means(type, w->h, left > 1 ? w->h : 0, w->gain, &rows[t]);
+            if (rms)
+                rows[t].mean_e = 0;
+            r.x = sp_from(type, r.x, w->h);
+            r.dy = sp_from(type, r.dy, w->h);
+            r.dres = r.dres ? sp_from(type, r.dres, w->h) : NULL;
+            r.dx = sp_to(type, r.dx, w->h);
+        }
+        if (n > 1)
+            rows_bwd(type, TOGETHER, w, rows);
+        else
+            rows_bwd(type, 1, w, rows);
     }
 }
 
-SP_CLONES static void backward(enum sp_dtype type, bool rms, size_t rows, const struct row *first,
-                               const float *stats)
+SP_CLONES static void backward(enum sp_dtype type, bool rms, size_t rows, const float *stats,
+                               const struct arrays *w, struct row first)
 {
     if (type == SP_BF16)
-        rows_bwd(SP_BF16, rms, rows, *first, stats);
+        all_bwd(SP_BF16, rms, rows, stats, w, first);
     else
-        rows_bwd(SP_F32, rms, rows, *first, stats);
+        all_bwd(SP_F32, rms, rows, stats, w, first);
 }
 
 /* sum[lo..hi) += the threads' sums, which are `stride` apart and in the order of steps. */
@@ -169,7 +226,6 @@ void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x
                        void *dx, float *dgain, float *dbias)
 {
     size_t width = (size_t)h, stride = 2 * ((width + 15) & ~(size_t)15);
-    struct sp_affine of = sp_affine(type, width, gain, NULL);
     float *part = NULL;
 
     if (dgain)
@@ -183,16 +239,15 @@ void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x
         if (own)
             memset(own, 0, stride * sizeof *own);
         sp_team_share((size_t)T, 1, &lo, &hi);
-        backward(type, rms, hi - lo,
-                 &(struct row){.h = width,
-                               .x = sp_from(type, x, lo * width),
-                               .gain = of.gain,
-                               .dy = sp_from(type, dy, lo * width),
-                               .dres = dres ? sp_from(type, dres, lo * width) : NULL,
-                               .dx = sp_to(type, dx, lo * width),
-                               .dgain = own,
-                               .dbias = own && dbias ? own + stride / 2 : NULL},
-                 stats + 2 * lo);
+        backward(type, rms, hi - lo, stats + 2 * lo,
+                 &(struct arrays){.h = width,
+                                  .gain = gain,
+                                  .dgain = own,
+                                  .dbias = own && dbias ? own + stride / 2 : NULL},
+                 (struct row){.x = sp_from(type, x, lo * width),
+                              .dy = sp_from(type, dy, lo * width),
+                              .dres = dres ? sp_from(type, dres, lo * width) : NULL,
+                              .dx = sp_to(type, dx, lo * width)});
 #pragma omp barrier
         sp_team_share(width, 16, &lo, &hi);
         if (dgain)
