@@ -4,7 +4,7 @@
 #include "graphs/message.h"
 #include "graphs/offload.h"
 #include "policies/lowering/action.h"
-#include "graphs/report.h"
+#include "graphs/report/report.h"
 #include "graphs/tokens.h"
 #include "graphs/weights/zero.h"
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef SP_STEP_H
 #define SP_STEP_H
 
-#include "graphs/report.h"
+#include "graphs/report/report.h"
 
 /*
  * Runs step k of the data: forward and backward of every micro-batch. Afterwards the gradients

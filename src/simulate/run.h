@@ -7,7 +7,7 @@
 #define SP_SIM_RUN_H
 
 #include "codelets/simulated.h"
-#include "graphs/report.h"
+#include "graphs/report/report.h"
 #include "model/params.h"
 #include "policies/plan.h"
 #include "policies/simulation/times.h"

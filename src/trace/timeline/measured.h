@@ -2,7 +2,7 @@
 #ifndef SP_TIMELINE_MEASURED_H
 #define SP_TIMELINE_MEASURED_H
 
-#include "graphs/report.h"
+#include "graphs/report/report.h"
 #include "trace/timeline/timeline.h"
 
 /* From the report of all stages. terms->process says where each stage ran, terms->shape must be there;
