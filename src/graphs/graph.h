@@ -182,6 +182,7 @@ struct sp_stage {
     struct sp_move *returning;       /* those that the next task submitted brings back */
     double held_us;                  /* sp_order_held_us of its worker at the last report */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
+    int messages_sent[2];            /* the messages */
     starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
 };
 

@@ -94,6 +94,7 @@ static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     if (sp_transport_records())
         sp_tensor_print(g->cfg.plan, t, name);
     st->bytes_sent[g->turn] += starpu_data_get_size(handle);
+    st->messages_sent[g->turn]++;
     sp_transport_send(handle, rank, tag, name, times);
 }
 

@@ -22,6 +22,7 @@ static void clear_meters(struct sp_graph *g)
         meter->update_us = meter->fetch_us = 0;
         st->mover.moved = (struct sp_moved){0};
         st->bytes_sent[g->turn] = 0;
+        st->messages_sent[g->turn] = 0;
         st->log[g->turn].n = 0;
         memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
         starpu_data_acquire(sums, STARPU_W);

@@ -166,6 +166,13 @@ void check_wire(const struct parity_case *c, const struct setup *s, const struct
         if (r->stage[i].sent != want[i])
             fail_case("%s: stage %d sends %lld bytes, the formula says %lld", c->options, i,
                       (long long)r->stage[i].sent, (long long)want[i]);
+    if (c->wire != WIRE_RING)
+        return;
+    ring_messages(s, want);
+    for (int i = 0; i < r->stages; i++)
+        if (r->stage[i].messages != want[i])
+            fail_case("%s: stage %d sends %lld messages, the formula says %lld", c->options, i,
+                      (long long)r->stage[i].messages, (long long)want[i]);
 }
 
 /* Statistics and log-sum-exps stay in f32. */

@@ -167,15 +167,20 @@ static int64_t ends_in_parts(const struct parts *n, int P)
     return sum;
 }
 
+/* Messages of that. */
+static int64_t end_messages(const struct parts *n)
+{
+    return 2 * ((n->tokens > 0) + (n->positions > 0) + (n->norm > 0) + (n->head > 0));
+}
+
 /*
  * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
  * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
- * head.
+ * head. `layer`: of a layer's weights or gradients; `ends`: of those two, between two workers.
  */
-static void ring_bytes(const struct setup *s, int64_t *sent)
+static void ring_sent(const struct setup *s, int64_t layer, int64_t ends, int64_t *sent)
 {
     const char *schedule = s->args.layout.schedule;
-    const struct parts n = parts_of(&s->model);
     int P = s->plan.layout.stages, m = s->plan.layout.micro_batches, L = s->model.layers;
     int V = s->plan.layout.chunks, C = P * V;
     bool line = is_line(schedule, P, V);
@@ -184,19 +189,34 @@ static void ring_bytes(const struct setup *s, int64_t *sent)
     int64_t size[MOST_BLOCKS];
 
     for (int c = 0; c < C; c++)
-        size[c] = layer_of(&n) * (L / C + (c < L % C));
+        size[c] = layer * (L / C + (c < L % C));
     for (int r = 0; r < P; r++) {
         int active = m < P ? m : P; /* workers that have a micro-batch */
 
         /* half of it is weights, which those gather, half their gradients, which they scatter */
-        sent[r] += (active - (r < active)) * (ends_in_parts(&n, P) / 2);
-        sent[r] += r < active ? (P - 1) * (ends_in_parts(&n, P) / 2) : 0;
+        sent[r] += (active - (r < active)) * (ends / 2);
+        sent[r] += r < active ? (P - 1) * (ends / 2) : 0;
         if (!line)
             ring_worker(P, (m + P - 1) / P, schedule, size, r, sent);
     }
     for (int c = 0; c < C && line; c++)
         for (int left = m; left > 0; left -= P)
             line_chunk(left < P ? left : P, node, owner_of(schedule, P, node, c), size[c], sent);
+}
+
+static void ring_bytes(const struct setup *s, int64_t *sent)
+{
+    const struct parts n = parts_of(&s->model);
+
+    ring_sent(s, layer_of(&n), ends_in_parts(&n, s->plan.layout.stages), sent);
+}
+
+void ring_messages(const struct setup *s, int64_t *sent)
+{
+    const struct parts n = parts_of(&s->model);
+
+    memset(sent, 0, sizeof *sent * (size_t)s->plan.layout.stages);
+    ring_sent(s, SP_LAYER_BLOCKS, end_messages(&n), sent);
 }
 
 /*

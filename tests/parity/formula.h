@@ -8,4 +8,7 @@
 /* Into sent[stages]. f32 only. */
 void wire_bytes(enum wire wire, const struct setup *s, int64_t *sent);
 
+/* Messages of weight rings likewise: of the weights of each block of a layer, or their gradients, one. */
+void ring_messages(const struct setup *s, int64_t *sent);
+
 #endif

@@ -143,6 +143,7 @@ static void note_step(const struct sp_step_report *report, int k, struct result 
         r->buffers[k][i] = (int64_t)st->pool_bytes;
         r->alive |= st->live_bytes > 0;
         r->stage[i].sent = (int64_t)st->bytes_sent;
+        r->stage[i].messages = st->messages_sent;
         r->stage[i].left = (int64_t)st->left_bytes;
         r->stage[i].returned = (int64_t)st->returned_bytes;
         r->stage[i].peak = (int64_t)st->peak_bytes;

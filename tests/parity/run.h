@@ -43,7 +43,7 @@ void setup_destroy(struct setup *s);
 
 /* Of the last step. */
 struct stage_result {
-    int64_t sent, peak, live, buffers;
+    int64_t sent, messages, peak, live, buffers;
     int64_t planned_peak, planned_buffers;
     int64_t left, returned;   /* bytes that went out of memory and came back */
     int64_t evicted, fetched; /* the same, as its actions say */

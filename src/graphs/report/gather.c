@@ -14,7 +14,7 @@
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
         returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker,
-        device_bytes, asks, messages;
+        device_bytes, asks, messages, messages_sent;
 };
 struct wire_message {
     double number, sends, ready_us, begun_us, ended_us;
@@ -165,6 +165,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
         .pool_bytes =
             (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->gathered_bytes),
         .bytes_sent = (double)st->bytes_sent[g->closing],
+        .messages_sent = st->messages_sent[g->closing],
         .polling_us = polling_us,
         .worker = st->worker,
         .device_bytes = (double)sp_cuda_peak_bytes(),
@@ -200,6 +201,7 @@ static void unpack(const double *in, struct sp_stage_report *s, struct shared *a
     s->live_bytes = w->live_bytes;
     s->pool_bytes = w->pool_bytes;
     s->bytes_sent = w->bytes_sent;
+    s->messages_sent = (int)w->messages_sent;
     s->left_bytes = w->left_bytes;
     s->returned_bytes = w->returned_bytes;
     s->stall_us = w->stall_us;

@@ -23,6 +23,7 @@ struct sp_stage_report {
     double live_bytes;   /* stashed activations after the step */
     double pool_bytes;   /* all activation buffers ever made */
     double bytes_sent;   /* in this step */
+    int messages_sent;   /* likewise, to other processes of whatever pipeline */
     double left_bytes, returned_bytes; /* of activations that left memory in this step, came back */
     double stall_us;                   /* its worker waited for them to leave or to come back */
     double transfer_us;  /* the disk of its process was at work; with the first stage of each */
