@@ -30,6 +30,12 @@ static bool exchanges(const struct sp_op_ctx *c)
     return sp_shape_exchanges(c->sh);
 }
 
+/* sp_op_room of what attention has of the tokens. What is exchanged for heads of others goes as it is. */
+static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp_shape *heads)
+{
+    return exchanges(c) || sp_op_room(c) == c->sh ? heads : sp_shape_scratch(heads);
+}
+
 /*
  * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two
  * visits are on their way while the tasks of a third one compute.
@@ -196,15 +202,15 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
-    const struct sp_shape *heads = sp_op_heads(c, 0);
+    const struct sp_shape *heads = sp_op_heads(c, 0), *room = stashed ? heads : room_of(c, heads);
     struct sp_layer_flight *t = &c->fl->layers[i];
-    size_t T = (size_t)heads->rows;
+    size_t T = (size_t)room->rows;
     starpu_data_handle_t parts[SP_MAX_SLICES];
 
     c->ctx.exchanged = t->heads != NULL;
     for (int j = 0; j < parts_of(c); j++) {
         starpu_data_handle_t lse =
-            take(c, c->st->local, sp_shape_f32(heads, T * (size_t)heads->model.heads), "lse");
+            take(c, c->st->local, sp_shape_f32(room, T * (size_t)heads->model.heads), "lse");
 
         parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
         *(t->heads ? &t->heads[j].o : &t->o) = parts[j];
@@ -252,7 +258,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
 static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    const struct sp_shape *heads = sp_op_heads(c, j);
+    const struct sp_shape *heads = room_of(c, sp_op_heads(c, j));
     starpu_data_handle_t *dq = t->heads ? &t->heads[j].dq : &t->dq;
 
     *dq = take(c, exchanges(c) ? c->st->local : pool, (size_t)heads->rows * (size_t)heads->q_width,

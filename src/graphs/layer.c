@@ -32,19 +32,19 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
 static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
                            bool stash_x)
 {
-    const struct sp_shape *sh = c->sh;
+    const struct sp_shape *sh = c->sh, *room = keep.stash && keep.qkv ? sh : sp_op_room(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
-    size_t T = (size_t)sh->rows;
     int layer = c->first + i;
     starpu_data_handle_t kv = NULL; /* where they stayed for later slices, they are there */
     int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
                       counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
-    t->q = take(c, T * (size_t)sh->q_width, "q");
+    t->q = take(c, (size_t)room->rows * (size_t)sh->q_width, "q");
     if (!sp_attention_has_keys(t))
-        t->kv = kv = take(c, T * (size_t)sh->kv_width, "kv");
+        t->kv = kv = take(c, (size_t)(keep_kv ? sh : room)->rows * (size_t)sh->kv_width, "kv");
     if (keep.saved) {
-        t->pre = take(c, sp_shape_pre_saved(sh, keep.keep_outputs), "pre saved");
+        room = keep.stash ? sh : sp_op_room(c);
+        t->pre = take(c, sp_shape_pre_saved(room, keep.keep_outputs), "pre saved");
         stashed += counted(&keep, true, t->pre);
     }
     sp_pre_fwd_insert(
@@ -76,14 +76,15 @@ static void forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
 static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
                         bool stash_y)
 {
+    const struct sp_shape *room = keep.stash ? c->sh : sp_op_room(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
     int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
 
     c->ctx.layer = c->first + i;
     if (keep.saved) {
         t->post = take(c,
-                       keep.residual ? sp_shape_residual_saved(c->sh)
-                                     : sp_shape_post_saved(c->sh, keep.keep_outputs),
+                       keep.residual ? sp_shape_residual_saved(room)
+                                     : sp_shape_post_saved(room, keep.keep_outputs),
                        keep.residual ? "residual" : "post saved");
         post = counted(&keep, true, t->post);
     }
@@ -137,7 +138,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
         keep.has_attn = !whole;
         keep.residual = sp_chunk_cuts_mlp(c, i);
         if (whole && i < b - 1)
-            y = c->fl->layers[i + 1].x = sp_take_hidden(c, "x");
+            y = c->fl->layers[i + 1].x = sp_take_hidden_room(c, "x");
         sp_layer_forward(c, i, keep, false, y, false);
     }
 }
@@ -153,13 +154,13 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 /* dr, which stays, and d_o; both gradients of post, where its MLP comes in chunks. */
 static void backward_begin(struct sp_op_ctx *c, int i)
 {
-    const struct sp_shape *sh = c->sh;
+    const struct sp_shape *sh = c->sh, *room = sp_op_room(c);
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
 
     c->ctx.layer = layer;
-    t->d_o = take(c, (size_t)sh->rows * (size_t)sh->q_width, "do");
-    t->dr = sp_take_hidden(c, "dr");
+    t->d_o = take(c, (size_t)room->rows * (size_t)room->q_width, "do");
+    t->dr = sp_take_hidden_room(c, "dr");
     if (sp_chunk_cuts_mlp(c, i)) {
         sp_post_again_insert(&c->ctx, sh,
                              &(struct sp_post){.o = t->o, .saved = t->post, .residual = true},
@@ -168,7 +169,7 @@ static void backward_begin(struct sp_op_ctx *c, int i)
         sp_drop(&t->post);
         return;
     }
-    t->du = take(c, (size_t)sh->rows * (size_t)sh->up_width, "du");
+    t->du = take(c, (size_t)room->rows * (size_t)room->up_width, "du");
     sp_post_bwd_insert(&c->ctx, sh,
                        &(struct sp_post){.saved = t->post, .keep_outputs = keeps_outputs(c, i)},
                        sp_weight(c, SP_BLOCK_POST, layer),

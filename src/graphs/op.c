@@ -10,6 +10,23 @@ starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
     return sp_pool_get(c->st->local, hidden_elements(c), sp_shape_elem(c->sh), name);
 }
 
+const struct sp_shape *sp_op_room(const struct sp_op_ctx *c)
+{
+    const struct sp_family *family = c->g->cfg.plan->family;
+    bool sent = family->parts || family->parts_of || family->shares_attention || c->sh->tensor > 1;
+    bool own = sent || c->split || c->g->cfg.evictions || sp_checks();
+
+    return own ? c->sh : sp_shape_scratch(c->sh);
+}
+
+starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name)
+{
+    const struct sp_shape *room = sp_op_room(c);
+
+    return sp_pool_get(c->st->local, (size_t)room->rows * (size_t)room->model.hidden,
+                       sp_shape_elem(room), name);
+}
+
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
 {
     return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);

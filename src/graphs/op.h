@@ -104,8 +104,14 @@ bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i);
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
 starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
 
-/* (T,h) tensors: inside a stage; across stages, where `st` is the one that reads them. */
+/* The shape by whose sizes an op takes buffers that it gives back itself: that of the longest slice, so that ops on
+ * other slices take the same buffers. Its own where weight gradients come later, where stages or devices send
+ * each other such tensors, where pools free what is given back, and where all of a buffer is checked for NaN. */
+const struct sp_shape *sp_op_room(const struct sp_op_ctx *c);
+
+/* (T,h) tensors: inside a stage; of an op alone, see sp_op_room; across stages, where `st` is the one that reads them. */
 starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
+starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
 
 #endif

@@ -272,15 +272,29 @@ static bool cuts_mlp(const struct sp_plan *plan, const struct sp_shape *sh,
     return !plan->split && !plan->family->norms_apart && sp_mlp_comes_in_chunks(sh, recompute);
 }
 
+static bool shares_slices(const struct sp_plan *plan)
+{
+    return plan->family->parts_of || plan->family->shares_attention;
+}
+
+/* What ops take and give back themselves, by whose sizes: of the longest slice, as sp_op_room has it, if not of a slice
+ * of each length, `op`. */
+static const struct sp_shape *room_of(const struct sp_plan *plan, const struct sp_shape *op,
+                                      const struct sp_shape *longest)
+{
+    return plan->split || shares_slices(plan) || op->tensor > 1 ? op : longest;
+}
+
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
- * of a tied table's gradient, scratch. What an op takes and gives back is of the lengths of slices. */
+ * of a tied table's gradient, scratch. What comes from elsewhere, or is read by attention, is of the lengths of slices. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
                             enum sp_recompute recompute, int every, int stage)
 {
     const struct sp_family *family = plan->family;
     bool last = has_head(plan, stage), chunks;
     struct sp_shape op = *sh, slice;
-    int64_t x, q, kv, elements;
+    const struct sp_shape *room;
+    int64_t x, q, kv, x_room, q_room, own_q, elements;
 
     sp_memory_longest_slice(plan, sh, &slice);
     if (family->workspace)
@@ -291,10 +305,15 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     op.rows = (int)sp_memory_slice_rows(plan, sh, stage, false);
     x = (int64_t)op.rows * sh->model.hidden;
     q = (int64_t)op.rows * sh->q_width;
-    kv = (int64_t)op.rows * sh->kv_width;
+    /* of slices keys and values stay, and the gradients of all are counted below */
+    kv = plan->layout.slices > 1 && !shares_slices(plan) ? 0 : (int64_t)op.rows * sh->kv_width;
+    room = room_of(plan, &op, &slice);
+    x_room = (int64_t)room->rows * sh->model.hidden;
+    q_room = (int64_t)room->rows * sh->q_width;
     chunks = cuts_mlp(plan, sh, recompute);
-    elements = 3 * x + (chunks ? 0 : (int64_t)op.rows * sh->up_width) + 2 * q +
-               kv; /* dy, dr, dx, du, do, dq, dkv */
+    own_q = sp_shape_exchanges(sh) ? q : q_room;
+    elements = x + kv + own_q + 2 * x_room + q_room +
+               (chunks ? 0 : (int64_t)room->rows * sh->up_width); /* dy, dkv, dq, dr, dx, do, du */
     elements += family->travelling ? family->travelling(plan, sh, stage, x)
                                    : sp_boundary_buffers(plan, stage) * x;
     elements += exchange_elements(sh, &slice) + scratch_elements(&slice, recompute, last) +
@@ -305,10 +324,11 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
         elements +=
             (int64_t)sp_most_layers(plan, sh->model.layers, stage) * sh->rows * sh->kv_width;
     if (recompute == SP_RECOMPUTE_FULL || recompute == SP_RECOMPUTE_NO_ATTENTION)
-        elements += every * (x + 2 * q + kv + sp_in_f32(sh, (int64_t)op.rows * sh->model.heads) +
-                             (int64_t)sp_shape_pre_saved(&op, true) +
-                             (int64_t)(chunks ? sp_shape_residual_saved(&op)
-                                              : sp_shape_post_saved(&op, true)));
+        elements += every * (x_room + q_room + own_q + kv +
+                             sp_in_f32(sh, (int64_t)(own_q / sh->q_width) * sh->model.heads) +
+                             (int64_t)sp_shape_pre_saved(room, true) +
+                             (int64_t)(chunks ? sp_shape_residual_saved(room)
+                                              : sp_shape_post_saved(room, true)));
     return (int64_t)sp_shape_elem(sh) * elements;
 }
 

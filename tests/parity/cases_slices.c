@@ -98,6 +98,24 @@ static void shared_attention(struct cases *c)
     }
 }
 
+/* Slices of all lengths: what ops take and give back themselves is of the longest one, once; the rest of each. */
+static void unequal_slices(struct cases *c)
+{
+    static const char *const schedules[] = {"sppo", "seq1f1b", "terapipe"};
+    static const char *const modes[] = {"none", "full", "no-attention", "selective", "every=2"};
+
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 5; k++)
+            if (is_long() || k % 3 == i || (k == 1 && i == 0))
+                add_case(
+                    c,
+                    (struct parity_case){.processes = ALONE | PROCESSES(2 + k % 2),
+                                         .least_share = 0.6},
+                    "--schedule %s --stages %d --slices 8 --micro-batches 2 --seq 128 --steps 3 "
+                    "--partition-slices 40,28,20,15,11,8,5,1 --model %s --recompute %s",
+                    schedules[i], 2 + k % 2, k % 2 ? "llama-tiny" : "gpt-tiny", modes[k]);
+}
+
 /* Norms of heads: the product is computed again from slices. */
 static void norms_of_heads(struct cases *c)
 {
@@ -150,6 +168,7 @@ void slice_cases(struct cases *c)
 {
     shared_slices(c);
     shared_attention(c);
+    unequal_slices(c);
     norms_of_heads(c);
     on_disk(c);
 }

@@ -79,7 +79,9 @@ starpu_data_handle_t sp_layerwise_output(struct sp_op_ctx *c, int i)
     int way = forward ? 1 : -1, last = forward ? c->count - 1 : 0;
     const char *name = forward ? "x" : "dx";
 
-    return i == last ? buffer_for(c, c->global + way, name) : sp_take_hidden(c, name);
+    if (i == last)
+        return buffer_for(c, c->global + way, name);
+    return forward ? sp_take_hidden(c, name) : sp_take_hidden_room(c, name);
 }
 
 static void forward_layer(struct sp_op_ctx *c, int i)
