@@ -77,6 +77,20 @@ cudaError_t cudaFree(void *pointer)
     return cudaSuccess;
 }
 
+/* In the order of the stream. */
+cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream)
+{
+    (void)stream; /* nothing in it can name what is not there yet */
+    return cudaMalloc(pointer, bytes);
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
+{
+    cudaError_t err = cudaStreamSynchronize(stream);
+
+    return err == cudaSuccess ? cudaFree(pointer) : err;
+}
+
 void sp_memory_reset(int device)
 {
     struct sp_region *r;

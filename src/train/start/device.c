@@ -77,6 +77,8 @@ int sp_train_choose_device(struct sp_trainer *t)
     const char *why;
     int devices = 0, err = 0;
 
+    /* CUDA reads it once, when the first context is made: below. Streams that share a queue wait for each other. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (t->cfg.device != SP_TRAIN_CPU)
         devices = sp_cuda_devices(t->cfg.device == SP_TRAIN_CUDA);
     if (!devices && t->cfg.device == SP_TRAIN_CUDA)

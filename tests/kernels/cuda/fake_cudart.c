@@ -97,7 +97,7 @@ static void *memory(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-cudaError_t cudaMalloc(void **p, size_t bytes)
+static cudaError_t take(void **p, size_t bytes)
 {
     struct block *b;
 
@@ -115,7 +115,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *p)
+static cudaError_t give_back(void *p)
 {
     struct block *b;
 
@@ -129,6 +129,30 @@ cudaError_t cudaFree(void *p)
     else
         munmap(b, sizeof *b + b->bytes);
     return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    return take(p, bytes);
+}
+
+cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
+{
+    (void)stream;
+    return give_back(p);
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    sp_fake_cudart.device_waits++;
+    return take(p, bytes);
+}
+
+cudaError_t cudaFree(void *p)
+{
+    sp_fake_cudart.device_waits += p != NULL;
+    return give_back(p);
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)

@@ -13,7 +13,8 @@ struct sp_fake_cudart {
     size_t total_bytes, used_bytes;
     int most_allocations; /* cudaMalloc fails from this one on */
     int allocations, live, events, waits;
-    double us; /* the device's clock */
+    int device_waits; /* calls that wait for all of the device: allocations and frees outside of streams */
+    double us;        /* the device's clock */
 };
 
 extern struct sp_fake_cudart sp_fake_cudart;

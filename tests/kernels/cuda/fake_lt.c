@@ -41,6 +41,14 @@ void sp_fake_lt_reset(void)
         sp_fake_lt.us[i] = 500 + 50 * i;
 }
 
+static double slowness(void)
+{
+    bool disturbed =
+        sp_fake_lt.runs > sp_fake_lt.slow_from && sp_fake_lt.runs <= sp_fake_lt.slow_to;
+
+    return disturbed ? 10 : sp_fake_cudart.us < sp_fake_lt.cold_us ? 3 : 1;
+}
+
 static cublasStatus_t breach(cublasStatus_t status, const char *format, ...)
 {
     va_list ap;
@@ -358,13 +366,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
         return breach(CUBLAS_STATUS_EXECUTION_FAILED, "misaligned aux %p", op->aux);
     if (algo.workspace > workspace_bytes || !aligned(workspace, 256))
         return breach(CUBLAS_STATUS_INVALID_VALUE, "workspace");
-    if (sp_fake_lt.refuse >> algo.index & 1)
+    if (sp_fake_lt.refuse >> algo.index & 1) {
+        sp_fake_cudart.us += 1; /* between two events there is always some time */
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     sp_fake_lt.runs++;
     sp_fake_lt.last_algo = (int)algo.index;
     sp_fake_lt.last_epilogue = op->epilogue;
     sp_fake_cudart.us +=
-        sp_fake_lt.us[algo.index] + (op->epilogue > 4 ? sp_fake_lt.epilogue_us : 0);
+        (sp_fake_lt.us[algo.index] + (op->epilogue > 4 ? sp_fake_lt.epilogue_us : 0)) * slowness();
+    if (sp_fake_lt.fails_again & 1u << algo.index)
+        sp_fake_lt.refuse |= 1u << algo.index;
     memset(workspace, 0xff, 4096); /* all of it is theirs */
     memset((char *)workspace + workspace_bytes - 4096, 0xff, 4096);
     for (uint64_t j = 0; j < s.n; j++) {

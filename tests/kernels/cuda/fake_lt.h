@@ -21,6 +21,9 @@ struct sp_fake_lt {
     unsigned refuse;          /* bit i: algorithm i is named but refuses to run */
     double us[SP_FAKE_ALGOS]; /* microseconds of each */
     double epilogue_us;       /* more for one other than the bias */
+    double cold_us;           /* all take three times as long until the clock shows so much */
+    int slow_from, slow_to;   /* these runs take ten times as long, as something else ran */
+    unsigned fails_again;     /* bit i: algorithm i runs once, and then not any more */
     /* ---- what happened ---- */
     int asked, runs, live; /* heuristics, products, descriptors alive */
     int last_algo;

@@ -131,6 +131,31 @@ static void test_choice(void **state)
     stop();
 }
 
+/* A clock that is slow at first, something else that runs meanwhile, an algorithm that fails when it is measured. */
+static void test_disturbed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SP_FAKE_ALGOS; i++)
+        sp_fake_lt.us[i] = 500;
+    sp_fake_lt.cold_us = 150e3;
+    start(true);
+    assert_int_equal(run_linear(0), 0);
+    stop();
+    sp_fake_lt.us[5] = 400;
+    for (int from = 380; from < 500; from += 3) { /* after 200 ms of products */
+        sp_fake_lt.slow_from = sp_fake_lt.runs + from;
+        sp_fake_lt.slow_to = sp_fake_lt.slow_from + 20;
+        start(true);
+        assert_int_equal(run_linear(0), 5);
+        stop();
+    }
+    sp_fake_lt.fails_again = 1 << 5;
+    sp_fake_lt.us[2] = 450;
+    start(true);
+    assert_int_equal(run_linear(0), 2);
+    stop();
+}
+
 /* Two steps where they are faster than one. */
 static void test_fusing(void **state)
 {
@@ -176,7 +201,10 @@ static void test_no_scratch(void **state)
     (void)state;
     sp_fake_lt.us[3] = 1;
     start(true);
+    sp_fake_cudart.device_waits = 0;
     assert_int_equal(call(DW, SP_BF16, 0), 3);
+    assert_int_equal(sp_fake_cudart.device_waits,
+                     0); /* messages between GPUs may be on their way */
     stop();
     start(true);
     sp_fake_cudart.most_allocations = sp_fake_cudart.allocations;
@@ -525,6 +553,7 @@ TEST_GROUP(gemm_choice)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_measuring_changes_nothing, before),
         cmocka_unit_test_setup(test_choice, before),
+        cmocka_unit_test_setup(test_disturbed, before),
         cmocka_unit_test_setup(test_fusing, before),
         cmocka_unit_test_setup(test_no_scratch, before),
         cmocka_unit_test(test_kept),

@@ -142,6 +142,13 @@ size_t sp_cuda_roomy(size_t bytes)
     return round_up(bytes + more, GRAIN);
 }
 
+static void forget_workspace(struct sp_cuda *cuda)
+{
+    sp_cuda_hold(-(int64_t)cuda->workspace_bytes);
+    cuda->workspace = NULL;
+    cuda->workspace_bytes = 0;
+}
+
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 {
     struct sp_cuda *cuda = k->cuda;
@@ -150,14 +157,17 @@ void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 
     if (bytes <= cuda->workspace_bytes)
         return cuda->workspace;
-    /* Kernels that use the old one may still be queued. */
+    /* Kernels that use the old one may still be queued. In the order of the stream: cudaFree would wait for all of the
+     * device, and so, maybe for ever, for messages between GPUs whose other end is not there yet. */
     sp_cuda_must(cudaStreamSynchronize(cuda->stream), "before the workspace grows");
-    sp_cuda_release(cuda);
-    err = cudaMalloc(&cuda->workspace, grown);
+    if (cuda->workspace)
+        sp_cuda_must(cudaFreeAsync(cuda->workspace, cuda->stream), "before the workspace grows");
+    forget_workspace(cuda);
+    err = cudaMallocAsync(&cuda->workspace, grown, cuda->stream);
     if (err == cudaErrorMemoryAllocation) {
         cudaGetLastError(); /* forgotten: a smaller one may fit */
         grown = round_up(bytes, ALIGNMENT);
-        err = cudaMalloc(&cuda->workspace, grown);
+        err = cudaMallocAsync(&cuda->workspace, grown, cuda->stream);
     }
     if (err == cudaErrorMemoryAllocation)
         out_of_memory("workspace", grown);
@@ -170,9 +180,7 @@ void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 void sp_cuda_release(struct sp_cuda *cuda)
 {
     cudaFree(cuda->workspace);
-    sp_cuda_hold(-(int64_t)cuda->workspace_bytes);
-    cuda->workspace = NULL;
-    cuda->workspace_bytes = 0;
+    forget_workspace(cuda);
 }
 
 void sp_cuda_hold(int64_t bytes)

@@ -75,7 +75,7 @@ struct sp_cuda_gemm {
      * own, and behind it SP_GEMM_VECTOR_BYTES for a bias or its gradient. */
     unsigned char *workspace;
     size_t workspace_bytes;
-    bool tune;
+    bool tune, warm;      /* warm: products have run for a while, before any was measured */
     struct sp_kept *kept; /* what was chosen before, by others too; NULL: nothing is */
     cudaEvent_t start, end;
     struct sp_choice *table[SP_GEMM_SLOTS];

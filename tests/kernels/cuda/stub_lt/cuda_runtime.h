@@ -51,6 +51,8 @@ cudaError_t cudaSetDevice(int device);
 
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
+cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void *p, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
