@@ -19,6 +19,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # The sizes of the presets with these names; llama-h4096 is cut to four of its layers.
 MODELS = {
     "gpt2-124m": {"style": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "vocab": 50257},
+    # as many rows of the table as products like best
+    "gpt2-124m-padded": {"style": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "vocab": 50304},
     "gpt3-1.3b": {"style": "gpt2", "layers": 24, "hidden": 2048, "heads": 16, "vocab": 50257},
     "llama-h4096": {"style": "llama", "layers": 4, "hidden": 4096, "heads": 32, "kv_heads": 32,
                     "mlp": 10944, "vocab": 32000},
@@ -138,6 +140,7 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, varia
     result = {"status": "ok", "parameters": lines[0].get("parameters"),
               "step_ms": statistics.median(s["step_ms"] for s in tail),
               "busy_ms": statistics.median(sum(t["busy_ms"] for t in s["stages"]) for s in tail),
+              "update_ms": statistics.median(sum(t["update_ms"] for t in s["stages"]) for s in tail),
               "bubble": statistics.mean(t["bubble_ratio"] for t in tail[-1]["stages"]),
               "loss_first": done[0]["loss"], "loss_last": done[-1]["loss"]}
     peaks = [t.get("peak_device_bytes") for s in done for t in s["stages"]]

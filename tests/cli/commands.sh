@@ -151,7 +151,7 @@ log()
     tail -n +2 "$work/log.jsonl" | while read -r line; do
         echo "$line" > "$work/line"
         has "$what: step" "$work/line" step loss grad_norm lr tokens tokens_per_s step_ms stages \
-            busy_ms idle_ms core_wait_ms comm_wait_ms polling_ms bubble_ratio peak_activation_bytes bytes_sent messages_sent \
+            busy_ms idle_ms core_wait_ms comm_wait_ms polling_ms bubble_ratio peak_activation_bytes bytes_sent messages_sent update_ms \
             bytes_offloaded > "$work/missing"
         cat "$work/missing"
         [ ! -s "$work/missing" ]

@@ -87,7 +87,7 @@ int sp_train_log_open(struct sp_trainer *t)
 static json_t *stage_json(const struct sp_stage_report *s)
 {
     return json_pack(
-        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:i,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:f}", "busy_ms",
+        "{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:i,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:f,s:f}", "busy_ms",
         s->busy_us / 1e3, "idle_ms", s->idle_us / 1e3, "comm_wait_ms", s->comm_wait_us / 1e3,
         "polling_ms", s->polling_us / 1e3, "bubble_ratio", s->bubble_ratio, "peak_activation_bytes",
         (json_int_t)s->peak_bytes, "live_activation_bytes", (json_int_t)s->live_bytes,
@@ -96,7 +96,8 @@ static json_t *stage_json(const struct sp_stage_report *s)
         "bytes_brought_back", (json_int_t)s->returned_bytes, "offload_stall_ms", s->stall_us / 1e3,
         "disk_ms", s->transfer_us / 1e3, "most_buffer_bytes", (json_int_t)s->buffers_bytes,
         "most_resident_bytes", (json_int_t)s->resident_bytes, "peak_device_bytes",
-        (json_int_t)s->device_bytes, "core_wait_ms", s->core_wait_us / 1e3);
+        (json_int_t)s->device_bytes, "core_wait_ms", s->core_wait_us / 1e3, "update_ms",
+        s->update_us / 1e3);
 }
 
 int sp_train_log_step(struct sp_trainer *t, int step, double lr)
