@@ -17,6 +17,7 @@ from common import MODELS, gib, timed
 
 ROWS = {  # model, sequence, micro-batch size, micro-batches
     "gpt2-124m-1k": ("gpt2-124m", 1024, 16, 2),
+    "gpt2-124m-padded-1k": ("gpt2-124m-padded", 1024, 16, 2),
     "gpt3-1.3b-2k": ("gpt3-1.3b", 2048, 4, 2),
     "gpt3-1.3b-8k": ("gpt3-1.3b", 8192, 1, 4),
     "gpt3-1.3b-32k": ("gpt3-1.3b", 32768, 1, 1),
@@ -25,7 +26,6 @@ ROWS = {  # model, sequence, micro-batch size, micro-batches
     "tiny-llama": ("tiny-llama", 128, 2, 4),
 }
 OURS, PEERS = ("starpipe", "fast"), ("eager", "compile")
-SIDES = OURS + PEERS
 FAST = {"SP_CUDA_FAST": "1"}  # sums of attention's backward in any order, as PyTorch's are
 __doc__ += "".join(f"    {n:16} {m}, s = {s}, {k} micro-batches of {b}\n"
                    for n, (m, s, b, k) in ROWS.items())
@@ -40,10 +40,11 @@ def ours(args, row, recompute, side, seconds):
                            variables=FAST if side == "fast" else {})
 
 
-def theirs(args, row, recompute, mode, precision, seconds):
+def theirs(args, row, recompute, mode, precision, sdpa, seconds):
     model, seq, batch, micro = ROWS[row]
     return common.torch_run(args, {"model": MODELS[model], "seq": seq, "batch": batch,
                                    "micro": micro, "mode": mode, "precision": precision,
+                                   "sdpa": sdpa,
                                    "recompute": recompute, "warmup": args.warmup,
                                    "steps": args.steps}, seconds)
 
@@ -56,20 +57,27 @@ def better(a, b):
 
 
 def measure(args, row, recompute):
-    """The best result of each side, PyTorch's in its faster precision."""
+    """The best result of each side, PyTorch's with its fastest kernel of attention; and of each precision of PyTorch's
+    apart, as best["eager", "autocast"]."""
     best = {}
+    ways = [(p, k) for p in args.precisions for k in args.sdpa]
     for n in range(args.rounds):
         for side in OURS if args.device == "cuda" else OURS[:1]:
             best[side] = better(best.get(side), timed(
                 args.budget, (row, side), ours, args, row, recompute, side))
         for mode in PEERS if args.peer else ():
-            # After the first round only the faster of the two.
-            precisions = args.precisions if not n else [best[mode]["precision"]]
-            for precision in precisions:
+            # After the first round only the fastest way of each precision.
+            for precision, sdpa in ways if not n else fastest_ways(best, mode, args.precisions):
                 result = timed(args.budget, (row, mode), theirs, args, row, recompute, mode,
-                               precision)
-                best[mode] = better(best.get(mode), {**result, "precision": precision})
+                               precision, sdpa)
+                result = {**result, "precision": precision, "sdpa": sdpa}
+                for side in (mode, (mode, precision)):
+                    best[side] = better(best.get(side), result)
     return best
+
+
+def fastest_ways(best, mode, precisions):
+    return [(p, best[mode, p]["sdpa"]) for p in precisions]
 
 
 def figures(row, best, peak):
@@ -83,23 +91,25 @@ def figures(row, best, peak):
         if r["status"] == "ok":
             r["tokens_per_s"] = 1e3 * tokens / r["step_ms"]
             r["mfu"] = flops / r["step_ms"] / 1e9 / peak if peak else None
-        result[side] = r
+        result[side if isinstance(side, str) else " ".join(side)] = r
     for us, prefix in ((best["starpipe"], "ratio_"), (best.get("fast"), "fast_ratio_")):
-        for side in PEERS:
+        for side in (s for s in best if s not in OURS):
             r = best.get(side)
             if us and r and us["status"] == r["status"] == "ok":
-                result[prefix + side] = r["step_ms"] / us["step_ms"]
+                name = side if isinstance(side, str) else " ".join(side)
+                result[prefix + name] = r["step_ms"] / us["step_ms"]
                 if us["parameters"] != r["parameters"]:
                     sys.exit(f"{row}: {us['parameters']} parameters here, {r['parameters']} there")
     return result
 
 
 def show(name, result):
-    for side in SIDES:
+    apart = [s for s in result if s.startswith(PEERS) and " " in s]
+    for side in (*OURS, *(sorted(apart) or PEERS)):
         r = result.get(side)
         if r is None:
             continue
-        line = f"{name if side == SIDES[0] else '':24} {side:9}"
+        line = f"{name if side == OURS[0] else '':24} {side:16}"
         if r["status"] != "ok":
             print(f"{line} {r['status']}: {r['why'][:200]}")
             continue
@@ -107,7 +117,7 @@ def show(name, result):
         ratios = " ".join(f"{result[p + side]:6.2f}" if p + side in result else f"{'':6}"
                           for p in ("ratio_", "fast_ratio_"))
         print(f"{line} {r['step_ms']:9.1f} {r['tokens_per_s']:9.0f} {mfu} "
-              f"{gib(r.get('peak_bytes')):>8} {ratios}  {r.get('precision', '')}".rstrip())
+              f"{gib(r.get('peak_bytes')):>8} {ratios}  {r.get('sdpa', '')}".rstrip())
     sys.stdout.flush()
 
 
@@ -118,6 +128,8 @@ def main():
     p.add_argument("--steps", type=int, default=6, help="measured in a round (default 6)")
     p.add_argument("--warmup", type=int, default=3, help="before them (default 3)")
     p.add_argument("--recompute", choices=("none", "full", "auto"), default="auto")
+    p.add_argument("--sdpa", default="", metavar="NAME,...",
+                   help="PyTorch's kernels of attention: flash, cudnn, default (flash,cudnn; f32, CPU: default)")
     args = p.parse_args()
     starts = tuple((args.rows or ("tiny" if args.device == "cpu" else "gpt,llama")).split(","))
     rows = [name for name in ROWS if name.startswith(starts)]
@@ -129,14 +141,19 @@ def main():
                                        "dtype": args.dtype}, args.budget.left())
         args.peer = peak["status"] == "ok"
         args.precisions = ["autocast", "bf16"] if args.dtype == "bf16" else ["f32"]
-        results.update(gemm_tflops=peak.get("tflops"), torch=peak.get("torch"), rows={})
+        args.sdpa = args.sdpa.split(",") if args.sdpa else \
+            ["flash", "cudnn"] if args.device == "cuda" and args.dtype == "bf16" else ["default"]
+        results.update(gemm_tflops=peak.get("tflops"),
+                       gemm_tflops_sustained=peak.get("tflops_sustained"), torch=peak.get("torch"),
+                       sdpa=args.sdpa, rows={})
         if args.peer:
             print(f"{results['device']}, PyTorch {peak['torch']}, {args.dtype}; "
-                  f"products at {peak['tflops']:.3g} TFLOP/s")
+                  f"products at {peak['tflops']:.3g} TFLOP/s, {peak['tflops_sustained']:.3g} for long; "
+                  f"attention by {', '.join(args.sdpa)}")
         else:
             print(f"{results['device']}, {args.dtype}; our figures alone: {peak['why'][:200]}")
-        print(f"{'row':24} {'':9} {'step ms':>9} {'tokens/s':>9} {'MFU %':>6} {'peak GiB':>8} "
-              f"{'ratio':>6} {'fast':>6}  precision")
+        print(f"{'row':24} {'':16} {'step ms':>9} {'tokens/s':>9} {'MFU %':>6} {'peak GiB':>8} "
+              f"{'ratio':>6} {'fast':>6}  attention")
         for row in rows:
             for recompute in {"none": [False], "full": [True], "auto": [False, True]}[args.recompute]:
                 best = measure(args, row, recompute)
