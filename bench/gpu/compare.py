@@ -58,7 +58,7 @@ def better(a, b):
 
 def measure(args, row, recompute):
     """The best result of each side, PyTorch's with its fastest kernel of attention; and of each precision of PyTorch's
-    apart, as best["eager", "autocast"]."""
+    apart, as best["eager autocast"]."""
     best = {}
     ways = [(p, k) for p in args.precisions for k in args.sdpa]
     for n in range(args.rounds):
@@ -71,13 +71,13 @@ def measure(args, row, recompute):
                 result = timed(args.budget, (row, mode), theirs, args, row, recompute, mode,
                                precision, sdpa)
                 result = {**result, "precision": precision, "sdpa": sdpa}
-                for side in (mode, (mode, precision)):
+                for side in (mode, f"{mode} {precision}"):
                     best[side] = better(best.get(side), result)
     return best
 
 
 def fastest_ways(best, mode, precisions):
-    return [(p, best[mode, p]["sdpa"]) for p in precisions]
+    return [(p, best[f"{mode} {p}"]["sdpa"]) for p in precisions]
 
 
 def figures(row, best, peak):
@@ -91,13 +91,12 @@ def figures(row, best, peak):
         if r["status"] == "ok":
             r["tokens_per_s"] = 1e3 * tokens / r["step_ms"]
             r["mfu"] = flops / r["step_ms"] / 1e9 / peak if peak else None
-        result[side if isinstance(side, str) else " ".join(side)] = r
+        result[side] = r
     for us, prefix in ((best["starpipe"], "ratio_"), (best.get("fast"), "fast_ratio_")):
         for side in (s for s in best if s not in OURS):
             r = best.get(side)
             if us and r and us["status"] == r["status"] == "ok":
-                name = side if isinstance(side, str) else " ".join(side)
-                result[prefix + name] = r["step_ms"] / us["step_ms"]
+                result[prefix + side] = r["step_ms"] / us["step_ms"]
                 if us["parameters"] != r["parameters"]:
                     sys.exit(f"{row}: {us['parameters']} parameters here, {r['parameters']} there")
     return result

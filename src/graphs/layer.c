@@ -28,23 +28,29 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
                                : 0;
 }
 
+/* What is stashed has the sizes of its own slice. */
+static const struct sp_shape *size_of(const struct sp_op_ctx *c, struct sp_keep keep, bool kept)
+{
+    return keep.stash && kept ? c->sh : sp_op_room(c);
+}
+
 /* Returns bytes stashed. */
 static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
                            bool stash_x)
 {
-    const struct sp_shape *sh = c->sh, *room = keep.stash && keep.qkv ? sh : sp_op_room(c);
+    const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
     starpu_data_handle_t kv = NULL; /* where they stayed for later slices, they are there */
     int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
                       counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
-    t->q = take(c, (size_t)room->rows * (size_t)sh->q_width, "q");
+    t->q = take(c, (size_t)size_of(c, keep, keep.qkv)->rows * (size_t)sh->q_width, "q");
     if (!sp_attention_has_keys(t))
-        t->kv = kv = take(c, (size_t)(keep_kv ? sh : room)->rows * (size_t)sh->kv_width, "kv");
+        t->kv = kv = take(c, (size_t)sh->rows * (size_t)sh->kv_width, "kv");
     if (keep.saved) {
-        room = keep.stash ? sh : sp_op_room(c);
-        t->pre = take(c, sp_shape_pre_saved(room, keep.keep_outputs), "pre saved");
+        t->pre =
+            take(c, sp_shape_pre_saved(size_of(c, keep, true), keep.keep_outputs), "pre saved");
         stashed += counted(&keep, true, t->pre);
     }
     sp_pre_fwd_insert(
@@ -76,15 +82,15 @@ static void forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
 static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
                         bool stash_y)
 {
-    const struct sp_shape *room = keep.stash ? c->sh : sp_op_room(c);
+    const struct sp_shape *size = size_of(c, keep, true);
     struct sp_layer_flight *t = &c->fl->layers[i];
     int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
 
     c->ctx.layer = c->first + i;
     if (keep.saved) {
         t->post = take(c,
-                       keep.residual ? sp_shape_residual_saved(room)
-                                     : sp_shape_post_saved(room, keep.keep_outputs),
+                       keep.residual ? sp_shape_residual_saved(size)
+                                     : sp_shape_post_saved(size, keep.keep_outputs),
                        keep.residual ? "residual" : "post saved");
         post = counted(&keep, true, t->post);
     }

@@ -1,35 +1,33 @@
 #include "graphs/op.h"
+#include "policies/families/slice_buffers.h"
 
-static size_t hidden_elements(const struct sp_op_ctx *c)
+static starpu_data_handle_t take_hidden(struct sp_pool *pool, const struct sp_shape *sh,
+                                        const char *name)
 {
-    return (size_t)c->sh->rows * (size_t)c->sh->model.hidden;
+    return sp_pool_get(pool, (size_t)sh->rows * (size_t)sh->model.hidden, sp_shape_elem(sh), name);
 }
 
 starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
 {
-    return sp_pool_get(c->st->local, hidden_elements(c), sp_shape_elem(c->sh), name);
+    return take_hidden(c->st->local, c->sh, name);
 }
 
 const struct sp_shape *sp_op_room(const struct sp_op_ctx *c)
 {
-    const struct sp_family *family = c->g->cfg.plan->family;
-    bool sent = family->parts || family->parts_of || family->shares_attention || c->sh->tensor > 1;
-    bool own = sent || c->split || c->g->cfg.evictions || sp_checks();
+    const struct sp_graph *g = c->g;
+    bool own = c->split || g->cfg.evictions || sp_checks();
 
-    return own ? c->sh : sp_shape_scratch(c->sh);
+    return !own && sp_slices_take_turns(g->cfg.plan, c->sh) ? sp_shape_scratch(c->sh) : c->sh;
 }
 
 starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name)
 {
-    const struct sp_shape *room = sp_op_room(c);
-
-    return sp_pool_get(c->st->local, (size_t)room->rows * (size_t)room->model.hidden,
-                       sp_shape_elem(room), name);
+    return take_hidden(c->st->local, sp_op_room(c), name);
 }
 
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
 {
-    return sp_pool_get(st->boundary, hidden_elements(c), sp_shape_elem(c->sh), name);
+    return take_hidden(st->boundary, c->sh, name);
 }
 
 starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)

@@ -277,14 +277,6 @@ static bool shares_slices(const struct sp_plan *plan)
     return plan->family->parts_of || plan->family->shares_attention;
 }
 
-/* What ops take and give back themselves, by whose sizes: of the longest slice, as sp_op_room has it, if not of a slice
- * of each length, `op`. */
-static const struct sp_shape *room_of(const struct sp_plan *plan, const struct sp_shape *op,
-                                      const struct sp_shape *longest)
-{
-    return plan->split || shares_slices(plan) || op->tensor > 1 ? op : longest;
-}
-
 /* Backward of one layer, boundary buffers, what recompute brings back, the other replica's part
  * of a tied table's gradient, scratch. What comes from elsewhere, or is read by attention, is of the lengths of slices. */
 static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -307,7 +299,8 @@ static int64_t workspace_of(const struct sp_plan *plan, const struct sp_shape *s
     q = (int64_t)op.rows * sh->q_width;
     /* of slices keys and values stay, and the gradients of all are counted below */
     kv = plan->layout.slices > 1 && !shares_slices(plan) ? 0 : (int64_t)op.rows * sh->kv_width;
-    room = room_of(plan, &op, &slice);
+    /* as sp_op_room has it: of the longest slice, or of a slice of each length */
+    room = !plan->split && sp_slices_take_turns(plan, sh) ? &slice : &op;
     x_room = (int64_t)room->rows * sh->model.hidden;
     q_room = (int64_t)room->rows * sh->q_width;
     chunks = cuts_mlp(plan, sh, recompute);

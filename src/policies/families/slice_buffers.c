@@ -78,6 +78,13 @@ int64_t sp_memory_slice_rows(const struct sp_plan *plan, const struct sp_shape *
     return n ? tokens * sh->batch / sp_shape_spread(sh) : sh->rows;
 }
 
+bool sp_slices_take_turns(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    const struct sp_family *family = plan->family;
+
+    return !family->parts && !family->parts_of && !family->shares_attention && sh->tensor <= 1;
+}
+
 void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *sh,
                              struct sp_shape *slice)
 {
