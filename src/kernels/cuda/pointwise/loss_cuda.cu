@@ -79,17 +79,47 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
         row_gradient<T, V>(vocabulary, target, most, scale / sum, scale, z);
 }
 
-/* Of a chunk of n rows with dz(n, V): dx = dz w, dw += dz^T x; those that are not NULL. */
+/*
+ * How many words the first of two products takes: whole accesses of 16 bytes. cuBLASLt looks at sizes, whatever the
+ * leading dimensions are, and has fast bf16 kernels for such alone: 50257 words at once take six times as long on an
+ * H200. The few that are left are a product of their own.
+ */
+template <typename T> static int most_words(int vocabulary)
+{
+    const int word = sp_wide<T>::N;
+
+    return sizeof(T) < sizeof(float) && vocabulary > word ? vocabulary / word * word : vocabulary;
+}
+
+/* z(n,V) = x w^T */
+template <typename T>
+static void logits(const struct sp_backend *k, int n, int h, int vocabulary, const T *x, const T *w,
+                   T *z)
+{
+    int ld = sp_logits_ld(vocabulary), most = most_words<T>(vocabulary);
+
+    sp_cuda_gemm(k, false, true, n, most, h, 1, x, h, w, h, 0, z, ld, false);
+    sp_cuda_gemm(k, false, true, n, vocabulary - most, h, 1, x, h, w + (size_t)most * (size_t)h, h,
+                 0, z + most, ld, false);
+}
+
+/* Of a chunk of n rows with dz(n,V): dx = dz w, dw += dz^T x; those that are not NULL. dx is the few words' share,
+ * rounded, before the others' is added. */
 template <typename T>
 static void product_gradients(const struct sp_backend *k, int n, int h, int vocabulary, const T *dz,
-                              const T *x, const void *w, T *dx, float *dw)
+                              const T *x, const T *w, T *dx, float *dw)
 {
-    int ld = sp_logits_ld(vocabulary);
+    int ld = sp_logits_ld(vocabulary), most = most_words<T>(vocabulary), few = vocabulary - most;
+    size_t skipped = (size_t)most * (size_t)h;
 
+    if (dx && few)
+        sp_cuda_gemm(k, false, false, n, h, few, 1, dz + most, ld, w + skipped, h, 0, dx, h, false);
     if (dx)
-        sp_cuda_gemm(k, false, false, n, h, vocabulary, 1, dz, ld, w, h, 0, dx, h, false);
-    if (dw)
-        sp_cuda_gemm(k, true, false, vocabulary, h, n, 1, dz, ld, x, h, 1, dw, h, true);
+        sp_cuda_gemm(k, false, false, n, h, most, 1, dz, ld, w, h, few ? 1 : 0, dx, h, false);
+    if (dw) {
+        sp_cuda_gemm(k, true, false, most, h, n, 1, dz, ld, x, h, 1, dw, h, true);
+        sp_cuda_gemm(k, true, false, few, h, n, 1, dz + most, ld, x, h, 1, dw + skipped, h, true);
+    }
 }
 
 template <typename T>
@@ -106,7 +136,7 @@ static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocab
         const T *xt = (const T *)x + (size_t)t * (size_t)h;
         double *part;
 
-        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+        logits(k, n, h, vocabulary, xt, (const T *)w, z);
         /* The products may use the workspace too, so a chunk's losses are added before the next. */
         part = (double *)sp_cuda_workspace(k, (size_t)n * sizeof *part);
         sp_launch(k, "cross_entropy",
@@ -114,7 +144,7 @@ static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocab
                   (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
                   targets + t, dx || dw, scale, z, part);
         sp_cuda_add_doubles(k, n, part, loss);
-        product_gradients(k, n, h, vocabulary, z, xt, w,
+        product_gradients(k, n, h, vocabulary, z, xt, (const T *)w,
                           dx ? (T *)dx + (size_t)t * (size_t)h : NULL, dw);
     }
 }
@@ -184,8 +214,7 @@ static void logit_stats(const struct sp_backend *k, int rows, int h, int vocabul
     for (int t = 0; t < rows; t += each) {
         int n = rows - t < each ? rows - t : each;
 
-        sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, (const T *)x + (size_t)t * (size_t)h, h,
-                     w, h, 0, z, ld, false);
+        logits(k, n, h, vocabulary, (const T *)x + (size_t)t * (size_t)h, (const T *)w, z);
         sp_launch(k, "logit_stats",
                   wide ? logit_stats_kernel<T, sp_wide<T>::N> : logit_stats_kernel<T, 1>,
                   (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
@@ -261,12 +290,13 @@ static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabula
         const T *xt = (const T *)x + (size_t)t * (size_t)h;
 
         if (!kept)
-            sp_cuda_gemm(k, false, true, n, vocabulary, h, 1, xt, h, w, h, 0, z, ld, false);
+            logits(k, n, h, vocabulary, xt, (const T *)w, z);
         sp_launch(k, "logits_gradient",
                   wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
                   (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
                   z);
-        product_gradients(k, n, h, vocabulary, z, xt, w, (T *)dx + (size_t)t * (size_t)h, dw);
+        product_gradients(k, n, h, vocabulary, z, xt, (const T *)w, (T *)dx + (size_t)t * (size_t)h,
+                          dw);
     }
 }
 
