@@ -100,7 +100,7 @@ struct sp_train_config {
     const char *partition;     /* "even|balanced" or layers of each stage and chunk, "3,2,2,1" */
     int threads;               /* of a CPU stage; 0: the cores, shared evenly */
     int window;                /* unfinished ops of a stage; 0: 6 */
-    int mlp_chunk, logit_rows; /* rows at a time; 0: all, 128 MiB of them */
+    int mlp_chunk, logit_rows; /* rows at a time; 0: all; 128 MiB of them, on a GPU 4096 */
     const char *offload_dir;
     const char *log;  /* file that gets a JSON line a step, -: standard output; NULL: no log */
     const char *save; /* directory that sp_trainer_save writes to */

@@ -2,6 +2,7 @@
 #include "codelets/codelet.h"
 #include "sp_error.h"
 #include <math.h>
+#include <stdlib.h>
 
 #ifdef HAVE_CUDA
 #include "kernels/cuda/attention/cudnn_plan.h"
@@ -202,6 +203,9 @@ int sp_cuda_devices(bool wanted)
 {
     int n = 0;
 
+    /* Streams that share a queue wait for each other. CUDA reads it once, before the first context, to which all come
+     * by here. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (cudaGetDeviceCount(&n) == cudaSuccess && n > 0)
         return n;
     if (wanted)

@@ -9,6 +9,20 @@
 
 enum { MOST_HEAD_DIM = 256 };
 
+/* Those that the run may take. */
+static int find_gpus(const struct sp_trainer *t)
+{
+    return t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
+}
+
+/* More rows at a time mean fewer passes over the gradient of the table, which a GPU's products do not hide. */
+int sp_train_head_rows(const struct sp_trainer *t)
+{
+    enum { ON_GPU = 4096 };
+
+    return !t->cfg.logit_rows && find_gpus(t) ? ON_GPU : t->cfg.logit_rows;
+}
+
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
 static const char *no_nccl(const struct sp_trainer *t, int devices)
 {
@@ -55,7 +69,7 @@ static int64_t room(const struct sp_trainer *t)
 int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
-    int devices = t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
+    int devices = find_gpus(t);
     struct sp_placement pl = {.world = t->world,
                               .pipelines = sp_train_pipelines(t),
                               .n_local = l->stages / sp_train_pipeline_size(t)};
@@ -75,14 +89,12 @@ int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
     const char *why;
-    int devices = 0, err = 0;
+    int devices = find_gpus(t), err = 0;
 
-    /* CUDA reads it once, when the first context is made: below. Streams that share a queue wait for each other. */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    if (t->cfg.device != SP_TRAIN_CPU)
-        devices = sp_cuda_devices(t->cfg.device == SP_TRAIN_CUDA);
-    if (!devices && t->cfg.device == SP_TRAIN_CUDA)
+    if (!devices && t->cfg.device == SP_TRAIN_CUDA) {
+        sp_cuda_devices(true); /* says why */
         return -ENODEV;
+    }
     if (devices)
         sp_placement_use_gpus(pl, devices);
     for (int i = 0; !err && i < pl->gpus; i++)

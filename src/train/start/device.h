@@ -7,6 +7,8 @@
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
  * known. */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t);
+/* --logit-rows, or as many as suit a GPU where the stages will be on one; 0: as many as suit cores. */
+int sp_train_head_rows(const struct sp_trainer *t);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
