@@ -1,6 +1,6 @@
 # SP_CUDA: nvcc, cuBLASLt and a StarPU that drives GPUs; the headers of cuDNN's frontend and of NCCL
 # where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS, CUDA_LIBDIR and sp_cuda; defines HAVE_CUDA;
-# conditionals HAVE_CUDA and HAVE_CUDNN_FRONTEND. cuDNN and NCCL are loaded at run time: nothing is linked for them.
+# conditionals HAVE_CUDA, HAVE_CUDNN_FRONTEND and HAVE_CUPTI. cuDNN and NCCL are loaded at run time: nothing is linked for them.
 
 # The architectures that run fast; others, newer than the oldest, compile their kernels from PTX when
 # they start.
@@ -49,7 +49,7 @@ SP_ARG_GUESS([cuda], [kernels for NVIDIA GPUs])
 SP_CUDA_ARCH
 AM_COND_IF([ENGINE], [], [with_cuda=no])
 AS_IF([test $sp_simulates = yes], [with_cuda=no])
-sp_cuda=no CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
+sp_cuda=no sp_cupti=no CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
 AS_IF([test "$with_cuda" != no],
     [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR${CUDA_HOME:-/usr/local/cuda}/bin])
      sp_save_CPPFLAGS=$CPPFLAGS
@@ -75,7 +75,8 @@ AS_IF([test "$with_cuda" != no],
                    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cublasLt.h>]],
                                                    [[return (int)cublasLtGetVersion() + cudaGetDeviceCount(0);]])],
                                   [], [sp_cublas=no])
-                   AC_MSG_RESULT([$sp_cublas])])])
+                   AC_MSG_RESULT([$sp_cublas])])
+            AC_CHECK_HEADER([cupti.h], [sp_cupti=yes])])
      CPPFLAGS=$sp_save_CPPFLAGS
      LIBS=$sp_save_LIBS
      AS_IF([test -z "$NVCC"], [SP_ABSENT([cuda], [nvcc was not found])],
@@ -87,6 +88,7 @@ AS_IF([test "$with_cuda" != no],
 AS_CASE([$sp_cuda], [no*], [CUDA_CFLAGS= CUDA_LIBS=])
 AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
 AM_CONDITIONAL([HAVE_CUDNN_FRONTEND], [test -n "$CUDA_LIBS" && test -d "$sp_frontend"])
+AM_CONDITIONAL([HAVE_CUPTI], [test -n "$CUDA_LIBS" && test $sp_cupti = yes])
 AC_SUBST([CUDA_CFLAGS])
 AC_SUBST([CUDA_LIBDIR])
 AC_SUBST([CUDA_LIBS])])
