@@ -280,9 +280,10 @@ void sp_rows_add_insert(const struct sp_task_context *ctx, const struct sp_shape
 /* What a stage adds up in a step: a vector of doubles. */
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 
-/* tally[SP_TALLY_SUMSQ] += sum of g^2, but of elements that are skipped: ascending ranges of the handle's. */
+/* tally[SP_TALLY_SUMSQ] += sum of g^2, but of elements that are skipped: ascending ranges of the handle's.
+ * `more`: the worker's next task adds to the same tally, so that nobody need wait for this one (cuda.h). */
 void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, int n_skipped,
-                     const struct sp_block_range *skipped, starpu_data_handle_t tally);
+                     const struct sp_block_range *skipped, starpu_data_handle_t tally, bool more);
 
 /* part = g[ranges], and g[ranges] = part; f32, ranges of the handle's elements. */
 void sp_pack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,

@@ -178,11 +178,12 @@ static double f32_of(starpu_data_handle_t handle)
 }
 
 void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, int n_skipped,
-                     const struct sp_block_range *skipped, starpu_data_handle_t tally)
+                     const struct sp_block_range *skipped, starpu_data_handle_t tally, bool more)
 {
     struct starpu_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sumsq_args));
     struct sumsq_args *a = t->cl_arg;
 
+    a->base.in_stream = ctx->in_stream && more;
     a->n_skipped = n_skipped;
     for (int i = 0; i < n_skipped; i++)
         a->skipped[i] = skipped[i];

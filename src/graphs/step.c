@@ -32,14 +32,19 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
-/* Of what all members that share parameters have the first one counts alone. */
+/* Of what all members that share parameters have the first one counts alone. `more`: of this stage, right after it. */
 static void count_norm(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
-                       const struct sp_block *b)
+                       const struct sp_block *b, bool more)
 {
     struct sp_block_range same[SP_BLOCK_RANGES];
     int n = sp_tensor_member(g) > 0 ? sp_block_same(g, b, SP_RANGES_SAME, same) : 0;
 
-    sp_sumsq_insert(ctx, b->state[SP_STATE_G], n, same, sp_stage_tally(g, st));
+    sp_sumsq_insert(ctx, b->state[SP_STATE_G], n, same, sp_stage_tally(g, st), more);
+}
+
+static bool counts(const struct sp_block *b)
+{
+    return b->counted && !b->closed;
 }
 
 static void norm_tasks(struct sp_graph *g)
@@ -47,11 +52,14 @@ static void norm_tasks(struct sp_graph *g)
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
         struct sp_task_context ctx = sp_stage_context(g, st, 'N');
+        int left = 0;
 
+        for (int i = 0; i < st->n_blocks; i++)
+            left += counts(&st->blocks[i]);
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;
-            if (st->blocks[i].counted && !st->blocks[i].closed)
-                count_norm(g, &ctx, st, &st->blocks[i]);
+            if (counts(&st->blocks[i]))
+                count_norm(g, &ctx, st, &st->blocks[i], --left > 0);
         }
     }
 }
@@ -124,7 +132,7 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     ctx.layer = b->layer;
     sp_gradients_share(g, st, b);
     if (b->counted)
-        count_norm(g, &ctx, st, b);
+        count_norm(g, &ctx, st, b, false);
     update(g, &ctx, b, g->ahead, g->beside);
     b->closed = true;
 }
@@ -137,7 +145,7 @@ void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
 
     ctx.layer = b->layer;
     if (b->counted)
-        count_norm(g, &ctx, st, b);
+        count_norm(g, &ctx, st, b, false);
     if (into != w) {
         sp_copy_insert(&ctx, w, into);
         if (b->state[SP_STATE_MASTER] == w)

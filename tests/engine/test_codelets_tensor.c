@@ -333,7 +333,7 @@ static void test_ranges(void **state)
 
     (void)state;
     sp_pack_insert(&ctx, 3, range, g.handle, part.handle);
-    sp_sumsq_insert(&ctx, g.handle, 3, range, th);
+    sp_sumsq_insert(&ctx, g.handle, 3, range, th, false);
     starpu_task_wait_for_all();
     assert_memory_equal(part.at, before, 3 * sizeof(float));
     assert_memory_equal(part.at + 3, before + 10, sizeof(float));

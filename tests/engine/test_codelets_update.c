@@ -11,7 +11,7 @@ static void test_sums(void **state)
 
     (void)state;
     starpu_vector_data_register(&th, STARPU_MAIN_RAM, (uintptr_t)tally, SP_TALLIES, sizeof *tally);
-    sp_sumsq_insert(&ctx, a.handle, 0, NULL, th);
+    sp_sumsq_insert(&ctx, a.handle, 0, NULL, th, false);
     starpu_task_wait_for_all();
     sp_sumsq(a.n, a.at, &sum);
     assert_memory_equal(&tally[SP_TALLY_SUMSQ], &sum, sizeof sum);
