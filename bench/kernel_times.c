@@ -74,7 +74,7 @@ static void finish(void)
 }
 
 /* What CUDA calls, once. Whatever fails, the program runs on. */
-int InitializeInjection(void);
+__attribute__((visibility("default"))) int InitializeInjection(void);
 
 int InitializeInjection(void)
 {

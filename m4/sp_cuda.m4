@@ -1,6 +1,6 @@
 # SP_CUDA: nvcc, cuBLASLt and a StarPU that drives GPUs; the headers of cuDNN's frontend and of NCCL
 # where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS, CUDA_LIBDIR and sp_cuda; defines HAVE_CUDA;
-# conditionals HAVE_CUDA, HAVE_CUDNN_FRONTEND and HAVE_CUPTI. cuDNN and NCCL are loaded at run time: nothing is linked for them.
+# conditionals HAVE_CUDA, HAVE_CUDNN_FRONTEND, HAVE_FLASH3 and HAVE_CUPTI. cuDNN and NCCL are loaded at run time: nothing is linked for them.
 
 # The architectures that run fast; others, newer than the oldest, compile their kernels from PTX when
 # they start.
@@ -42,6 +42,24 @@ AS_IF([test "$with_cudnn_frontend" != no],
              [guess:*], [],
              [*:no*], [AC_MSG_ERROR([--with-cudnn-frontend=$with_cudnn_frontend: cudnn_frontend.h is not there])])])])
 
+# FlashAttention-3 comes as sources alone, of templates: DIR is a checkout of github.com/Dao-AILab/flash-attention
+# with its submodule of CUTLASS. Sets FLASH3_CFLAGS.
+AC_DEFUN([SP_FLASH3],
+[AC_ARG_WITH([flash-attention],
+    [AS_HELP_STRING([--with-flash-attention=DIR],
+                    [sources of FlashAttention-3: faster attention on Hopper, minutes to build @<:@no@:>@])],
+    [], [with_flash_attention=no])
+AS_IF([test "$with_flash_attention" != no],
+    [AS_IF([test -f "$with_flash_attention/hopper/flash_bwd_launch_template.h"], [],
+           [AC_MSG_ERROR([--with-flash-attention=$with_flash_attention: hopper/flash_bwd_launch_template.h is not there])])
+     AS_IF([test -f "$with_flash_attention/csrc/cutlass/include/cute/tensor.hpp"], [],
+           [AC_MSG_ERROR([--with-flash-attention=$with_flash_attention: csrc/cutlass is empty: git submodule update --init csrc/cutlass])])
+     AS_CASE([,$with_cuda_arch,], [*,90,*], [],
+             [AC_MSG_ERROR([--with-flash-attention is for GPUs of compute capability 9.0: --with-cuda-arch has none])])
+     FLASH3_CFLAGS="-isystem $with_flash_attention/hopper -isystem $with_flash_attention/csrc/cutlass/include"
+     AC_DEFINE([HAVE_FLASH3], [1], [Attention on Hopper comes from FlashAttention-3.])])
+AC_SUBST([FLASH3_CFLAGS])])
+
 AC_DEFUN([SP_CUDA],
 [AC_ARG_VAR([NVCC], [CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [more flags for it])
@@ -49,7 +67,7 @@ SP_ARG_GUESS([cuda], [kernels for NVIDIA GPUs])
 SP_CUDA_ARCH
 AM_COND_IF([ENGINE], [], [with_cuda=no])
 AS_IF([test $sp_simulates = yes], [with_cuda=no])
-sp_cuda=no sp_cupti=no CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
+sp_cuda=no sp_cupti=no FLASH3_CFLAGS= CUDA_CFLAGS= CUDA_LIBS= CUDA_LIBDIR=/usr/lib
 AS_IF([test "$with_cuda" != no],
     [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR${CUDA_HOME:-/usr/local/cuda}/bin])
      sp_save_CPPFLAGS=$CPPFLAGS
@@ -83,11 +101,13 @@ AS_IF([test "$with_cuda" != no],
            [test $sp_cublas = no], [SP_ABSENT([cuda], [cublasLt.h and libcublasLt were not found beside nvcc])],
            [test $sp_starpu_cuda = no], [SP_ABSENT([cuda], [StarPU has no CUDA: STARPIPE_CUDA=yes ./quickstart build makes one that has])],
            [SP_CUDNN_FRONTEND
+            SP_FLASH3
             AC_DEFINE([HAVE_CUDA], [1], [Stages may be on NVIDIA GPUs.])
-            sp_cuda="$NVCC, for $with_cuda_arch; cuDNN frontend: $sp_frontend"])])
+            sp_cuda="$NVCC, for $with_cuda_arch; cuDNN frontend: $sp_frontend; FlashAttention-3: $with_flash_attention"])])
 AS_CASE([$sp_cuda], [no*], [CUDA_CFLAGS= CUDA_LIBS=])
 AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
 AM_CONDITIONAL([HAVE_CUDNN_FRONTEND], [test -n "$CUDA_LIBS" && test -d "$sp_frontend"])
+AM_CONDITIONAL([HAVE_FLASH3], [test -n "$CUDA_LIBS" && test -n "$FLASH3_CFLAGS"])
 AM_CONDITIONAL([HAVE_CUPTI], [test -n "$CUDA_LIBS" && test $sp_cupti = yes])
 AC_SUBST([CUDA_CFLAGS])
 AC_SUBST([CUDA_LIBDIR])

@@ -65,7 +65,7 @@ def measure(args, row, recompute):
         for side in OURS if args.device == "cuda" else OURS[:1]:
             best[side] = better(best.get(side), timed(
                 args.budget, (row, side), ours, args, row, recompute, side))
-        for mode in PEERS if args.peer else ():
+        for mode in args.modes.split(",") if args.peer else ():
             # After the first round only the fastest way of each precision.
             for precision, sdpa in ways if not n else fastest_ways(best, mode, args.precisions):
                 result = timed(args.budget, (row, mode), theirs, args, row, recompute, mode,
@@ -127,6 +127,9 @@ def main():
     p.add_argument("--steps", type=int, default=6, help="measured in a round (default 6)")
     p.add_argument("--warmup", type=int, default=3, help="before them (default 3)")
     p.add_argument("--recompute", choices=("none", "full", "auto"), default="auto")
+    p.add_argument("--modes", default=",".join(PEERS), metavar="NAME,...", help="PyTorch's, eager,compile")
+    p.add_argument("--precisions", default="autocast,bf16", metavar="NAME,...",
+                   help="PyTorch's where ours is bf16")
     p.add_argument("--sdpa", default="", metavar="NAME,...",
                    help="PyTorch's kernels of attention: flash, cudnn, default (flash,cudnn; f32, CPU: default)")
     args = p.parse_args()
@@ -139,7 +142,7 @@ def main():
         peak = common.torch_run(args, {"gemm": 8192 if args.device == "cuda" else 1024,
                                        "dtype": args.dtype}, args.budget.left())
         args.peer = peak["status"] == "ok"
-        args.precisions = ["autocast", "bf16"] if args.dtype == "bf16" else ["f32"]
+        args.precisions = args.precisions.split(",") if args.dtype == "bf16" else ["f32"]
         args.sdpa = args.sdpa.split(",") if args.sdpa else \
             ["flash", "cudnn"] if args.device == "cuda" and args.dtype == "bf16" else ["default"]
         results.update(gemm_tflops=peak.get("tflops"),

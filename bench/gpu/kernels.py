@@ -93,10 +93,11 @@ def profile(args, row, side, seconds):
         run = compare.theirs(args, row, False, side, args.precision, args.sdpa, seconds)
         for name in recorder:
             del os.environ[name]
-    if run["status"] == "ok":
+    if run["status"] == "ok" and os.path.exists(path):
         run["profile"] = digest(path, run["step_ms"], args.steps)
-    if os.path.exists(path):
         os.remove(path)
+    elif run["status"] == "ok":
+        run.update(status="error", why=f"{args.recorder} recorded nothing")
     return run
 
 

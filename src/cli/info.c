@@ -84,7 +84,7 @@ static void features(void)
     printf("transport: %s\n", sp_transport_version());
 #ifdef HAVE_CUDA
     printf("CUDA:      yes\n");
-    printf("cuDNN:     %s\n", sp_cuda_cudnn());
+    printf("attention: cuDNN %s; FlashAttention-3: %s\n", sp_cuda_cudnn(), sp_cuda_flash3());
 #else
     printf("CUDA:      no\n");
 #endif

@@ -7,6 +7,7 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/attention/cudnn_plan.h"
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/flash3/flash3.h"
 #include "sp_atomic.h"
 
 static struct worker {
@@ -226,6 +227,11 @@ const char *sp_cuda_cudnn(void)
     return "no (built without its frontend)";
 #endif
 }
+
+const char *sp_cuda_flash3(void)
+{
+    return sp_flash3_about();
+}
 #else
 
 int sp_cuda_start(void)
@@ -282,6 +288,11 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
 }
 
 const char *sp_cuda_cudnn(void)
+{
+    return "no";
+}
+
+const char *sp_cuda_flash3(void)
 {
     return "no";
 }

@@ -52,6 +52,8 @@ void sp_cuda_wait(const struct sp_backend *k);
 
 /* cuDNN's version, or why attention does without; for `starpipe info`. */
 const char *sp_cuda_cudnn(void);
+/* Whether FlashAttention-3 was built in; likewise. */
+const char *sp_cuda_flash3(void);
 
 /* Bytes that StarPU's buffers and the kernels' workspaces take on this process's GPUs, at the highest so
  * far; 0 without GPUs. */

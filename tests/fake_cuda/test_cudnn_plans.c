@@ -79,9 +79,9 @@ static const struct problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0], SOME = 3 };
 
-static struct sp_cudnn_shape shape_of(const struct problem *p, bool backward, bool deterministic)
+static struct sp_fused_shape shape_of(const struct problem *p, bool backward, bool deterministic)
 {
-    struct sp_cudnn_shape s;
+    struct sp_fused_shape s;
 
     memset(&s, 0, sizeof s);
     s.backward = backward;
@@ -105,7 +105,7 @@ enum { FORWARD, BACKWARD, DETERMINISTIC, KINDS };
 static void whole(const struct problem *p, int kind)
 {
     static const char *const names[KINDS] = {"forward", "backward", "deterministic"};
-    struct sp_cudnn_shape s = shape_of(p, kind != FORWARD, kind == DETERMINISTIC);
+    struct sp_fused_shape s = shape_of(p, kind != FORWARD, kind == DETERMINISTIC);
     size_t bytes = 0, bound = sp_cudnn_bound(&s, gpu->memory);
     const char *why = "";
     struct sp_cudnn_plan *plan = sp_cudnn_plan_create(cudnn, &s, &bytes, &why);
@@ -151,7 +151,7 @@ static void test_parts(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t memory = cases[i].gib ? cases[i].gib << 30 : gpu->memory;
         struct sp_cudnn_plans plans = {cudnn, sp_cudnn_most_bytes(memory), NULL, false};
-        struct sp_cudnn_shape s = shape_of(&cases[i].p, true, cases[i].deterministic);
+        struct sp_fused_shape s = shape_of(&cases[i].p, true, cases[i].deterministic);
         const struct sp_cudnn_known *known = sp_cudnn_find(&plans, &s);
         double bound = (double)sp_cudnn_bound(&s, plans.most_bytes), bytes;
 
@@ -170,7 +170,7 @@ static void test_parts(void **state)
 static void test_refusals(void **state)
 {
     struct problem odd = {"heads of 12", 1, 2, 2, 12, 64, 64};
-    struct sp_cudnn_shape s = shape_of(&odd, false, false);
+    struct sp_fused_shape s = shape_of(&odd, false, false);
     const char *why = NULL;
     size_t bytes;
 

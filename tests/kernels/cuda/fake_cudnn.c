@@ -1,5 +1,6 @@
 #include "../reference.h"
 #include "fake_cudnn.h"
+#include "kernels/cuda/flash3/flash3.h"
 #include "kernels/dtype.h"
 
 struct sp_cudnn {
@@ -7,7 +8,7 @@ struct sp_cudnn {
 };
 
 struct sp_cudnn_plan {
-    struct sp_cudnn_shape shape;
+    struct sp_fused_shape shape;
     size_t workspace_bytes;
 };
 
@@ -41,7 +42,7 @@ void sp_cudnn_close(struct sp_cudnn *cudnn)
 }
 
 struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
-                                           const struct sp_cudnn_shape *shape,
+                                           const struct sp_fused_shape *shape,
                                            size_t *workspace_bytes, const char **why)
 {
     struct sp_cudnn_plan *plan;
@@ -89,7 +90,7 @@ static void put(void *x, size_t i, double value)
 }
 
 /* Of one query head: p(kv_len) = softmax of the scaled scores of query i; returns log-sum-exp. */
-static double scores(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors *t, size_t at_q,
+static double scores(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, size_t at_q,
                      size_t at_k, int i, double *p)
 {
     int seen = s->kv_len - s->q_len + i + 1;
@@ -110,7 +111,7 @@ static double scores(const struct sp_cudnn_shape *s, const struct sp_cudnn_tenso
     return max + log(sum);
 }
 
-static void forward_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors *t,
+static void forward_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
                          size_t at_q, size_t at_k, float *lse, double *p)
 {
     for (int i = 0; i < s->q_len; i++) {
@@ -126,7 +127,7 @@ static void forward_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_t
 }
 
 /* dk and dv(kv_len,d) +=, of one query head */
-static void backward_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors *t,
+static void backward_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
                           size_t at_q, size_t at_k, const float *lse, double *p, double *dk,
                           double *dv)
 {
@@ -165,7 +166,7 @@ static void backward_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_
 }
 
 /* Outputs hold nothing before they are written, and lie nowhere else. */
-static void spoil(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors *t)
+static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors *t)
 {
     for (int b = 0; b < s->batch; b++)
         for (int g = 0; g < s->kv_heads; g++)
@@ -179,7 +180,7 @@ static void spoil(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors 
 }
 
 /* A key/value head and the query heads that use it. */
-static void one_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tensors *t, int b, int g)
+static void one_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, int b, int g)
 {
     size_t n = (size_t)s->kv_len * (size_t)s->head_dim;
     size_t at_k = (size_t)b * (size_t)s->kv_rows * (size_t)s->kv_row + (size_t)(g * s->head_dim);
@@ -205,30 +206,72 @@ static void one_head(const struct sp_cudnn_shape *s, const struct sp_cudnn_tenso
     free(p), free(dk), free(dv);
 }
 
-bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,
-                       const struct sp_cudnn_tensors *t, void *workspace, const char **why)
+/* What both do with tensors and a workspace. */
+static void compute(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
+                    void *workspace, size_t workspace_bytes)
 {
     const void *all[] = {t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv};
-    const struct sp_cudnn_shape *s = &plan->shape;
-    size_t edge = plan->workspace_bytes < 4096 ? plan->workspace_bytes : 4096;
+    size_t edge = workspace_bytes < 4096 ? workspace_bytes : 4096;
 
-    (void)cudnn;
-    if (sp_fake_cudnn.refuse_runs) {
-        *why = "it was told to";
-        return false;
-    }
     for (int i = 0; i < 9; i++) {
         assert_int_equal((uintptr_t)all[i] % 16, 0);
         assert_int_equal(all[i] != NULL, i < 5 || s->backward);
     }
     assert_int_equal((uintptr_t)workspace % 256, 0);
     memset(workspace, 0xff, edge);
-    memset((char *)workspace + plan->workspace_bytes - edge, 0xff, edge);
-    sp_fake_cudnn.runs++;
+    memset((char *)workspace + workspace_bytes - edge, 0xff, edge);
     if (s->backward)
         spoil(s, t);
     for (int b = 0; b < s->batch; b++)
         for (int g = 0; g < s->kv_heads; g++)
             one_head(s, t, b, g);
+}
+
+bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,
+                       const struct sp_fused_tensors *t, void *workspace, const char **why)
+{
+    (void)cudnn;
+    if (sp_fake_cudnn.refuse_runs) {
+        *why = "it was told to";
+        return false;
+    }
+    sp_fake_cudnn.runs++;
+    compute(&plan->shape, t, workspace, plan->workspace_bytes);
     return true;
+}
+
+/* ---- FlashAttention-3 ---- */
+
+struct sp_fake_flash3 sp_fake_flash3;
+
+bool sp_flash3_usable(int device)
+{
+    assert_int_equal(device, 0);
+    return sp_fake_flash3.head_dim > 0;
+}
+
+size_t sp_flash3_bytes(const struct sp_fused_shape *s)
+{
+    if (s->head_dim != sp_fake_flash3.head_dim)
+        return 0;
+    return s->backward ? 4 * (size_t)(s->batch * s->heads * s->q_len * s->head_dim) + 777 : 256;
+}
+
+bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+                   const struct sp_fused_tensors *tensors, void *workspace, const char **why)
+{
+    (void)stream;
+    if (sp_fake_flash3.refuse_runs) {
+        *why = "it was told to";
+        return false;
+    }
+    sp_fake_flash3.runs++;
+    sp_fake_flash3.deterministic = shape->deterministic;
+    compute(shape, tensors, workspace, sp_flash3_bytes(shape));
+    return true;
+}
+
+const char *sp_flash3_about(void)
+{
+    return "none";
 }

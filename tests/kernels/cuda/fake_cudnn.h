@@ -15,4 +15,13 @@ struct sp_fake_cudnn {
 
 extern struct sp_fake_cudnn sp_fake_cudnn;
 
+/* A FlashAttention-3 that computes likewise, heads of that size alone; 0: there is none. */
+struct sp_fake_flash3 {
+    int head_dim;
+    bool refuse_runs;
+    int runs, deterministic; /* of the last */
+};
+
+extern struct sp_fake_flash3 sp_fake_flash3;
+
 #endif

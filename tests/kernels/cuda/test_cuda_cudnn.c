@@ -1,6 +1,6 @@
 /*
- * Attention by cuDNN, with plans that the CPU carries out from their strides: slices gathered and
- * put back, rows that nobody sees, parts of a problem, and what goes to the tiled kernels.
+ * Attention by cuDNN and FlashAttention-3, which the CPU carries out from their strides: slices gathered and
+ * put back, rows that nobody sees, parts of a problem, who computes what, and what goes to the tiled kernels.
  */
 #include "../reference.h"
 #include "fake_cudart.h"
@@ -132,7 +132,7 @@ static bool start(void)
                                 .copy_rows = host_copy_rows};
     tiled = 0;
     most_workspace = 0;
-    return sp_cuda_attention_cudnn(&worker, &table);
+    return sp_cuda_attention_fused(&worker, &table);
 }
 
 static void stop(void)
@@ -150,6 +150,7 @@ static int before(void **state)
     sp_fake_cudart_reset();
     sp_fake_cudart.total_bytes = (size_t)32 << 30;
     memset(&sp_fake_cudnn, 0, sizeof sp_fake_cudnn);
+    memset(&sp_fake_flash3, 0, sizeof sp_fake_flash3);
     sp_fake_cudnn.bytes = 2;
     unsetenv("SP_CUDA_FAST");
     unsetenv("SP_CUDA_CUDNN");
@@ -300,7 +301,7 @@ static size_t planned(const struct problem *p)
     struct sp_attention at = {p->batch, p->heads, p->kv_heads, p->d,     1,
                               p->q_len, p->q_pos, p->n_kv,     p->kv_len};
 
-    return sp_cuda_attention_bytes(&at, sp_fake_cudart.total_bytes);
+    return sp_cuda_attention_bytes(0, &at, sp_fake_cudart.total_bytes);
 }
 
 static void test_problems(void **state)
@@ -553,6 +554,60 @@ static void test_absent(void **state)
     stop();
 }
 
+/* What FlashAttention-3 takes is its, with cuDNN for the rest and without. */
+static void test_flash3(void **state)
+{
+    (void)state;
+    for (int absent = 0; absent < 2; absent++)
+        for (int i = 0; i < PROBLEMS; i++)
+            for (int first = 0; first < 2; first++) {
+                bool taken = problems[i].d == 8;
+
+                sp_fake_cudnn.absent = absent;
+                sp_fake_flash3.head_dim = 8;
+                setenv("SP_CUDA_FAST", first ? "1" : "0", 1);
+                if (absent) /* a warning that test_absent looks at */
+                    setenv("SP_CUDA_CUDNN", "0", 1);
+                assert_true(start());
+                sp_fake_cudnn.runs = sp_fake_flash3.runs = 0;
+                if (taken || !absent)
+                    one_problem(&problems[i], first);
+                assert_int_equal(sp_fake_flash3.runs, taken ? 2 : 0);
+                assert_int_equal(sp_fake_cudnn.runs, taken || absent ? 0 : 2);
+                assert_int_equal(sp_fake_flash3.deterministic, taken && !first);
+                assert_int_equal(tiled, 0);
+                if (first || problems[i].n_kv > 1) /* a lone slice is the first */
+                    assert_true(most_workspace <= planned(&problems[i]));
+                sp_fake_flash3.deterministic = 0;
+                stop();
+                unsetenv("SP_CUDA_CUDNN");
+            }
+}
+
+static int refused_run(void *arg)
+{
+    struct data x;
+
+    (void)arg;
+    sp_fake_flash3.head_dim = 8;
+    sp_fake_flash3.refuse_runs = true;
+    start();
+    make(&x, &problems[1], true);
+    compute(&x, true);
+    return 0;
+}
+
+static void test_flash3_refuses(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    assert_int_equal(said_by(refused_run, NULL, text, sizeof text), 1);
+    printf("    %s", text);
+    assert_true(is_one_line(text));
+    assert_non_null(strstr(text, "it was told to; SP_CUDA_FLASH3=0"));
+}
+
 TEST_GROUP(cudnn)
 {
     const struct CMUnitTest tests[] = {
@@ -563,6 +618,8 @@ TEST_GROUP(cudnn)
         cmocka_unit_test_setup(test_planned, before),
         cmocka_unit_test_setup(test_tiled, before),
         cmocka_unit_test_setup(test_absent, before),
+        cmocka_unit_test_setup(test_flash3, before),
+        cmocka_unit_test_setup(test_flash3_refuses, before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

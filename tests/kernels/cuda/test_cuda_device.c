@@ -244,13 +244,13 @@ size_t sp_cuda_gemm_bytes(int device)
 }
 
 #ifdef HAVE_CUDNN_FRONTEND
-size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes)
 {
-    (void)at, (void)device_bytes;
+    (void)device, (void)at, (void)device_bytes;
     return 0;
 }
 
-bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *k)
+bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *k)
 {
     assert_ptr_equal(k, &cuda->backends[SP_BF16]);
     return false;

@@ -38,18 +38,18 @@ bool sp_cudnn_sums(const struct sp_cudnn_parts *parts)
 /* cuDNN wants it dense, and aligned where a part begins. */
 bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts)
 {
-    const struct sp_cudnn_shape *whole = &parts->whole, *part = &parts->part;
+    const struct sp_fused_shape *whole = &parts->whole, *part = &parts->part;
 
     return part->q_len < whole->q_len ||
            (whole->q_len % 4 && (part->batch < whole->batch || part->heads < whole->heads));
 }
 
-static size_t lse_bytes(const struct sp_cudnn_shape *part)
+static size_t lse_bytes(const struct sp_fused_shape *part)
 {
     return sizeof(float) * (size_t)part->batch * (size_t)part->heads * (size_t)part->q_len;
 }
 
-size_t sp_cudnn_gradient_elements(const struct sp_cudnn_shape *part)
+size_t sp_cudnn_gradient_elements(const struct sp_fused_shape *part)
 {
     return 2 * (size_t)part->kv_len * (size_t)part->kv_heads * (size_t)part->head_dim;
 }
@@ -85,7 +85,7 @@ static int piece_len(int q_len, int n)
 
 bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most)
 {
-    struct sp_cudnn_shape *part = &parts->part;
+    struct sp_fused_shape *part = &parts->part;
     double share = ((double)most + (double)most / 16) / (double)bytes;
     int batch = part->batch, group = sp_cudnn_group(part), kv_heads = part->kv_heads;
     int pieces = parts->pieces, len;
@@ -116,10 +116,10 @@ int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i)
     return first > 0 ? first : 0;
 }
 
-struct sp_cudnn_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
+struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
 {
-    const struct sp_cudnn_shape *whole = &parts->whole;
-    struct sp_cudnn_shape s = parts->part;
+    const struct sp_fused_shape *whole = &parts->whole;
+    struct sp_fused_shape s = parts->part;
     int end = i + 1 < parts->pieces ? sp_cudnn_piece_first(parts, i + 1) : whole->q_len;
 
     s.q_len = end - sp_cudnn_piece_first(parts, i);
@@ -135,7 +135,7 @@ struct sp_cudnn_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
  * What a plan takes at most, as cuDNN 9.19 makes them: two numbers a row; dQ in f32, on Ampere twice, or
  * dS; where heads are grouped dK and dV of each query head.
  */
-static size_t estimate(const struct sp_cudnn_shape *s)
+static size_t estimate(const struct sp_fused_shape *s)
 {
     size_t b = (size_t)s->batch, a = (size_t)s->heads, d = (size_t)s->head_dim;
     size_t q_len = whole_tiles(s->q_len), kv_len = whole_tiles(s->kv_len);
@@ -149,13 +149,13 @@ static size_t estimate(const struct sp_cudnn_shape *s)
 }
 
 /* The parts that plans of the estimated size would make. Real ones are as large or larger. */
-size_t sp_cudnn_bound(const struct sp_cudnn_shape *shape, size_t most_bytes)
+size_t sp_cudnn_bound(const struct sp_fused_shape *shape, size_t most_bytes)
 {
     struct sp_cudnn_parts parts = sp_cudnn_whole(shape);
     size_t whole = estimate(shape), bytes = whole;
 
     while (shape->backward && !sp_cudnn_fits(bytes, most_bytes)) {
-        struct sp_cudnn_shape last;
+        struct sp_fused_shape last;
 
         if (!sp_cudnn_take_less(&parts, bytes, most_bytes))
             return 0;

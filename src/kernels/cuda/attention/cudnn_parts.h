@@ -8,17 +8,17 @@ enum { SP_CUDNN_PIECES = 32 /* of queries, at most: each is a shape to plan */ }
 
 /* Some sequences, heads of keys, query heads of one, and queries at a time. */
 struct sp_cudnn_parts {
-    struct sp_cudnn_shape whole, part;
+    struct sp_fused_shape whole, part;
     int pieces; /* that the queries are cut into, of part.q_len; the first has the rest */
 };
 
-static inline struct sp_cudnn_parts sp_cudnn_whole(const struct sp_cudnn_shape *shape)
+static inline struct sp_cudnn_parts sp_cudnn_whole(const struct sp_fused_shape *shape)
 {
     return (struct sp_cudnn_parts){.whole = *shape, .part = *shape, .pieces = 1};
 }
 
 /* Query heads that share a head of keys. */
-static inline int sp_cudnn_group(const struct sp_cudnn_shape *s)
+static inline int sp_cudnn_group(const struct sp_fused_shape *s)
 {
     return s->heads / s->kv_heads;
 }
@@ -32,14 +32,14 @@ bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most_
 
 /* The first query of piece i, and the shape to plan for it. The last piece has the most keys. */
 int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i);
-struct sp_cudnn_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i);
+struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i);
 
 /* Whether several runs of a plan add to the same dK and dV; whether lse is to be copied for them. */
 bool sp_cudnn_sums(const struct sp_cudnn_parts *parts);
 bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts);
 
 /* Of dK and dV of a part, dense. */
-size_t sp_cudnn_gradient_elements(const struct sp_cudnn_shape *part);
+size_t sp_cudnn_gradient_elements(const struct sp_fused_shape *part);
 
 /* Where things lie in the workspace, behind what a plan takes: a copy of lse; dK and dV of one run in
  * bf16, and their sum in f32. */
@@ -51,7 +51,7 @@ struct sp_cudnn_places sp_cudnn_places(const struct sp_cudnn_parts *parts, size_
 
 /* At most this much workspace is needed for `shape`, if `most_bytes` is the most for a plan; 0: it needs
  * more than SP_CUDNN_PIECES, and is not done. */
-size_t sp_cudnn_bound(const struct sp_cudnn_shape *shape, size_t most_bytes);
+size_t sp_cudnn_bound(const struct sp_fused_shape *shape, size_t most_bytes);
 
 /* Up to where the next part of a workspace may begin. */
 static inline size_t sp_cudnn_aligned(size_t bytes)

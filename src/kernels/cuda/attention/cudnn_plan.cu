@@ -87,7 +87,7 @@ void open_library()
 /* ---- graphs ---- */
 
 /* heads(b, heads, len, d), a row of all heads every `row` elements, `rows` of them a sequence */
-Tensor_attributes tensor(uid id, const sp_cudnn_shape &s, int heads, int len, int rows, int row)
+Tensor_attributes tensor(uid id, const sp_fused_shape &s, int heads, int len, int rows, int row)
 {
     Tensor_attributes t;
 
@@ -98,22 +98,22 @@ Tensor_attributes tensor(uid id, const sp_cudnn_shape &s, int heads, int len, in
     return t;
 }
 
-Tensor_attributes query_like(const sp_cudnn_shape &s, uid id)
+Tensor_attributes query_like(const sp_fused_shape &s, uid id)
 {
     return tensor(id, s, s.heads, s.q_len, s.q_rows, s.q_row);
 }
 
-Tensor_attributes key_like(const sp_cudnn_shape &s, uid id)
+Tensor_attributes key_like(const sp_fused_shape &s, uid id)
 {
     return tensor(id, s, s.kv_heads, s.kv_len, s.kv_rows, s.kv_row);
 }
 
-Tensor_attributes key_gradient(const sp_cudnn_shape &s, uid id)
+Tensor_attributes key_gradient(const sp_fused_shape &s, uid id)
 {
     return tensor(id, s, s.kv_heads, s.kv_len, s.dkv_rows, s.dkv_row);
 }
 
-Tensor_attributes lse(const sp_cudnn_shape &s)
+Tensor_attributes lse(const sp_fused_shape &s)
 {
     Tensor_attributes t;
 
@@ -135,7 +135,7 @@ void place(const std::shared_ptr<Tensor_attributes> &out, const Tensor_attribute
 }
 
 /* The last query sees the last key: with as many of both, that is also the first the first. */
-template <typename Options> void mask(const sp_cudnn_shape &s, Options &options)
+template <typename Options> void mask(const sp_fused_shape &s, Options &options)
 {
     options
         .set_diagonal_alignment(s.q_len == s.kv_len ? fe::DiagonalAlignment_t::TOP_LEFT
@@ -143,7 +143,7 @@ template <typename Options> void mask(const sp_cudnn_shape &s, Options &options)
         .set_diagonal_band_right_bound(0);
 }
 
-void describe(const sp_cudnn_shape &s, fe::graph::Graph &graph)
+void describe(const sp_fused_shape &s, fe::graph::Graph &graph)
 {
     graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -269,7 +269,7 @@ void sp_cudnn_close(struct sp_cudnn *cudnn)
 }
 
 struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
-                                           const struct sp_cudnn_shape *shape,
+                                           const struct sp_fused_shape *shape,
                                            size_t *workspace_bytes, const char **why)
 {
     auto plan = std::make_unique<sp_cudnn_plan>();
@@ -294,7 +294,7 @@ void sp_cudnn_plan_destroy(struct sp_cudnn_plan *plan)
 }
 
 bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,
-                       const struct sp_cudnn_tensors *t, void *workspace, const char **why)
+                       const struct sp_fused_tensors *t, void *workspace, const char **why)
 {
     std::unordered_map<int64_t, void *> at = {
         {UID_Q, const_cast<void *>(t->q)},

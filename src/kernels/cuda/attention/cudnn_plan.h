@@ -1,40 +1,16 @@
 /*
  * cuDNN's fused attention of one shape, in terms that need none of its headers: cudnn_plan.cu says
- * them in cuDNN's, attention_cudnn.c knows where the tensors lie.
+ * them in cuDNN's, attention_fused.c knows where the tensors lie.
  */
 #ifndef SP_CUDNN_PLAN_H
 #define SP_CUDNN_PLAN_H
 
+#include "kernels/cuda/attention/fused.h"
 #include <cuda_runtime.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/*
- * Letters of kernels.h; everything bf16 but lse, f32. Position t of sequence b lies at element
- *   (b q_rows + t) q_row     in q, o, dO, dq
- *   (b kv_rows + t) kv_row   in k and v,           (b dkv_rows + t) dkv_row   in dk and dv;
- * heads are head_dim apart. lse is a dense (batch, heads, q_len). The queries are the last q_len of
- * kv_len positions; each sees those up to its own. Compared as bytes: set unused members to 0.
- */
-struct sp_cudnn_shape {
-    int backward, deterministic;
-    int batch, heads, kv_heads, head_dim;
-    int q_len, q_rows, q_row;
-    int kv_len, kv_rows, kv_row, dkv_rows, dkv_row;
-    float scale;
-};
-
-/* Forward: o and lse are written. Backward: dq, dk and dv are. */
-struct sp_cudnn_tensors {
-    const void *q, *k, *v;
-    void *o, *lse;
-    const void *d_o;
-    void *dq, *dk, *dv;
-};
 
 struct sp_cudnn;
 struct sp_cudnn_plan;
@@ -52,13 +28,13 @@ void sp_cudnn_close(struct sp_cudnn *cudnn);
 
 /* Compiles kernels, half a second. NULL, and *why until the next call, if cuDNN has none. */
 struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
-                                           const struct sp_cudnn_shape *shape,
+                                           const struct sp_fused_shape *shape,
                                            size_t *workspace_bytes, const char **why);
 void sp_cudnn_plan_destroy(struct sp_cudnn_plan *plan);
 
 /* Queues it; all addresses aligned to 16. False, and *why, if cuDNN refuses. */
 bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,
-                       const struct sp_cudnn_tensors *tensors, void *workspace, const char **why);
+                       const struct sp_fused_tensors *tensors, void *workspace, const char **why);
 
 #ifdef __cplusplus
 }

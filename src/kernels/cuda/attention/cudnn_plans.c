@@ -21,7 +21,7 @@ static void forget_plans(struct sp_cudnn_known *known)
 static bool plan_piece(struct sp_cudnn_plans *plans, struct sp_cudnn_known *known, int i,
                        const char **why)
 {
-    struct sp_cudnn_shape shape = sp_cudnn_piece(&known->parts, i);
+    struct sp_fused_shape shape = sp_cudnn_piece(&known->parts, i);
     size_t bytes = 0;
 
     known->plan[i] = sp_cudnn_plan_create(plans->cudnn, &shape, &bytes, why);
@@ -59,7 +59,7 @@ static bool make_plans(struct sp_cudnn_plans *plans, struct sp_cudnn_known *know
     return true;
 }
 
-static void complain(struct sp_cudnn_plans *plans, const struct sp_cudnn_shape *s, const char *why)
+static void complain(struct sp_cudnn_plans *plans, const struct sp_fused_shape *s, const char *why)
 {
     if (!plans->warned)
         sp_warn("cuda: attention%s of %d heads of %d, %d queries on %d keys, is not done by cuDNN "
@@ -69,7 +69,7 @@ static void complain(struct sp_cudnn_plans *plans, const struct sp_cudnn_shape *
 }
 
 const struct sp_cudnn_known *sp_cudnn_find(struct sp_cudnn_plans *plans,
-                                           const struct sp_cudnn_shape *shape)
+                                           const struct sp_fused_shape *shape)
 {
     struct sp_cudnn_known *known;
     const char *why = "";
@@ -109,7 +109,7 @@ struct part {
     const struct sp_backend *k;
     struct sp_cudnn_plans *plans;
     const struct sp_cudnn_known *known;
-    struct sp_cudnn_tensors at; /* of their first query heads and queries */
+    struct sp_fused_tensors at; /* of their first query heads and queries */
     void *workspace;
     float *lse; /* copied, or NULL */
     void *low;  /* dK and dV of one run, and their sum; NULL if there is but one */
@@ -120,11 +120,11 @@ struct part {
 static void run_piece(const struct part *p, int h, int i)
 {
     const struct sp_cudnn_known *known = p->known;
-    struct sp_cudnn_shape s = sp_cudnn_piece(&known->parts, i);
+    struct sp_fused_shape s = sp_cudnn_piece(&known->parts, i);
     size_t first = (size_t)sp_cudnn_piece_first(&known->parts, i),
            q_len = (size_t)known->parts.whole.q_len;
     size_t q = first * (size_t)s.q_row + (size_t)h * (size_t)s.head_dim;
-    struct sp_cudnn_tensors t = p->at;
+    struct sp_fused_tensors t = p->at;
     const char *why = "";
 
     t.q = sp_cudnn_offset(t.q, q);
@@ -155,7 +155,7 @@ static void run_piece(const struct part *p, int h, int i)
 /* dK and dV where they belong, from their sum. */
 static void round_sums(const struct part *p)
 {
-    const struct sp_cudnn_shape *s = &p->known->parts.part;
+    const struct sp_fused_shape *s = &p->known->parts.part;
     size_t half = (size_t)s->kv_heads * (size_t)s->head_dim,
            row = (size_t)p->known->parts.whole.dkv_row;
 
@@ -167,7 +167,7 @@ static void round_sums(const struct part *p)
 
 static void run_part(const struct part *p)
 {
-    const struct sp_cudnn_shape *s = &p->known->parts.part;
+    const struct sp_fused_shape *s = &p->known->parts.part;
 
     if (p->sum)
         p->k->clear(p->k, sizeof(float) * sp_cudnn_gradient_elements(s), p->sum);
@@ -179,14 +179,14 @@ static void run_part(const struct part *p)
 }
 
 /* The addresses from sequence b and head g of the keys on. */
-static struct sp_cudnn_tensors tensors_of(const struct sp_cudnn_shape *s,
-                                          const struct sp_cudnn_tensors *t, size_t b, size_t g)
+static struct sp_fused_tensors tensors_of(const struct sp_fused_shape *s,
+                                          const struct sp_fused_tensors *t, size_t b, size_t g)
 {
     size_t d = (size_t)s->head_dim, h = g * (size_t)sp_cudnn_group(s);
     size_t q = b * (size_t)s->q_rows * (size_t)s->q_row + h * d;
     size_t kv = b * (size_t)s->kv_rows * (size_t)s->kv_row + g * d;
     size_t dkv = b * (size_t)s->dkv_rows * (size_t)s->dkv_row + g * d;
-    struct sp_cudnn_tensors part = {
+    struct sp_fused_tensors part = {
         .q = sp_cudnn_offset(t->q, q),
         .k = sp_cudnn_offset(t->k, kv),
         .v = sp_cudnn_offset(t->v, kv),
@@ -209,10 +209,10 @@ static void *further(void *at, size_t bytes)
 }
 
 void sp_cudnn_run(const struct sp_backend *k, struct sp_cudnn_plans *plans,
-                  const struct sp_cudnn_known *known, const struct sp_cudnn_tensors *t,
+                  const struct sp_cudnn_known *known, const struct sp_fused_tensors *t,
                   void *workspace)
 {
-    const struct sp_cudnn_shape *s = &known->parts.whole, *part = &known->parts.part;
+    const struct sp_fused_shape *s = &known->parts.whole, *part = &known->parts.part;
     struct part p = {.k = k, .plans = plans, .known = known, .workspace = workspace};
     struct sp_cudnn_places at = sp_cudnn_places(&known->parts, known->plan_bytes);
 

@@ -25,11 +25,11 @@ struct sp_cudnn_known {
 /* Plans a shape that is new, in a second or so for each piece. NULL, after a warning the first time:
  * cuDNN does not compute it, or only with more memory than it is worth. */
 const struct sp_cudnn_known *sp_cudnn_find(struct sp_cudnn_plans *plans,
-                                           const struct sp_cudnn_shape *shape);
+                                           const struct sp_fused_shape *shape);
 
 /* Queues all parts; `tensors` has the addresses of the whole. */
 void sp_cudnn_run(const struct sp_backend *k, struct sp_cudnn_plans *plans,
-                  const struct sp_cudnn_known *known, const struct sp_cudnn_tensors *tensors,
+                  const struct sp_cudnn_known *known, const struct sp_fused_tensors *tensors,
                   void *workspace);
 
 void sp_cudnn_forget(struct sp_cudnn_plans *plans);

@@ -48,7 +48,7 @@ int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **cuda)
     }
     for (int t = 0; t < SP_DTYPES; t++)
         fill(c, (enum sp_dtype)t);
-    sp_cuda_attention_cudnn(c, &c->backends[SP_BF16]);
+    sp_cuda_attention_fused(c, &c->backends[SP_BF16]);
     *cuda = c;
     return 0;
 
@@ -68,7 +68,8 @@ void sp_cuda_destroy(struct sp_cuda *cuda)
     free(cuda);
 }
 
-/* Sums over rows keep up to 512 of a gain and a bias, or 256 of the widest bias, in f32. */
+/* Sums over rows keep up to 512 of a gain and a bias, or 256 of the widest bias, in f32; more of narrow ones, which
+ * take no more than half of the least. */
 int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h, const struct sp_attention *at)
 {
     size_t sums = 8192 * (size_t)(h > 2048 ? h : 2048), unused, all = 0;
@@ -78,20 +79,20 @@ int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h, const struct s
     if (cudaSetDevice(device) == cudaSuccess)
         cudaMemGetInfo(&unused, &all);
     if (dtype == SP_BF16)
-        attention = sp_cuda_attention_bytes(at, all);
+        attention = sp_cuda_attention_bytes(device, at, all);
     if (attention > most)
         most = attention;
     return (int64_t)(sp_cuda_gemm_bytes(device) + sp_cuda_roomy(most));
 }
 
 #ifndef HAVE_CUDNN_FRONTEND
-size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes)
 {
-    (void)at, (void)device_bytes;
+    (void)device, (void)at, (void)device_bytes;
     return 0;
 }
 
-bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
+bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend)
 {
     (void)cuda, (void)backend;
     return false;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 struct sp_cuda_gemm;      /* products chosen so far, by shape: gemm_cuda.h */
-struct sp_cuda_attention; /* plans of cuDNN so far, by shape: attention_cudnn.c */
+struct sp_cuda_attention; /* what computes it, by shape: attention_fused.c */
 
 struct sp_cuda {
     int device; /* of the CUDA runtime */
@@ -82,7 +82,7 @@ void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m,
 
 /* cuDNN's fused attention, where it was built in and the library is there: replaces the tiled
  * kernels in the bf16 table and returns true. */
-bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend);
+bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend);
 void sp_cuda_attention_free(struct sp_cuda_attention *attention);
 
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda);

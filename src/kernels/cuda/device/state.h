@@ -14,9 +14,9 @@ size_t sp_cuda_roomy(size_t bytes);
 /* What products take for good on a device. */
 size_t sp_cuda_gemm_bytes(int device);
 
-/* What attention by cuDNN takes of the workspace, at most, on a device with so much memory; 0: there is
- * no cuDNN. */
-size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes);
+/* What attention takes of the workspace, at most, on a device with so much memory; 0: neither FlashAttention-3 nor
+ * cuDNN is there. */
+size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes);
 
 /* Frees the workspace, whose last kernel has ended. */
 void sp_cuda_release(struct sp_cuda *cuda);

@@ -14,9 +14,10 @@
 enum {
     FWD_THREADS = 1024,
     BWD_THREADS = 512, /* that leaves each 128 registers, of which four times HELD hold the row */
-    GROUPS = 512,      /* blocks of groups, at most */
-    GROUP_ROWS = 8,    /* of a group, at least, or its sums cost as much as the rows */
-    COLUMN_ROWS = 8    /* rows at a time of a block of norm_columns_kernel */
+    GROUPS = 512,      /* blocks of groups, at most, of GROUP_THREADS; of fewer, as many more */
+    GROUP_THREADS = 128,
+    GROUP_ROWS = 8, /* of a group, at least, or its sums cost as much as the rows */
+    COLUMN_ROWS = 8 /* rows at a time of a block of norm_columns_kernel */
 };
 
 /* Elements of a row that a thread holds; without wide accesses addresses take registers, too. */
@@ -179,7 +180,7 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
     norm_bwd_kernel(bool rms, int rows, int h, const T *x, const float *stats, const T *gain,
                     const T *dy, const T *dres, T *dx, int sums, float *part)
 {
-    float *shared = sp_shared<float>(), n[HELD<V>], e[HELD<V>];
+    float *shared = sp_shared<float>(), n[HELD<V>], e[HELD<V>], residual[HELD<V>] = {0};
     float sum_gain[HELD<V>] = {0}, sum_bias[HELD<V>] = {0};
     int group = (int)(blockIdx.x * blockDim.y + threadIdx.y);
     int spans = (h + (int)blockDim.x * HELD<V> - 1) / ((int)blockDim.x * HELD<V>);
@@ -189,6 +190,8 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
         float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1];
         float sum_e = 0, sum_en = 0;
 
+        if (dres && spans == 1) /* it arrives while the row is summed up */
+            norm_load<V>(dres + at, h, 0, residual);
         for (int s = 0; s < spans; s++) {
             norm_load<V>(dy + at, h, s, e);
             norm_load<V>(x + at, h, s, n);
@@ -218,17 +221,18 @@ SP_KERNEL void __launch_bounds__(BWD_THREADS)
         for (int s = 0; s < spans; s++) {
             if (spans > 1)
                 norm_terms<V>(x + at, dy + at, gain, h, s, mean, rstd, n, e);
+            if (dres && spans > 1)
+                norm_load<V>(dres + at, h, s, residual);
 #pragma unroll
             for (int i = 0; i < HELD<V> / V; i++) {
                 int c = norm_column<V>(s, i);
-                float out[V] = {0};
+                float out[V];
 
                 if (c >= h)
                     continue;
-                if (dres)
-                    sp_load<V>(dres + at + c, out);
                 for (int v = 0; v < V; v++)
-                    out[v] += rstd * (e[i * V + v] - sum_e - n[i * V + v] * sum_en);
+                    out[v] =
+                        residual[i * V + v] + rstd * (e[i * V + v] - sum_e - n[i * V + v] * sum_en);
                 sp_store<V>(dx + at + c, out);
             }
         }
@@ -317,8 +321,9 @@ static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, cons
     dim3 block = norm_block(h, held, BWD_THREADS);
     bool spans = h > (int)block.x * held;
     unsigned side = spans ? (unsigned)COLUMN_ROWS : block.y; /* groups of a block */
+    unsigned more = !spans && block.x * block.y < GROUP_THREADS ? GROUP_THREADS / block.x : 1;
     unsigned blocks = sp_at_most(sp_blocks((size_t)rows, GROUP_ROWS * side),
-                                 spans ? GROUPS / COLUMN_ROWS : GROUPS);
+                                 spans ? GROUPS / COLUMN_ROWS : GROUPS * more);
     unsigned groups = blocks * side;
     float *part = NULL;
 

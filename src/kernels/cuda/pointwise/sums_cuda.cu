@@ -6,10 +6,12 @@
 #include "kernels/cuda/pointwise/sums.h"
 
 enum {
-    PART_ROWS = 32, /* rows of a part, at least */
-    PARTS = 256,    /* at most */
-    PART_LANES = 8, /* parts of a block of column_sums_kernel */
-    ADD_LANES = 16  /* threads that share a column of add_partials_kernel */
+    PART_ROWS = 16,       /* rows of a part, at least */
+    PARTS = 256,          /* at most, of wide arrays; of narrow ones as many as fill a device */
+    MOST_PARTS = 1024,    /* of any */
+    PART_WORDS = 1 << 20, /* of all parts together, while there are more than PARTS */
+    PART_LANES = 8,       /* parts of a block of column_sums_kernel */
+    ADD_LANES = 16        /* threads that share a column of add_partials_kernel */
 };
 
 /* part(parts,n): part p sums rows p, p + parts, ... */
@@ -33,16 +35,24 @@ SP_KERNEL void column_sums_kernel(int rows, int n, int parts, const T *x, size_t
     sp_store<V>(part + (size_t)p * (size_t)n + c, sum);
 }
 
+static unsigned most_parts(int n)
+{
+    int most = PART_WORDS / n;
+
+    return (unsigned)(most < PARTS ? PARTS : most > MOST_PARTS ? MOST_PARTS : most);
+}
+
 template <typename T>
 static void column_sums(const struct sp_backend *k, int rows, int n, const void *x, int ldx,
                         float *sum)
 {
     bool wide = sp_is_wide((const T *)x, (size_t)ldx) && n % sp_wide<T>::N == 0;
-    unsigned parts = sp_at_most(sp_blocks((size_t)rows, PART_ROWS), PARTS);
+    unsigned parts;
     float *part;
 
-    if (!parts || !n)
+    if (!rows || !n)
         return;
+    parts = sp_at_most(sp_blocks((size_t)rows, PART_ROWS), most_parts(n));
     part = (float *)sp_cuda_workspace(k, parts * (size_t)n * sizeof *part);
     sp_launch(k, "column_sums",
               wide ? column_sums_kernel<T, sp_wide<T>::N> : column_sums_kernel<T, 1>,

@@ -1,14 +1,15 @@
 /*
- * Attention by cuDNN on slices of keys and values:
+ * Attention in one kernel, FlashAttention-3's where that was built in and takes the shape, else cuDNN's, on slices of
+ * keys and values:
  *
  *   one slice:  K and V are strided views of kv[0], dK and dV of dkv[0] where that is to be written
  *   several:    the rows that queries see are gathered in the workspace, dK and dV come from there
  *
- * A shape that cuDNN does not compute goes to the tiled kernels that the table had before.
+ * A shape that neither computes goes to the tiled kernels that the table had before.
  *
- * The backward is deterministic: dQ is a product with the gradient of the scores, which on Hopper and
- * before costs its memory and a pass over it, instead of a sum in the order of arrival. SP_CUDA_FAST=1
- * allows that.
+ * The backward is deterministic. FlashAttention-3 adds to dQ in turns. cuDNN's dQ is a product with the gradient of
+ * the scores, which on Hopper and before costs its memory and a pass over it. SP_CUDA_FAST=1 allows sums in the order
+ * of arrival.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -16,6 +17,7 @@
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/attention/cudnn_plans.h"
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/flash3/flash3.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +25,41 @@
 struct sp_cuda_attention {
     struct sp_cudnn_plans plans;
     struct sp_backend tiled; /* the table without us */
-    bool deterministic;
+    bool flash3, deterministic;
 };
+
+/* What computes a shape. */
+struct way {
+    const struct sp_cudnn_known *cudnn; /* NULL: FlashAttention-3 */
+    size_t workspace_bytes;
+};
+
+/* False: nothing does. */
+static bool find_way(struct sp_cuda_attention *a, const struct sp_fused_shape *shape,
+                     struct way *way)
+{
+    *way = (struct way){.workspace_bytes = a->flash3 ? sp_flash3_bytes(shape) : 0};
+    if (way->workspace_bytes)
+        return true;
+    way->cudnn = a->plans.cudnn ? sp_cudnn_find(&a->plans, shape) : NULL;
+    if (way->cudnn)
+        way->workspace_bytes = way->cudnn->workspace_bytes;
+    return way->cudnn;
+}
+
+static void run(const struct sp_backend *k, const struct way *way,
+                const struct sp_fused_shape *shape, const struct sp_fused_tensors *tensors,
+                void *workspace)
+{
+    const char *why = "";
+
+    if (way->cudnn)
+        sp_cudnn_run(k, &k->cuda->attention->plans, way->cudnn, tensors, workspace);
+    else if (!sp_flash3_run(k->cuda->stream, shape, tensors, workspace, &why))
+        sp_cuda_fatal("cuda: FlashAttention-3 refuses an attention of %d heads of %d, %d queries "
+                      "on %d keys: %s; SP_CUDA_FLASH3=0 does without it",
+                      shape->heads, shape->head_dim, shape->q_len, shape->kv_len, why);
+}
 
 /* ---- slices ---- */
 
@@ -69,9 +104,9 @@ static size_t gathered_bytes(const struct sp_attention *at)
     return sp_cudnn_aligned(2 * (size_t)at->batch * (size_t)visible(at) * kv_row(at));
 }
 
-static struct sp_cudnn_shape shape_of(const struct sp_attention *at)
+static struct sp_fused_shape shape_of(const struct sp_attention *at)
 {
-    struct sp_cudnn_shape s;
+    struct sp_fused_shape s;
 
     memset(&s, 0, sizeof s);
     s.batch = at->batch;
@@ -136,27 +171,25 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
 {
     struct sp_cuda_attention *a = k->cuda->attention;
     const void *addresses[] = {q, kv[0], o, lse};
-    struct sp_cudnn_shape shape = shape_of(at);
-    struct sp_cudnn_tensors t = {.q = q, .k = kv[0], .o = o, .lse = lse};
+    struct sp_fused_shape shape = shape_of(at);
+    struct sp_fused_tensors t = {.q = q, .k = kv[0], .o = o, .lse = lse};
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
     /* Sampling comes with one more key every time: a plan for each would take longer. */
     bool samples = at->q_len == 1 && at->q_pos > 0;
-    const struct sp_cudnn_known *known = !samples && all_there(at) && aligned(addresses, 4)
-                                             ? sp_cudnn_find(&a->plans, &shape)
-                                             : NULL;
     unsigned char *workspace;
+    struct way way;
 
-    if (!known) {
+    if (samples || !all_there(at) || !aligned(addresses, 4) || !find_way(a, &shape, &way)) {
         a->tiled.attention(k, at, q, kv, o, lse);
         return;
     }
-    workspace = sp_cuda_workspace(k, gathered + known->workspace_bytes);
+    workspace = sp_cuda_workspace(k, gathered + way.workspace_bytes);
     if (gathered) {
         gather(k, at, kv, workspace);
         t.k = workspace;
     }
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
-    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered);
+    run(k, &way, &shape, &t, workspace + gathered);
 }
 
 static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
@@ -165,24 +198,23 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
 {
     struct sp_cuda_attention *a = k->cuda->attention;
     const void *addresses[] = {q, kv[0], o, lse, d_o, dq, dkv[0]};
-    struct sp_cudnn_shape shape = shape_of(at);
-    struct sp_cudnn_tensors t = {
+    struct sp_fused_shape shape = shape_of(at);
+    struct sp_fused_tensors t = {
         .q = q, .k = kv[0], .o = (void *)o, .lse = (void *)lse, .d_o = d_o, .dq = dq, .dk = dkv[0]};
     bool direct = first && one_slice(at);
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
     size_t apart = direct ? 0 : gathered_bytes(at);
-    const struct sp_cudnn_known *known;
     unsigned char *workspace;
+    struct way way;
 
     shape.backward = 1;
     shape.deterministic = a->deterministic;
     shape.dkv_rows = direct ? at->kv_len[0] : visible(at);
-    known = all_there(at) && aligned(addresses, 7) ? sp_cudnn_find(&a->plans, &shape) : NULL;
-    if (!known) {
+    if (!all_there(at) || !aligned(addresses, 7) || !find_way(a, &shape, &way)) {
         a->tiled.attention_bwd(k, at, q, kv, o, lse, d_o, dq, dkv, first);
         return;
     }
-    workspace = sp_cuda_workspace(k, gathered + apart + known->workspace_bytes);
+    workspace = sp_cuda_workspace(k, gathered + apart + way.workspace_bytes);
     if (gathered) {
         gather(k, at, kv, workspace);
         t.k = workspace;
@@ -194,7 +226,7 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
             k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), dkv[j]);
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
     t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
-    sp_cudnn_run(k, &a->plans, known, &t, workspace + gathered + apart);
+    run(k, &way, &shape, &t, workspace + gathered + apart);
     if (apart)
         scatter(k, at, t.dk, dkv, first);
 }
@@ -206,6 +238,11 @@ static bool is_set(const char *name, const char *value)
     const char *set = getenv(name);
 
     return set && strcmp(set, value) == 0;
+}
+
+static bool has_cudnn(void)
+{
+    return !is_set("SP_CUDA_CUDNN", "0") && sp_cudnn_there();
 }
 
 static bool deterministic(void)
@@ -232,39 +269,47 @@ static size_t most_bytes(size_t device_bytes)
     return sp_cudnn_most_bytes(device_bytes);
 }
 
-size_t sp_cuda_attention_bytes(const struct sp_attention *at, size_t device_bytes)
+size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes)
 {
-    struct sp_cudnn_shape shape = shape_of(at);
+    struct sp_fused_shape shape = shape_of(at);
     size_t gathered = at->n_kv > 1 ? gathered_bytes(at) : 0, bytes;
 
-    if (is_set("SP_CUDA_CUDNN", "0") || !sp_cudnn_there())
-        return 0;
     shape.backward = 1;
     shape.deterministic = deterministic();
-    bytes = sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    bytes = sp_flash3_usable(device) ? sp_flash3_bytes(&shape) : 0;
+    if (!bytes && !has_cudnn())
+        return 0;
+    bytes = bytes ? bytes : sp_cudnn_bound(&shape, most_bytes(device_bytes));
     return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
 }
 
-bool sp_cuda_attention_cudnn(struct sp_cuda *cuda, struct sp_backend *backend)
+/* NULL: there is none, which a line says the first time, or it is not wanted. */
+static struct sp_cudnn *open_cudnn(cudaStream_t stream)
+{
+    static bool told;
+    struct sp_cudnn *cudnn = is_set("SP_CUDA_CUDNN", "0") ? NULL : sp_cudnn_open(stream);
+
+    if (!cudnn && !is_set("SP_CUDA_CUDNN", "0") &&
+        !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        sp_warn("cuda: without cuDNN attention is computed by slower kernels (%s)",
+                sp_cudnn_about());
+    return cudnn;
+}
+
+bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend)
 {
     size_t unused, device_bytes = 0;
-    static bool told;
-    struct sp_cudnn *cudnn;
+    bool flash3 = sp_flash3_usable(cuda->device);
+    struct sp_cudnn *cudnn = open_cudnn(cuda->stream);
     struct sp_cuda_attention *a;
 
-    if (is_set("SP_CUDA_CUDNN", "0"))
+    if (!cudnn && !flash3)
         return false;
-    cudnn = sp_cudnn_open(cuda->stream);
-    if (!cudnn) {
-        if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
-            sp_warn("cuda: without cuDNN attention is computed by slower kernels (%s)",
-                    sp_cudnn_about());
-        return false;
-    }
     a = calloc(1, sizeof *a);
     if (!a)
         sp_cuda_fatal("cuda: no memory for the plans of attention");
     a->plans.cudnn = cudnn;
+    a->flash3 = flash3;
     a->tiled = *backend;
     cudaMemGetInfo(&unused, &device_bytes);
     a->plans.most_bytes = most_bytes(device_bytes);
@@ -280,7 +325,8 @@ void sp_cuda_attention_free(struct sp_cuda_attention *a)
     if (!a)
         return;
     sp_cudnn_forget(&a->plans);
-    sp_cudnn_close(a->plans.cudnn);
+    if (a->plans.cudnn)
+        sp_cudnn_close(a->plans.cudnn);
     free(a);
 }
 #endif

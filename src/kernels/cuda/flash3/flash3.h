@@ -1,0 +1,61 @@
+/*
+ * FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608): the fastest attention that Hopper GPUs have, and a
+ * deterministic backward whose workspace grows with the sequence, not with its square. Built from its own sources
+ * where configure was given them; without them nothing is computed here.
+ */
+#ifndef SP_FLASH3_H
+#define SP_FLASH3_H
+
+#include "kernels/cuda/attention/fused.h"
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef HAVE_FLASH3
+/* Whether the device is a Hopper, and kernels were built; SP_CUDA_FLASH3=0 in the environment says no. */
+bool sp_flash3_usable(int device);
+
+/* Bytes of workspace, aligned to 256; 0: there are no kernels for the shape. */
+size_t sp_flash3_bytes(const struct sp_fused_shape *shape);
+
+/* Queues it on the current device. False, and *why, if it is refused. */
+bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+                   const struct sp_fused_tensors *tensors, void *workspace, const char **why);
+
+/* What was built, or "no"; for `starpipe info`. */
+const char *sp_flash3_about(void);
+#else
+static inline bool sp_flash3_usable(int device)
+{
+    (void)device;
+    return false;
+}
+
+static inline size_t sp_flash3_bytes(const struct sp_fused_shape *shape)
+{
+    (void)shape;
+    return 0;
+}
+
+static inline bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+                                 const struct sp_fused_tensors *tensors, void *workspace,
+                                 const char **why)
+{
+    (void)stream, (void)shape, (void)tensors, (void)workspace;
+    *why = "it was not built";
+    return false;
+}
+
+static inline const char *sp_flash3_about(void)
+{
+    return "no";
+}
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
