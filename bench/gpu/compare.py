@@ -9,6 +9,7 @@ with recomputation on both sides.
 
 Rows (--rows takes beginnings of names):
 """
+import concurrent.futures
 import sys
 
 sys.dont_write_bytecode = True
@@ -40,13 +41,23 @@ def ours(args, row, recompute, side, seconds):
                            variables=FAST if side == "fast" else {})
 
 
-def theirs(args, row, recompute, mode, precision, sdpa, seconds):
+def theirs(args, row, recompute, mode, precision, sdpa, seconds, **other):
     model, seq, batch, micro = ROWS[row]
     return common.torch_run(args, {"model": MODELS[model], "seq": seq, "batch": batch,
                                    "micro": micro, "mode": mode, "precision": precision,
                                    "sdpa": sdpa,
                                    "recompute": recompute, "warmup": args.warmup,
-                                   "steps": args.steps}, seconds)
+                                   "steps": args.steps, **other}, seconds)
+
+
+def compile_ahead(args, rows):
+    """One step of every compiled model, several at a time: PyTorch keeps what it compiled, and a later run takes a few
+    seconds instead of tens. What fails here, for lack of memory say, is compiled in its turn."""
+    with concurrent.futures.ThreadPoolExecutor(args.ahead) as pool:
+        for row in rows:
+            for precision in args.precisions:
+                pool.submit(theirs, args, row, args.recompute == "full", "compile", precision, args.sdpa[0],
+                            args.budget.left(), warmup=1, steps=1)
 
 
 def better(a, b):
@@ -130,6 +141,8 @@ def main():
     p.add_argument("--modes", default=",".join(PEERS), metavar="NAME,...", help="PyTorch's, eager,compile")
     p.add_argument("--precisions", default="autocast,bf16", metavar="NAME,...",
                    help="PyTorch's where ours is bf16")
+    p.add_argument("--ahead", type=int, default=0, metavar="N",
+                   help="compile PyTorch's models first, N at a time (default 0: each in its turn)")
     p.add_argument("--sdpa", default="", metavar="NAME,...",
                    help="PyTorch's kernels of attention: flash, cudnn, default (flash,cudnn; f32, CPU: default)")
     args = p.parse_args()
@@ -156,6 +169,8 @@ def main():
             print(f"{results['device']}, {args.dtype}; our figures alone: {peak['why'][:200]}")
         print(f"{'row':24} {'':16} {'step ms':>9} {'tokens/s':>9} {'MFU %':>6} {'peak GiB':>8} "
               f"{'ratio':>6} {'fast':>6}  attention")
+        if args.peer and args.ahead > 0 and "compile" in args.modes:
+            compile_ahead(args, rows)
         for row in rows:
             for recompute in {"none": [False], "full": [True], "auto": [False, True]}[args.recompute]:
                 best = measure(args, row, recompute)
