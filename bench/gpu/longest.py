@@ -4,7 +4,8 @@
 Doubles the sequence until it does not fit, then halves the distance down to --grain tokens; a length
 counts if whole steps ran. Ways of starpipe: nothing moved (none), everything recomputed (recompute),
 sppo with --offload full and adaptive in the number of slices that 'plan' would take. PyTorch with
-activation checkpointing, eager, in either precision. A length that starpipe's own plan refuses is
+activation checkpointing, eager, in either precision. --limit is starpipe's --memory-limit, and what PyTorch's
+allocator may take. A length that starpipe's own plan refuses is
 not tried.
 
     bench/gpu/longest.py --starpipe build/starpipe [--ways none,adaptive,torch-bf16] [--json FILE]
@@ -41,7 +42,7 @@ def ours(args, way, seq, seconds):
 def theirs(args, way, seq, seconds):
     return common.torch_run(args, {"model": MODELS[args.model], "seq": seq, "batch": 1, "micro": 1,
                                    "mode": "eager", "precision": THEIRS[way], "recompute": True,
-                                   "warmup": args.steps - 1, "steps": 1}, seconds)
+                                   "memory_bytes": args.limit or 0, "warmup": args.steps - 1, "steps": 1}, seconds)
 
 
 def longest(args, way, budget):
@@ -71,7 +72,7 @@ def main():
     p.add_argument("--row", "--rows", choices=ROWS, help="default gpt3-1.3b, on the CPU tiny")
     p.add_argument("--ways", metavar="NAME,...", help=", ".join([*OURS, *THEIRS]))
     p.add_argument("--limit", type=common.size, metavar="BYTES",
-                   help="--memory-limit of starpipe, as 70GiB (default: what it finds free)")
+                   help="of either program, as 40GiB: shorter sequences tell as much (default: all that is free)")
     p.add_argument("--dir", default=os.environ.get("TMPDIR", "/var/tmp"), help="--offload-dir")
     p.add_argument("--steps", type=int, default=1, help="whole steps of a trial (default 1)")
     args = p.parse_args()

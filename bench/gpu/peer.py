@@ -3,7 +3,8 @@
 
 SPEC with `gemm`: rates of products n x n x n, the best of a cold device and the one that it keeps up. Otherwise
 training steps of model.py: model, seq, batch, micro, steps, mode eager|compile, precision autocast|bf16|f32,
-recompute, sdpa: the kernel of attention, flash|cudnn, or default for PyTorch's choice.
+recompute, sdpa: the kernel of attention, flash|cudnn, or default for PyTorch's choice; memory_bytes: the most that it
+may take of the device, 0 for all.
 """
 import contextlib
 import json
@@ -79,6 +80,9 @@ def step(model, loss_of, opt, batches, cast):
 
 def train(spec):
     device, m, s = spec["device"], spec["model"], spec["seq"]
+    if CUDA and spec.get("memory_bytes"):
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, spec["memory_bytes"] / total))
     torch.manual_seed(1)
     with torch.device(device):
         model = GPT(m, s, spec.get("recompute", False))

@@ -56,8 +56,19 @@ static bool drop(const struct sp_move_tensor *t, unsigned node)
     return false;
 }
 
+static bool returns(struct sp_move *move)
+{
+    bool returning;
+
+    pthread_mutex_lock(&move->mover->mutex);
+    returning = move->returning;
+    pthread_mutex_unlock(&move->mover->mutex);
+    return returning;
+}
+
 /* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
- * then its buffer stays. */
+ * then its buffer stays. While it is dropped nobody is kept waiting: who asks for it meanwhile found it there, and so
+ * it stays in the count. */
 static void written(void *arg)
 {
     struct sp_move_tensor *t = arg;
@@ -65,14 +76,14 @@ static void written(void *arg)
     struct sp_mover *m = move->mover;
     int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
     unsigned position = 0;
-    bool gone;
+    bool dropped;
 
     starpu_data_release_on_node(t->handle, (int)m->tier);
+    dropped = !returns(move) && drop(t, m->node);
     pthread_mutex_lock(&m->mutex);
-    gone = !move->returning && drop(t, m->node);
-    t->gone = gone;
+    t->gone = dropped && !move->returning;
     m->moved.left += (int64_t)sp_host_round((size_t)bytes);
-    if (gone)
+    if (t->gone)
         count(move, -bytes);
     if (--move->leaving == 0) {
         move->left_us = now_us();
