@@ -61,9 +61,29 @@ void sp_cuda_stop(void)
     starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
 }
 
+/* A GPU that is short of memory has buffers copied to main memory, which StarPU begins once the tasks that write them
+ * have ended for it: what is still queued would be lost. */
+static void check_room(void)
+{
+    const int64_t MiB = 1 << 20;
+    unsigned node = starpu_worker_get_local_memory_node();
+    int64_t used = (int64_t)starpu_memory_get_used(node);
+    int64_t total = (int64_t)starpu_memory_get_total(node);
+
+    if (total > 0 && used > total / 16 * 15)
+        sp_cuda_fatal("cuda: buffers take %lld of %lld MiB, more than was planned, while tasks end "
+                      "before their "
+                      "kernels: SP_SYNC=1 waits for them",
+                      (long long)(used / MiB), (long long)(total / MiB));
+}
+
 const struct sp_backend *sp_cuda_kernels(const void *arg)
 {
-    return sp_cuda_backend(this_worker()->cuda, ((const struct sp_task_args *)arg)->dtype);
+    const struct sp_task_args *a = arg;
+
+    if (a->in_stream)
+        check_room();
+    return sp_cuda_backend(this_worker()->cuda, a->dtype);
 }
 
 static void sample_bytes(void)

@@ -181,13 +181,22 @@ int sp_train_check_gpus(const struct sp_trainer *t)
     return 0;
 }
 
+/* What StarPU gives buffers of GPUs: the room, or what the environment lets it. */
+static int64_t buffers_room(const struct sp_trainer *t)
+{
+    const char *set = getenv("STARPU_LIMIT_CUDA_MEM");
+    int64_t bytes = set ? (int64_t)atoll(set) << 20 : 0;
+
+    return bytes > 0 && bytes < t->gpu_room ? bytes : t->gpu_room;
+}
+
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
     int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(pl);
 
-    /* Tasks that end early must never see StarPU short of memory: it would copy what they still write. */
-    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < t->gpu_room / 6 * 5;
+    /* Tasks that end early must never see StarPU short of memory, which codelets/cuda.c checks as well. */
+    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < buffers_room(t) / 6 * 5;
     if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
