@@ -69,10 +69,12 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
             free(ty), free(tdx), free(sum_gain), free(sum_bias);
         }
 
-        /* With the gradient of the residual; dx may be it, or dy, with all sums. */
+        /* With the gradient of the residual; dx may be it, or dy, with all sums, which lie one after the other. */
         memset(again, 0xff, bytes);
-        sum_gain = new_copy(width, dgain);
-        sum_bias = new_copy(width, dbias);
+        sum_gain = new_bytes(2 * width * sizeof *sum_gain);
+        sum_bias = sum_gain + width;
+        memcpy(sum_gain, dgain, width * sizeof *dgain);
+        memcpy(sum_bias, dbias, width * sizeof *dbias);
         k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, tdy, off),
                     at(t, tdres, off), at(t, again, off), NULL, NULL);
         memcpy(alias, tdres, bytes);
@@ -89,7 +91,7 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         assert_same_bits(width, sum_bias, kept_dbias);
         if (order == 0)
             assert_typed("dx with residual", t, n, at(t, again, off), dx_res, tolerance);
-        free(again), free(alias), free(tstats), free(sum_gain), free(sum_bias);
+        free(again), free(alias), free(tstats), free(sum_gain);
     }
     free(x), free(gain), free(bias), free(dy), free(dres), free(dgain), free(dbias), free(y);
     free(stats), free(dx), free(dx_res), free(want_dgain), free(want_dbias), free(tx), free(tgain);

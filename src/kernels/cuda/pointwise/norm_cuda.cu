@@ -340,6 +340,10 @@ static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, cons
     sp_launch(k, "norm_bwd", wide ? norm_bwd_kernel<T, sp_wide<T>::N> : norm_bwd_kernel<T, 1>,
               blocks, block, 2 * SP_WARP * sizeof(float), rms, rows, h, (const T *)x, stats,
               (const T *)gain, (const T *)dy, (const T *)dres, (T *)dx, sums, spans ? NULL : part);
+    if (dgain && dbias == dgain + h) { /* as they lie in a block of parameters */
+        sp_cuda_add_partials(k, (int)groups, 2 * h, part, 2 * width, dgain);
+        return;
+    }
     if (dgain)
         sp_cuda_add_partials(k, (int)groups, h, part, (size_t)sums * width, dgain);
     if (dbias)
