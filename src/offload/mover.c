@@ -39,36 +39,40 @@ static bool is_wanted(starpu_data_handle_t handle, unsigned node)
     return loading || requested;
 }
 
+/* Frees the buffer of a tensor, unless its unit is on its way back, and counts it; false: StarPU refuses. One try, under
+ * the mutex: a unit that is asked back finds the tensor here or gone, never between. */
+static bool try_to_drop(struct sp_move_tensor *t, bool *returning)
+{
+    struct sp_move *move = t->move;
+    struct sp_mover *m = move->mover;
+
+    pthread_mutex_lock(&m->mutex);
+    *returning = move->returning;
+    t->gone = !*returning && !starpu_data_evict_from_node(t->handle, m->node);
+    if (t->gone)
+        count(move, -(int64_t)starpu_data_get_size(t->handle));
+    pthread_mutex_unlock(&m->mutex);
+    return t->gone;
+}
+
 /*
  * Frees the buffer of a tensor that is written out. StarPU refuses while another thread looks at the
  * handle, which takes long only if that thread has no core: then again, a few times as a rule. After a
  * second, or at once if somebody has asked for it again, the buffer stays: the tensor is right wherever it is.
  */
-static bool drop(const struct sp_move_tensor *t, unsigned node)
-{
-    for (int i = 0; i < 20000; i++) {
-        if (!starpu_data_evict_from_node(t->handle, node))
-            return true;
-        if (is_wanted(t->handle, node))
-            return false;
-        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
-    }
-    return false;
-}
-
-static bool returns(struct sp_move *move)
+static void drop(struct sp_move_tensor *t)
 {
     bool returning;
 
-    pthread_mutex_lock(&move->mover->mutex);
-    returning = move->returning;
-    pthread_mutex_unlock(&move->mover->mutex);
-    return returning;
+    for (int i = 0; i < 20000; i++) {
+        if (try_to_drop(t, &returning) || returning || is_wanted(t->handle, t->move->mover->node))
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+    }
 }
 
 /* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
- * then its buffer stays. While it is dropped nobody is kept waiting: who asks for it meanwhile found it there, and so
- * it stays in the count. */
+ * then its buffer stays. */
 static void written(void *arg)
 {
     struct sp_move_tensor *t = arg;
@@ -76,15 +80,11 @@ static void written(void *arg)
     struct sp_mover *m = move->mover;
     int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
     unsigned position = 0;
-    bool dropped;
 
     starpu_data_release_on_node(t->handle, (int)m->tier);
-    dropped = !returns(move) && drop(t, m->node);
+    drop(t);
     pthread_mutex_lock(&m->mutex);
-    t->gone = dropped && !move->returning;
     m->moved.left += (int64_t)sp_host_round((size_t)bytes);
-    if (t->gone)
-        count(move, -bytes);
     if (--move->leaving == 0) {
         move->left_us = now_us();
         position = move->held;
