@@ -46,7 +46,6 @@ struct sp_trainer {
     struct sp_update *updates;      /* [micro_batches] where each has one; NULL: a step has */
     bool has_starpu, has_graph, started, diverged;
     const char *limited[2];    /* in the environment, until it is stopped: sp_train_limit */
-    bool runs_ahead;           /* tasks on a GPU may end for StarPU once they are queued */
     int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
     char resumed[SP_RUN_PATH]; /* the step that cfg.resume found */
     int first_step;            /* 0, or where that step goes on */

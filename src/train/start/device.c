@@ -15,12 +15,9 @@ static int find_gpus(const struct sp_trainer *t)
     return t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
 }
 
-/* More rows at a time mean fewer passes over the gradient of the table, which a GPU's products do not hide. */
 int sp_train_head_rows(const struct sp_trainer *t)
 {
-    enum { ON_GPU = 4096 };
-
-    return !t->cfg.logit_rows && find_gpus(t) ? ON_GPU : t->cfg.logit_rows;
+    return !t->cfg.logit_rows && find_gpus(t) ? sp_head_rows_of_gpu(&t->model) : t->cfg.logit_rows;
 }
 
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
@@ -172,7 +169,7 @@ int sp_train_check_gpus(const struct sp_trainer *t)
         return sp_error(ENOMEM,
                         "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
                         "activations %.1f, workspace %.1f), which has room for %.1f of %.1f; try "
-                        "--recompute, --offload, shorter sequences, or more GPUs",
+                        "--recompute, --offload, --logit-rows, shorter sequences, or more GPUs",
                         first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
                         (double)m.states / GiB, (double)m.activations / GiB,
                         (double)m.workspace / GiB, (double)budget(unused) / GiB,
@@ -181,22 +178,11 @@ int sp_train_check_gpus(const struct sp_trainer *t)
     return 0;
 }
 
-/* What StarPU gives buffers of GPUs: the room, or what the environment lets it. */
-static int64_t buffers_room(const struct sp_trainer *t)
-{
-    const char *set = getenv("STARPU_LIMIT_CUDA_MEM");
-    int64_t bytes = set ? (int64_t)atoll(set) << 20 : 0;
-
-    return bytes > 0 && bytes < t->gpu_room ? bytes : t->gpu_room;
-}
-
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;
     int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(pl);
 
-    /* Tasks that end early must never see StarPU short of memory, which codelets/cuda.c checks as well. */
-    t->runs_ahead = !getenv("SP_SYNC") && sp_train_planned_bytes(t) < buffers_room(t) / 6 * 5;
     if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
