@@ -4,14 +4,26 @@
 
 /* Rows of logits at a time unless the user says: what 128 MiB hold, in whole tiles of a product. More
  * rows mean fewer passes over the gradient of the table, more than that no longer shows. */
-static int default_head_rows(const struct sp_model *m)
+static int rows_of(const struct sp_model *m, int elements)
 {
     const int tile = 64;
-    int rows = (128 << 20) / (int)sizeof(float) / m->vocab;
+    int rows = elements / m->vocab;
 
     if (rows >= tile)
         return rows / tile * tile;
     return rows > 0 ? rows : 1;
+}
+
+static int default_head_rows(const struct sp_model *m)
+{
+    return rows_of(m, (128 << 20) / (int)sizeof(float));
+}
+
+int sp_head_rows_of_gpu(const struct sp_model *m)
+{
+    const int most = 4096, rows = rows_of(m, 1 << 28);
+
+    return rows < most ? rows : most;
 }
 
 static void take_widths(struct sp_shape *sh, const struct sp_model *m)

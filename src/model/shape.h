@@ -41,6 +41,10 @@ struct sp_shape {
     size_t out, out_bias, gain, bias, up, up_bias, down, down_bias;
 };
 
+/* Rows of logits at a time that suit a GPU: 4096, or what 512 MiB of them hold in bf16. More rows mean fewer passes over
+ * the gradient of the table, which a GPU's products do not hide. */
+int sp_head_rows_of_gpu(const struct sp_model *m);
+
 /* mlp_rows 0: all rows; head_rows 0: what 128 MiB of logits hold. */
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
                    int micro_batches, int mlp_rows, int head_rows);

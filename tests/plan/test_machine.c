@@ -301,6 +301,24 @@ static void whole_numbers(void **state)
     free(json);
 }
 
+/* As many rows of logits as `train` has at a time on a GPU; on cores it says so itself. */
+static void head_rows(void **state)
+{
+    struct sp_machine gpu, cpu;
+    struct sp_model model = {.vocab = 50257};
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h200", &gpu), 0);
+    assert_int_equal(sp_machine_load("laptop", &cpu), 0);
+    assert_int_equal(sp_machine_head_rows(&gpu, &model), 4096);
+    assert_int_equal(sp_machine_head_rows(&cpu, &model), 0);
+    assert_int_equal(sp_machine_head_rows(NULL, &model), 0);
+    model.vocab = 128256;
+    assert_int_equal(sp_machine_head_rows(&gpu, &model), 2048); /* 501 MiB in bf16 */
+    model.vocab = 1 << 30;
+    assert_int_equal(sp_machine_head_rows(&gpu, &model), 1);
+}
+
 /* A refused file leaves the machine as it was. */
 static void untouched(void **state)
 {
@@ -329,7 +347,7 @@ TEST_GROUP(machine)
         cmocka_unit_test(curves),    cmocka_unit_test(links),     cmocka_unit_test(named),
         cmocka_unit_test(written),   cmocka_unit_test(every_key), cmocka_unit_test(unknown_keys),
         cmocka_unit_test(values),    cmocka_unit_test(documents), cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(untouched),
+        cmocka_unit_test(head_rows), cmocka_unit_test(untouched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,10 +170,12 @@ static int create_plan(const struct args *a, struct sp_layout *lay, struct subje
     return err;
 }
 
-static void find_shape(const struct args *a, const struct sp_model *model, struct sp_shape *shape)
+static void find_shape(const struct args *a, struct subject *s)
 {
-    sp_shape_init(shape, model, a->layout.micro_batch_size, a->layout.seq, a->layout.micro_batches,
-                  0, 0);
+    struct sp_shape *shape = &s->shape;
+
+    sp_shape_init(shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
+                  a->layout.micro_batches, 0, sp_machine_head_rows(s->machine, &s->model));
     shape->dtype = (enum sp_dtype)a->dtype;
     sp_groups_shape(&a->groups, shape);
 }
@@ -209,7 +211,7 @@ static int find_subject(struct args *a, struct subject *s)
     lay.slices = err ? 1 : a->layout.slices;
     err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
     if (!err)
-        find_shape(a, &s->model, &s->shape);
+        find_shape(a, s);
     err = err ? err : create_plan(a, &lay, s);
     if (err)
         return err;

@@ -1,5 +1,6 @@
 /* What is asked of a machine; the named ones, whose files are in the program. */
 #include "plan/machine/machine.h"
+#include "model/shape.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,11 @@ enum { NAMED = sizeof named / sizeof *named };
 const char *sp_machine_name_at(int i)
 {
     return i >= 0 && i < NAMED ? named[i].name : NULL;
+}
+
+int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *model)
+{
+    return !m || sp_machine_is_cpu(m) ? 0 : sp_head_rows_of_gpu(model);
 }
 
 double sp_curve_rate(const struct sp_curve *c, double size)

@@ -9,6 +9,7 @@
 #define SP_MACHINE_H
 
 #include "kernels/dtype.h"
+#include "model/model.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -81,6 +82,9 @@ static inline bool sp_machine_is_cpu(const struct sp_machine *m)
 {
     return m->copy.to_host <= 0;
 }
+
+/* Rows of logits at a time, as sp_shape_init takes them: as `train` has them there. NULL: no machine is known. */
+int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *model);
 
 /*
  * A machine by its name, or of a file: what is no name of a machine and has a '/' or ends in ".json".

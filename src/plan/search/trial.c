@@ -253,7 +253,8 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
 static void shape_of(const struct sp_search *want, const struct sp_found *f, bool apart,
                      struct step *step)
 {
-    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0, 0);
+    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0,
+                  sp_machine_head_rows(want->machine, want->model));
     step->shape.dtype = want->dtype;
     step->apart = apart ? f->devices : 1;
     sp_shape_tensor(&step->shape, f->devices / step->apart, true);
