@@ -54,7 +54,9 @@ AS_IF([test "$with_flash_attention" != no],
            [AC_MSG_ERROR([--with-flash-attention=$with_flash_attention: hopper/flash_bwd_launch_template.h is not there])])
      AS_IF([test -f "$with_flash_attention/csrc/cutlass/include/cute/tensor.hpp"], [],
            [AC_MSG_ERROR([--with-flash-attention=$with_flash_attention: csrc/cutlass is empty: git submodule update --init csrc/cutlass])])
-     AS_CASE([,$with_cuda_arch,], [*,90,*], [],
+     AS_CASE([$sp_frontend], [no*],
+             [AC_MSG_ERROR([--with-flash-attention wants cuDNN's frontend too, for what FlashAttention-3 does not compute])])
+     AS_CASE([,$with_cuda_arch,], [*,90,*|*,90a,*], [],
              [AC_MSG_ERROR([--with-flash-attention is for GPUs of compute capability 9.0: --with-cuda-arch has none])])
      FLASH3_CFLAGS="-isystem $with_flash_attention/hopper -isystem $with_flash_attention/csrc/cutlass/include"
      AC_DEFINE([HAVE_FLASH3], [1], [Attention on Hopper comes from FlashAttention-3.])])
@@ -94,7 +96,11 @@ AS_IF([test "$with_cuda" != no],
                                                    [[return (int)cublasLtGetVersion() + cudaGetDeviceCount(0);]])],
                                   [], [sp_cublas=no])
                    AC_MSG_RESULT([$sp_cublas])])
-            AC_CHECK_HEADER([cupti.h], [sp_cupti=yes])])
+            LIBS="$CUDA_LIBS -lcupti $sp_save_LIBS"
+            AC_MSG_CHECKING([whether CUPTI links])
+            AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cupti.h>]], [[return (int)cuptiActivityFlushAll(0);]])],
+                           [sp_cupti=yes])
+            AC_MSG_RESULT([$sp_cupti])])
      CPPFLAGS=$sp_save_CPPFLAGS
      LIBS=$sp_save_LIBS
      AS_IF([test -z "$NVCC"], [SP_ABSENT([cuda], [nvcc was not found])],
@@ -104,6 +110,8 @@ AS_IF([test "$with_cuda" != no],
             SP_FLASH3
             AC_DEFINE([HAVE_CUDA], [1], [Stages may be on NVIDIA GPUs.])
             sp_cuda="$NVCC, for $with_cuda_arch; cuDNN frontend: $sp_frontend; FlashAttention-3: $with_flash_attention"])])
+AS_CASE([$sp_cuda:${with_flash_attention-no}], [no*:no], [],
+        [no*], [AC_MSG_ERROR([--with-flash-attention=$with_flash_attention is for GPUs: CUDA: $sp_cuda])])
 AS_CASE([$sp_cuda], [no*], [CUDA_CFLAGS= CUDA_LIBS=])
 AM_CONDITIONAL([HAVE_CUDA], [test -n "$CUDA_LIBS"])
 AM_CONDITIONAL([HAVE_CUDNN_FRONTEND], [test -n "$CUDA_LIBS" && test -d "$sp_frontend"])

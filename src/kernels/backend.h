@@ -122,8 +122,8 @@ struct sp_backend {
                                size_t n);
 };
 
-/* Elements from one row of logits to the next: whole 16-byte words, so that no product of the head
- * falls off the fast path of a device for a vocabulary like 50257. */
+/* Elements from one row of logits to the next: whole 16-byte words, which kernels read at a time and fast products
+ * want of rows, whatever the vocabulary. */
 static inline int sp_logits_ld(int V)
 {
     return (V + 7) / 8 * 8;

@@ -460,6 +460,12 @@ extern "C" const char *sp_cudnn_about(void)
     return "no (fake)";
 }
 
+/* Where a build has it: flash3.h. */
+extern "C" const char *sp_flash3_about(void)
+{
+    return "no (fake)";
+}
+
 extern "C" void sp_cuda_destroy(struct sp_cuda *cuda)
 {
     free(cuda);

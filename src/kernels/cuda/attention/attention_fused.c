@@ -283,16 +283,16 @@ size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t
     return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
 }
 
-/* NULL: there is none, which a line says the first time, or it is not wanted. */
-static struct sp_cudnn *open_cudnn(cudaStream_t stream)
+/* NULL: there is none, which a line says the first time, or it is not wanted. What FlashAttention-3 takes is no matter. */
+static struct sp_cudnn *open_cudnn(cudaStream_t stream, bool flash3)
 {
     static bool told;
     struct sp_cudnn *cudnn = is_set("SP_CUDA_CUDNN", "0") ? NULL : sp_cudnn_open(stream);
 
     if (!cudnn && !is_set("SP_CUDA_CUDNN", "0") &&
         !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
-        sp_warn("cuda: without cuDNN attention is computed by slower kernels (%s)",
-                sp_cudnn_about());
+        sp_warn("cuda: without cuDNN attention%s is computed by slower kernels (%s)",
+                flash3 ? " that FlashAttention-3 has no kernels for" : "", sp_cudnn_about());
     return cudnn;
 }
 
@@ -300,7 +300,7 @@ bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend)
 {
     size_t unused, device_bytes = 0;
     bool flash3 = sp_flash3_usable(cuda->device);
-    struct sp_cudnn *cudnn = open_cudnn(cuda->stream);
+    struct sp_cudnn *cudnn = open_cudnn(cuda->stream, flash3);
     struct sp_cuda_attention *a;
 
     if (!cudnn && !flash3)

@@ -80,7 +80,7 @@ void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m,
                   float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
                   int ldc, bool c_f32);
 
-/* cuDNN's fused attention, where it was built in and the library is there: replaces the tiled
+/* Attention in one kernel, FlashAttention-3's or cuDNN's, where one was built in and is there: replaces the tiled
  * kernels in the bf16 table and returns true. */
 bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend);
 void sp_cuda_attention_free(struct sp_cuda_attention *attention);

@@ -114,7 +114,7 @@ void describe(Flash_fwd_params &p, const sp_fused_shape &s, const sp_fused_tenso
 void must(cudaError_t error)
 {
     if (error != cudaSuccess)
-        throw flash3::refusal{int(error)};
+        throw flash3::refusal{cudaGetErrorString(error)};
 }
 
 void forward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tensors &t,
@@ -200,7 +200,7 @@ bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
         (shape->backward ? backward : forward)(stream, *shape, *tensors, workspace);
         must(cudaPeekAtLastError());
     } catch (const flash3::refusal &refusal) {
-        *why = refusal.error ? cudaGetErrorString(cudaError_t(refusal.error)) : "CUTLASS";
+        *why = refusal.why;
         return false;
     }
     return true;

@@ -10,12 +10,13 @@
     do {                                                                                           \
         cudaError_t error_ = (call);                                                               \
         if (error_ != cudaSuccess)                                                                 \
-            throw ::flash3::refusal{int(error_)};                                                  \
+            throw ::flash3::refusal{cudaGetErrorString(error_)};                                   \
     } while (0)
 #define CHECK_CUTLASS(call)                                                                        \
     do {                                                                                           \
-        if ((call) != cutlass::Status::kSuccess)                                                   \
-            throw ::flash3::refusal{int(cudaGetLastError())};                                      \
+        cutlass::Status status_ = (call);                                                          \
+        if (status_ != cutlass::Status::kSuccess)                                                  \
+            throw ::flash3::refusal{cutlassGetStatusString(status_)};                              \
     } while (0)
 
 #ifndef DETERMINISTIC

@@ -9,9 +9,9 @@ enum { HOPPER = 90 }; // ten times the compute capability
 namespace flash3
 {
 
-// Thrown where FlashAttention would end the process. 0: CUTLASS refused a kernel, and CUDA says nothing of it.
+// Thrown where FlashAttention would end the process: what CUDA or CUTLASS says.
 struct refusal {
-    int error;
+    const char *why;
 };
 
 // Queries and keys of a tile of the backward: what its workspace is made of. As FlashAttention chooses them for causal

@@ -13,8 +13,9 @@
 
 enum {
     FWD_THREADS = 1024,
-    BWD_THREADS = 512, /* that leaves each 128 registers, of which four times HELD hold the row */
-    GROUPS = 512,      /* blocks of groups, at most, of GROUP_THREADS; of fewer, as many more */
+    BWD_THREADS =
+        512, /* that leaves each 128 registers, of which five times HELD hold a row and its sums */
+    GROUPS = 512, /* blocks of groups, at most, of GROUP_THREADS; of fewer, as many more */
     GROUP_THREADS = 128,
     GROUP_ROWS = 8, /* of a group, at least, or its sums cost as much as the rows */
     COLUMN_ROWS = 8 /* rows at a time of a block of norm_columns_kernel */
