@@ -1,12 +1,13 @@
 /*
  * What a GPU did and when, of a program that knows nothing of it: CUDA loads this library into a process whose
  * CUDA_INJECTION64_PATH names it, and CUPTI tells it of every kernel, copy and fill. At the end it writes
- * $KERNEL_TIMES, a line each, in no order: begin and end in nanoseconds, the stream, the name. See gpu/kernels.py.
+ * $KERNEL_TIMES.PID, a line each, in no order: begin and end in nanoseconds, the stream, the name. See gpu/kernels.py.
  */
 #include <cupti.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { BUFFER_BYTES = 4 << 20 };
 
@@ -70,7 +71,7 @@ static void CUPTIAPI filled(CUcontext context, uint32_t stream, uint8_t *buffer,
 static void finish(void)
 {
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    fclose(out);
+    fflush(out); /* and not closed: CUPTI may still deliver */
 }
 
 /* What CUDA calls, once. Whatever fails, the program runs on. */
@@ -81,9 +82,11 @@ int InitializeInjection(void)
     static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                                CUPTI_ACTIVITY_KIND_MEMCPY,
                                                CUPTI_ACTIVITY_KIND_MEMSET};
-    const char *path = getenv("KERNEL_TIMES");
+    const char *name = getenv("KERNEL_TIMES");
+    char path[4096];
 
-    if (!path || !(out = fopen(path, "w"))) {
+    snprintf(path, sizeof path, "%s.%d", name ? name : "", (int)getpid());
+    if (!name || !(out = fopen(path, "w"))) {
         fprintf(stderr, "kernel_times: KERNEL_TIMES names no file that can be written\n");
         return 1;
     }

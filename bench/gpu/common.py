@@ -150,9 +150,10 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, varia
 
 def torch_run(args, spec, seconds):
     """peer.py in a process of its own: its JSON, or why there is none."""
+    variables = spec.pop("variables", {})
     spec = {"device": args.device, "threads": args.threads, **spec}
     status, out, why = execute([args.python, os.path.join(HERE, "peer.py"), json.dumps(spec)],
-                               seconds)
+                               seconds, {**os.environ, **variables})
     return json.loads(out.strip().splitlines()[-1]) if status == "ok" else \
         {"status": status, "why": why}
 

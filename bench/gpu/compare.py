@@ -148,6 +148,8 @@ def main():
     args = p.parse_args()
     starts = tuple((args.rows or ("tiny" if args.device == "cpu" else "gpt,llama")).split(","))
     rows = [name for name in ROWS if name.startswith(starts)]
+    if set(args.modes.split(",")) - set(PEERS):
+        p.error(f"--modes takes {', '.join(PEERS)}")
     if not rows:
         p.error(f"no row begins with {args.rows}: {', '.join(ROWS)}")
 

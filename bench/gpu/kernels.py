@@ -10,6 +10,7 @@ Sides: starpipe, fast (any order of sums in attention), eager, compile. Recordin
 """
 import collections
 import ctypes
+import glob
 import os
 import re
 import sys
@@ -54,6 +55,8 @@ def kind_of(name):
 def digest(path, step_ms, steps):
     """Of the last `steps` steps, ms a step: kinds, names with how often, busy, idle."""
     all_ = sorted(records(path))
+    if not all_:
+        return None
     last = max(end for _, end, _, _ in all_)
     first = last - 1e6 * step_ms * steps
     kinds, names, counts = collections.Counter(), collections.Counter(), collections.Counter()
@@ -80,7 +83,7 @@ def digest(path, step_ms, steps):
 
 def profile(args, row, side, seconds):
     """The run's result, with `profile`."""
-    path = os.path.join(args.path, "kernels.txt")
+    path = os.path.join(args.path, "kernels")
     recorder = {"CUDA_INJECTION64_PATH": args.recorder, "KERNEL_TIMES": path}
     if side in compare.OURS:
         model, seq, batch, micro = compare.ROWS[row]
@@ -89,15 +92,14 @@ def profile(args, row, side, seconds):
                               steps=args.warmup + args.steps, last=args.steps, seconds=seconds,
                               variables={**recorder, **(compare.FAST if side == "fast" else {})})
     else:
-        os.environ.update(recorder)
-        run = compare.theirs(args, row, False, side, args.precision, args.sdpa, seconds)
-        for name in recorder:
-            del os.environ[name]
-    if run["status"] == "ok" and os.path.exists(path):
-        run["profile"] = digest(path, run["step_ms"], args.steps)
-        os.remove(path)
-    elif run["status"] == "ok":
-        run.update(status="error", why=f"{args.recorder} recorded nothing")
+        run = compare.theirs(args, row, False, side, args.precision, args.sdpa, seconds, variables=recorder)
+    files = sorted(glob.glob(path + ".*"), key=os.path.getsize)  # a process each; the one that trained recorded most
+    if run["status"] == "ok":
+        run["profile"] = digest(files[-1], run["step_ms"], args.steps) if files else None
+        if not run["profile"]:
+            run.update(status="error", why=f"{args.recorder} recorded nothing")
+    for file in files:
+        os.remove(file)
     return run
 
 
@@ -129,7 +131,7 @@ def main():
         built = os.path.join(os.path.dirname(args.starpipe), "bench/.libs/kernel_times.so")
         args.recorder = os.path.abspath(args.recorder or built)
         if not os.path.exists(args.recorder):
-            sys.exit(f"{args.recorder}: no such file: build it with `make bench`, or give --recorder FILE")
+            sys.exit(f"{args.recorder}: no such file: build it with `make bench`, where the toolkit has CUPTI, or give --recorder FILE")
         results["rows"] = {}
         for row in args.rows.split(","):
             print(row, flush=True)

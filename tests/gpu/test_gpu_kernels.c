@@ -363,6 +363,7 @@ static void update(size_t n)
 static void all(void)
 {
     const int whole[] = {64}, slices[] = {24, 40, 33}, longer[] = {512, 512};
+    const int many[] = {300, 700};
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         products(&sizes[i]);
@@ -373,6 +374,8 @@ static void all(void)
     attend(1, 4, 2, 24, 33, 3, slices);
     attend(1, 8, 8, 128, 512, 2, longer);
     attend(2, 8, 2, 128, 33, 3, slices), attend(2, 6, 3, 64, 33, 3, slices);
+    attend(2, 8, 2, 128, 700, 2, many), attend(2, 6, 3, 64, 700, 2, many),
+        attend(1, 4, 4, 64, 700, 2, many);
     tokens(2, 13, 24, 37, 5);
     tokens(1, 128, 256, 1000, 64);
     update(1001), update(1 << 20);
@@ -437,6 +440,53 @@ static void test_same_bits(void **state)
     drop(&first), drop(&x), drop(&dy);
 }
 
+/* Of attention's backward: parts of dQ come from every tile of keys, of dK and dV from every head that shares them. */
+static void same_gradients(int kv_heads, int d)
+{
+    enum { LEN = 1500, HEADS = 8, TIMES = 8 };
+    const int len = LEN;
+    struct sp_attention at = {.batch = 1,
+                              .heads = HEADS,
+                              .kv_heads = kv_heads,
+                              .head_dim = d,
+                              .scale = 0.1f,
+                              .q_len = LEN,
+                              .n_kv = 1,
+                              .kv_len = &len};
+    size_t n = (size_t)(LEN * HEADS * d), m = (size_t)(LEN * 2 * kv_heads * d);
+    struct both q = filled(n, 1, false), d_o = filled(n, 2, false), o = empty(n, false);
+    struct both kv = filled(m, 3, false), lse = empty((size_t)(HEADS * LEN), true);
+    const void *keys[] = {kv.at};
+    float *first[2] = {NULL, NULL};
+
+    gpu->attention(gpu, &at, q.at, keys, o.at, lse.at);
+    for (int i = 0; i < TIMES; i++) {
+        struct both dq = empty(n, false), dkv = empty(m, false);
+        void *gradients[] = {dkv.at};
+        float *got[2];
+
+        gpu->attention_bwd(gpu, &at, q.at, keys, o.at, lse.at, d_o.at, dq.at, gradients, true);
+        got[0] = download(&dq), got[1] = download(&dkv);
+        for (int j = 0; j < 2; j++) {
+            if (first[j])
+                assert_memory_equal(first[j], got[j], sizeof(float) * (j ? m : n));
+            else
+                first[j] = got[j], got[j] = NULL;
+            free(got[j]);
+        }
+        drop(&dq), drop(&dkv);
+    }
+    free(first[0]), free(first[1]);
+    drop(&q), drop(&d_o), drop(&o), drop(&kv), drop(&lse);
+}
+
+static void test_same_gradients(void **state)
+{
+    (void)state;
+    gpu = sp_cuda_backend(cuda, SP_BF16);
+    same_gradients(8, 64), same_gradients(2, 64), same_gradients(8, 128), same_gradients(2, 128);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_same_gradients),
     };
     cudaStream_t stream;
     int devices = 0, failed;
