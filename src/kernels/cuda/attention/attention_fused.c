@@ -29,32 +29,32 @@ struct sp_cuda_attention {
 };
 
 /* What computes a shape. */
-struct way {
+struct engine {
     const struct sp_cudnn_known *cudnn; /* NULL: FlashAttention-3 */
     size_t workspace_bytes;
 };
 
 /* False: nothing does. */
-static bool find_way(struct sp_cuda_attention *a, const struct sp_fused_shape *shape,
-                     struct way *way)
+static bool find_engine(struct sp_cuda_attention *a, const struct sp_fused_shape *shape,
+                        struct engine *engine)
 {
-    *way = (struct way){.workspace_bytes = a->flash3 ? sp_flash3_bytes(shape) : 0};
-    if (way->workspace_bytes)
+    *engine = (struct engine){.workspace_bytes = a->flash3 ? sp_flash3_bytes(shape) : 0};
+    if (engine->workspace_bytes)
         return true;
-    way->cudnn = a->plans.cudnn ? sp_cudnn_find(&a->plans, shape) : NULL;
-    if (way->cudnn)
-        way->workspace_bytes = way->cudnn->workspace_bytes;
-    return way->cudnn;
+    engine->cudnn = a->plans.cudnn ? sp_cudnn_find(&a->plans, shape) : NULL;
+    if (engine->cudnn)
+        engine->workspace_bytes = engine->cudnn->workspace_bytes;
+    return engine->cudnn;
 }
 
-static void run(const struct sp_backend *k, const struct way *way,
+static void run(const struct sp_backend *k, const struct engine *engine,
                 const struct sp_fused_shape *shape, const struct sp_fused_tensors *tensors,
                 void *workspace)
 {
     const char *why = "";
 
-    if (way->cudnn)
-        sp_cudnn_run(k, &k->cuda->attention->plans, way->cudnn, tensors, workspace);
+    if (engine->cudnn)
+        sp_cudnn_run(k, &k->cuda->attention->plans, engine->cudnn, tensors, workspace);
     else if (!sp_flash3_run(k->cuda->stream, shape, tensors, workspace, &why))
         sp_cuda_fatal("cuda: FlashAttention-3 refuses an attention of %d heads of %d, %d queries "
                       "on %d keys: %s; SP_CUDA_FLASH3=0 does without it",
@@ -177,19 +177,19 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
     /* Sampling comes with one more key every time: a plan for each would take longer. */
     bool samples = at->q_len == 1 && at->q_pos > 0;
     unsigned char *workspace;
-    struct way way;
+    struct engine engine;
 
-    if (samples || !all_there(at) || !aligned(addresses, 4) || !find_way(a, &shape, &way)) {
+    if (samples || !all_there(at) || !aligned(addresses, 4) || !find_engine(a, &shape, &engine)) {
         a->tiled.attention(k, at, q, kv, o, lse);
         return;
     }
-    workspace = sp_cuda_workspace(k, gathered + way.workspace_bytes);
+    workspace = sp_cuda_workspace(k, gathered + engine.workspace_bytes);
     if (gathered) {
         gather(k, at, kv, workspace);
         t.k = workspace;
     }
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
-    run(k, &way, &shape, &t, workspace + gathered);
+    run(k, &engine, &shape, &t, workspace + gathered);
 }
 
 static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
@@ -205,16 +205,16 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
     size_t apart = direct ? 0 : gathered_bytes(at);
     unsigned char *workspace;
-    struct way way;
+    struct engine engine;
 
     shape.backward = 1;
     shape.deterministic = a->deterministic;
     shape.dkv_rows = direct ? at->kv_len[0] : visible(at);
-    if (!all_there(at) || !aligned(addresses, 7) || !find_way(a, &shape, &way)) {
+    if (!all_there(at) || !aligned(addresses, 7) || !find_engine(a, &shape, &engine)) {
         a->tiled.attention_bwd(k, at, q, kv, o, lse, d_o, dq, dkv, first);
         return;
     }
-    workspace = sp_cuda_workspace(k, gathered + apart + way.workspace_bytes);
+    workspace = sp_cuda_workspace(k, gathered + apart + engine.workspace_bytes);
     if (gathered) {
         gather(k, at, kv, workspace);
         t.k = workspace;
@@ -226,7 +226,7 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
             k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), dkv[j]);
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
     t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
-    run(k, &way, &shape, &t, workspace + gathered + apart);
+    run(k, &engine, &shape, &t, workspace + gathered + apart);
     if (apart)
         scatter(k, at, t.dk, dkv, first);
 }

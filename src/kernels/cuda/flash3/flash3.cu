@@ -17,17 +17,17 @@ int rounded(int n, int to)
 }
 
 // Where the backward's parts lie in its workspace. Behind `cleared` they are to be 0 at first.
-struct places {
+struct layout {
     int q_len, kv_len; // in whole tiles
-    size_t sums, lse2, dq, dq_turns, cleared, dk, dv, dk_turns, dv_turns, end;
+    size_t sums, lse2, dq, dq_semaphore, cleared, dk, dv, dk_semaphore, dv_semaphore, end;
 };
 
-struct places places_of(const sp_fused_shape &s)
+layout layout_of(const sp_fused_shape &s)
 {
     const int queries = flash3::bwd_queries(s.head_dim), keys = flash3::bwd_keys;
     size_t heads = size_t(s.batch) * s.heads, kv_heads = size_t(s.batch) * s.kv_heads, end = 0;
     bool grouped = s.heads != s.kv_heads;
-    places at = {};
+    layout at = {};
     auto take = [&](size_t words) {
         size_t begin = end;
 
@@ -40,13 +40,13 @@ struct places places_of(const sp_fused_shape &s)
     at.sums = take(heads * at.q_len);
     at.lse2 = take(heads * at.q_len);
     at.dq = take(heads * at.q_len * s.head_dim);
-    at.dq_turns = take(heads * (at.q_len / queries));
+    at.dq_semaphore = take(heads * (at.q_len / queries));
     at.cleared = end;
     if (grouped) {
         at.dk = take(kv_heads * at.kv_len * s.head_dim);
         at.dv = take(kv_heads * at.kv_len * s.head_dim);
-        at.dk_turns = take(kv_heads * (at.kv_len / keys));
-        at.dv_turns = take(kv_heads * (at.kv_len / keys));
+        at.dk_semaphore = take(kv_heads * (at.kv_len / keys));
+        at.dv_semaphore = take(kv_heads * (at.kv_len / keys));
     }
     at.end = end;
     return at;
@@ -144,7 +144,7 @@ void backward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tenso
 {
     char *base = static_cast<char *>(workspace);
     bool grouped = s.heads != s.kv_heads;
-    places at = places_of(s);
+    layout at = layout_of(s);
     Flash_bwd_params p = {};
 
     describe(p, s, t);
@@ -163,12 +163,12 @@ void backward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tenso
     p.dsoftmax_sum = base + at.sums;
     p.softmax_lse_log2_ptr = base + at.lse2;
     p.dq_accum_ptr = base + at.dq; // it clears them itself
-    p.dq_semaphore = reinterpret_cast<int *>(base + at.dq_turns);
+    p.dq_semaphore = reinterpret_cast<int *>(base + at.dq_semaphore);
     if (grouped) {
         p.dk_accum_ptr = base + at.dk;
         p.dv_accum_ptr = base + at.dv;
-        p.dk_semaphore = reinterpret_cast<int *>(base + at.dk_turns);
-        p.dv_semaphore = reinterpret_cast<int *>(base + at.dv_turns);
+        p.dk_semaphore = reinterpret_cast<int *>(base + at.dk_semaphore);
+        p.dv_semaphore = reinterpret_cast<int *>(base + at.dv_semaphore);
         must(cudaMemsetAsync(base + at.cleared, 0, at.end - at.cleared, stream));
     }
     (s.head_dim == 64 ? run_backward<64> : run_backward<128>)(p, grouped, stream);
@@ -190,7 +190,7 @@ size_t sp_flash3_bytes(const struct sp_fused_shape *shape)
 {
     if (!computed(*shape))
         return 0;
-    return shape->backward ? places_of(*shape).end : ALIGNMENT;
+    return shape->backward ? layout_of(*shape).end : ALIGNMENT;
 }
 
 bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
