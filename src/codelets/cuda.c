@@ -228,8 +228,8 @@ int sp_cuda_devices(bool wanted)
 {
     int n = 0;
 
-    /* Streams that share a queue wait for each other. CUDA reads it once, before the first context, to which all come
-     * by here. */
+    /* Streams that share a queue wait for each other. CUDA reads it once, when the first context is made: whoever makes
+     * one has asked here before. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (cudaGetDeviceCount(&n) == cudaSuccess && n > 0)
         return n;

@@ -2,8 +2,7 @@
 #include "model/tensor_parts.h"
 #include <limits.h>
 
-/* Rows of logits at a time unless the user says: what 128 MiB hold, in whole tiles of a product. More
- * rows mean fewer passes over the gradient of the table, more than that no longer shows. */
+/* As many rows of logits as so many elements hold, in whole tiles of a product. */
 static int rows_of(const struct sp_model *m, int elements)
 {
     const int tile = 64;
@@ -14,6 +13,8 @@ static int rows_of(const struct sp_model *m, int elements)
     return rows > 0 ? rows : 1;
 }
 
+/* At a time unless the user says: what 128 MiB hold. More rows mean fewer passes over the gradient of the table; on cores
+ * more than that no longer shows. */
 static int default_head_rows(const struct sp_model *m)
 {
     return rows_of(m, (128 << 20) / (int)sizeof(float));
