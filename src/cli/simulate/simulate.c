@@ -70,8 +70,9 @@ static int check(const struct args *a)
     const struct sp_layout_args *l = &a->layout;
 
     if (strcmp(l->offload, "none") || l->offload_keys)
-        return sp_error(EINVAL, "simulate: --offload%s: copies to slower memory are not simulated",
-                        l->offload_keys ? "-keys" : "");
+        return sp_error(EINVAL,
+                        "simulate: --offload%s%s: copies to slower memory are not simulated",
+                        l->offload_keys ? "-keys" : " ", l->offload_keys ? "" : l->offload);
     if (l->memory_limit)
         return sp_error(EINVAL, "simulate: --memory-limit has no effect: simulated memory has no "
                                 "end; 'train --dry-run' takes it");
