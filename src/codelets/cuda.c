@@ -14,8 +14,7 @@ static struct worker {
     struct sp_cuda *cuda;
     cudaStream_t stream; /* of the kernels */
     cudaEvent_t queued;  /* all that a task queued */
-    bool in_stream;      /* this task ends once it is queued */
-    bool waits;          /* none does any more */
+    bool waits;          /* no task ends before its kernels any more */
 } workers[STARPU_NMAXWORKERS];
 
 static int64_t peak;
@@ -65,8 +64,9 @@ void sp_cuda_stop(void)
 
 /*
  * A GPU that is short of memory has buffers moved, which StarPU begins once the tasks that write them have ended for
- * it: what is still queued would be lost. While a sixth is left, that does not happen: tasks allocate far less before
- * this is asked again. From then on all are waited for, first those that are queued.
+ * it: what is still queued would be lost. No task is to end early unless all that is planned leaves a sixth of what
+ * buffers may have (train/start/device.h). Where more was taken all the same, from then on all are waited for, first
+ * those that are queued.
  */
 static bool has_room(struct worker *w)
 {
@@ -82,10 +82,11 @@ static bool has_room(struct worker *w)
 
 const struct sp_backend *sp_cuda_kernels(const void *arg)
 {
-    const struct sp_task_args *a = arg;
+    struct sp_task_args *a = (struct sp_task_args *)(uintptr_t)arg; /* the task's own */
     struct worker *w = this_worker();
+    bool room = has_room(w);
 
-    w->in_stream = a->in_stream && has_room(w);
+    a->in_stream = a->in_stream && room;
     return sp_cuda_backend(w->cuda, a->dtype);
 }
 
@@ -108,8 +109,7 @@ void sp_cuda_queued(const void *arg)
 {
     struct worker *w = this_worker();
 
-    (void)arg;
-    if (w->in_stream)
+    if (((const struct sp_task_args *)arg)->in_stream)
         return;
     sample_bytes(); /* buffers last at least as long as an op, whose end comes here */
     sp_cuda_must(cudaEventRecord(w->queued, w->stream), "an event");

@@ -9,8 +9,8 @@
  * whose order is dependency enough. Such a task (`in_stream`) ends for StarPU as soon as it is queued, so
  * that the next one is queued while the GPU is still at work, and the GPU never waits for the host; the
  * last task of the op, sp_op_close, is waited for, and with it all of them. Likewise the sums of squares
- * of a stage at the end of a step, up to the last. Once buffers take five sixths of what they may have, every task is
- * waited for: StarPU may have to move some.
+ * of a stage at the end of a step, up to the last. Where buffers are to take more than five sixths of what
+ * they may have, or do, every task is waited for: StarPU may have to move some.
  */
 #ifndef SP_CODELETS_CUDA_H
 #define SP_CODELETS_CUDA_H

@@ -60,7 +60,9 @@ static const struct sp_option table[] = {
     COUNT("window", window, "N", "unfinished ops submitted per stage (0: default, 6)", 1000000),
     COUNT("mlp-chunk", mlp_chunk, "ROWS", "rows of the MLP computed at a time (0: all)", INT_MAX),
     COUNT("logit-rows", logit_rows, "ROWS",
-          "rows of logits alive at a time (0: 128 MiB of them, on a GPU 4096)", INT_MAX),
+          "rows of logits alive at a time (0: 128 MiB of them; on a GPU 4096, at most 512 MiB in "
+          "bf16)",
+          INT_MAX),
     TEXT("offload-dir", offload_dir, "DIR",
          "where offloaded activations go: a directory on a fast disk"),
     TEXT("log", log, "FILE.jsonl|-",

@@ -106,8 +106,8 @@ int sp_train_agree_inputs(const struct sp_trainer *t)
         mine = add_file(mine, "--eval", a->eval, t->eval_data.fd);
     if (a->resume)
         mine = sp_settings_add(mine, "the step that --resume goes on from", "%d", t->first_step);
-    /* others on a node whose GPUs are not found */
-    mine = sp_settings_add(mine, "--logit-rows", "%d", a->logit_rows);
+    mine = sp_settings_add(mine, "what --logit-rows comes to (with a GPU, without)", "%d",
+                           a->logit_rows);
     mine =
         sp_settings_add(mine, "the number of files with initial weights", "%d", weights->n_shards);
     for (int i = 0; i < weights->n_shards; i++) {

@@ -178,6 +178,16 @@ int sp_train_check_gpus(const struct sp_trainer *t)
     return 0;
 }
 
+bool sp_train_runs_ahead(const struct sp_trainer *t)
+{
+    int64_t room;
+
+    if (!t->place.gpus || getenv("SP_SYNC"))
+        return false;
+    room = (int64_t)starpu_memory_get_total(starpu_worker_get_memory_node(0));
+    return sp_train_planned_bytes(t) < (room > 0 ? room : t->gpu_room) / 6 * 5;
+}
+
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
     const struct sp_placement *pl = &t->place;

@@ -17,6 +17,9 @@ int sp_train_check_gpus(const struct sp_trainer *t);
 void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(struct sp_trainer *t);
+/* After it started: whether tasks may end for StarPU before their kernels (codelets/cuda.h): all that is planned leaves a
+ * sixth of what StarPU's buffers may have. */
+bool sp_train_runs_ahead(const struct sp_trainer *t);
 /* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t);
 /* After it started: the kernels, and --transport. 0 or -errno after one line. */

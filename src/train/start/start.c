@@ -74,7 +74,7 @@ static int make_graph(struct sp_trainer *t)
         .evictions = t->offload.evictions,
         .tier = t->tier,
         .disk = t->disk,
-        .in_stream = !getenv("SP_SYNC"),
+        .in_stream = sp_train_runs_ahead(t),
     };
     int err = sp_graph_create(&cfg, &t->place, &t->graph);
 
