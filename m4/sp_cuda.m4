@@ -1,6 +1,7 @@
 # SP_CUDA: nvcc, cuBLASLt and a StarPU that drives GPUs; the headers of cuDNN's frontend and of NCCL
 # where they are. Sets NVCC, NVCCFLAGS, CUDA_CFLAGS, CUDA_LIBS, CUDA_LIBDIR and sp_cuda; defines HAVE_CUDA;
-# conditionals HAVE_CUDA, HAVE_CUDNN_FRONTEND, HAVE_FLASH3 and HAVE_CUPTI. cuDNN and NCCL are loaded at run time: nothing is linked for them.
+# conditionals HAVE_CUDA, HAVE_CUDNN_FRONTEND, HAVE_FLASH3 and HAVE_CUPTI. cuDNN and NCCL are loaded at run time:
+# nothing is linked for them.
 
 # The architectures that run fast; others, newer than the oldest, compile their kernels from PTX when
 # they start.

@@ -32,13 +32,11 @@ __doc__ += "".join(f"    {n:16} {m}, s = {s}, {k} micro-batches of {b}\n"
                    for n, (m, s, b, k) in ROWS.items())
 
 
-def ours(args, row, recompute, side, seconds):
+def ours(args, row, side, *options, seconds, variables=()):
     model, seq, batch, micro = ROWS[row]
-    return common.starpipe(args, model, seq, "--stages", 1, "--schedule", "1f1b",
-                           "--micro-batches", micro, "--micro-batch-size", batch,
-                           "--recompute", "full" if recompute else "none",
+    return common.starpipe(args, model, seq, "--micro-batches", micro, "--micro-batch-size", batch, *options,
                            steps=args.warmup + args.steps, last=args.steps, seconds=seconds,
-                           variables=FAST if side == "fast" else {})
+                           variables={**dict(variables), **(FAST if side == "fast" else {})})
 
 
 def theirs(args, row, recompute, mode, precision, sdpa, seconds, **other):
@@ -75,7 +73,8 @@ def measure(args, row, recompute):
     for n in range(args.rounds):
         for side in OURS if args.device == "cuda" else OURS[:1]:
             best[side] = better(best.get(side), timed(
-                args.budget, (row, side), ours, args, row, recompute, side))
+                args.budget, (row, side), ours, args, row, side, "--stages", 1, "--schedule", "1f1b",
+                "--recompute", "full" if recompute else "none"))
         for mode in args.modes.split(",") if args.peer else ():
             # After the first round only the fastest way of each precision.
             for precision, sdpa in ways if not n else fastest_ways(best, mode, args.precisions):

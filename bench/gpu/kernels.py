@@ -86,11 +86,8 @@ def profile(args, row, side, seconds):
     path = os.path.join(args.path, "kernels")
     recorder = {"CUDA_INJECTION64_PATH": args.recorder, "KERNEL_TIMES": path}
     if side in compare.OURS:
-        model, seq, batch, micro = compare.ROWS[row]
-        run = common.starpipe(args, model, seq, *args.options.split(), "--stages", args.stages, "--schedule",
-                              args.schedule, "--micro-batches", micro, "--micro-batch-size", batch,
-                              steps=args.warmup + args.steps, last=args.steps, seconds=seconds,
-                              variables={**recorder, **(compare.FAST if side == "fast" else {})})
+        run = compare.ours(args, row, side, "--stages", args.stages, "--schedule", args.schedule,
+                           *args.options.split(), seconds=seconds, variables=recorder)
     else:
         run = compare.theirs(args, row, False, side, args.precision, args.sdpa, seconds, variables=recorder)
     files = sorted(glob.glob(path + ".*"), key=os.path.getsize)  # a process each; the one that trained recorded most
@@ -131,7 +128,8 @@ def main():
         built = os.path.join(os.path.dirname(args.starpipe), "bench/.libs/kernel_times.so")
         args.recorder = os.path.abspath(args.recorder or built)
         if not os.path.exists(args.recorder):
-            sys.exit(f"{args.recorder}: no such file: build it with `make bench`, where the toolkit has CUPTI, or give --recorder FILE")
+            sys.exit(f"{args.recorder}: no such file: build it with `make bench`, where the toolkit has CUPTI, "
+                     "or give --recorder FILE")
         results["rows"] = {}
         for row in args.rows.split(","):
             print(row, flush=True)

@@ -9,15 +9,15 @@
 
 enum { MOST_HEAD_DIM = 256 };
 
-/* Those that the run may take. */
-static int find_gpus(const struct sp_trainer *t)
+int sp_train_find_gpus(const struct sp_trainer *t)
 {
     return t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
 }
 
 int sp_train_head_rows(const struct sp_trainer *t)
 {
-    return !t->cfg.logit_rows && find_gpus(t) ? sp_head_rows_of_gpu(&t->model) : t->cfg.logit_rows;
+    return !t->cfg.logit_rows && sp_train_find_gpus(t) ? sp_head_rows_of_gpu(&t->model)
+                                                       : t->cfg.logit_rows;
 }
 
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
@@ -66,7 +66,7 @@ static int64_t room(const struct sp_trainer *t)
 int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
-    int devices = find_gpus(t);
+    int devices = sp_train_find_gpus(t);
     struct sp_placement pl = {.world = t->world,
                               .pipelines = sp_train_pipelines(t),
                               .n_local = l->stages / sp_train_pipeline_size(t)};
@@ -86,7 +86,7 @@ int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
     const char *why;
-    int devices = find_gpus(t), err = 0;
+    int devices = sp_train_find_gpus(t), err = 0;
 
     if (!devices && t->cfg.device == SP_TRAIN_CUDA) {
         sp_cuda_devices(true); /* says why */

@@ -4,6 +4,8 @@
 
 #include "train/trainer.h"
 
+/* How many GPUs the run may take; 0: its stages will be on cores. */
+int sp_train_find_gpus(const struct sp_trainer *t);
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
  * known. */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t);

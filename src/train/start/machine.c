@@ -1,6 +1,6 @@
 #include "train/start/machine.h"
-#include "codelets/cuda.h"
 #include "sp_error.h"
+#include "train/start/device.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool calibrated(char path[PATH_MAX])
 /* That of rank 0, which prints what is wrong with it. */
 static int load(struct sp_trainer *t)
 {
-    bool gpus = t->cfg.device != SP_TRAIN_CPU && sp_cuda_devices(false) > 0;
+    bool gpus = sp_train_find_gpus(t) > 0;
     char path[PATH_MAX];
     const char *name = t->cfg.hardware;
 

@@ -257,10 +257,10 @@ size_t sp_flash3_bytes(const struct sp_fused_shape *s)
     return s->backward ? 4 * (size_t)(s->batch * s->heads * s->q_len * s->head_dim) + 777 : 256;
 }
 
-bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+bool sp_flash3_run(const struct sp_cuda *cuda, const struct sp_fused_shape *shape,
                    const struct sp_fused_tensors *tensors, void *workspace, const char **why)
 {
-    (void)stream;
+    (void)cuda;
     if (sp_fake_flash3.refuse_runs) {
         *why = "it was told to";
         return false;

@@ -55,7 +55,7 @@ static void run(const struct sp_backend *k, const struct engine *engine,
 
     if (engine->cudnn)
         sp_cudnn_run(k, &k->cuda->attention->plans, engine->cudnn, tensors, workspace);
-    else if (!sp_flash3_run(k->cuda->stream, shape, tensors, workspace, &why))
+    else if (!sp_flash3_run(k->cuda, shape, tensors, workspace, &why))
         sp_cuda_fatal("cuda: FlashAttention-3 refuses an attention of %d heads of %d, %d queries "
                       "on %d keys: %s; SP_CUDA_FLASH3=0 does without it",
                       shape->heads, shape->head_dim, shape->q_len, shape->kv_len, why);
@@ -240,9 +240,14 @@ static bool is_set(const char *name, const char *value)
     return set && strcmp(set, value) == 0;
 }
 
-static bool has_cudnn(void)
+static bool wants_cudnn(void)
 {
-    return !is_set("SP_CUDA_CUDNN", "0") && sp_cudnn_there();
+    return !is_set("SP_CUDA_CUDNN", "0");
+}
+
+static bool has_flash3(int device)
+{
+    return !is_set("SP_CUDA_FLASH3", "0") && sp_flash3_usable(device);
 }
 
 static bool deterministic(void)
@@ -276,21 +281,25 @@ size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t
 
     shape.backward = 1;
     shape.deterministic = deterministic();
-    bytes = sp_flash3_usable(device) ? sp_flash3_bytes(&shape) : 0;
-    if (!bytes && !has_cudnn())
-        return 0;
-    bytes = bytes ? bytes : sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    bytes = has_flash3(device) ? sp_flash3_bytes(&shape) : 0;
+    if (!bytes) {
+        if (!wants_cudnn() || !sp_cudnn_there())
+            return 0;
+        bytes = sp_cudnn_bound(&shape, most_bytes(device_bytes));
+    }
     return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
 }
 
-/* NULL: there is none, which a line says the first time, or it is not wanted. What FlashAttention-3 takes is no matter. */
+/* NULL: it is not wanted, or there is none, which a line says the first time. */
 static struct sp_cudnn *open_cudnn(cudaStream_t stream, bool flash3)
 {
     static bool told;
-    struct sp_cudnn *cudnn = is_set("SP_CUDA_CUDNN", "0") ? NULL : sp_cudnn_open(stream);
+    struct sp_cudnn *cudnn;
 
-    if (!cudnn && !is_set("SP_CUDA_CUDNN", "0") &&
-        !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+    if (!wants_cudnn())
+        return NULL;
+    cudnn = sp_cudnn_open(stream);
+    if (!cudnn && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
         sp_warn("cuda: without cuDNN attention%s is computed by slower kernels (%s)",
                 flash3 ? " that FlashAttention-3 has no kernels for" : "", sp_cudnn_about());
     return cudnn;
@@ -299,7 +308,7 @@ static struct sp_cudnn *open_cudnn(cudaStream_t stream, bool flash3)
 bool sp_cuda_attention_fused(struct sp_cuda *cuda, struct sp_backend *backend)
 {
     size_t unused, device_bytes = 0;
-    bool flash3 = sp_flash3_usable(cuda->device);
+    bool flash3 = has_flash3(cuda->device);
     struct sp_cudnn *cudnn = open_cudnn(cuda->stream, flash3);
     struct sp_cuda_attention *a;
 

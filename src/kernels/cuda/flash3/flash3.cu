@@ -1,17 +1,16 @@
 // FlashAttention-3's parameters for attention as starpipe has it: dense, causal, all sequences of one length.
 #include "kernels/cuda/flash3/flash3.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/flash3/kernels.h"
 #include <climits>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 
 namespace
 {
 
 constexpr size_t ALIGNMENT = 256;
 
-int rounded(int n, int to)
+template <typename T> T rounded(T n, T to)
 {
     return (n + to - 1) / to * to;
 }
@@ -31,7 +30,7 @@ layout layout_of(const sp_fused_shape &s)
     auto take = [&](size_t words) {
         size_t begin = end;
 
-        end = (end + 4 * words + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        end = rounded(end + 4 * words, ALIGNMENT);
         return begin;
     };
 
@@ -67,21 +66,13 @@ bool computed(const sp_fused_shape &s)
            s.q_row % 8 == 0 && s.kv_row % 8 == 0 && s.dkv_row % 8 == 0;
 }
 
-int multiprocessors()
-{
-    int device = 0, n = 0;
-
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
-    return n;
-}
-
-void describe(Flash_fwd_params &p, const sp_fused_shape &s, const sp_fused_tensors &t)
+void describe(Flash_fwd_params &p, const sp_cuda *cuda, const sp_fused_shape &s,
+              const sp_fused_tensors &t)
 {
     p.is_bf16 = true;
     p.is_causal = true;
     p.arch = HOPPER;
-    p.num_sm = multiprocessors();
+    p.num_sm = cuda->multiprocessors;
     p.q_ptr = const_cast<void *>(t.q);
     p.k_ptr = const_cast<void *>(t.k);
     p.v_ptr = const_cast<void *>(t.v);
@@ -117,18 +108,18 @@ void must(cudaError_t error)
         throw flash3::refusal{cudaGetErrorString(error)};
 }
 
-void forward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tensors &t,
+void forward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensors &t,
              void *workspace)
 {
     Flash_fwd_params p = {};
 
-    describe(p, s, t);
+    describe(p, cuda, s, t);
     p.seqlen_q_rounded = rounded(s.q_len, 128);
     p.seqlen_k_rounded = rounded(s.kv_len, 128);
     // blocks take the next tile by it
-    must(cudaMemsetAsync(workspace, 0, sizeof(int), stream));
+    must(cudaMemsetAsync(workspace, 0, sizeof(int), cuda->stream));
     p.tile_count_semaphore = static_cast<int *>(workspace);
-    (s.head_dim == 64 ? flash3::forward<64> : flash3::forward<128>)(p, stream);
+    (s.head_dim == 64 ? flash3::forward<64> : flash3::forward<128>)(p, cuda->stream);
 }
 
 template <int D> void run_backward(Flash_bwd_params &p, bool grouped, cudaStream_t stream)
@@ -139,7 +130,7 @@ template <int D> void run_backward(Flash_bwd_params &p, bool grouped, cudaStream
         (grouped ? flash3::backward<D, false, true> : flash3::backward<D, false, false>)(p, stream);
 }
 
-void backward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tensors &t,
+void backward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensors &t,
               void *workspace)
 {
     char *base = static_cast<char *>(workspace);
@@ -147,7 +138,7 @@ void backward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tenso
     layout at = layout_of(s);
     Flash_bwd_params p = {};
 
-    describe(p, s, t);
+    describe(p, cuda, s, t);
     p.seqlen_q_rounded = at.q_len;
     p.seqlen_k_rounded = at.kv_len;
     p.deterministic = s.deterministic;
@@ -169,21 +160,20 @@ void backward(cudaStream_t stream, const sp_fused_shape &s, const sp_fused_tenso
         p.dv_accum_ptr = base + at.dv;
         p.dk_semaphore = reinterpret_cast<int *>(base + at.dk_semaphore);
         p.dv_semaphore = reinterpret_cast<int *>(base + at.dv_semaphore);
-        must(cudaMemsetAsync(base + at.cleared, 0, at.end - at.cleared, stream));
+        must(cudaMemsetAsync(base + at.cleared, 0, at.end - at.cleared, cuda->stream));
     }
-    (s.head_dim == 64 ? run_backward<64> : run_backward<128>)(p, grouped, stream);
+    (s.head_dim == 64 ? run_backward<64> : run_backward<128>)(p, grouped, cuda->stream);
 }
 
 } // namespace
 
 bool sp_flash3_usable(int device)
 {
-    const char *wanted = getenv("SP_CUDA_FLASH3");
     int major = 0, minor = 0;
 
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    return 10 * major + minor == HOPPER && !(wanted && std::strcmp(wanted, "0") == 0);
+    return 10 * major + minor == HOPPER;
 }
 
 size_t sp_flash3_bytes(const struct sp_fused_shape *shape)
@@ -193,11 +183,11 @@ size_t sp_flash3_bytes(const struct sp_fused_shape *shape)
     return shape->backward ? layout_of(*shape).end : ALIGNMENT;
 }
 
-bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+bool sp_flash3_run(const struct sp_cuda *cuda, const struct sp_fused_shape *shape,
                    const struct sp_fused_tensors *tensors, void *workspace, const char **why)
 {
     try {
-        (shape->backward ? backward : forward)(stream, *shape, *tensors, workspace);
+        (shape->backward ? backward : forward)(cuda, *shape, *tensors, workspace);
         must(cudaPeekAtLastError());
     } catch (const flash3::refusal &refusal) {
         *why = refusal.why;

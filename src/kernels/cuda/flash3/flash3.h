@@ -7,21 +7,22 @@
 #define SP_FLASH3_H
 
 #include "kernels/cuda/attention/fused.h"
-#include <cuda_runtime.h>
+
+struct sp_cuda; /* kernels/cuda/device/device.h */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #ifdef HAVE_FLASH3
-/* Whether the device is a Hopper, and kernels were built; SP_CUDA_FLASH3=0 in the environment says no. */
+/* Whether the device is a Hopper, and kernels were built. */
 bool sp_flash3_usable(int device);
 
 /* Bytes of workspace, aligned to 256; 0: there are no kernels for the shape. */
 size_t sp_flash3_bytes(const struct sp_fused_shape *shape);
 
-/* Queues it on the current device. False, and *why, if it is refused. */
-bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+/* Queues it on the worker's stream. False, and *why, if it is refused. */
+bool sp_flash3_run(const struct sp_cuda *cuda, const struct sp_fused_shape *shape,
                    const struct sp_fused_tensors *tensors, void *workspace, const char **why);
 
 /* What was built, or "no"; for `starpipe info`. */
@@ -39,11 +40,11 @@ static inline size_t sp_flash3_bytes(const struct sp_fused_shape *shape)
     return 0;
 }
 
-static inline bool sp_flash3_run(cudaStream_t stream, const struct sp_fused_shape *shape,
+static inline bool sp_flash3_run(const struct sp_cuda *cuda, const struct sp_fused_shape *shape,
                                  const struct sp_fused_tensors *tensors, void *workspace,
                                  const char **why)
 {
-    (void)stream, (void)shape, (void)tensors, (void)workspace;
+    (void)cuda, (void)shape, (void)tensors, (void)workspace;
     *why = "it was not built";
     return false;
 }
