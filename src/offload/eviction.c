@@ -190,25 +190,25 @@ static void take_in(struct sp_eviction_plan *a)
     }
 }
 
-static int64_t away(const struct sp_unit *u)
+static int64_t away(const struct sp_unit *u, bool keys)
 {
-    return sp_unit_leaving(u) + (u->keys_back > u->keys_gone ? u->keys : 0);
+    return sp_unit_leaving(u) + (keys && u->keys_back > u->keys_gone ? u->keys : 0);
 }
 
 /* The most bytes that are away at once: what the tier must hold. */
-static int64_t most_evicted(const struct sp_eviction_plan *a)
+static int64_t most_evicted(const struct sp_eviction_plan *a, bool keys)
 {
     int64_t now = 0, most = 0;
 
     for (int s = 0, next = 0; s < a->n_slots; s++) {
         for (; next < a->n_units && a->units[next].made <= s; next++)
-            now += away(&a->units[next]);
+            now += away(&a->units[next], keys);
         most = now > most ? now : most;
         /* a copy stays where it was written until the tensor dies */
         for (int i = a->frees[s]; i >= 0; i = a->next_free[i])
-            now -= away(&a->units[i]);
+            now -= away(&a->units[i], keys);
     }
-    return most + a->gradients_out;
+    return most;
 }
 
 /* ---- the choice ----------------------------------------------------------------------- */
@@ -286,7 +286,8 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
     a->bytes = 0;
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
-    a->most_evicted = most_evicted(a);
+    a->most_tensors_evicted = most_evicted(a, false);
+    a->most_evicted = most_evicted(a, true) + a->gradients_out;
     return enough;
 }
 

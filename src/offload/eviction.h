@@ -87,10 +87,11 @@ struct sp_eviction_plan {
     int64_t visits_in, visits_out; /* given: of all slots; 0: all keys stay */
     int64_t visit_largest;         /* given: of the largest visit */
     int64_t visit_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
-    int64_t gradients_out; /* given: of these the most at once, of gradients */
-    int64_t bytes;         /* that leave in a step, but for those */
-    int64_t most_evicted;  /* at once */
-    double rate;           /* bytes a second that the forwards in between must hide */
+    int64_t gradients_out;        /* given: of these the most at once, of gradients */
+    int64_t bytes;                /* that leave in a step, but for those */
+    int64_t most_evicted;         /* at once */
+    int64_t most_tensors_evicted; /* the same without keys that visit and their gradients */
+    double rate;                  /* bytes a second that the forwards in between must hide */
 
     int64_t *most; /* room: [n_slots] */
 };

@@ -12,6 +12,9 @@
 /* Below this a buffer comes from malloc: it would not be worth a mapping of its own. */
 enum { SMALL = 32 * 1024 };
 
+/* What a thread touches at a time of what is reserved. */
+enum { PIECE = 8 << 20 };
+
 struct idle {
     void *memory;
     size_t bytes;
@@ -28,6 +31,9 @@ static struct {
     int n_idle;
     size_t idle_bytes, most_idle;
     int64_t bytes, peak;
+    char *
+        reserved; /* buffers are made of it from its beginning on, and are idle after their first use */
+    size_t reserved_bytes, made_bytes;
 } host = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Which cores the buffers should be near to, where there is a choice. */
@@ -56,13 +62,44 @@ static void *map(size_t bytes)
     madvise(memory, bytes, MADV_HUGEPAGE); /* fewer faults; refused by some kernels */
     if (host.topology)
         hwloc_set_area_membind(host.topology, memory, bytes, host.cores, HWLOC_MEMBIND_BIND, 0);
-    if (host.pinned)
+    return memory;
+}
+
+static void *make_reserved(size_t bytes)
+{
+    void *memory = NULL;
+
+    pthread_mutex_lock(&host.mutex);
+    if (bytes <= host.reserved_bytes - host.made_bytes) {
+        memory = host.reserved + host.made_bytes;
+        host.made_bytes += bytes;
+    }
+    pthread_mutex_unlock(&host.mutex);
+    return memory;
+}
+
+static void *make(size_t bytes)
+{
+    void *memory = make_reserved(bytes);
+
+    if (memory)
+        return memory;
+    memory = map(bytes);
+    if (memory && host.pinned)
         starpu_memory_pin(memory, bytes); /* where it is refused copies are slower */
     return memory;
 }
 
+static bool is_reserved(const void *memory)
+{
+    return host.reserved && (const char *)memory >= host.reserved &&
+           (const char *)memory < host.reserved + host.reserved_bytes;
+}
+
 static void unmap(void *memory, size_t bytes)
 {
+    if (is_reserved(memory))
+        return;
     if (host.pinned)
         starpu_memory_unpin(memory, bytes);
     munmap(memory, bytes);
@@ -97,7 +134,7 @@ static int take(unsigned node, void **memory, size_t size, int flags)
     *memory = bytes < SMALL ? NULL : reuse(bytes);
     pthread_mutex_unlock(&host.mutex);
     if (!*memory && bytes >= SMALL)
-        *memory = map(bytes);
+        *memory = make(bytes);
     else if (!*memory && posix_memalign(memory, SP_HOST_PAGE, bytes))
         *memory = NULL;
     if (!*memory)
@@ -146,6 +183,32 @@ void sp_host_start(size_t idle, bool pinned)
     starpu_malloc_set_hooks(take, give);
 }
 
+void sp_host_reserve(int64_t bytes)
+{
+    size_t n = sp_host_round((size_t)bytes), piece = (size_t)PIECE;
+
+    if (!host.pinned || bytes <= 0)
+        return;
+    host.reserved = map(n);
+    if (!host.reserved)
+        return;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t at = 0; at < n; at += piece)
+        memset(host.reserved + at, 0, n - at < piece ? n - at : piece);
+    starpu_memory_pin(host.reserved, n);
+    host.reserved_bytes = n;
+}
+
+static void drop_reserved(void)
+{
+    if (!host.reserved)
+        return;
+    starpu_memory_unpin(host.reserved, host.reserved_bytes);
+    munmap(host.reserved, host.reserved_bytes);
+    host.reserved = NULL;
+    host.reserved_bytes = host.made_bytes = 0;
+}
+
 void sp_host_trim(void)
 {
     pthread_mutex_lock(&host.mutex);
@@ -161,6 +224,7 @@ void sp_host_stop(void)
 {
     starpu_malloc_set_hooks(NULL, NULL);
     sp_host_trim();
+    drop_reserved();
     if (host.topology) {
         hwloc_bitmap_free(host.cores);
         hwloc_topology_destroy(host.topology);

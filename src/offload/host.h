@@ -22,6 +22,12 @@ static inline size_t sp_host_round(size_t bytes)
  * were freed wait for the next one of their size. `pinned`: GPUs copy to and from them while they
  * compute; pinning is dear, so that such a run wants `idle` without a limit (SIZE_MAX). */
 void sp_host_start(size_t idle, bool pinned);
+/*
+ * After StarPU started, where buffers are pinned: has so many bytes for the first buffers, which all cores touch and one
+ * call pins. Buffer by buffer the first step would wait for the system, some ten seconds for 30 GB. Where the system
+ * gives less, buffers are made as they are needed.
+ */
+void sp_host_reserve(int64_t bytes);
 /* After StarPU ended. */
 void sp_host_stop(void);
 

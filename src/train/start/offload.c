@@ -190,6 +190,16 @@ static bool exceeds_machine(const struct sp_trainer *t)
     return most > machine_share(t);
 }
 
+/* Beside GPUs: whole tensors, in StarPU's buffers. Keys that visit have places of their own. */
+static void reserve_host(const struct sp_trainer *t)
+{
+    int64_t sum = 0, room = host_room(t);
+
+    for (int k = 0; t->place.gpus && k < t->place.n_local; k++)
+        sum += t->offload.evictions[t->place.first_local + k].most_tensors_evicted;
+    sp_host_reserve(sum < room ? sum : room);
+}
+
 int sp_train_offload_measured(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -211,5 +221,7 @@ int sp_train_offload_measured(struct sp_trainer *t)
         err = plan(t, t->offloads, keys, machine_share(t), share, speed);
     sp_host_trim();
     t->resident_before = sp_host_resident();
+    if (!err)
+        reserve_host(t);
     return err;
 }
