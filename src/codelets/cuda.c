@@ -7,6 +7,7 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/attention/cudnn_plan.h"
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/pool.h"
 #include "kernels/cuda/flash3/flash3.h"
 #include "sp_atomic.h"
 
@@ -17,6 +18,7 @@ static struct worker {
     bool waits;          /* no task ends before its kernels any more */
 } workers[STARPU_NMAXWORKERS];
 
+static struct sp_cuda_pool *pools[STARPU_MAXNODES]; /* by memory node */
 static int64_t peak;
 
 static struct worker *this_worker(void)
@@ -60,6 +62,42 @@ int sp_cuda_start(void)
 void sp_cuda_stop(void)
 {
     starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
+}
+
+int sp_cuda_pools_start(int64_t budget_bytes)
+{
+    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++) {
+        starpu_ssize_t limit = budget_bytes ? budget_bytes : starpu_memory_get_total(node);
+        int err;
+
+        if (starpu_node_get_kind(node) != STARPU_CUDA_RAM)
+            continue;
+        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node),
+                                  limit > 0 ? (size_t)limit : SIZE_MAX, &pools[node]);
+        if (err) {
+            sp_cuda_pools_stop();
+            return err;
+        }
+    }
+    return 0;
+}
+
+void sp_cuda_pools_stop(void)
+{
+    for (unsigned node = 0; node < STARPU_MAXNODES; node++) {
+        sp_cuda_pool_destroy(pools[node]);
+        pools[node] = NULL;
+    }
+}
+
+void *sp_cuda_take(unsigned node, size_t bytes)
+{
+    return sp_cuda_pool_take(pools[node], bytes);
+}
+
+void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+{
+    sp_cuda_pool_give(pools[node], memory, bytes);
 }
 
 /*
@@ -265,6 +303,27 @@ int sp_cuda_start(void)
 
 void sp_cuda_stop(void)
 {
+}
+
+int sp_cuda_pools_start(int64_t budget_bytes)
+{
+    (void)budget_bytes;
+    return -ENOTSUP;
+}
+
+void sp_cuda_pools_stop(void)
+{
+}
+
+void *sp_cuda_take(unsigned node, size_t bytes)
+{
+    (void)node, (void)bytes;
+    return NULL;
+}
+
+void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+{
+    (void)node, (void)memory, (void)bytes;
 }
 
 int sp_cuda_devices(bool wanted)

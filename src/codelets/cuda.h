@@ -16,6 +16,7 @@
 #define SP_CODELETS_CUDA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* After StarPU started: gives each CUDA worker its kernels, on its stream. 0, or -errno after one line on
@@ -23,6 +24,16 @@
 int sp_cuda_start(void);
 /* Before StarPU ends, when no task is left. */
 void sp_cuda_stop(void);
+
+/*
+ * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), each with a budget,
+ * or, 0, with StarPU's limit for one. After StarPU started, and until it has ended. 0; -ENOTSUP: a driver has none;
+ * other -errno after one line on stderr. sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
+ */
+int sp_cuda_pools_start(int64_t budget_bytes);
+void sp_cuda_pools_stop(void);
+void *sp_cuda_take(unsigned node, size_t bytes);
+void sp_cuda_give(unsigned node, void *memory, size_t bytes);
 
 /* GPUs that this process sees, of this machine; 0: none that can be used, and, where one is `wanted`,
  * one line on stderr says why. */

@@ -43,9 +43,7 @@ static int add(struct sp_graph *g, bool last, int32_t **memory, starpu_data_hand
     for (size_t i = 0, at = 0; i < m * n; i++) {
         int rows = cut->shapes[i % n / parts].rows;
 
-        starpu_vector_data_register(&(*handles)[i], STARPU_MAIN_RAM, (uintptr_t)(*memory + at),
-                                    (uint32_t)rows, sizeof(int32_t));
-        starpu_data_set_name((*handles)[i], name);
+        sp_vector_register_at(&(*handles)[i], *memory + at, (size_t)rows, sizeof(int32_t), name);
         at += (size_t)rows;
     }
     return 0;

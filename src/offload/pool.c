@@ -1,6 +1,4 @@
 #include "offload/pool.h"
-#include "config.h"
-#include "offload/simulated_memory.h"
 #include <stdlib.h>
 
 /* The idle handles of one size: a ring in the order in which they were given back. */
@@ -21,45 +19,6 @@ struct sp_pool {
     int slack, n;
     struct shelf *shelves;
 };
-
-/* How many of our elements make one of StarPU's. */
-static size_t unit_of(size_t n)
-{
-    size_t unit = 1;
-
-    while (n / unit >= UINT32_MAX)
-        unit *= 2;
-    return unit;
-}
-
-static size_t units(size_t n)
-{
-    return (n + unit_of(n) - 1) / unit_of(n);
-}
-
-void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes, const char *name)
-{
-    size_t elem = unit_of(n) * elem_bytes;
-    uintptr_t memory = 0;
-    int home = -1;
-
-#ifdef HAVE_SIMGRID
-    home = STARPU_MAIN_RAM;
-    memory = (uintptr_t)sp_simulated_memory(units(n) * elem);
-    STARPU_ASSERT_MSG(memory, "starpipe: no addresses for %zu elements of %s", n, name);
-#endif
-    starpu_vector_data_register(handle, home, memory, (uint32_t)units(n), elem);
-    starpu_data_set_name(*handle, name);
-}
-
-void sp_vector_register_at(starpu_data_handle_t *handle, void *memory, size_t n, size_t elem_bytes,
-                           const char *name)
-{
-    STARPU_ASSERT_MSG(n % unit_of(n) == 0, "starpipe: a vector of %zu elements in memory", n);
-    starpu_vector_data_register(handle, STARPU_MAIN_RAM, (uintptr_t)memory, (uint32_t)units(n),
-                                unit_of(n) * elem_bytes);
-    starpu_data_set_name(*handle, name);
-}
 
 struct sp_pool *sp_pool_create(int slack, enum sp_pool_dead dead)
 {
@@ -88,8 +47,8 @@ static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
 
 starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name)
 {
-    size_t elem = unit_of(n) * elem_bytes;
-    struct shelf *s = shelf_of(p, units(n) * elem, elem);
+    size_t elem = sp_vector_elem(n, elem_bytes);
+    struct shelf *s = shelf_of(p, sp_vector_length(n) * elem, elem);
     struct holders *holders;
     starpu_data_handle_t handle;
 

@@ -7,18 +7,9 @@
 #ifndef SP_POOL_H
 #define SP_POOL_H
 
-#include <starpu.h>
+#include "offload/vector.h"
 
 struct sp_pool;
-
-/* Registers a vector of n elements without a home or a value. StarPU counts elements in 32 bits:
- * beyond, the handle's elements are 2, 4, ... of ours, and its size is rounded up to them. */
-void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_bytes,
-                        const char *name);
-
-/* The same on memory of the caller's, where its value is; sizes beyond 32 bits must divide. */
-void sp_vector_register_at(starpu_data_handle_t *handle, void *memory, size_t n, size_t elem_bytes,
-                           const char *name);
 
 /* What becomes of a value when its handle is given back. */
 enum sp_pool_dead {

@@ -33,6 +33,13 @@ static unsigned long long setting(const char *name, unsigned long long absent,
     return n;
 }
 
+static void print_counts(void)
+{
+    for (int d = 0; d < settings.devices; d++)
+        fprintf(stderr, "fake GPU %d: %zu allocations, %zu pooled, %zu MiB at the highest\n", d,
+                sp_counts[d].allocations, sp_counts[d].pooled, sp_counts[d].peak_bytes >> 20);
+}
+
 static void read_settings(void)
 {
     settings.devices = (int)setting("SP_FAKE_GPUS", 1, SP_DEVICES);
@@ -42,6 +49,9 @@ static void read_settings(void)
     settings.seed = setting("SP_FAKE_GPU_SEED", 1, ~0ull);
     settings.check = setting("SP_FAKE_GPU_CHECK", 0, 1);
     settings.log = setting("SP_FAKE_GPU_LOG", 0, 1);
+    settings.pools = setting("SP_FAKE_GPU_POOLS", 1, 1);
+    if (setting("SP_FAKE_GPU_COUNTS", 0, 1))
+        atexit(print_counts);
 }
 
 const struct sp_settings *sp_settings(void)
@@ -133,6 +143,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->multiProcessorCount = 4;
     p->l2CacheSize = 4 << 20;
     p->asyncEngineCount = 2;
+    p->memoryPoolsSupported = sp_settings()->pools;
     p->concurrentKernels = p->streamPrioritiesSupported = 1;
     p->canMapHostMemory = p->unifiedAddressing = 1;
     p->hostRegisterSupported = p->canUseHostPointerForRegisteredMem = 1;

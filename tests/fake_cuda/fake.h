@@ -12,11 +12,13 @@
  *
  *   SP_FAKE_GPUS=n            devices (1)
  *   SP_FAKE_GPU_MEM=n[k|M|G]  bytes of each (1G)
+ *   SP_FAKE_GPU_POOLS=0       a driver without memory pools (1)
  *   SP_FAKE_GPU_CAPABILITY=n  compute capability, times ten (90)
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
  *   SP_FAKE_GPU_LOG=1         one line on stderr for everything done by a stream
+ *   SP_FAKE_GPU_COUNTS=1      one line on stderr at the end for each device: its memory
  *
  * With StarPU, STARPU_HOSTNAME=fake<devices> keeps apart the bus speeds that it measures once for
  * each number of devices, and STARPU_SUBALLOCATOR=0 makes small limits and exact byte counts
@@ -48,7 +50,7 @@ struct sp_settings {
     size_t memory;
     long jitter_us;
     uint64_t seed;
-    bool check, log;
+    bool check, log, pools;
 };
 
 const struct sp_settings *sp_settings(void);
@@ -115,7 +117,7 @@ void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool 
                      const char *what);
 void sp_check_forget(struct sp_accesses *accesses);
 
-/* ---- memory: region.c, memory.c -------------------------------------------------------------- */
+/* ---- memory: region.c, memory.c, mempool.c --------------------------------------------------- */
 
 enum sp_place { SP_ON_DEVICE, SP_PINNED, SP_REGISTERED };
 
@@ -126,6 +128,7 @@ struct sp_region {
     int device; /* that it is on, or that was current */
     char *map;  /* pages from cudaMalloc and cudaHostAlloc, and after them one out of reach */
     size_t map_bytes;
+    struct CUmemPoolHandle_st *pool; /* NULL: of cudaMalloc */
     struct sp_accesses accesses;
 };
 
@@ -153,6 +156,14 @@ struct sp_region *sp_region_of(const void *at, size_t bytes);
 struct sp_region *sp_region_next(size_t *i, int device);
 /* A pointer and where it points, in words that stay until the thread's next call. */
 const char *sp_where(const void *at);
+
+/* So many bytes of a device, in the table; NULL: it has no more. Without the lock. */
+struct sp_region *sp_device_memory(int device, size_t bytes);
+/* The end of that, by an item that runs. */
+void sp_device_memory_end(void *base, const struct sp_item *by);
+
+/* Whether kernels on `device` may access memory of the pool, which cudaDeviceEnablePeerAccess says nothing of. */
+bool sp_pool_reaches(int device, const struct CUmemPoolHandle_st *pool);
 
 /* Frees all on a device. */
 void sp_memory_reset(int device);

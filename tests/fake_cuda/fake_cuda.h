@@ -35,7 +35,8 @@ void sp_fake_kernel_name(const char *name) SP_FAKE_WEAK;
 
 /* Of a device since the start; copies are counted when they are queued. */
 struct sp_fake_counts {
-    size_t allocations, bytes, peak_bytes; /* cudaMalloc: calls, bytes now and at the highest */
+    size_t allocations, bytes, peak_bytes; /* calls of cudaMalloc, bytes now and at the highest */
+    size_t pooled;                         /* allocations in the order of a stream */
     size_t in, in_bytes;                   /* copies from the host */
     size_t out, out_bytes;                 /* to the host */
     size_t peer, peer_bytes;               /* from another device */

@@ -129,6 +129,28 @@ sed -n 's/^process of stage 0: \([0-9.]*\) MiB .*/\1/p' "$work/output" |
     awk '{ n++; print $1 " MiB taken of 2 times 24" } END { exit !(n == 1 && $1 <= 48) }' ||
     fail "more than --memory-limit was taken"
 
+# with offload no step after the first calls cudaMalloc, or cudaFree, which waits for all that computes, and the
+# buffers in use are within what was planned, though slices of equal times have as many sizes as there are slices
+allocations()
+{
+    SP_FAKE_GPU_COUNTS=1 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
+        --micro-batches 2 --seq 512 --micro-batch-size 4 --steps "$1" --offload "${@:2}" --device cuda \
+        > "$work/output" 2> "$work/counts" || fail "allocations: $(tail -n 1 "$work/counts")"
+    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' "$work/output" |
+        awk '{ n++; if ($1 > $2) exit 1 } END { exit n != 1 }' || fail "allocations: more than was planned"
+    sed -n 's/^fake GPU 0: \([0-9]*\) allocations, \([0-9]*\) pooled.*/\1 \2/p' "$work/counts"
+}
+for offload in full "adaptive --memory-limit 24MiB"; do
+    read -r one pooled < <(allocations 1 $offload)
+    read -r four _ < <(allocations 4 $offload)
+    echo "--offload $offload: $one allocations in one step, $four in four, $pooled of the pool"
+    [ "${one:-0}" -gt 0 ] && [ "$one" = "$four" ] && [ "${pooled:-0}" -gt "$one" ] ||
+        fail "--offload $offload: allocations in every step"
+done
+# a driver without memory pools does as well
+SP_FAKE_GPU_POOLS=0 same starpipe train --model gpt-tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 \
+    --micro-batch-size 4 --offload full
+
 # a limit that the environment sets is StarPU's to keep: it moves what it likes, and nothing may end early
 export SP_FAKE_GPU_JITTER_US=200
 STARPU_LIMIT_CUDA_MEM=16 same starpipe train --model gpt-tiny --schedule gpipe --stages 2 --micro-batches 4

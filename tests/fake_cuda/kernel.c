@@ -70,7 +70,10 @@ static void check_reach(const struct sp_item *k, const void *at, size_t bytes)
                   k->device, k->current);
     if (!r)
         sp_refuse("kernel %s accesses %zu bytes at %s", k->name, bytes, sp_where(at));
-    if (r->place == SP_ON_DEVICE && !sp_device_reaches(k->device, r->device))
+    if (r->pool && !sp_pool_reaches(k->device, r->pool))
+        sp_refuse("kernel %s of device %d accesses %zu bytes at %s: its pool gives no access",
+                  k->name, k->device, bytes, sp_where(at));
+    if (r->place == SP_ON_DEVICE && !r->pool && !sp_device_reaches(k->device, r->device))
         sp_refuse("kernel %s of device %d accesses %zu bytes at %s: peer access is not enabled",
                   k->name, k->device, bytes, sp_where(at));
 }

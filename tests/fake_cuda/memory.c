@@ -11,24 +11,45 @@ static void *enter(struct sp_region *r)
     return r->base;
 }
 
+/* The piece that begins at `pointer`. The lock is held. */
+static struct sp_region *whole(void *pointer, enum sp_place place)
+{
+    struct sp_region *r = sp_region_of(pointer, 1);
+
+    if (!r || r->place != place || r->base != pointer)
+        sp_refuse("%s was not allocated, not by this, or is freed already", sp_where(pointer));
+    return r;
+}
+
+/* The lock is held. */
+static void end(struct sp_region *r)
+{
+    if (r->place == SP_ON_DEVICE)
+        sp_counts[r->device].bytes -= sp_region_cost(r->bytes);
+    sp_region_end(r);
+}
+
+static void check_unused(const struct sp_item *by, struct sp_region *r, const char *what)
+{
+    struct sp_span all = {r->base, r->bytes, r->bytes, 1};
+
+    sp_check_access(by, &all, true, what);
+}
+
 /* Freeing waits for the device, as CUDA's does; to the checker that is no excuse. */
 static void release(void *pointer, enum sp_place place)
 {
     struct sp_region *r;
-    struct sp_span all;
 
     sp_take_lock();
-    r = sp_region_of(pointer, 1);
-    if (!r || r->place != place || r->base != pointer)
-        sp_refuse("%s was not allocated, not by this, or is freed already", sp_where(pointer));
-    all = (struct sp_span){r->base, r->bytes, r->bytes, 1};
-    sp_check_access(NULL, &all, true, "the host, freeing it");
+    r = whole(pointer, place);
+    if (r->pool)
+        sp_refuse("%s is of a pool: cudaFreeAsync frees it", sp_where(pointer));
+    check_unused(NULL, r, "the host, freeing it");
     for (int d = 0; d < sp_settings()->devices; d++)
         if (place != SP_ON_DEVICE || d == r->device)
             sp_wait_device(d);
-    if (place == SP_ON_DEVICE)
-        sp_counts[r->device].bytes -= sp_region_cost(r->bytes);
-    sp_region_end(r);
+    end(r);
     sp_give_lock();
 }
 
@@ -44,7 +65,6 @@ static bool take(int device, size_t bytes)
     fits =
         bytes <= sp_settings()->memory && c->bytes + sp_region_cost(bytes) <= sp_settings()->memory;
     if (fits) {
-        c->allocations++;
         c->bytes += sp_region_cost(bytes);
         if (c->peak_bytes < c->bytes)
             c->peak_bytes = c->bytes;
@@ -53,8 +73,26 @@ static bool take(int device, size_t bytes)
     return fits;
 }
 
+struct sp_region *sp_device_memory(int device, size_t bytes)
+{
+    struct sp_region *r = take(device, bytes) ? sp_region_new(SP_ON_DEVICE, device, bytes) : NULL;
+
+    if (r)
+        enter(r);
+    return r;
+}
+
+void sp_device_memory_end(void *base, const struct sp_item *by)
+{
+    struct sp_region *r = whole(base, SP_ON_DEVICE);
+
+    check_unused(by, r, "freeing it");
+    end(r);
+}
+
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
+    struct sp_region *r;
     int device;
 
     SP_ENTER();
@@ -62,9 +100,11 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     *pointer = NULL;
     if (!bytes)
         return cudaSuccess;
-    if (!take(device, bytes))
+    r = sp_device_memory(device, bytes);
+    if (!r)
         return sp_leave(cudaErrorMemoryAllocation);
-    *pointer = enter(sp_region_new(SP_ON_DEVICE, device, bytes));
+    __atomic_add_fetch(&sp_counts[device].allocations, 1, __ATOMIC_RELAXED);
+    *pointer = r->base;
     return cudaSuccess;
 }
 
@@ -75,20 +115,6 @@ cudaError_t cudaFree(void *pointer)
     if (pointer)
         release(pointer, SP_ON_DEVICE);
     return cudaSuccess;
-}
-
-/* In the order of the stream. */
-cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream)
-{
-    (void)stream; /* nothing in it can name what is not there yet */
-    return cudaMalloc(pointer, bytes);
-}
-
-cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
-{
-    cudaError_t err = cudaStreamSynchronize(stream);
-
-    return err == cudaSuccess ? cudaFree(pointer) : err;
 }
 
 void sp_memory_reset(int device)

@@ -124,6 +124,20 @@ static void free_early(void)
     OK(cudaFree(m.d));
 }
 
+/* Over by then, which nobody waited for. */
+static void free_pooled_early(void)
+{
+    cudaStream_t s;
+    void *p;
+
+    OK(cudaMallocAsync(&p, 16, 0));
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaMemsetAsync(p, 0, 16, s));
+    usleep(50000);
+    OK(cudaFreeAsync(p, 0));
+    OK(cudaDeviceSynchronize());
+}
+
 /* Rows of two copies, of which the last of the one is the first of the other. */
 static void shared_row(void)
 {
@@ -259,11 +273,11 @@ static void takes_time(void)
     }
 
 static const struct scene scenes[] = {
-    SCENE(two_streams),         SCENE(two_streams_apart), SCENE(early_event),
-    SCENE(plain_copy),          SCENE(host_reads_early),  SCENE(host_writes_early),
-    SCENE(free_early),          SCENE(told_for_them),     SCENE(another_reader),
-    SCENE(shared_row),          SCENE(all_is_well),       SCENE(chain_that_waits),
-    SCENE(chain_that_does_not), SCENE(takes_time),
+    SCENE(two_streams),      SCENE(two_streams_apart),   SCENE(early_event),
+    SCENE(plain_copy),       SCENE(host_reads_early),    SCENE(host_writes_early),
+    SCENE(free_early),       SCENE(free_pooled_early),   SCENE(told_for_them),
+    SCENE(another_reader),   SCENE(shared_row),          SCENE(all_is_well),
+    SCENE(chain_that_waits), SCENE(chain_that_does_not), SCENE(takes_time),
 };
 
 /* Both ends of the race, in any order: which of them is met first is chance. */
@@ -277,6 +291,7 @@ static const struct {
     {"host_reads_early", "written by copy device to host", "read by the host"},
     {"host_writes_early", "read by copy host to device", "written by the host"},
     {"free_early", "written by increment", "written by the host, freeing it"},
+    {"free_pooled_early", "written by fill", "written by freeing it"},
     {"another_reader", "written by increment", "read by read"},
     {"told_for_them", "written by first", "read by second"},
     {"shared_row", "written by copy host to device", "written by copy host to device"},

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <signal.h>
+#include <stdbool.h>
 #include "fake_cuda.h"
 #include "scene.h"
 
@@ -80,6 +81,44 @@ static void free_host_as_device(void)
 
     OK(cudaMallocHost(&p, 10));
     cudaFree(p);
+}
+
+static char *pooled_memory(size_t bytes)
+{
+    void *p = NULL;
+
+    OK(cudaMallocAsync(&p, bytes, 0));
+    return p;
+}
+
+static void free_pooled_as_device(void)
+{
+    cudaFree(pooled_memory(16));
+}
+
+static void free_pooled_twice(void)
+{
+    char *p = pooled_memory(16);
+
+    OK(cudaFreeAsync(p, 0));
+    cudaFreeAsync(p, 0);
+}
+
+static void free_device_as_pooled(void)
+{
+    cudaFreeAsync(device_memory(0, 16), 0);
+}
+
+static void destroy_pool_in_use(void)
+{
+    const struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                           .location = {.type = cudaMemLocationTypeDevice}};
+    cudaMemPool_t pool;
+    void *p;
+
+    OK(cudaMemPoolCreate(&pool, &props));
+    OK(cudaMallocFromPoolAsync(&p, 16, pool, 0));
+    cudaMemPoolDestroy(pool);
 }
 
 static void copy_from_freed(void)
@@ -186,6 +225,40 @@ static void kernel_reads_enabled_peer(void)
     kernel_reads_peer();
 }
 
+/* Device 0 reads memory of a pool of device 1, which lets it or not. */
+static void read_pooled_peer(bool allowed)
+{
+    const struct cudaMemPoolProps props = {
+        .allocType = cudaMemAllocationTypePinned,
+        .location = {.type = cudaMemLocationTypeDevice, .id = 1}};
+    const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice},
+                                             .flags = cudaMemAccessFlagsProtReadWrite};
+    cudaMemPool_t pool;
+    cudaStream_t s;
+    void *p;
+
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreate(&s));
+    OK(cudaMemPoolCreate(&pool, &props));
+    if (allowed)
+        OK(cudaMemPoolSetAccess(pool, &access, 1));
+    OK(cudaMallocFromPoolAsync(&p, 16, pool, s));
+    OK(cudaSetDevice(0));
+    OK(cudaLaunchHostFunc(0, access_it, p));
+    cudaDeviceSynchronize();
+}
+
+static void pooled_peer(void)
+{
+    OK(cudaDeviceEnablePeerAccess(1, 0)); /* is of cudaMalloc alone */
+    read_pooled_peer(false);
+}
+
+static void pooled_enabled_peer(void)
+{
+    read_pooled_peer(true);
+}
+
 static void host_reads_device(void)
 {
     sp_fake_kernel_access(device_memory(1, 16), 4, 0);
@@ -228,6 +301,12 @@ static const struct scene scenes[] = {
     SCENE(free_twice),
     SCENE(free_inside),
     SCENE(free_host_as_device),
+    SCENE(free_pooled_as_device),
+    SCENE(free_pooled_twice),
+    SCENE(free_device_as_pooled),
+    SCENE(destroy_pool_in_use),
+    SCENE(pooled_peer),
+    SCENE(pooled_enabled_peer),
     SCENE(copy_from_freed),
     SCENE(use_after_free),
     SCENE(write_past_the_end),
@@ -258,6 +337,12 @@ static const struct {
     {"free_twice", SIGABRT, "(memory that was freed) was not allocated"},
     {"free_inside", SIGABRT, "(device 0, byte 1 of 16) was not allocated"},
     {"free_host_as_device", SIGABRT, "(pinned host memory, byte 0 of 10) was not allocated"},
+    {"free_pooled_as_device", SIGABRT, "is of a pool: cudaFreeAsync frees it"},
+    {"free_pooled_twice", SIGABRT, "is of no pool, or is freed already"},
+    {"free_device_as_pooled", SIGABRT, "is of no pool, or is freed already"},
+    {"destroy_pool_in_use", SIGABRT, "1 pieces of the pool are not freed"},
+    {"pooled_peer", SIGABRT, "its pool gives no access"},
+    {"pooled_enabled_peer", 0, ""},
     {"copy_from_freed", SIGABRT, "(memory that was freed)"},
     {"use_after_free", SIGSEGV, ""},
     {"write_past_the_end", SIGABRT, "cudaFree: the 1000 bytes at"},

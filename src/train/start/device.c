@@ -1,6 +1,7 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
 #include "train/start/device.h"
 #include "codelets/cuda.h"
+#include "offload/vector.h"
 #include "policies/families/slice_buffers.h"
 #include "sp_error.h"
 #include "train/start/memory.h"
@@ -190,9 +191,6 @@ bool sp_train_runs_ahead(const struct sp_trainer *t)
 
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
-    const struct sp_placement *pl = &t->place;
-    int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(pl);
-
     if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
@@ -200,18 +198,39 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
     setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
     setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
     /* Buffers that were freed wait for others of their size until so much is taken. */
-    if (!limit || limit > t->gpu_room || !sp_train_offloads(t))
-        limit = t->gpu_room;
-    if (limit > 0)
-        sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", limit);
+    if (t->gpu_room > 0)
+        sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", t->gpu_room);
+}
+
+/* Tensors that leave and come back take and free buffers all the time. What is in use keeps to --memory-limit by the
+ * plan; what waits to be used again counts with it. */
+static int start_pools(const struct sp_trainer *t)
+{
+    static const struct sp_vector_memory memory = {sp_cuda_take, sp_cuda_give};
+    int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(&t->place);
+    int err;
+
+    if (!sp_train_offloads(t))
+        return 0;
+    err = sp_cuda_pools_start(limit < t->gpu_room ? limit : 0);
+    if (!err)
+        sp_vector_take_from(&memory);
+    return err == -ENOTSUP ? 0 : err; /* as StarPU does it then, which is slower */
 }
 
 int sp_train_start_gpus(const struct sp_trainer *t)
 {
     int err = sp_cuda_start();
 
+    err = err ? err : start_pools(t);
     if (!err && t->cfg.transport != SP_TRAIN_MPI)
         err = sp_transport_use_nccl(starpu_worker_get_memory_node(0), t->place.gpu[0],
                                     t->cfg.transport == SP_TRAIN_NCCL);
     return err;
+}
+
+void sp_train_end_gpus(void)
+{
+    sp_vector_take_from(NULL);
+    sp_cuda_pools_stop();
 }

@@ -26,5 +26,7 @@ bool sp_train_runs_ahead(const struct sp_trainer *t);
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t);
 /* After it started: the kernels, and --transport. 0 or -errno after one line. */
 int sp_train_start_gpus(const struct sp_trainer *t);
+/* After it ended: memory of its buffers. */
+void sp_train_end_gpus(void);
 
 #endif

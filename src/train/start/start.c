@@ -136,6 +136,8 @@ int sp_train_stop(struct sp_trainer *t)
         sp_cuda_stop();
     if (t->has_starpu)
         sp_transport_stop();
+    if (t->has_starpu && t->place.gpus)
+        sp_train_end_gpus();
     if (t->has_starpu && sp_train_offloads(t)) {
         sp_host_stop();
         unsetenv("STARPU_PREFETCH");

@@ -1,0 +1,157 @@
+/* The pool of a GPU's buffers (src/kernels/cuda/device/pool.h) on the fake CUDA runtime. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include "fake_cuda.h"
+#include "kernels/cuda/device/pool.h"
+#include "runtime.h"
+
+static struct sp_cuda_pool *pool_of(int device, size_t budget_bytes)
+{
+    struct sp_cuda_pool *pool = NULL;
+
+    assert_int_equal(sp_cuda_pool_create(device, budget_bytes, &pool), 0);
+    return pool;
+}
+
+static size_t taken(int device)
+{
+    struct sp_fake_counts c;
+
+    sp_fake_counts(device, &c);
+    return c.bytes;
+}
+
+static size_t pooled(int device)
+{
+    struct sp_fake_counts c;
+
+    sp_fake_counts(device, &c);
+    return c.pooled;
+}
+
+/* A buffer is used again for its size, the latest first, and for no other. */
+static void test_reuse(void **state)
+{
+    struct sp_cuda_pool *pool = pool_of(0, 16 * MIB);
+    size_t before = taken(0), made = pooled(0);
+    void *a = sp_cuda_pool_take(pool, MIB), *b = sp_cuda_pool_take(pool, MIB), *c;
+
+    (void)state;
+    assert_true(a && b && a != b);
+    sp_cuda_pool_give(pool, a, MIB);
+    sp_cuda_pool_give(pool, b, MIB);
+    c = sp_cuda_pool_take(pool, MIB / 2);
+    assert_true(c && c != a && c != b);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB), b);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB), a);
+    assert_int_equal(pooled(0), made + 3);
+    sp_cuda_pool_give(pool, c, MIB / 2);
+    sp_cuda_pool_give(pool, a, MIB);
+    sp_cuda_pool_give(pool, b, MIB);
+    sp_cuda_pool_destroy(pool);
+    assert_int_equal(taken(0), before);
+}
+
+/* What is idle goes, the oldest first, where the budget has no room beside it; what is used may exceed it. */
+static void test_budget(void **state)
+{
+    struct sp_cuda_pool *pool = pool_of(1, 10 * MIB);
+    size_t before = taken(1);
+    void *a = sp_cuda_pool_take(pool, 3 * MIB), *b = sp_cuda_pool_take(pool, 4 * MIB), *c, *d;
+
+    (void)state;
+    sp_cuda_pool_give(pool, a, 3 * MIB);
+    sp_cuda_pool_give(pool, b, 4 * MIB);
+    c = sp_cuda_pool_take(pool, 3 * MIB + 1024); /* 7 MiB idle: one of them is enough */
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(taken(1) - before, 7 * MIB + 1024);
+    assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB), b);
+    d = sp_cuda_pool_take(pool, 8 * MIB);
+    assert_non_null(d);
+    assert_int_equal(taken(1) - before, 15 * MIB + 1024);
+    sp_cuda_pool_give(pool, b, 4 * MIB);
+    sp_cuda_pool_give(pool, c, 3 * MIB + 1024);
+    sp_cuda_pool_give(pool, d, 8 * MIB);
+    sp_cuda_pool_destroy(pool);
+    assert_int_equal(taken(1), before);
+    OK(cudaSetDevice(0));
+}
+
+/* A device of 64 MiB that is full: what is idle makes room, and without it there is none; no error stays behind. */
+static void test_full(void **state)
+{
+    struct sp_cuda_pool *pool = pool_of(0, SIZE_MAX);
+    size_t before = taken(0);
+    void *a = sp_cuda_pool_take(pool, 40 * MIB), *b;
+
+    (void)state;
+    assert_non_null(a);
+    assert_null(sp_cuda_pool_take(pool, 30 * MIB));
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
+    sp_cuda_pool_give(pool, a, 40 * MIB);
+    b = sp_cuda_pool_take(pool, 30 * MIB);
+    assert_non_null(b);
+    assert_int_equal(taken(0) - before, 30 * MIB);
+    sp_cuda_pool_give(pool, b, 30 * MIB);
+    sp_cuda_pool_destroy(pool);
+    assert_int_equal(taken(0), before);
+}
+
+/* Taking and giving back wait for nothing that the device computes. */
+static void test_waits_for_nothing(void **state)
+{
+    struct sp_cuda_pool *pool = pool_of(0, 4 * MIB);
+    struct gate gate = {0};
+    cudaStream_t stream;
+
+    (void)state;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaLaunchHostFunc(stream, stand, &gate));
+    for (size_t i = 1; i <= 8; i++) { /* each of another size, in the room of those before */
+        void *a = sp_cuda_pool_take(pool, i * MIB / 2);
+
+        assert_non_null(a);
+        sp_cuda_pool_give(pool, a, i * MIB / 2);
+    }
+    assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
+    cudaGetLastError();
+    gate.open = true;
+    OK(cudaStreamDestroy(stream));
+    sp_cuda_pool_destroy(pool);
+}
+
+/* In a process of its own: a driver without pools. */
+static void without(void)
+{
+    struct sp_cuda_pool *pool = NULL;
+
+    MUST(sp_cuda_pool_create(0, MIB, &pool) == -ENOTSUP && !pool);
+}
+
+static const struct scene scenes[] = {{"without", without}};
+
+static void test_without(void **state)
+{
+    char said[200];
+
+    (void)state;
+    assert_int_equal(scene_play("without", "SP_FAKE_GPU_POOLS=0", said, sizeof said), 0);
+    assert_string_equal(said, "");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reuse),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_full),    cmocka_unit_test(test_waits_for_nothing),
+        cmocka_unit_test(test_without),
+    };
+
+    scene_main(argc, argv, scenes, sizeof scenes / sizeof *scenes);
+    fake_devices(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
