@@ -141,6 +141,10 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, varia
               "step_ms": statistics.median(s["step_ms"] for s in tail),
               "busy_ms": statistics.median(sum(t["busy_ms"] for t in s["stages"]) for s in tail),
               "update_ms": statistics.median(sum(t["update_ms"] for t in s["stages"]) for s in tail),
+              "stall_ms": statistics.median(
+                  sum(t.get("offload_stall_ms", 0) for t in s["stages"]) for s in tail),
+              "offloaded_bytes": sum(t.get("bytes_offloaded", 0) for t in tail[-1]["stages"]),
+              "first_ms": done[0]["step_ms"],
               "bubble": statistics.mean(t["bubble_ratio"] for t in tail[-1]["stages"]),
               "loss_first": done[0]["loss"], "loss_last": done[-1]["loss"]}
     peaks = [t.get("peak_device_bytes") for s in done for t in s["stages"]]
