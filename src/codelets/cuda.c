@@ -64,6 +64,11 @@ void sp_cuda_stop(void)
     starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
 }
 
+bool sp_cuda_has_pool(int device)
+{
+    return sp_cuda_pool_supported(device);
+}
+
 int sp_cuda_pools_start(int64_t budget_bytes)
 {
     for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++) {
@@ -305,10 +310,16 @@ void sp_cuda_stop(void)
 {
 }
 
+bool sp_cuda_has_pool(int device)
+{
+    (void)device;
+    return false;
+}
+
 int sp_cuda_pools_start(int64_t budget_bytes)
 {
     (void)budget_bytes;
-    return -ENOTSUP;
+    return -ENOSYS;
 }
 
 void sp_cuda_pools_stop(void)

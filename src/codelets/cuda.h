@@ -26,10 +26,11 @@ int sp_cuda_start(void);
 void sp_cuda_stop(void);
 
 /*
- * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), each with a budget,
- * or, 0, with StarPU's limit for one. After StarPU started, and until it has ended. 0; -ENOTSUP: a driver has none;
- * other -errno after one line on stderr. sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
+ * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), where all of these have
+ * one, each with a budget, or, 0, with StarPU's limit for one. After StarPU started, and until it has ended. 0, or -errno
+ * after one line on stderr. sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
  */
+bool sp_cuda_has_pool(int device);
 int sp_cuda_pools_start(int64_t budget_bytes);
 void sp_cuda_pools_stop(void);
 void *sp_cuda_take(unsigned node, size_t bytes);

@@ -147,7 +147,15 @@ for offload in full "adaptive --memory-limit 24MiB"; do
     [ "${one:-0}" -gt 0 ] && [ "$one" = "$four" ] && [ "${pooled:-0}" -gt "$one" ] ||
         fail "--offload $offload: allocations in every step"
 done
-# a driver without memory pools does as well
+# a driver without memory pools, or an MPI that reads from GPUs, does as well, and StarPU keeps to the limit
+for setting in SP_FAKE_GPU_POOLS=0 STARPU_MPI_GPUDIRECT=1; do
+    env $setting SP_FAKE_GPU_COUNTS=1 "$STARPIPE" train --model gpt-tiny --data "$work/text" --schedule sppo \
+        --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 3 --offload adaptive \
+        --memory-limit 24MiB --device cuda > "$work/output" 2> "$work/counts" || fail "$setting: $(tail -n 1 "$work/counts")"
+    grep -q ' 0 pooled' "$work/counts" || fail "$setting: $(cat "$work/counts")"
+    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .*/\1/p' "$work/output" |
+        awk '{ n++ } END { exit !(n == 1 && $1 <= 48) }' || fail "$setting: more than --memory-limit was taken"
+done
 SP_FAKE_GPU_POOLS=0 same starpipe train --model gpt-tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 \
     --micro-batch-size 4 --offload full
 

@@ -7,6 +7,7 @@
 #include "train/start/memory.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_HEAD_DIM = 256 };
 
@@ -189,33 +190,57 @@ bool sp_train_runs_ahead(const struct sp_trainer *t)
     return sp_train_planned_bytes(t) < (room > 0 ? room : t->gpu_room) / 6 * 5;
 }
 
+/* Tensors that leave and come back take and free buffers all the time: of pools, where drivers have them. CUDA opens no
+ * memory of a pool to another process, as MPI does that reads from GPUs. */
+static bool has_pools(const struct sp_trainer *t)
+{
+    const char *direct = getenv("STARPU_MPI_GPUDIRECT");
+    bool has = sp_train_offloads(t) && direct && !strcmp(direct, "0");
+
+    for (int i = 0; has && i < t->place.gpus; i++)
+        has = sp_cuda_has_pool(t->place.gpu[i]);
+    return has;
+}
+
+/* --memory-limit of all stages of a GPU; 0: the GPU has no more. */
+static int64_t limit_of(const struct sp_trainer *t)
+{
+    int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(&t->place);
+
+    return sp_train_offloads(t) && limit < t->gpu_room ? limit : 0;
+}
+
 void sp_train_prepare_gpus(struct sp_trainer *t)
 {
+    int64_t limit;
+
     if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
     setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
     setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
     setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
     setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
-    /* Buffers that were freed wait for others of their size until so much is taken. */
-    if (t->gpu_room > 0)
-        sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", t->gpu_room);
+    if (sp_train_offloads(t))
+        setenv("STARPU_MPI_GPUDIRECT", "0", 0);
+    /* Buffers that were freed wait for others of their size until so much is taken. What is in use keeps to
+     * --memory-limit by the plan: where StarPU counts that alone, its limit is for what the plan does not know. */
+    limit = has_pools(t) ? 0 : limit_of(t);
+    limit = limit ? limit : t->gpu_room;
+    if (limit > 0)
+        sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", limit);
 }
 
-/* Tensors that leave and come back take and free buffers all the time. What is in use keeps to --memory-limit by the
- * plan; what waits to be used again counts with it. */
 static int start_pools(const struct sp_trainer *t)
 {
     static const struct sp_vector_memory memory = {sp_cuda_take, sp_cuda_give};
-    int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(&t->place);
     int err;
 
-    if (!sp_train_offloads(t))
+    if (!has_pools(t))
         return 0;
-    err = sp_cuda_pools_start(limit < t->gpu_room ? limit : 0);
+    err = sp_cuda_pools_start(limit_of(t));
     if (!err)
         sp_vector_take_from(&memory);
-    return err == -ENOTSUP ? 0 : err; /* as StarPU does it then, which is slower */
+    return err;
 }
 
 int sp_train_start_gpus(const struct sp_trainer *t)

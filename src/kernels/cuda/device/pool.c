@@ -58,16 +58,19 @@ static cudaError_t open_memory(int device, struct sp_cuda_pool *p)
     return err;
 }
 
+bool sp_cuda_pool_supported(int device)
+{
+    int supported = 0;
+    cudaError_t err = cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device);
+
+    return err == cudaSuccess && supported;
+}
+
 int sp_cuda_pool_create(int device, size_t budget_bytes, struct sp_cuda_pool **pool)
 {
     struct sp_cuda_pool *p;
     cudaError_t err;
-    int supported = 0;
 
-    if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device) !=
-            cudaSuccess ||
-        !supported)
-        return -ENOTSUP;
     p = calloc(1, sizeof *p);
     if (!p)
         return sp_error(ENOMEM, "cuda: no memory for a list of buffers");

@@ -7,11 +7,15 @@
 #ifndef SP_CUDA_POOL_H
 #define SP_CUDA_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sp_cuda_pool;
 
-/* On `device`, with a budget. 0; -ENOTSUP: the driver has no such pools; other -errno after one line on stderr. */
+/* Whether the driver has such pools. */
+bool sp_cuda_pool_supported(int device);
+
+/* On `device`, with a budget. 0, or -errno after one line on stderr. */
 int sp_cuda_pool_create(int device, size_t budget_bytes, struct sp_cuda_pool **pool);
 
 /* All was given back, and the GPU is done with it. */
