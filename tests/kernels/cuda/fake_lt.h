@@ -1,5 +1,5 @@
 /*
- * A cuBLASLt on host memory: what gemm_cuda.c says to it, in column-major loops. It refuses what
+ * A cuBLASLt on host memory: what call_cuda.c says to it, in column-major loops. It refuses what
  * the real one's documentation forbids, and notes the first breach of a promise: an address less
  * aligned than the heuristics were told, an algorithm of another product, sums in bf16.
  */

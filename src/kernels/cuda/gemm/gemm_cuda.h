@@ -1,7 +1,7 @@
 /*
- * One product as the functions of a backend want it, between linear_cuda.c, which knows what a
- * layer needs, gemm_cuda.c, which knows how cuBLASLt is told, and gemm_choice_cuda.c, which chooses
- * its algorithm.
+ * One product as the functions of a backend want it. From the top: linear_cuda.c knows what a layer
+ * needs, gemm_cuda.c has the library, gemm_choice_cuda.c chooses an algorithm, call_cuda.c knows how
+ * cuBLASLt is told.
  */
 #ifndef SP_GEMM_CUDA_H
 #define SP_GEMM_CUDA_H
@@ -56,7 +56,7 @@ void sp_gemm_refused(const struct sp_product *p) __attribute__((noreturn));
 /* Room for one vector, aligned, until the next product that wants one; NULL if it is too long. */
 void *sp_gemm_vector(const struct sp_backend *k, size_t bytes);
 
-/* ---- between gemm_cuda.c and gemm_choice_cuda.c ---- */
+/* ---- between these files ---- */
 
 struct sp_choice;
 
