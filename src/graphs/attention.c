@@ -131,15 +131,6 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
     };
 }
 
-starpu_data_handle_t sp_attention_sum(const struct sp_op_ctx *c, const struct sp_shape *sh,
-                                      int tasks)
-{
-    return tasks > 1 && sh->dtype != SP_F32
-               ? sp_pool_get(c->st->local, (size_t)sh->rows * (size_t)sh->q_width, sizeof(float),
-                             "sum")
-               : NULL;
-}
-
 bool sp_attention_has_keys(const struct sp_layer_flight *t)
 {
     return heads_of(t, 0).kv != NULL;
@@ -152,13 +143,13 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
     if (!exchanges(c))
         return;
     sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
-    sp_drop(&t->q);
+    sp_pool_drop(&t->q);
     for (int j = 0; j < parts_of(c); j++)
         t->heads[j].q = parts[j];
     if (!keys)
         return;
     sp_context_spread(c, SP_TENSOR_KV, t->kv, parts);
-    sp_drop(&t->kv);
+    sp_pool_drop(&t->kv);
     for (int j = 0; j < parts_of(c); j++)
         t->heads[j].kv = parts[j];
 }
@@ -174,7 +165,7 @@ static void end_sums(struct sp_op_ctx *c, int i, starpu_data_handle_t *sum)
         if (c->given)
             *(t->heads ? &t->heads[j].sum : &t->sum) = sum[j];
         else
-            sp_drop(&sum[j]);
+            sp_pool_drop(&sum[j]);
 }
 
 static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
@@ -185,7 +176,7 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 
     plan_rounds(c, i, false, false, &r);
     for (int j = 0; j < parts_of(c); j++)
-        sum[j] = sp_attention_sum(c, heads, r.n + 1 + (c->given > 0));
+        sum[j] = sp_take_sum(c, heads, r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = 0; j < parts_of(c); j++) {
@@ -294,7 +285,7 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
 
     plan_rounds(c, i, true, !first, &r);
     for (int j = 0; j <= last; j++)
-        sum[j] = sp_attention_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
+        sum[j] = sp_take_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = last; j >= 0; j--) {
@@ -338,13 +329,6 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
 
 /* ---- what is kept of it ---------------------------------------------------------------------- */
 
-void sp_drop(starpu_data_handle_t *handle)
-{
-    if (*handle)
-        sp_pool_put(*handle);
-    *handle = NULL;
-}
-
 void sp_heads_drop(struct sp_heads *heads)
 {
     starpu_data_handle_t *const all[] = {
@@ -352,28 +336,28 @@ void sp_heads_drop(struct sp_heads *heads)
         &heads->d_o, &heads->dq, &heads->du, &heads->dy,  &heads->dr,  &heads->n1};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sp_drop(all[i]);
+        sp_pool_drop(all[i]);
 }
 
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
                        bool o)
 {
     if (q)
-        sp_drop(&t->q);
+        sp_pool_drop(&t->q);
     if (kv)
-        sp_drop(&t->kv);
+        sp_pool_drop(&t->kv);
     if (o) {
-        sp_drop(&t->o);
-        sp_drop(&t->lse);
+        sp_pool_drop(&t->o);
+        sp_pool_drop(&t->lse);
     }
     for (int j = 0; t->heads && j < parts_of(c); j++) {
         if (q)
-            sp_drop(&t->heads[j].q);
+            sp_pool_drop(&t->heads[j].q);
         if (kv)
-            sp_drop(&t->heads[j].kv);
+            sp_pool_drop(&t->heads[j].kv);
         if (o) {
-            sp_drop(&t->heads[j].o);
-            sp_drop(&t->heads[j].lse);
+            sp_pool_drop(&t->heads[j].o);
+            sp_pool_drop(&t->heads[j].lse);
         }
     }
 }

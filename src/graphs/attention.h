@@ -23,17 +23,10 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
                            struct sp_pool *pool, int64_t released);
 
-/* Where o or dq of a shape's tokens is summed up by so many tasks (struct sp_attn); NULL: in place, by one. The caller
- * drops it. */
-starpu_data_handle_t sp_attention_sum(const struct sp_op_ctx *c, const struct sp_shape *sh,
-                                      int tasks);
-
 /* Drops what it read and wrote, as far as that is said. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
                        bool o);
 /* Of one part of the tokens. */
 void sp_heads_drop(struct sp_heads *heads);
-/* Gives a tensor back, if there is one, and forgets it. */
-void sp_drop(starpu_data_handle_t *handle);
 
 #endif

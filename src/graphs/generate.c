@@ -76,7 +76,7 @@ static void keep_keys(struct sp_op_ctx *c, int l)
                            .to_at = sh->first};
 
     sp_rows_insert(&c->ctx, sh, &rows, t->kv, gen->cache[l], sh->first == 0);
-    sp_drop(&t->kv);
+    sp_pool_drop(&t->kv);
     t->kv = gen->cache[l];
     sp_pool_hold(t->kv);
 }
@@ -102,7 +102,7 @@ static starpu_data_handle_t forward_layers(struct sp_generator *gen, starpu_data
         c.ctx = context_of(gen, l);
         gen->flight[l].x = x;
         sp_layer_forward(&c, l, (struct sp_keep){0}, false, y, false);
-        sp_drop(&gen->flight[l].x);
+        sp_pool_drop(&gen->flight[l].x);
         x = y;
     }
     return x;
@@ -222,7 +222,7 @@ void sp_generator_destroy(struct sp_generator *gen)
     for (int i = 0; gen->blocks && i < SP_LAYER_BLOCKS * gen->whole.model.layers; i++)
         drop(gen->blocks[i]);
     for (int l = 0; gen->cache && l < gen->whole.model.layers; l++)
-        sp_drop(&gen->cache[l]);
+        sp_pool_drop(&gen->cache[l]);
     drop(gen->ids);
     drop(gen->logits);
     if (gen->pool)

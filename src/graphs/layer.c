@@ -172,7 +172,7 @@ static void backward_begin(struct sp_op_ctx *c, int i)
                              &(struct sp_post){.o = t->o, .saved = t->post, .residual = true},
                              sp_weight(c, SP_BLOCK_POST, layer),
                              sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->dr, t->d_o, 0);
-        sp_drop(&t->post);
+        sp_pool_drop(&t->post);
         return;
     }
     t->du = take(c, (size_t)room->rows * (size_t)room->up_width, "du");
@@ -198,10 +198,10 @@ static void backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
     c->ctx.layer = layer;
     if (c->share)
         c->share(c, i);
-    sp_drop(&t->d_o);
-    sp_drop(&t->q);
-    sp_drop(&t->kv);
-    sp_drop(&t->lse);
+    sp_pool_drop(&t->d_o);
+    sp_pool_drop(&t->q);
+    sp_pool_drop(&t->kv);
+    sp_pool_drop(&t->lse);
 
     c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
     sp_pre_bwd_insert(
@@ -226,21 +226,21 @@ static void layer_wgrad(struct sp_op_ctx *c, int i)
             &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},
             sp_weight(c, SP_BLOCK_POST, layer), sp_gradient(c, SP_BLOCK_POST, layer), t->dy, t->du,
             t->dr, 0);
-    sp_drop(&t->post);
-    sp_drop(&t->o);
-    sp_drop(&t->du);
-    sp_drop(&t->dr);
-    sp_drop(&t->dy);
+    sp_pool_drop(&t->post);
+    sp_pool_drop(&t->o);
+    sp_pool_drop(&t->du);
+    sp_pool_drop(&t->dr);
+    sp_pool_drop(&t->dy);
 
     sp_pre_wgrad_insert(
         &c->ctx, c->sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
         sp_weight(c, SP_BLOCK_NORM1, layer), t->dq, t->dkv, sp_gradient(c, SP_BLOCK_QKV, layer),
         t->stashed);
-    sp_drop(&t->pre);
-    sp_drop(&t->dq);
-    sp_drop(&t->dkv);
-    sp_drop(&t->x);
+    sp_pool_drop(&t->pre);
+    sp_pool_drop(&t->dq);
+    sp_pool_drop(&t->dkv);
+    sp_pool_drop(&t->x);
     t->stashed = 0;
 }
 
@@ -277,7 +277,7 @@ void sp_layer_drop(struct sp_layer_flight *t, int parts)
                                           &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
 
     for (size_t k = 0; k < sizeof left / sizeof *left; k++)
-        sp_drop(left[k]);
+        sp_pool_drop(left[k]);
     for (int j = 0; j < parts; j++)
         sp_heads_drop(sp_flight_first(t) + j);
     *t = (struct sp_layer_flight){.heads = t->heads, .shares = t->shares};

@@ -69,6 +69,14 @@ bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i)
     return !c->split && !c->norms && sp_mlp_comes_in_chunks(c->sh, sp_chunk_recompute(c, i));
 }
 
+starpu_data_handle_t sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks)
+{
+    return tasks > 1 && sh->dtype != SP_F32
+               ? sp_pool_get(c->st->local, (size_t)sh->rows * (size_t)sh->q_width, sizeof(float),
+                             "sum")
+               : NULL;
+}
+
 /* Attention has the shares of the tokens as they are. */
 static bool attends_shares(const struct sp_shape *sh)
 {

@@ -114,4 +114,8 @@ starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name);
 starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
 
+/* Where o or dq of a shape's tokens is summed up by so many tasks (struct sp_attn); NULL: in place, by one. The caller
+ * drops it. */
+starpu_data_handle_t sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks);
+
 #endif

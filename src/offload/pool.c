@@ -107,6 +107,13 @@ void sp_pool_put(starpu_data_handle_t handle)
     s->ring[(s->first + s->idle++) % s->cap] = handle;
 }
 
+void sp_pool_drop(starpu_data_handle_t *handle)
+{
+    if (*handle)
+        sp_pool_put(*handle);
+    *handle = NULL;
+}
+
 size_t sp_pool_bytes(const struct sp_pool *p)
 {
     size_t sum = 0;

@@ -39,6 +39,9 @@ void sp_pool_hold(starpu_data_handle_t handle);
 /* Gives a handle back to its pool, after the holder's last reader was submitted. */
 void sp_pool_put(starpu_data_handle_t handle);
 
+/* The same of a handle that may be NULL, which it is then. */
+void sp_pool_drop(starpu_data_handle_t *handle);
+
 /* Bytes of all handles ever made: flat once a run is steady. Of a pool that frees: of those in use. */
 size_t sp_pool_bytes(const struct sp_pool *p);
 

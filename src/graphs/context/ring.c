@@ -25,7 +25,7 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
         p->kv[j] = t->kv;
         p->dkv[j] = t->dkv;
     }
-    p->sum = sp_attention_sum(c, c->sh, sp_graph_members(c->g));
+    p->sum = sp_take_sum(c, c->sh, sp_graph_members(c->g));
 }
 
 /* Those of a turn to the next member, and into next[] those of the one before; `home` NULL: into buffers. */
@@ -111,7 +111,7 @@ static void end_turn(struct passing *p, int k)
     }
     for (int j = 0; j < p->n; j++)
         sp_pool_put(p->kv[j]);
-    sp_drop(&p->sum);
+    sp_pool_drop(&p->sum);
 }
 
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)

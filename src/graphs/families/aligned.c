@@ -292,9 +292,9 @@ static void attend(struct sp_op_ctx *c, int step)
 
 static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
 {
-    sp_drop(&t->sum);
+    sp_pool_drop(&t->sum);
     for (int j = 0; t->heads && j < parts_of(c); j++)
-        sp_drop(&t->heads[j].sum);
+        sp_pool_drop(&t->heads[j].sum);
 }
 
 static void finish_layer(struct sp_op_ctx *c, int step)

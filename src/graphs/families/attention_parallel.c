@@ -84,7 +84,7 @@ static void block_forward(struct sp_part_op *c)
     else if (c->keeps)
         sp_part_flight_of(c, c->k)->block.x = x;
     else
-        sp_drop(&x);
+        sp_pool_drop(&x);
 }
 
 /* q, k and v of what was shipped, as attention reads them. */
@@ -137,9 +137,9 @@ static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_da
     sp_qkv_bwd_insert(&c->ctx, c->sh, t->attn.n1, w, dq, dkv, dn1, dw, false, fresh);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
     sp_qkv_wgrad_insert(&c->ctx, c->sh, t->attn.n1, dq, dkv, dw, fresh, c->stash);
-    sp_drop(&t->attn.n1);
-    sp_drop(&dq);
-    sp_drop(&dkv);
+    sp_pool_drop(&t->attn.n1);
+    sp_pool_drop(&dq);
+    sp_pool_drop(&dkv);
 }
 
 static void attention_backward(struct sp_part_op *c)
@@ -191,7 +191,7 @@ static void recompute(struct sp_part_op *c)
                                              .keep_outputs = true,
                                              .residual = chunks},
                            sp_part_weight(c, SP_BLOCK_POST, c->k - 1), t->block.x, 0);
-        sp_drop(&residual);
+        sp_pool_drop(&residual);
     }
     if (c->k == c->sh->model.layers)
         return;
@@ -225,8 +225,8 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
                           g_norm, g_qkv, false, a, b, dr, dx);
         sp_pre_wgrad_insert(&c->ctx, c->sh, &pre, w_norm, a, b, g_qkv, stash);
     }
-    sp_drop(&t->block.x);
-    sp_drop(&t->block.pre);
+    sp_pool_drop(&t->block.x);
+    sp_pool_drop(&t->block.pre);
     return dx;
 }
 
@@ -255,10 +255,10 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     sp_part_leave(c, SP_TENSOR_DX, c->k - 1, sp_part_hold(dr));
     if (!post.residual)
         sp_post_wgrad_insert(&c->ctx, c->sh, &post, w, g, dy, du, dr, c->stash);
-    sp_drop(&dr);
-    sp_drop(&du);
-    sp_drop(&t->block.post);
-    sp_drop(&t->block.o);
+    sp_pool_drop(&dr);
+    sp_pool_drop(&du);
+    sp_pool_drop(&t->block.post);
+    sp_pool_drop(&t->block.o);
 }
 
 static void block_backward(struct sp_part_op *c)
@@ -273,7 +273,7 @@ static void block_backward(struct sp_part_op *c)
     } else {
         post_backward(c, dx);
     }
-    sp_drop(&dx);
+    sp_pool_drop(&dx);
 }
 
 /* ---- the family ------------------------------------------------------------------------- */
@@ -370,7 +370,7 @@ static int create(struct sp_graph *g)
 /* What the forwards of a slice left of block k and of attention of layer k. */
 static void drop_flight(struct sp_part_flight *t, int parts)
 {
-    sp_drop(&t->norm);
+    sp_pool_drop(&t->norm);
     sp_layer_drop(&t->attn, parts);
     sp_layer_drop(&t->block, parts);
 }

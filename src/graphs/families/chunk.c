@@ -23,7 +23,7 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
 
     if (c->sh->tensor > 1) {
         sp_tensor_head(c, tokens, c->fl->out, dx, released);
-        sp_drop(&c->fl->out);
+        sp_pool_drop(&c->fl->out);
         return;
     }
     c->ctx.layer = -1;
@@ -31,7 +31,7 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
                    sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
                    sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
                    sp_stage_tally(c->g, c->st), released);
-    sp_drop(&c->fl->out);
+    sp_pool_drop(&c->fl->out);
 }
 
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx)
@@ -43,7 +43,7 @@ void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle
         sp_embed_wgrad_insert(&c->ctx, c->sh, sp_graph_tokens(c->g)->ids[tokens], *dx,
                               sp_gradient(c, SP_BLOCK_TOKENS, -1),
                               sp_gradient(c, SP_BLOCK_POSITIONS, -1));
-    sp_drop(dx);
+    sp_pool_drop(dx);
 }
 
 /* Whether the input of layer i is kept, rather than made again from that of a layer before it. */
@@ -61,7 +61,7 @@ static void open_forward(struct sp_op_ctx *c, int i)
 static void close_forward(struct sp_op_ctx *c, int i, starpu_data_handle_t y)
 {
     if (!keeps_input(c, i))
-        sp_drop(&c->fl->layers[i].x);
+        sp_pool_drop(&c->fl->layers[i].x);
     sp_offload_keep(c, i);
     if (i < c->count - 1)
         c->fl->layers[i + 1].x = y;
@@ -231,9 +231,9 @@ void sp_flights_destroy(struct sp_stage *st)
 /* Everything that the forward of a chunk left. */
 static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
 {
-    sp_drop(&fl->out);
-    sp_drop(&fl->norm);
-    sp_drop(&fl->grad);
+    sp_pool_drop(&fl->out);
+    sp_pool_drop(&fl->norm);
+    sp_pool_drop(&fl->grad);
     for (int i = 0; i < layers; i++)
         sp_layer_drop(&fl->layers[i], parts);
     *fl = (struct sp_chunk_flight){.layers = fl->layers};

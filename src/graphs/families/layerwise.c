@@ -113,7 +113,7 @@ static void backward_begin(struct sp_op_ctx *c)
         if (sp_graph_shares_vocabulary(c->g)) {
             sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
                                    (int64_t)starpu_data_get_size(c->fl->out));
-            sp_drop(&c->fl->out);
+            sp_pool_drop(&c->fl->out);
         } else {
             sp_chunk_head(c, sp_op_unit(c), c->flow);
         }

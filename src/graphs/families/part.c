@@ -259,7 +259,7 @@ starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t release
 
     sp_vocabulary_gradient(&op, t->block.x, &t->norm, dx, released);
     c->stash -= released;
-    sp_drop(&t->block.x);
+    sp_pool_drop(&t->block.x);
     return dx;
 }
 
@@ -279,7 +279,7 @@ starpu_data_handle_t sp_part_head(struct sp_part_op *c)
                    sp_part_gradient(c, SP_BLOCK_NORM, -1), sp_part_gradient(c, table, -1), dx,
                    sp_stage_tally(c->g, c->st), released);
     c->stash -= released;
-    sp_drop(&t->block.x);
+    sp_pool_drop(&t->block.x);
     return dx;
 }
 

@@ -91,7 +91,7 @@ static void attention_backward(struct sp_part_op *c)
     a = sp_part_attention_of(c, flights);
     sp_out_bwd_insert(&c->ctx, c->sh, dr, sp_part_weights_here(c, SP_BLOCK_POST), d_o);
     sp_attention_backward(&a, 0, d_o, c->st->local, 0);
-    sp_drop(&d_o);
+    sp_pool_drop(&d_o);
     sp_attention_drop(&a, t, true, true, false);
     dx = sp_part_take_for(c, block, sp_part_hidden(c), "dx");
     g_qkv = gradient(c, SP_BLOCK_QKV);
@@ -102,10 +102,10 @@ static void attention_backward(struct sp_part_op *c)
     sp_out_wgrad_insert(&c->ctx, c->sh, t->o, dr, g_out);
     sp_pre_wgrad_insert(&c->ctx, c->sh, &pre, w_norm, t->dq, t->dkv, g_qkv, c->stash);
     sp_attention_drop(&a, t, false, false, true);
-    sp_drop(&t->x);
-    sp_drop(&t->pre);
-    sp_drop(&t->dq);
-    sp_drop(&t->dkv);
+    sp_pool_drop(&t->x);
+    sp_pool_drop(&t->pre);
+    sp_pool_drop(&t->dq);
+    sp_pool_drop(&t->dkv);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static void block_forward(struct sp_part_op *c)
     else if (c->keeps)
         t->block.x = x;
     else
-        sp_drop(&x);
+        sp_pool_drop(&x);
 }
 
 /* What the backward wants of the MLP of layer k-1, and the head of its output. */
@@ -164,7 +164,7 @@ static void recompute(struct sp_part_op *c)
                      chunks ? "residual" : "post saved");
     t->block.x = c->k == c->sh->model.layers ? sp_part_take(c, sp_part_hidden(c), "x") : NULL;
     mlp_forward(c, r, chunks, t->block.x, 0);
-    sp_drop(&r);
+    sp_pool_drop(&r);
 }
 
 /* Gradients of the MLP of layer k-1, from that of its output: what attention waits for goes first. */
@@ -188,9 +188,9 @@ static void mlp_backward(struct sp_part_op *c, starpu_data_handle_t dy)
     sp_part_leave(c, SP_TENSOR_DR, c->k - 1, sp_part_hold(dr));
     if (!post.residual)
         sp_post_wgrad_insert(&c->ctx, c->sh, &post, w, g, dy, du, dr, c->stash);
-    sp_drop(&dr);
-    sp_drop(&du);
-    sp_drop(&t->block.post);
+    sp_pool_drop(&dr);
+    sp_pool_drop(&du);
+    sp_pool_drop(&t->block.post);
 }
 
 static void block_backward(struct sp_part_op *c)
@@ -206,7 +206,7 @@ static void block_backward(struct sp_part_op *c)
         recompute(c);
     dx = last ? sp_part_head(c) : sp_part_hold(sp_part_stored(c, SP_TENSOR_DX, c->k));
     mlp_backward(c, dx);
-    sp_drop(&dx);
+    sp_pool_drop(&dx);
 }
 
 void sp_part_module_run(struct sp_part_op *c, const struct sp_op *op)

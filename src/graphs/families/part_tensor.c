@@ -98,7 +98,7 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
     if (c->keep_outputs)
         t->block.n1 = n1;
     else
-        sp_drop(&n1);
+        sp_pool_drop(&n1);
 }
 
 static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
@@ -131,7 +131,7 @@ static void block_forward(struct sp_part_op *c)
     else if (c->keeps)
         sp_part_flight_of(c, c->k)->block.x = x;
     else
-        sp_drop(&x);
+        sp_pool_drop(&x);
 }
 
 /* ---- a block's backward ------------------------------------------------------------------------------ */
@@ -148,13 +148,13 @@ static void recompute(struct sp_part_op *c)
         embed(c, t->block.x);
     } else {
         post_forward(c, residual, t->block.x, 0);
-        sp_drop(&residual);
+        sp_pool_drop(&residual);
     }
     if (c->k == c->sh->model.layers)
         return;
     n1 = norm_forward(c, t->block.x, c->st->local, 0);
     if (c->ships)
-        sp_drop(&n1);
+        sp_pool_drop(&n1);
     else
         t->block.n1 = n1;
 }
@@ -173,7 +173,7 @@ static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
     dx = sp_part_take(c, sp_part_hidden(c), "dx");
     sp_tensor_head(&op, sp_part_unit(c), t->block.x, dx, released);
     c->stash -= released;
-    sp_drop(&t->block.x);
+    sp_pool_drop(&t->block.x);
     return dx;
 }
 
@@ -208,7 +208,7 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
                            dn1.at[0], dn1.n - 1, dn1.at + 1, dr, dx, 0);
     sp_tensor_drop(&dn1);
     sp_tensor_qkv_wgrad(&op, &here, t->block.n1, g, false, stash);
-    sp_drop(&t->block.n1);
+    sp_pool_drop(&t->block.n1);
 }
 
 /* Gradient of the input of layer k, and the weight gradients of pre. */
@@ -228,8 +228,8 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
     } else {
         product_backward(c, dr, dx, stash);
     }
-    sp_drop(&t->block.x);
-    sp_drop(&t->block.pre);
+    sp_pool_drop(&t->block.x);
+    sp_pool_drop(&t->block.pre);
     return dx;
 }
 
@@ -274,7 +274,7 @@ static void block_backward(struct sp_part_op *c)
     } else {
         post_backward(c, dx);
     }
-    sp_drop(&dx);
+    sp_pool_drop(&dx);
 }
 
 void sp_part_tensor_run(struct sp_part_op *c, const struct sp_op *op)

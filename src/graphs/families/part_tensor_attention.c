@@ -55,7 +55,7 @@ static void attention_forward(struct sp_part_op *c)
         sp_part_leave_output(c, sp_part_shares(c), o);
     } else { /* what attention keeps is not these */
         if (sp_shape_exchanges(c->sh))
-            sp_drop(&t->attn.o);
+            sp_pool_drop(&t->attn.o);
         for (int j = 0; j < sp_part_shares(c); j++)
             t->attn.shares[j].o = NULL;
         sp_part_leave_pieces(c, SP_TENSOR_O, c->k, sp_part_shares(c), o);
@@ -78,7 +78,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
     sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));
     sp_tensor_drop(&dn1);
     sp_tensor_qkv_wgrad(op, &t->attn, t->attn.n1, dw, fresh, c->stash);
-    sp_drop(&t->attn.n1);
+    sp_pool_drop(&t->attn.n1);
 }
 
 /* dq and dkv to the block that has the product. */
@@ -114,7 +114,7 @@ static void attention_backward(struct sp_part_op *c)
     if (sp_part_runs_again(c)) {
         sp_tensor_attention_forward(&op, 0, 0, c->st->local);
         for (int j = 0; t->attn.o && j < sp_part_shares(c); j++)
-            sp_drop(&t->attn.shares[j].o);
+            sp_pool_drop(&t->attn.shares[j].o);
     }
     sp_tensor_attention_backward(&op, 0, pool, c->ships ? 0 : c->stash);
     sp_tensor_attention_drop(&op, &t->attn, true, true, true);

@@ -163,7 +163,7 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_d
             continue;
         }
         sp_travel_add_insert(&c->ctx, c->g->shape.dtype, stream_of(c, i), own[i], t->piece[i]);
-        sp_drop(&own[i]);
+        sp_pool_drop(&own[i]);
     }
 }
 
@@ -214,7 +214,7 @@ static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int 
 
     add(g, owner, &id, h->n, h->piece);
     for (int i = 0; i < h->n; i++)
-        sp_drop(&h->piece[i]);
+        sp_pool_drop(&h->piece[i]);
     free(h->piece);
     *h = (struct sp_ring_home){0};
 }

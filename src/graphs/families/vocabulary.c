@@ -86,7 +86,7 @@ void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
                            sp_stage_gradient(c->st, SP_BLOCK_NORM, -1), x, *stats,
                            find(c, tensor(c, SP_TENSOR_DHEAD, c->st->index)), n, part, NULL, dx,
                            released);
-    sp_drop(stats);
+    sp_pool_drop(stats);
 }
 
 /* ---- ops of the head ----------------------------------------------------------------------------
@@ -191,8 +191,8 @@ static void backward(struct sp_op_ctx *c)
                              sp_stage_weight(c->st, sp_head_table(&c->sh->model), -1),
                              sp_stage_gradient(c->st, sp_head_table(&c->sh->model), -1), p, stats,
                              fl->logits[j], dn.at[j], sp_stage_tally(c->g, c->st));
-        sp_drop(&fl->n[j]);
-        sp_drop(&fl->logits[j]);
+        sp_pool_drop(&fl->n[j]);
+        sp_pool_drop(&fl->logits[j]);
     }
     if (c->sh->tensor > 1)
         sp_tensor_reduce(c, SP_TENSOR_DHEAD, &dn);
@@ -288,8 +288,8 @@ static void discard(struct sp_graph *g)
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < units_of(g); i++)
             for (int j = 0; j < sp_shape_shares(&g->shape); j++) {
-                sp_drop(&g->stages[k].heads[i].n[j]);
-                sp_drop(&g->stages[k].heads[i].logits[j]);
+                sp_pool_drop(&g->stages[k].heads[i].n[j]);
+                sp_pool_drop(&g->stages[k].heads[i].logits[j]);
             }
 }
 

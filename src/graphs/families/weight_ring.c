@@ -97,7 +97,7 @@ static void add_norms(struct sp_op_ctx *c)
         if (norms[i])
             sp_part_add_insert(&c->ctx, norms[i], sp_gradient(c, to[k].kind, c->ctx.layer),
                                to[k].first);
-        sp_drop(&norms[i]);
+        sp_pool_drop(&norms[i]);
     }
 }
 

@@ -45,7 +45,7 @@ static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *shar
         struct sp_rows rows = rows_of(c, j, width);
 
         sp_rows_insert(&c->ctx, c->sh, &rows, *share[j], whole, j == 0);
-        sp_drop(share[j]);
+        sp_pool_drop(share[j]);
     }
     return whole;
 }
@@ -127,19 +127,19 @@ void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *po
     if (!joins(c)) {
         sp_attention_backward(c, i, NULL, pool, released);
         for (int j = 0; j < sp_tensor_shares(c); j++)
-            sp_drop(share[j]);
+            sp_pool_drop(share[j]);
         return;
     }
     op = joined_op(c);
     d_o = join(c, share, op.sh->q_width, "do");
     sp_attention_backward(&op, i, d_o, c->st->local, released);
-    sp_drop(&d_o);
+    sp_pool_drop(&d_o);
     SHARES(t, dq, share);
     split(c, t->dq, share, op.sh->q_width, pool, "dq");
-    sp_drop(&t->dq);
+    sp_pool_drop(&t->dq);
     SHARES(t, dkv, share);
     split(c, t->dkv, share, op.sh->kv_width, pool, "dkv");
-    sp_drop(&t->dkv);
+    sp_pool_drop(&t->dkv);
 }
 
 void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,

@@ -121,7 +121,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
                              logits[j], dn->at[j], sp_stage_tally(c->g, c->st));
         for (int m = 0; m < t; m++)
             sp_pool_put(stats[j][m]);
-        sp_drop(&logits[j]);
+        sp_pool_drop(&logits[j]);
     }
     c->ctx.exchanged = false;
 }

@@ -97,9 +97,9 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
         reads(c, j);
         sp_qkv_wgrad_insert(&c->ctx, sp_op_share(c, j), h->n1, h->dq, h->dkv, g, fresh && k == 0,
                             k == n - 1 ? released : 0);
-        sp_drop(&h->n1);
-        sp_drop(&h->dq);
-        sp_drop(&h->dkv);
+        sp_pool_drop(&h->n1);
+        sp_pool_drop(&h->dq);
+        sp_pool_drop(&h->dkv);
     }
     c->ctx.exchanged = false;
 }
@@ -192,14 +192,14 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
     if (y)
         add_up(c, y, t->r, &sum);
     if (!keep.saved)
-        sp_drop(&t->r);
+        sp_pool_drop(&t->r);
     if (!keep.keep_outputs)
-        sp_drop(&t->n2);
+        sp_pool_drop(&t->n2);
     for (int j = 0; j < sp_tensor_shares(c); j++) {
         if (!keep.saved)
-            sp_drop(&t->shares[j].u);
+            sp_pool_drop(&t->shares[j].u);
         if (!keep.keep_outputs)
-            sp_drop(&t->shares[j].g);
+            sp_pool_drop(&t->shares[j].g);
     }
 }
 
@@ -262,8 +262,8 @@ void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu
         struct sp_heads *h = &t->shares[j];
 
         sp_out_wgrad_insert(&c->ctx, sp_op_share(c, j), h->o, h->dr, g);
-        sp_drop(&h->o);
-        sp_drop(&h->dr);
+        sp_pool_drop(&h->o);
+        sp_pool_drop(&h->dr);
     }
     for (int j = 0; j < n2.n; j++) {
         struct sp_heads *h = &t->shares[j];
@@ -271,14 +271,14 @@ void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu
         reads(c, j);
         sp_mlp_wgrad_insert(&c->ctx, sp_op_share(c, j), n2.at[j], h->u, h->g, h->dy, h->du, g,
                             j == n2.n - 1 ? released : 0);
-        sp_drop(&h->u);
-        sp_drop(&h->g);
-        sp_drop(&h->dy);
-        sp_drop(&h->du);
+        sp_pool_drop(&h->u);
+        sp_pool_drop(&h->g);
+        sp_pool_drop(&h->dy);
+        sp_pool_drop(&h->du);
     }
     c->ctx.exchanged = false;
     sp_tensor_drop(&n2);
-    sp_drop(&t->n2);
-    sp_drop(&t->r);
-    sp_drop(&t->post);
+    sp_pool_drop(&t->n2);
+    sp_pool_drop(&t->r);
+    sp_pool_drop(&t->post);
 }

@@ -39,7 +39,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     sp_tensor_qkv_forward(c, t, t->n1, sp_weight(c, SP_BLOCK_QKV, layer), keys, c->st->local);
     sp_tensor_attention_take(c, t, keys);
     if (!keep.keep_outputs)
-        sp_drop(&t->n1);
+        sp_pool_drop(&t->n1);
     return stashed;
 }
 
@@ -47,7 +47,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
 static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
 {
     for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_shares(c); j++)
-        sp_drop(&t->shares[j].o);
+        sp_pool_drop(&t->shares[j].o);
 }
 
 void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x)
@@ -117,13 +117,13 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle
     struct sp_shares dn;
 
     c->ctx.layer = layer;
-    sp_drop(&t->q);
-    sp_drop(&t->kv);
-    sp_drop(&t->lse);
+    sp_pool_drop(&t->q);
+    sp_pool_drop(&t->kv);
+    sp_pool_drop(&t->lse);
     for (int j = 0; j < sp_tensor_shares(c); j++) {
-        sp_drop(&t->shares[j].q);
-        sp_drop(&t->shares[j].kv);
-        sp_drop(&t->shares[j].lse);
+        sp_pool_drop(&t->shares[j].q);
+        sp_pool_drop(&t->shares[j].kv);
+        sp_pool_drop(&t->shares[j].lse);
     }
     if (c->sh->model.qk_norm && !t->n1) {
         n1 = sp_take_hidden(c, "n1");
@@ -132,7 +132,7 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle
     sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
                            apart ? c->norms[SP_NORMS * i + 2] : sp_gradient(c, SP_BLOCK_QKV, layer),
                            apart, false, c->st->local, &dn);
-    sp_drop(&n1);
+    sp_pool_drop(&n1);
     c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
     c->ctx.exchanged = true;
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, norm1,
@@ -140,8 +140,8 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle
                            t->x, t->pre, dn.at[0], dn.n - 1, dn.at + 1, t->dr, dx, 0);
     c->ctx.output = c->ctx.exchanged = false;
     sp_tensor_drop(&dn);
-    sp_drop(&t->dr);
-    sp_drop(&t->dy);
+    sp_pool_drop(&t->dr);
+    sp_pool_drop(&t->dy);
 }
 
 void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
@@ -151,7 +151,7 @@ void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
 
     c->ctx.layer = layer;
     sp_tensor_attention_outputs(c, t);
-    sp_drop(&t->o);
+    sp_pool_drop(&t->o);
     sp_tensor_post_wgrad(c, t, sp_weight(c, SP_BLOCK_POST, layer),
                          sp_gradient(c, SP_BLOCK_POST, layer), 0);
     if (!t->n1 && !t->shares[0].n1) {
@@ -160,8 +160,8 @@ void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
                              t->pre, t->n1);
     }
     sp_tensor_qkv_wgrad(c, t, t->n1, sp_gradient(c, SP_BLOCK_QKV, layer), false, t->stashed);
-    sp_drop(&t->n1);
-    sp_drop(&t->pre);
-    sp_drop(&t->x);
+    sp_pool_drop(&t->n1);
+    sp_pool_drop(&t->pre);
+    sp_pool_drop(&t->x);
     t->stashed = 0;
 }

@@ -79,6 +79,6 @@ void sp_tensor_reduce(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_s
 void sp_tensor_drop(struct sp_shares *all)
 {
     for (int j = 0; j < all->n; j++)
-        sp_drop(&all->at[j]);
+        sp_pool_drop(&all->at[j]);
     all->n = 0;
 }

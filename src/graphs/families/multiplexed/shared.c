@@ -205,7 +205,7 @@ static void attend(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t
     q.at.q = t->q;
     q.at.o = t->o;
     q.at.lse = t->lse;
-    q.at.sum = t->sum = sp_attention_sum(c, c->sh, 1 + others);
+    q.at.sum = t->sum = sp_take_sum(c, c->sh, 1 + others);
     if (d_o)
         sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->dq, bytes);
     else
@@ -301,7 +301,7 @@ static void merge(struct sp_op_ctx *c, int i)
         k++;
     }
     c->ctx.exchanged = false;
-    sp_drop(&t->sum);
+    sp_pool_drop(&t->sum);
 }
 
 /* ---- legs ------------------------------------------------------------------------------------- */
