@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/hardware.h"
 #include "cli/options.h"
-#include "codelets/cuda.h"
+#include "codelets/task/cuda.h"
 #include "config.h"
 #include "kernels/backend.h"
 #include "sp_error.h"

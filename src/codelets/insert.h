@@ -8,7 +8,7 @@
 #ifndef SP_INSERT_H
 #define SP_INSERT_H
 
-#include "codelets/codelet.h"
+#include "codelets/task/codelet.h"
 #include "model/tensor_parts.h"
 
 /* x(T,h) = tokens[ids] + positions; positions NULL for Llama. */

@@ -2,7 +2,7 @@
 #include "graphs/tokens.h"
 #include "graphs/families/family.h"
 #include "graphs/message.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 #include "graphs/weights/blocks.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"

@@ -6,7 +6,7 @@
 #define SP_GRAPH_H
 
 #include "codelets/insert.h"
-#include "codelets/window.h"
+#include "codelets/task/window.h"
 #include "graphs/placement.h"
 #include "graphs/store.h"
 #include "policies/families/activations.h"
@@ -94,7 +94,7 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    /* [2][parts of the tokens] of keys and values that are away (graphs/visits.h), and of their gradients, NULL where
+    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/visits.h), and of their gradients, NULL where
      * there are none yet; NULL: they are here */
     struct sp_place **away;
     int64_t stashed; /* bytes counted as stashed */
@@ -134,7 +134,7 @@ struct sp_ring_home {
     starpu_data_handle_t *piece; /* [n] */
 };
 
-/* What keys and values that leave have on a stage (graphs/visits.h). */
+/* What keys and values that leave have on a stage (graphs/offload/visits.h). */
 struct sp_visits {
     struct sp_away away;
     struct sp_move *own;       /* [units] with which they return; NULL: all stay */

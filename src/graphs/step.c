@@ -2,7 +2,7 @@
 #include "graphs/families/family.h"
 #include "graphs/gradients.h"
 #include "graphs/message.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 #include "policies/lowering/action.h"
 #include "graphs/report/report.h"
 #include "graphs/tokens.h"

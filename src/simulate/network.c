@@ -1,7 +1,7 @@
 #include "simulate/network.h"
 #include "config.h"
 #ifdef HAVE_SIMGRID
-#include "codelets/codelet.h"
+#include "codelets/task/codelet.h"
 #include "simulate/platform.h"
 #include "sp_error.h"
 #include "transport/transport.h"

@@ -4,7 +4,7 @@
 
 #include "engine/support.h"
 #include "codelets/insert.h"
-#include "codelets/window.h"
+#include "codelets/task/window.h"
 #include <math.h>
 
 struct tensor {

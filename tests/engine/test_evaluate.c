@@ -3,7 +3,7 @@
  * gradients are what they were, and the step after it has the bits of the same step without it.
  */
 #include "engine/graph_run.h"
-#include "graphs/evaluate.h"
+#include "graphs/inference/evaluate.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
 

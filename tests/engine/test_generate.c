@@ -3,7 +3,7 @@
  * all of them, however they were fed, and their cross-entropy is the loss of a training step.
  */
 #include "engine/graph_run.h"
-#include "graphs/generate.h"
+#include "graphs/inference/generate.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
 

@@ -1,5 +1,5 @@
 /* The submission window: blocks at its limit, drains, counts tasks of many threads right. */
-#include "codelets/window.h"
+#include "codelets/task/window.h"
 #include "policies/common.h"
 #include <pthread.h>
 

@@ -7,7 +7,7 @@
 #include "cli/train/trace.h"
 #include "cli/train/words.h"
 #include "cli/train/typical.h"
-#include "codelets/codelet.h"
+#include "codelets/task/codelet.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"
 #include "train/run/record.h"

@@ -1,5 +1,5 @@
 #include "cli/train/progress.h"
-#include "codelets/codelet.h"
+#include "codelets/task/codelet.h"
 #include "transport/launcher.h"
 #include <math.h>
 #include <poll.h>

@@ -11,7 +11,7 @@
  */
 #include "graphs/families/family.h"
 #include "graphs/families/part.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 #include <stdlib.h>
 
 /* ---- forward ---------------------------------------------------------------------------- */

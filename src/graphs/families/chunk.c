@@ -1,7 +1,7 @@
 #include "graphs/families/chunk.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 #include "graphs/tensor/ends.h"
-#include "graphs/visits.h"
+#include "graphs/offload/visits.h"
 #include <stdlib.h>
 
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)

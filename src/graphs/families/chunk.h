@@ -5,7 +5,7 @@
 #ifndef SP_CHUNK_H
 #define SP_CHUNK_H
 
-#include "graphs/layer.h"
+#include "graphs/layer/layer.h"
 
 /* Embedding of the tokens with this number (see struct sp_tokens) into x. */
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
@@ -24,7 +24,7 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, 
  * and does the weight gradients unless they come in an op of their own. */
 void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
 
-/* Either of them in parts, by the pass of the op (graphs/layer.h): up to attention; attention; to y or dx. */
+/* Either of them in parts, by the pass of the op (graphs/layer/layer.h): up to attention; attention; to y or dx. */
 void sp_chunk_begin_layer(struct sp_op_ctx *c, int i);
 void sp_chunk_attend_layer(struct sp_op_ctx *c, int i);
 void sp_chunk_end_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t out, bool to_head);

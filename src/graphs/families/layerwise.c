@@ -13,7 +13,7 @@
 #include "graphs/families/layerwise.h"
 #include "graphs/families/stashing.h"
 #include "graphs/families/vocabulary.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 
 /* What crosses between global stages, by the one that leaves it. */
 static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)

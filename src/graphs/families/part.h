@@ -6,7 +6,7 @@
 #define SP_PART_H
 
 #include "policies/families/attention_parallel/attention_parallel.h"
-#include "graphs/layer.h"
+#include "graphs/layer/layer.h"
 
 /* What one slice of a micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
  * absent. */

@@ -1,5 +1,5 @@
 #include "graphs/families/ring_gradients.h"
-#include "graphs/layer.h"
+#include "graphs/layer/layer.h"
 #include "graphs/step.h"
 #include "policies/families/weight_ring/line.h"
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  * its first op to the scatter of its gradient after the last one: as embedding and head are in the sharded family.
  */
 #include "graphs/families/vocabulary.h"
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/families/family.h"
 #include "graphs/families/shards.h"
 #include "graphs/tensor/ends.h"

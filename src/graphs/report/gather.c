@@ -1,6 +1,6 @@
 #include "graphs/report/report.h"
 #include "graphs/report/times.h"
-#include "codelets/cuda.h"
+#include "codelets/task/cuda.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "sp_error.h"

@@ -7,7 +7,7 @@
 #ifndef SP_TENSOR_ATTENTION_H
 #define SP_TENSOR_ATTENTION_H
 
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/tensor/shares.h"
 
 /* q and, with `keys`, kv of all shares to where attention reads them; then t->shares does not have them. Nothing

@@ -1,5 +1,5 @@
 #include "graphs/tensor/ends.h"
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/members.h"
 
 /* ---- embedding ------------------------------------------------------------------------------------ */

@@ -5,7 +5,7 @@
 #ifndef SP_TENSOR_HALVES_H
 #define SP_TENSOR_HALVES_H
 
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/tensor/shares.h"
 
 /* q and, with `keys`, kv of all shares into t->shares, from `pool`, of the rows n1 of this member's share. */

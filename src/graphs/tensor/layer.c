@@ -1,5 +1,5 @@
 #include "graphs/tensor/layer.h"
-#include "graphs/offload.h"
+#include "graphs/offload/offload.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"
 

@@ -12,7 +12,7 @@
 #ifndef SP_TENSOR_LAYER_H
 #define SP_TENSOR_LAYER_H
 
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/tensor/shares.h"
 
 /* As the functions of layer.h without `tensor`. */

@@ -1,4 +1,4 @@
-/* The names that tasks have in traces, as src/codelets/task.c makes them: "F s2 m5.1 l3 attn", "U s0 l-1 update". */
+/* The names that tasks have in traces, as src/codelets/task/task.c makes them: "F s2 m5.1 l3 attn", "U s0 l-1 update". */
 #ifndef SP_TASK_NAME_H
 #define SP_TASK_NAME_H
 

@@ -1,5 +1,5 @@
 #include "train/calibrate/bench.h"
-#include "codelets/cuda.h"
+#include "codelets/task/cuda.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/calibrate/steady.h"

@@ -5,8 +5,8 @@
 #ifndef SP_CALIBRATE_BENCH_H
 #define SP_CALIBRATE_BENCH_H
 
-#include "codelets/window.h"
-#include "codelets/codelet.h"
+#include "codelets/task/window.h"
+#include "codelets/task/codelet.h"
 #include "graphs/placement.h"
 #include "train/calibrate/kernels.h"
 

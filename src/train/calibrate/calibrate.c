@@ -1,6 +1,6 @@
 /* The runtime, what is measured in turn, and where each number is from. */
 #include "train/calibrate/calibrate.h"
-#include "codelets/cuda.h"
+#include "codelets/task/cuda.h"
 #include "offload/disk.h"
 #include "sp_error.h"
 #include "starpipe/order.h"

@@ -1,5 +1,5 @@
 #include "train/calibrate/facts.h"
-#include "codelets/cuda.h"
+#include "codelets/task/cuda.h"
 #include "config.h"
 #include "kernels/kernels.h"
 #include "sp_error.h"

@@ -1,6 +1,6 @@
 /* Text that rank 0 draws from the model as it is. */
 #include "train/trainer.h"
-#include "graphs/generate.h"
+#include "graphs/inference/generate.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@ int sp_train_check_gpus(const struct sp_trainer *t);
 void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
 /* Before StarPU starts: its ways with GPUs. */
 void sp_train_prepare_gpus(struct sp_trainer *t);
-/* After it started: whether tasks may end for StarPU before their kernels (codelets/cuda.h): all that is planned leaves a
+/* After it started: whether tasks may end for StarPU before their kernels (codelets/task/cuda.h): all that is planned leaves a
  * sixth of what StarPU's buffers may have. */
 bool sp_train_runs_ahead(const struct sp_trainer *t);
 /* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */

@@ -8,7 +8,7 @@
 #ifndef SP_GRAPH_MULTIPLEXED_H
 #define SP_GRAPH_MULTIPLEXED_H
 
-#include "graphs/layer.h"
+#include "graphs/layer/layer.h"
 #include "policies/families/multiplexed/multiplex.h"
 
 /* What a stage adds up for another one, and where it reads the weights. */

@@ -1,4 +1,4 @@
-#include "codelets/window.h"
+#include "codelets/task/window.h"
 #include "sp_error.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "graphs/visits.h"
+#include "graphs/offload/visits.h"
 #include "offload/host.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -8,9 +8,9 @@
  * On cores the first worker does it all, with the threads of all workers. On GPUs the layers lie on
  * them in order, as stages do.
  */
-#include "graphs/generate.h"
+#include "graphs/inference/generate.h"
 #include "graphs/weights/checkpoint.h"
-#include "graphs/layer.h"
+#include "graphs/layer/layer.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

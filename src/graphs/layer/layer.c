@@ -1,8 +1,8 @@
-#include "graphs/layer.h"
-#include "graphs/attention.h"
-#include "graphs/offload.h"
+#include "graphs/layer/layer.h"
+#include "graphs/layer/attention.h"
+#include "graphs/offload/offload.h"
 #include "graphs/tensor/layer.h"
-#include "graphs/visits.h"
+#include "graphs/offload/visits.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
 

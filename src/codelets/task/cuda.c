@@ -1,5 +1,5 @@
-#include "codelets/cuda.h"
-#include "codelets/codelet.h"
+#include "codelets/task/cuda.h"
+#include "codelets/task/codelet.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

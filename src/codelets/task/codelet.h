@@ -6,8 +6,8 @@
 #define SP_CODELET_H
 
 #include "config.h"
-#include "codelets/buffers.h"
-#include "codelets/simulated.h"
+#include "codelets/task/buffers.h"
+#include "codelets/task/simulated.h"
 #include "kernels/backend.h"
 #include "offload/pool.h"
 #include "starpipe/op.h"
@@ -110,7 +110,8 @@ struct sp_task_context {
     struct sp_move **returning; /* what the next task brings back when it starts; NULL: nothing */
     int op_index;               /* index in the program, -1 outside ops */
     int stage;
-    bool in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/cuda.h */
+    bool
+        in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/task/cuda.h */
     const struct sp_documents *documents; /* of the micro-batch; NULL: they are not told apart */
     bool exchanged; /* the next task reads what other devices of its stage send */
     bool visited;   /* the next task reads what comes back to memory for it */
@@ -186,7 +187,7 @@ static inline const struct sp_backend *sp_cpu_kernels(const void *arg)
 {
     return sp_cpu_backend(((const struct sp_task_args *)arg)->dtype);
 }
-/* codelets/cuda.c; and what the task queued is all of it. */
+/* codelets/task/cuda.c; and what the task queued is all of it. */
 const struct sp_backend *sp_cuda_kernels(const void *arg);
 void sp_cuda_queued(const void *arg);
 

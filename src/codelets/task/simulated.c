@@ -1,5 +1,5 @@
-#include "codelets/simulated.h"
-#include "codelets/codelet.h"
+#include "codelets/task/simulated.h"
+#include "codelets/task/codelet.h"
 #include <stdlib.h>
 
 /* So little that a million tasks take no nanosecond. */

@@ -1,5 +1,5 @@
-#include "codelets/buffers.h"
-#include "codelets/codelet.h"
+#include "codelets/task/buffers.h"
+#include "codelets/task/codelet.h"
 #include <stdlib.h>
 
 /* Past STARPU_NMAXBUFS buffers StarPU reads, and frees, arrays of the task; they double. */

@@ -1,6 +1,6 @@
 /* The task builder: name, position on a worker, accounting. */
-#include "codelets/codelet.h"
-#include "codelets/window.h"
+#include "codelets/task/codelet.h"
+#include "codelets/task/window.h"
 #include "offload/mover.h"
 #include "sp_atomic.h"
 #include "starpipe/order.h"

@@ -5,7 +5,7 @@
 #ifndef SP_LAYER_H
 #define SP_LAYER_H
 
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 
 /*
  * Forward of layer i of the chunk from its x; y NULL: only what the backward needs. `stash_x`, `stash_y`: x and

@@ -1,7 +1,7 @@
-#include "graphs/attention.h"
+#include "graphs/layer/attention.h"
 #include "graphs/context/heads.h"
 #include "graphs/context/ring.h"
-#include "graphs/visits.h"
+#include "graphs/offload/visits.h"
 
 static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
                                  const char *name)
