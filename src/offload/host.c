@@ -24,10 +24,10 @@ enum { MOST_IDLE = 4096 };
 
 static struct {
     pthread_mutex_t mutex;
-    hwloc_topology_t topology; /* NULL: one NUMA node, nothing to choose */
-    hwloc_cpuset_t cores;      /* of this process */
-    bool pinned;
-    struct idle idle[MOST_IDLE]; /* the oldest first */
+    hwloc_topology_t topology;       /* NULL: one NUMA node, nothing to choose */
+    hwloc_cpuset_t cores;            /* of this process */
+    const struct sp_host_pins *pins; /* NULL: nothing is pinned */
+    struct idle idle[MOST_IDLE];     /* the oldest first */
     int n_idle;
     size_t idle_bytes, most_idle;
     int64_t bytes, peak;
@@ -85,8 +85,8 @@ static void *make(size_t bytes)
     if (memory)
         return memory;
     memory = map(bytes);
-    if (memory && host.pinned)
-        starpu_memory_pin(memory, bytes); /* where it is refused copies are slower */
+    if (memory && host.pins)
+        host.pins->pin(memory, bytes); /* where it is refused copies are slower */
     return memory;
 }
 
@@ -100,8 +100,8 @@ static void unmap(void *memory, size_t bytes)
 {
     if (is_reserved(memory))
         return;
-    if (host.pinned)
-        starpu_memory_unpin(memory, bytes);
+    if (host.pins)
+        host.pins->unpin(memory);
     munmap(memory, bytes);
 }
 
@@ -174,28 +174,39 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     return 0;
 }
 
-void sp_host_start(size_t idle, bool pinned)
+void sp_host_start(size_t idle, const struct sp_host_pins *pins)
 {
-    host.pinned = pinned;
+    host.pins = pins;
     host.most_idle = idle;
     host.bytes = host.peak = 0;
     find_node();
     starpu_malloc_set_hooks(take, give);
 }
 
+/* As much of `bytes` as may be pinned; the rest goes. */
+static size_t pin_most(char *memory, size_t bytes)
+{
+    size_t n = bytes;
+
+    while (n && !host.pins->pin(memory, n))
+        n = n / 2 / SP_HOST_PAGE * SP_HOST_PAGE;
+    if (n < bytes)
+        munmap(memory + n, bytes - n);
+    return n;
+}
+
 void sp_host_reserve(int64_t bytes)
 {
     size_t n = sp_host_round((size_t)bytes), piece = (size_t)PIECE;
+    char *memory = host.pins && bytes > 0 ? map(n) : NULL;
 
-    if (!host.pinned || bytes <= 0)
-        return;
-    host.reserved = map(n);
-    if (!host.reserved)
+    if (!memory)
         return;
 #pragma omp parallel for schedule(dynamic)
     for (size_t at = 0; at < n; at += piece)
-        memset(host.reserved + at, 0, n - at < piece ? n - at : piece);
-    starpu_memory_pin(host.reserved, n);
+        memset(memory + at, 0, n - at < piece ? n - at : piece);
+    n = pin_most(memory, n);
+    host.reserved = n ? memory : NULL;
     host.reserved_bytes = n;
 }
 
@@ -203,7 +214,7 @@ static void drop_reserved(void)
 {
     if (!host.reserved)
         return;
-    starpu_memory_unpin(host.reserved, host.reserved_bytes);
+    host.pins->unpin(host.reserved);
     munmap(host.reserved, host.reserved_bytes);
     host.reserved = NULL;
     host.reserved_bytes = host.made_bytes = 0;

@@ -18,14 +18,20 @@ static inline size_t sp_host_round(size_t bytes)
     return (bytes + SP_HOST_PAGE - 1) / SP_HOST_PAGE * SP_HOST_PAGE;
 }
 
+/* Pins a buffer, so that GPUs copy to and from it while they compute, or says that it may not be; and the reverse. */
+struct sp_host_pins {
+    bool (*pin)(void *memory, size_t bytes);
+    void (*unpin)(void *memory);
+};
+
 /* Before StarPU starts: takes over its allocations in main memory. Up to `idle` bytes of buffers that
- * were freed wait for the next one of their size. `pinned`: GPUs copy to and from them while they
- * compute; pinning is dear, so that such a run wants `idle` without a limit (SIZE_MAX). */
-void sp_host_start(size_t idle, bool pinned);
+ * were freed wait for the next one of their size. `pins`, NULL: none, are used as long as buffers are there; pinning is
+ * dear, so that such a run wants `idle` without a limit (SIZE_MAX). */
+void sp_host_start(size_t idle, const struct sp_host_pins *pins);
 /*
  * After StarPU started, where buffers are pinned: has so many bytes for the first buffers, which all cores touch and one
  * call pins. Buffer by buffer the first step would wait for the system, some ten seconds for 30 GB. Where the system
- * gives less, buffers are made as they are needed.
+ * gives less, or pins less, the rest are made as they are needed.
  */
 void sp_host_reserve(int64_t bytes);
 /* After StarPU ended. */

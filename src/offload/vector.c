@@ -16,6 +16,11 @@ static bool on_gpu(unsigned node)
     return memory_of_gpus && starpu_node_get_kind(node) == STARPU_CUDA_RAM;
 }
 
+static size_t bytes_of(const struct starpu_vector_interface *v)
+{
+    return v->allocsize ? v->allocsize : 1; /* as StarPU has it */
+}
+
 /* Counted first: StarPU keeps to its limit, and makes room where it refuses. */
 static starpu_ssize_t allocate(void *interface, unsigned node)
 {
@@ -24,16 +29,16 @@ static starpu_ssize_t allocate(void *interface, unsigned node)
 
     if (!on_gpu(node))
         return starpu_interface_vector_ops.allocate_data_on_node(interface, node);
-    if (starpu_memory_allocate(node, v->allocsize, 0))
+    if (starpu_memory_allocate(node, bytes_of(v), 0))
         return -ENOMEM;
-    memory = memory_of_gpus->take(node, v->allocsize);
+    memory = memory_of_gpus->take(node, bytes_of(v));
     if (!memory) {
-        starpu_memory_deallocate(node, v->allocsize);
+        starpu_memory_deallocate(node, bytes_of(v));
         return -ENOMEM;
     }
     v->ptr = v->dev_handle = (uintptr_t)memory;
     v->offset = 0;
-    return (starpu_ssize_t)v->allocsize;
+    return (starpu_ssize_t)bytes_of(v);
 }
 
 static void release(void *interface, unsigned node)
@@ -44,8 +49,8 @@ static void release(void *interface, unsigned node)
         starpu_interface_vector_ops.free_data_on_node(interface, node);
         return;
     }
-    memory_of_gpus->give(node, (void *)v->ptr, v->allocsize);
-    starpu_memory_deallocate(node, v->allocsize);
+    memory_of_gpus->give(node, (void *)v->ptr, bytes_of(v));
+    starpu_memory_deallocate(node, bytes_of(v));
     v->ptr = v->dev_handle = 0;
 }
 

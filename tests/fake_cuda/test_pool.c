@@ -5,15 +5,17 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include "fake_cuda.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/device/pool.h"
 #include "runtime.h"
 
-static struct sp_cuda_pool *pool_of(int device, size_t budget_bytes)
+static struct sp_cuda_pool *pool_of(int device)
 {
+    static const int peers[] = {0, 1};
     struct sp_cuda_pool *pool = NULL;
 
     assert_true(sp_cuda_pool_supported(device));
-    assert_int_equal(sp_cuda_pool_create(device, budget_bytes, &pool), 0);
+    assert_int_equal(sp_cuda_pool_create(device, peers, 2, &pool), 0);
     return pool;
 }
 
@@ -33,21 +35,23 @@ static size_t pooled(int device)
     return c.pooled;
 }
 
+enum { IDLE = 16 * MIB };
+
 /* A buffer is used again for its size, the latest first, and for no other. */
 static void test_reuse(void **state)
 {
-    struct sp_cuda_pool *pool = pool_of(0, 16 * MIB);
+    struct sp_cuda_pool *pool = pool_of(0);
     size_t before = taken(0), made = pooled(0);
-    void *a = sp_cuda_pool_take(pool, MIB), *b = sp_cuda_pool_take(pool, MIB), *c;
+    void *a = sp_cuda_pool_take(pool, MIB, IDLE), *b = sp_cuda_pool_take(pool, MIB, IDLE), *c;
 
     (void)state;
     assert_true(a && b && a != b);
     sp_cuda_pool_give(pool, a, MIB);
     sp_cuda_pool_give(pool, b, MIB);
-    c = sp_cuda_pool_take(pool, MIB / 2);
+    c = sp_cuda_pool_take(pool, MIB / 2, IDLE);
     assert_true(c && c != a && c != b);
-    assert_ptr_equal(sp_cuda_pool_take(pool, MIB), b);
-    assert_ptr_equal(sp_cuda_pool_take(pool, MIB), a);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), b);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), a);
     assert_int_equal(pooled(0), made + 3);
     sp_cuda_pool_give(pool, c, MIB / 2);
     sp_cuda_pool_give(pool, a, MIB);
@@ -56,44 +60,66 @@ static void test_reuse(void **state)
     assert_int_equal(taken(0), before);
 }
 
-/* What is idle goes, the oldest first, where the budget has no room beside it; what is used may exceed it. */
-static void test_budget(void **state)
+/* What is idle goes, the oldest first, where more would be than may. */
+static void test_idle(void **state)
 {
-    struct sp_cuda_pool *pool = pool_of(1, 10 * MIB);
+    struct sp_cuda_pool *pool = pool_of(1);
     size_t before = taken(1);
-    void *a = sp_cuda_pool_take(pool, 3 * MIB), *b = sp_cuda_pool_take(pool, 4 * MIB), *c, *d;
+    void *a = sp_cuda_pool_take(pool, 3 * MIB, IDLE), *b = sp_cuda_pool_take(pool, 4 * MIB, IDLE),
+         *c;
 
     (void)state;
     sp_cuda_pool_give(pool, a, 3 * MIB);
     sp_cuda_pool_give(pool, b, 4 * MIB);
-    c = sp_cuda_pool_take(pool, 3 * MIB + 1024); /* 7 MiB idle: one of them is enough */
+    c = sp_cuda_pool_take(pool, MIB, 6 * MIB);
     OK(cudaDeviceSynchronize());
-    assert_int_equal(taken(1) - before, 7 * MIB + 1024);
-    assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB), b);
-    d = sp_cuda_pool_take(pool, 8 * MIB);
-    assert_non_null(d);
-    assert_int_equal(taken(1) - before, 15 * MIB + 1024);
+    assert_int_equal(taken(1) - before, 5 * MIB);
+    assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB, 0), b);
     sp_cuda_pool_give(pool, b, 4 * MIB);
-    sp_cuda_pool_give(pool, c, 3 * MIB + 1024);
-    sp_cuda_pool_give(pool, d, 8 * MIB);
+    assert_non_null(a = sp_cuda_pool_take(pool, 2 * MIB, 0));
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(taken(1) - before, 3 * MIB);
+    sp_cuda_pool_give(pool, a, 2 * MIB);
+    sp_cuda_pool_give(pool, c, MIB);
     sp_cuda_pool_destroy(pool);
     assert_int_equal(taken(1), before);
     OK(cudaSetDevice(0));
 }
 
-/* A device of 64 MiB that is full: what is idle makes room, and without it there is none; no error stays behind. */
-static void test_full(void **state)
+/* A workspace that the device has no room for takes that of idle buffers, as no more of them are needed. */
+static void test_workspace(void **state)
 {
-    struct sp_cuda_pool *pool = pool_of(0, SIZE_MAX);
-    size_t before = taken(0);
-    void *a = sp_cuda_pool_take(pool, 40 * MIB), *b;
+    struct sp_cuda_pool *pool = pool_of(0);
+    struct sp_cuda cuda = {.device = 0};
+    struct sp_backend k = {.cuda = &cuda};
+    void *a = sp_cuda_pool_take(pool, 50 * MIB, 0);
 
     (void)state;
     assert_non_null(a);
-    assert_null(sp_cuda_pool_take(pool, 30 * MIB));
+    OK(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking));
+    sp_cuda_pool_give(pool, a, 50 * MIB);
+    assert_non_null(sp_cuda_workspace(&k, 20 * MIB));
+    assert_int_equal(cuda.workspace_bytes, 20 * MIB);
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
+    OK(cudaFreeAsync(cuda.workspace, cuda.stream));
+    OK(cudaStreamSynchronize(cuda.stream));
+    OK(cudaStreamDestroy(cuda.stream));
+    sp_cuda_pool_destroy(pool);
+}
+
+/* A device of 64 MiB that is full: what is idle makes room, and without it there is none; no error stays behind. */
+static void test_full(void **state)
+{
+    struct sp_cuda_pool *pool = pool_of(0);
+    size_t before = taken(0);
+    void *a = sp_cuda_pool_take(pool, 40 * MIB, SIZE_MAX), *b;
+
+    (void)state;
+    assert_non_null(a);
+    assert_null(sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX));
     assert_int_equal(cudaGetLastError(), cudaSuccess);
     sp_cuda_pool_give(pool, a, 40 * MIB);
-    b = sp_cuda_pool_take(pool, 30 * MIB);
+    b = sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX);
     assert_non_null(b);
     assert_int_equal(taken(0) - before, 30 * MIB);
     sp_cuda_pool_give(pool, b, 30 * MIB);
@@ -104,7 +130,7 @@ static void test_full(void **state)
 /* Taking and giving back wait for nothing that the device computes. */
 static void test_waits_for_nothing(void **state)
 {
-    struct sp_cuda_pool *pool = pool_of(0, 4 * MIB);
+    struct sp_cuda_pool *pool = pool_of(0);
     struct gate gate = {0};
     cudaStream_t stream;
 
@@ -112,7 +138,7 @@ static void test_waits_for_nothing(void **state)
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaLaunchHostFunc(stream, stand, &gate));
     for (size_t i = 1; i <= 8; i++) { /* each of another size, in the room of those before */
-        void *a = sp_cuda_pool_take(pool, i * MIB / 2);
+        void *a = sp_cuda_pool_take(pool, i * MIB / 2, MIB);
 
         assert_non_null(a);
         sp_cuda_pool_give(pool, a, i * MIB / 2);
@@ -144,8 +170,11 @@ static void test_without(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse),   cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_full),    cmocka_unit_test(test_waits_for_nothing),
+        cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_waits_for_nothing),
         cmocka_unit_test(test_without),
     };
 

@@ -47,6 +47,7 @@ static void open_tier(struct session *s)
 
 void session_start(struct session *s, bool ready, bool offloads)
 {
+    static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
     struct starpu_conf conf;
 
     starpu_conf_init(&conf);
@@ -56,7 +57,7 @@ void session_start(struct session *s, bool ready, bool offloads)
     s->disk = NULL;
     if (offloads) {
         setenv("STARPU_PREFETCH", "0", 1); /* it would bring back what has just left */
-        sp_host_start(s->devices ? SIZE_MAX : IDLE_BYTES, s->devices > 0);
+        sp_host_start(s->devices ? SIZE_MAX : IDLE_BYTES, s->devices ? &pins : NULL);
     }
     if (offloads && !s->devices)
         must(sp_disk_create(".", DISK_BYTES, sp_transport_abort, &s->disk), "disk");

@@ -18,7 +18,10 @@ static struct worker {
     bool waits;          /* no task ends before its kernels any more */
 } workers[STARPU_NMAXWORKERS];
 
-static struct sp_cuda_pool *pools[STARPU_MAXNODES]; /* by memory node */
+static struct {
+    struct sp_cuda_pool *pool;
+    int64_t budget_bytes;
+} pools[STARPU_MAXNODES]; /* by memory node */
 static int64_t peak;
 
 static struct worker *this_worker(void)
@@ -69,40 +72,68 @@ bool sp_cuda_has_pool(int device)
     return sp_cuda_pool_supported(device);
 }
 
+static int gpus_of(int device[STARPU_MAXNODES])
+{
+    int n = 0;
+
+    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++)
+        if (starpu_node_get_kind(node) == STARPU_CUDA_RAM)
+            device[n++] = starpu_memory_node_get_devid(node);
+    return n;
+}
+
 int sp_cuda_pools_start(int64_t budget_bytes)
 {
-    for (unsigned node = 0; node < starpu_memory_nodes_get_count(); node++) {
-        starpu_ssize_t limit = budget_bytes ? budget_bytes : starpu_memory_get_total(node);
-        int err;
+    int device[STARPU_MAXNODES], n = gpus_of(device), err = 0;
+
+    for (unsigned node = 0; !err && node < starpu_memory_nodes_get_count(); node++) {
+        int64_t limit = (int64_t)starpu_memory_get_total(node);
 
         if (starpu_node_get_kind(node) != STARPU_CUDA_RAM)
             continue;
-        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node),
-                                  limit > 0 ? (size_t)limit : SIZE_MAX, &pools[node]);
-        if (err) {
-            sp_cuda_pools_stop();
-            return err;
-        }
+        limit = limit > 0 ? limit : INT64_MAX;
+        pools[node].budget_bytes = budget_bytes && budget_bytes < limit ? budget_bytes : limit;
+        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n, &pools[node].pool);
     }
-    return 0;
+    if (err)
+        sp_cuda_pools_stop();
+    return err;
 }
 
 void sp_cuda_pools_stop(void)
 {
     for (unsigned node = 0; node < STARPU_MAXNODES; node++) {
-        sp_cuda_pool_destroy(pools[node]);
-        pools[node] = NULL;
+        sp_cuda_pool_destroy(pools[node].pool);
+        pools[node].pool = NULL;
     }
 }
 
+/* StarPU has counted these bytes already. */
 void *sp_cuda_take(unsigned node, size_t bytes)
 {
-    return sp_cuda_pool_take(pools[node], bytes);
+    int64_t idle = pools[node].budget_bytes - (int64_t)starpu_memory_get_used(node);
+
+    return sp_cuda_pool_take(pools[node].pool, bytes, idle > 0 ? (size_t)idle : 0);
 }
 
 void sp_cuda_give(unsigned node, void *memory, size_t bytes)
 {
-    sp_cuda_pool_give(pools[node], memory, bytes);
+    sp_cuda_pool_give(pools[node].pool, memory, bytes);
+}
+
+bool sp_cuda_pin(void *memory, size_t bytes)
+{
+    bool pinned = cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess;
+
+    if (!pinned)
+        cudaGetLastError(); /* or the next kernel of this thread would have it */
+    return pinned;
+}
+
+void sp_cuda_unpin(void *memory)
+{
+    if (cudaHostUnregister(memory) != cudaSuccess)
+        cudaGetLastError();
 }
 
 /*
@@ -335,6 +366,17 @@ void *sp_cuda_take(unsigned node, size_t bytes)
 void sp_cuda_give(unsigned node, void *memory, size_t bytes)
 {
     (void)node, (void)memory, (void)bytes;
+}
+
+bool sp_cuda_pin(void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    return false;
+}
+
+void sp_cuda_unpin(void *memory)
+{
+    (void)memory;
 }
 
 int sp_cuda_devices(bool wanted)

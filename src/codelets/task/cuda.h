@@ -27,14 +27,19 @@ void sp_cuda_stop(void);
 
 /*
  * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), where all of these have
- * one, each with a budget, or, 0, with StarPU's limit for one. After StarPU started, and until it has ended. 0, or -errno
- * after one line on stderr. sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
+ * one. After StarPU started, and until it has ended. What StarPU counts on a GPU and what is idle take no more than
+ * `budget_bytes` together, 0 or not, and no more than StarPU's limit. 0, or -errno after one line on stderr.
+ * sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
  */
 bool sp_cuda_has_pool(int device);
 int sp_cuda_pools_start(int64_t budget_bytes);
 void sp_cuda_pools_stop(void);
 void *sp_cuda_take(unsigned node, size_t bytes);
 void sp_cuda_give(unsigned node, void *memory, size_t bytes);
+
+/* Pins memory for the copies of all GPUs; false: it is refused, and copies are slower. Unpinned it need not have been. */
+bool sp_cuda_pin(void *memory, size_t bytes);
+void sp_cuda_unpin(void *memory);
 
 /* GPUs that this process sees, of this machine; 0: none that can be used, and, where one is `wanted`,
  * one line on stderr says why. */

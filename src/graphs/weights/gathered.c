@@ -1,6 +1,7 @@
 #include "graphs/weights/gathered.h"
 #include "config.h"
 #include "offload/simulated_memory.h"
+#include "offload/vector.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +47,7 @@ int sp_gathered_create(struct sp_gathered *w, size_t n, int parts, size_t elem_b
         *w = (struct sp_gathered){0};
         return -ENOMEM;
     }
-    starpu_vector_data_register(&w->handle, STARPU_MAIN_RAM, (uintptr_t)w->memory, (uint32_t)n,
-                                elem_bytes);
-    starpu_data_set_name(w->handle, "whole");
+    sp_vector_register_at(&w->handle, w->memory, n, elem_bytes, "whole");
     starpu_data_partition_plan(w->handle, &filter, w->part);
     for (int i = 0; i < parts; i++)
         starpu_data_set_name(w->part[i], "part");

@@ -19,6 +19,7 @@
 
 static int start_starpu(struct sp_trainer *t)
 {
+    static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
     struct starpu_conf conf;
     unsigned workers;
 
@@ -32,7 +33,7 @@ static int start_starpu(struct sp_trainer *t)
         /* would bring back what has just left: inputs of any task that is ready */
         setenv("STARPU_PREFETCH", "0", 1);
         sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
-                      t->place.gpus > 0);
+                      t->place.gpus ? &pins : NULL);
     }
     conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
     conf.catch_signals = 0; /* they are the program's */

@@ -149,10 +149,35 @@ static void forget_workspace(struct sp_cuda *cuda)
     cuda->workspace_bytes = 0;
 }
 
+static void (*when_short)(int device);
+
+void sp_cuda_when_short(void (*release)(int device))
+{
+    __atomic_store_n(&when_short, release, __ATOMIC_RELEASE);
+}
+
+/* At first with room to grow. */
+static cudaError_t allocate_workspace(struct sp_cuda *cuda, size_t bytes, size_t *grown)
+{
+    void (*release)(int device) = __atomic_load_n(&when_short, __ATOMIC_ACQUIRE);
+    cudaError_t err;
+
+    *grown = sp_cuda_roomy(bytes);
+    err = cudaMallocAsync(&cuda->workspace, *grown, cuda->stream);
+    for (int tries = 0; err == cudaErrorMemoryAllocation && tries < 2; tries++) {
+        cudaGetLastError(); /* forgotten: a smaller one may fit, then others give back what they can */
+        *grown = round_up(bytes, ALIGNMENT);
+        if (tries == 1 && release)
+            release(cuda->device);
+        err = cudaMallocAsync(&cuda->workspace, *grown, cuda->stream);
+    }
+    return err;
+}
+
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 {
     struct sp_cuda *cuda = k->cuda;
-    size_t grown = sp_cuda_roomy(bytes);
+    size_t grown;
     cudaError_t err;
 
     if (bytes <= cuda->workspace_bytes)
@@ -163,12 +188,7 @@ void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
     if (cuda->workspace)
         sp_cuda_must(cudaFreeAsync(cuda->workspace, cuda->stream), "before the workspace grows");
     forget_workspace(cuda);
-    err = cudaMallocAsync(&cuda->workspace, grown, cuda->stream);
-    if (err == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* forgotten: a smaller one may fit */
-        grown = round_up(bytes, ALIGNMENT);
-        err = cudaMallocAsync(&cuda->workspace, grown, cuda->stream);
-    }
+    err = allocate_workspace(cuda, bytes, &grown);
     if (err == cudaErrorMemoryAllocation)
         out_of_memory("workspace", grown);
     sp_cuda_must(err, "workspace");

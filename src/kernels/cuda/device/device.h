@@ -50,6 +50,9 @@ static inline const struct sp_backend *sp_cuda_backend(const struct sp_cuda *cud
  * the run ends. */
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes);
 
+/* Called where a device has no memory left for a workspace, which is then tried once more. */
+void sp_cuda_when_short(void (*release)(int device));
+
 /* Device bytes that the kernels of all workers hold: workspaces. */
 int64_t sp_cuda_held_bytes(void);
 /* And at most for a worker, on rows of h elements and attention `at`, which has the most keys of a run. */

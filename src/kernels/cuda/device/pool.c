@@ -10,10 +10,12 @@
 enum { MOST_IDLE = 4096 };
 
 struct sp_cuda_pool {
+    struct sp_cuda_pool *next; /* of all */
+    int device;
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
     cudaStream_t stream; /* memory is taken and freed in its order, and nothing else is on it */
-    size_t used_bytes, idle_bytes, budget_bytes;
+    size_t idle_bytes;
     int n_idle;
     struct idle {
         void *memory;
@@ -21,77 +23,92 @@ struct sp_cuda_pool {
     } idle[MOST_IDLE]; /* the oldest first */
 };
 
-/* Kernels of other GPUs may read it, as they may what cudaMalloc gives once StarPU let them. */
-static cudaError_t let_peers(int device, cudaMemPool_t memory)
-{
-    int devices = 0, can = 0;
-    cudaError_t err = cudaGetDeviceCount(&devices);
+static struct sp_cuda_pool *all;
+static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-    for (int peer = 0; err == cudaSuccess && peer < devices; peer++) {
-        struct cudaMemAccessDesc access = {
-            .location = {.type = cudaMemLocationTypeDevice, .id = peer},
-            .flags = cudaMemAccessFlagsProtReadWrite};
+/* ---- of the driver ---------------------------------------------------------------------- */
 
-        if (peer == device)
-            continue;
-        err = cudaDeviceCanAccessPeer(&can, peer, device);
-        if (err == cudaSuccess && can)
-            err = cudaMemPoolSetAccess(memory, &access, 1);
-    }
-    return err;
-}
-
-static cudaError_t open_memory(int device, struct sp_cuda_pool *p)
+static cudaError_t driver_pool(int device, cudaMemPool_t *memory)
 {
     const struct cudaMemPoolProps props = {
         .allocType = cudaMemAllocationTypePinned,
         .location = {.type = cudaMemLocationTypeDevice, .id = device}};
-    uint64_t all = UINT64_MAX; /* to the end: giving it back to the system is what takes time */
-    cudaError_t err = cudaMemPoolCreate(&p->memory, &props);
+
+    return cudaMemPoolCreate(memory, &props);
+}
+
+bool sp_cuda_pool_supported(int device)
+{
+    cudaMemPool_t memory;
+    int supported = 0;
+
+    if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device) ==
+            cudaSuccess &&
+        supported && cudaSetDevice(device) == cudaSuccess &&
+        driver_pool(device, &memory) == cudaSuccess) {
+        cudaMemPoolDestroy(memory);
+        return true;
+    }
+    cudaGetLastError(); /* forgotten: a run does without */
+    return false;
+}
+
+/* Kernels of other GPUs may read it, as they may what cudaMalloc gives once StarPU let them. */
+static cudaError_t let(int peer, const struct sp_cuda_pool *p)
+{
+    const struct cudaMemAccessDesc access = {
+        .location = {.type = cudaMemLocationTypeDevice, .id = peer},
+        .flags = cudaMemAccessFlagsProtReadWrite};
+    int can = 0;
+    cudaError_t err = cudaDeviceCanAccessPeer(&can, peer, p->device);
+
+    return err == cudaSuccess && can ? cudaMemPoolSetAccess(p->memory, &access, 1) : err;
+}
+
+static cudaError_t open_memory(struct sp_cuda_pool *p, const int *peers, int n)
+{
+    uint64_t threshold = UINT64_MAX; /* giving memory back to the system is what takes time */
+    cudaError_t err = cudaSetDevice(p->device);
 
     if (err == cudaSuccess)
-        err = cudaMemPoolSetAttribute(p->memory, cudaMemPoolAttrReleaseThreshold, &all);
+        err = driver_pool(p->device, &p->memory);
     if (err == cudaSuccess)
-        err = let_peers(device, p->memory);
+        err = cudaMemPoolSetAttribute(p->memory, cudaMemPoolAttrReleaseThreshold, &threshold);
+    for (int i = 0; err == cudaSuccess && i < n; i++)
+        if (peers[i] != p->device)
+            err = let(peers[i], p);
     if (err == cudaSuccess)
         err = cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking);
     return err;
 }
 
-bool sp_cuda_pool_supported(int device)
+/* The thread's device becomes the pool's, as StarPU leaves it that allocates. */
+static void use_device(const struct sp_cuda_pool *p)
 {
-    int supported = 0;
-    cudaError_t err = cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device);
-
-    return err == cudaSuccess && supported;
-}
-
-int sp_cuda_pool_create(int device, size_t budget_bytes, struct sp_cuda_pool **pool)
-{
-    struct sp_cuda_pool *p;
-    cudaError_t err;
-
-    p = calloc(1, sizeof *p);
-    if (!p)
-        return sp_error(ENOMEM, "cuda: no memory for a list of buffers");
-    pthread_mutex_init(&p->mutex, NULL);
-    p->budget_bytes = budget_bytes;
-    err = cudaSetDevice(device);
-    if (err == cudaSuccess)
-        err = open_memory(device, p);
-    if (err != cudaSuccess) {
-        sp_cuda_pool_destroy(p);
-        return sp_error(EIO, "cuda: GPU %d gives no memory pool: %s", device,
-                        cudaGetErrorString(err));
-    }
-    *pool = p;
-    return 0;
+    sp_cuda_must(cudaSetDevice(p->device), "a buffer");
 }
 
 static void release(struct sp_cuda_pool *p, void *memory)
 {
+    use_device(p);
     sp_cuda_must(cudaFreeAsync(memory, p->stream), "a buffer that is given back");
 }
+
+/* Of any size, of what the driver's pool has or gets. */
+static void *make(struct sp_cuda_pool *p, size_t bytes)
+{
+    void *memory = NULL;
+
+    use_device(p);
+    if (cudaMallocFromPoolAsync(&memory, bytes, p->memory, p->stream) != cudaSuccess) {
+        cudaGetLastError(); /* or the next kernel would have it */
+        return NULL;
+    }
+    sp_cuda_must(cudaStreamSynchronize(p->stream), "a buffer");
+    return memory;
+}
+
+/* ---- idle buffers, under the mutex ---------------------------------------------------------- */
 
 static struct idle remove_idle(struct sp_cuda_pool *p, int i)
 {
@@ -103,12 +120,75 @@ static struct idle remove_idle(struct sp_cuda_pool *p, int i)
     return idle;
 }
 
+/* The latest of this size: its pages are in caches. */
+static void *reuse(struct sp_cuda_pool *p, size_t bytes)
+{
+    for (int i = p->n_idle - 1; i >= 0; i--)
+        if (p->idle[i].bytes == bytes)
+            return remove_idle(p, i).memory;
+    return NULL;
+}
+
+static void keep_idle(struct sp_cuda_pool *p, size_t most_bytes)
+{
+    while (p->idle_bytes > most_bytes)
+        release(p, remove_idle(p, 0).memory);
+}
+
+/* Somebody else is short of a device's memory. */
+static void trim(int device)
+{
+    pthread_mutex_lock(&all_mutex);
+    for (struct sp_cuda_pool *p = all; p; p = p->next) {
+        if (p->device != device)
+            continue;
+        pthread_mutex_lock(&p->mutex);
+        keep_idle(p, 0);
+        sp_cuda_must(cudaStreamSynchronize(p->stream), "buffers that are given back");
+        sp_cuda_must(cudaMemPoolTrimTo(p->memory, 0), "buffers that are given back");
+        pthread_mutex_unlock(&p->mutex);
+    }
+    pthread_mutex_unlock(&all_mutex);
+}
+
+/* ---- pools ------------------------------------------------------------------------------------ */
+
+int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool **pool)
+{
+    struct sp_cuda_pool *p = calloc(1, sizeof *p);
+    cudaError_t err;
+
+    if (!p)
+        return sp_error(ENOMEM, "cuda: no memory for a list of buffers");
+    pthread_mutex_init(&p->mutex, NULL);
+    p->device = device;
+    err = open_memory(p, peers, n);
+    if (err != cudaSuccess) {
+        sp_cuda_pool_destroy(p);
+        return sp_error(EIO, "cuda: GPU %d gives no memory pool: %s", device,
+                        cudaGetErrorString(err));
+    }
+    pthread_mutex_lock(&all_mutex);
+    p->next = all;
+    all = p;
+    pthread_mutex_unlock(&all_mutex);
+    sp_cuda_when_short(trim);
+    *pool = p;
+    return 0;
+}
+
 void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
 {
     if (!p)
         return;
-    while (p->n_idle)
-        release(p, remove_idle(p, 0).memory);
+    pthread_mutex_lock(&all_mutex);
+    for (struct sp_cuda_pool **at = &all; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&all_mutex);
+    keep_idle(p, 0);
     if (p->stream) {
         cudaStreamSynchronize(p->stream);
         cudaStreamDestroy(p->stream);
@@ -119,44 +199,19 @@ void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
     free(p);
 }
 
-/* The latest of this size: its pages are in caches. */
-static void *reuse(struct sp_cuda_pool *p, size_t bytes)
-{
-    for (int i = p->n_idle - 1; i >= 0; i--)
-        if (p->idle[i].bytes == bytes)
-            return remove_idle(p, i).memory;
-    return NULL;
-}
-
-/* Memory for any size, of what the driver has or gets. */
-static void *make(struct sp_cuda_pool *p, size_t bytes)
-{
-    void *memory = NULL;
-
-    if (cudaMallocFromPoolAsync(&memory, bytes, p->memory, p->stream) != cudaSuccess) {
-        cudaGetLastError(); /* or the next kernel would have it */
-        return NULL;
-    }
-    sp_cuda_must(cudaStreamSynchronize(p->stream), "a buffer");
-    return memory;
-}
-
-void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes)
+void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_bytes)
 {
     void *memory;
 
     pthread_mutex_lock(&p->mutex);
     memory = reuse(p, bytes);
-    while (!memory && p->n_idle && p->used_bytes + p->idle_bytes + bytes > p->budget_bytes)
-        release(p, remove_idle(p, 0).memory);
+    keep_idle(p, most_idle_bytes);
     if (!memory)
         memory = make(p, bytes);
     while (!memory && p->n_idle) {
         release(p, remove_idle(p, 0).memory);
         memory = make(p, bytes);
     }
-    if (memory)
-        p->used_bytes += bytes;
     pthread_mutex_unlock(&p->mutex);
     return memory;
 }
@@ -164,7 +219,6 @@ void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes)
 void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes)
 {
     pthread_mutex_lock(&p->mutex);
-    p->used_bytes -= bytes;
     if (p->n_idle == MOST_IDLE)
         release(p, remove_idle(p, 0).memory);
     p->idle[p->n_idle++] = (struct idle){memory, bytes};
