@@ -1,6 +1,7 @@
 /* A run: the graph of a plan, its steps, and what they leave behind. */
 #include "parity/run.h"
 #include "codelets/task/cuda.h"
+#include "codelets/task/cuda_memory.h"
 #include "offload/host.h"
 #include "starpipe/order.h"
 #include "graphs/create.h"

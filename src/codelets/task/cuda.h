@@ -16,7 +16,6 @@
 #define SP_CODELETS_CUDA_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* After StarPU started: gives each CUDA worker its kernels, on its stream. 0, or -errno after one line on
@@ -24,22 +23,6 @@
 int sp_cuda_start(void);
 /* Before StarPU ends, when no task is left. */
 void sp_cuda_stop(void);
-
-/*
- * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), where all of these have
- * one. After StarPU started, and until it has ended. What StarPU counts on a GPU and what is idle take no more than
- * `budget_bytes` together, 0 or not, and no more than StarPU's limit. 0, or -errno after one line on stderr.
- * sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
- */
-bool sp_cuda_has_pool(int device);
-int sp_cuda_pools_start(int64_t budget_bytes);
-void sp_cuda_pools_stop(void);
-void *sp_cuda_take(unsigned node, size_t bytes);
-void sp_cuda_give(unsigned node, void *memory, size_t bytes);
-
-/* Pins memory for the copies of all GPUs; false: it is refused, and copies are slower. Unpinned it need not have been. */
-bool sp_cuda_pin(void *memory, size_t bytes);
-void sp_cuda_unpin(void *memory);
 
 /* GPUs that this process sees, of this machine; 0: none that can be used, and, where one is `wanted`,
  * one line on stderr says why. */
@@ -50,19 +33,6 @@ int sp_cuda_usable(int device);
 
 /* What its maker calls a GPU. */
 void sp_cuda_name(int device, char name[128]);
-
-/* Bytes of a GPU: in all, and free now. 0 or -errno. */
-int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
-
-struct sp_shape;
-
-/* What the kernels of a GPU's worker take beside StarPU's buffers, at most: of micro-batches of shape
- * `sh`, in slices of at most `len` tokens. */
-int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len);
-
-/* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB; `both`, if not NULL:
- * each way, when both ways are busy. 0 or -errno after one line. */
-int sp_cuda_measure_copies(int device, double *out, double *back, double *both);
 
 struct sp_backend;
 

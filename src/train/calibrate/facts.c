@@ -1,5 +1,6 @@
 #include "train/calibrate/facts.h"
 #include "codelets/task/cuda.h"
+#include "codelets/task/cuda_memory.h"
 #include "config.h"
 #include "kernels/kernels.h"
 #include "sp_error.h"

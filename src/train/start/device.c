@@ -1,6 +1,7 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
 #include "train/start/device.h"
 #include "codelets/task/cuda.h"
+#include "codelets/task/cuda_memory.h"
 #include "offload/vector.h"
 #include "policies/families/slice_buffers.h"
 #include "sp_error.h"

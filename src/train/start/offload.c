@@ -1,6 +1,6 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
 #include "train/start/offload.h"
-#include "codelets/task/cuda.h"
+#include "codelets/task/cuda_memory.h"
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/profile.h"

@@ -1,6 +1,7 @@
 /* StarPU, the model in its stages, the log, the watchdog: from a plan to a trainer that can step. */
 #include "train/start/start.h"
 #include "codelets/task/cuda.h"
+#include "codelets/task/cuda_memory.h"
 #include "graphs/weights/checkpoint.h"
 #include "offload/host.h"
 #include "sp_error.h"
