@@ -20,10 +20,10 @@ size_t sp_vector_elem(size_t n, size_t elem_bytes);
 size_t sp_vector_length(size_t n);
 
 /*
- * Where the buffers of a GPU's memory node come from; NULL and of no effect until it is set. StarPU caches
- * freed buffers by their exact size, takes others from the device, and once its limit is reached frees some, which on
- * a GPU waits for all that computes, or sends away what is in use. A run that moves tensors all the time wants what is
- * freed to be free, for any size, at once: from then on StarPU caches nothing.
+ * Where buffers on GPUs come from, in place of StarPU. StarPU keeps freed buffers by their exact size and takes others
+ * from the device. Once its limit is reached it frees some, which on a GPU waits for all that computes, or sends away
+ * what is in use. A run that moves tensors all the time wants what is freed to be free at once, for any size: StarPU
+ * keeps nothing then, and counts what is in use alone.
  */
 struct sp_vector_memory {
     void *(*take)(unsigned node, size_t bytes); /* NULL: there is none */
