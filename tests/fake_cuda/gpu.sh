@@ -212,6 +212,8 @@ sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*
     "$work/output" | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
         END { exit !(n == 1 && $1 <= 32 && $2 <= 162) }' || fail "adaptive took what the kernels need"
 SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=140 refused "has for a stage 11.00 MiB" starpipe $adaptive
+STARPU_LIMIT_CPU_MEM=1 refused "room for 1.0 MiB .* four tensors of [0-9.]+ MiB" starpipe $tiny --schedule sppo \
+    --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 2 --offload full --offload-dir "$work"
 # --slices auto takes as many as that wants: 52 MiB
 long="$tiny --schedule sppo --stages 1 --micro-batches 1 --seq 512 --micro-batch-size 8 --steps 1
     --offload adaptive --offload-dir $work"

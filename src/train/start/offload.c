@@ -89,10 +89,47 @@ static int64_t host_room(const struct sp_trainer *t)
     return (int64_t)(0.9 * unused / t->world.node_size);
 }
 
+static int64_t largest_tensor(const struct sp_trainer *t)
+{
+    int64_t most = 0;
+
+    for (int k = 0; k < t->place.n_local; k++) {
+        const struct sp_eviction_plan *a = &t->offload.evictions[t->place.first_local + k];
+
+        for (int i = 0; i < a->n_units * SP_UNIT_TENSORS; i++) {
+            int64_t bytes = a->units[i / SP_UNIT_TENSORS].bytes[i % SP_UNIT_TENSORS];
+
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+/* On the way to disk a few are in main memory: two that come from the GPU, two that are written or read. */
+static int check_host(const struct sp_trainer *t)
+{
+    const double MiB = 1024 * 1024;
+    int64_t wants = 4 * largest_tensor(t);
+
+    return host_room(t) >= wants
+               ? 0
+               : sp_error(ENOMEM,
+                          "train: --offload %s: main memory has room for %.1f MiB of what leaves "
+                          "the GPU, and four tensors of %.1f MiB are on their way to disk at once: "
+                          "raise STARPU_LIMIT_CPU_MEM, or take more --slices",
+                          t->cfg.layout.offload, (double)host_room(t) / MiB,
+                          (double)wants / 4 / MiB);
+}
+
 static int open_behind_host(struct sp_trainer *t)
 {
+    int err;
+
     if (file_bytes(t) <= host_room(t))
         return 0;
+    err = check_host(t);
+    if (err)
+        return err;
     sp_train_limit(t, 1, "STARPU_LIMIT_CPU_MEM", host_room(t) >> 20 << 20);
     return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
