@@ -1,6 +1,7 @@
 #include "offload/host.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
+#include "sp_idle.h"
 #include <hwloc.h>
 #include <pthread.h>
 #include <starpu.h>
@@ -15,24 +16,16 @@ enum { SMALL = 32 * 1024 };
 /* What a thread touches at a time of what is reserved. */
 enum { PIECE = 8 << 20 };
 
-struct idle {
-    void *memory;
-    size_t bytes;
-};
-
-enum { MOST_IDLE = 4096 };
-
 static struct {
     pthread_mutex_t mutex;
     hwloc_topology_t topology;       /* NULL: one NUMA node, nothing to choose */
     hwloc_cpuset_t cores;            /* of this process */
     const struct sp_host_pins *pins; /* NULL: nothing is pinned */
-    struct idle idle[MOST_IDLE];     /* the oldest first */
-    int n_idle;
-    size_t idle_bytes, most_idle;
+    struct sp_idle idle;
+    size_t most_idle; /* bytes */
     int64_t bytes, peak;
-    char *
-        reserved; /* buffers are made of it from its beginning on, and are idle after their first use */
+    /* What the first buffers are made of, from its beginning on. Given back they are idle as others. */
+    char *reserved;
     size_t reserved_bytes, made_bytes;
 } host = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -105,33 +98,13 @@ static void unmap(void *memory, size_t bytes)
     munmap(memory, bytes);
 }
 
-static void forget_idle(int i)
-{
-    host.idle_bytes -= host.idle[i].bytes;
-    memmove(&host.idle[i], &host.idle[i + 1], sizeof *host.idle * (size_t)(host.n_idle - i - 1));
-    host.n_idle--;
-}
-
-/* An idle buffer of this size, the latest: it is warm. */
-static void *reuse(size_t bytes)
-{
-    void *memory = NULL;
-
-    for (int i = host.n_idle - 1; !memory && i >= 0; i--)
-        if (host.idle[i].bytes == bytes) {
-            memory = host.idle[i].memory;
-            forget_idle(i);
-        }
-    return memory;
-}
-
 static int take(unsigned node, void **memory, size_t size, int flags)
 {
     size_t bytes = sp_host_round(size);
 
     (void)node, (void)flags;
     pthread_mutex_lock(&host.mutex);
-    *memory = bytes < SMALL ? NULL : reuse(bytes);
+    *memory = bytes < SMALL ? NULL : sp_idle_take(&host.idle, bytes);
     pthread_mutex_unlock(&host.mutex);
     if (!*memory && bytes >= SMALL)
         *memory = make(bytes);
@@ -146,21 +119,18 @@ static int take(unsigned node, void **memory, size_t size, int flags)
 static int give(unsigned node, void *memory, size_t size, int flags)
 {
     size_t bytes = sp_host_round(size);
-    struct idle gone[MOST_IDLE];
+    struct sp_idle_buffer gone[SP_MOST_IDLE];
     int n = 0;
 
     (void)node, (void)flags;
     __atomic_sub_fetch(&host.bytes, (int64_t)bytes, __ATOMIC_RELAXED);
     pthread_mutex_lock(&host.mutex);
     if (bytes >= SMALL) {
-        while (host.n_idle &&
-               (host.n_idle == MOST_IDLE || bytes > host.most_idle - host.idle_bytes)) {
-            gone[n++] = host.idle[0];
-            forget_idle(0);
-        }
+        while (host.idle.n &&
+               (host.idle.n == SP_MOST_IDLE || bytes > host.most_idle - host.idle.bytes))
+            gone[n++] = sp_idle_oldest(&host.idle);
         if (bytes <= host.most_idle) {
-            host.idle[host.n_idle++] = (struct idle){memory, bytes};
-            host.idle_bytes += bytes;
+            sp_idle_put(&host.idle, memory, bytes);
             memory = NULL;
         }
     }
@@ -223,9 +193,10 @@ static void drop_reserved(void)
 void sp_host_trim(void)
 {
     pthread_mutex_lock(&host.mutex);
-    while (host.n_idle) {
-        unmap(host.idle[0].memory, host.idle[0].bytes);
-        forget_idle(0);
+    while (host.idle.n) {
+        struct sp_idle_buffer oldest = sp_idle_oldest(&host.idle);
+
+        unmap(oldest.memory, oldest.bytes);
     }
     pthread_mutex_unlock(&host.mutex);
     __atomic_store_n(&host.peak, sp_host_bytes(), __ATOMIC_RELAXED);

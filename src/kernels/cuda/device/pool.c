@@ -1,13 +1,11 @@
 #include "kernels/cuda/device/pool.h"
 #include "kernels/cuda/device/device.h"
 #include "sp_error.h"
+#include "sp_idle.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { MOST_IDLE = 4096 };
 
 struct sp_cuda_pool {
     struct sp_cuda_pool *next; /* of all */
@@ -15,12 +13,7 @@ struct sp_cuda_pool {
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
     cudaStream_t stream; /* memory is taken and freed in its order, and nothing else is on it */
-    size_t idle_bytes;
-    int n_idle;
-    struct idle {
-        void *memory;
-        size_t bytes;
-    } idle[MOST_IDLE]; /* the oldest first */
+    struct sp_idle idle;
 };
 
 static struct sp_cuda_pool *all;
@@ -108,31 +101,11 @@ static void *make(struct sp_cuda_pool *p, size_t bytes)
     return memory;
 }
 
-/* ---- idle buffers, under the mutex ---------------------------------------------------------- */
-
-static struct idle remove_idle(struct sp_cuda_pool *p, int i)
-{
-    struct idle idle = p->idle[i];
-
-    p->n_idle--;
-    memmove(&p->idle[i], &p->idle[i + 1], sizeof *p->idle * (size_t)(p->n_idle - i));
-    p->idle_bytes -= idle.bytes;
-    return idle;
-}
-
-/* The latest of this size: its pages are in caches. */
-static void *reuse(struct sp_cuda_pool *p, size_t bytes)
-{
-    for (int i = p->n_idle - 1; i >= 0; i--)
-        if (p->idle[i].bytes == bytes)
-            return remove_idle(p, i).memory;
-    return NULL;
-}
-
+/* With the mutex. */
 static void keep_idle(struct sp_cuda_pool *p, size_t most_bytes)
 {
-    while (p->idle_bytes > most_bytes)
-        release(p, remove_idle(p, 0).memory);
+    while (p->idle.bytes > most_bytes)
+        release(p, sp_idle_oldest(&p->idle).memory);
 }
 
 /* Somebody else is short of a device's memory. */
@@ -204,12 +177,12 @@ void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_b
     void *memory;
 
     pthread_mutex_lock(&p->mutex);
-    memory = reuse(p, bytes);
+    memory = sp_idle_take(&p->idle, bytes);
     keep_idle(p, most_idle_bytes);
     if (!memory)
         memory = make(p, bytes);
-    while (!memory && p->n_idle) {
-        release(p, remove_idle(p, 0).memory);
+    while (!memory && p->idle.n) {
+        release(p, sp_idle_oldest(&p->idle).memory);
         memory = make(p, bytes);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -219,9 +192,8 @@ void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_b
 void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes)
 {
     pthread_mutex_lock(&p->mutex);
-    if (p->n_idle == MOST_IDLE)
-        release(p, remove_idle(p, 0).memory);
-    p->idle[p->n_idle++] = (struct idle){memory, bytes};
-    p->idle_bytes += bytes;
+    if (p->idle.n == SP_MOST_IDLE)
+        release(p, sp_idle_oldest(&p->idle).memory);
+    sp_idle_put(&p->idle, memory, bytes);
     pthread_mutex_unlock(&p->mutex);
 }
