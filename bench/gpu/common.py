@@ -162,6 +162,13 @@ def torch_run(args, spec, seconds):
         {"status": status, "why": why}
 
 
+def better(a, b):
+    """The faster of two results; any that ran before one that did not, news before none."""
+    if a is None or b["status"] == "ok" and (a["status"] != "ok" or b["step_ms"] < a["step_ms"]):
+        return b
+    return a
+
+
 def timed(budget, kind, run, *what, **options):
     """Runs if the budget allows it, never longer than what is left."""
     if not budget.allows(kind):
@@ -210,6 +217,14 @@ def parser(doc):
     p.add_argument("--seconds-budget", type=float, default=540, metavar="S",
                    help="what does not fit is skipped, and said (default 540)")
     return p
+
+
+def add_row(p, rows):
+    p.add_argument("--row", "--rows", choices=rows, help="default gpt3-1.3b, on the CPU tiny")
+
+
+def row_of(args):
+    return args.row or ("tiny" if args.device == "cpu" else "gpt3-1.3b")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import common
-from common import MODELS, gib, timed
+from common import MODELS, better, gib, timed
 
 ROWS = {  # model, sequence, micro-batch size, micro-batches
     "gpt2-124m-1k": ("gpt2-124m", 1024, 16, 2),
@@ -56,13 +56,6 @@ def compile_ahead(args, rows):
             for precision in args.precisions:
                 pool.submit(theirs, args, row, args.recompute == "full", "compile", precision, args.sdpa[0],
                             args.budget.left(), warmup=1, steps=1)
-
-
-def better(a, b):
-    """The faster of two results; any that ran before one that did not, news before none."""
-    if a is None or b["status"] == "ok" and (a["status"] != "ok" or b["step_ms"] < a["step_ms"]):
-        return b
-    return a
 
 
 def measure(args, row, recompute):

@@ -69,14 +69,14 @@ def longest(args, way, budget):
 
 def main():
     p = common.parser(__doc__)
-    p.add_argument("--row", "--rows", choices=ROWS, help="default gpt3-1.3b, on the CPU tiny")
+    common.add_row(p, ROWS)
     p.add_argument("--ways", metavar="NAME,...", help=", ".join([*OURS, *THEIRS]))
     p.add_argument("--limit", type=common.size, metavar="BYTES",
                    help="of either program, as 40GiB: shorter sequences tell as much (default: all that is free)")
     p.add_argument("--dir", default=os.environ.get("TMPDIR", "/var/tmp"), help="--offload-dir")
     p.add_argument("--steps", type=int, default=1, help="whole steps of a trial (default 1)")
     args = p.parse_args()
-    args.row = args.row or ("tiny" if args.device == "cpu" else "gpt3-1.3b")
+    args.row = common.row_of(args)
     args.model = "tiny-gpt2" if args.row == "tiny" else args.row
 
     with common.session(args) as results:

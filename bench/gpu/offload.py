@@ -15,7 +15,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import common
-from common import gib, timed
+from common import better, gib, timed
 
 RATIO = 1.10
 ROWS = {"gpt3-1.3b": ("gpt3-1.3b", 32768), "tiny": ("tiny-gpt2", 512)}
@@ -25,13 +25,6 @@ def run(args, seq, options, seconds):
     return common.starpipe(args, ROWS[args.row][0], seq, "--schedule", "sppo", "--slices", args.slices,
                            "--stages", 1, "--micro-batches", 1, "--offload-dir", args.dir, *options,
                            steps=1 + args.steps, last=args.steps, seconds=seconds)
-
-
-def better(old, new):
-    """The faster of two results of one way; what did not run counts where nothing did."""
-    if not old or old["status"] != "ok":
-        return new
-    return new if new["status"] == "ok" and new["step_ms"] < old["step_ms"] else old
 
 
 def sequence_of(args):
@@ -64,14 +57,14 @@ def line_of(way, r, none):
 
 def main():
     p = common.parser(__doc__)
-    p.add_argument("--row", "--rows", choices=ROWS, help="default gpt3-1.3b, on the CPU tiny")
+    common.add_row(p, ROWS)
     p.add_argument("--slices", type=int, default=8)
     p.add_argument("--shares", default="0.8,0.6", metavar="X,...", help="limits, of what none took")
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--steps", type=int, default=4, help="measured in a round, after one")
     p.add_argument("--dir", default="/var/tmp", help="--offload-dir")
     args = p.parse_args()
-    args.row = args.row or ("tiny" if args.device == "cpu" else "gpt3-1.3b")
+    args.row = common.row_of(args)
 
     with common.session(args) as results:
         seq, none = sequence_of(args)

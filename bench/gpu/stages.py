@@ -58,13 +58,13 @@ def best_of(args, schedule):
 
 def main():
     p = common.parser(__doc__)
-    p.add_argument("--row", "--rows", choices=ROWS, help="default gpt3-1.3b, on the CPU tiny")
+    common.add_row(p, ROWS)
     p.add_argument("--schedules", default=",".join(SCHEDULES), metavar="NAME,...")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--steps", type=int, default=6, help="measured in a round, after three")
     p.add_argument("--recompute", default="no-attention", help="the same for all")
     args = p.parse_args()
-    args.row = args.row or ("tiny" if args.device == "cpu" else "gpt3-1.3b")
+    args.row = common.row_of(args)
 
     with common.session(args) as results:
         print(f"{results['device']}, {args.dtype}, {args.row}, recompute {args.recompute}")

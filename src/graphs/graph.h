@@ -94,8 +94,8 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/visits.h), and of their gradients, NULL where
-     * there are none yet; NULL: they are here */
+    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/visits.h), and of their gradients, NULL
+     * where there are none yet; NULL: they are here */
     struct sp_place **away;
     int64_t stashed; /* bytes counted as stashed */
 };

@@ -211,6 +211,11 @@ static int64_t most_evicted(const struct sp_eviction_plan *a, bool keys)
     return most;
 }
 
+int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a)
+{
+    return most_evicted(a, false);
+}
+
 /* ---- the choice ----------------------------------------------------------------------- */
 
 /* Whether everything fits at a rate; sets out and back, and *peak of the slots when all come back at
@@ -286,7 +291,6 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
     a->bytes = 0;
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
-    a->most_tensors_evicted = most_evicted(a, false);
     a->most_evicted = most_evicted(a, true) + a->gradients_out;
     return enough;
 }

@@ -87,11 +87,10 @@ struct sp_eviction_plan {
     int64_t visits_in, visits_out; /* given: of all slots; 0: all keys stay */
     int64_t visit_largest;         /* given: of the largest visit */
     int64_t visit_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
-    int64_t gradients_out;        /* given: of these the most at once, of gradients */
-    int64_t bytes;                /* that leave in a step, but for those */
-    int64_t most_evicted;         /* at once */
-    int64_t most_tensors_evicted; /* the same without keys that visit and their gradients */
-    double rate;                  /* bytes a second that the forwards in between must hide */
+    int64_t gradients_out; /* given: of these the most at once, of gradients */
+    int64_t bytes;         /* that leave in a step, but for those */
+    int64_t most_evicted;  /* at once */
+    double rate;           /* bytes a second that the forwards in between must hide */
 
     int64_t *most; /* room: [n_slots] */
 };
@@ -118,6 +117,9 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
 
 /* Bytes in memory at the highest slot with all away that may leave. Chooses nothing. */
 int64_t sp_eviction_plan_least(struct sp_eviction_plan *a);
+
+/* most_evicted of what is chosen, without keys that visit and their gradients. */
+int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a);
 
 /* Bytes in memory in each slot, most[n_slots], with what is chosen. */
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);

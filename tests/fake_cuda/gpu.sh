@@ -121,40 +121,46 @@ STARPU_LIMIT_CPU_MEM=16 starpipe train --model gpt-tiny --data "$work/text" --sc
 grep -q '^disk: [1-9]' "$work/output" || fail "nothing went on to disk"
 cmp "$work/disk.safetensors" "$work/cpu.safetensors" || fail "on to disk: other gradients"
 
-# a limit on the GPU is kept, by offload's plan and by StarPU
-starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
-    --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 3 --offload adaptive --memory-limit 24MiB \
-    --device cuda > "$work/output" || fail "a limit: $(tail -n 1 "$work/output")"
-sed -n 's/^process of stage 0: \([0-9.]*\) MiB .*/\1/p' "$work/output" |
-    awk '{ n++; print $1 " MiB taken of 2 times 24" } END { exit !(n == 1 && $1 <= 48) }' ||
+# What the process took of its GPU, and what was planned, in MiB, as $work/output tells.
+taken()
+{
+    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' "$work/output"
+}
+
+# offloads WHAT STEPS OPTIONS...: --offload with these
+offloads()
+{
+    SP_FAKE_GPU_COUNTS=1 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
+        --micro-batches 2 --seq 512 --micro-batch-size 4 --steps "$2" --offload "${@:3}" --device cuda \
+        > "$work/output" 2> "$work/counts" || fail "$1: $(tail -n 1 "$work/counts")"
+}
+
+# a limit on the GPU is kept
+offloads "a limit" 3 adaptive --memory-limit 24MiB
+taken | awk '{ n++; print $1 " MiB taken of 2 times 24" } END { exit !(n == 1 && $1 <= 48) }' ||
     fail "more than --memory-limit was taken"
 
 # with offload no step after the first calls cudaMalloc, or cudaFree, which waits for all that computes, and the
 # buffers in use are within what was planned, though slices of equal times have as many sizes as there are slices
-allocations()
-{
-    SP_FAKE_GPU_COUNTS=1 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
-        --micro-batches 2 --seq 512 --micro-batch-size 4 --steps "$1" --offload "${@:2}" --device cuda \
-        > "$work/output" 2> "$work/counts" || fail "allocations: $(tail -n 1 "$work/counts")"
-    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' "$work/output" |
-        awk '{ n++; if ($1 > $2) exit 1 } END { exit n != 1 }' || fail "allocations: more than was planned"
-    sed -n 's/^fake GPU 0: \([0-9]*\) allocations, \([0-9]*\) pooled.*/\1 \2/p' "$work/counts"
-}
 for offload in full "adaptive --memory-limit 24MiB"; do
-    read -r one pooled < <(allocations 1 $offload)
-    read -r four _ < <(allocations 4 $offload)
+    for steps in 1 4; do
+        offloads allocations $steps $offload
+        taken | awk '{ n++; if ($1 > $2) exit 1 } END { exit n != 1 }' || fail "--offload $offload: more than was planned"
+        counted[steps]=$(sed -n 's/^fake GPU 0: \([0-9]*\) allocations, \([0-9]*\) pooled.*/\1 \2/p' "$work/counts")
+    done
+    read -r one pooled <<< "${counted[1]}"
+    read -r four _ <<< "${counted[4]}"
     echo "--offload $offload: $one allocations in one step, $four in four, $pooled of the pool"
     [ "${one:-0}" -gt 0 ] && [ "$one" = "$four" ] && [ "${pooled:-0}" -gt "$one" ] ||
         fail "--offload $offload: allocations in every step"
 done
 # a driver without memory pools, or an MPI that reads from GPUs, does as well, and StarPU keeps to the limit
 for setting in SP_FAKE_GPU_POOLS=0 STARPU_MPI_GPUDIRECT=1; do
-    env $setting SP_FAKE_GPU_COUNTS=1 "$STARPIPE" train --model gpt-tiny --data "$work/text" --schedule sppo \
-        --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 3 --offload adaptive \
-        --memory-limit 24MiB --device cuda > "$work/output" 2> "$work/counts" || fail "$setting: $(tail -n 1 "$work/counts")"
+    export "${setting?}"
+    offloads $setting 3 adaptive --memory-limit 24MiB
+    unset "${setting%=*}"
     grep -q ' 0 pooled' "$work/counts" || fail "$setting: $(cat "$work/counts")"
-    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .*/\1/p' "$work/output" |
-        awk '{ n++ } END { exit !(n == 1 && $1 <= 48) }' || fail "$setting: more than --memory-limit was taken"
+    taken | awk '{ n++ } END { exit !(n == 1 && $1 <= 48) }' || fail "$setting: more than --memory-limit was taken"
 done
 SP_FAKE_GPU_POOLS=0 same starpipe train --model gpt-tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 \
     --micro-batch-size 4 --offload full
@@ -174,8 +180,7 @@ fi
 starpipe train --device cuda --model gpt-tiny --data "$work/text" --stages 2 --seq 256 \
     --micro-batches 4 --steps 10 --log "$work/memory.jsonl" > "$work/output" ||
     fail "ten steps: $(tail -n 1 "$work/output")"
-sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' \
-    "$work/output" | awk '{ n++; print $1 " MiB taken, " $2 " planned"; r = $1 / $2 }
+taken | awk '{ n++; print $1 " MiB taken, " $2 " planned"; r = $1 / $2 }
         END { exit !(n == 1 && r > 0.9 && r < 1.1) }' || fail "memory is not what was planned"
 [ "$(sed -n 4p "$work/memory.jsonl" | grep -o '"peak_device_bytes": *[0-9]*')" = \
     "$(sed -n 11p "$work/memory.jsonl" | grep -o '"peak_device_bytes": *[0-9]*')" ] ||
@@ -204,16 +209,15 @@ SP_FAKE_GPU_MEM=256M SP_FAKE_KERNELS_MIB=250 refused "need .* GiB of GPU 0 .*wor
 SP_FAKE_KERNELS_MIB=100 starpipe $tiny --stages 2 --seq 256 --steps 1 > "$work/output"
 grep -q 'planned, of which 100.0 for the kernels' "$work/output" || fail "planned: $(cat "$work/output")"
 # 180 MiB, of which a tenth is left to libraries: the tensors of either stage have 16 MiB, then 11.
-adaptive="$tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4
-    --steps 2 --offload adaptive --offload-dir $work"
+sliced="$tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4
+    --steps 2 --offload-dir $work --offload"
+adaptive="$sliced adaptive"
 SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=130 starpipe $adaptive > "$work/output" ||
     fail "adaptive beside the kernels: $(tail -n 1 "$work/output")"
-sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' \
-    "$work/output" | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
+taken | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
         END { exit !(n == 1 && $1 <= 32 && $2 <= 162) }' || fail "adaptive took what the kernels need"
 SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=140 refused "has for a stage 11.00 MiB" starpipe $adaptive
-STARPU_LIMIT_CPU_MEM=1 refused "room for 1.0 MiB .* four tensors of [0-9.]+ MiB" starpipe $tiny --schedule sppo \
-    --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 2 --offload full --offload-dir "$work"
+STARPU_LIMIT_CPU_MEM=1 refused "room for 1.0 MiB .* four tensors of [0-9.]+ MiB" starpipe $sliced full
 # --slices auto takes as many as that wants: 52 MiB
 long="$tiny --schedule sppo --stages 1 --micro-batches 1 --seq 512 --micro-batch-size 8 --steps 1
     --offload adaptive --offload-dir $work"

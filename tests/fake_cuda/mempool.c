@@ -30,11 +30,11 @@ static cudaError_t allocate(void **pointer, size_t bytes, struct CUmemPoolHandle
     if (s->newest)
         sp_wait(s->newest);
     sp_give_lock();
-    r = bytes ? sp_device_memory(pool->device, bytes) : NULL;
-    if (bytes && !r)
-        return sp_leave(cudaErrorMemoryAllocation);
-    if (!r)
+    if (!bytes)
         return cudaSuccess;
+    r = sp_device_memory(pool->device, bytes);
+    if (!r)
+        return sp_leave(cudaErrorMemoryAllocation);
     sp_take_lock();
     r->pool = pool;
     pool->in_use++;

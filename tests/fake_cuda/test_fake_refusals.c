@@ -109,14 +109,22 @@ static void free_device_as_pooled(void)
     cudaFreeAsync(device_memory(0, 16), 0);
 }
 
-static void destroy_pool_in_use(void)
+static cudaMemPool_t pool_of(int device)
 {
-    const struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
-                                           .location = {.type = cudaMemLocationTypeDevice}};
+    const struct cudaMemPoolProps props = {
+        .allocType = cudaMemAllocationTypePinned,
+        .location = {.type = cudaMemLocationTypeDevice, .id = device}};
     cudaMemPool_t pool;
-    void *p;
 
     OK(cudaMemPoolCreate(&pool, &props));
+    return pool;
+}
+
+static void destroy_pool_in_use(void)
+{
+    cudaMemPool_t pool = pool_of(0);
+    void *p;
+
     OK(cudaMallocFromPoolAsync(&p, 16, pool, 0));
     cudaMemPoolDestroy(pool);
 }
@@ -228,9 +236,6 @@ static void kernel_reads_enabled_peer(void)
 /* Device 0 reads memory of a pool of device 1, which lets it or not. */
 static void read_pooled_peer(bool allowed)
 {
-    const struct cudaMemPoolProps props = {
-        .allocType = cudaMemAllocationTypePinned,
-        .location = {.type = cudaMemLocationTypeDevice, .id = 1}};
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice},
                                              .flags = cudaMemAccessFlagsProtReadWrite};
     cudaMemPool_t pool;
@@ -239,7 +244,7 @@ static void read_pooled_peer(bool allowed)
 
     OK(cudaSetDevice(1));
     OK(cudaStreamCreate(&s));
-    OK(cudaMemPoolCreate(&pool, &props));
+    pool = pool_of(1);
     if (allowed)
         OK(cudaMemPoolSetAccess(pool, &access, 1));
     OK(cudaMallocFromPoolAsync(&p, 16, pool, s));

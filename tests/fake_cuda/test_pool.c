@@ -19,20 +19,12 @@ static struct sp_cuda_pool *pool_of(int device)
     return pool;
 }
 
-static size_t taken(int device)
+static struct sp_fake_counts counts(int device)
 {
     struct sp_fake_counts c;
 
     sp_fake_counts(device, &c);
-    return c.bytes;
-}
-
-static size_t pooled(int device)
-{
-    struct sp_fake_counts c;
-
-    sp_fake_counts(device, &c);
-    return c.pooled;
+    return c;
 }
 
 enum { IDLE = 16 * MIB };
@@ -41,7 +33,7 @@ enum { IDLE = 16 * MIB };
 static void test_reuse(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
-    size_t before = taken(0), made = pooled(0);
+    size_t before = counts(0).bytes, made = counts(0).pooled;
     void *a = sp_cuda_pool_take(pool, MIB, IDLE), *b = sp_cuda_pool_take(pool, MIB, IDLE), *c;
 
     (void)state;
@@ -52,19 +44,19 @@ static void test_reuse(void **state)
     assert_true(c && c != a && c != b);
     assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), b);
     assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), a);
-    assert_int_equal(pooled(0), made + 3);
+    assert_int_equal(counts(0).pooled, made + 3);
     sp_cuda_pool_give(pool, c, MIB / 2);
     sp_cuda_pool_give(pool, a, MIB);
     sp_cuda_pool_give(pool, b, MIB);
     sp_cuda_pool_destroy(pool);
-    assert_int_equal(taken(0), before);
+    assert_int_equal(counts(0).bytes, before);
 }
 
 /* What is idle goes, the oldest first, where more would be than may. */
 static void test_idle(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(1);
-    size_t before = taken(1);
+    size_t before = counts(1).bytes;
     void *a = sp_cuda_pool_take(pool, 3 * MIB, IDLE), *b = sp_cuda_pool_take(pool, 4 * MIB, IDLE),
          *c;
 
@@ -73,16 +65,16 @@ static void test_idle(void **state)
     sp_cuda_pool_give(pool, b, 4 * MIB);
     c = sp_cuda_pool_take(pool, MIB, 6 * MIB);
     OK(cudaDeviceSynchronize());
-    assert_int_equal(taken(1) - before, 5 * MIB);
+    assert_int_equal(counts(1).bytes - before, 5 * MIB);
     assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB, 0), b);
     sp_cuda_pool_give(pool, b, 4 * MIB);
     assert_non_null(a = sp_cuda_pool_take(pool, 2 * MIB, 0));
     OK(cudaDeviceSynchronize());
-    assert_int_equal(taken(1) - before, 3 * MIB);
+    assert_int_equal(counts(1).bytes - before, 3 * MIB);
     sp_cuda_pool_give(pool, a, 2 * MIB);
     sp_cuda_pool_give(pool, c, MIB);
     sp_cuda_pool_destroy(pool);
-    assert_int_equal(taken(1), before);
+    assert_int_equal(counts(1).bytes, before);
     OK(cudaSetDevice(0));
 }
 
@@ -111,7 +103,7 @@ static void test_workspace(void **state)
 static void test_full(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
-    size_t before = taken(0);
+    size_t before = counts(0).bytes;
     void *a = sp_cuda_pool_take(pool, 40 * MIB, SIZE_MAX), *b;
 
     (void)state;
@@ -121,10 +113,10 @@ static void test_full(void **state)
     sp_cuda_pool_give(pool, a, 40 * MIB);
     b = sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX);
     assert_non_null(b);
-    assert_int_equal(taken(0) - before, 30 * MIB);
+    assert_int_equal(counts(0).bytes - before, 30 * MIB);
     sp_cuda_pool_give(pool, b, 30 * MIB);
     sp_cuda_pool_destroy(pool);
-    assert_int_equal(taken(0), before);
+    assert_int_equal(counts(0).bytes, before);
 }
 
 /* Taking and giving back wait for nothing that the device computes. */

@@ -110,8 +110,7 @@ struct sp_task_context {
     struct sp_move **returning; /* what the next task brings back when it starts; NULL: nothing */
     int op_index;               /* index in the program, -1 outside ops */
     int stage;
-    bool
-        in_stream; /* tasks of ops may end for StarPU once they are queued: see codelets/task/cuda.h */
+    bool in_stream; /* tasks of ops may end for StarPU once they are queued: see task/cuda.h */
     const struct sp_documents *documents; /* of the micro-batch; NULL: they are not told apart */
     bool exchanged; /* the next task reads what other devices of its stage send */
     bool visited;   /* the next task reads what comes back to memory for it */

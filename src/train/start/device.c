@@ -225,7 +225,8 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
         setenv("STARPU_MPI_GPUDIRECT", "0", 0);
     /* Buffers that were freed wait for others of their size until so much is taken. What is in use keeps to
      * --memory-limit by the plan: where StarPU counts that alone, its limit is for what the plan does not know. */
-    limit = has_pools(t) ? 0 : limit_of(t);
+    t->gpu_pools = has_pools(t);
+    limit = t->gpu_pools ? 0 : limit_of(t);
     limit = limit ? limit : t->gpu_room;
     if (limit > 0)
         sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", limit);
@@ -236,7 +237,7 @@ static int start_pools(const struct sp_trainer *t)
     static const struct sp_vector_memory memory = {sp_cuda_take, sp_cuda_give};
     int err;
 
-    if (!has_pools(t))
+    if (!t->gpu_pools)
         return 0;
     err = sp_cuda_pools_start(limit_of(t));
     if (!err)

@@ -106,31 +106,31 @@ static int64_t largest_tensor(const struct sp_trainer *t)
 }
 
 /* On the way to disk a few are in main memory: two that come from the GPU, two that are written or read. */
-static int check_host(const struct sp_trainer *t)
+static int check_host(const struct sp_trainer *t, int64_t room)
 {
     const double MiB = 1024 * 1024;
-    int64_t wants = 4 * largest_tensor(t);
+    int64_t tensor = largest_tensor(t);
 
-    return host_room(t) >= wants
+    return room >= 4 * tensor
                ? 0
                : sp_error(ENOMEM,
                           "train: --offload %s: main memory has room for %.1f MiB of what leaves "
                           "the GPU, and four tensors of %.1f MiB are on their way to disk at once: "
                           "raise STARPU_LIMIT_CPU_MEM, or take more --slices",
-                          t->cfg.layout.offload, (double)host_room(t) / MiB,
-                          (double)wants / 4 / MiB);
+                          t->cfg.layout.offload, (double)room / MiB, (double)tensor / MiB);
 }
 
 static int open_behind_host(struct sp_trainer *t)
 {
+    int64_t room = host_room(t);
     int err;
 
-    if (file_bytes(t) <= host_room(t))
+    if (file_bytes(t) <= room)
         return 0;
-    err = check_host(t);
+    err = check_host(t, room);
     if (err)
         return err;
-    sp_train_limit(t, 1, "STARPU_LIMIT_CPU_MEM", host_room(t) >> 20 << 20);
+    sp_train_limit(t, 1, "STARPU_LIMIT_CPU_MEM", room >> 20 << 20);
     return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
@@ -233,7 +233,7 @@ static void reserve_host(const struct sp_trainer *t)
     int64_t sum = 0, room = host_room(t);
 
     for (int k = 0; t->place.gpus && k < t->place.n_local; k++)
-        sum += t->offload.evictions[t->place.first_local + k].most_tensors_evicted;
+        sum += sp_eviction_plan_most_tensors(&t->offload.evictions[t->place.first_local + k]);
     sp_host_reserve(sum < room ? sum : room);
 }
 

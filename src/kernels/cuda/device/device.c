@@ -156,22 +156,31 @@ void sp_cuda_when_short(void (*release)(int device))
     __atomic_store_n(&when_short, release, __ATOMIC_RELEASE);
 }
 
-/* At first with room to grow. */
+static cudaError_t try_workspace(struct sp_cuda *cuda, size_t bytes)
+{
+    cudaError_t err = cudaMallocAsync(&cuda->workspace, bytes, cuda->stream);
+
+    if (err == cudaErrorMemoryAllocation)
+        cudaGetLastError(); /* forgotten: there may be another way */
+    return err;
+}
+
+/* With room to grow, or as little as will do, for which others give back what they can. */
 static cudaError_t allocate_workspace(struct sp_cuda *cuda, size_t bytes, size_t *grown)
 {
     void (*release)(int device) = __atomic_load_n(&when_short, __ATOMIC_ACQUIRE);
     cudaError_t err;
 
     *grown = sp_cuda_roomy(bytes);
-    err = cudaMallocAsync(&cuda->workspace, *grown, cuda->stream);
-    for (int tries = 0; err == cudaErrorMemoryAllocation && tries < 2; tries++) {
-        cudaGetLastError(); /* forgotten: a smaller one may fit, then others give back what they can */
-        *grown = round_up(bytes, ALIGNMENT);
-        if (tries == 1 && release)
-            release(cuda->device);
-        err = cudaMallocAsync(&cuda->workspace, *grown, cuda->stream);
-    }
-    return err;
+    err = try_workspace(cuda, *grown);
+    if (err != cudaErrorMemoryAllocation)
+        return err;
+    *grown = round_up(bytes, ALIGNMENT);
+    err = try_workspace(cuda, *grown);
+    if (err != cudaErrorMemoryAllocation || !release)
+        return err;
+    release(cuda->device);
+    return try_workspace(cuda, *grown);
 }
 
 void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
