@@ -27,6 +27,7 @@ struct bench {
     struct sp_placement place;
     struct sp_graph graph;
     struct sp_step_report report;
+    struct sp_data_file file;
     struct sp_data data;
 };
 
@@ -93,8 +94,8 @@ static void start(struct bench *b, int micro_batches)
     if (sp_model_load("gpt-tiny", &b->model))
         exit(1);
     b->model.layers = LAYERS;
-    b->data =
-        (struct sp_data){.bytes = text, .size = sizeof text, .tokens = sizeof text, .width = 1};
+    b->file = (struct sp_data_file){.bytes = text, .tokens = sizeof text, .width = 1};
+    b->data = (struct sp_data){.file = &b->file, .files = 1, .tokens = sizeof text};
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = STAGES;

@@ -82,8 +82,8 @@ struct sp_train_config {
     struct sp_layout_args layout;
 
     struct sp_group_args groups;
-    const char *data;   /* file, whose bytes are the tokens; or */
-    const char *tokens; /* file of little-endian tokens */
+    const char *data;   /* file, whose bytes are the tokens, or several: "a,b", "part_*"; or */
+    const char *tokens; /* files of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */
     bool token_width_set;
     int separator; /* token that ends a document: attention stops there, positions begin anew */
@@ -109,7 +109,7 @@ struct sp_train_config {
     uint64_t shard_size; /* bytes of a file of weights; 0: any */
     bool shard_size_set;
     const char *eval;       /* file that sp_trainer_evaluate takes its tokens from */
-    int eval_tokens;        /* 0: ten steps' */
+    int eval_tokens;        /* 0: all that the file has */
     const char *resume;     /* directory of a checkpoint to go on from; the model is its own then */
     const char *dump_grads; /* file for the gradients of the first step */
     double
@@ -195,7 +195,7 @@ int sp_trainer_save(struct sp_trainer *t);
 /*
  * Draws n tokens, at temperature 0.8, to follow the bytes of `prompt` ("": a line's end), of which the
  * last `seq` count. On rank 0 `token` gets each as it comes, and ends it with a result other than 0.
- * The same seed draws the same. 0 or -ENOMEM.
+ * The same seed draws the same. 0, -EINVAL where a byte is no token, or -ENOMEM.
  */
 int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
                         int (*token)(void *arg, int32_t token), void *arg);

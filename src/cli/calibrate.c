@@ -24,14 +24,15 @@ static int parse(int argc, char **argv, struct args *a)
     int err = sp_train_config_init(&like);
     const struct sp_option options[] = {
         {"output", SP_OPT_STRING, &a->output, "FILE.json",
-         "the file to write, which may be there (standard output)", 0, 0, 0, 0},
+         "the file to write, which may be there (standard output)", 0, 0, 0, 0, 0},
         {"quick", SP_OPT_FLAG, &a->how.quick, 0, "small sizes only, in a few seconds, less exact",
-         0, 0, 0, 0},
-        {"device", SP_OPT_CHOICE, &a->how.device, 0, "what a device is", 0, 0, SP_TRAIN_DEVICES, 0},
+         0, 0, 0, 0, 0},
+        {"device", SP_OPT_CHOICE, &a->how.device, 0, "what a device is", 0, 0, SP_TRAIN_DEVICES, 0,
+         0},
         {"threads", SP_OPT_INT, &a->how.threads, "T",
-         "threads of a CPU device (0: the cores of its process)", 0, 4096, 0, 0},
+         "threads of a CPU device (0: the cores of its process)", 0, 4096, 0, 0, 0},
         {"offload-dir", SP_OPT_STRING, &a->how.offload_dir, "DIR",
-         "where offloaded activations would go: a directory on a fast disk", 0, 0, 0, 0},
+         "where offloaded activations would go: a directory on a fast disk", 0, 0, 0, 0, 0},
         {0},
     };
 

@@ -96,8 +96,8 @@ int sp_cmd_info(int argc, char **argv)
     bool json = false;
     const struct sp_option options[] = {
         {"hardware", SP_OPT_STRING, &machine, "NAME|FILE.json",
-         "a described machine in the place of this one", 0, 0, 0, 0},
-        {"json", SP_OPT_FLAG, &json, 0, "that machine as a file", 0, 0, 0, 0},
+         "a described machine in the place of this one", 0, 0, 0, 0, 0},
+        {"json", SP_OPT_FLAG, &json, 0, "that machine as a file", 0, 0, 0, 0, 0},
         {0},
     };
     int ret = sp_options_parse(options, "The hardware, build features and versions.", argc, argv);

@@ -75,8 +75,8 @@ int sp_cmd_list(int argc, char **argv)
     bool json = false;
     const char *plugin = NULL;
     const struct sp_option options[] = {
-        {"json", SP_OPT_FLAG, &json, 0, "as a JSON list", 0, 0, 0, 0},
-        {"plugin", SP_OPT_PLUGIN, &plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, 0, 0, 0},
+        {"json", SP_OPT_FLAG, &json, 0, "as a JSON list", 0, 0, 0, 0, 0},
+        {"plugin", SP_OPT_PLUGIN, &plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, 0, 0, 0, 0},
         {0},
     };
     int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);

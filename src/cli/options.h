@@ -15,9 +15,6 @@
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
 
-/* Bytes of "512", "64KiB", "1.5GiB", "5GB"; 0 or -EINVAL. */
-int sp_parse_size(const char *text, uint64_t *bytes);
-
 /* Exit status of a command for a return code of sp_options_parse other than 0. */
 #define SP_OPTIONS_EXIT(ret) ((ret) > 0 ? 0 : 2)
 

@@ -27,7 +27,7 @@ static void help(const struct sp_subcommands *c, enum sp_help_form form)
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};
     const char *value = NULL;
     const struct sp_option options[] = {
-        {c->operand, SP_OPT_OPERAND, &value, names, summaries, 0, 0, 0, 0}, {0}};
+        {c->operand, SP_OPT_OPERAND, &value, names, summaries, 0, 0, 0, 0, 0}, {0}};
     size_t n = 0, m = 0;
 
     for (int i = 0; i < c->n; i++) {

@@ -1,4 +1,5 @@
 #include "graphs/tokens.h"
+#include "kernels/kernels.h"
 #include "model/documents.h"
 #include "policies/families/ownership.h"
 #include <stdlib.h>
@@ -86,7 +87,7 @@ void sp_tokens_destroy(struct sp_graph *g)
 
 /* ---- a step --------------------------------------------------------------------------------------- */
 
-/* As rows of part `member` of the vocabulary of `parts`; -1: not there. */
+/* As rows of part `member` of the vocabulary of `parts`; -1: not there; no target stays none. */
 static void localise(const struct sp_model *m, int parts, int member, const int32_t *ids, int n,
                      int32_t *rows)
 {
@@ -94,7 +95,9 @@ static void localise(const struct sp_model *m, int parts, int member, const int3
 
     sp_vocabulary_part(m, parts, member, &first, &count);
     for (int i = 0; i < n; i++)
-        rows[i] = ids[i] >= first && ids[i] < first + count ? ids[i] - first : -1;
+        rows[i] = ids[i] == SP_NO_TARGET                      ? SP_NO_TARGET
+                  : ids[i] >= first && ids[i] < first + count ? ids[i] - first
+                                                              : -1;
 }
 
 /* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its

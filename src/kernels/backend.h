@@ -73,13 +73,14 @@ struct sp_backend {
                   const int32_t *ids, const void *table, const void *positions, void *x);
     void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,
                       const int32_t *ids, const void *dx, float *dtable, float *dpositions);
-    /* scratch: rows * sp_logits_ld(V) elements. loss is where the backend computes. */
+    /* scratch: rows * sp_logits_ld(V) elements. loss is where the backend computes. A row whose target is
+     * SP_NO_TARGET counts for no loss and has no gradient, here and below. */
     void (*cross_entropy)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                           const void *w, const int32_t *targets, float scale, double *loss,
                           void *dx, float *dw, void *scratch);
     /*
      * The same where w has V rows of a larger vocabulary, and a target is one of them, or -1 where it is elsewhere:
-     * stats(T,2) = log(sum e^z), and z[target] or 0; of n such parts lse(T) = log(sum over all), and, if not NULL,
+     * stats(T,2) = log(sum e^z), and z[target], 0 or, of SP_NO_TARGET, NaN; of n such parts lse(T) = log(sum over all), and, if not NULL,
      * loss += sum of lse - z[target]; or those of all n as if they were one part, merged(T,2). Then dx = and dw += of
      * these V. `kept`: scratch still has the logits of
      * logit_stats, which need not be made again: that leaves them there if all rows were taken at a time.

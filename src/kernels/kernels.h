@@ -133,6 +133,9 @@ void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const flo
 void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
                   float *dtable, float *dpositions);
 
+/* The target of a token that is not predicted: its row counts for no loss and has no gradient. */
+enum { SP_NO_TARGET = -2 };
+
 /*
  * Logits and cross-entropy, `rows` rows at a time so that only rows x V logits ever live:
  *   loss = sum over T rows of -log softmax(x w^T)[target];   *loss += (double)

@@ -4,79 +4,20 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* llm.c's files (write_datafile of dev/data/data_common.py) begin with 256 int32: magic, version,
- * tokens that follow, zeros. nanoGPT's have no header. */
-static const struct {
-    uint32_t magic, version;
-    int width;
-    const char *of;
-} formats[] = {
-    {20240520, 1, 2, "GPT-2"},
-    {20240801, 7, 4, "Llama 3"},
-};
-enum { FORMATS = sizeof formats / sizeof *formats, HEADER_BYTES = 1024, HEADER_WORDS = 3 };
-
-/* The number of tokens that the header names must be there. */
-static int check_header(const struct sp_data *d, int format, const uint32_t word[HEADER_WORDS])
+static int count_tokens(struct sp_data_file *f)
 {
-    int width = formats[format].width;
-
-    if (word[1] != formats[format].version)
-        return sp_error(EINVAL,
-                        "data %s: its header is that of llm.c for %s, of version %u; %u is known",
-                        d->path, formats[format].of, word[1], formats[format].version);
-    if (d->width && d->width != width)
-        return sp_error(EINVAL,
-                        "data %s: by its header (llm.c for %s) a token has %d bytes, not %d",
-                        d->path, formats[format].of, width, d->width);
-    if (d->size < HEADER_BYTES || (d->size - HEADER_BYTES) / (size_t)width != word[2] ||
-        (d->size - HEADER_BYTES) % (size_t)width)
-        return sp_error(EINVAL,
-                        "data %s: by its header (llm.c for %s) it has %u tokens of %d bytes, which "
-                        "makes %llu bytes in all; it has %zu",
-                        d->path, formats[format].of, word[2], width,
-                        HEADER_BYTES + (unsigned long long)word[2] * (unsigned)width, d->size);
-    return 0;
-}
-
-/* Where the tokens begin, and their width. */
-static int read_header(struct sp_data *d)
-{
-    unsigned char bytes[4 * HEADER_WORDS] = {0}; /* no magic */
-    uint32_t word[HEADER_WORDS] = {0};
-    int err = 0, format = 0;
-
-    if (d->width == 1)
-        return 0;
-    if (d->size >= sizeof bytes)
-        err = sp_data_read(d, 0, sizeof bytes, bytes);
-    for (int i = 0; i < HEADER_WORDS; i++)
-        word[i] = sp_data_token(bytes, 4, (size_t)i);
-    while (format < FORMATS && formats[format].magic != word[0])
-        format++;
-    if (!err && format < FORMATS) {
-        err = check_header(d, format, word);
-        d->begin = HEADER_BYTES;
-        d->width = formats[format].width;
-    } else if (!d->width) {
-        d->width = 2;
-    }
-    return err;
-}
-
-static int count_tokens(struct sp_data *d)
-{
-    size_t bytes = d->size - d->begin;
+    size_t bytes = f->size - f->begin;
 
     if (!bytes)
-        return sp_error(EINVAL, "data %s is empty", d->path);
-    if (bytes % (size_t)d->width)
+        return sp_error(EINVAL, "data %s is empty", f->path);
+    if (bytes % (size_t)f->width)
         return sp_error(EINVAL, "data %s has %zu bytes: not a whole number of %d-byte tokens",
-                        d->path, bytes, d->width);
-    d->tokens = bytes / (size_t)d->width;
+                        f->path, bytes, f->width);
+    f->tokens = bytes / (size_t)f->width;
     return 0;
 }
 
@@ -102,6 +43,14 @@ static uint32_t largest(const unsigned char *bytes, int width, size_t n)
         }
         return most16;
     }
+    if (width == 8) {
+        for (size_t i = 0; i < n; i++) {
+            uint32_t token = sp_data_token(bytes, 8, i);
+
+            most = token > most ? token : most;
+        }
+        return most;
+    }
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < n; i++) {
         uint32_t token = sp_data_token(bytes, 4, i);
@@ -111,51 +60,69 @@ static uint32_t largest(const unsigned char *bytes, int width, size_t n)
     return most;
 }
 
-static int check_tokens(const struct sp_data *d)
+/* Where is the first that is too large? */
+static int too_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
+                     uint32_t vocab)
+{
+    size_t i = 0;
+
+    while (sp_data_token(block, f->width, i) < vocab)
+        i++;
+    return sp_error(EINVAL, "%s: token %zu is %u, the model's vocabulary is %u", f->path, at + i,
+                    sp_data_token(block, f->width, i), vocab);
+}
+
+static int check_tokens(const struct sp_data_file *f, uint32_t vocab)
 {
     enum { BLOCK = 1 << 18 }; /* bytes: stays in the cache between the read and the look at it */
     unsigned char *block;
     size_t n;
     int err = 0;
 
-    if (d->width < 4 && d->vocab >= 1u << (8 * d->width))
+    if (f->width < 4 && vocab >= 1u << (8 * f->width))
         return 0;
     block = malloc(BLOCK);
     if (!block)
-        return sp_error(ENOMEM, "no memory to check data %s with", d->path);
-    for (size_t at = 0; !err && at < d->tokens; at += n) {
-        n = BLOCK / (size_t)d->width;
-        n = n < d->tokens - at ? n : d->tokens - at;
-        err = sp_data_read(d, d->begin + at * (size_t)d->width, n * (size_t)d->width, block);
-        if (err || largest(block, d->width, n) < d->vocab)
-            continue;
-        for (size_t i = 0; !err; i++) {
-            uint32_t token = sp_data_token(block, d->width, i);
-
-            if (token >= d->vocab)
-                err = sp_error(EINVAL, "%s: token %zu is %u, the model's vocabulary is %u", d->path,
-                               at + i, token, d->vocab);
-        }
+        return sp_error(ENOMEM, "no memory to check data %s with", f->path);
+    for (size_t at = 0; !err && at < f->tokens; at += n) {
+        n = BLOCK / (size_t)f->width;
+        n = n < f->tokens - at ? n : f->tokens - at;
+        err = sp_data_read(f, f->begin + at * (size_t)f->width, n * (size_t)f->width, block);
+        if (!err && largest(block, f->width, n) >= vocab)
+            err = too_large(f, block, at, vocab);
     }
     free(block);
     return err;
 }
 
-static int open_file(const char *path, struct sp_data *d)
+/* Data in many shards: as many files as the system allows this process, if those it has by default are used up. */
+static int open_one(const char *path)
+{
+    enum {
+        FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK
+    }; /* a pipe that nobody writes to would block */
+    int fd = open(path, FLAGS);
+    struct rlimit limit;
+
+    if (fd >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit))
+        return fd;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return open(path, FLAGS);
+}
+
+static int open_file(const char *path, struct sp_data_file *f)
 {
     struct stat st;
-    /* A pipe that nobody writes to would block the opening. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err;
+    int fd = open_one(path), err;
 
     if (fd < 0 || fstat(fd, &st)) {
         err = sp_error(errno, "cannot read data %s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
         err = sp_error(EINVAL, "data %s is not a regular file", path);
     } else {
-        d->fd = fd;
-        d->size = (size_t)st.st_size;
-        d->path = strdup(path);
-        if (d->path)
+        *f = (struct sp_data_file){.fd = fd, .size = (size_t)st.st_size, .path = strdup(path)};
+        if (f->path)
             return 0;
         err = sp_error(ENOMEM, "no memory for the name of data %s", path);
     }
@@ -164,16 +131,48 @@ static int open_file(const char *path, struct sp_data *d)
     return err;
 }
 
-int sp_data_open(const char *path, int width, int vocab, struct sp_data *data)
+/* Nothing tells that the tokens are not of four bytes, and two cannot have been meant for all of them. */
+static int check_guess(const struct sp_data_file *f, int width, uint32_t vocab)
 {
-    struct sp_data d = {.width = width, .vocab = (uint32_t)vocab};
-    int err = open_file(path, &d);
+    if (width || f->begin || f->width != 2 || vocab <= 65536)
+        return 0;
+    return sp_error(EINVAL,
+                    "data %s: tokens of two bytes reach 65535, and the model's vocabulary is %u: "
+                    "say --token-bytes 4, or 2 if they are",
+                    f->path, vocab);
+}
+
+static int add_file(const char *path, int width, struct sp_data *d)
+{
+    struct sp_data_file *f = &d->file[d->files];
+    int err = open_file(path, f);
 
     if (err)
         return err;
-    err = read_header(&d);
-    err = err ? err : count_tokens(&d);
-    err = err ? err : check_tokens(&d);
+    d->files++;
+    err = sp_data_read_header(f, width);
+    err = err ? err : count_tokens(f);
+    err = err ? err : check_guess(f, width, d->vocab);
+    err = err ? err : check_tokens(f, d->vocab);
+    f->first = d->tokens;
+    d->tokens += f->tokens;
+    return err;
+}
+
+int sp_data_open(const char *names, int width, int vocab, struct sp_data *data)
+{
+    struct sp_data d = {.vocab = (uint32_t)vocab};
+    char **paths;
+    int n, err = sp_data_names(names, &paths, &n);
+
+    if (err)
+        return err;
+    d.file = calloc((size_t)n, sizeof *d.file);
+    if (!d.file)
+        err = sp_error(ENOMEM, "no memory for %d files of data", n);
+    for (int i = 0; i < n && !err; i++)
+        err = add_file(paths[i], width, &d);
+    sp_data_free_names(paths, n);
     if (err)
         sp_data_close(&d);
     else
@@ -183,9 +182,11 @@ int sp_data_open(const char *path, int width, int vocab, struct sp_data *data)
 
 void sp_data_close(struct sp_data *data)
 {
-    if (!data->path)
-        return;
-    close(data->fd);
-    free(data->path);
-    data->path = NULL;
+    for (int i = 0; i < data->files; i++) {
+        close(data->file[i].fd);
+        free(data->file[i].path);
+    }
+    free(data->file);
+    data->file = NULL;
+    data->files = 0;
 }

@@ -82,7 +82,7 @@ static int make_plan(struct sp_plan *plan)
 enum { TOKENS = 4096 };
 
 static void draw_tokens(const struct sp_model *m, unsigned char bytes[2 * TOKENS],
-                        struct sp_data *data)
+                        struct sp_data_file *file, struct sp_data *data)
 {
     int vocab = m->vocab < 65536 ? m->vocab : 65536;
     uint32_t x = 1;
@@ -92,7 +92,8 @@ static void draw_tokens(const struct sp_model *m, unsigned char bytes[2 * TOKENS
         bytes[2 * i] = (unsigned char)((x >> 8) % (unsigned)vocab);
         bytes[2 * i + 1] = (unsigned char)((x >> 8) % (unsigned)vocab >> 8);
     }
-    *data = (struct sp_data){.bytes = bytes, .size = 2 * TOKENS, .tokens = TOKENS, .width = 2};
+    *file = (struct sp_data_file){.bytes = bytes, .tokens = TOKENS, .width = 2};
+    *data = (struct sp_data){.file = file, .files = 1, .tokens = TOKENS};
 }
 
 /* ---- the parts by themselves ---------------------------------------------------------- */
@@ -311,6 +312,7 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     struct sp_model model = like->params->model;
     struct sp_params params = {0};
     struct sp_plan plan = {0};
+    struct sp_data_file file;
     struct sp_data data;
     int profiling = starpu_profiling_status_get(), err;
 
@@ -318,7 +320,7 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     alone.world = (struct sp_world){.size = 1, .node_size = 1};
     alone.stages = alone.n_local = alone.pipelines = 1;
     alone.first_local = alone.pipeline = 0;
-    draw_tokens(&model, bytes, &data);
+    draw_tokens(&model, bytes, &file, &data);
     err = sp_params_create(&model, &params);
     if (err)
         return err;

@@ -11,98 +11,114 @@
 /* Only its addresses are used: the table's values are at the same places of any configuration. */
 static struct sp_train_config like;
 
-#define TEXT(name, field, arg, help)                                                               \
-    SP_OPTION(name, SP_OPT_STRING, &like.field, arg, help, 0, 0, 0, 0)
-#define COUNT(name, field, arg, help, max)                                                         \
-    SP_OPTION(name, SP_OPT_INT, &like.field, arg, help, 0, max, 0, 0)
-#define REAL(name, field, arg, help, min, max)                                                     \
-    SP_OPTION(name, SP_OPT_DOUBLE, &like.field, arg, help, min, max, 0, 0)
-#define CHOICE(name, field, help, choices)                                                         \
-    SP_OPTION(name, SP_OPT_CHOICE, &like.field, 0, help, 0, 0, choices, 0)
-#define FLAG(name, field, help) SP_OPTION(name, SP_OPT_FLAG, &like.field, 0, help, 0, 0, 0, 0)
+#define TEXT(name, field, arg, help, role)                                                         \
+    SP_OPTION(name, SP_OPT_STRING, &like.field, arg, help, 0, 0, 0, 0, SP_ROLE_##role)
+#define COUNT(name, field, arg, help, max, role)                                                   \
+    SP_OPTION(name, SP_OPT_INT, &like.field, arg, help, 0, max, 0, 0, SP_ROLE_##role)
+#define REAL(name, field, arg, help, min, max, role)                                               \
+    SP_OPTION(name, SP_OPT_DOUBLE, &like.field, arg, help, min, max, 0, 0, SP_ROLE_##role)
+#define CHOICE(name, field, help, choices, role)                                                   \
+    SP_OPTION(name, SP_OPT_CHOICE, &like.field, 0, help, 0, 0, choices, 0, SP_ROLE_##role)
+#define FLAG(name, field, help, role)                                                              \
+    SP_OPTION(name, SP_OPT_FLAG, &like.field, 0, help, 0, 0, 0, 0, SP_ROLE_##role)
 
 static const struct sp_option table[] = {
     SP_LAYOUT_OPTIONS(like.layout),
     SP_GROUP_OPTIONS(like.groups),
-    TEXT("data", data, "FILE", "text: tokens are its bytes"),
-    TEXT("tokens", tokens, "FILE.bin",
-         "little-endian tokens, as nanoGPT writes them or, with a header, llm.c"),
+    TEXT("data", data, "FILE[,FILE...]",
+         "text: tokens are its bytes; several files, and patterns ('part_*.txt'), in order", READ),
+    TEXT("tokens", tokens, "FILE.bin[,FILE...]",
+         "little-endian tokens, as nanoGPT writes them or, with a header, llm.c and NumPy (.npy)",
+         READ),
     SP_OPTION("token-bytes", SP_OPT_CHOICE, &like.token_width, 0,
               "bytes of a token in a file without a header: uint16 or uint32", 0, 0, "2|4",
-              &like.token_width_set),
+              &like.token_width_set, SP_ROLE_NUMBERS),
     SP_OPTION("document-separator", SP_OPT_INT, &like.separator, "TOKEN",
               "ends a document: attention stops there, and positions begin anew", 0, INT_MAX, 0,
-              &like.separator_set),
-    CHOICE("order", order, "order of the samples", "sequential|shuffled"),
-    COUNT("steps", steps, "K", "steps in all, resumed ones counted", INT_MAX),
-    REAL("lr", lr, "X", "learning rate", 0, 1e6),
-    CHOICE("lr-schedule", lr_shape, "how the learning rate changes after the warm-up",
-           SP_LR_SHAPES),
-    REAL("lr-min", lr_min, "X", "learning rate at the end of the fall", 0, 1e6),
+              &like.separator_set, SP_ROLE_NUMBERS),
+    CHOICE("order", order,
+           "order of the samples; shuffled: another one in each pass, from the seed",
+           "sequential|shuffled", PLACE),
+    COUNT("steps", steps, "K", "steps in all, resumed ones counted", INT_MAX, NUMBERS),
+    REAL("lr", lr, "X", "learning rate", 0, 1e6, NUMBERS),
+    CHOICE("lr-schedule", lr_shape, "how the learning rate changes after the warm-up", SP_LR_SHAPES,
+           NUMBERS),
+    REAL("lr-min", lr_min, "X", "learning rate at the end of the fall", 0, 1e6, NUMBERS),
     COUNT("decay", decay, "K",
           "steps of the fall (0: cosine and linear from warm-up to end, wsd the last tenth)",
-          INT_MAX),
-    COUNT("warmup", warmup, "K", "steps of linear warm-up", INT_MAX),
-    REAL("weight-decay", weight_decay, "X", "AdamW weight decay of matrices and tables", 0, 1e6),
-    REAL("beta1", beta1, "X", "AdamW beta1", 0, 0.9999999),
-    REAL("beta2", beta2, "X", "AdamW beta2", 0, 0.9999999),
-    REAL("eps", eps, "X", "AdamW epsilon", 1e-30, 1),
-    REAL("clip", clip, "X", "clip the gradient norm (0: do not)", 0, 1e30),
+          INT_MAX, NUMBERS),
+    COUNT("warmup", warmup, "K", "steps of linear warm-up", INT_MAX, NUMBERS),
+    REAL("weight-decay", weight_decay, "X", "AdamW weight decay of matrices and tables", 0, 1e6,
+         NUMBERS),
+    REAL("beta1", beta1, "X", "AdamW beta1", 0, 0.9999999, NUMBERS),
+    REAL("beta2", beta2, "X", "AdamW beta2", 0, 0.9999999, NUMBERS),
+    REAL("eps", eps, "X", "AdamW epsilon", 1e-30, 1, NUMBERS),
+    REAL("clip", clip, "X", "clip the gradient norm (0: do not)", 0, 1e30, NUMBERS),
     SP_OPTION("seed", SP_OPT_INT, &like.seed, "N", "seed of initial weights and of shuffling", 0,
-              INT_MAX, 0, &like.seed_set),
-    CHOICE("dtype", dtype, "type of activations, and of weights in products", "f32|bf16"),
-    CHOICE("device", device, "where to compute", SP_TRAIN_DEVICES),
-    CHOICE("transport", transport, "messages between processes on GPUs", "auto|mpi|nccl"),
+              INT_MAX, 0, &like.seed_set, SP_ROLE_NUMBERS),
+    CHOICE("dtype", dtype, "type of activations, and of weights in products", "f32|bf16", NUMBERS),
+    CHOICE("device", device, "where to compute", SP_TRAIN_DEVICES, WAY),
+    CHOICE("transport", transport, "messages between processes on GPUs", "auto|mpi|nccl", WAY),
     TEXT("partition", partition, "even|balanced|LIST",
-         "layers of each stage and chunk: even, by measured times, or 3,2,2,1"),
-    COUNT("threads", threads, "T", "threads of a CPU stage (0: share the cores evenly)", 4096),
-    CHOICE("scheduler", scheduler, "how workers follow their programs", "strict|ready"),
-    COUNT("window", window, "N", "unfinished ops submitted per stage (0: default, 6)", 1000000),
-    COUNT("mlp-chunk", mlp_chunk, "ROWS", "rows of the MLP computed at a time (0: all)", INT_MAX),
+         "layers of each stage and chunk: even, by measured times, or 3,2,2,1", WAY),
+    COUNT("threads", threads, "T", "threads of a CPU stage (0: share the cores evenly)", 4096, WAY),
+    CHOICE("scheduler", scheduler, "how workers follow their programs", "strict|ready", WAY),
+    COUNT("window", window, "N", "unfinished ops submitted per stage (0: default, 6)", 1000000,
+          WAY),
+    COUNT("mlp-chunk", mlp_chunk, "ROWS", "rows of the MLP computed at a time (0: all)", INT_MAX,
+          WAY),
     COUNT("logit-rows", logit_rows, "ROWS",
           "rows of logits alive at a time (0: 128 MiB of them; on a GPU 4096, at most 512 MiB in "
           "bf16)",
-          INT_MAX),
+          INT_MAX, WAY),
     TEXT("offload-dir", offload_dir, "DIR",
-         "where offloaded activations go: a directory on a fast disk"),
+         "where offloaded activations go: a directory on a fast disk", READ),
     TEXT("log", log, "FILE.jsonl|-",
-         "a JSON line a step; -: on standard output, what is else printed on standard error"),
-    TEXT("save", save, "DIR", "directory for a checkpoint at the end, in Hugging Face form"),
-    COUNT("save-every", save_every, "K", "save every K steps too", INT_MAX),
-    COUNT("keep", keep, "N", "checkpoints to keep, the newest (0: all)", INT_MAX),
-    FLAG("overwrite", overwrite, "replace what another run saved in --save DIR"),
+         "a JSON line a step; -: on standard output, what is else printed on standard error",
+         WRITTEN),
+    TEXT("save", save, "DIR", "directory for a checkpoint at the end, in Hugging Face form",
+         WRITTEN),
+    COUNT("save-every", save_every, "K", "save every K steps too", INT_MAX, WAY),
+    COUNT("keep", keep, "N", "checkpoints to keep, the newest (0: all)", INT_MAX, WAY),
+    FLAG("overwrite", overwrite, "replace what another run saved in --save DIR", START),
     FLAG("save-async", save_async,
-         "write checkpoints while the next steps run (memory of rank 0: 12 bytes a parameter)"),
+         "write checkpoints while the next steps run (memory of rank 0: 12 bytes a parameter)",
+         WAY),
     SP_OPTION("shard-size", SP_OPT_SIZE, &like.shard_size, "BYTES",
               "weights above it are saved in several files, KiB, MB, ... (0: in one)", 0, 0, 0,
-              &like.shard_size_set),
+              &like.shard_size_set, SP_ROLE_WAY),
     TEXT("eval", eval, "FILE",
-         "tokens held out: their loss at the end, with the pipeline and the memory of training"),
+         "tokens held out: their loss at the end, with the pipeline and the memory of training",
+         READ),
     COUNT("eval-every", eval_every, "K",
-          "evaluate every K steps too (that takes as long as training on as many tokens)", INT_MAX),
+          "evaluate every K steps too (that takes as long as training on as many tokens)", INT_MAX,
+          WAY),
     COUNT("eval-tokens", eval_tokens, "N",
-          "tokens of --eval to take, from its beginning, rounded up to whole steps (0: 10 steps', "
-          "or all if there are fewer)",
-          INT_MAX),
+          "tokens of --eval to predict, from its beginning (0: all but the first)", INT_MAX, WAY),
     CHOICE("progress", progress,
            "a line that is rewritten in place: on terminals (auto), always (line), never (plain)",
-           "auto|line|plain"),
-    TEXT("resume", resume, "DIR", "go on from a checkpoint"),
-    TEXT("dump-grads", dump_grads, "FILE.safetensors", "write the gradients of the first step"),
+           "auto|line|plain", WAY),
+    TEXT("resume", resume, "DIR",
+         "go on from a checkpoint, with the options of its run: those given here count instead",
+         READ),
+    TEXT("dump-grads", dump_grads, "FILE.safetensors", "write the gradients of the first step",
+         START),
     TEXT("trace", trace, "DIR",
          "directory for the record of a typical step (trace.json, for 'report' and Perfetto), that "
-         "of its prediction, and pictures"),
-    COUNT("sample", sample, "N", "print N generated bytes at the end", 1000000),
-    TEXT("prompt", prompt, "TEXT", "start of the generated text, its last --seq bytes count"),
+         "of its prediction, and pictures",
+         WRITTEN),
+    COUNT("sample", sample, "N", "print N generated bytes at the end", 1000000, WAY),
+    TEXT("prompt", prompt, "TEXT", "start of the generated text, its last --seq bytes count", WAY),
     REAL("stall-timeout", stall_timeout, "SECONDS",
-         "end the run when no task ended for so long, pauses apart (0: never)", 0, 1e9),
+         "end the run when no task ended for so long, pauses apart (0: never)", 0, 1e9, WAY),
     FLAG("post-validation", post_validation,
-         "begin the next step without a barrier, undo it where clipping proves needed"),
+         "begin the next step without a barrier, undo it where clipping proves needed", WAY),
     TEXT("hardware", hardware, "NAME|FILE.json",
          "the machine whose times are predicted (default: what calibrate left of this one in the "
-         "cache, or laptop, or h100-ib for GPUs)"),
-    FLAG("dry-run", dry_run, "plan and verify, submit nothing"),
-    FLAG("json", json, "with --dry-run: one JSON object"),
+         "cache, or laptop, or h100-ib for GPUs)",
+         READ),
+    FLAG("dry-run", dry_run, "plan and verify, submit nothing", START),
+    FLAG("json", json, "with --dry-run: one JSON object", START),
     {0},
 };
 _Static_assert((int)SP_TRAIN_WSD == SP_LR_WSD && (int)SP_TRAIN_BF16 == SP_BF16,
@@ -124,7 +140,25 @@ void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_T
     }
 }
 
-char *sp_train_settings(const struct sp_train_config *cfg)
+enum sp_option_role sp_train_role(const char *name)
+{
+    const struct sp_option *o = table;
+
+    while (o->name && strcmp(o->name, name))
+        o++;
+    return o->name ? o->role : SP_ROLE_NONE;
+}
+
+/* As it was given; "" where it was not, and no value stands for that, as 0 does for a seed. */
+static void value_text(const struct sp_option *o, char *text, size_t n)
+{
+    if (o->given && !*o->given && strcmp(o->name, "seed"))
+        text[0] = '\0';
+    else
+        sp_option_text(o, text, n);
+}
+
+char *sp_train_settings(const struct sp_train_config *cfg, bool paths)
 {
     struct sp_train_config copy = *cfg;
     struct sp_option options[SP_TRAIN_OPTIONS];
@@ -133,7 +167,11 @@ char *sp_train_settings(const struct sp_train_config *cfg)
     sp_train_options(&copy, options);
     for (const struct sp_option *o = options; o->name; o++) {
         snprintf(name, sizeof name, "--%s", o->name);
-        sp_option_text(o, text, sizeof text);
+        value_text(o, text, sizeof text);
+        if (!paths && o->role == SP_ROLE_READ && *text)
+            strcpy(text, "given");
+        else if (!paths && !strncmp(text, "csv:", 4))
+            strcpy(text, "csv:FILE");
         settings = sp_settings_add(settings, name, "%s", text);
     }
     return settings;

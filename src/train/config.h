@@ -12,8 +12,12 @@ enum { SP_TRAIN_OPTIONS = 70 }; /* entries, with the one that ends the table */
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);
 
-/* All of them as lines, see settings.h; to be freed. */
-char *sp_train_settings(const struct sp_train_config *cfg);
+/* Of the option of this name, without dashes. */
+enum sp_option_role sp_train_role(const char *name);
+
+/* All of them as lines, see settings.h; `paths`: or, where it is false, "given" in the place of each, since they
+ * may differ between processes. To be freed. */
+char *sp_train_settings(const struct sp_train_config *cfg, bool paths);
 
 /* Refuses what needs no file to be known wrong, and loads plugins: 0, or -EINVAL after one line. */
 int sp_train_config_check(const struct sp_train_config *cfg);

@@ -1,5 +1,6 @@
 #include "train/options.h"
 #include "sp_error.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,10 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
             snprintf(text, n, "%s", *(const char **)o->value);
         break;
     case SP_OPT_INT:
-        snprintf(text, n, "%d", *(int *)o->value);
+        if (o->choices && !*(int *)o->value)
+            snprintf(text, n, "%s", strchr(o->choices, '|') + 1);
+        else
+            snprintf(text, n, "%d", *(int *)o->value);
         break;
     case SP_OPT_DOUBLE:
         /* the fewest digits that give the number back */
@@ -110,6 +114,32 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
     }
 }
 
+int sp_parse_size(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},     {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824},
+                 {"KB", 1e3}, {"MB", 1e6},   {"GB", 1e9}};
+    char *end;
+    double v;
+
+    /* no signs, blanks, hexadecimal or "inf" of strtod */
+    if (*text < '0' || *text > '9' || strspn(text, "0123456789.") != strcspn(text, "KMG"))
+        return -EINVAL;
+    v = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].suffix))
+            continue;
+        v *= units[i].factor;
+        if (!(v < 9e18) || (i == 0 && v != floor(v)))
+            return -EINVAL;
+        *bytes = (uint64_t)v;
+        return 0;
+    }
+    return -EINVAL;
+}
+
 int sp_option_beyond(const struct sp_option *o, const char *command, const char *text)
 {
     bool any = o->min == 0 && o->max == 0;
@@ -118,6 +148,98 @@ int sp_option_beyond(const struct sp_option *o, const char *command, const char 
                     o->kind == SP_OPT_INT ? "%s: --%s: %s is not in %.0f .. %.0f"
                                           : "%s: --%s: %s is not in %g .. %g",
                     command, o->name, text, any ? INT_MIN : o->min, any ? INT_MAX : o->max);
+}
+
+static int parse_int(const struct sp_option *o, const char *command, const char *text)
+{
+    double min = o->min, max = o->max;
+    char *end;
+    long v;
+
+    if (min == 0 && max == 0) {
+        min = INT_MIN;
+        max = INT_MAX;
+    }
+    if (o->choices && !strcmp(text, strchr(o->choices, '|') + 1)) {
+        *(int *)o->value = 0;
+        return 0;
+    }
+    errno = 0;
+    v = strtol(text, &end, 10);
+    if (end == text || *end)
+        return sp_error(EINVAL, "%s: --%s: '%s' is not an integer (%.0f .. %.0f)%s%s", command,
+                        o->name, text, min, max, o->choices ? " or " : "",
+                        o->choices ? strchr(o->choices, '|') + 1 : "");
+    if (errno || (double)v < min || (double)v > max)
+        return sp_option_beyond(o, command, text);
+    *(int *)o->value = (int)v;
+    return 0;
+}
+
+static int parse_double(const struct sp_option *o, const char *command, const char *text)
+{
+    bool bounded = o->min != 0 || o->max != 0;
+    char *end;
+    double v = strtod(text, &end);
+
+    if (end == text || *end || !isfinite(v))
+        return sp_error(EINVAL, "%s: --%s: '%s' is not a number", command, o->name, text);
+    if (bounded && (v < o->min || v > o->max))
+        return sp_option_beyond(o, command, text);
+    *(double *)o->value = v;
+    return 0;
+}
+
+static int parse_choice(const struct sp_option *o, const char *command, const char *text)
+{
+    int choice = sp_choice_of(o->choices, text);
+
+    if (choice < 0)
+        return sp_error(EINVAL, "%s: --%s: '%s' is none of %s", command, o->name, text, o->choices);
+    *(int *)o->value = choice;
+    return 0;
+}
+
+static int parse_flag(const struct sp_option *o, const char *command, const char *text)
+{
+    int choice = sp_choice_of("off|on", text);
+
+    if (choice < 0)
+        return sp_error(EINVAL,
+                        "%s: --%s takes no value, not '%s'; --%s=off takes back what a resumed run "
+                        "was told",
+                        command, o->name, text, o->name);
+    *(bool *)o->value = choice;
+    return 0;
+}
+
+int sp_option_set(const struct sp_option *o, const char *command, const char *text)
+{
+    switch (o->kind) {
+    case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
+    case SP_OPT_OPERAND:
+        if (!*text)
+            return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
+                            o->kind == SP_OPT_OPERAND ? "" : "--", o->name);
+        *(const char **)o->value = text;
+        return 0;
+    case SP_OPT_INT:
+        return parse_int(o, command, text);
+    case SP_OPT_SIZE:
+        if (sp_parse_size(text, o->value))
+            return sp_error(EINVAL,
+                            "%s: --%s: '%s' is not a size in bytes, KiB, MiB, GiB, KB, MB or GB",
+                            command, o->name, text);
+        return 0;
+    case SP_OPT_DOUBLE:
+        return parse_double(o, command, text);
+    case SP_OPT_CHOICE:
+        return parse_choice(o, command, text);
+    case SP_OPT_FLAG:
+        return parse_flag(o, command, text);
+    }
+    return 0;
 }
 
 int sp_option_check(const struct sp_option *o, const char *command)

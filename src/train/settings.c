@@ -98,7 +98,7 @@ json_t *sp_settings_json(const char *text)
     return object;
 }
 
-int sp_settings_changes(const char *text, const json_t *saved, const char *const *names, char *out,
+int sp_settings_changes(const char *text, const json_t *saved, sp_setting_counts *counts, char *out,
                         size_t n)
 {
     size_t used = 0;
@@ -106,15 +106,19 @@ int sp_settings_changes(const char *text, const json_t *saved, const char *const
     struct line l;
 
     out[0] = '\0';
-    for (; *names; names++) {
-        const char *was = json_string_value(json_object_get(saved, *names));
+    for (const char *at = text; next(&at, &l);) {
+        const char *was;
+        char name[64];
 
-        if (!was || !find(text, *names, (int)strlen(*names), &l) ||
-            same(l.value, l.value_length, was, (int)strlen(was)))
+        snprintf(name, sizeof name, "%.*s", l.name_length, l.name);
+        was = json_string_value(json_object_get(saved, name));
+        if (!was || !counts(name) || same(l.value, l.value_length, was, (int)strlen(was)))
             continue;
         if (used < n)
-            used += (size_t)snprintf(out + used, n - used, "%s%s %.*s (was %s)",
-                                     changes ? ", " : "", *names, l.value_length, l.value, was);
+            used +=
+                (size_t)snprintf(out + used, n - used, "%s%s %.*s (was %s)", changes ? ", " : "",
+                                 name, l.value_length ? l.value_length : 9,
+                                 l.value_length ? l.value : "not given", *was ? was : "not given");
         changes++;
     }
     return changes;

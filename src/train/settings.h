@@ -6,6 +6,7 @@
 #define SP_SETTINGS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Adds a line to `text`, which is NULL or what an earlier call returned. */
@@ -21,11 +22,14 @@ int sp_settings_same(const char *mine, const char *root);
 /* {"name": "value", ...}; NULL without memory. */
 json_t *sp_settings_json(const char *text);
 
+/* Whether a setting counts in a comparison; `name` with its dashes. */
+typedef bool sp_setting_counts(const char *name);
+
 /*
- * Of the settings in the list `names` (ended by NULL), those that differ from the saved ones, as
- * "--lr 0.01 (was 0.001), --seq 64 (was 32)" in out[n]. How many.
+ * Of the settings that count, those that differ from the saved ones, as "--lr 0.01 (was 0.001), --seq 64 (was 32)"
+ * in out[n]. How many.
  */
-int sp_settings_changes(const char *text, const json_t *saved, const char *const *names, char *out,
+int sp_settings_changes(const char *text, const json_t *saved, sp_setting_counts *counts, char *out,
                         size_t n);
 
 #endif

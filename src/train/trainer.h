@@ -61,8 +61,8 @@ struct sp_trainer {
     int64_t resident_before;      /* bytes, before the model was there */
     struct sp_watchdog *watchdog; /* NULL: none */
     FILE *log;
-    struct sp_data eval_data;
-    int eval_steps;            /* that an evaluation takes */
+    struct sp_data eval_data;  /* no more than an evaluation takes */
+    int eval_steps;            /* that it takes, the last as a rule a part of one */
     double eval_loss, eval_ms; /* the last one; NaN: none yet */
 };
 
@@ -91,18 +91,25 @@ static inline int sp_train_pipeline_size(const struct sp_trainer *t)
     return t->world.size / sp_train_pipelines(t);
 }
 
-/* Tokens of a step. */
-static inline int64_t sp_train_step_tokens(const struct sp_trainer *t)
+/* Samples of a step: sequences of all pipelines. */
+static inline int64_t sp_train_step_samples(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
 
-    return (int64_t)t->cfg.groups.data_parallel * l->micro_batches * l->micro_batch_size * l->seq;
+    return (int64_t)t->cfg.groups.data_parallel * l->micro_batches * l->micro_batch_size;
 }
 
-/* Tokens that an evaluation takes. */
-static inline int64_t sp_train_eval_tokens(const struct sp_trainer *t)
+/* Tokens of a step. */
+static inline int64_t sp_train_step_tokens(const struct sp_trainer *t)
 {
-    return t->eval_steps * sp_train_step_tokens(t);
+    return sp_train_step_samples(t) * t->cfg.layout.seq;
+}
+
+/* Samples that the run has taken after so many steps, those of the runs that it goes on from counted, whatever
+ * the sizes of their steps. */
+static inline uint64_t sp_train_samples(const struct sp_trainer *t, int steps)
+{
+    return t->data.origin + (uint64_t)steps * (uint64_t)sp_train_step_samples(t);
 }
 
 /* Tells cfg.say a line, on rank 0. */
@@ -115,6 +122,10 @@ void sp_train_limit(struct sp_trainer *t, int which, const char *name, int64_t b
 /* Whether a public function may do its work now, `between` steps only: 0, -EINVAL or -EBUSY after one
  * line. */
 int sp_train_refuse_call(const struct sp_trainer *t, const char *what, bool between);
+
+/* Whether the bytes of a prompt are tokens of the model: of what --data has been, not --tokens. 0, or -EINVAL after
+ * one line. */
+int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt);
 
 /* What the public function returns where one process met an error and the others wait for it. */
 int sp_train_fail(const struct sp_trainer *t, int err);

@@ -13,12 +13,12 @@ struct values {
 static int parse(int argc, char **argv, struct values *v)
 {
     const struct sp_option options[] = {
-        {"file", SP_OPT_STRING, &v->file, "FILE", "a file", 0, 0, 0, &v->given},
-        {"count", SP_OPT_INT, &v->count, "N", "how many", -3, 99, 0, 0},
-        {"limit", SP_OPT_SIZE, &v->limit, "BYTES", "at most", 0, 0, 0, 0},
-        {"rate", SP_OPT_DOUBLE, &v->rate, "X", "how fast", 0, 1.5, 0, 0},
-        {"format", SP_OPT_CHOICE, &v->format, 0, "how", 0, 0, "text|json|csv", 0},
-        {"fast", SP_OPT_FLAG, &v->fast, 0, "hurry", 0, 0, 0, 0},
+        {"file", SP_OPT_STRING, &v->file, "FILE", "a file", 0, 0, 0, &v->given, 0},
+        {"count", SP_OPT_INT, &v->count, "N", "how many", -3, 99, 0, 0, 0},
+        {"limit", SP_OPT_SIZE, &v->limit, "BYTES", "at most", 0, 0, 0, 0, 0},
+        {"rate", SP_OPT_DOUBLE, &v->rate, "X", "how fast", 0, 1.5, 0, 0, 0},
+        {"format", SP_OPT_CHOICE, &v->format, 0, "how", 0, 0, "text|json|csv", 0, 0},
+        {"fast", SP_OPT_FLAG, &v->fast, 0, "hurry", 0, 0, 0, 0, 0},
         {0},
     };
 
@@ -130,9 +130,9 @@ static void operands(void **state)
     const char *from = NULL, *to = NULL, *good[] = {"test", "a", "--fast", "b"};
     bool fast = false;
     const struct sp_option options[] = {
-        {"FROM", SP_OPT_OPERAND, &from, "FILE", "what to copy", 0, 0, 0, 0},
-        {"fast", SP_OPT_FLAG, &fast, 0, "hurry", 0, 0, 0, 0},
-        {"TO", SP_OPT_OPERAND, &to, "FILE", "where to", 0, 0, 0, 0},
+        {"FROM", SP_OPT_OPERAND, &from, "FILE", "what to copy", 0, 0, 0, 0, 0},
+        {"fast", SP_OPT_FLAG, &fast, 0, "hurry", 0, 0, 0, 0, 0},
+        {"TO", SP_OPT_OPERAND, &to, "FILE", "where to", 0, 0, 0, 0, 0},
         {0},
     };
 

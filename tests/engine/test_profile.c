@@ -95,7 +95,8 @@ static void end(void)
 static double real_step(const struct sp_graph_config *like)
 {
     static unsigned char text[4096];
-    struct sp_data data = {.bytes = text, .size = sizeof text, .tokens = sizeof text, .width = 1};
+    struct sp_data_file file = {.bytes = text, .tokens = sizeof text, .width = 1};
+    struct sp_data data = {.file = &file, .files = 1, .tokens = sizeof text};
     struct sp_graph_config cfg = *like;
     struct sp_step_report report;
     struct sp_plan plan;

@@ -276,12 +276,15 @@ static void tokens(int B, int S, int h, int V, int rows)
     struct both dw = filled(table.n, 6, true), dx = empty(n, false);
     struct both scratch = empty((size_t)rows * (size_t)sp_logits_ld(V), false);
     int32_t *ids = new_bytes((size_t)T * sizeof *ids), *ids_at;
+    int32_t *targets = new_bytes((size_t)T * sizeof *ids), *targets_at;
     double loss = 0.5, got, *loss_at;
 
     for (int t = 0; t < T; t++)
-        ids[t] = (t * t + 3) % V;
+        ids[t] = (t * t + 3) % V, targets[t] = t % 5 == 2 ? SP_NO_TARGET : ids[t];
     sp_cuda_must(cudaMalloc((void **)&ids_at, (size_t)T * sizeof *ids), "ids");
     copy_in(ids_at, ids, (size_t)T * sizeof *ids);
+    sp_cuda_must(cudaMalloc((void **)&targets_at, (size_t)T * sizeof *ids), "targets");
+    copy_in(targets_at, targets, (size_t)T * sizeof *ids);
     sp_cuda_must(cudaMalloc((void **)&loss_at, sizeof loss), "loss");
     copy_in(loss_at, &loss, sizeof loss);
     BOTH(gpu->embed(gpu, B, S, h, 2, ids_at, table.at, places.at, y.at),
@@ -290,9 +293,9 @@ static void tokens(int B, int S, int h, int V, int rows)
     BOTH(gpu->embed_bwd(gpu, B, S, h, 2, ids_at, x.at, dt.at, dp.at),
          cpu->embed_bwd(cpu, B, S, h, 2, ids, x.host, dt.host, dp.host));
     check("embed_bwd", &dt), check("embed_bwd positions", &dp);
-    BOTH(gpu->cross_entropy(gpu, T, h, V, rows, x.at, table.at, ids_at, 0.1f, loss_at, dx.at, dw.at,
-                            scratch.at),
-         cpu->cross_entropy(cpu, T, h, V, rows, x.host, table.host, ids, 0.1f, &loss, dx.host,
+    BOTH(gpu->cross_entropy(gpu, T, h, V, rows, x.at, table.at, targets_at, 0.1f, loss_at, dx.at,
+                            dw.at, scratch.at),
+         cpu->cross_entropy(cpu, T, h, V, rows, x.host, table.host, targets, 0.1f, &loss, dx.host,
                             dw.host, scratch.host));
     check("cross_entropy dx", &dx);
     dw.f32 = gpu->dtype == SP_F32; /* a sum of rounded logits' gradients: the bar of bf16 */
@@ -317,7 +320,7 @@ static void tokens(int B, int S, int h, int V, int rows)
     sp_cuda_must(cudaMemcpy(&got, loss_at, sizeof got, cudaMemcpyDeviceToHost), "loss");
     printf("%s loss: %.9g, %.9g\n", sp_dtype_name(gpu->dtype), got, loss);
     assert_true(fabs(got / loss - 1) < (gpu->dtype == SP_F32 ? 1e-6 : 1e-2));
-    cudaFree(ids_at), cudaFree(loss_at), free(ids);
+    cudaFree(ids_at), cudaFree(targets_at), cudaFree(loss_at), free(ids), free(targets);
     drop(&table), drop(&places), drop(&x), drop(&scratch);
 }
 

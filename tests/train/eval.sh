@@ -48,9 +48,9 @@ same()
 train one starpipe train --eval "$work/held" --eval-every 2
 sed -n 's/.*"eval_step":\([0-9]*\),"eval_loss":\([0-9.]*\),"eval_tokens":\([0-9]*\).*/\1 \2 \3/p' \
     "$work/one.jsonl" > "$work/one.evals"
-[ "$(cut -d ' ' -f 3 "$work/one.evals" | sort -u)" = 1280 ] ||
-    fail "an evaluation does not take ten steps' tokens: $(cut -d ' ' -f 3 "$work/one.evals" | sort -u)"
-grep -q '^step 2/6  evaluation loss [0-9.]*  (1280 tokens in' "$work/one.out" ||
+[ "$(cut -d ' ' -f 3 "$work/one.evals" | sort -u)" = 4999 ] ||
+    fail "an evaluation does not predict each token but the first: $(cut -d ' ' -f 3 "$work/one.evals" | sort -u)"
+grep -q '^step 2/6  evaluation loss [0-9.]*  (4999 tokens in' "$work/one.out" ||
     fail "the evaluation is not told"
 
 same "zb1p, no barrier" starpipe train --stages 2 --schedule zb1p --clip 1 --post-validation
@@ -78,12 +78,42 @@ evals()
     [ "$is" = "$((steps - 1)) $tokens " ] || fail "$*: evaluations (step, tokens) $is, not one of $tokens"
 }
 
-evals 3 256 --eval-tokens 129
-evals 0 4992 --eval-tokens 1000000   # 39 steps of 128: of 5000 tokens 4999 have one after them
+evals 3 129 --eval-tokens 129
+evals 0 4999 --eval-tokens 1000000
+evals 0 4999
 head -c 100 "$work/held" > "$work/short"
-evals 0 128 --eval "$work/short"
-starpipe train --model gpt-tiny --data "$work/text" --seq 32 --steps 1 --eval "$work/short" 2>&1 |
-    grep -q 'short has 100 tokens, an evaluation takes 256: it wraps around' || fail "wraps without a word"
+evals 0 99 --eval "$work/short"
+head -c 1 "$work/held" > "$work/one-byte"
+refused 'one-byte has one token' train --model gpt-tiny --data "$work/text" --eval "$work/one-byte"
+
+# ---- the same tokens in every layout: the last step has whole sequences too few, and one that is cut
+
+# layout COMMAND...: the loss on 701 tokens, whose last sequence has 29 of 32.
+layout()
+{
+    quiet "$*" "$@" --model gpt-tiny --data "$work/text" --seq 32 --steps 0 --log "$work/log" --eval "$work/held" \
+        --eval-tokens 701
+    sed -n 's/.*"eval_loss":\([0-9.]*\),"eval_tokens":\([0-9]*\).*/\1 \2/p' "$work/log"
+}
+
+layout starpipe train --micro-batches 1 > "$work/want"
+{
+    layout starpipe train --micro-batches 64
+    layout starpipe train --micro-batches 3 --micro-batch-size 5
+    layout starpipe train --stages 2 --schedule zbv --micro-batches 4
+    layout starpipe train --stages 2 --schedule 1f1b --micro-batches 4 --vocabulary-parallel
+    layout starpipe train --stages 2 --schedule seq1f1b --slices 3 --micro-batches 4
+    layout starpipe train --stages 2 --schedule weipipe --micro-batches 4
+    if have_mpi > /dev/null; then
+        layout mpi 2 train --micro-batches 3 --data-parallel 2
+        layout mpi 2 train --micro-batches 3 --tensor-parallel 2
+        layout mpi 2 train --micro-batches 3 --context-parallel 2
+    fi
+} > "$work/layouts"
+agree "701 tokens in $(wc -l < "$work/layouts") layouts" awk 'NR == 1 { want = $1; next }
+    $2 != 701 { print "of " $2 " tokens"; exit 1 }
+    { d = $1 / want - 1; if (d < 0) d = -d; if (d > worst) worst = d; n++ }
+    END { print "worst relative difference " worst; exit !(n > 5 && worst < 1e-6) }' "$work/want" "$work/layouts"
 refused 'eval-every 2 without --eval|--eval-every without --eval' train --model gpt-tiny \
     --data "$work/text" --eval-every 2
 refused 'cannot read data .*missing' train --model gpt-tiny --data "$work/text" --eval "$work/missing"

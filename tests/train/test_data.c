@@ -1,8 +1,10 @@
 /* Samples of a token file: the sequential rule with its wrap, shuffling, headers, files that are refused or
  * change while they are read. */
 #include "model/support.h"
+#include "kernels/kernels.h"
 #include "model/data.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -101,46 +103,85 @@ static void test_late_samples(void **state)
     unlink(path);
 }
 
+/* Every sample once a pass, each pass and seed in an order of its own; the origin is a place in that. */
 static void test_shuffled(void **state)
 {
-    enum { TOKENS = 97, SAMPLES = 20000 };
-    struct sp_data d, e;
-    int hits[TOKENS] = {0}, least = SAMPLES, most = 0, differ = 0;
+    static const int sizes[] = {1, 8, 9, 17, 97, 9 * 64, 9 * 1000 + 3};
+    enum { S = 9, PASSES = 3, MOST = 1000 };
+    int same_order = 0, same_seed = 0, checked = 0;
 
     (void)state;
-    assert_int_equal(sp_data_open(token_file(TOKENS, 2, 60000), 2, 65536, &d), 0);
-    d.shuffled = true;
-    d.seed = 12;
-    e = d;
-    e.seed = 13;
-    for (uint64_t n = 0; n < SAMPLES; n++) {
-        int32_t in[9], out[9], again[9], other[9];
-        size_t at = 0;
+    for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++) {
+        uint64_t samples = sizes[f] < S ? 1 : (uint64_t)sizes[f] / S, before[MOST] = {0};
+        struct sp_data d, e;
 
-        assert_int_equal(sp_data_sample(&d, n, 9, in, out), 0);
-        assert_int_equal(sp_data_sample(&d, n, 9, again, NULL), 0);
-        assert_memory_equal(in, again, sizeof in);
-        assert_int_equal(sp_data_sample(&e, n, 9, other, NULL), 0);
-        differ += memcmp(in, other, sizeof in) != 0;
-        while (at < TOKENS && token(at, 60000) != in[0])
-            at++;
-        assert_true(at < TOKENS);
-        for (size_t t = 0; t < 9; t++) {
-            assert_int_equal(in[t], token((at + t) % TOKENS, 60000));
-            assert_int_equal(out[t], token((at + t + 1) % TOKENS, 60000));
+        assert_int_equal(sp_data_open(token_file((size_t)sizes[f], 2, 60000), 2, 65536, &d), 0);
+        d.shuffled = true;
+        d.seed = 12;
+        e = d;
+        e.seed = 13;
+        assert_int_equal(sp_data_samples(&d, S), samples);
+        for (uint64_t pass = 0; pass < PASSES; pass++) {
+            bool seen[MOST] = {false};
+
+            for (uint64_t i = 0; i < samples; i++) {
+                uint64_t n = pass * samples + i, place = sp_data_place(&d, n, S);
+                int32_t in[S], out[S];
+
+                assert_true(place < samples && !seen[place]);
+                seen[place] = true;
+                assert_int_equal(sp_data_sample(&d, n, S, in, out), 0);
+                for (size_t t = 0; t < S; t++) {
+                    assert_int_equal(in[t], token((place * S + t) % (size_t)sizes[f], 60000));
+                    assert_int_equal(out[t], token((place * S + t + 1) % (size_t)sizes[f], 60000));
+                }
+                same_order += pass && place == before[i];
+                same_seed += place == sp_data_place(&e, n, S);
+                before[i] = place;
+                checked += samples > 1;
+            }
         }
-        hits[at]++;
+        e = d;
+        e.origin = UINT64_MAX; /* one less, modulo 2^64 */
+        assert_int_equal(sp_data_place(&e, samples + 1, S), sp_data_place(&d, samples, S));
+        sp_data_close(&d);
     }
-    for (int i = 0; i < TOKENS; i++) {
-        least = hits[i] < least ? hits[i] : least;
-        most = hits[i] > most ? hits[i] : most;
-    }
-    /* 206 expected at each start, give or take 5 deviations of 14. */
-    assert_true(least > 130 && most < 280);
-    assert_true(differ > SAMPLES * 97 / 100);
-    sp_data_close(&d);
     unlink(path);
-    printf("[          ] starts hit %d to %d times, 206 expected\n", least, most);
+    printf("[          ] %d samples; %d at their place of the pass before, %d of another seed\n",
+           checked, same_order, same_seed);
+    assert_true(same_order < checked / 20 && same_seed < checked / 20);
+}
+
+/* Read once: each token but the first is a target once, and what is behind the last is padding. */
+static void test_once(void **state)
+{
+    (void)state;
+    for (int tokens = 2; tokens < 40; tokens++)
+        for (int S = 1; S < 12; S++) {
+            int next = 1, padding = 0;
+            struct sp_data d;
+
+            assert_int_equal(sp_data_open(token_file((size_t)tokens, 1, 251), 1, 251, &d), 0);
+            d.once = true;
+            for (uint64_t n = 0; n < (uint64_t)(tokens / S + 4); n++) {
+                int32_t in[12], out[12];
+
+                assert_int_equal(sp_data_sample(&d, n, S, in, out), 0);
+                for (int t = 0; t < S; t++) {
+                    assert_true(in[t] >= 0 && in[t] < 251);
+                    if (out[t] == SP_NO_TARGET) {
+                        padding++;
+                        continue;
+                    }
+                    assert_int_equal(padding, 0);
+                    assert_int_equal(in[t], token((size_t)next - 1, 251));
+                    assert_int_equal(out[t], token((size_t)next++, 251));
+                }
+            }
+            assert_int_equal(next, tokens);
+            sp_data_close(&d);
+        }
+    unlink(path);
 }
 
 static void test_refused(void **state)
@@ -284,7 +325,7 @@ static void test_headers(void **state)
             continue;
         }
         assert_int_equal(d.tokens, 100);
-        assert_int_equal(d.width, table[i].width);
+        assert_int_equal(d.file[0].width, table[i].width);
         assert_int_equal(sp_data_sample(&d, 33, 3, in, NULL), 0);
         assert_true(in[0] == 99 && in[1] == 0 && in[2] == 1);
         sp_data_close(&d);
@@ -305,6 +346,154 @@ static void test_headers(void **state)
     assert_int_equal(sp_data_open(path, 0, 65536, &d), -EINVAL);
     assert_said(capture_end(&c), "makes 1034 bytes in all; it has 1000", "cut header");
     unlink(path);
+}
+
+/* An array as numpy.save writes it, of tokens t -> t. */
+static const char *npy_file(const char *dict, int version, int width, int tokens)
+{
+    unsigned char file[2048] = "\x93NUMPY";
+    size_t start = version < 2 ? 10 : 12, length = 118;
+
+    file[6] = (unsigned char)version;
+    file[8] = (unsigned char)length;
+    memset(file + start, ' ', length);
+    memcpy(file + start, dict, strlen(dict));
+    file[start + length - 1] = '\n';
+    for (int t = 0; t < tokens; t++)
+        file[start + length + (size_t)(t * width)] = (unsigned char)t;
+    write_file(scratch_path(dir, "tokens.npy", path), file,
+               start + length + (size_t)(tokens * width));
+    return path;
+}
+
+#define NPY(descr, order, shape)                                                                   \
+    "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }"
+
+static void test_numpy(void **state)
+{
+    static const struct {
+        const char *dict;
+        int version, width, tokens, asked;
+        const char *said;
+    } table[] = {
+        {NPY("<u2", "False", "(100,)"), 1, 2, 100, 0, NULL},
+        {NPY("<u2", "False", "(100,)"), 1, 2, 100, 2, NULL},
+        {NPY("<i4", "True", "(100,)"), 2, 4, 100, 0, NULL},
+        {NPY("<u4", "False", "(100,)"), 3, 4, 100, 4, NULL},
+        {NPY("<i8", "False", "(100,)"), 1, 8, 100, 0, NULL},
+        {NPY("|u1", "False", "(100,)"), 1, 1, 100, 0, NULL},
+        {NPY("<u2", "False", "(4, 25)"), 1, 2, 100, 0, NULL},
+        {NPY("<u2", "True", "(4, 25)"), 1, 2, 100, 0, "of a shape or an order that is not read"},
+        {NPY("<u2", "False", "()"), 1, 2, 100, 0, "of a shape or an order"},
+        {NPY("<u2", "False", "(-1,)"), 1, 2, 100, 0, "of a shape or an order"},
+        {NPY(">u2", "False", "(100,)"), 1, 2, 100, 0, "a NumPy array of '>u2'; tokens are"},
+        {NPY("<f4", "False", "(100,)"), 1, 4, 100, 0, "a NumPy array of '<f4'; tokens are"},
+        {NPY("<u2", "False", "(101,)"), 1, 2, 100, 0, "(NumPy) it has 101 tokens of 2 bytes"},
+        {NPY("<u2", "False", "(100,)"), 1, 2, 100, 4, "(NumPy) a token has 2 bytes, not 4"},
+        {NPY("<u2", "False", "(100,)"), 1, 2, 100, 1, "and no text: give it as --tokens"},
+        {NPY("<u2", "False", "(100,)"), 9, 2, 100, 0, "a NumPy array, version 9"},
+        {"{}", 1, 2, 100, 0, "a NumPy array of no 'descr'"},
+    };
+    struct capture c;
+    struct sp_data d;
+    int32_t in[3];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        int ret;
+
+        npy_file(table[i].dict, table[i].version, table[i].width, table[i].tokens);
+        capture_begin(&c);
+        ret = sp_data_open(path, table[i].asked, 100, &d);
+        capture_end(&c);
+        if (table[i].said) {
+            assert_said(c.text, table[i].said, table[i].said);
+            assert_int_equal(ret, -EINVAL);
+            continue;
+        }
+        assert_string_equal(c.text, "");
+        assert_int_equal(d.tokens, 100);
+        assert_int_equal(sp_data_sample(&d, 33, 3, in, NULL), 0);
+        assert_true(in[0] == 99 && in[1] == 0 && in[2] == 1);
+        sp_data_close(&d);
+    }
+    /* a number of eight bytes is no small one */
+    npy_file(NPY("<i8", "False", "(100,)"), 1, 8, 100);
+    {
+        int fd = open(path, O_WRONLY);
+
+        must(fd >= 0 && pwrite(fd, "\1", 1, 10 + 118 + 8 * 7 + 5) == 1, "pwrite");
+        close(fd);
+    }
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(path, 0, 100, &d), -EINVAL);
+    assert_said(capture_end(&c), "token 7 is 4294967295", "large");
+    unlink(path);
+}
+
+/* Shards, by names and by a pattern, whose samples run over their ends. */
+static void test_several(void **state)
+{
+    static const int sizes[] = {7, 1, 30, 2};
+    char names[5000] = "", pattern[4300], one[4300];
+    struct capture c;
+    struct sp_data d;
+    int32_t in[11], out[11];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "shard_%d.bin", i);
+        token_file(40, 2, 50000);
+        must(!truncate(path, 2 * sizes[i]), "truncate");
+        must(!rename(path, scratch_path(dir, name, one)), "rename");
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? "," : "", one);
+    }
+    snprintf(pattern, sizeof pattern, "%s/shard_*.bin", dir);
+    for (int way = 0; way < 2; way++) {
+        assert_int_equal(sp_data_open(way ? pattern : names, 0, 50000, &d), 0);
+        assert_int_equal(d.files, 4);
+        assert_int_equal(d.tokens, 40);
+        for (uint64_t n = 0; n < 20; n++) {
+            assert_int_equal(sp_data_sample(&d, n, 11, in, out), 0);
+            for (size_t t = 0; t < 11; t++) {
+                size_t at = (n * 11 + t) % 40, next = (at + 1) % 40;
+                size_t first = at < 7 ? 0 : at < 8 ? 7 : at < 38 ? 8 : 38;
+                size_t after = next < 7 ? 0 : next < 8 ? 7 : next < 38 ? 8 : 38;
+
+                assert_int_equal(in[t], token(at - first, 50000));
+                assert_int_equal(out[t], token(next - after, 50000));
+            }
+        }
+        sp_data_close(&d);
+    }
+    snprintf(pattern, sizeof pattern, "%s/none_*.bin", dir);
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -ENOENT);
+    assert_said(capture_end(&c), "no file has such a name", "pattern");
+    snprintf(pattern, sizeof pattern, "%s,,x", names);
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -EINVAL);
+    assert_said(capture_end(&c), "an empty name between two commas", "empty");
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "shard_%d.bin", i);
+        unlink(scratch_path(dir, name, one));
+    }
+    /* a file may have such a name itself */
+    must(!rename(token_file(5, 2, 50000), scratch_path(dir, "a,b*", one)), "rename");
+    assert_int_equal(sp_data_open(one, 0, 50000, &d), 0);
+    assert_int_equal(d.tokens, 5);
+    sp_data_close(&d);
+    /* nobody said how wide, and two bytes cannot number them all */
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(one, 0, 70000, &d), -EINVAL);
+    assert_said(capture_end(&c), "say --token-bytes 4, or 2", "wide");
+    assert_int_equal(sp_data_open(one, 2, 70000, &d), 0);
+    sp_data_close(&d);
+    unlink(one);
 }
 
 /* Under a run a file may shrink, or be written anew. */
@@ -374,6 +563,8 @@ TEST_GROUP(data)
         cmocka_unit_test(test_shuffled),   cmocka_unit_test(test_refused),
         cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_headers),
         cmocka_unit_test(test_changes),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_once),       cmocka_unit_test(test_numpy),
+        cmocka_unit_test(test_several),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -59,11 +59,11 @@ int sp_cmd_compare(int argc, char **argv)
         {"A", SP_OPT_OPERAND, &path[0], "DIR|FILE.json",
          "a record of a step: the DIR of 'train --trace', a file of it, or of 'show --format "
          "perfetto'",
-         0, 0, 0, 0},
-        {"B", SP_OPT_OPERAND, &path[1], "DIR|FILE.json", "what A is compared with", 0, 0, 0, 0},
+         0, 0, 0, 0, 0},
+        {"B", SP_OPT_OPERAND, &path[1], "DIR|FILE.json", "what A is compared with", 0, 0, 0, 0, 0},
         {"rows", SP_OPT_INT, &rows, "N", "rows of each table of the text, the largest differences",
-         1, 1000000, 0, &rows_set},
-        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|svg|html", 0},
+         1, 1000000, 0, &rows_set, 0},
+        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|svg|html", 0, 0},
         {0},
     };
     struct sp_timeline t[2] = {0};

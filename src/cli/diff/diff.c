@@ -22,17 +22,17 @@ static int parse(int argc, char **argv, struct args *a)
         {"A", SP_OPT_OPERAND, &a->a, "FILE|DIR",
          "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of --save or of a "
          "model",
-         0, 0, 0, 0},
+         0, 0, 0, 0, 0},
         {"B", SP_OPT_OPERAND, &a->b, "FILE|DIR", "what A is compared with, of the same kind", 0, 0,
-         0, 0},
+         0, 0, 0},
         {"tolerance", SP_OPT_DOUBLE, &a->how.tolerance, "X",
          "largest difference allowed, relative to the largest value of the tensor in B (0: the "
          "same bits)",
-         0, 1e30, 0, 0},
+         0, 1e30, 0, 0, 0},
         {"part", SP_OPT_FLAG, &a->how.part, 0, "A may lack tensors and steps that B has", 0, 0, 0,
-         0},
-        {"worst", SP_OPT_INT, &a->how.worst, "N", "tensors to print, the worst first", 0, 1000000,
          0, 0},
+        {"worst", SP_OPT_INT, &a->how.worst, "N", "tensors to print, the worst first", 0, 1000000,
+         0, 0, 0},
         {0},
     };
 

@@ -54,8 +54,8 @@ int sp_cmd_report(int argc, char **argv)
         {"RECORD", SP_OPT_OPERAND, &path, "DIR|FILE.json",
          "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show --format "
          "perfetto'",
-         0, 0, 0, 0},
-        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|html", 0},
+         0, 0, 0, 0, 0},
+        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|html", 0, 0},
         {0},
     };
     struct sp_timeline t;

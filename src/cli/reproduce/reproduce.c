@@ -28,7 +28,7 @@ static int run(int i, int argc, char **argv)
     int format = 0, ret;
     const struct sp_option options[] = {
         {"format", SP_OPT_CHOICE, &format, FORMATS,
-         "tables for people, one object, a document, a page with plots", 0, 0, FORMATS, 0},
+         "tables for people, one object, a document, a page with plots", 0, 0, FORMATS, 0, 0},
         {0}};
 
     ret = sp_options_parse(options, papers[i].summary, argc, argv);

@@ -31,32 +31,33 @@ static int parse(int argc, char **argv, struct args *a)
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
         {"layers", SP_OPT_INT, &a->layers, "L",
-         "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0},
+         "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0, 0},
         {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..,head=..",
          "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
          "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
          "micro-batch's boundary occupies its sender and its receiver; head=: the head of one (0)",
-         0, 0, 0, 0},
+         0, 0, 0, 0, 0},
         {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
-         "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")", 0, 0, 0, 0},
+         "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")", 0, 0, 0, 0,
+         0},
         {"share", SP_OPT_CHOICE, &a->share, 0,
          "how the tasks of an op share its cost: as if it were one, as in the list simulation, or "
          "by "
          "their FLOPs",
-         0, 0, "whole|flops", 0},
+         0, 0, "whole|flops", 0, 0},
         {"link", SP_OPT_STRING, &a->link, "latency=..,bandwidth=..",
          "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= of a "
          "node, "
          "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), each for "
          "links inside a node with node_ before it; sharing=queued|fair|free",
-         0, 0, 0, 0},
+         0, 0, 0, 0, 0},
         {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
-         "f32|bf16", 0},
-        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object instead of text", 0, 0, 0, 0},
+         "f32|bf16", 0, 0},
+        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object instead of text", 0, 0, 0, 0, 0},
         {"trace", SP_OPT_STRING, &a->trace, "DIR",
          "writes the record of the step there, trace.json, that of the prediction, predicted.json, "
          "and pictures",
-         0, 0, 0, 0},
+         0, 0, 0, 0, 0},
         {0},
     };
 

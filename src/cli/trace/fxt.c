@@ -132,7 +132,7 @@ int sp_cmd_trace_fxt(int argc, char **argv)
     const struct sp_option options[] = {{"DIR", SP_OPT_OPERAND, &dir, "DIR",
                                          "what a run with STARPU_FXT_TRACE=1 and "
                                          "STARPU_FXT_PREFIX=DIR/ has left; the results go there",
-                                         0, 0, 0, 0},
+                                         0, 0, 0, 0, 0},
                                         {0}};
     int ret = sp_options_parse(options, "Makes what StarVZ reads of StarPU's traces of a run.",
                                argc, argv);

@@ -1,14 +1,86 @@
 #include "cli/train/args.h"
 #include "cli/options.h"
+#include "train/checkpoint/restore.h"
 #include "train/config.h"
+#include "train/groups.h"
+#include "transport/transport.h"
+#include <string.h>
+
+static int parse(int argc, char **argv, struct sp_train_config *cfg)
+{
+    struct sp_option options[SP_TRAIN_OPTIONS];
+
+    sp_train_options(cfg, options);
+    return sp_options_parse(options, "Trains a model, pipelined over stages.", argc, argv);
+}
+
+static int world_size(void)
+{
+    struct sp_world world;
+
+    return sp_transport_join(NULL, NULL, &world) ? 1 : world.size;
+}
+
+/* Processes of a group: none were asked for where there is one. */
+static int given_or(int given, int stored)
+{
+    return given > 1 ? given : stored;
+}
+
+/* Drops from what a run was told that which says how to do something that is told otherwise now: by other
+ * data, another schedule, or as many processes as were started. */
+static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_config *given,
+                            const struct sp_train_config *none)
+{
+    struct sp_layout_args *l = &cfg->layout;
+    const struct sp_group_args wanted = {
+        .data_parallel = given_or(given->groups.data_parallel, cfg->groups.data_parallel),
+        .context_parallel = given_or(given->groups.context_parallel, cfg->groups.context_parallel),
+        .tensor_parallel = given_or(given->groups.tensor_parallel, cfg->groups.tensor_parallel)};
+    bool schedule = given->layout.schedule != none->layout.schedule &&
+                    strcmp(given->layout.schedule, l->schedule) != 0;
+
+    if (given->data || given->tokens) {
+        cfg->data = cfg->tokens = NULL;
+        cfg->token_width_set = false;
+    }
+    if (!given->dry_run && world_size() % sp_groups_pipelines(&wanted))
+        cfg->groups = none->groups;
+    if (!cfg->save && !given->save) {
+        cfg->save_every = none->save_every;
+        cfg->save_async = none->save_async;
+        cfg->shard_size = none->shard_size;
+        cfg->shard_size_set = false;
+    }
+    if (schedule) {
+        l->chunks = none->layout.chunks;
+        l->slices = none->layout.slices;
+        l->partition_slices = none->layout.partition_slices;
+    }
+    if (schedule || (given->layout.stages_set && given->layout.stages != l->stages))
+        cfg->partition = none->partition;
+}
+
+/* A run that goes on is told what it was told before, and then what it is told now. */
+static int continue_run(int argc, char **argv, struct sp_train_config *cfg)
+{
+    struct sp_train_config given = *cfg, none;
+    int err = sp_train_config_init(&none);
+
+    *cfg = none;
+    cfg->resume = given.resume;
+    /* on data of its own it is another run, which begins with the weights and moments of this one */
+    err = err ? err : sp_train_restore(cfg, !given.data && !given.tokens);
+    if (err)
+        return err;
+    forget_replaced(cfg, &given, &none);
+    return parse(argc, argv, cfg);
+}
 
 int sp_train_parse(int argc, char **argv, struct sp_train_config *cfg)
 {
-    struct sp_option options[SP_TRAIN_OPTIONS];
     int err = sp_train_config_init(cfg);
 
-    if (err)
-        return err;
-    sp_train_options(cfg, options);
-    return sp_options_parse(options, "Trains a model, pipelined over stages.", argc, argv);
+    err = err ? err : parse(argc, argv, cfg);
+    return err || !cfg->resume ? err : continue_run(argc, argv, cfg);
 }

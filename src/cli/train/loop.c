@@ -76,7 +76,7 @@ static int evaluate(const struct run *r)
     if (!err && r->t->world.rank == 0)
         sp_progress_say((enum sp_progress)r->cfg->progress,
                         "step %d/%d  evaluation loss %.4f  (%lld tokens in %.2f s)", r->t->done,
-                        r->cfg->steps, loss, (long long)sp_train_eval_tokens(r->t),
+                        r->cfg->steps, loss, (long long)r->t->eval_data.tokens - 1,
                         r->t->eval_ms / 1e3);
     return err;
 }

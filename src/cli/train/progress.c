@@ -132,5 +132,6 @@ void sp_progress_say(enum sp_progress how, const char *format, ...)
     vprintf(format, ap);
     va_end(ap);
     putchar('\n');
-    fflush(stdout);
+    if (stdout_takes_more()) /* else it stays in the buffer: no step waits for a reader */
+        fflush(stdout);
 }

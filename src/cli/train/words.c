@@ -14,7 +14,7 @@ void sp_print_warnings(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
 
-    if (t->data.path && t->data.tokens <= (size_t)a->layout.seq)
+    if (t->data.files && t->data.tokens <= (size_t)a->layout.seq)
         sp_warn("%s has %zu tokens, a sequence %d: it wraps around",
                 a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
     if (a->data && t->model.vocab > 256)
@@ -22,12 +22,9 @@ void sp_print_warnings(const struct sp_trainer *t)
             "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
             "be seen; --tokens takes a tokenized file",
             t->model.name, t->model.vocab);
-    if (a->eval && t->eval_data.tokens <= (size_t)sp_train_eval_tokens(t))
-        sp_warn("%s has %zu tokens, an evaluation takes %.0f: it wraps around", a->eval,
-                t->eval_data.tokens, (double)sp_train_eval_tokens(t));
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
-    sp_train_warn_of_changes(t);
+    sp_train_tell_changes(t);
     if (a->dtype == SP_BF16 && !t->place.gpus && sp_cpu_bf16_unit() == SP_BF16_THROUGH_F32)
         sp_warn(
             "--dtype bf16: this CPU multiplies no bf16 (or the products are a CBLAS's): through "

@@ -33,10 +33,11 @@ int sp_cmd_watch(int argc, char **argv)
     struct args a = {0};
     const struct sp_option options[] = {
         {"LOG", SP_OPT_OPERAND, &a.log, 0, "a log that train --log writes; -: standard input", 0, 0,
-         0, 0},
-        {"once", SP_OPT_FLAG, &a.once, 0, "shows what is there, and ends", 0, 0, 0, 0},
+         0, 0, 0},
+        {"once", SP_OPT_FLAG, &a.once, 0, "shows what is there, and ends", 0, 0, 0, 0, 0},
         {"html", SP_OPT_STRING, &a.html, "FILE",
-         "writes a page with what is there, which can read other logs too, and ends", 0, 0, 0, 0},
+         "writes a page with what is there, which can read other logs too, and ends", 0, 0, 0, 0,
+         0},
         {0},
     };
     int err = sp_options_parse(options, "Follows the log of a run.", argc, argv);

@@ -18,6 +18,8 @@ struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
                                   .data = a->tokens ? a->tokens : a->data,
                                   .tokens = &t->data,
                                   .step = steps_done,
+                                  .samples = sp_train_samples(t, steps_done),
+                                  .step_samples = (int)sp_train_step_samples(t),
                                   .seed = t->seed,
                                   .loss = t->report.loss};
 }
@@ -84,15 +86,45 @@ int sp_train_load_resume(struct sp_trainer *t)
     return err ? err : moment(t, t->resumed, SP_FIELD_V, true);
 }
 
-void sp_train_warn_of_changes(const struct sp_trainer *t)
+/* The next sample of a run whose samples had another length: the first whose tokens were not seen. */
+static uint64_t next_sample(const struct sp_run_state *s, int seq)
+{
+    uint64_t was = (uint64_t)s->seq, is = (uint64_t)seq;
+
+    if (!was || was == is)
+        return s->samples;
+    return s->samples / is * was + (s->samples % is * was + is - 1) / is;
+}
+
+int sp_train_find_place(struct sp_trainer *t)
+{
+    struct sp_run_state state;
+    int err;
+
+    if (!t->cfg.resume)
+        return 0;
+    err = sp_run_state_read(t->resumed, &state);
+    if (err)
+        return err;
+    t->data.origin = next_sample(&state, t->cfg.layout.seq) -
+                     (uint64_t)t->first_step * (uint64_t)sp_train_step_samples(t);
+    sp_run_state_free(&state);
+    return 0;
+}
+
+void sp_train_tell_changes(const struct sp_trainer *t)
 {
     struct sp_run_config now = sp_train_state(t, t->first_step);
     struct sp_run_state state;
-    char changes[2600];
+    char changes[4096];
 
     if (!t->cfg.resume || sp_run_state_read(t->resumed, &state))
         return;
     if (sp_run_state_changes(&state, &now, changes, sizeof changes))
         sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed, changes);
+    sp_run_state_other_changes(&state, &now, changes, sizeof changes);
+    if (!t->cfg.dry_run) /* which prints something else there */
+        sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed,
+                     (unsigned long long)now.samples, *changes ? ", with " : "", changes);
     sp_run_state_free(&state);
 }

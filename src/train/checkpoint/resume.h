@@ -16,8 +16,12 @@ int sp_train_find_resume(struct sp_trainer *t);
 int sp_train_check_resume(struct sp_trainer *t);
 /* Reads its moments. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t);
-/* Says in one line what this run was told otherwise than the one that saved it. */
-void sp_train_warn_of_changes(const struct sp_trainer *t);
+/* Where in the data it goes on, once the sizes of a step are known: at the first sample that was not taken yet,
+ * whatever the sizes were. 0 or -errno. */
+int sp_train_find_place(struct sp_trainer *t);
+/* Says where it goes on, and what this run was told otherwise than the one that saved that: a warning where
+ * numbers depend on it. */
+void sp_train_tell_changes(const struct sp_trainer *t);
 
 /* What a checkpoint after so many steps says of the run. */
 struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done);

@@ -1,11 +1,13 @@
 #include "train/checkpoint/run_state.h"
-#include "model/files/file_digest.h"
 #include "model/files/output.h"
 #include "sp_error.h"
+#include "policies/registry.h"
+#include "train/config.h"
 #include "train/settings.h"
 #include "train/checkpoint/step_dirs.h"
 #include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +19,7 @@ static json_t *data_json(const struct sp_run_config *now)
     uint64_t bytes, digest;
     char hex[32];
 
-    if (!now->data || sp_file_digest(now->tokens->fd, now->data, &bytes, &digest))
+    if (!now->data || sp_data_digest(now->tokens, &bytes, &digest))
         return NULL;
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)digest);
     return json_pack("{s:s,s:I,s:s}", "path", now->data, "bytes", (json_int_t)bytes, "digest", hex);
@@ -26,16 +28,42 @@ static json_t *data_json(const struct sp_run_config *now)
 int sp_run_state_write(const char *dir, const struct sp_run_config *now)
 {
     json_t *data = data_json(now), *options = sp_settings_json(now->settings), *state;
-    char path[SP_RUN_PATH];
+    char path[SP_RUN_PATH], cwd[SP_RUN_PATH];
     int err;
 
     snprintf(path, sizeof path, "%s/state.json", dir);
-    state = json_pack("{s:i,s:i,s:I,s:s,s:f,s:o?,s:o?}", "format", FORMAT, "step", now->step,
-                      "seed", (json_int_t)now->seed, "schedule", now->schedule, "loss",
-                      isfinite(now->loss) ? now->loss : 0, "data", data, "options", options);
+    state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:s,s:o?,s:o?}", "format", FORMAT, "step",
+                      now->step, "samples", (json_int_t)now->samples, "seed", (json_int_t)now->seed,
+                      "schedule", now->schedule, "loss", isfinite(now->loss) ? now->loss : 0, "cwd",
+                      getcwd(cwd, sizeof cwd) ? cwd : "", "data", data, "options", options);
     err = state ? sp_output_json(path, state) : sp_error(ENOMEM, "%s: no memory", path);
     json_decref(state);
     return err;
+}
+
+/* The number that an option had; 0: unknown. */
+static int option_of(const json_t *state, const char *name)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(state, "options"), name));
+
+    return text ? atoi(text) : 0;
+}
+
+/* How far the data were read: written down, or, by an older version, that of steps of one size. */
+static void read_place(struct sp_run_state *s)
+{
+    int pipelines = option_of(s->json, "--data-parallel");
+    const json_t *samples = json_object_get(s->json, "samples");
+    const double most = 1e15;
+    double each = (double)option_of(s->json, "--micro-batches") *
+                  option_of(s->json, "--micro-batch-size") * (pipelines > 0 ? pipelines : 1);
+
+    s->seq = option_of(s->json, "--seq");
+    s->step_samples = each > 0 && each < INT_MAX ? (int)each : 0;
+    if (json_is_integer(samples) && json_integer_value(samples) >= 0)
+        s->samples = (uint64_t)json_integer_value(samples);
+    else
+        s->samples = each * s->step < most ? (uint64_t)(each * s->step) : 0;
 }
 
 int sp_run_state_read(const char *dir, struct sp_run_state *s)
@@ -68,6 +96,7 @@ int sp_run_state_read(const char *dir, struct sp_run_state *s)
     }
     s->seed = (uint64_t)seed;
     s->json = json;
+    read_place(s);
     return 0;
 }
 
@@ -89,57 +118,127 @@ static bool other_data(const struct sp_run_state *s, const struct sp_run_config 
     return other;
 }
 
+static const char *saved_option(const struct sp_run_state *s, const char *name)
+{
+    return json_string_value(json_object_get(json_object_get(s->json, "options"), name));
+}
+
+/* A step is told by the samples that it takes; the seed is what was drawn with, given or not. */
+static bool is_told_apart(const char *name)
+{
+    static const char *const names[] = {"--micro-batches", "--micro-batch-size", "--data-parallel",
+                                        "--seed", NULL};
+
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+static bool counts_for_numbers(const char *name)
+{
+    enum sp_option_role role = sp_train_role(name + 2);
+
+    return (role == SP_ROLE_NUMBERS || role == SP_ROLE_PLACE) && !is_told_apart(name) &&
+           strcmp(name, "--steps");
+}
+
+/* The last step is where a falling rate ends. */
+static bool falls(const struct sp_run_state *s)
+{
+    const char *shape = saved_option(s, "--lr-schedule");
+
+    return shape && strcmp(shape, "constant");
+}
+
+static bool is_last_step(const char *name)
+{
+    return !strcmp(name, "--steps");
+}
+
+static bool is_schedule(const char *name)
+{
+    return !strcmp(name, "--schedule");
+}
+
+static bool counts_for_nothing(const char *name)
+{
+    enum sp_option_role role = sp_train_role(name + 2);
+
+    return role == SP_ROLE_WAY || (role == SP_ROLE_PLACE && is_told_apart(name));
+}
+
+/* Whether gradients of weights that are older than the step's are taken by one of the two and not the other. */
+static bool other_updates(const struct sp_run_state *s, const struct sp_run_config *now)
+{
+    const char *was = saved_option(s, "--schedule");
+
+    return was && sp_schedule_find(was) &&
+           sp_schedule_is_synchronous(was) != sp_schedule_is_synchronous(now->schedule);
+}
+
+/* A list in out[n]: ", " between what is added. */
+struct list {
+    char *out;
+    size_t n, used;
+    int changes;
+};
+
+static void add_text(struct list *l, const char *text, int changes)
+{
+    if (!changes)
+        return;
+    if (l->used < l->n)
+        l->used += (size_t)snprintf(l->out + l->used, l->n - l->used, "%s%s",
+                                    l->changes ? ", " : "", text);
+    l->changes += changes;
+}
+
+static void add_settings(struct list *l, const struct sp_run_state *s,
+                         const struct sp_run_config *now, sp_setting_counts *counts)
+{
+    char text[2048];
+
+    add_text(l, text,
+             sp_settings_changes(now->settings, json_object_get(s->json, "options"), counts, text,
+                                 sizeof text));
+}
+
 int sp_run_state_changes(const struct sp_run_state *s, const struct sp_run_config *now, char *out,
                          size_t n)
 {
-    static const char *const matter[] = {"--seq",
-                                         "--micro-batches",
-                                         "--micro-batch-size",
-                                         "--order",
-                                         "--token-bytes",
-                                         "--lr",
-                                         "--lr-schedule",
-                                         "--lr-min",
-                                         "--decay",
-                                         "--warmup",
-                                         "--weight-decay",
-                                         "--beta1",
-                                         "--beta2",
-                                         "--eps",
-                                         "--clip",
-                                         "--dtype",
-                                         NULL};
-    static const char *const falling[] = {"--steps", NULL};
-    const json_t *saved = json_object_get(s->json, "options");
-    const char *shape = json_string_value(json_object_get(saved, "--lr-schedule"));
-    const char *what[4];
-    char text[2][1024], seeds[96] = "";
-    int changes, lists = 0;
+    struct list l = {.out = out, .n = n};
+    char text[96];
 
-    changes = sp_settings_changes(now->settings, saved, matter, text[0], sizeof text[0]);
-    if (changes)
-        what[lists++] = text[0];
-    /* where a falling rate ends is the last step */
-    if (shape && strcmp(shape, "constant") &&
-        sp_settings_changes(now->settings, saved, falling, text[1], sizeof text[1])) {
-        changes++;
-        what[lists++] = text[1];
+    out[0] = '\0';
+    add_settings(&l, s, now, counts_for_numbers);
+    if (falls(s))
+        add_settings(&l, s, now, is_last_step);
+    if (other_updates(s, now))
+        add_settings(&l, s, now, is_schedule);
+    if (s->step_samples && s->step_samples != now->step_samples) {
+        snprintf(text, sizeof text, "steps of %d samples (were %d)", now->step_samples,
+                 s->step_samples);
+        add_text(&l, text, 1);
     }
     if (now->seed != s->seed) {
-        changes++;
-        snprintf(seeds, sizeof seeds, "--seed %llu (was %llu)", (unsigned long long)now->seed,
+        snprintf(text, sizeof text, "--seed %llu (was %llu)", (unsigned long long)now->seed,
                  (unsigned long long)s->seed);
-        what[lists++] = seeds;
+        add_text(&l, text, 1);
     }
-    if (other_data(s, now)) {
-        changes++;
-        what[lists++] = "other data";
-    }
-    out[0] = '\0';
-    for (int i = 0; i < lists; i++) {
-        size_t used = strlen(out);
+    if (other_data(s, now))
+        add_text(&l, "other data", 1);
+    return l.changes;
+}
 
-        snprintf(out + used, n - used, "%s%s", i ? ", " : "", what[i]);
-    }
-    return changes;
+int sp_run_state_other_changes(const struct sp_run_state *s, const struct sp_run_config *now,
+                               char *out, size_t n)
+{
+    struct list l = {.out = out, .n = n};
+
+    out[0] = '\0';
+    if (!falls(s))
+        add_settings(&l, s, now, is_last_step);
+    add_settings(&l, s, now, counts_for_nothing);
+    return l.changes;
 }

@@ -10,7 +10,10 @@ struct sp_run_state {
     int format; /* of the checkpoint: 2; 1: without checksums, by an older version */
     int step;   /* steps done */
     uint64_t seed;
-    void *json; /* all of it */
+    uint64_t samples; /* taken by them */
+    int seq;          /* tokens of each; 0: unknown */
+    int step_samples; /* of the last step; 0: unknown */
+    void *json;       /* all of it */
 };
 
 struct sp_run_config {
@@ -18,6 +21,8 @@ struct sp_run_config {
     const char *data;                /* path */
     const struct sp_data *tokens;    /* that file */
     int step;                        /* done */
+    uint64_t samples;                /* taken by them */
+    int step_samples;                /* of one */
     uint64_t seed;
     double loss; /* of the last step */
 };
@@ -30,10 +35,13 @@ int sp_run_state_read(const char *dir, struct sp_run_state *s);
 void sp_run_state_free(struct sp_run_state *s);
 
 /*
- * What the run that goes on was told otherwise, of what changes its numbers, as "--lr 0.01 (was 0.001),
- * other --data" in out[n]. How many differences.
+ * What the run that goes on was told otherwise, in out[n]: as "--lr 0.01 (was 0.001), other data" if it is of
+ * what the numbers depend on (SP_ROLE_NUMBERS, SP_ROLE_PLACE), and of everything else as "--stages 4 (was 2)".
+ * How many differences.
  */
 int sp_run_state_changes(const struct sp_run_state *s, const struct sp_run_config *now, char *out,
                          size_t n);
+int sp_run_state_other_changes(const struct sp_run_state *s, const struct sp_run_config *now,
+                               char *out, size_t n);
 
 #endif

@@ -41,7 +41,7 @@ static int draw_text(struct sp_trainer *t, struct sp_generator *gen, const char 
     uint64_t seed = t->seed + 1;
 
     for (int i = 0; !err && i < len; i++)
-        text[i] = (unsigned char)prompt[i] % vocab;
+        text[i] = (unsigned char)prompt[i];
     if (!err)
         sp_generator_feed(gen, text, len, logits);
     for (int i = 0; !err && i < n; i++) {
@@ -56,6 +56,20 @@ static int draw_text(struct sp_trainer *t, struct sp_generator *gen, const char 
     return err;
 }
 
+int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt)
+{
+    if (t->cfg.tokens && t->model.vocab != 256)
+        return sp_error(EINVAL,
+                        "a sample's prompt is bytes, and --tokens has the numbers of a vocabulary "
+                        "of %d: leave out --sample",
+                        t->model.vocab);
+    for (const char *c = prompt; *c; c++)
+        if ((unsigned char)*c >= t->model.vocab)
+            return sp_error(EINVAL, "--prompt: byte %d is no token of a vocabulary of %d",
+                            (unsigned char)*c, t->model.vocab);
+    return 0;
+}
+
 int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
                         int (*token)(void *arg, int32_t token), void *arg)
 {
@@ -63,6 +77,7 @@ int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
     struct sp_generator *gen = NULL;
     int err = sp_train_refuse_call(t, "generate", true);
 
+    err = err ? err : sp_train_check_prompt(t, prompt);
     if (err)
         return err;
     err = sp_generator_create(&t->graph, t->cfg.layout.seq, &gen);

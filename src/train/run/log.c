@@ -10,6 +10,7 @@
 #include "policies/simulation/costs.h"
 #include "policies/simulation/times.h"
 #include <jansson.h>
+#include <stdlib.h>
 
 static int write_line(struct sp_trainer *t, json_t *line)
 {
@@ -100,22 +101,38 @@ static json_t *stage_json(const struct sp_stage_report *s)
         s->update_us / 1e3);
 }
 
+/* SP_SAMPLES: the places in the data of the samples of a step, pipeline by pipeline. */
+static json_t *samples_json(const struct sp_trainer *t, int step)
+{
+    json_t *places = json_array();
+    int64_t n = sp_train_step_samples(t);
+
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t place =
+            sp_data_place(&t->data, (uint64_t)step * (uint64_t)n + (uint64_t)i, t->cfg.layout.seq);
+
+        json_array_append_new(places, json_integer((json_int_t)place));
+    }
+    return places;
+}
+
 int sp_train_log_step(struct sp_trainer *t, int step, double lr)
 {
     const struct sp_step_report *r = &t->report;
     double tokens = (double)sp_train_step_tokens(t);
-    json_t *stages;
+    json_t *stages, *places;
 
     if (!t->log)
         return 0;
     stages = json_array();
     for (int s = 0; s < t->place.stages; s++)
         json_array_append_new(stages, stage_json(&r->stages[s]));
-    return write_line(t, json_pack("{s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:f,s:o}", "step", step, "loss",
-                                   r->loss, "grad_norm", r->grad_norm, "lr", lr, "tokens",
+    places = getenv("SP_SAMPLES") ? samples_json(t, step) : NULL;
+    return write_line(t, json_pack("{s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:f,s:o*,s:o}", "step", step,
+                                   "loss", r->loss, "grad_norm", r->grad_norm, "lr", lr, "tokens",
                                    (json_int_t)tokens, "tokens_per_s", tokens / r->step_us * 1e6,
                                    "step_ms", r->step_us / 1e3, "span_ms", r->span_us / 1e3,
-                                   "stages", stages));
+                                   "samples", places, "stages", stages));
 }
 
 int sp_train_log_eval(struct sp_trainer *t)
@@ -123,6 +140,6 @@ int sp_train_log_eval(struct sp_trainer *t)
     return !t->log ? 0
                    : write_line(t, json_pack("{s:i,s:f,s:I,s:f}", "eval_step", t->done - 1,
                                              "eval_loss", t->eval_loss, "eval_tokens",
-                                             (json_int_t)sp_train_eval_tokens(t), "eval_ms",
+                                             (json_int_t)t->eval_data.tokens - 1, "eval_ms",
                                              t->eval_ms));
 }

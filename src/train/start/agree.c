@@ -6,6 +6,7 @@
 #include "config.h"
 #include "model/files/file_digest.h"
 #include "sp_error.h"
+#include "train/config.h"
 #include "train/settings.h"
 #include <stdlib.h>
 #include <string.h>
@@ -32,40 +33,14 @@ static int compare(char *mine)
     return err;
 }
 
-/* Paths may differ from machine to machine: what is there is compared later. */
-static bool is_local_path(const char *name, size_t n)
-{
-    static const char *const names[] = {"--data",   "--tokens", "--eval",        "--model",
-                                        "--resume", "--plugin", "--offload-dir", "--hardware"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i]) == n && !strncmp(name, names[i], n))
-            return true;
-    return false;
-}
-
 int sp_train_agree_settings(const struct sp_trainer *t)
 {
-    char *mine = sp_settings_add(NULL, "the program", "%s", PACKAGE_STRING);
-    const char *at = t->settings, *traced = getenv("STARPU_FXT_TRACE");
+    char *mine = sp_train_settings(&t->cfg, false);
+    const char *traced = getenv("STARPU_FXT_TRACE");
 
+    mine = sp_settings_add(mine, "the program", "%s", PACKAGE_STRING);
     /* A traced process would wait for the others in StarPU's start. */
     mine = sp_settings_add(mine, "STARPU_FXT_TRACE", "%d", traced && atoi(traced) > 0);
-    while (at && *at) {
-        size_t n = strcspn(at, "=");
-        int length = (int)strcspn(at + n + 1, "\n");
-        const char *value = at + n + 1;
-        char name[64];
-
-        snprintf(name, sizeof name, "%.*s", (int)n, at);
-        if (is_local_path(at, n) && length)
-            mine = sp_settings_add(mine, name, "given");
-        else if (!strncmp(value, "csv:", 4))
-            mine = sp_settings_add(mine, name, "csv:FILE");
-        else
-            mine = sp_settings_add(mine, name, "%.*s", length, value);
-        at = value + length + (value[length] == '\n');
-    }
     return compare(mine);
 }
 
@@ -81,6 +56,16 @@ static char *add_model(char *text, const struct sp_model *m)
         m->vocab, m->positions, m->tied ? "tied" : "own", m->norm_eps, m->rope.theta, m->qkv_bias,
         m->out_bias, m->mlp_bias, (int)m->rope.type, m->rope.factor, m->rope.low, m->rope.high,
         m->rope.original, m->window);
+}
+
+static char *add_data(char *text, const char *name, const struct sp_data *data)
+{
+    uint64_t bytes, digest;
+
+    if (!data->files || sp_data_digest(data, &bytes, &digest))
+        return text;
+    return sp_settings_add(text, name, "%llu bytes in %d files (digest %016llx)",
+                           (unsigned long long)bytes, data->files, (unsigned long long)digest);
 }
 
 static char *add_file(char *text, const char *name, const char *path, int fd)
@@ -99,13 +84,13 @@ int sp_train_agree_inputs(const struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     char *mine = add_model(NULL, &t->model);
 
-    if (t->data.tokens)
-        mine = add_file(mine, a->tokens ? "--tokens" : "--data", a->tokens ? a->tokens : a->data,
-                        t->data.fd);
-    if (t->eval_data.tokens)
-        mine = add_file(mine, "--eval", a->eval, t->eval_data.fd);
-    if (a->resume)
+    mine = add_data(mine, a->tokens ? "--tokens" : "--data", &t->data);
+    mine = add_data(mine, "--eval", &t->eval_data);
+    if (a->resume) {
         mine = sp_settings_add(mine, "the step that --resume goes on from", "%d", t->first_step);
+        mine = sp_settings_add(mine, "the sample that --resume goes on from", "%llu",
+                               (unsigned long long)sp_train_samples(t, t->first_step));
+    }
     mine = sp_settings_add(mine, "what --logit-rows comes to (with a GPU, without)", "%d",
                            a->logit_rows);
     mine =

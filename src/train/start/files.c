@@ -25,12 +25,29 @@ static int add_names(struct sp_files *files, enum sp_file_use use, const char *o
     return err;
 }
 
+/* All files that a name of data stands for. */
+static int add_data(struct sp_files *files, const char *option, const char *names)
+{
+    char **paths;
+    int n, err;
+
+    if (!names)
+        return 0;
+    err = sp_data_names(names, &paths, &n);
+    if (err)
+        return err;
+    for (int i = 0; !err && i < n; i++)
+        err = sp_files_add(files, SP_FILE_READ, option, paths[i]);
+    sp_data_free_names(paths, n);
+    return err;
+}
+
 static int add_inputs(const struct sp_train_config *a, const char *resume, struct sp_files *files)
 {
-    int err = add(files, SP_FILE_READ, "--data", a->data);
+    int err = add_data(files, "--data", a->data);
 
-    err = err ? err : add(files, SP_FILE_READ, "--tokens", a->tokens);
-    err = err ? err : add(files, SP_FILE_READ, "--eval", a->eval);
+    err = err ? err : add_data(files, "--tokens", a->tokens);
+    err = err ? err : add_data(files, "--eval", a->eval);
     if (!err && a->resume)
         err = sp_files_add_model(files, "--resume", resume);
     return err ? err : sp_files_add_layout(files, &a->layout);

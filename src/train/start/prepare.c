@@ -18,6 +18,7 @@
 #include "train/start/partition.h"
 #include "train/start/plan.h"
 #include "train/start/recompute.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@
 /* What needs no file. */
 static int take_settings(struct sp_trainer *t)
 {
-    t->settings = sp_train_settings(&t->cfg);
+    t->settings = sp_train_settings(&t->cfg, true);
     t->seed = (uint64_t)t->cfg.seed;
     if (sp_train_config_check(&t->cfg))
         return -EINVAL;
@@ -48,23 +49,12 @@ static int open_data(struct sp_trainer *t)
     return 0;
 }
 
-/* Where --eval-tokens is not given. */
-enum { DEFAULT_STEPS = 10 };
-
-/* Steps' worth: as many as were asked for, rounded up; as the file has; at least one. */
-static int64_t steps_of_file(const struct sp_trainer *t)
-{
-    int64_t tokens = sp_train_step_tokens(t), seq = t->cfg.layout.seq;
-    int64_t there = ((int64_t)t->eval_data.tokens - 1) / seq * seq / tokens;
-    int64_t asked = t->cfg.eval_tokens ? (t->cfg.eval_tokens + tokens - 1) / tokens : DEFAULT_STEPS;
-    int64_t steps = asked < there ? asked : there;
-
-    return steps > 0 ? steps : 1;
-}
-
+/* Each token that is asked for is predicted once; the last step is as short as it comes. */
 static int open_eval(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
+    int64_t step = sp_train_step_samples(t), samples;
+    size_t asked = (size_t)a->eval_tokens;
     int err;
 
     if (!a->eval)
@@ -72,7 +62,17 @@ static int open_eval(struct sp_trainer *t)
     err = sp_data_open(a->eval, sp_train_token_bytes(a), t->model.vocab, &t->eval_data);
     if (err)
         return err;
-    t->eval_steps = (int)steps_of_file(t);
+    if (t->eval_data.tokens < 2)
+        return sp_error(EINVAL, "--eval %s has one token: there is none to predict from it",
+                        a->eval);
+    if (asked && t->eval_data.tokens > asked + 1)
+        t->eval_data.tokens = asked + 1;
+    t->eval_data.once = true;
+    samples = ((int64_t)t->eval_data.tokens - 2) / a->layout.seq + 1;
+    if ((samples - 1) / step >= INT_MAX)
+        return sp_error(EINVAL, "--eval %s takes more than %d steps: give --eval-tokens", a->eval,
+                        INT_MAX);
+    t->eval_steps = (int)((samples - 1) / step + 1);
     return 0;
 }
 
@@ -178,8 +178,11 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : sp_model_load(model, &t->model);
     err = err ? err : sp_params_create(&t->model, &t->params);
     err = err ? err : check_shards(t);
+    if (!err && t->cfg.sample)
+        err = sp_train_check_prompt(t, t->cfg.prompt);
     err = err ? err : open_data(t);
     err = err ? err : sp_train_plan(t);
+    err = err ? err : sp_train_find_place(t);
     err = err ? err : open_eval(t);
     err = err ? err
               : sp_placement_init(&t->place, &t->world, sp_train_pipelines(t),

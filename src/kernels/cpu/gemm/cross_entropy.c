@@ -3,6 +3,8 @@
  *
  *   Z(rows,V) = x w^T,  loss = sum of log(sum e^z) - z[target]
  *
+ * A row whose target is SP_NO_TARGET has no loss and no gradient.
+ *
  * Backward, in place of the logits: dZ = scale (softmax(Z) - onehot), dx = dZ w, dw += dZ^T x.
  */
 #include "kernels/cpu/cpu.h"
@@ -10,13 +12,19 @@
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 #include <math.h>
+#include <string.h>
 
 SP_CLONES double sp_row_loss(int V, int target, bool gradient, float scale, float *z)
 {
     enum { BLOCK = 1024 };
-    float max = z[0], at_target = z[target], factor;
+    float max = z[0], at_target, factor;
     double sum = 0;
 
+    if (target == SP_NO_TARGET) {
+        memset(z, 0, (size_t)V * sizeof *z);
+        return 0;
+    }
+    at_target = z[target];
 #pragma omp simd reduction(max : max)
     for (int j = 0; j < V; j++)
         max = z[j] > max ? z[j] : max;

@@ -4,6 +4,7 @@
  *
  *   logit_stats    Z(rows,V) = x w^T;  stats = log(sum e^z) and z[target], of this part
  *   merge_logits   lse = log(sum over parts of e^lse),  loss += sum of lse - z[target]
+ *                  but for rows whose target is SP_NO_TARGET, whose z[target] is NaN
  *   merge_stats    the same of some of the parts, as if they were one
  *   logits_bwd     Z again unless it was kept, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
  */
@@ -13,6 +14,7 @@
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 #include <math.h>
+#include <string.h>
 
 /* Z(n,V) = x w^T */
 static void logits(enum sp_dtype type, int n, int h, int V, const void *x, const void *w, void *z)
@@ -66,6 +68,14 @@ SP_CLONES static void gradient(int V, int target, float lse, float scale, float 
         z[j] = sp_exp_softmax(z[j] - lse) * scale;
     if (target >= 0)
         z[target] -= scale;
+    else if (target == SP_NO_TARGET)
+        memset(z, 0, (size_t)V * sizeof *z);
+}
+
+/* The logit of a row's target, 0 where that is another part's; NaN of a row that has none, which no sum hides. */
+static float logit_of(int target, const float *z)
+{
+    return target >= 0 ? z[target] : target == SP_NO_TARGET ? NAN : 0;
 }
 
 void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
@@ -80,10 +90,9 @@ void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int row
 #pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
         for (int r = 0; r < n; r++) {
             const float *z = row_of(k->dtype, V, scratch, (size_t)r);
-            int target = targets[t + r];
 
             stats[2 * (t + r)] = log_sum(V, z);
-            stats[2 * (t + r) + 1] = target >= 0 ? z[target] : 0;
+            stats[2 * (t + r) + 1] = logit_of(targets[t + r], z);
         }
     }
 }
@@ -127,7 +136,7 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
 
         merge(n, stats, t, &all, &at_target);
         lse[t] = (float)all;
-        sum += all - at_target;
+        sum += isnan(at_target) && !isnan(all) ? 0 : all - at_target;
     }
     if (loss)
         *loss += sum;

@@ -69,14 +69,15 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
 {
     float most, sum, at_target;
     int target = targets[blockIdx.x];
+    bool counts = target != SP_NO_TARGET;
 
     z += blockIdx.x * ld;
-    at_target = sp_value(z[target]); /* by all threads, before they meet */
+    at_target = counts ? sp_value(z[target]) : 0; /* by all threads, before they meet */
     sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0)
-        loss[blockIdx.x] = log((double)sum) + (double)most - (double)at_target;
+        loss[blockIdx.x] = counts ? log((double)sum) + (double)most - (double)at_target : 0;
     if (gradient)
-        row_gradient<T, V>(vocabulary, target, most, scale / sum, scale, z);
+        row_gradient<T, V>(vocabulary, target, most, counts ? scale / sum : 0, scale, z);
 }
 
 /*
@@ -163,7 +164,9 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0) {
         stats[2 * blockIdx.x] = (float)(log((double)sum) + (double)most);
-        stats[2 * blockIdx.x + 1] = target >= 0 ? sp_value(z[target]) : 0;
+        stats[2 * blockIdx.x + 1] = target >= 0              ? sp_value(z[target])
+                                    : target == SP_NO_TARGET ? NAN
+                                                             : 0;
     }
 }
 
@@ -173,8 +176,10 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     logits_gradient_kernel(int vocabulary, size_t ld, const int32_t *targets, const float *lse,
                            float scale, T *z)
 {
-    row_gradient<T, V>(vocabulary, targets[blockIdx.x], lse[blockIdx.x], scale, scale,
-                       z + blockIdx.x * ld);
+    int target = targets[blockIdx.x];
+
+    row_gradient<T, V>(vocabulary, target, lse[blockIdx.x], target == SP_NO_TARGET ? 0 : scale,
+                       scale, z + blockIdx.x * ld);
 }
 
 /* log(e^a + e^b) */
@@ -199,7 +204,7 @@ SP_KERNEL void merge_logits_kernel(int rows, bool begins, bool ends, const float
     lse[row] = sum;
     targets[row] = target;
     if (ends)
-        loss[row] = (double)sum - target;
+        loss[row] = isnan(target) && !isnan(sum) ? 0 : (double)sum - target;
 }
 
 template <typename T>

@@ -1,0 +1,173 @@
+#define _GNU_SOURCE /* asprintf */
+#include "train/checkpoint/restore.h"
+#include "sp_error.h"
+#include "train/checkpoint/run_state.h"
+#include "train/checkpoint/step_dirs.h"
+#include "train/config.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What points into it is in use until the program ends. */
+static struct sp_run_state kept;
+
+/* The run that is gone on with. */
+struct source {
+    const char *cwd; /* where it was started; NULL: here, or unknown */
+    char dir[SP_RUN_PATH];
+    bool goes_on; /* at the newest step of `dir`, which it saved into */
+};
+
+/* ---- paths ------------------------------------------------------------------------------ */
+
+/* A name that may be no path: a preset, a machine, a pattern of files. */
+static bool is_there(const char *path)
+{
+    return strpbrk(path, "*?[") || !access(path, F_OK);
+}
+
+/* One of the names, from where the run was started; a copy. */
+static char *name_from(const char *cwd, const char *name, bool written)
+{
+    char *joined;
+
+    if (name[0] == '/' || asprintf(&joined, "%s/%s", cwd, name) < 0)
+        return strdup(name);
+    if (written || is_there(joined))
+        return joined;
+    free(joined);
+    return strdup(name);
+}
+
+/* The names between commas; NULL without memory. */
+static char *names_from(const char *cwd, const char *text, bool written)
+{
+    char *parts = strdup(text), *rest = parts, *part, *all = strdup("");
+
+    while (all && (part = strsep(&rest, ","))) {
+        char *name = name_from(cwd, part, written), *longer;
+
+        if (!name || asprintf(&longer, "%s%s%s", all, *all ? "," : "", name) < 0)
+            longer = NULL;
+        free(name);
+        free(all);
+        all = longer;
+    }
+    free(parts);
+    return all;
+}
+
+static const char *resolve(const struct source *from, const struct sp_option *o, const char *text)
+{
+    bool csv = !strncmp(text, "csv:", 4);
+    char *names, *whole;
+
+    if (!from->cwd || (o->role != SP_ROLE_READ && o->role != SP_ROLE_WRITTEN && !csv))
+        return text;
+    names = names_from(from->cwd, csv ? text + 4 : text, o->role == SP_ROLE_WRITTEN);
+    if (!csv || !names)
+        return names;
+    if (asprintf(&whole, "csv:%s", names) < 0)
+        whole = NULL;
+    free(names);
+    return whole;
+}
+
+/* ---- the run ---------------------------------------------------------------------------- */
+
+static bool same_directory(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static const char *stored(const char *name)
+{
+    char key[64];
+
+    snprintf(key, sizeof key, "--%s", name);
+    return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
+}
+
+/* A step that was named itself may have been archived, or be one that the run has left behind. */
+static int find_source(const char *resume, struct source *from)
+{
+    char step[SP_RUN_PATH], here[SP_RUN_PATH], *slash;
+    const char *cwd, *save;
+    long n;
+    int err = sp_step_find(resume, step, &n);
+
+    err = err ? err : sp_run_state_read(step, &kept);
+    if (err)
+        return err;
+    cwd = json_string_value(json_object_get(kept.json, "cwd"));
+    from->cwd = cwd && *cwd && getcwd(here, sizeof here) && strcmp(cwd, here) ? cwd : NULL;
+    slash = strrchr(step, '/');
+    snprintf(from->dir, sizeof from->dir, "%.*s", slash ? (int)(slash - step) : 1,
+             slash ? step : ".");
+    if (same_directory(from->dir, resume)) {
+        from->goes_on = true;
+        return 0;
+    }
+    save = stored("save");
+    from->goes_on = save && *save && n == sp_step_highest(from->dir, "", SP_ANY_STEP);
+    if (from->goes_on) {
+        char *path = from->cwd ? name_from(from->cwd, save, true) : strdup(save);
+
+        from->goes_on = path && same_directory(from->dir, path);
+        free(path);
+    }
+    return 0;
+}
+
+/* ---- options ---------------------------------------------------------------------------- */
+
+static bool is_taken(const struct source *from, const struct sp_option *o, const char *text)
+{
+    if (!text || !*text || o->role == SP_ROLE_START || o->role == SP_ROLE_NONE)
+        return false;
+    if (!strcmp(o->name, "offload-dir")) /* of another machine, as a rule its TMPDIR */
+        return !access(text, W_OK);
+    /* an older version wrote a value also where none was given */
+    if (o->given && !strcmp(text, "0"))
+        return false;
+    return o->role != SP_ROLE_WRITTEN || from->goes_on;
+}
+
+static int restore(const struct source *from, const struct sp_option *o)
+{
+    const char *text = stored(o->name);
+    int err;
+
+    if (!is_taken(from, o, text))
+        return 0;
+    text = strcmp(o->name, "save") ? resolve(from, o, text) : strdup(from->dir);
+    if (!text)
+        return sp_error(ENOMEM, "no memory for the options of a run");
+    err = sp_option_set(o, "train", text);
+    if (err)
+        return err;
+    if (o->given)
+        *o->given = true;
+    return 0;
+}
+
+int sp_train_restore(struct sp_train_config *cfg, bool goes_on)
+{
+    struct sp_option options[SP_TRAIN_OPTIONS];
+    struct source from = {0};
+    int err = find_source(cfg->resume, &from);
+
+    from.goes_on = from.goes_on && goes_on;
+    sp_train_options(cfg, options);
+    for (const struct sp_option *o = options; o->name && !err; o++)
+        err = restore(&from, o);
+    if (!err && kept.seed <= INT_MAX) {
+        cfg->seed = (int)kept.seed;
+        cfg->seed_set = true;
+    }
+    return err;
+}
