@@ -85,6 +85,40 @@ refused "optimizer-v.safetensors: damaged: tensor transformer.* has checksum .* 
 rm "$work/f/step-000012/checksums.json"
 refused "checksums.json is missing" $base --steps 13 --resume "$work/f"
 
+# ---- --resume alone: with all that the run was told, from wherever it is started
+
+mkdir "$work/there"
+(cd "$work" && quiet "told much" starpipe train --model gpt-tiny --data text --seq 8 --micro-batches 3 --stages 2 \
+    --schedule zb1p --steps 2 --lr 2e-3 --warmup 3 --seed 7 --order shuffled --save g --save-every 1 --keep 0 \
+    --log g.jsonl --eval short --eval-every 1 --document-separator 10) || fail "told much"
+(cd "$work" && starpipe train --model gpt-tiny --data text --seq 8 --micro-batches 3 --stages 2 --schedule zb1p \
+    --steps 5 --lr 2e-3 --warmup 3 --seed 7 --order shuffled --log whole.jsonl --eval short --eval-every 1 \
+    --document-separator 10) > "$work/output" 2>&1 || fail "told all at once: $(tail -n 1 "$work/output")"
+for steps in 3 5; do
+    (cd "$work/there" && starpipe train --resume ../g --steps $steps) > "$work/stdout" 2> "$work/stderr" ||
+        fail "--resume alone, to step $steps: $(cat "$work/stderr")"
+done
+[ ! -s "$work/stderr" ] || fail "--resume alone: $(cat "$work/stderr")"
+grep -q '^goes on from ../g/step-000003, at sample 9, with --steps 5 (was 3)$' "$work/stdout" ||
+    fail "--resume alone: $(head -n 1 "$work/stdout")"
+near "$work/g.jsonl" "$work/whole.jsonl" 0 > "$work/output" || fail "--resume alone: $(tail -n 1 "$work/output")"
+[ "$(grep -c '"eval_step"' "$work/g.jsonl")" -eq 5 ] || fail "--resume alone: evaluated $(grep -c eval_step "$work/g.jsonl") times"
+[ -d "$work/g/step-000005" ] && [ -d "$work/g/step-000001" ] || fail "--resume alone: saved $(ls "$work/g")"
+# what is given again counts instead, and is named
+starpipe train --resume "$work/g" --steps 6 --stages 3 --lr 1e-3 --schedule 1f1b --micro-batches 1 > "$work/stdout" \
+    2> "$work/stderr" || fail "given again: $(cat "$work/stderr")"
+grep -q 'told otherwise: now --lr 0.001 (was 0.002), steps of 1 samples (were 3)$' "$work/stderr" ||
+    fail "given again: $(cat "$work/stderr")"
+grep -q 'at sample 15, with --steps 6 (was 5), --schedule 1f1b (was zb1p), --stages 3 (was 2), --micro-batches 1 (was 3)$' \
+    "$work/stdout" || fail "given again: $(head -n 1 "$work/stdout")"
+# on data of its own, or from an older step, it is another run, which leaves this one as it is
+find "$work/g" | sort > "$work/before"
+lines=$(wc -l < "$work/g.jsonl")
+quiet "on data of its own" starpipe train --resume "$work/g" --data "$work/short" --steps 7 2> /dev/null
+quiet "an older step" starpipe train --resume "$work/g/step-000003" --steps 4
+find "$work/g" | sort | cmp -s - "$work/before" || fail "another run wrote into that of the first"
+[ "$(wc -l < "$work/g.jsonl")" -eq "$lines" ] || fail "another run wrote into the log of the first"
+
 # ---- the machine stops at any moment
 
 if $CC -shared -fPIC -o "$work/record_files.so" "$here/record_files.c" -ldl 2> /dev/null; then

@@ -1,5 +1,6 @@
 /* Settings of ranks that disagree, and of a run that goes on otherwise. */
 #include "model/support.h"
+#include "train/config.h"
 #include "train/settings.h"
 #include <errno.h>
 
@@ -67,11 +68,49 @@ static void test_changes(void **state)
     free(was), free(now);
 }
 
+/* An option of train without a role would be forgotten by a run that goes on. */
+static void test_roles(void **state)
+{
+    static struct sp_train_config cfg;
+    struct sp_option options[SP_TRAIN_OPTIONS];
+    int counts[SP_ROLE_START + 1] = {0};
+    char *all;
+
+    (void)state;
+    assert_int_equal(sp_train_config_init(&cfg), 0);
+    sp_train_options(&cfg, options);
+    for (const struct sp_option *o = options; o->name; o++) {
+        if (o->role == SP_ROLE_NONE)
+            fail_msg("--%s has no role", o->name);
+        assert_int_equal(sp_train_role(o->name), o->role);
+        counts[o->role]++;
+    }
+    for (int r = SP_ROLE_NUMBERS; r <= SP_ROLE_START; r++)
+        assert_true(counts[r] > 1);
+    assert_int_equal(sp_train_role("no-such-option"), SP_ROLE_NONE);
+    /* paths are told as given, where they may differ */
+    cfg.data = "/a/book";
+    cfg.log = "log";
+    cfg.layout.schedule = "csv:/a/order";
+    all = sp_train_settings(&cfg, true);
+    assert_non_null(strstr(all, "--data=/a/book\n"));
+    assert_non_null(strstr(all, "--schedule=csv:/a/order\n"));
+    assert_non_null(strstr(all, "--document-separator=\n"));
+    assert_non_null(strstr(all, "--seed=0\n"));
+    free(all);
+    all = sp_train_settings(&cfg, false);
+    assert_non_null(strstr(all, "--data=given\n"));
+    assert_non_null(strstr(all, "--schedule=csv:FILE\n"));
+    assert_non_null(strstr(all, "--log=log\n"));
+    free(all);
+}
+
 TEST_GROUP(settings)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_roles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
