@@ -176,6 +176,22 @@ static int read_npy(struct sp_data_file *f, int asked)
     return err;
 }
 
+/* What NumPy (.npz), PyTorch and others pack tokens in. */
+static int refuse_packed(const struct sp_data_file *f)
+{
+    static const struct {
+        const char *magic, *what;
+    } known[] = {{"PK\3\4", "a zip archive (.npz, .pt)"}, {"PAR1", "a Parquet table"}};
+    char start[4];
+    int err = f->size < sizeof start ? 0 : sp_data_read(f, 0, sizeof start, start);
+
+    for (size_t i = 0; !err && f->size >= sizeof start && i < sizeof known / sizeof *known; i++)
+        if (!memcmp(start, known[i].magic, sizeof start))
+            err = sp_error(EINVAL, "data %s is %s: write its tokens as .npy or .bin", f->path,
+                           known[i].what);
+    return err;
+}
+
 int sp_data_read_header(struct sp_data_file *f, int width)
 {
     int err = read_npy(f, width == 1 ? 0 : width);
@@ -191,6 +207,7 @@ int sp_data_read_header(struct sp_data_file *f, int width)
         return 0;
     }
     err = err > 0 ? read_llmc(f, width) : err;
+    err = err > 0 && refuse_packed(f) ? -EINVAL : err;
     if (err > 0)
         f->width = width ? width : 2;
     return err > 0 ? 0 : err;

@@ -131,15 +131,20 @@ static int open_file(const char *path, struct sp_data_file *f)
     return err;
 }
 
-/* Nothing tells that the tokens are not of four bytes, and two cannot have been meant for all of them. */
-static int check_guess(const struct sp_data_file *f, int width, uint32_t vocab)
+/* Two bytes cannot number all tokens of a larger vocabulary, and nothing may tell that they are two. */
+static int check_width(const struct sp_data_file *f, int width, uint32_t vocab)
 {
-    if (width || f->begin || f->width != 2 || vocab <= 65536)
+    if (f->width != 2 || vocab <= 65536)
         return 0;
-    return sp_error(EINVAL,
-                    "data %s: tokens of two bytes reach 65535, and the model's vocabulary is %u: "
-                    "say --token-bytes 4, or 2 if they are",
-                    f->path, vocab);
+    if (!width && !f->begin)
+        return sp_error(EINVAL,
+                        "data %s: tokens of two bytes reach 65535, and the model's vocabulary is "
+                        "%u: say --token-bytes 4, or 2 if they are",
+                        f->path, vocab);
+    if (!f->first)
+        sp_warn("data %s: tokens of two bytes reach 65535, and the model's vocabulary is %u",
+                f->path, vocab);
+    return 0;
 }
 
 static int add_file(const char *path, int width, struct sp_data *d)
@@ -152,9 +157,9 @@ static int add_file(const char *path, int width, struct sp_data *d)
     d->files++;
     err = sp_data_read_header(f, width);
     err = err ? err : count_tokens(f);
-    err = err ? err : check_guess(f, width, d->vocab);
-    err = err ? err : check_tokens(f, d->vocab);
     f->first = d->tokens;
+    err = err ? err : check_width(f, width, d->vocab);
+    err = err ? err : check_tokens(f, d->vocab);
     d->tokens += f->tokens;
     return err;
 }

@@ -491,7 +491,16 @@ static void test_several(void **state)
     capture_begin(&c);
     assert_int_equal(sp_data_open(one, 0, 70000, &d), -EINVAL);
     assert_said(capture_end(&c), "say --token-bytes 4, or 2", "wide");
+    capture_begin(&c);
     assert_int_equal(sp_data_open(one, 2, 70000, &d), 0);
+    assert_said(capture_end(&c), "warning: data ", "told");
+    sp_data_close(&d);
+    unlink(one);
+    write_file(scratch_path(dir, "a.npz", one), "PK\3\4....", 8);
+    capture_begin(&c);
+    assert_int_equal(sp_data_open(one, 0, 50000, &d), -EINVAL);
+    assert_said(capture_end(&c), "is a zip archive", "zip");
+    assert_int_equal(sp_data_open(one, 1, 256, &d), 0); /* as text, any bytes */
     sp_data_close(&d);
     unlink(one);
 }
