@@ -59,6 +59,7 @@ struct sp_layout {
 
     const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
     int vocabulary_parallel; /* embedding and head are cut over all stages: the family adds their ops */
+    int lists_layers; /* layers are dealt out by a list, in which a global stage may have none */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */

@@ -18,9 +18,9 @@ int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts)
         char *end;
         long v = strtol(at, &end, 10);
 
-        if (end != at + len || *at < '0' || *at > '9' || v < 1 || v > INT_MAX) {
-            sp_error(EINVAL, "%s '%s': '%.*s' is not a number of %s, 1 or more", want->option, text,
-                     len, at, want->unit);
+        if (end != at + len || *at < '0' || *at > '9' || v < want->least || v > INT_MAX) {
+            sp_error(EINVAL, "%s '%s': '%.*s' is not a number of %s, %d or more", want->option,
+                     text, len, at, want->unit, want->least);
             goto out;
         }
         if (n < want->n)

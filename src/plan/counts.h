@@ -9,9 +9,10 @@ struct sp_counts {
     const char *whole;  /* "the model" has `total` of them */
     const char *parts;  /* "the schedule" has `n` "stages and chunks" to fill */
     int total, n;
+    int least; /* of a count: 0 or 1 */
 };
 
-/* Reads counts[n], each at least 1, all together `total`. 0; or one line on stderr and -EINVAL
+/* Reads counts[n], each at least `least`, all together `total`. 0; or one line on stderr and -EINVAL
  * (-ENOMEM), counts untouched. */
 int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts);
 

@@ -312,6 +312,11 @@ static void round_times(struct work *w)
         w->prefix[l + 1] = w->prefix[l] + llround(w->b->layer_us[l] * scale);
 }
 
+bool sp_partition_is_list(const char *text)
+{
+    return strpbrk(text, "0123456789") != NULL;
+}
+
 int sp_partition_parse(const char *text, int layers, int globals, int *counts)
 {
     struct sp_counts want = {.option = "partition",

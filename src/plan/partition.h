@@ -1,15 +1,19 @@
 /*
- * How many layers each global stage takes: given by the user, or such that the slowest stage is
- * as fast as can be. Counts are in the order of the layers, one a global stage, every one at least
- * 1; sp_plan_partition gives them to a plan. Pure.
+ * How many layers each global stage takes: given by the user, 0 for one that has the embedding or the
+ * head alone, or such that the slowest stage is as fast as can be, at least 1. Counts are in the order of
+ * the layers, one a global stage; sp_plan_partition gives them to a plan. Pure.
  */
 #ifndef SP_PLAN_PARTITION_H
 #define SP_PLAN_PARTITION_H
 
 #include "starpipe/schedule.h"
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Parses "3,2,2,1": `globals` counts whose sum is `layers`. 0; or one line on stderr and -EINVAL,
+/* Whether this is a list of counts rather than a word. */
+bool sp_partition_is_list(const char *text);
+
+/* Parses "3,2,2,1": `globals` counts, each 0 or more, whose sum is `layers`. 0; or one line on stderr and -EINVAL,
  * counts untouched. */
 int sp_partition_parse(const char *text, int layers, int globals, int *counts);
 

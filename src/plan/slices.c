@@ -125,6 +125,7 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
     const struct sp_layout *lay = &plan->layout;
     struct sp_slice_costs c = sp_slice_flops(sh);
     struct sp_counts want = {.option = "partition-slices",
+                             .least = 1,
                              .unit = "tokens",
                              .whole = "the sequence",
                              .parts = "slices",

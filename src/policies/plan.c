@@ -45,8 +45,16 @@ int sp_plan_index(struct sp_plan *plan)
 int sp_plan_partition(struct sp_plan *plan, const int *counts)
 {
     int globals = sp_globals(&plan->layout);
-    int *first = calloc((size_t)globals + 1, sizeof *first);
+    int *first;
 
+    for (int g = 0; g < globals; g++)
+        if (counts[g] == 0 && !plan->family->empty_stages)
+            return sp_error(
+                EINVAL,
+                "partition: every stage of %s%s%s wants a layer, and part %d has none; give "
+                "it 1 or more",
+                plan->def->name, *plan->options ? ":" : "", plan->options, g);
+    first = calloc((size_t)globals + 1, sizeof *first);
     if (!first)
         return sp_error(ENOMEM, "no memory for the layers of %d stages", globals);
     for (int g = 0; g < globals; g++)

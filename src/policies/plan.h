@@ -40,8 +40,8 @@ void sp_plan_destroy(struct sp_plan *plan);
 /* Sets `split` and `deferred` again after the programs were changed, and forgets their order. 0 or -ENOMEM. */
 int sp_plan_index(struct sp_plan *plan);
 
-/* Layers of each global stage, counts[globals], instead of an even split; every one at least 1.
- * 0 or -ENOMEM. */
+/* Layers of each global stage, counts[globals], instead of an even split. 0; -ENOMEM; or one line on stderr and
+ * -EINVAL: one is 0, and the family wants layers on every stage. */
 int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
 /* Tokens of each slice, len[slices], and what it takes of a micro-batch's time. 0 or -ENOMEM. */

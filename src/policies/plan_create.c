@@ -115,12 +115,13 @@ static int check_sizes(const struct sp_layout *lay, const struct sp_family *fami
     return 0;
 }
 
-/* Every global stage wants a layer. */
+/* Every global stage wants a layer, unless a list says otherwise. */
 static int check_layers(const struct sp_layout *lay, const struct sp_family *family)
 {
     int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
 
-    if (lay->layers == 0 || sp_globals(lay) <= lay->layers)
+    if (lay->layers == 0 || sp_globals(lay) <= lay->layers ||
+        (lay->lists_layers && family->empty_stages))
         return 0;
     if (family->one_line)
         return sp_error(EINVAL,

@@ -60,7 +60,9 @@ static const struct sp_option table[] = {
     CHOICE("device", device, "where to compute", SP_TRAIN_DEVICES, WAY),
     CHOICE("transport", transport, "messages between processes on GPUs", "auto|mpi|nccl", WAY),
     TEXT("partition", partition, "even|balanced|LIST",
-         "layers of each stage and chunk: even, by measured times, or 3,2,2,1", WAY),
+         "layers of each stage and chunk: even, by measured times, or 3,2,2,1; 0 for an end of the "
+         "model alone",
+         WAY),
     COUNT("threads", threads, "T", "threads of a CPU stage (0: share the cores evenly)", 4096, WAY),
     CHOICE("scheduler", scheduler, "how workers follow their programs", "strict|ready", WAY),
     COUNT("window", window, "N", "unfinished ops submitted per stage (0: default, 6)", 1000000,

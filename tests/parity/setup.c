@@ -58,6 +58,7 @@ void setup_create(struct setup *s, const char *options, int processes)
     must(sp_model_load(l->model, &s->model), options);
     must(sp_params_create(&s->model, &s->params), options);
     layout = sp_layout_of_args(l, s->model.layers);
+    layout.lists_layers = sp_partition_is_list(a->partition);
     must(sp_plan_create(l->schedule, &layout, &s->plan), options);
     if (!l->recompute)
         l->recompute = s->plan.def->recompute ? s->plan.def->recompute : "none";

@@ -23,7 +23,7 @@ grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp --zero 1             # parts of s
 grid 2 4 gpt-tiny 4 --stages 2 --schedule chimera --zero 1
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 1
 exact=no # stages share processes
-grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 3,2,2,1
+grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 0,5,0,3
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
     case $name in seq1f1b | slimpipe | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name"

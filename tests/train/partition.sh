@@ -114,7 +114,12 @@ refuse()
 refuse "want even, balanced" --partition balancd
 refuse "3 counts" --partition 3,3,2
 refuse "9 layers" --partition 3,3,2,1
-refuse "not a number of layers" --partition 8,0,0,0
+refuse "not a number of layers" --partition 8,-1,1,0
+refuse "every stage of slimpipe wants a layer, and part 0 has none" --schedule slimpipe --slices 4 --partition 0,4,4,0
+refuse "every stage of weipipe wants a layer, and part 3 has none" --schedule weipipe --micro-batches 4 --partition 2,3,3,0
+refuse "deals the layers out by itself" --schedule helix --partition 0,4,4,0
+refuse "leaves a stage without any" --partition 0,4,4,0 --offload full
+refuse "use at most 8 stages" --stages 9
 refuse "not a number of layers" --partition 3,,3,2
 refuse "deals the layers out itself" --schedule adapipe --partition 2,2,2,2
 refuse "chooses what is recomputed" --schedule adapipe --recompute full

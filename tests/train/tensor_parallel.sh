@@ -38,7 +38,7 @@ every="--document-separator 32" # words
 grid 1 4 gpt-tiny 2 $four --stages 1
 every=
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
-grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 3,2,2,1 --zero 1 # stages share processes
+grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 0,5,0,3 --zero 1 # stages share processes
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
     case $name in seq1f1b | slimpipe | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 1 8 gpt-tiny 4 $four --stages 2 --schedule "$name"

@@ -9,6 +9,9 @@
  * travel while the other computes. What a layer keeps from F to B is set by --recompute;
  * everything else is freed at its last use. What crosses between global stages is in the stores of
  * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
+ *
+ * A chunk without layers hands on the tensor that it received. Its op still has a task, which does
+ * nothing: every op takes its turn on the worker, and has a time.
  */
 #include "graphs/families/layerwise.h"
 #include "graphs/families/stashing.h"
@@ -62,10 +65,13 @@ static void forward_begin(struct sp_op_ctx *c)
     if (c->global > 0) {
         x = arrived(c, SP_TENSOR_X, c->global - 1);
     } else {
-        x = sp_take_boundary(c, c->st, "x");
+        x = c->count ? sp_take_boundary(c, c->st, "x") : buffer_for(c, 1, "x");
         sp_chunk_embed(c, sp_op_unit(c), x);
     }
-    c->fl->layers[0].x = x;
+    if (c->count)
+        c->fl->layers[0].x = x;
+    else
+        c->flow = x;
 }
 
 bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i)
@@ -92,7 +98,12 @@ static void forward_layer(struct sp_op_ctx *c, int i)
 
 static void forward_end(struct sp_op_ctx *c)
 {
-    if (c->global < c->globals - 1) {
+    bool last = c->global == c->globals - 1;
+
+    if (!c->count && c->global > 0)
+        sp_hold_insert(&c->ctx, c->sh, 1, &c->flow,
+                       last ? (int64_t)starpu_data_get_size(c->flow) : 0);
+    if (!last) {
         leave(c, SP_TENSOR_X);
         return;
     }
@@ -108,7 +119,7 @@ static void backward_begin(struct sp_op_ctx *c)
     if (c->global < c->globals - 1) {
         c->flow = arrived(c, SP_TENSOR_DX, c->global + 1);
     } else {
-        c->flow = sp_take_boundary(c, c->st, "dx");
+        c->flow = c->count ? sp_take_boundary(c, c->st, "dx") : buffer_for(c, c->global - 1, "dx");
         sp_offload_slot(c, 0); /* the head's input comes back with it */
         if (sp_graph_shares_vocabulary(c->g)) {
             sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
@@ -127,6 +138,10 @@ static void backward_layer(struct sp_op_ctx *c, int i)
 
 static void backward_end(struct sp_op_ctx *c)
 {
+    bool last = c->global == c->globals - 1, embeds = c->global == 0 && !c->split;
+
+    if (!c->count && !last && !embeds)
+        sp_hold_insert(&c->ctx, c->sh, 1, &c->flow, 0);
     if (c->global > 0) {
         leave(c, SP_TENSOR_DX);
     } else {
@@ -141,6 +156,8 @@ static void chunk_wgrad(struct sp_op_ctx *c)
     sp_chunk_wgrad(c);
     if (c->global == 0)
         sp_chunk_embed_gradient(c, sp_op_unit(c), &c->fl->grad);
+    else if (!c->count)
+        sp_hold_insert(&c->ctx, c->sh, 0, NULL, 0);
 }
 
 /* ---- the op --------------------------------------------------------------------------- */

@@ -56,9 +56,10 @@ struct sp_family {
     bool head_op; /* the head is an op of its own, with which its input dies */
     /* Every stage has a share of the vocabulary: of embedding and head, and ops of the head of each micro-batch. */
     bool shares_vocabulary;
-    bool prices_head; /* what the head costs may be said apart (struct sp_costs: head) */
-    bool pairs;       /* two ops may overlap */
-    bool partitions;  /* the layers of its global stages may be chosen */
+    bool prices_head;  /* what the head costs may be said apart (struct sp_costs: head) */
+    bool pairs;        /* two ops may overlap */
+    bool partitions;   /* the layers of its global stages may be chosen */
+    bool empty_stages; /* and some may have none: they hand on what they receive */
     bool
         alike; /* every worker computes all layers: however they are dealt out, none has more to do */
     /* A backward computes its last layers again before it wants the gradient of its output. */

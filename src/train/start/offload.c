@@ -12,6 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool has_empty_stage(const struct sp_plan *plan)
+{
+    for (int g = 0; plan->first_layer && g < sp_globals(&plan->layout); g++)
+        if (plan->first_layer[g] == plan->first_layer[g + 1])
+            return true;
+    return false;
+}
+
 /* What does not go with it, and why. */
 static int check(const struct sp_trainer *t)
 {
@@ -29,6 +37,12 @@ static int check(const struct sp_trainer *t)
                         "train: --offload %s: layers that are dealt out by measured times are not "
                         "known early enough; give --partition a list",
                         mode);
+    if (has_empty_stage(&t->plan))
+        return sp_error(
+            EINVAL,
+            "train: --offload %s plans by layers, and --partition %s leaves a stage without "
+            "any; give every stage 1 or more",
+            mode, a->partition);
     if (sp_layout_flag(&t->plan.layout, "auto"))
         return sp_error(
             EINVAL,

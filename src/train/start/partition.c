@@ -66,7 +66,7 @@ int sp_train_partition_early(struct sp_trainer *t)
         return sp_train_adapipe_early(t);
     if (!strcmp(t->cfg.partition, "even"))
         return 0;
-    if (!is_balanced(t) && !strpbrk(t->cfg.partition, "0123456789"))
+    if (!is_balanced(t) && !sp_partition_is_list(t->cfg.partition))
         return sp_error(EINVAL,
                         "train: --partition %s: want even, balanced or the layers of each stage, "
                         "as 3,2,2,1",

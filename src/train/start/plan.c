@@ -2,6 +2,7 @@
 #include "train/start/plan.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
+#include "plan/partition.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "plan/slices.h"
@@ -121,6 +122,7 @@ int sp_train_plan(struct sp_trainer *t)
     if (err)
         return err;
     layout = sp_layout_of_args(l, t->model.layers);
+    layout.lists_layers = sp_partition_is_list(t->cfg.partition);
 
     err = sp_model_check_seq(&t->model, l->seq, "");
     if (err)

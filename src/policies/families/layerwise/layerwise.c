@@ -205,8 +205,8 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
     .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost,             \
     .again = again, .activations = sp_layerwise_activations, .lower_end = sp_replicas_lower
 #define LAYERWISE                                                                                  \
-    .pairs = true, .shares_tokens = true, .shares_parameters = true, .lower = sp_layerwise_lower,  \
-    OPS
+    .empty_stages = true, .pairs = true, .shares_tokens = true, .shares_parameters = true,         \
+    .lower = sp_layerwise_lower, OPS
 
 static const struct sp_family *whole(const struct sp_layout *lay)
 {

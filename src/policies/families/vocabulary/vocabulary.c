@@ -280,7 +280,7 @@ static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
     .stream = stream, .lower_begin = sp_vocabulary_lower_begin, .lower = sp_vocabulary_lower,      \
     .lower_end = sp_vocabulary_lower_end
 #define CHUNKS                                                                                     \
-    .partitions = true, .pairs = true, .prices_head = true, .check = check,                        \
+    .partitions = true, .empty_stages = true, .pairs = true, .prices_head = true, .check = check,  \
     .place = sp_layerwise_place, .foreign = sp_layerwise_foreign,                                  \
     .travelling = sp_vocabulary_travelling, OPS
 
