@@ -1,9 +1,11 @@
 # The page of the playground, with the schedules compiled to WebAssembly in it. For GNU make, called by
 # `make playground` of a build tree:
-#   top       the sources                  sources   of the pure library, relative to it
-#   build     that tree: what it has generated is read
+#   top       the sources                  sources   of what may be in the page, relative to it: the pure
+#   build     that tree: what it has                 library
+#             generated is read            own       of the page itself
 #   jansson   where jansson for WebAssembly is installed
-#   EMCC      the compiler
+#   EMCC      the compiler                 replaced  sources that own takes the place of
+#   EMAR      its ar
 # Made in the current directory: playground.html.
 
 here := $(top)/src/playground
@@ -11,14 +13,10 @@ here := $(top)/src/playground
 # Where Debian has modules that the compiler's own scripts want: a node of elsewhere does not look there.
 export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 
-# Neither training, nor files of weights, nor plugins are in the page.
-parts := src/cli/help src/cli/show src/model src/offload src/plan src/policies src/sp_error.c src/trace \
-	src/cli/hardware.c src/cli/list.c src/cli/options.c src/cli/step_options.c src/train/options.c \
-	src/train/slices_auto.c src/train/start/outputs.c
-unwanted := src/model/files/% src/policies/load/guard.c src/policies/load/plugin.c
-wanted := $(filter-out $(unwanted),$(filter %.c,$(filter $(addsuffix %,$(parts)),$(sources)))) \
-	src/kernels/flops.c src/model/files/input.c src/playground/no_plugins.c src/playground/playground.c
-objects := $(wanted:%.c=%.o)
+# All of the library is compiled, and the linker takes what the page calls: there is no list to keep. Files that
+# the page's own ones replace are never called.
+objects := $(patsubst %.c,%.o,$(filter-out $(replaced),$(filter %.c,$(sources))))
+own_objects := $(own:%.c=%.o)
 
 CFLAGS = -std=gnu11 -O2 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow
 # Memory that is not there is an error of the command, as in a terminal.
@@ -39,11 +37,15 @@ playground.html: $(here)/playground.html $(here)/playground.css $(addprefix $(he
 	    -e '/^@SCRIPTS@$$/{r scripts' -e 'd' -e '}' $< > $@.tmp
 	mv $@.tmp $@
 
-wasm.js: $(objects) $(here)/wasm.mk
-	$(EMCC) -O2 -o $@ $(link_flags) $(objects) -L$(jansson)/lib -ljansson
+wasm.js: $(own_objects) pure.a $(here)/wasm.mk
+	$(EMCC) -O2 -o $@ $(link_flags) $(own_objects) pure.a -L$(jansson)/lib -ljansson
 
-$(objects): %.o: $(top)/%.c
+pure.a: $(objects)
+	rm -f $@
+	$(EMAR) cr $@ $(objects)
+
+$(objects) $(own_objects): %.o: $(top)/%.c
 	@mkdir -p $(@D)
 	$(EMCC) $(CFLAGS) -MMD -I$(top)/src -I$(top)/include -I$(build) -isystem $(jansson)/include -c -o $@ $<
 
--include $(objects:.o=.d)
+-include $(objects:.o=.d) $(own_objects:.o=.d)
