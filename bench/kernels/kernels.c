@@ -2,7 +2,7 @@
  * Rate of the kernels that multiply matrices, at the sizes of GPT-2 124M, one sequence of 1024 tokens, beside
  * the rate of the product measured in the same run (streams.c has the others):
  *
- *   kernels [threads...]        (default: 1 2)
+ *   kernels [--quick] [threads...]        (default: 1 2; --quick: few tokens, each once, to see that it runs)
  *
  * Attention also at 4096 tokens with 8 heads of 64, whose rows lie 4 KiB apart, at heads of 128, and in
  * bf16, with its share of the time in f32.
@@ -18,10 +18,14 @@
 #include "kernels/kernels.h"
 #include <math.h>
 #include <omp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { T = 1024, H = 768, F = 3072, V = 50257, A = 12, D = 64, ROWS = 256 };
+enum { H = 768, F = 3072, V = 50257, A = 12, D = 64, ROWS = 256 };
+static int T = 1024, runs = 5;
+static double least_s = 0.1;
 
 static float *filled(size_t n)
 {
@@ -52,7 +56,7 @@ static void report(const char *name, double seconds, double flops)
     do {                                                                                           \
         double spent_ = 0, took_;                                                                  \
         (best) = 1e9;                                                                              \
-        for (int run_ = 0; run_ < 5 || spent_ < 0.1; run_++) {                                     \
+        for (int run_ = 0; run_ < runs || spent_ < least_s; run_++) {                              \
             took_ = omp_get_wtime();                                                               \
             call;                                                                                  \
             took_ = omp_get_wtime() - took_;                                                       \
@@ -215,6 +219,8 @@ static void attention(int len, int heads, int d)
 
 int main(int argc, char **argv)
 {
+    bool quick = argc > 1 && !strcmp(argv[1], "--quick");
+    int from = quick ? 2 : 1;
     size_t table = (size_t)V * H;
     float *x = filled((size_t)T * F), *y = filled((size_t)T * F);
     float *w = filled(table), *u = filled(table);
@@ -222,9 +228,11 @@ int main(int argc, char **argv)
     float *random = filled(table + ROWS * 8);
     int chosen[] = {1, 2};
 
+    if (quick)
+        T = 64, runs = 1, least_s = 0;
     printf("%s, T=%d h=%d f=%d V=%d a=%d d=%d\n", sp_gemm_backend(), T, H, F, V, A, D);
-    for (int i = 1; i < (argc > 1 ? argc : 3); i++) {
-        int threads = argc > 1 ? atoi(argv[i]) : chosen[i - 1];
+    for (int i = from; i < (argc > from ? argc : from + 2); i++) {
+        int threads = argc > from ? atoi(argv[i]) : chosen[i - from];
 
         if (threads < 1) {
             fprintf(stderr, "kernels: '%s' is not a number of threads\n", argv[i]);

@@ -2,7 +2,7 @@
  * Rate of every kernel that streams through memory, in f32 and in bf16, beside the rate at which
  * plain loads and stores go through the same arrays in the same run:
  *
- *   streams [--cached] [threads...]        (default: 1 2)
+ *   streams [--cached|--quick] [threads...]        (default: 1 2; --quick: each once, to see that it runs)
  *
  * Each array counts once per read and once per write, as the kernel's equations use it. The plain
  * loop reads and writes as many arrays, of the same bytes, in place where the kernel is. Arrays are
@@ -29,6 +29,8 @@ struct arena {
 };
 
 static const struct sp_backend *k;
+static int runs = 5;
+static double least_s = 0.15;
 
 static void *memory(size_t bytes)
 {
@@ -142,7 +144,7 @@ static void plain(const struct arena *m, const struct pattern *p)
     do {                                                                                           \
         const struct pattern p_ = {in, out, arrays, n_bytes};                                      \
         double spent_ = 0, best_ = 1e9, floor_ = 1e9, t0_, t1_, t2_;                               \
-        for (int run_ = 0; run_ < 5 || spent_ < 0.15; run_++) {                                    \
+        for (int run_ = 0; run_ < runs || spent_ < least_s; run_++) {                              \
             t0_ = omp_get_wtime();                                                                 \
             call;                                                                                  \
             t1_ = omp_get_wtime();                                                                 \
@@ -232,6 +234,9 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "--cached")) {
         m.T = 1024, m.h = 768, m.f = 3072, m.V = 4096;
         from = 2;
+    } else if (argc > 1 && !strcmp(argv[1], "--quick")) {
+        m.T = 64, m.h = 64, m.f = 128, m.V = 64;
+        runs = 1, least_s = 0, from = 2;
     }
     m.bytes = 4 * (size_t)m.T * (size_t)m.f;
     m.a = memory(2 * m.bytes), m.b = memory(2 * m.bytes), m.c = memory(2 * m.bytes);

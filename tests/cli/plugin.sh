@@ -36,6 +36,11 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
         fail "no installed schedule.h"
     $CC -shared -fPIC $(pkg-config --define-variable=includedir="$include" --cflags "$pc") \
         -o "$work/one-line.so" "$work/example/eager_1f1b.c" || fail "the compiler line of the guide"
+    pages=$(find "$root" -path '*/man1/starpipe*.1' | wc -l)
+    [ "$pages" -ge 19 ] || fail "install leaves $pages pages of the manual"
+    completion=$(find "$root" -path '*/bash-completion/completions/starpipe')
+    bash -n "$completion" && [ -s "$completion" ] || fail "the completion: '$completion'"
+    [ "$(find "$root" -path '*/machines/*.json' | wc -l)" -ge 8 ] || fail "install leaves no machines"
     STARPIPE=$installed
 else
     tail -n 3 "$work/output"
@@ -319,4 +324,8 @@ if have_mpi; then
         : -np 1 "$STARPIPE" ${bad_train/bad.so/odd.so}
 fi
 echo "$refusals plugins refused"
+
+quiet "make uninstall" env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" uninstall DESTDIR="$root"
+left=$(find "$root" ! -type d)
+[ -z "$left" ] || fail "uninstall leaves $left"
 finish
