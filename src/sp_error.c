@@ -1,4 +1,5 @@
 #include "sp_error.h"
+#include "sp_text.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,21 +9,21 @@ static int held_rank; /* > 0: holding */
 static char held[1024];
 static _Thread_local bool silent; /* this thread only tries something */
 
-/* One write, so that lines of several ranks do not interleave. */
+/* One write, so that lines of several ranks do not interleave. What it quotes may be of any file. */
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
-    char line[1024];
-    int n = snprintf(line, sizeof line, "%s", prefix);
-    int k = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+    char text[1024], line[1024];
+    size_t n = strlen(prefix);
 
     if (silent)
         return;
-    n += k;
-    if (n > (int)sizeof line - 2)
-        n = (int)sizeof line - 2;
+    vsnprintf(text, sizeof text, fmt, ap);
+    memcpy(line, prefix, n);
+    sp_text_show(text, line + n, sizeof line - n - 1);
+    n += strlen(line + n);
     if (held_rank > 0) {
         if (!held[0])
-            memcpy(held, line, (size_t)n);
+            memcpy(held, line, n + 1);
         return;
     }
     line[n++] = '\n';

@@ -18,10 +18,6 @@ const char *sp_config_show(const json_t *v, char out[64])
 
     if (json_is_string(v)) {
         snprintf(out, 64, "'%.48s'", json_string_value(v));
-        for (char *c = out; *c; c++) {
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?';
-        }
     } else if (json_is_integer(v)) {
         snprintf(out, 64, "%lld", (long long)json_integer_value(v));
     } else if (json_is_real(v)) {

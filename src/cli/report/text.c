@@ -1,4 +1,5 @@
 #include "cli/report/report.h"
+#include "sp_text.h"
 #include "trace/analysis/print.h"
 
 static const char *unit_of(const struct sp_timeline *t)
@@ -8,12 +9,16 @@ static const char *unit_of(const struct sp_timeline *t)
 
 void sp_report_headline(const struct sp_timeline *t, FILE *out)
 {
-    fprintf(out, "%s%s%s, %d stages, %d micro-batches, %s", t->schedule, *t->model ? ", " : "",
-            t->model, t->stages, t->micro_batches, sp_timeline_source_name(t->source));
+    char schedule[SP_TEXT_SHOWN], model[SP_TEXT_SHOWN], machine[SP_TEXT_SHOWN];
+
+    fprintf(out, "%s%s%s, %d stages, %d micro-batches, %s",
+            sp_text_show(t->schedule, schedule, sizeof schedule), *t->model ? ", " : "",
+            sp_text_show(t->model, model, sizeof model), t->stages, t->micro_batches,
+            sp_timeline_source_name(t->source));
     if (t->source == SP_TIMELINE_MEASURED)
         fprintf(out, " in %d process%s", t->processes, t->processes > 1 ? "es" : "");
     else if (*t->machine)
-        fprintf(out, " on %s", t->machine);
+        fprintf(out, " on %s", sp_text_show(t->machine, machine, sizeof machine));
     if (t->step >= 0)
         fprintf(out, ", step %d", t->step + 1);
     fprintf(out, ": %.4g%s, bubble %.1f %%", t->length, unit_of(t), 100 * t->bubble);
@@ -27,6 +32,7 @@ bool sp_report_counts(const struct sp_report *r, const struct sp_finding *f)
 static void print_findings(const struct sp_report *r, FILE *out)
 {
     const struct sp_timeline *t = r->t;
+    char shown[SP_TEXT_SHOWN];
     int n = 0;
 
     fputs("\nwhat the step would take without each cause, by itself\n", out);
@@ -36,7 +42,8 @@ static void print_findings(const struct sp_report *r, FILE *out)
         if (!sp_report_counts(r, f))
             continue;
         fprintf(out, "%2d. %.4g%s (-%.1f %%) without %s: %s\n", ++n, t->length - f->gain,
-                unit_of(t), 100 * f->gain / t->length, sp_finding_name(f->kind), f->text);
+                unit_of(t), 100 * f->gain / t->length, sp_finding_name(f->kind),
+                sp_text_show(f->text, shown, sizeof shown));
     }
     if (!n)
         fputs("    nothing makes a difference: the step is its order\n", out);

@@ -10,17 +10,18 @@
  *   stage 0  bubble  22.0 % ######                          1.0 MiB stashed     1.1 MiB in buffers
  */
 #include "cli/watch/watch.h"
+#include "sp_text.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CURVE = 8, LEFT = 11, BAR = 30, OTHER_LINES = 4, MOST_COLUMNS = 400 };
 
-static const char *text(const struct sp_watched *w, const char *key)
+static const char *text(const struct sp_watched *w, const char *key, char shown[SP_TEXT_SHOWN])
 {
     const char *found = json_string_value(json_object_get(w->plan, key));
 
-    return found ? found : "?";
+    return found ? sp_text_show(found, shown, SP_TEXT_SHOWN) : "?";
 }
 
 static int integer(const struct sp_watched *w, const char *key)
@@ -101,12 +102,13 @@ void sp_watch_line(const struct sp_watched *w, FILE *out)
 int sp_watch_picture(const struct sp_watched *w, int columns, int rows, const char *end, FILE *out)
 {
     int shown = w->stages, fit = rows - CURVE - OTHER_LINES;
+    char plan[SP_TEXT_SHOWN], model[SP_TEXT_SHOWN], dtype[SP_TEXT_SHOWN], device[SP_TEXT_SHOWN];
 
     if (!w->plan)
         return 0;
-    fprintf(out, "%s of %s, %d stages, %d micro-batches, %s on %s%s", text(w, "plan"),
-            text(w, "model"), integer(w, "stages"), integer(w, "micro_batches"), text(w, "dtype"),
-            text(w, "device"), end);
+    fprintf(out, "%s of %s, %d stages, %d micro-batches, %s on %s%s", text(w, "plan", plan),
+            text(w, "model", model), integer(w, "stages"), integer(w, "micro_batches"),
+            text(w, "dtype", dtype), text(w, "device", device), end);
     sp_watch_line(w, out);
     fputs(end, out);
     if (!w->n)

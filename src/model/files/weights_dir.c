@@ -121,10 +121,6 @@ static int refuse_other(const char *dir)
 
     if (rc || which == OTHERS)
         return rc;
-    for (char *c = found; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    }
     return sp_error(EINVAL,
                     "%s holds no %s, but %.100s, which is not read; %s (without weights it would "
                     "train from random ones)",

@@ -1,0 +1,73 @@
+#include "sp_text.h"
+#include <stdio.h>
+#include <string.h>
+
+int sp_utf8_length(const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    int n = t[0] < 0x80 ? 1 : t[0] < 0xc2 ? 0 : t[0] < 0xe0 ? 2 : t[0] < 0xf0 ? 3 : 4;
+
+    if (t[0] > 0xf4)
+        return 0;
+    for (int i = 1; i < n; i++) {
+        if ((t[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    /* longer than needed, surrogates, U+FFFE and U+FFFF, past the last character */
+    if ((t[0] == 0xe0 && t[1] < 0xa0) || (t[0] == 0xed && t[1] > 0x9f) ||
+        (t[0] == 0xef && t[1] == 0xbf && t[2] > 0xbd) || (t[0] == 0xf0 && t[1] < 0x90) ||
+        (t[0] == 0xf4 && t[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* Bytes of the character at `text` if it is shown as it is, otherwise 0. */
+static int plain_length(const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    int n = sp_utf8_length(text);
+
+    if (n == 1)
+        return t[0] >= 0x20 && t[0] != 0x7f;
+    if (n == 2) /* U+0080 .. U+009F */
+        return t[0] == 0xc2 && t[1] < 0xa0 ? 0 : 2;
+    if (n == 3 && t[0] == 0xe2) {
+        /* U+2028 .. U+202E: separators of lines, directions; U+2066 .. U+2069: directions */
+        if ((t[1] == 0x80 && t[2] >= 0xa8 && t[2] <= 0xae) ||
+            (t[1] == 0x81 && t[2] >= 0xa6 && t[2] <= 0xa9))
+            return 0;
+    }
+    return n;
+}
+
+const char *sp_text_show(const char *text, char *out, size_t size)
+{
+    size_t used = 0;
+
+    while (*text) {
+        int n = plain_length(text);
+        char escaped[5];
+
+        if (!n)
+            snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned)(unsigned char)*text);
+        if (used + (n ? (size_t)n : 4) >= size)
+            break;
+        memcpy(out + used, n ? text : escaped, n ? (size_t)n : 4);
+        used += n ? (size_t)n : 4;
+        text += n ? n : 1;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+bool sp_text_is_plain(const char *text)
+{
+    while (*text) {
+        int n = plain_length(text);
+
+        if (!n)
+            return false;
+        text += n;
+    }
+    return true;
+}
