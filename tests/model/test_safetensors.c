@@ -112,7 +112,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,\"4\"]}}", 4, "data_offsets"},
     {"{" T("a", "F32", "[1]", -4, 0) "}", 4, "data_offsets"},
     {"{" T("a", "F32", "[1]", 0, 4.0) "}", 4, "data_offsets"},
-    {"{" T("a", "F32", "[1]", 0, 99999999999999999999) "}", 4, "JSON"},
+    {"{" T("a", "F32", "[1]", 0, 99999999999999999999) "}", 4, "data_offsets are not two sizes"},
     {"{" T("a", "F32", "[1]", 8, 4) "}", 8, "begins at 8, after its end at 4"},
     {"{" T("a", "F32", "[3]", 0, 12) "}", 8, "ends at 12, the data at 8"},
     {"{" T("a", "F32", "[3]", 0, 8) "}", 8, "3 elements of F32 in 8 bytes"},
@@ -133,7 +133,8 @@ static const struct {
     {"{" T("a", "F32", "[1]", 0, 4) "}", 8, "8 bytes of data, the tensors fill 4"},
     {"{}", 3, "3 bytes of data, the tensors fill 0"},
     {"{" T("", "F32", "[1]", 0, 4) "}", 4, "without a name"},
-    {"{" T("a\\nb", "F32", "[1]", 0, 4) "}", 4, "control character 0x0a"},
+    {"{" T("a\\nb", "F32", "[1]", 0, 4) "}", 4,
+     "control characters in the name of a tensor: a\\x0ab"},
     {"{" T("a\\u0000b", "F32", "[1]", 0, 4) "}", 4, "JSON"},
     {"{" T("a\xff", "F32", "[1]", 0, 4) "}", 4, "JSON"},
 };

@@ -245,7 +245,7 @@ static const struct {
     {MAP("\"c\":\"./two\""), "in './two', no name of a file here"},
     {MAP("\"c\":\"../x/two\""), "in '../x/two', no name of a file here"},
     {MAP("\"c\":\"/etc/passwd\""), "in '/etc/passwd', no name of a file here"},
-    {MAP("\"c\":\"two\\n\""), "in 'two?', no name of a file here"},
+    {MAP("\"c\":\"two\\n\""), "in 'two\\x0a', no name of a file here"},
     {MAP("\"a\":\"one\",\"b\":\"one\""), NULL}, /* two is not named: not read */
     {MAP("\"a\":\"one\",\"c\":\"two\""), "tensor b of one is not in the index"},
     {MAP("\"a\":\"one\",\"b\":\"two\",\"c\":\"two\""), "tensor b is in one, the index says in two"},

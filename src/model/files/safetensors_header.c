@@ -1,6 +1,8 @@
 /* The JSON header of a safetensors file: every tensor is where it says, and nothing else is. */
+#include "model/files/foreign_json.h"
 #include "model/files/safetensors.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -31,11 +33,9 @@ int sp_st_check_name(const char *name, const char *where)
 {
     if (!*name)
         return sp_error(EINVAL, "%s: a tensor without a name", where);
-    for (const char *c = name; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return sp_error(EINVAL, "%s: control character 0x%02x in the name of a tensor", where,
-                            (unsigned)*c);
-    }
+    if (!sp_text_is_plain(name))
+        return sp_error(EINVAL, "%s: control characters in the name of a tensor: %.80s", where,
+                        name);
     return 0;
 }
 
@@ -149,15 +149,10 @@ static int load_json(const char *json, size_t len, const char *where, json_t **r
 {
     json_error_t err;
 
-    *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
-    if (!*root) {
-        for (char *c = err.text; *c; c++) {
-            if ((unsigned char)*c < 0x20)
-                *c = '?';
-        }
+    *root = sp_foreign_json(json, len, &err);
+    if (!*root)
         return sp_error(EINVAL, "%s: byte %d of the header: not valid JSON: %s", where,
                         err.position, err.text);
-    }
     if (!json_is_object(*root)) {
         json_decref(*root);
         return sp_error(EINVAL, "%s: the header is not a JSON object", where);
