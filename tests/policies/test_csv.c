@@ -182,6 +182,23 @@ static void placements(void **state)
     sp_plan_destroy(&plan);
 }
 
+/* What PyTorch writes beside the order and what follows from it changes nothing. */
+static void skips(void **state)
+{
+    static const char text[] =
+        "0UNSHARD,0F0,0SEND_F0,0F1,1RECV_B0,0WAIT_RECV_B0,0B0,0B1,0REDUCE_GRAD\n"
+        "1F0,1B0,1F1,1B1,1WAIT_REDUCE_GRAD,1RESHARD\n";
+    struct sp_plan plan;
+    char *out;
+
+    (void)state;
+    assert_int_equal(parse(text, sizeof text - 1, (struct sp_layout){0}, &plan), 0);
+    out = written(&plan);
+    assert_string_equal(out, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    free(out);
+    sp_plan_destroy(&plan);
+}
+
 static void refuses(void **state)
 {
     static const struct {
@@ -192,7 +209,12 @@ static void refuses(void **state)
         {"0F0,0B0\n,,,\n", "line 2: no action", 0},
         {"0F0,0B0\n\n", "line 2: no action", 0},
         {"0F0,0X0\n", "line 1, cell 2: '0X0' is no action", 0},
-        {"0F0,,0SEND_F0,0B0\n", "line 1, cell 3: '0SEND_F0' is no action of the compute-only", 0},
+        {"0F0,,0SEND_X0,0B0\n", "line 1, cell 3: '0SEND_X0' is no action that is known", 0},
+        {"0F0,0B0,0REDUCE_GRADS\n", "line 1, cell 3: '0REDUCE_GRADS' is no action", 0},
+        {"0F0,0B0,REDUCE_GRAD\n", "line 1, cell 3: 'REDUCE_GRAD' is no action", 0},
+        {"0F0,0B0,0REDUCE_GRAD0x\n", "line 1, cell 3: '0REDUCE_GRAD0x' is no action", 0},
+        {"0F0,0B0,70000REDUCE_GRAD\n", "'70000REDUCE_GRAD' has a number above 65535", 0},
+        {"0F0,0B0\n1REDUCE_GRAD\n", "line 2: no action", 0},
         {"0F0,0B\n", "line 1, cell 2: '0B' is no action", 0},
         {"0F0,0B0x\n", "line 1, cell 2", 0},
         {"0F0,-1B0\n", "line 1, cell 2", 0},
@@ -335,9 +357,10 @@ static void export_refused(void **state)
 TEST_GROUP(csv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips),      cmocka_unit_test(torch_files),
-        cmocka_unit_test(placements),       cmocka_unit_test(refuses),
-        cmocka_unit_test(sizes_and_orders), cmocka_unit_test(export_refused),
+        cmocka_unit_test(round_trips),    cmocka_unit_test(torch_files),
+        cmocka_unit_test(placements),     cmocka_unit_test(skips),
+        cmocka_unit_test(refuses),        cmocka_unit_test(sizes_and_orders),
+        cmocka_unit_test(export_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

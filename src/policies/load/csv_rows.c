@@ -64,7 +64,31 @@ static int parse_action(const char **text, struct sp_csv_action *a)
     return number(text, &a->mb);
 }
 
-/* One action, or the two of a pair: how many, 0 for an empty cell. */
+/* What follows from the order: messages, and gradients and parameters that several processes share. */
+static const char *const derived[] = {"SEND_F",  "RECV_F",  "SEND_B",      "RECV_B",
+                                      "UNSHARD", "RESHARD", "REDUCE_GRAD", NULL};
+
+/* Such an action of a stage, "0REDUCE_GRAD" or "2WAIT_RECV_F3". 1 or 0; -ERANGE. */
+static int is_derived(const char *text)
+{
+    const char *const *word = derived, *end;
+    unsigned short value;
+    int err = number(&text, &value);
+
+    if (err)
+        return err == -ERANGE ? err : 0;
+    if (!strncmp(text, "WAIT_", 5))
+        text += 5;
+    end = text + strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+    while (*word && (strlen(*word) != (size_t)(end - text) || strncmp(text, *word, strlen(*word))))
+        word++;
+    if (!*word)
+        return 0;
+    err = *end ? number(&end, &value) : 0;
+    return err == -ERANGE ? err : !err && !*end;
+}
+
+/* One action, or the two of a pair: how many, 0 for an empty cell and what follows from the others. */
 static int parse_cell(const char *text, struct sp_csv_action a[2])
 {
     const char *t = text;
@@ -72,6 +96,9 @@ static int parse_cell(const char *text, struct sp_csv_action a[2])
 
     if (!*t)
         return 0;
+    err = is_derived(t);
+    if (err)
+        return err < 0 ? err : 0;
     if (*t != '(') {
         err = parse_action(&t, &a[0]);
         return err ? err : *t ? -EINVAL : 1;
@@ -187,8 +214,8 @@ int sp_csv_read_row(struct sp_csv_reader *r)
         if (n < 0)
             return sp_csv_refuse(
                 r, r->rows - 1, r->cell,
-                "'%s' is no action of the compute-only form: 3F0, 3B0, 3I0, 3W0 or "
-                "(3F1;0B0)OVERLAP_F_B",
+                "'%s' is no action that is known: 3F0, 3B0, 3I0, 3W0 or (3F1;0B0)OVERLAP_F_B, "
+                "and messages, UNSHARD, RESHARD and REDUCE_GRAD, which follow from those",
                 quoted(trim(text), shown));
         for (int i = 0; i < n; i++) {
             err = add(r, &a[i]);
