@@ -328,6 +328,11 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
         goto out;
     }
     fig.model_us = search(&w, limits);
+    if (isinf(w.makespan)) { /* times so long that their sums are infinite: no partition was kept */
+        ret = sp_error(EINVAL, "a step of %d layers on %d stages takes longer than can be computed",
+                       in->layers, in->stages);
+        goto out;
+    }
     report(&w, counts, mode, &fig);
     if (figures)
         *figures = fig;

@@ -9,18 +9,27 @@
 enum sp_machine_kind {
     SP_FIELD_TEXT,  /* char[] of `size` */
     SP_FIELD_LINES, /* the same, a list of lines in the file */
-    SP_FIELD_REAL,  /* double, above 0 */
-    SP_FIELD_COUNT, /* int, above 0 */
-    SP_FIELD_BYTES, /* int64_t, above 0 */
+    SP_FIELD_REAL,  /* double */
+    SP_FIELD_COUNT, /* int */
+    SP_FIELD_BYTES, /* int64_t */
     SP_FIELD_FLAG,  /* bool */
     SP_FIELD_CURVE  /* struct sp_curve: a list of [size, rate] */
+};
+
+/* What a number may be: far beyond any machine, and so that no sum of times of any plan overflows. */
+struct sp_machine_bounds {
+    double min, max;
 };
 
 struct sp_machine_field {
     const char *path; /* keys from the root on, "node.link.bandwidth" */
     enum sp_machine_kind kind;
     size_t at, size;
+    struct sp_machine_bounds bounds; /* of the number; of a curve: of its rates */
 };
+
+/* Sizes of calls in curves, FLOPs or bytes. */
+#define SP_MACHINE_SIZES ((struct sp_machine_bounds){1e-3, 1e30})
 
 /* Ends with a field without a path. */
 extern const struct sp_machine_field sp_machine_fields[];

@@ -2,12 +2,10 @@
 #include "model/config_keys.h"
 #include "plan/machine/fields.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { MOST_COUNT = 1000000 };
-static const double most_bytes = 1e18;
 
 /* What is being read, for messages. */
 struct reading {
@@ -25,19 +23,11 @@ static int refuse(const struct reading *r, const json_t *v, const char *must)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-static bool has_control(const char *s)
-{
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f)
-            return true;
-    return false;
-}
-
 static int read_text(const struct reading *r, const json_t *v, char *text, size_t size)
 {
     const char *s = json_string_value(v);
 
-    if (!s || !*s || has_control(s))
+    if (!s || !*s || !sp_text_is_plain(s))
         return refuse(r, v, "a text in one line");
     if (strlen(s) >= size)
         return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path, size - 1);
@@ -56,7 +46,7 @@ static int read_lines(const struct reading *r, const json_t *v, char *text, size
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *line = json_string_value(json_array_get(v, i));
 
-        if (!line || has_control(line))
+        if (!line || !sp_text_is_plain(line))
             return refuse(r, json_array_get(v, i), "lines of text");
         if (at + strlen(line) + 2 > size)
             return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path,
@@ -66,31 +56,36 @@ static int read_lines(const struct reading *r, const json_t *v, char *text, size
     return 0;
 }
 
-static int read_real(const struct reading *r, const json_t *v, double *x)
+static int read_real(const struct reading *r, const json_t *v, struct sp_machine_bounds b,
+                     double *x)
 {
-    if (!json_is_number(v) || json_number_value(v) <= 0)
-        return refuse(r, v, "a number above 0");
+    char must[64];
+
+    snprintf(must, sizeof must, "a number between %g and %g", b.min, b.max);
+    if (!json_is_number(v) || !(json_number_value(v) >= b.min && json_number_value(v) <= b.max))
+        return refuse(r, v, must);
     *x = json_number_value(v);
     return 0;
 }
 
 /* 80e9 is a whole number as well. */
-static int read_whole(const struct reading *r, const json_t *v, double most, int64_t *n)
+static int read_whole(const struct reading *r, const json_t *v, struct sp_machine_bounds b,
+                      int64_t *n)
 {
     double x = json_number_value(v);
     char must[64];
 
-    snprintf(must, sizeof must, "a whole number between 1 and %g", most);
-    if (!json_is_number(v) || x < 1 || x > most || x != (double)(int64_t)x)
+    snprintf(must, sizeof must, "a whole number between %g and %g", b.min, b.max);
+    if (!json_is_number(v) || !(x >= b.min && x <= b.max) || x != (double)(int64_t)x)
         return refuse(r, v, must);
     *n = json_is_integer(v) ? json_integer_value(v) : (int64_t)x;
     return 0;
 }
 
-static int read_count(const struct reading *r, const json_t *v, int *n)
+static int read_count(const struct reading *r, const json_t *v, struct sp_machine_bounds b, int *n)
 {
     int64_t whole;
-    int err = read_whole(r, v, MOST_COUNT, &whole);
+    int err = read_whole(r, v, b, &whole);
 
     if (!err)
         *n = (int)whole;
@@ -105,15 +100,16 @@ static int read_flag(const struct reading *r, const json_t *v, bool *flag)
     return 0;
 }
 
-static int read_point(const struct reading *r, const json_t *v, struct sp_curve *c)
+static int read_point(const struct reading *r, const json_t *v, struct sp_machine_bounds rates,
+                      struct sp_curve *c)
 {
     const json_t *size = json_array_get(v, 0), *rate = json_array_get(v, 1);
     int err;
 
     if (json_array_size(v) != 2)
         return sp_error(EINVAL, "%s: %s: it must be a size and a rate", r->where, r->path);
-    err = read_real(r, size, &c->at[c->n].size);
-    err = err ? err : read_real(r, rate, &c->at[c->n].rate);
+    err = read_real(r, size, SP_MACHINE_SIZES, &c->at[c->n].size);
+    err = err ? err : read_real(r, rate, rates, &c->at[c->n].rate);
     if (!err && c->n && c->at[c->n].size <= c->at[c->n - 1].size)
         return sp_error(EINVAL, "%s: %s: sizes must ascend, %g is not above %g", r->where, r->path,
                         c->at[c->n].size, c->at[c->n - 1].size);
@@ -121,7 +117,8 @@ static int read_point(const struct reading *r, const json_t *v, struct sp_curve 
     return err;
 }
 
-static int read_curve(const struct reading *r, const json_t *v, struct sp_curve *c)
+static int read_curve(const struct reading *r, const json_t *v, struct sp_machine_bounds rates,
+                      struct sp_curve *c)
 {
     int err = 0;
 
@@ -135,7 +132,7 @@ static int read_curve(const struct reading *r, const json_t *v, struct sp_curve 
         struct reading point = {r->where, path};
 
         snprintf(path, sizeof path, "%s[%zu]", r->path, i);
-        err = read_point(&point, json_array_get(v, i), c);
+        err = read_point(&point, json_array_get(v, i), rates, c);
     }
     return err;
 }
@@ -152,17 +149,17 @@ static int read_value(const char *where, const struct sp_machine_field *f, const
     case SP_FIELD_LINES:
         return read_lines(&r, v, at, f->size);
     case SP_FIELD_REAL:
-        return read_real(&r, v, at);
+        return read_real(&r, v, f->bounds, at);
     case SP_FIELD_COUNT:
-        return read_count(&r, v, at);
+        return read_count(&r, v, f->bounds, at);
     case SP_FIELD_BYTES:
-        return read_whole(&r, v, most_bytes, at);
+        return read_whole(&r, v, f->bounds, at);
     case SP_FIELD_FLAG:
         return read_flag(&r, v, at);
     case SP_FIELD_CURVE:
         break;
     }
-    return read_curve(&r, v, at);
+    return read_curve(&r, v, f->bounds, at);
 }
 
 /* ---- keys --------------------------------------------------------------------------------- */
@@ -187,18 +184,6 @@ static bool is_known(const char *path, bool *is_object)
     return false;
 }
 
-/* A key as it may stand in a message: short, in one line. */
-static int refuse_key(const char *where, const char *path)
-{
-    char shown[64];
-
-    snprintf(shown, sizeof shown, "%.60s", path);
-    for (char *c = shown; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    return sp_error(EINVAL, "%s: %s: there is no such key", where, shown);
-}
-
 static int check_keys(const char *where, const char *prefix, const json_t *object)
 {
     const char *key;
@@ -213,7 +198,7 @@ static int check_keys(const char *where, const char *prefix, const json_t *objec
 
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", key);
         if (strchr(key, '.') || !is_known(path, &is_object))
-            err = refuse_key(where, path);
+            err = sp_error(EINVAL, "%s: %.60s: there is no such key", where, path);
         else if (is_object && json_is_object(v))
             err = check_keys(where, path, v);
         else if (is_object && !(json_is_null(v) && is_optional(path)))

@@ -156,14 +156,18 @@ static int predict_all(const struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;
     int err = predict(t->want, &t->step[t->steps - 1], f);
-    double step_ms;
+    double step_ms, idle_ms;
 
     if (err || t->steps == 1)
         return err;
     err = predict(t->want, &t->step[0], &few);
-    step_ms = f->step_ms + beyond(t) * (f->step_ms - few.step_ms);
-    f->bubble =
-        1 - (1 - f->bubble) * f->step_ms / step_ms * t->micro_batches / t->step[1].micro_batches;
+    if (err)
+        return err;
+    /* not in proportion to micro-batches: the update of a step is one, however many there are */
+    idle_ms = f->bubble * f->step_ms;
+    idle_ms += beyond(t) * (idle_ms - few.bubble * few.step_ms);
+    step_ms = f->step_ms + beyond(t) * fmax(0, f->step_ms - few.step_ms);
+    f->bubble = step_ms > 0 ? fmin(1, fmax(0, idle_ms) / step_ms) : 0;
     f->step_ms = step_ms;
     f->stall_ms += beyond(t) * (f->stall_ms - few.stall_ms);
     return err;
