@@ -22,6 +22,10 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
         return sp_error(EINVAL,
                         "%s: %d sequences of %d tokens: a micro-batch has at most %d tokens",
                         command, l->micro_batch_size, l->seq, INT32_MAX);
+    if ((int64_t)l->micro_batch_size * l->micro_batches > INT32_MAX)
+        return sp_error(EINVAL,
+                        "%s: %d micro-batches of %d sequences: a step has at most %d sequences",
+                        command, l->micro_batches, l->micro_batch_size, INT32_MAX);
     if (l->stages > model->layers)
         return sp_error(EINVAL, "%s: %d stages are more than the %d layers of %s", command,
                         l->stages, model->layers, model->name);
@@ -70,7 +74,7 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     struct sp_search want = {.model = model,
                              .dtype = dtype,
                              .seq = l->seq,
-                             .sequences = l->micro_batches * l->micro_batch_size,
+                             .sequences = (int)((int64_t)l->micro_batches * l->micro_batch_size),
                              .batch = l->micro_batch_size,
                              .stages = l->stages,
                              .devices = 1,

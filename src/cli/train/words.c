@@ -133,6 +133,7 @@ void sp_print_offloaded(const struct sp_trainer *t)
         left += r->left_bytes;
         returned += r->returned_bytes;
     }
+    sp_prediction_destroy(&predicted);
     if (io > 0)
         printf("disk: %.0f MiB out, %.0f MiB back in %.1f ms of the last step, %.0f %% of it under "
                "computation\n",

@@ -66,8 +66,9 @@ static void tell_stages(struct search *f, struct sp_finding *out)
     }
     out->stage = s = largest(f->of_stage, t->stages);
     st = &t->stage[s];
-    if (st->layers && st->layers * t->stages / layers >= f->of_stage[s] / st->layers / per_layer &&
-        st->layers * t->stages > layers)
+    if (st->layers &&
+        (double)st->layers * t->stages / layers >= f->of_stage[s] / st->layers / per_layer &&
+        (double)st->layers * t->stages > layers)
         snprintf(out->text, sizeof out->text,
                  "the partition is uneven: stage %d has %d of %.0f layers and computes for %.4g%s, "
                  "the mean of the stages is %.4g",

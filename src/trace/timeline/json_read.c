@@ -38,6 +38,51 @@ static bool is(const json_t *event, const char *category)
     return !strcmp(text(event, "ph"), "X") && !strcmp(text(event, "cat"), category);
 }
 
+/* ---- bounds ------------------------------------------------------------------------------------------------- */
+
+/* Numbers that are read into an int. -1 says that there is none. */
+static bool is_count(const char *key)
+{
+    static const char *const keys[] = {
+        "step",   "micro_batches", "chunks", "slices", "layers", "parts",   "overlaps",
+        "stages", "rank",          "lane",   "peak",   "stage",  "index",   "turn",
+        "split",  "alive",         "after",  "from",   "to",     "overlap", "processes"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strcmp(key, keys[i]))
+            return true;
+    return false;
+}
+
+/* Whether all numbers are so small that no sum or product of those of a step overflows: the file may be of
+ * anybody. */
+static bool is_bounded(const json_t *v, const char *key)
+{
+    const json_int_t most_count = 1 << 24, most = (json_int_t)1 << 53;
+    const json_t *inner;
+    const char *name;
+    size_t i;
+
+    if (json_is_integer(v)) {
+        json_int_t n = json_integer_value(v);
+
+        return is_count(key) ? n >= -1 && n <= most_count : n >= -most && n <= most;
+    }
+    if (json_is_real(v))
+        return fabs(json_real_value(v)) <= 1e18;
+    json_array_foreach(v, i, inner)
+    {
+        if (!is_bounded(inner, ""))
+            return false;
+    }
+    json_object_foreach((json_t *)v, name, inner)
+    {
+        if (!is_bounded(inner, name))
+            return false;
+    }
+    return true;
+}
+
 /* ---- otherData ---------------------------------------------------------------------------------------------- */
 
 static void read_stage(const json_t *o, struct sp_timeline_stage *s)
@@ -72,7 +117,7 @@ static int read_stages(const json_t *list, struct sp_timeline *t)
         if (st->rank < 0 || st->rank >= processes || st->lane < 0 || st->lane >= t->stages)
             return 0;
     }
-    return processes;
+    return processes <= SP_MAX_SIZE ? processes : 0;
 }
 
 static int read_head(const json_t *o, struct sp_timeline *t)
@@ -238,7 +283,8 @@ static int read_all(const json_t *root, struct sp_timeline *t)
     int stages = whole(head, "stages"), ops, deps = 0, err;
     int *first;
 
-    if (strcmp(text(head, "format"), "starpipe step 1") || stages < 1 || stages > SP_MAX_SIZE)
+    if (strcmp(text(head, "format"), "starpipe step 1") || stages < 1 || stages > SP_MAX_SIZE ||
+        !is_bounded(root, ""))
         return -EINVAL;
     first = calloc((size_t)stages + 1, sizeof *first);
     ops = first ? count(events, stages, first, &deps) : -1;
