@@ -20,19 +20,18 @@ struct pre_args {
     bool apart; /* the gradients of the gains of heads are by themselves, not in the block */
 };
 
-/* Scratch of a task: n1, unless it is kept, then that of the heads' norms. */
+/* Scratch of a task: that of the heads' norms, which has f32 in it and an even number of elements, then n1, unless it
+ * is kept. */
 static size_t scratch_elements(const struct sp_shape *sh, bool keeps_n1)
 {
     size_t n1 = (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden;
 
-    return (keeps_n1 ? 0 : n1) + sp_heads_scratch(sh);
+    return sp_heads_scratch(sh) + (keeps_n1 ? 0 : n1);
 }
 
-static void *heads_of(const struct sp_shape *sh, bool keeps_n1, void *scratch)
+static void *n1_in(const struct sp_shape *sh, void *scratch)
 {
-    if (!sh->model.qk_norm)
-        return NULL;
-    return keeps_n1 ? scratch : sp_skip(sh, scratch, (size_t)sh->rows * (size_t)sh->model.hidden);
+    return sp_skip(sh, scratch, sp_heads_scratch(sh));
 }
 
 #define PRE_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -55,12 +54,11 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
 
     if (b->saved)
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
-    n1 = s.n1 ? s.n1 : b->scratch;
+    n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
 
     k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
             sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
-    sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, heads_of(sh, s.n1, b->scratch), b->q,
-                   b->kv);
+    sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, b->scratch, b->q, b->kv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
         sp_check_finite(&a->base, k, "kv", b->kv, (size_t)T * (size_t)sh->kv_width);
@@ -86,15 +84,15 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     const struct sp_shape *sh = a->base.shape;
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
-    void *n1 = s.n1 ? s.n1 : b->scratch;
+    void *n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
     float *gains = b->gains && !a->apart ? (float *)b->gains + sh->q_gain : b->gains;
 
     if (b->gains && !s.n1)
         k->norm_apply(k, T, h, b->x, s.stats, b->w_norm, sp_weight_at(sh, b->w_norm, sh->norm_bias),
                       n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(k, sh, a->base.documents, n1, heads_of(sh, s.n1, b->scratch), gains, b->dq,
-                    b->dkv, b->w_qkv, b->dx);
+    sp_qkv_backward(k, sh, a->base.documents, n1, b->scratch, gains, b->dq, b->dkv, b->w_qkv,
+                    b->dx);
     k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dx, b->dr, b->dx, b->g_norm,
                 sp_at(b->g_norm, sh->norm_bias));
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);

@@ -25,9 +25,10 @@ enum {
     ATTENTION = PRODUCTS | 1 << SP_RECOMPUTE_NO_ATTENTION,
 };
 
-enum part { X, N1, STATS1, Q, KV, O, O_HEADS, LSE, R, U, N2, G, STATS2, PARTS };
+enum part { X, STATS1, N1, Q, KV, O, O_HEADS, LSE, STATS2, R, U, N2, G, PARTS };
 
-/* Parts of one buffer follow each other. */
+/* Parts of one buffer follow each other. Those of f32 come first: after an odd number of bf16 they would not lie where
+ * a float must. */
 static const struct {
     enum sp_stash_tensor tensor;
     enum width width;
@@ -35,19 +36,19 @@ static const struct {
     int modes; /* that keep it */
 } kept[PARTS] = {
     [X] = {SP_STASH_X, HIDDEN, false, ATTENTION}, /* and the first of K layers with every=K */
-    [N1] = {SP_STASH_PRE, HIDDEN, false, NONE},
     [STATS1] = {SP_STASH_PRE, STATS, true, PRODUCTS},
+    [N1] = {SP_STASH_PRE, HIDDEN, false, NONE},
     [Q] = {SP_STASH_Q, QUERY, false, PRODUCTS},
     [KV] = {SP_STASH_KV, KEYS, false, PRODUCTS}, /* and wherever later slices read them */
     [O] = {SP_STASH_O, QUERY, false, ATTENTION},
     [O_HEADS] = {SP_STASH_O, QUERY, false,
                  ATTENTION}, /* and by heads, where devices share them out */
     [LSE] = {SP_STASH_LSE, HEADS, true, ATTENTION},
+    [STATS2] = {SP_STASH_POST, STATS, true, PRODUCTS},
     [R] = {SP_STASH_POST, HIDDEN, false, PRODUCTS},
     [U] = {SP_STASH_POST, UP, false, PRODUCTS},
     [N2] = {SP_STASH_POST, HIDDEN, false, NONE},
     [G] = {SP_STASH_POST, MLP, false, NONE},
-    [STATS2] = {SP_STASH_POST, STATS, true, PRODUCTS},
 };
 
 static uint64_t elements_of(const struct sp_shape *sh, enum part p)
@@ -171,5 +172,5 @@ struct sp_post_saved sp_shape_post_view(const struct sp_shape *sh, bool keep_out
 
 struct sp_post_saved sp_shape_residual_view(const struct sp_shape *sh, void *base)
 {
-    return (struct sp_post_saved){.r = base, .stats = sp_skip(sh, base, elements_of(sh, R))};
+    return (struct sp_post_saved){.stats = base, .r = sp_skip(sh, base, elements_of(sh, STATS2))};
 }

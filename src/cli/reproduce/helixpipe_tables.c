@@ -78,7 +78,8 @@ static double kept(const struct sp_shape *sh, const char *part)
 {
     const struct sp_post_saved post = sp_shape_post_view(sh, true, NULL);
     const double of = (double)sp_shape_elem(sh) * sh->rows * sh->model.hidden;
-    const char *r = post.r, *u = post.u, *n2 = post.n2, *g = post.g, *end = (char *)post.stats;
+    const char *r = post.r, *u = post.u, *n2 = post.n2, *g = post.g;
+    const char *end = (char *)post.stats + sp_shape_elem(sh) * sp_shape_post_saved(sh, true);
     int64_t stash[SP_STASH_TENSORS];
     double all = 0;
 
