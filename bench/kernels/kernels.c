@@ -149,10 +149,11 @@ static void products_bf16(float *values, float *dw, float *dbias)
         ids[t] = (t * 977) % V;
     printf("bf16: %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
     BOTH("linear + bias", f, linear(l->k, T, H, F, l->x, l->w, l->bias, l->y, F));
-    BOTH("linear + bias, gelu", f, linear_gelu(l->k, T, H, F, l->x, l->w, l->bias, l->u, l->y));
+    BOTH("linear + bias, gelu", f,
+         linear_act(l->k, SP_GELU_TANH, T, H, F, l->x, l->w, l->bias, l->u, l->y));
     BOTH("linear + residual", f, linear_add(l->k, T, F, H, l->g, l->w, l->bias, l->x, l->y));
     BOTH("linear dx", f, linear_dx(l->k, T, H, F, l->g, F, l->w, l->y, false));
-    BOTH("linear dx, gelu", f, linear_dx_gelu(l->k, T, F, H, l->x, l->w, l->u, l->y));
+    BOTH("linear dx, gelu", f, linear_dx_act(l->k, SP_GELU_TANH, T, F, H, l->x, l->w, l->u, l->y));
     BOTH("linear dw + dbias", f, linear_dw(l->k, T, H, F, l->x, l->g, F, l->dw, l->dbias));
     BOTH(
         "cross-entropy", 3 * sp_flops_linear(T, H, V),

@@ -192,11 +192,12 @@ static void activations(const struct arena *m)
 {
     size_t e = sp_dtype_bytes(k->dtype), n = (size_t)m->T * (size_t)m->f;
 
-    STREAM("gelu", 1, 1, 2, n * e, k->gelu(k, n, m->a, m->b));
-    STREAM("gelu backward", 2, 1, 3, n * e, sp_gelu_bwd_typed(k->dtype, n, m->a, m->b, m->c));
-    STREAM("swiglu", 2, 1, 3, n * e / 2, k->swiglu(k, m->T, m->f / 2, m->a, m->b));
+    STREAM("gelu", 1, 1, 2, n * e, k->act(k, SP_GELU_TANH, n, m->a, m->b));
+    STREAM("gelu backward", 2, 1, 3, n * e,
+           sp_activation_bwd_typed(SP_GELU_TANH, k->dtype, n, m->a, m->b, m->c));
+    STREAM("swiglu", 2, 1, 3, n * e / 2, k->gated(k, SP_SILU, m->T, m->f / 2, m->a, m->b));
     STREAM("swiglu backward", 3, 2, 5, n * e / 2,
-           k->swiglu_bwd(k, m->T, m->f / 2, m->a, m->b, m->c));
+           k->gated_bwd(k, SP_SILU, m->T, m->f / 2, m->a, m->b, m->c));
 }
 
 static void tokens(const struct arena *m)

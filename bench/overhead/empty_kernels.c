@@ -116,24 +116,24 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
     task();
 }
 
-void sp_gelu(size_t n, const float *u, float *y)
+void sp_activation(enum sp_activation act, size_t n, const float *u, float *y)
 {
-    UNUSED n, UNUSED u, UNUSED y;
+    UNUSED act, UNUSED n, UNUSED u, UNUSED y;
 }
 
-void sp_gelu_bwd(size_t n, const float *u, const float *dy, float *du)
+void sp_activation_bwd(enum sp_activation act, size_t n, const float *u, const float *dy, float *du)
 {
-    UNUSED n, UNUSED u, UNUSED dy, UNUSED du;
+    UNUSED act, UNUSED n, UNUSED u, UNUSED dy, UNUSED du;
 }
 
-void sp_swiglu(int T, int f, const float *u, float *y)
+void sp_gated(enum sp_activation act, int T, int f, const float *u, float *y)
 {
-    UNUSED T, UNUSED f, UNUSED u, UNUSED y;
+    UNUSED act, UNUSED T, UNUSED f, UNUSED u, UNUSED y;
 }
 
-void sp_swiglu_bwd(int T, int f, const float *u, const float *dy, float *du)
+void sp_gated_bwd(enum sp_activation act, int T, int f, const float *u, const float *dy, float *du)
 {
-    UNUSED T, UNUSED f, UNUSED u, UNUSED dy, UNUSED du;
+    UNUSED act, UNUSED T, UNUSED f, UNUSED u, UNUSED dy, UNUSED du;
 }
 
 void sp_add(size_t n, const float *x, float *y)

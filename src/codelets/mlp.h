@@ -10,9 +10,9 @@ static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_s
                                    const void *u, void *g)
 {
     if (sh->model.arch == SP_ARCH_LLAMA)
-        k->swiglu(k, rows, sh->model.mlp, u, g);
+        k->gated(k, sp_model_act(&sh->model), rows, sh->model.mlp, u, g);
     else
-        k->gelu(k, (size_t)rows * (size_t)sh->model.mlp, u, g);
+        k->act(k, sp_model_act(&sh->model), (size_t)rows * (size_t)sh->model.mlp, u, g);
 }
 
 /* u = n2 Wup^T + bup, and g = act(u), if wanted. */
@@ -23,7 +23,7 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
     void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
 
     if (g && sh->model.arch != SP_ARCH_LLAMA) {
-        k->linear_gelu(k, rows, h, width, n2, weight, bias, u, g);
+        k->linear_act(k, sp_model_act(&sh->model), rows, h, width, n2, weight, bias, u, g);
         return;
     }
     k->linear(k, rows, h, width, n2, weight, bias, u, width);
@@ -31,7 +31,7 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
         sp_mlp_activate(k, sh, rows, u, g);
 }
 
-/* Backward, from dy of the MLP's output: du = act'(u) (dy Wdown), dn = du Wup. dg(rows,f) is scratch, for SwiGLU. */
+/* Backward, from dy of the MLP's output: du = act'(u) (dy Wdown), dn = du Wup. dg(rows,f) is scratch, where a gate is. */
 static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_shape *sh, int rows,
                                    const void *dy, void *w, const void *u, void *dg, void *du,
                                    void *dn)
@@ -41,9 +41,9 @@ static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_s
 
     if (sh->model.arch == SP_ARCH_LLAMA) {
         k->linear_dx(k, rows, f, h, dy, h, down, dg, false);
-        k->swiglu_bwd(k, rows, f, u, dg, du);
+        k->gated_bwd(k, sp_model_act(&sh->model), rows, f, u, dg, du);
     } else {
-        k->linear_dx_gelu(k, rows, f, h, dy, down, u, du);
+        k->linear_dx_act(k, sp_model_act(&sh->model), rows, f, h, dy, down, u, du);
     }
     k->linear_dx(k, rows, h, width, du, width, sp_weight_at(sh, w, sh->up), dn, false);
 }

@@ -29,14 +29,14 @@ struct sp_backend {
                    const void *bias, void *y, int ldy);
     void (*linear_add)(const struct sp_backend *k, int T, int in, int out, const void *x,
                        const void *w, const void *bias, const void *residual, void *y);
-    /* u(T,out) = x w^T + bias and g(T,out) = gelu(u), in one pass where the device can. */
-    void (*linear_gelu)(const struct sp_backend *k, int T, int in, int out, const void *x,
-                        const void *w, const void *bias, void *u, void *g);
+    /* u(T,out) = x w^T + bias and g(T,out) = act(u), in one pass where the device can. */
+    void (*linear_act)(const struct sp_backend *k, enum sp_activation act, int T, int in, int out,
+                       const void *x, const void *w, const void *bias, void *u, void *g);
     void (*linear_dx)(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
                       const void *w, void *dx, bool accumulate);
-    /* du(T,in) = gelu'(u) o (dy(T,out) w): the gradient before the activation that fed w. */
-    void (*linear_dx_gelu)(const struct sp_backend *k, int T, int in, int out, const void *dy,
-                           const void *w, const void *u, void *du);
+    /* du(T,in) = act'(u) o (dy(T,out) w): the gradient before the activation that fed w. */
+    void (*linear_dx_act)(const struct sp_backend *k, enum sp_activation act, int T, int in,
+                          int out, const void *dy, const void *w, const void *u, void *du);
     void (*linear_dw)(const struct sp_backend *k, int T, int in, int out, const void *x,
                       const void *dy, int lddy, float *dw, float *dbias);
 
@@ -63,10 +63,12 @@ struct sp_backend {
                           void *dq, void *const *dkv, bool first);
 
     /* ---- activations ---- */
-    void (*gelu)(const struct sp_backend *k, size_t n, const void *u, void *y);
-    void (*swiglu)(const struct sp_backend *k, int T, int f, const void *u, void *y);
-    void (*swiglu_bwd)(const struct sp_backend *k, int T, int f, const void *u, const void *dy,
-                       void *du);
+    void (*act)(const struct sp_backend *k, enum sp_activation act, size_t n, const void *u,
+                void *y);
+    void (*gated)(const struct sp_backend *k, enum sp_activation act, int T, int f, const void *u,
+                  void *y);
+    void (*gated_bwd)(const struct sp_backend *k, enum sp_activation act, int T, int f,
+                      const void *u, const void *dy, void *du);
 
     /* ---- embedding and loss ---- a negative id is of a row that others have: x is the position alone, or 0 ---- */
     void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,

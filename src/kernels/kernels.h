@@ -9,6 +9,7 @@
 #ifndef SP_KERNELS_H
 #define SP_KERNELS_H
 
+#include "kernels/activation.h"
 #include "kernels/rope.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,15 +112,17 @@ void sp_attention_bwd(const struct sp_attention *at, const float *q, const float
 
 /* ---- activations ----------------------------------------------------------------------- */
 
-/* y = gelu_tanh(u), n elements. */
-void sp_gelu(size_t n, const float *u, float *y);
-/* du = dy gelu_tanh'(u); du may alias dy or u. */
-void sp_gelu_bwd(size_t n, const float *u, const float *dy, float *du);
+/* y = act(u), n elements. */
+void sp_activation(enum sp_activation kind, size_t n, const float *u, float *y);
+/* du = dy act'(u); du may alias dy or u. */
+void sp_activation_bwd(enum sp_activation kind, size_t n, const float *u, const float *dy,
+                       float *du);
 
-/* u(T,2f) holds gate then up in each row: y(T,f) = silu(gate) * up. */
-void sp_swiglu(int T, int f, const float *u, float *y);
+/* u(T,2f) holds gate then up in each row: y(T,f) = act(gate) * up. */
+void sp_gated(enum sp_activation kind, int T, int f, const float *u, float *y);
 /* du(T,2f) = ; du may alias u. */
-void sp_swiglu_bwd(int T, int f, const float *u, const float *dy, float *du);
+void sp_gated_bwd(enum sp_activation kind, int T, int f, const float *u, const float *dy,
+                  float *du);
 
 /* y += x, n elements. */
 void sp_add(size_t n, const float *x, float *y);

@@ -3,6 +3,7 @@
  * implemented is refused, never skipped.
  */
 #include "model/config_keys.h"
+#include "model/files/foreign_json.h"
 #include "model/model_types.h"
 #include "sp_error.h"
 #include <jansson.h>
@@ -21,23 +22,49 @@ static int require_bool(const struct sp_config *c, const char *key, bool only)
     return rc;
 }
 
-/* Refuses a text that is neither `one` nor `other`; absent passes. */
-static int require_text(const struct sp_config *c, const json_t *obj, const char *key,
-                        const char *one, const char *other)
+/* The activation of the MLP. */
+static int parse_activation(const struct sp_config *c, const char *key, int *act)
 {
-    const json_t *v = sp_config_member(obj, key);
-    char text[64];
+    const json_t *v = sp_config_member(c->root, key);
+    char text[64], known[160] = "";
+    size_t used = 0;
 
     if (!v)
         return 0;
-    if (json_is_string(v) &&
-        (!strcmp(json_string_value(v), one) || !strcmp(json_string_value(v), other)))
-        return 0;
-    if (strcmp(one, other))
-        return sp_error(EINVAL, "%s: %s is %s, %s or %s would do", c->where, key,
-                        sp_config_show(v, text), one, other);
-    return sp_error(EINVAL, "%s: %s is %s, only %s is supported", c->where, key,
-                    sp_config_show(v, text), one);
+    for (int i = 1; sp_activation_names[i].name; i++) {
+        const char *name = sp_activation_names[i].name;
+
+        if (json_is_string(v) && !strcmp(json_string_value(v), name)) {
+            *act = i;
+            return 0;
+        }
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
+                                 i == 1                            ? ""
+                                 : sp_activation_names[i + 1].name ? ", "
+                                                                   : " or ",
+                                 name);
+    }
+    return sp_error(EINVAL, "%s: %s is %s, %s would do", c->where, key, sp_config_show(v, text),
+                    known);
+}
+
+/* Tokens that the vocabulary has; transformers writes ids of other vocabularies too, which say nothing here. */
+static void parse_tokens(const struct sp_config *c, const char *key, int vocab,
+                         struct sp_token_ids *ids)
+{
+    const json_t *v = sp_config_member(c->root, key);
+    const int most = (int)(sizeof ids->id / sizeof *ids->id);
+    struct sp_token_ids read = {.list = json_is_array(v)};
+    int n = read.list ? (int)json_array_size(v) : v ? 1 : 0;
+
+    for (int i = 0; i < n && read.n < most; i++) {
+        const json_t *id = read.list ? json_array_get(v, (size_t)i) : v;
+
+        if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < vocab)
+            read.id[read.n++] = (int)json_integer_value(id);
+    }
+    if (read.n)
+        *ids = read;
 }
 
 /* There is no dropout here: said, because training with it gives other numbers. */
@@ -76,7 +103,7 @@ static int parse_gpt2(const struct sp_config *c, struct sp_model *m)
     SP_TRY(sp_config_size(c, c->root, "n_inner", 4 * m->hidden, &m->mlp));
     SP_TRY(sp_config_real(c, c->root, "layer_norm_epsilon", 1e-5, &m->norm_eps));
     SP_TRY(sp_config_bool(c, "tie_word_embeddings", true, &m->tied));
-    SP_TRY(require_text(c, c->root, "activation_function", "gelu_new", "gelu_pytorch_tanh"));
+    SP_TRY(parse_activation(c, "activation_function", &m->act));
     SP_TRY(require_bool(c, "scale_attn_weights", true));
     SP_TRY(require_bool(c, "scale_attn_by_inverse_layer_idx", false));
     SP_TRY(require_bool(c, "reorder_and_upcast_attn", false));
@@ -125,7 +152,7 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
         SP_TRY(sp_config_size(c, c->root, "head_dim", d, &m->head_dim));
     SP_TRY(sp_config_real(c, c->root, "rms_norm_eps", 1e-6, &m->norm_eps));
     SP_TRY(sp_config_bool(c, "tie_word_embeddings", false, &m->tied));
-    SP_TRY(require_text(c, c->root, "hidden_act", "silu", "silu"));
+    SP_TRY(parse_activation(c, "hidden_act", &m->act));
     SP_TRY(parse_biases(c, type, m));
     m->qk_norm = type->qk_norm;
     SP_TRY(sp_config_rope(c, &m->rope));
@@ -166,14 +193,9 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
     json_t *root;
     int rc;
 
-    root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
-    if (!root) {
-        for (char *p = err.text; *p; p++) {
-            if ((unsigned char)*p < 0x20)
-                *p = '?';
-        }
+    root = sp_foreign_json(json, len, &err);
+    if (!root)
         return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", where, err.line, err.text);
-    }
     c.root = root;
     rc = json_is_object(root) ? find_type(&c, &type)
                               : sp_error(EINVAL, "%s: not a JSON object", where);
@@ -184,6 +206,9 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
     }
     if (!rc)
         rc = sp_config_check_keys(root, where, &parsed);
+    parse_tokens(&c, "bos_token_id", parsed.vocab, &parsed.bos);
+    parse_tokens(&c, "eos_token_id", parsed.vocab, &parsed.eos);
+    parse_tokens(&c, "pad_token_id", parsed.vocab, &parsed.pad);
     json_decref(root);
     if (!rc)
         rc = sp_model_check(&parsed, where);

@@ -20,18 +20,50 @@ static double shortest(float x)
     return d;
 }
 
-/* Dropout is written as 0: transformers takes 0.1 when it is absent. The token ids are those of
- * a tokenizer, which is not ours, and transformers' defaults need not be in the vocabulary. */
+/* As it was read; null says that there is none: transformers' defaults need not be in the vocabulary. */
+static json_t *pack_tokens(const struct sp_token_ids *ids)
+{
+    json_t *list;
+    int failed = 0;
+
+    if (!ids->list)
+        return ids->n ? json_integer(ids->id[0]) : json_null();
+    list = json_array();
+    for (int i = 0; i < ids->n; i++)
+        failed |= json_array_append_new(list, json_integer(ids->id[i]));
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* The pad token only where there is one: its absence is another thing to transformers 4 than null. */
+static int add_tokens(json_t *root, const struct sp_model *m)
+{
+    int failed = json_object_set_new(root, "bos_token_id", pack_tokens(&m->bos));
+
+    failed |= json_object_set_new(root, "eos_token_id", pack_tokens(&m->eos));
+    if (m->pad.n)
+        failed |= json_object_set_new(root, "pad_token_id", pack_tokens(&m->pad));
+    return failed;
+}
+
+static const char *act_name(const struct sp_model *m, const char *usual)
+{
+    return m->act ? sp_activation_names[m->act].name : usual;
+}
+
+/* Dropout is written as 0: transformers takes 0.1 when it is absent. */
 static json_t *pack_gpt2(const struct sp_model *m)
 {
     return json_pack("{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:f, s:f, s:f, "
-                     "s:n, s:n, s:s}",
+                     "s:s}",
                      "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "n_layer", m->layers,
                      "n_embd", m->hidden, "n_head", m->heads, "n_inner", m->mlp, "n_positions",
                      m->positions, "vocab_size", m->vocab, "layer_norm_epsilon",
-                     shortest(m->norm_eps), "activation_function", "gelu_new",
+                     shortest(m->norm_eps), "activation_function", act_name(m, "gelu_new"),
                      "tie_word_embeddings", (int)m->tied, "resid_pdrop", 0.0, "embd_pdrop", 0.0,
-                     "attn_pdrop", 0.0, "bos_token_id", "eos_token_id", "torch_dtype", "float32");
+                     "attn_pdrop", 0.0, "torch_dtype", "float32");
 }
 
 static json_t *pack_rope(const struct sp_rope *r)
@@ -65,14 +97,13 @@ static json_t *pack_llama(const struct sp_model *m)
     const struct sp_model_type *type = sp_model_type_of(m);
     json_t *root = json_pack(
         "{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:s, s:b, "
-        "s:n, s:n, s:s}",
+        "s:s}",
         "model_type", type->name, "architectures", type->architecture, "num_hidden_layers",
         m->layers, "hidden_size", m->hidden, "num_attention_heads", m->heads, "num_key_value_heads",
         m->kv_heads, "head_dim", m->head_dim, "intermediate_size", m->mlp, "vocab_size", m->vocab,
         "max_position_embeddings", m->positions, "rms_norm_eps", shortest(m->norm_eps),
         "rope_theta", shortest(m->rope.theta), "rope_scaling", pack_rope(&m->rope), "hidden_act",
-        "silu", "tie_word_embeddings", (int)m->tied, "bos_token_id", "eos_token_id", "torch_dtype",
-        "float32");
+        act_name(m, "silu"), "tie_word_embeddings", (int)m->tied, "torch_dtype", "float32");
 
     if (root && add_own_keys(root, m, type)) {
         json_decref(root);
@@ -90,8 +121,10 @@ int sp_model_write_config(const struct sp_model *m, const char *path)
     if (rc)
         return rc;
     root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
-    if (!root)
+    if (!root || add_tokens(root, m)) {
+        json_decref(root);
         return sp_error(ENOMEM, "%s: no memory for the config", path);
+    }
     rc = sp_output_json(path, root);
     json_decref(root);
     return rc;

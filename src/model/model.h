@@ -1,6 +1,6 @@
 /*
  * The architecture of a decoder-only transformer: GPT-2 style (LayerNorm, learned positions,
- * GELU-tanh, biases) or Llama style (RMSNorm, RoPE, SwiGLU, grouped-query attention), which Mistral
+ * GELU, biases) or Llama style (RMSNorm, RoPE, SwiGLU, grouped-query attention), which Mistral
  * and Qwen 2 and 3 share.
  *
  * Every function that reports an error prints one line to stderr, prefixed "starpipe: ", and
@@ -9,6 +9,7 @@
 #ifndef SP_MODEL_H
 #define SP_MODEL_H
 
+#include "kernels/activation.h"
 #include "kernels/rope.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +19,21 @@ enum sp_arch { SP_ARCH_GPT2, SP_ARCH_LLAMA };
 
 /* Relatives of Llama style: what their config.json says and what it leaves out differs. */
 enum sp_relative { SP_LLAMA, SP_MISTRAL, SP_QWEN2, SP_QWEN3 };
+
+/* An activation by the name that config.json has for it. */
+struct sp_activation_name {
+    const char *name;
+    enum sp_activation kind;
+};
+
+/* From 1 on; ends with a row without a name. */
+extern const struct sp_activation_name sp_activation_names[];
+
+/* Tokens that mean something to a tokenizer. All zero: none. */
+struct sp_token_ids {
+    bool list; /* config.json has a list of them */
+    int n, id[16];
+};
 
 struct sp_model {
     char name[64]; /* preset, or the directory it was read from */
@@ -33,6 +49,8 @@ struct sp_model {
     int planned; /* longest that may be planned, of presets whose table ends before; 0: positions */
     bool tied;   /* the head shares the token embedding */
     float norm_eps;
+    int act; /* of the MLP, Llama style: of its gate; a row of sp_activation_names, 0: the usual one */
+    struct sp_token_ids bos, eos, pad; /* of its tokenizer, kept with it */
 
     /* Llama style only; GPT-2 has all biases. */
     enum sp_relative relative;
@@ -41,6 +59,13 @@ struct sp_model {
     bool qk_norm; /* RMS norm of each head of queries and keys, before they are rotated */
     int window;   /* tokens that attention looks back: no sequence may be longer. 0: all */
 };
+
+static inline enum sp_activation sp_model_act(const struct sp_model *m)
+{
+    if (m->act)
+        return sp_activation_names[m->act].kind;
+    return m->arch == SP_ARCH_LLAMA ? SP_SILU : SP_GELU_TANH;
+}
 
 /* Elements a token takes in the query, and in the key and value projections together. */
 static inline int sp_model_q_width(const struct sp_model *m)

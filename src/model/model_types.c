@@ -1,5 +1,20 @@
 #include "model/model_types.h"
 
+/* As transformers has them. */
+const struct sp_activation_name sp_activation_names[] = {
+    {"", SP_ACTIVATIONS},
+    {"gelu_new", SP_GELU_TANH},
+    {"gelu_pytorch_tanh", SP_GELU_TANH},
+    {"gelu_fast", SP_GELU_TANH},
+    {"gelu_accurate", SP_GELU_TANH},
+    {"gelu", SP_GELU},
+    {"gelu_python", SP_GELU},
+    {"quick_gelu", SP_GELU_QUICK},
+    {"silu", SP_SILU},
+    {"swish", SP_SILU},
+    {NULL, SP_ACTIVATIONS},
+};
+
 const struct sp_model_type sp_model_types[] = {
     {.name = "gpt2", .architecture = "GPT2LMHeadModel", .arch = SP_ARCH_GPT2},
     {.name = "llama",

@@ -39,9 +39,9 @@ static void post_forward(const struct sp_shape *sh, const float *x, const float 
 
         sp_linear(rows, h, up, f->n2 + t * h, w + sh->up, sp_at(w, sh->up_bias), f->u + t * up, up);
         if (sh->rms)
-            sp_swiglu(rows, m, f->u + t * up, f->g + t * m);
+            sp_gated(SP_SILU, rows, m, f->u + t * up, f->g + t * m);
         else
-            sp_gelu((size_t)(rows * m), f->u + t * up, f->g + t * m);
+            sp_activation(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, f->g + t * m);
         sp_linear_add(rows, m, h, f->g + t * m, w + sh->down, sp_at(w, sh->down_bias), f->r + t * h,
                       f->y + t * h);
     }
@@ -58,9 +58,9 @@ static void post_backward(const struct sp_shape *sh, float *w, const float *dy, 
 
         sp_linear_dx(rows, m, h, dy + t * h, h, w + sh->down, dg, false);
         if (sh->rms)
-            sp_swiglu_bwd(rows, m, f->u + t * up, dg, f->du + t * up);
+            sp_gated_bwd(SP_SILU, rows, m, f->u + t * up, dg, f->du + t * up);
         else
-            sp_gelu_bwd((size_t)(rows * m), f->u + t * up, dg, f->du + t * up);
+            sp_activation_bwd(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, dg, f->du + t * up);
         sp_linear_dx(rows, h, up, f->du + t * up, up, w + sh->up, dn + t * h, false);
     }
     sp_norm_bwd(sh->rms, T, h, f->r, f->stats, w + sh->gain, dn, dy, f->dr, g + sh->gain,

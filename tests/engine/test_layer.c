@@ -73,9 +73,9 @@ static double loss(const struct layer *l)
     sp_norm(sh->rms, T, h, m->norm_eps, r, wp + sh->gain, sp_at(wp, sh->bias), n, NULL);
     sp_linear(T, h, sh->up_width, n, wp + sh->up, sp_at(wp, sh->up_bias), u, sh->up_width);
     if (sh->rms)
-        sp_swiglu(T, m->mlp, u, g);
+        sp_gated(SP_SILU, T, m->mlp, u, g);
     else
-        sp_gelu((size_t)(T * m->mlp), u, g);
+        sp_activation(SP_GELU_TANH, (size_t)(T * m->mlp), u, g);
     sp_linear_add(T, m->mlp, h, g, wp + sh->down, sp_at(wp, sh->down_bias), r, y);
     for (int i = 0; i < T * h; i++)
         sum += (double)y[i] * (double)l->dy.at[i];

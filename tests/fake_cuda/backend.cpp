@@ -95,11 +95,11 @@ void linear_add(backend *k, int T, int in, int out, const void *x, const void *w
           W(y, area(T, out)));
 }
 
-void linear_gelu(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
-                 void *u, void *g)
+void linear_act(backend *k, enum sp_activation act, int T, int in, int out, const void *x,
+                const void *w, const void *bias, void *u, void *g)
 {
-    QUEUE(linear_gelu, (cpu, T, in, out, x, w, bias, u, g), R(x, area(T, in)), R(w, area(out, in)),
-          R(bias, area(1, out)), W(u, area(T, out)), W(g, area(T, out)));
+    QUEUE(linear_act, (cpu, act, T, in, out, x, w, bias, u, g), R(x, area(T, in)),
+          R(w, area(out, in)), R(bias, area(1, out)), W(u, area(T, out)), W(g, area(T, out)));
 }
 
 void linear_dx(backend *k, int T, int in, int out, const void *dy, int lddy, const void *w,
@@ -109,11 +109,11 @@ void linear_dx(backend *k, int T, int in, int out, const void *dy, int lddy, con
           R(dy, area(T - 1, lddy) + area(1, out)), R(w, area(out, in)), W(dx, area(T, in)));
 }
 
-void linear_dx_gelu(backend *k, int T, int in, int out, const void *dy, const void *w,
-                    const void *u, void *du)
+void linear_dx_act(backend *k, enum sp_activation act, int T, int in, int out, const void *dy,
+                   const void *w, const void *u, void *du)
 {
-    QUEUE(linear_dx_gelu, (cpu, T, in, out, dy, w, u, du), R(dy, area(T, out)), R(w, area(out, in)),
-          R(u, area(T, in)), W(du, area(T, in)));
+    QUEUE(linear_dx_act, (cpu, act, T, in, out, dy, w, u, du), R(dy, area(T, out)),
+          R(w, area(out, in)), R(u, area(T, in)), W(du, area(T, in)));
 }
 
 void linear_dw(backend *k, int T, int in, int out, const void *x, const void *dy, int lddy,
@@ -227,19 +227,20 @@ void attention_bwd(backend *k, const struct sp_attention *at, const void *q, con
     });
 }
 
-void gelu(backend *k, size_t n, const void *u, void *y)
+void act(backend *k, enum sp_activation kind, size_t n, const void *u, void *y)
 {
-    QUEUE(gelu, (cpu, n, u, y), R(u, n), W(y, n));
+    QUEUE(act, (cpu, kind, n, u, y), R(u, n), W(y, n));
 }
 
-void swiglu(backend *k, int T, int f, const void *u, void *y)
+void gated(backend *k, enum sp_activation act, int T, int f, const void *u, void *y)
 {
-    QUEUE(swiglu, (cpu, T, f, u, y), R(u, area(T, 2 * f)), W(y, area(T, f)));
+    QUEUE(gated, (cpu, act, T, f, u, y), R(u, area(T, 2 * f)), W(y, area(T, f)));
 }
 
-void swiglu_bwd(backend *k, int T, int f, const void *u, const void *dy, void *du)
+void gated_bwd(backend *k, enum sp_activation act, int T, int f, const void *u, const void *dy,
+               void *du)
 {
-    QUEUE(swiglu_bwd, (cpu, T, f, u, dy, du), R(u, area(T, 2 * f)), R(dy, area(T, f)),
+    QUEUE(gated_bwd, (cpu, act, T, f, u, dy, du), R(u, area(T, 2 * f)), R(dy, area(T, f)),
           W(du, area(T, 2 * f)));
 }
 
@@ -389,9 +390,9 @@ void fill(struct sp_backend *k)
 {
     k->linear = linear;
     k->linear_add = linear_add;
-    k->linear_gelu = linear_gelu;
+    k->linear_act = linear_act;
     k->linear_dx = linear_dx;
-    k->linear_dx_gelu = linear_dx_gelu;
+    k->linear_dx_act = linear_dx_act;
     k->linear_dw = linear_dw;
     k->norm = norm;
     k->norm_apply = norm_apply;
@@ -400,9 +401,9 @@ void fill(struct sp_backend *k)
     k->attention = attention;
     k->attention_merge = attention_merge;
     k->attention_bwd = attention_bwd;
-    k->gelu = gelu;
-    k->swiglu = swiglu;
-    k->swiglu_bwd = swiglu_bwd;
+    k->act = act;
+    k->gated = gated;
+    k->gated_bwd = gated_bwd;
     k->embed = embed;
     k->embed_bwd = embed_bwd;
     k->cross_entropy = cross_entropy;

@@ -133,20 +133,24 @@ static void products(const struct sizes *s)
     BOTH(gpu->linear_add(gpu, T, in, out, x.at, w.at, NULL, r.at, y.at),
          cpu->linear_add(cpu, T, in, out, x.host, w.host, NULL, r.host, y.host));
     check("linear_add", &y);
-    y = empty(y_n, false), u = empty(y_n, false);
-    BOTH(gpu->linear_gelu(gpu, T, in, out, x.at, w.at, bias.at, u.at, y.at),
-         cpu->linear_gelu(cpu, T, in, out, x.host, w.host, bias.host, u.host, y.host));
-    check("linear_gelu u", &u), check("linear_gelu", &y);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        y = empty(y_n, false), u = empty(y_n, false);
+        BOTH(gpu->linear_act(gpu, act, T, in, out, x.at, w.at, bias.at, u.at, y.at),
+             cpu->linear_act(cpu, act, T, in, out, x.host, w.host, bias.host, u.host, y.host));
+        check("linear_act u", &u), check("linear_act", &y);
+    }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = accumulate ? filled(x_n, 8, false) : empty(x_n, false);
         BOTH(gpu->linear_dx(gpu, T, in, out, dy.at, ld, w.at, y.at, accumulate),
              cpu->linear_dx(cpu, T, in, out, dy.host, ld, w.host, y.host, accumulate));
         check(accumulate ? "linear_dx +=" : "linear_dx", &y);
     }
-    u = filled(x_n, 9, false), y = empty(x_n, false);
-    BOTH(gpu->linear_dx_gelu(gpu, T, in, out, r.at, w.at, u.at, y.at),
-         cpu->linear_dx_gelu(cpu, T, in, out, r.host, w.host, u.host, y.host));
-    check("linear_dx_gelu", &y), drop(&u);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        u = filled(x_n, 9, false), y = empty(x_n, false);
+        BOTH(gpu->linear_dx_act(gpu, act, T, in, out, r.at, w.at, u.at, y.at),
+             cpu->linear_dx_act(cpu, act, T, in, out, r.host, w.host, u.host, y.host));
+        check("linear_dx_act", &y), drop(&u);
+    }
     BOTH(gpu->linear_dw(gpu, T, in, out, x.at, dy.at, ld, dw.at, db.at),
          cpu->linear_dw(cpu, T, in, out, x.host, dy.host, ld, dw.host, db.host));
     check("linear_dw", &dw), check("linear_dw bias", &db);
@@ -246,16 +250,18 @@ static void mlp(const struct sizes *s)
     size_t n = (size_t)T * (size_t)f;
     struct both u = filled(2 * n, 1, false), dy = filled(n, 2, false), y;
 
-    y = empty(2 * n, false);
-    BOTH(gpu->gelu(gpu, 2 * n, u.at, y.at), cpu->gelu(cpu, 2 * n, u.host, y.host));
-    check("gelu", &y);
-    y = empty(n, false);
-    BOTH(gpu->swiglu(gpu, T, f, u.at, y.at), cpu->swiglu(cpu, T, f, u.host, y.host));
-    check("swiglu", &y);
-    y = empty(2 * n, false);
-    BOTH(gpu->swiglu_bwd(gpu, T, f, u.at, dy.at, y.at),
-         cpu->swiglu_bwd(cpu, T, f, u.host, dy.host, y.host));
-    check("swiglu_bwd", &y);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        y = empty(2 * n, false);
+        BOTH(gpu->act(gpu, act, 2 * n, u.at, y.at), cpu->act(cpu, act, 2 * n, u.host, y.host));
+        check("act", &y);
+        y = empty(n, false);
+        BOTH(gpu->gated(gpu, act, T, f, u.at, y.at), cpu->gated(cpu, act, T, f, u.host, y.host));
+        check("gated", &y);
+        y = empty(2 * n, false);
+        BOTH(gpu->gated_bwd(gpu, act, T, f, u.at, dy.at, y.at),
+             cpu->gated_bwd(cpu, act, T, f, u.host, dy.host, y.host));
+        check("gated_bwd", &y);
+    }
     y = filled(n, 3, false);
     BOTH(gpu->add(gpu, n, dy.at, y.at), cpu->add(cpu, n, dy.host, y.host));
     check("add", &y);

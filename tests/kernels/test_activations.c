@@ -28,25 +28,56 @@ static double sigmoid(double z)
     return 1 / (1 + exp(-z));
 }
 
-/* 0.5 (1 + tanh z) = sigmoid(2z), which keeps its precision for large -z. */
-static double gelu(double u)
+/* S of the activation u S(u); 0.5 (1 + tanh z) = sigmoid(2z), which keeps its precision for large -z. */
+static double part_of(enum sp_activation kind, double u)
 {
-    return u * sigmoid(2 * sqrt(2 / M_PI) * (u + 0.044715 * u * u * u));
+    switch (kind) {
+    case SP_GELU_TANH:
+        return sigmoid(2 * sqrt(2 / M_PI) * (u + 0.044715 * u * u * u));
+    case SP_GELU:
+        return 0.5 * erfc(-u / sqrt(2));
+    case SP_GELU_QUICK:
+        return sigmoid(1.702 * u);
+    default:
+        return sigmoid(u);
+    }
 }
 
-static double gelu_gradient(double u)
-{
-    double s = sigmoid(2 * sqrt(2 / M_PI) * (u + 0.044715 * u * u * u));
+/* Beyond these, S is 0 or 1. */
+static const double far_out[] = {
+    [SP_GELU_TANH] = 30, [SP_GELU] = 40, [SP_GELU_QUICK] = 400, [SP_SILU] = 800};
 
-    return fabs(u) > 30 ? u > 0
-                        : s + u * s * (1 - s) * 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+static double gradient_of(enum sp_activation kind, double u)
+{
+    double s = part_of(kind, u);
+
+    if (fabs(u) > far_out[kind])
+        return u > 0;
+    switch (kind) {
+    case SP_GELU_TANH:
+        return s + u * s * (1 - s) * 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+    case SP_GELU:
+        return s + u * exp(-u * u / 2) / sqrt(2 * M_PI);
+    case SP_GELU_QUICK:
+        return s + 1.702 * u * s * (1 - s);
+    default:
+        return s + u * s * (1 - s);
+    }
 }
 
-static double silu_gradient(double g)
+/* The formulas against each other: a central difference of u S(u). */
+static void test_reference(void **state)
 {
-    double s = sigmoid(g);
+    const double step = 1e-5;
 
-    return fabs(g) > 800 ? g > 0 : s + g * s * (1 - s);
+    (void)state;
+    for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
+        for (double u = -12; u < 12; u += 0.37) {
+            double up = (u + step) * part_of(kind, u + step);
+            double down = (u - step) * part_of(kind, u - step);
+
+            assert_true(fabs((up - down) / (2 * step) - gradient_of(kind, u)) < 1e-8);
+        }
 }
 
 struct worst {
@@ -77,41 +108,53 @@ static void verdict(const char *what, struct worst w, double most)
     assert_true(w.error <= most);
 }
 
-static void test_whole_range(void **state)
+static void whole_range(enum sp_activation kind)
 {
-    struct worst value = {0, 0}, gradient = {0, 0}, silu = {0, 0}, gate = {0, 0}, up = {0, 0};
+    static const char *const names[] = {[SP_GELU_TANH] = "GELU-tanh",
+                                        [SP_GELU] = "GELU",
+                                        [SP_GELU_QUICK] = "quick GELU",
+                                        [SP_SILU] = "SiLU"};
+    struct worst value = {0, 0}, gradient = {0, 0}, gated = {0, 0}, gate = {0, 0}, up = {0, 0};
     float *u = new_nan(2 * N), *du = new_nan(2 * N);
     size_t n, seen = 0;
 
-    (void)state;
     x = new_nan(N), d = new_nan(N), y = new_nan(N), dx = new_nan(N);
     for (uint64_t k = 0; (n = fill(k)) > 0; k++, seen += n) {
-        sp_gelu(n, x, y);
-        sp_gelu_bwd(n, x, d, dx);
-        for (size_t i = 0; i < n; i++) {
-            compare(&value, x[i], y[i], gelu((double)x[i]));
-            compare(&gradient, x[i], dx[i], (double)d[i] * gelu_gradient((double)x[i]));
-        }
+        sp_activation(kind, n, x, y);
+        sp_activation_bwd(kind, n, x, d, dx);
         memcpy(u, x, n * sizeof *u);
         memcpy(u + n, d, n * sizeof *u); /* ups of at most 1 */
-        sp_swiglu(1, (int)n, u, y);
-        sp_swiglu_bwd(1, (int)n, u, d, du);
         for (size_t i = 0; i < n; i++) {
-            double g = (double)x[i], p = (double)d[i], s = g * sigmoid(g);
+            double g = (double)x[i];
 
-            compare(&silu, x[i], y[i], s * p);
-            compare(&gate, x[i], du[i], p * p * silu_gradient(g));
+            compare(&value, x[i], y[i], g * part_of(kind, g));
+            compare(&gradient, x[i], dx[i], (double)d[i] * gradient_of(kind, g));
+        }
+        sp_gated(kind, 1, (int)n, u, y);
+        sp_gated_bwd(kind, 1, (int)n, u, d, du);
+        for (size_t i = 0; i < n; i++) {
+            double g = (double)x[i], p = (double)d[i], s = g * part_of(kind, g);
+
+            compare(&gated, x[i], y[i], s * p);
+            compare(&gate, x[i], du[i], p * p * gradient_of(kind, g));
             compare(&up, x[i], du[n + i], p * s);
         }
     }
-    printf("    %zu floats\n", seen);
+    printf("    %s: %zu floats\n", names[kind], seen);
     assert_true(seen > 8000000);
-    verdict("gelu", value, 2e-7);
-    verdict("gelu backward", gradient, 3e-7);
-    verdict("swiglu", silu, 2.5e-7);
-    verdict("swiglu, dgate", gate, 3e-7);
-    verdict("swiglu, dup", up, 2.5e-7);
+    verdict("value", value, 3e-7);
+    verdict("gradient", gradient, 3e-7);
+    verdict("gated", gated, 3e-7);
+    verdict("gated, dgate", gate, 3e-7);
+    verdict("gated, dup", up, 3e-7);
     free(x), free(d), free(y), free(dx), free(u), free(du);
+}
+
+static void test_whole_range(void **state)
+{
+    (void)state;
+    for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
+        whole_range(kind);
 }
 
 /* What the formulas give: inf for +inf, NaN where they multiply an infinity by 0. */
@@ -122,15 +165,17 @@ static void test_infinities(void **state)
     float du[4];
 
     (void)state;
-    sp_gelu(2, in, got);
-    assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
-    sp_gelu_bwd(2, in, one, got);
-    assert_true(isnan(got[0]) && isnan(got[1]));
-    sp_swiglu(2, 1, rows, got);
-    assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
-    sp_swiglu_bwd(2, 1, rows, one, du);
-    for (int i = 0; i < 4; i++)
-        assert_true(isnan(du[i]));
+    for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++) {
+        sp_activation(kind, 2, in, got);
+        assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
+        sp_activation_bwd(kind, 2, in, one, got);
+        assert_true(isnan(got[0]) && isnan(got[1]));
+        sp_gated(kind, 2, 1, rows, got);
+        assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
+        sp_gated_bwd(kind, 2, 1, rows, one, du);
+        for (int i = 0; i < 4; i++)
+            assert_true(isnan(du[i]));
+    }
 }
 
 static void test_exp2(void **state)
@@ -159,6 +204,7 @@ static void test_exp2(void **state)
 TEST_GROUP(activations)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
         cmocka_unit_test(test_whole_range),
         cmocka_unit_test(test_infinities),
         cmocka_unit_test(test_exp2),

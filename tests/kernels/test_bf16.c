@@ -137,20 +137,24 @@ static void test_products(void **state)
     exact->linear_add(exact, T, IN, OUT, x.low, w.low, NULL, r.low, y.low);
     hi->linear_add(hi, T, IN, OUT, x.wide, w.wide, NULL, r.wide, y.wide);
     check("linear_add", &y);
-    u = output(T * OUT), y = output(T * OUT);
-    exact->linear_gelu(exact, T, IN, OUT, x.low, w.low, bias.low, u.low, y.low);
-    hi->linear_gelu(hi, T, IN, OUT, x.wide, w.wide, bias.wide, u.wide, y.wide);
-    check("linear_gelu u", &u), check("linear_gelu g", &y);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        u = output(T * OUT), y = output(T * OUT);
+        exact->linear_act(exact, act, T, IN, OUT, x.low, w.low, bias.low, u.low, y.low);
+        hi->linear_act(hi, act, T, IN, OUT, x.wide, w.wide, bias.wide, u.wide, y.wide);
+        check("linear_act u", &u), check("linear_act g", &y);
+    }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = accumulate ? pair(T * IN, 8) : output(T * IN);
         exact->linear_dx(exact, T, IN, OUT, dy.low, OUT + 3, w.low, y.low, accumulate);
         hi->linear_dx(hi, T, IN, OUT, dy.wide, OUT + 3, w.wide, y.wide, accumulate);
         check("linear_dx", &y);
     }
-    u = pair(T * IN, 9), y = output(T * IN);
-    exact->linear_dx_gelu(exact, T, IN, OUT, r.low, w.low, u.low, y.low);
-    hi->linear_dx_gelu(hi, T, IN, OUT, r.wide, w.wide, u.wide, y.wide);
-    check("linear_dx_gelu", &y), drop(&u);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        u = pair(T * IN, 9), y = output(T * IN);
+        exact->linear_dx_act(exact, act, T, IN, OUT, r.low, w.low, u.low, y.low);
+        hi->linear_dx_act(hi, act, T, IN, OUT, r.wide, w.wide, u.wide, y.wide);
+        check("linear_dx_act", &y), drop(&u);
+    }
     exact->linear_dw(exact, T, IN, OUT, x.low, dy.low, OUT + 3, dw[0], db[0]);
     hi->linear_dw(hi, T, IN, OUT, x.wide, dy.wide, OUT + 3, dw[1], db[1]);
     check_f32("dw", OUT * IN, dw[0], dw[1]), check_f32("dbias", OUT, db[0], db[1]);
@@ -259,16 +263,16 @@ static void test_mlp(void **state)
 
     (void)state;
     y = output(T * 2 * IN);
-    lo->gelu(lo, T * 2 * IN, u.low, y.low);
-    hi->gelu(hi, T * 2 * IN, u.wide, y.wide);
+    lo->act(lo, SP_GELU_TANH, T * 2 * IN, u.low, y.low);
+    hi->act(hi, SP_GELU_TANH, T * 2 * IN, u.wide, y.wide);
     check("gelu", &y);
     y = output(T * IN);
-    lo->swiglu(lo, T, IN, u.low, y.low);
-    hi->swiglu(hi, T, IN, u.wide, y.wide);
+    lo->gated(lo, SP_SILU, T, IN, u.low, y.low);
+    hi->gated(hi, SP_SILU, T, IN, u.wide, y.wide);
     check("swiglu", &y);
     y = output(T * 2 * IN);
-    lo->swiglu_bwd(lo, T, IN, u.low, dy.low, y.low);
-    hi->swiglu_bwd(hi, T, IN, u.wide, dy.wide, y.wide);
+    lo->gated_bwd(lo, SP_SILU, T, IN, u.low, dy.low, y.low);
+    hi->gated_bwd(hi, SP_SILU, T, IN, u.wide, dy.wide, y.wide);
     check("swiglu_bwd", &y);
     y = pair(T * IN, 3);
     lo->add(lo, T * IN, dy.low, y.low);

@@ -74,10 +74,12 @@ static void forward(int T, int in, int out)
         native->linear_add(native, T, in, out, x.native, w.native, b, r.native, y.native);
         exact->linear_add(exact, T, in, out, x.native, w.native, b, r.native, y.exact);
         check("linear_add", &y);
-        u = new_low(n, 0), y = new_low(n, 0);
-        native->linear_gelu(native, T, in, out, x.native, w.native, b, u.native, y.native);
-        exact->linear_gelu(exact, T, in, out, x.native, w.native, b, u.exact, y.exact);
-        check("linear_gelu u", &u), check("linear_gelu g", &y);
+        for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+            u = new_low(n, 0), y = new_low(n, 0);
+            native->linear_act(native, act, T, in, out, x.native, w.native, b, u.native, y.native);
+            exact->linear_act(exact, act, T, in, out, x.native, w.native, b, u.exact, y.exact);
+            check("linear_act u", &u), check("linear_act g", &y);
+        }
     }
     drop(&x), drop(&w), drop(&bias), drop(&r);
 }
@@ -97,10 +99,12 @@ static void backward(int T, int in, int out)
         exact->linear_dx(exact, T, in, out, dy.native, out + 5, w.native, y.exact, accumulate);
         check(accumulate ? "linear_dx +=" : "linear_dx", &y);
     }
-    y = new_low(n, 0);
-    native->linear_dx_gelu(native, T, in, out, dense.native, w.native, u.native, y.native);
-    exact->linear_dx_gelu(exact, T, in, out, dense.native, w.native, u.native, y.exact);
-    check("linear_dx_gelu", &y);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
+        y = new_low(n, 0);
+        native->linear_dx_act(native, act, T, in, out, dense.native, w.native, u.native, y.native);
+        exact->linear_dx_act(exact, act, T, in, out, dense.native, w.native, u.native, y.exact);
+        check("linear_dx_act", &y);
+    }
     native->linear_dw(native, T, in, out, x.native, dy.native, out + 5, dw[0], db[0]);
     exact->linear_dw(exact, T, in, out, x.native, dy.native, out + 5, dw[1], db[1]);
     native->linear_dw(native, T, in, out, x.native, dense.native, out, dw[0], NULL);
@@ -111,7 +115,7 @@ static void backward(int T, int in, int out)
     drop(&x), drop(&w), drop(&u), drop(&dy), drop(&dense);
 }
 
-/* The last has more than one group of rows in linear_gelu. */
+/* The last has more than one group of rows in linear_act. */
 static const int sizes[][3] = {{1, 7, 5}, {13, 24, 40}, {130, 72, 200}, {333, 40, 9001}};
 
 static void test_forward(void **state)

@@ -150,16 +150,16 @@ static void test_gelu(void **state)
             u[i] *= i % 3 ? 4 : 40;
             want[i] = gelu((double)u[i]);
         }
-        sp_gelu(n, u, y);
+        sp_activation(SP_GELU_TANH, n, u, y);
         assert_each("gelu", n, y, want);
         for (size_t i = 0; i < n; i++)
             want[i] = (double)dy[i] * gelu_gradient((double)u[i]);
-        sp_gelu_bwd(n, u, dy, du);
+        sp_activation_bwd(SP_GELU_TANH, n, u, dy, du);
         assert_each("gelu backward", n, du, want);
         memcpy(y, dy, n * sizeof *y);
-        sp_gelu_bwd(n, u, y, y);
+        sp_activation_bwd(SP_GELU_TANH, n, u, y, y);
         assert_same_bits(n, y, du);
-        sp_gelu_bwd(n, u, dy, u);
+        sp_activation_bwd(SP_GELU_TANH, n, u, dy, u);
         assert_same_bits(n, u, du);
         free(u), free(dy), free(y), free(du), free(want);
     }
@@ -184,11 +184,11 @@ static void swiglu_shape(int T, int f)
             want_du[at] = d * p * silu_gradient(g);
             want_du[at + (size_t)f] = d * silu(g);
         }
-    sp_swiglu(T, f, u, y);
+    sp_gated(SP_SILU, T, f, u, y);
     assert_each("swiglu", n, y, want);
-    sp_swiglu_bwd(T, f, u, dy, du);
+    sp_gated_bwd(SP_SILU, T, f, u, dy, du);
     assert_each("swiglu backward", 2 * n, du, want_du);
-    sp_swiglu_bwd(T, f, u, dy, u);
+    sp_gated_bwd(SP_SILU, T, f, u, dy, u);
     assert_same_bits(2 * n, u, du);
     free(u), free(dy), free(y), free(du), free(want), free(want_du);
 }
@@ -206,11 +206,11 @@ static void test_nan(void **state)
     float u[5] = {1, NAN, 2, 3, 4}, y[5], dy[5] = {1, 1, 1, 1, 1};
 
     (void)state;
-    sp_gelu(5, u, y);
+    sp_activation(SP_GELU_TANH, 5, u, y);
     assert_true(isnan(y[1]) && !isnan(y[0]) && !isnan(y[2]));
-    sp_gelu_bwd(5, u, dy, y);
+    sp_activation_bwd(SP_GELU_TANH, 5, u, dy, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
-    sp_swiglu(1, 2, u, y);
+    sp_gated(SP_SILU, 1, 2, u, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
 }
 

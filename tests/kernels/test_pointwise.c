@@ -63,21 +63,37 @@ static void check_f32(const char *what, size_t n, float *low, float *wide)
 static const size_t sizes[] = {1, 2, 3, 31, 33, 63, 64, 65, 127, 128, 129, 1001, 20011};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
+static void activation(enum sp_activation kind, size_t n)
+{
+    struct both u = values(n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
+
+    sp_activation_typed(kind, SP_BF16, n, u.low, y.low);
+    sp_activation(kind, n, u.wide, y.wide);
+    check("activation", y);
+    y = of_size(n);
+    sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, y.low);
+    sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
+    check("activation backward", y);
+    /* in place of each input */
+    y = values(n, 1, 6);
+    sp_activation_bwd_typed(kind, SP_BF16, n, y.low, dy.low, y.low);
+    sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
+    check("activation backward on u", y);
+    sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, dy.low);
+    sp_activation_bwd(kind, n, u.wide, dy.wide, dy.wide);
+    check("activation backward on dy", dy);
+    drop(u);
+}
+
 static void test_elementwise(void **state)
 {
     (void)state;
     for (size_t s = 0; s < SIZES; s++) {
         size_t n = sizes[s];
-        struct both u = values(n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
+        struct both u = values(n, 1, 6), dy = values(n, 2, 1), y = values(n, 3, 1);
 
-        sp_gelu_typed(SP_BF16, n, u.low, y.low);
-        sp_gelu(n, u.wide, y.wide);
-        check("gelu", y);
-        y = of_size(n);
-        sp_gelu_bwd_typed(SP_BF16, n, u.low, dy.low, y.low);
-        sp_gelu_bwd(n, u.wide, dy.wide, y.wide);
-        check("gelu backward", y);
-        y = values(n, 3, 1);
+        for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
+            activation(kind, n);
         sp_add_typed(SP_BF16, n, dy.low, y.low);
         sp_add(n, dy.wide, y.wide);
         check("add", y);
@@ -85,38 +101,34 @@ static void test_elementwise(void **state)
         sp_add_parts_typed(SP_BF16, n, 3, (const void *[]){dy.low, u.low, dy.low}, y.low);
         sp_add_parts_typed(SP_F32, n, 3, (const void *[]){dy.wide, u.wide, dy.wide}, y.wide);
         check("add three", y);
-        /* in place of each input */
-        y = values(n, 1, 6);
-        sp_gelu_bwd_typed(SP_BF16, n, y.low, dy.low, y.low);
-        sp_gelu_bwd(n, u.wide, dy.wide, y.wide);
-        check("gelu backward on u", y);
-        sp_gelu_bwd_typed(SP_BF16, n, u.low, dy.low, dy.low);
-        sp_gelu_bwd(n, u.wide, dy.wide, dy.wide);
-        check("gelu backward on dy", dy);
-        drop(u);
+        drop(u), drop(dy);
     }
 }
 
-static void test_swiglu(void **state)
+static void gated(enum sp_activation kind, int T, int f)
+{
+    size_t n = (size_t)T * (size_t)f;
+    struct both u = values(2 * n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
+
+    sp_gated_typed(kind, SP_BF16, T, f, u.low, y.low);
+    sp_gated(kind, T, f, u.wide, y.wide);
+    check("gated", y);
+    y = of_size(2 * n);
+    sp_gated_bwd_typed(kind, SP_BF16, T, f, u.low, dy.low, y.low);
+    sp_gated_bwd(kind, T, f, u.wide, dy.wide, y.wide);
+    check("gated backward", y);
+    sp_gated_bwd_typed(kind, SP_BF16, T, f, u.low, dy.low, u.low);
+    sp_gated_bwd(kind, T, f, u.wide, dy.wide, u.wide);
+    check("gated backward in place", u);
+    drop(dy);
+}
+
+static void test_gated(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < SIZES; s++) {
-        int f = (int)sizes[s], T = f > 5000 ? 2 : 3;
-        size_t n = (size_t)T * (size_t)f;
-        struct both u = values(2 * n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
-
-        sp_swiglu_typed(SP_BF16, T, f, u.low, y.low);
-        sp_swiglu(T, f, u.wide, y.wide);
-        check("swiglu", y);
-        y = of_size(2 * n);
-        sp_swiglu_bwd_typed(SP_BF16, T, f, u.low, dy.low, y.low);
-        sp_swiglu_bwd(T, f, u.wide, dy.wide, y.wide);
-        check("swiglu backward", y);
-        sp_swiglu_bwd_typed(SP_BF16, T, f, u.low, dy.low, u.low);
-        sp_swiglu_bwd(T, f, u.wide, dy.wide, u.wide);
-        check("swiglu backward in place", u);
-        drop(dy);
-    }
+    for (size_t s = 0; s < SIZES; s++)
+        for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
+            gated(kind, sizes[s] > 5000 ? 2 : 3, (int)sizes[s]);
 }
 
 static void norm_backward(bool rms, int T, int h, struct both x, struct both gain, float *stats)
@@ -270,13 +282,13 @@ static void test_nan(void **state)
             for (int i = 0; i < 5; i++)
                 u[i] = dy[i] = sp_bf16((float)i - 2);
             u[at] = wide[at] = nans[k];
-            sp_gelu_typed(SP_BF16, 5, u, y);
+            sp_activation_typed(SP_GELU_TANH, SP_BF16, 5, u, y);
             bad[0] = isnan(sp_bf16_value(y[at]));
-            sp_gelu_bwd_typed(SP_BF16, 5, u, dy, y);
+            sp_activation_bwd_typed(SP_GELU_TANH, SP_BF16, 5, u, dy, y);
             bad[1] = isnan(sp_bf16_value(y[at]));
-            sp_swiglu_typed(SP_BF16, 1, 5, wide, y);
+            sp_gated_typed(SP_SILU, SP_BF16, 1, 5, wide, y);
             bad[2] = isnan(sp_bf16_value(y[at]));
-            sp_swiglu_bwd_typed(SP_BF16, 1, 5, wide, dy, du);
+            sp_gated_bwd_typed(SP_SILU, SP_BF16, 1, 5, wide, dy, du);
             bad[3] = isnan(sp_bf16_value(du[at])) && isnan(sp_bf16_value(du[5 + at]));
             assert_true(bad[0] && bad[1] && bad[2] && bad[3]);
             memcpy(y, dy, sizeof y);
@@ -288,7 +300,7 @@ static void test_nan(void **state)
 TEST_GROUP(pointwise)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_gated),
         cmocka_unit_test(test_norms),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_embed),       cmocka_unit_test(test_convert),
         cmocka_unit_test(test_nan),

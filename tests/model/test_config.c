@@ -84,6 +84,96 @@ static void presets_load_and_round_trip(void **state)
     printf("%d presets\n", n);
 }
 
+/* What Python writes and JSON has no word for, where nothing reads it. */
+static void numbers_of_python(void **state)
+{
+    static const char *const harmless[] = {"NaN",
+                                           "Infinity",
+                                           "-Infinity",
+                                           "[0.0, Infinity, {\"a\": -Infinity}, NaN]",
+                                           "1000000000000000019884624838656",
+                                           "-99999999999999999999",
+                                           "1e999",
+                                           "-1e400",
+                                           "\"NaN, Infinity \\\" : NaN\"",
+                                           "9223372036854775807"};
+    struct sp_model m, plain;
+    char text[1024];
+
+    (void)state;
+    assert_int_equal(parse(LLAMA(""), &plain), 0);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        snprintf(text, sizeof text, LLAMA(", \"best_metric\": %s, \"after\" : 1"), harmless[i]);
+        assert_int_equal(parse(text, &m), 0);
+        assert_same(&m, &plain);
+    }
+}
+
+/* Every name of an activation, and what is written back. */
+static void activations_by_name(void **state)
+{
+    static const struct {
+        const char *name;
+        enum sp_activation kind;
+    } known[] = {{"gelu", SP_GELU},
+                 {"gelu_python", SP_GELU},
+                 {"gelu_new", SP_GELU_TANH},
+                 {"gelu_fast", SP_GELU_TANH},
+                 {"gelu_accurate", SP_GELU_TANH},
+                 {"gelu_pytorch_tanh", SP_GELU_TANH},
+                 {"quick_gelu", SP_GELU_QUICK},
+                 {"silu", SP_SILU},
+                 {"swish", SP_SILU}};
+    char *dir = scratch_make(), text[1024];
+    struct sp_model m, back;
+
+    (void)state;
+    assert_int_equal(parse(GPT2(""), &m), 0);
+    assert_int_equal(sp_model_act(&m), SP_GELU_TANH);
+    assert_int_equal(parse(LLAMA(""), &m), 0);
+    assert_int_equal(sp_model_act(&m), SP_SILU);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        for (int llama = 0; llama < 2; llama++) {
+            if (llama)
+                snprintf(text, sizeof text, LLAMA(", \"hidden_act\": \"%s\""), known[i].name);
+            else
+                snprintf(text, sizeof text, GPT2(", \"activation_function\": \"%s\""),
+                         known[i].name);
+            assert_int_equal(parse(text, &m), 0);
+            assert_int_equal(sp_model_act(&m), known[i].kind);
+            round_trip(dir, &m, &back);
+            assert_string_equal(sp_activation_names[back.act].name, known[i].name);
+        }
+    rmdir(dir);
+    free(dir);
+}
+
+/* Tokens of the tokenizer are written as they were read, those of another vocabulary are not. */
+static void tokens_are_kept(void **state)
+{
+    char *dir = scratch_make();
+    struct sp_model m, back;
+
+    (void)state;
+    assert_int_equal(parse(LLAMA(", \"bos_token_id\": 1, \"eos_token_id\": [2, 100, 101], "
+                                 "\"pad_token_id\": 0"),
+                           &m),
+                     0);
+    round_trip(dir, &m, &back);
+    assert_true(back.bos.n == 1 && !back.bos.list && back.bos.id[0] == 1);
+    assert_true(back.eos.n == 2 && back.eos.list && back.eos.id[1] == 100);
+    assert_true(back.pad.n == 1 && back.pad.id[0] == 0);
+    assert_int_equal(parse(GPT2(", \"bos_token_id\": 50256, \"eos_token_id\": NaN, "
+                                "\"pad_token_id\": -1"),
+                           &m),
+                     0);
+    assert_true(!m.bos.n && !m.eos.n && !m.pad.n);
+    round_trip(dir, &m, &back);
+    assert_true(!back.bos.n && !back.eos.n && !back.pad.n);
+    rmdir(dir);
+    free(dir);
+}
+
 static void every_field_is_read(void **state)
 {
     struct sp_model m, back,
@@ -322,7 +412,7 @@ static const struct {
      "\"num_attention_heads\": 6, \"intermediate_size\": 3, \"vocab_size\": 101, "
      "\"max_position_embeddings\": 99}",
      "num_key_value_heads is missing"},
-    {"{\"model_type\": \"a\\nb\"}", "'a?b'"},
+    {"{\"model_type\": \"a\\nb\"}", "'a\\x0ab'"},
     {"{\"model_type\": \"gpt2\"}", "n_layer is missing"},
     {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_layer\": 1}", "JSON"},
     {GPT2(", \"n_inner\": \"wide\""), "n_inner is 'wide'"},
@@ -330,7 +420,7 @@ static const struct {
     {GPT2(", \"n_inner\": 0"), "n_inner is 0"},
     {GPT2(", \"n_inner\": -4"), "n_inner is -4"},
     {GPT2(", \"n_inner\": 2147483648"), "n_inner is 2147483648"},
-    {GPT2(", \"n_inner\": 99999999999999999999"), "JSON"},
+    {GPT2(", \"n_inner\": 99999999999999999999"), "n_inner is 1e+20, it must be an integer"},
     {GPT2(", \"n_inner\": [1]"), "n_inner is a list"},
     {GPT2(", \"n_inner\": {}"), "n_inner is an object"},
     {GPT2(", \"n_inner\": true"), "n_inner is true"},
@@ -340,7 +430,7 @@ static const struct {
     {GPT2(", \"layer_norm_epsilon\": 1e300"), "epsilon is inf"},
     {GPT2(", \"tie_word_embeddings\": 1"), "tie_word_embeddings is 1"},
     {GPT2(", \"activation_function\": \"relu\""), "activation_function is 'relu'"},
-    {GPT2(", \"activation_function\": \"gelu\""), "gelu_new or gelu_pytorch_tanh"},
+    {GPT2(", \"activation_function\": \"gelu_10\""), "gelu_new, gelu_pytorch_tanh, gelu_fast"},
     {GPT2(", \"activation_function\": 2"), "activation_function is 2"},
     {GPT2(", \"scale_attn_weights\": false"), "scale_attn_weights is false"},
     {GPT2(", \"scale_attn_by_inverse_layer_idx\": true"), "scale_attn_by_inverse_layer_idx"},
@@ -419,7 +509,14 @@ static const struct {
     {GPT2(", \"head_dim\": 8"), "head_dim is 8"},
     {GPT2(", \"pruned_heads\": {\"0\": [1]}"), "pruned_heads is an object"},
     {LLAMA(", \"rope_theta\": 3, \"rope_parameters\": {\"rope_theta\": 4}"), "rope_theta is 3"},
-    {LLAMA(", \"hidden_act\": \"gelu\""), "hidden_act is 'gelu', only silu"},
+    {LLAMA(", \"hidden_act\": \"relu\""), "hidden_act is 'relu', gelu_new"},
+    {LLAMA(", \"rms_norm_eps\": NaN"), "rms_norm_eps is 'NaN', it must be a number"},
+    {LLAMA(", \"rope_theta\": Infinity"), "rope_theta is 'Infinity', it must be a number"},
+    {LLAMA(", \"rope_theta\": 1e999"), "rope_theta is 'Infinity', it must be a number"},
+    {LLAMA(", \"attn_logit_softcapping\": -Infinity"), "is '-Infinity', only null"},
+    {LLAMA(", NaN: 1"), "JSON"},
+    {LLAMA(", \"x\": NaNs"), "JSON"},
+    {LLAMA(", \"x\": --1"), "JSON"},
     {LLAMA(", \"attention_bias\": 1"), "attention_bias is 1"},
     {LLAMA(", \"mlp_bias\": \"yes\""), "mlp_bias is 'yes'"},
     {LLAMA(", \"rms_norm_eps\": null, \"tie_word_embeddings\": \"no\""), "tie_word_embeddings"},
@@ -607,6 +704,9 @@ TEST_GROUP(config)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_load_and_round_trip),
+        cmocka_unit_test(numbers_of_python),
+        cmocka_unit_test(activations_by_name),
+        cmocka_unit_test(tokens_are_kept),
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(relatives_are_read),
         cmocka_unit_test(windows_limit_sequences),

@@ -172,11 +172,16 @@ struct departure {
     const char *leave;   /* a tensor left out */
     const char *reshape; /* a tensor that loses its last row */
     const char *add;     /* a tensor of another place */
-    const char *dtype;   /* of every tensor; NULL: F32. F16 and BF16 hold the value 1 */
+    const char *dtype;   /* of every tensor; NULL: F32. Reals hold the value 1 */
     const char *again;   /* a tensor that is there once more, under the name `as`, at the end */
     const char *as;
     bool differs; /* its last element is not 1 */
 };
+
+static int width_of(const struct departure *d)
+{
+    return !d->dtype ? 4 : !strcmp(d->dtype, "F64") ? 8 : 2;
+}
 
 static const char *bare_name(const char *name, bool bare)
 {
@@ -192,7 +197,7 @@ static uint64_t describe(char *to, const struct sp_tensor *t, const char *name, 
     int cols = t->transposed ? t->rows : t->cols;
     uint64_t begin = *end, n;
 
-    *end += (uint64_t)rows * (uint64_t)cols * (d->dtype ? 2 : 4);
+    *end += (uint64_t)rows * (uint64_t)cols * (uint64_t)width_of(d);
     n = (uint64_t)sprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                           d->dtype ? d->dtype : "F32");
     n += (uint64_t)(t->is_vector ? sprintf(to + n, "%d", cols)
@@ -204,7 +209,7 @@ static uint64_t describe(char *to, const struct sp_tensor *t, const char *name, 
 static void write_foreign(const struct sp_params *p, const struct departure *d, const char *path)
 {
     char *header = malloc(200 * (size_t)(p->n + 2));
-    int width = d->dtype ? 2 : 4;
+    int width = width_of(d);
     uint64_t len, end = 0;
     FILE *f;
 
@@ -235,7 +240,10 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
     f = fopen(path, "wb");
     must(f && fwrite(&len, 8, 1, f) == 1 && fwrite(header, len, 1, f) == 1, "fwrite");
     for (uint64_t i = 0; i < end; i += (uint64_t)width) { /* 1.0, in each dtype */
-        uint32_t one = !d->dtype ? 0x3f800000 : !strcmp(d->dtype, "F16") ? 0x3c00 : 0x3f80;
+        uint64_t one = !d->dtype                  ? 0x3f800000
+                       : !strcmp(d->dtype, "F16") ? 0x3c00
+                       : !strcmp(d->dtype, "F64") ? UINT64_C(0x3ff0000000000000)
+                                                  : 0x3f80;
 
         must(fwrite(&one, i + (uint64_t)width > end ? 1 : (size_t)width, 1, f) == 1, "fwrite");
     }
@@ -279,7 +287,21 @@ static const struct {
     {3, {.dtype = "BF16"}, NULL},
     {0, {.add = "transformer.h.1.attn.bias"}, NULL},
     {0, {.add = "h.1.attn.masked_bias", .bare = true}, NULL},
-    /* tied: the head is redundant, or another */
+    {1, {.dtype = "F64"}, NULL},
+    {3, {.dtype = "F64", .bare = true}, NULL},
+    /* tied: the table is stored as the head alone */
+    {0,
+     {.leave = "transformer.wte.weight", .again = "transformer.wte.weight", .as = "lm_head.weight"},
+     NULL},
+    {4,
+     {.leave = "model.embed_tokens.weight",
+      .again = "model.embed_tokens.weight",
+      .as = "lm_head.weight",
+      .bare = true,
+      .dtype = "F64"},
+     NULL},
+    {1, {.leave = "transformer.wte.weight"}, "tensor transformer.wte.weight is missing"},
+    /* the head is redundant, or another */
     {0, {.again = "transformer.wte.weight", .as = "lm_head.weight"}, NULL},
     {4, {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .dtype = "BF16"}, NULL},
     {0,
@@ -320,8 +342,71 @@ static const struct {
     {3,
      {.reshape = "model.layers.1.mlp.up_proj.weight", .bare = true},
      "layers.1.mlp.up_proj.weight has shape [4, 7], the model needs [5, 7]"},
-    {0, {.dtype = "I16"}, "is I16, F32, F16 or BF16 would do"},
+    {0, {.dtype = "I16"}, "is I16, F32, F16, BF16 or F64 would do"},
 };
+
+/* Values that are no numbers, in each type, are found by whichever share has them. */
+static void values_are_checked(void **state)
+{
+    static const struct {
+        const char *dtype;
+        uint64_t bits;
+        const char *word;
+    } bad[] = {{NULL, 0x7fc00000, "holds NaN at element 1"},
+               {NULL, 0xff800000, "holds infinity at element 1"},
+               {"F16", 0x7e00, "holds NaN at element 1"},
+               {"F16", 0x7c00, "holds infinity at element 1"},
+               {"BF16", 0xff80, "holds infinity at element 1"},
+               {"F64", UINT64_C(0x7ff8000000000000), "holds NaN at element 1"},
+               {"F64", UINT64_C(0x7e37e43c8800759c), "too large for f32 at element 1"}};
+    char *dir = scratch_make(), path[4200];
+    struct sp_params p;
+
+    (void)state;
+    scratch_path(dir, "model.safetensors", path);
+    assert_int_equal(sp_params_create(&models[0], &p), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct departure d = {.dtype = bad[i].dtype};
+        int width = width_of(&d), found = 0;
+        const struct sp_st_entry *e;
+        struct sp_st_file st;
+        FILE *f;
+
+        write_foreign(&p, &d, path);
+        assert_int_equal(sp_st_open(path, &st), 0);
+        for (int shares = 1; shares <= 3; shares++)
+            for (int share = 0; share < shares; share++)
+                assert_int_equal(sp_weights_check_values(&st, &p, share, shares), 0);
+        e = sp_st_find(&st, "transformer.h.1.mlp.c_fc.weight");
+        f = fopen(path, "r+b");
+        must(
+            f &&
+                !fseek(f, (long)(st.shards[0].data_start + e->begin + (uint64_t)width), SEEK_SET) &&
+                fwrite(&bad[i].bits, (size_t)width, 1, f) == 1 && !fclose(f),
+            "fwrite");
+        for (int shares = 1; shares <= 3; shares++)
+            for (int share = 0; share < shares; share++) {
+                struct capture c;
+                int rc;
+
+                capture_begin(&c);
+                rc = sp_weights_check_values(&st, &p, share, shares);
+                capture_end(&c);
+                if (!rc)
+                    continue;
+                assert_int_equal(rc, -EINVAL);
+                assert_said(c.text, "mlp.c_fc.weight", "a bad value");
+                assert_said(c.text, bad[i].word, "a bad value");
+                found++;
+            }
+        assert_int_equal(found, 3);
+        sp_st_close(&st);
+    }
+    sp_params_destroy(&p);
+    unlink(path);
+    rmdir(dir);
+    free(dir);
+}
 
 static void files_of_others(void **state)
 {
@@ -446,6 +531,7 @@ TEST_GROUP(weights)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
+        cmocka_unit_test(values_are_checked),
         cmocka_unit_test(files_of_others),
         cmocka_unit_test(in_shards),
         cmocka_unit_test(transposition_literally),

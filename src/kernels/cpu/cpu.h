@@ -56,12 +56,12 @@ void sp_bf16_linear(K, int T, int in, int out, const void *x, const void *w, con
                     void *y, int ldy);
 void sp_bf16_linear_add(K, int T, int in, int out, const void *x, const void *w, const void *bias,
                         const void *residual, void *y);
-void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                         void *u, void *g);
+void sp_bf16_linear_act(K, enum sp_activation act, int T, int in, int out, const void *x,
+                        const void *w, const void *bias, void *u, void *g);
 void sp_bf16_linear_dx(K, int T, int in, int out, const void *dy, int lddy, const void *w, void *dx,
                        bool accumulate);
-void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
-                            void *du);
+void sp_bf16_linear_dx_act(K, enum sp_activation act, int T, int in, int out, const void *dy,
+                           const void *w, const void *u, void *du);
 void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy,
                        float *dw, float *dbias);
 void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, const void *w,
@@ -74,12 +74,12 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
 #define SP_CPU_TABLE(type, products)                                                               \
     {                                                                                              \
         .name = "cpu", .dtype = type, .linear = products##linear,                                  \
-        .linear_add = products##linear_add, .linear_gelu = products##linear_gelu,                  \
-        .linear_dx = products##linear_dx, .linear_dx_gelu = products##linear_dx_gelu,              \
+        .linear_add = products##linear_add, .linear_act = products##linear_act,                    \
+        .linear_dx = products##linear_dx, .linear_dx_act = products##linear_dx_act,                \
         .linear_dw = products##linear_dw, .norm = norm, .norm_apply = norm_apply,                  \
         .norm_bwd = norm_bwd, .rope = rope, .attention = attention,                                \
-        .attention_merge = attention_merge, .attention_bwd = attention_bwd, .gelu = gelu,          \
-        .swiglu = swiglu, .swiglu_bwd = swiglu_bwd, .embed = embed, .embed_bwd = embed_bwd,        \
+        .attention_merge = attention_merge, .attention_bwd = attention_bwd, .act = act,            \
+        .gated = gated, .gated_bwd = gated_bwd, .embed = embed, .embed_bwd = embed_bwd,            \
         .cross_entropy = products##cross_entropy, .logit_stats = sp_cpu_logit_stats,               \
         .merge_logits = sp_cpu_merge_logits, .merge_stats = sp_cpu_merge_stats,                    \
         .logits_bwd = sp_cpu_logits_bwd, .add = add, .round = round_to, .adamw = sp_cpu_adamw,     \

@@ -99,9 +99,9 @@ static void linear_add(K, int T, int in, int out, const void *x, const void *w, 
     done(&c);
 }
 
-/* gelu of the product as it was before u was rounded, as a fused epilogue does. */
-static void linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                        void *u, void *g)
+/* act of the product as it was before u was rounded, as a fused epilogue does. */
+static void linear_act(K, enum sp_activation kind, int T, int in, int out, const void *x,
+                       const void *w, const void *bias, void *u, void *g)
 {
     struct copies c = {.n = 0};
     float *result = empty(&c, area(T, out));
@@ -110,7 +110,7 @@ static void linear_gelu(K, int T, int in, int out, const void *x, const void *w,
     sp_linear(T, in, out, widened(&c, area(T, in), x), widened(&c, area(out, in), w),
               widened(&c, (size_t)out, bias), result, out);
     rounded(area(T, out), result, u);
-    sp_gelu(area(T, out), result, result);
+    sp_activation(kind, area(T, out), result, result);
     rounded(area(T, out), result, g);
     done(&c);
 }
@@ -128,8 +128,8 @@ static void linear_dx(K, int T, int in, int out, const void *dy, int lddy, const
     done(&c);
 }
 
-static void linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
-                           void *du)
+static void linear_dx_act(K, enum sp_activation kind, int T, int in, int out, const void *dy,
+                          const void *w, const void *u, void *du)
 {
     struct copies c = {.n = 0};
     float *result = empty(&c, area(T, in));
@@ -137,7 +137,7 @@ static void linear_dx_gelu(K, int T, int in, int out, const void *dy, const void
     (void)k;
     sp_linear_dx(T, in, out, widened(&c, area(T, out), dy), out, widened(&c, area(out, in), w),
                  result, false);
-    sp_gelu_bwd(area(T, in), widened(&c, area(T, in), u), result, result);
+    sp_activation_bwd(kind, area(T, in), widened(&c, area(T, in), u), result, result);
     rounded(area(T, in), result, du);
     done(&c);
 }
@@ -209,22 +209,23 @@ static void attention_bwd(K, const struct sp_attention *at, const void *q, const
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-static void gelu(K, size_t n, const void *u, void *y)
+static void act(K, enum sp_activation kind, size_t n, const void *u, void *y)
 {
     (void)k;
-    sp_gelu_typed(SP_BF16, n, u, y);
+    sp_activation_typed(kind, SP_BF16, n, u, y);
 }
 
-static void swiglu(K, int T, int f, const void *u, void *y)
+static void gated(K, enum sp_activation kind, int T, int f, const void *u, void *y)
 {
     (void)k;
-    sp_swiglu_typed(SP_BF16, T, f, u, y);
+    sp_gated_typed(kind, SP_BF16, T, f, u, y);
 }
 
-static void swiglu_bwd(K, int T, int f, const void *u, const void *dy, void *du)
+static void gated_bwd(K, enum sp_activation kind, int T, int f, const void *u, const void *dy,
+                      void *du)
 {
     (void)k;
-    sp_swiglu_bwd_typed(SP_BF16, T, f, u, dy, du);
+    sp_gated_bwd_typed(kind, SP_BF16, T, f, u, dy, du);
 }
 
 /* ---- embedding and loss ------------------------------------------------------------------- */

@@ -21,12 +21,12 @@ static void linear_add(K, int T, int in, int out, const void *x, const void *w, 
     sp_linear_add(T, in, out, x, w, bias, residual, y);
 }
 
-static void linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                        void *u, void *g)
+static void linear_act(K, enum sp_activation act, int T, int in, int out, const void *x,
+                       const void *w, const void *bias, void *u, void *g)
 {
     (void)k;
     sp_linear(T, in, out, x, w, bias, u, out);
-    sp_gelu((size_t)T * (size_t)out, u, g);
+    sp_activation(act, (size_t)T * (size_t)out, u, g);
 }
 
 static void linear_dx(K, int T, int in, int out, const void *dy, int lddy, const void *w, void *dx,
@@ -36,12 +36,12 @@ static void linear_dx(K, int T, int in, int out, const void *dy, int lddy, const
     sp_linear_dx(T, in, out, dy, lddy, w, dx, accumulate);
 }
 
-static void linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
-                           void *du)
+static void linear_dx_act(K, enum sp_activation act, int T, int in, int out, const void *dy,
+                          const void *w, const void *u, void *du)
 {
     (void)k;
     sp_linear_dx(T, in, out, dy, out, w, du, false);
-    sp_gelu_bwd((size_t)T * (size_t)in, u, du, du);
+    sp_activation_bwd(act, (size_t)T * (size_t)in, u, du, du);
 }
 
 static void linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy, float *dw,
@@ -101,22 +101,23 @@ static void attention_bwd(K, const struct sp_attention *at, const void *q, const
     sp_cpu_attention_bwd(SP_F32, at, q, kv, o, lse, d_o, dq, dkv, first);
 }
 
-static void gelu(K, size_t n, const void *u, void *y)
+static void act(K, enum sp_activation kind, size_t n, const void *u, void *y)
 {
     (void)k;
-    sp_gelu(n, u, y);
+    sp_activation(kind, n, u, y);
 }
 
-static void swiglu(K, int T, int f, const void *u, void *y)
+static void gated(K, enum sp_activation kind, int T, int f, const void *u, void *y)
 {
     (void)k;
-    sp_swiglu(T, f, u, y);
+    sp_gated(kind, T, f, u, y);
 }
 
-static void swiglu_bwd(K, int T, int f, const void *u, const void *dy, void *du)
+static void gated_bwd(K, enum sp_activation kind, int T, int f, const void *u, const void *dy,
+                      void *du)
 {
     (void)k;
-    sp_swiglu_bwd(T, f, u, dy, du);
+    sp_gated_bwd(kind, T, f, u, dy, du);
 }
 
 static void embed(K, int batch, int len, int h, int pos0, const int32_t *ids, const void *table,

@@ -14,7 +14,7 @@
 
 struct sp_st_entry {
     char *name;
-    char dtype[8]; /* "F32", "F16" or "BF16" are readable as floats */
+    char dtype[8]; /* sp_st_is_real: readable as floats */
     int ndim;
     int64_t shape[8];
     uint64_t begin, end; /* bytes in the data section */
@@ -55,6 +55,10 @@ void sp_st_close(struct sp_st_file *st);
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name);
 /* The path of the file that an entry is in. */
 const char *sp_st_path(const struct sp_st_file *st, const struct sp_st_entry *e);
+
+/* Whether tensors of that dtype can be read: they become floats, to the nearest. */
+#define SP_ST_REALS "F32, F16, BF16 or F64"
+bool sp_st_is_real(const char *dtype);
 
 /* Reads one whole tensor, converted to float; `out` has the product of its shape elements. */
 int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *out);

@@ -140,50 +140,89 @@ static float float_of_f16(uint16_t half)
     return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-static void convert(const char *dtype, const uint16_t *half, size_t n, float *out)
+struct real {
+    const char *dtype;
+    size_t bytes;
+    void (*convert)(const void *from, size_t n, float *out); /* NULL: floats as they are */
+};
+
+static void convert_f16(const void *from, size_t n, float *out)
 {
-    if (!strcmp(dtype, "F16")) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = float_of_f16(half[i]);
-    } else { /* BF16: the upper half of a float */
-        for (size_t i = 0; i < n; i++)
-            out[i] = float_of_bits((uint32_t)half[i] << 16);
-    }
+    const uint16_t *half = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = float_of_f16(half[i]);
+}
+
+/* The upper half of a float. */
+static void convert_bf16(const void *from, size_t n, float *out)
+{
+    const uint16_t *half = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = float_of_bits((uint32_t)half[i] << 16);
+}
+
+/* To the nearest; what is too large becomes infinite, as IEC 60559 has it. */
+static void convert_f64(const void *from, size_t n, float *out)
+{
+    const double *wide = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)wide[i];
+}
+
+static const struct real *find_real(const char *dtype)
+{
+    static const struct real reals[] = {{"F32", 4, NULL},
+                                        {"F16", 2, convert_f16},
+                                        {"BF16", 2, convert_bf16},
+                                        {"F64", 8, convert_f64}};
+
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (!strcmp(dtype, reals[i].dtype))
+            return &reals[i];
+    return NULL;
+}
+
+bool sp_st_is_real(const char *dtype)
+{
+    return find_real(dtype) != NULL;
 }
 
 int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
                     size_t count, float *out)
 {
     const struct sp_st_shard *from = &st->shards[e->shard];
-    uint64_t start = from->data_start + e->begin;
-    bool single = !strcmp(e->dtype, "F32");
-    uint64_t width = single ? 4 : 2, elements = (e->end - e->begin) / width;
-    uint16_t *half;
+    const struct real *real = find_real(e->dtype);
+    uint64_t start = from->data_start + e->begin, elements;
+    void *piece;
     int rc = 0;
 
-    if (!single && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16"))
-        return sp_error(EINVAL, "%s: tensor %.80s is %s, only F32, F16 and BF16 can be read",
+    if (!real)
+        return sp_error(EINVAL, "%s: tensor %.80s is %s, only " SP_ST_REALS " can be read",
                         from->path, e->name, e->dtype);
+    elements = (e->end - e->begin) / real->bytes;
     if (first > elements || count > elements - first)
         return sp_error(EINVAL, "%s: elements %llu .. %llu of tensor %.80s, which has %llu",
                         from->path, (unsigned long long)first, (unsigned long long)(first + count),
                         e->name, (unsigned long long)elements);
-    if (single)
-        return read_at(from, start + 4 * first, out, 4 * count);
-    half = malloc(PIECE_BYTES);
-    if (!half)
+    if (!real->convert)
+        return read_at(from, start + sizeof *out * first, out, sizeof *out * count);
+    piece = malloc(PIECE_BYTES);
+    if (!piece)
         return sp_error(ENOMEM, "%s: no memory for a buffer of %d bytes", from->path, PIECE_BYTES);
     while (count && !rc) {
-        size_t n = count < PIECE_BYTES / 2 ? count : PIECE_BYTES / 2;
+        size_t most = PIECE_BYTES / real->bytes, n = count < most ? count : most;
 
-        rc = read_at(from, start + 2 * first, half, 2 * n);
+        rc = read_at(from, start + real->bytes * first, piece, real->bytes * n);
         if (!rc)
-            convert(e->dtype, half, n, out);
+            real->convert(piece, n, out);
         first += n;
         out += n;
         count -= n;
     }
-    free(half);
+    free(piece);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* Blocks to and from Hugging Face weight files. */
 #include "model/files/weights.h"
 #include "sp_error.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +27,18 @@ static const char *bare(const char *name)
     return name;
 }
 
-/* By its name or its bare name. NULL: absent, or, with *rc < 0, refused: both, one being ignored. */
-static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_tensor *t,
-                                      int *rc)
+#define HEAD "lm_head.weight"
+
+/* Whether it is the table that is the head as well: files may have it under either name. */
+static bool is_tied_table(const struct sp_params *p, const struct sp_tensor *t)
+{
+    return p->model.tied && t->block == SP_BLOCK_TOKENS;
+}
+
+/* By its name or its bare name, a tied table by that of the head where it has neither. NULL: absent, or, with
+ * *rc < 0, refused: both, one being ignored. */
+static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_params *p,
+                                      const struct sp_tensor *t, int *rc)
 {
     const struct sp_st_entry *e = sp_st_find(st, t->name), *other = NULL;
 
@@ -40,6 +50,8 @@ static const struct sp_st_entry *find(const struct sp_st_file *st, const struct 
                        st->path, t->name, bare(t->name));
         return NULL;
     }
+    if (!e && !other && is_tied_table(p, t))
+        return sp_st_find(st, HEAD);
     return e ? e : other;
 }
 
@@ -54,7 +66,7 @@ static bool ends_with(const char *name, const char *end)
 static bool is_buffer(const char *name, const struct sp_model *m)
 {
     return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
-           ends_with(name, ".rotary_emb.inv_freq") || (m->tied && !strcmp(name, "lm_head.weight"));
+           ends_with(name, ".rotary_emb.inv_freq") || (m->tied && !strcmp(name, HEAD));
 }
 
 /* ---- checking --------------------------------------------------------------------------- */
@@ -83,12 +95,12 @@ static const char *print_shape(int ndim, const int64_t *shape, char out[200])
 
 /* The entry of a tensor, checked; NULL with one line on stderr otherwise. */
 static const struct sp_st_entry *find_checked(const struct sp_st_file *st,
-                                              const struct sp_tensor *t)
+                                              const struct sp_params *p, const struct sp_tensor *t)
 {
     char has[200], needs[200];
     int64_t shape[2];
     int ndim = file_shape(t, shape), rc;
-    const struct sp_st_entry *e = find(st, t, &rc);
+    const struct sp_st_entry *e = find(st, p, t, &rc);
 
     if (!e) {
         if (!rc)
@@ -100,8 +112,8 @@ static const struct sp_st_entry *find_checked(const struct sp_st_file *st,
                  e->name, print_shape(e->ndim, e->shape, has), print_shape(ndim, shape, needs));
         return NULL;
     }
-    if (strcmp(e->dtype, "F32") && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16")) {
-        sp_error(EINVAL, "%s: tensor %s is %s, F32, F16 or BF16 would do", sp_st_path(st, e),
+    if (!sp_st_is_real(e->dtype)) {
+        sp_error(EINVAL, "%s: tensor %s is %s, " SP_ST_REALS " would do", sp_st_path(st, e),
                  e->name, e->dtype);
         return NULL;
     }
@@ -120,13 +132,15 @@ static bool belongs(const char *name, const struct sp_params *p)
 /* A tied model has one table: a head in the file that differs from it would be ignored. */
 static int check_tied(const struct sp_st_file *st, const struct sp_params *p)
 {
-    const struct sp_st_entry *head = sp_st_find(st, "lm_head.weight"), *table;
+    const struct sp_st_entry *head = sp_st_find(st, HEAD), *table;
     bool same = true;
     int rc;
 
     if (!p->model.tied || !head)
         return 0;
-    table = find_checked(st, &p->tensors[0]);
+    table = find_checked(st, p, &p->tensors[0]);
+    if (table == head)
+        return 0;
     rc = table ? sp_st_same(st, table, head, &same) : -EINVAL;
     if (!rc && !same)
         rc = sp_error(
@@ -140,7 +154,7 @@ static int check_tied(const struct sp_st_file *st, const struct sp_params *p)
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
 {
     for (int i = 0; i < p->n; i++) {
-        if (!find_checked(st, &p->tensors[i]))
+        if (!find_checked(st, p, &p->tensors[i]))
             return -EINVAL;
     }
     for (int i = 0; i < st->n; i++) {
@@ -152,6 +166,67 @@ int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
                             p->model.tied ? ", tied head" : "");
     }
     return check_tied(st, p);
+}
+
+/* ---- values ----------------------------------------------------------------------------- */
+
+/* The first of n that is no finite number; n: all are. */
+static size_t first_not_finite(const float *x, size_t n)
+{
+    const uint32_t infinite = 0x7f800000;
+    uint32_t bits, any = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&bits, &x[i], sizeof bits);
+        any |= (bits & infinite) == infinite;
+    }
+    for (size_t i = 0; any && i < n; i++)
+        if (!isfinite(x[i]))
+            return i;
+    return n;
+}
+
+/* Elements first .. end-1 of a tensor. */
+static int check_values(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
+                        uint64_t end, float *x)
+{
+    while (first < end) {
+        size_t n = end - first < BAND_FLOATS ? (size_t)(end - first) : BAND_FLOATS, bad;
+        int rc = sp_st_read_part(st, e, first, n, x);
+
+        if (rc)
+            return rc;
+        bad = first_not_finite(x, n);
+        if (bad < n)
+            return sp_error(EINVAL,
+                            "%s: tensor %s holds %s at element %llu: these weights cannot be "
+                            "trained, take a sound copy of them",
+                            sp_st_path(st, e), e->name,
+                            isnan(x[bad])             ? "NaN"
+                            : strcmp(e->dtype, "F64") ? "infinity"
+                                                      : "a number too large for f32",
+                            (unsigned long long)(first + bad));
+        first += n;
+    }
+    return 0;
+}
+
+int sp_weights_check_values(const struct sp_st_file *st, const struct sp_params *p, int share,
+                            int shares)
+{
+    float *x = malloc(BAND_FLOATS * sizeof *x);
+    int rc = x ? 0 : sp_error(ENOMEM, "%s: no memory to read its tensors", st->path);
+
+    for (int i = 0; i < p->n && !rc; i++) {
+        const struct sp_tensor *t = &p->tensors[i];
+        uint64_t n = (uint64_t)t->rows * (uint64_t)t->cols, each = n / (uint64_t)shares + 1;
+        uint64_t first = each * (uint64_t)share < n ? each * (uint64_t)share : n;
+        const struct sp_st_entry *e = find_checked(st, p, t);
+
+        rc = e ? check_values(st, e, first, n - first < each ? n : first + each, x) : -EINVAL;
+    }
+    free(x);
+    return rc;
 }
 
 /* ---- bands of a transposed tensor ------------------------------------------------------- */
@@ -188,9 +263,10 @@ static void transpose_band(const struct sp_tensor *t, int first, int n, float *b
 
 struct transfer {
     const struct sp_st_file *st; /* when reading */
-    struct sp_st_writer *out;    /* when writing */
-    float *w;                    /* the block; only read when writing */
-    int rc;                      /* first failure, already reported */
+    const struct sp_params *p;
+    struct sp_st_writer *out; /* when writing */
+    float *w;                 /* the block; only read when writing */
+    int rc;                   /* first failure, already reported */
 };
 
 /* Transposed tensors go through a buffer of a bounded size, whatever theirs. */
@@ -227,7 +303,7 @@ static void read_tensor(void *arg, const struct sp_tensor *t)
 
     if (x->rc)
         return;
-    e = find_checked(x->st, t);
+    e = find_checked(x->st, x->p, t);
     if (!e)
         x->rc = -EINVAL;
     else if (t->transposed)
@@ -251,7 +327,7 @@ static void write_tensor(void *arg, const struct sp_tensor *t)
 int sp_weights_read_block(const struct sp_st_file *st, const struct sp_params *p,
                           enum sp_block_kind kind, int layer, float *w)
 {
-    struct transfer x = {.st = st, .w = w};
+    struct transfer x = {.st = st, .p = p, .w = w};
     size_t n = sp_block_elements(&p->model, kind);
 
     if (n)
@@ -290,7 +366,7 @@ int sp_weights_declare(struct sp_st_writer *out, const struct sp_params *p)
 int sp_weights_write_block(struct sp_st_writer *out, const struct sp_params *p,
                            enum sp_block_kind kind, int layer, const float *w)
 {
-    struct transfer x = {.out = out, .w = (float *)w}; /* write_tensor only reads it */
+    struct transfer x = {.out = out, .p = p, .w = (float *)w}; /* write_tensor only reads it */
 
     sp_block_each(p, kind, layer, write_tensor, &x);
     return x.rc;

@@ -9,9 +9,15 @@
  * Checks that `st` holds every tensor of the model with its shape (a name may lack the leading
  * "transformer." or "model."). Says which is missing or wrong, -EINVAL. A tensor the model has no
  * place for (a layer too many, a bias) is refused too, except buffers and the head of a tied model
- * if it has the values of the token embedding. So is one found under both its names.
+ * if it has the values of the token embedding, or is stored in its place. So is one found under both its
+ * names.
  */
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p);
+
+/* After it: reads the `share`-th of `shares` of every tensor. -EINVAL after one line that names the first that
+ * holds NaN or an infinity. */
+int sp_weights_check_values(const struct sp_st_file *st, const struct sp_params *p, int share,
+                            int shares);
 
 /* Reads one block from the file into `w` (sp_block_elements floats). */
 int sp_weights_read_block(const struct sp_st_file *st, const struct sp_params *p,

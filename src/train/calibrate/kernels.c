@@ -148,7 +148,7 @@ void sp_timed_run(const struct sp_backend *k, const struct sp_timed_call *c, cha
         k->add(k, n, a[0], a[1]);
         break;
     case SP_TIME_GELU:
-        k->gelu(k, n, a[0], a[1]);
+        k->act(k, SP_GELU_TANH, n, a[0], a[1]);
         break;
     case SP_TIME_ADAMW:
         run_adamw(k, c, a);

@@ -51,11 +51,11 @@ static char *add_model(char *text, const struct sp_model *m)
         "%s of %d layers, hidden size %d, %d heads of %d (%d of keys), MLP width %d, "
         "%d tokens, %d positions, %s head, epsilon %g, theta %g, biases %d%d%d, rope type %d of "
         "%g, "
-        "%g, %g, %d, window %d",
+        "%g, %g, %d, window %d, activation %d",
         sp_model_type(m), m->layers, m->hidden, m->heads, m->head_dim, m->kv_heads, m->mlp,
         m->vocab, m->positions, m->tied ? "tied" : "own", m->norm_eps, m->rope.theta, m->qkv_bias,
         m->out_bias, m->mlp_bias, (int)m->rope.type, m->rope.factor, m->rope.low, m->rope.high,
-        m->rope.original, m->window);
+        m->rope.original, m->window, (int)sp_model_act(m));
 }
 
 static char *add_data(char *text, const char *name, const struct sp_data *data)

@@ -89,7 +89,10 @@ static int open_weights(struct sp_trainer *t, const char *model)
     if (!t->weights.n_shards)
         return t->cfg.resume ? sp_error(ENOENT, "cannot resume: %s has no " SP_WEIGHTS_FILE, model)
                              : 0;
-    return sp_weights_check(&t->weights, &t->params);
+    err = sp_weights_check(&t->weights, &t->params);
+    if (err || t->cfg.dry_run)
+        return err;
+    return sp_weights_check_values(&t->weights, &t->params, t->world.rank, t->world.size);
 }
 
 /* Whether shard_size makes no more files than a reader takes. */

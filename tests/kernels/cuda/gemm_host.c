@@ -18,24 +18,26 @@ void set_value(enum sp_dtype t, void *x, size_t i, float value)
         ((float *)x)[i] = value;
 }
 
-static void host_gelu(const struct sp_backend *k, size_t n, const void *u, void *y)
+static void host_act(const struct sp_backend *k, enum sp_activation act, size_t n, const void *u,
+                     void *y)
 {
     for (size_t i = 0; i < n; i++) {
         float a = value_of(k->dtype, u, i), b;
 
-        sp_gelu(1, &a, &b);
+        sp_activation(act, 1, &a, &b);
         set_value(k->dtype, y, i, b);
     }
     sp_fake_cudart.us += kernel_us[GELU_US];
     gelus++;
 }
 
-void sp_cuda_gelu_bwd(const struct sp_backend *k, size_t n, const void *u, const void *dy, void *du)
+void sp_cuda_activation_bwd(const struct sp_backend *k, enum sp_activation act, size_t n,
+                            const void *u, const void *dy, void *du)
 {
     for (size_t i = 0; i < n; i++) {
         float a = value_of(k->dtype, u, i), b = value_of(k->dtype, dy, i);
 
-        sp_gelu_bwd(1, &a, &b, &b);
+        sp_activation_bwd(act, 1, &a, &b, &b);
         set_value(k->dtype, du, i, b);
     }
     sp_fake_cudart.us += kernel_us[GELU_US];
@@ -92,7 +94,7 @@ void start(bool tune)
     for (int t = 0; t < SP_DTYPES; t++) {
         cuda.backends[t] = (struct sp_backend){.dtype = (enum sp_dtype)t,
                                                .cuda = &cuda,
-                                               .gelu = host_gelu,
+                                               .act = host_act,
                                                .add_f32 = host_add_f32,
                                                .copy = host_copy};
         sp_cuda_gemm_fill(&cuda.backends[t]);

@@ -50,8 +50,8 @@ static int bias_roundings = 1;
 /* ---- each function against kernels.h ---- */
 
 enum { LINEAR, LINEAR_ADD, GELU_U, GELU_G, DX, DX_GELU, DW, DBIAS, GEMM, OPERATIONS };
-static const char *const names[OPERATIONS] = {"linear",    "linear_add", "linear_gelu, u",
-                                              "its g",     "linear_dx",  "linear_dx_gelu",
+static const char *const names[OPERATIONS] = {"linear",    "linear_add", "linear_act, u",
+                                              "its g",     "linear_dx",  "linear_dx_act",
                                               "linear_dw", "its dbias",  "sp_cuda_gemm"};
 
 struct sizes {
@@ -99,7 +99,7 @@ static void one_linear_add(const struct sp_backend *k, struct sizes s)
     free(X.memory), free(W.memory), free(B.memory), free(R.memory), free(Y.memory);
 }
 
-static void one_linear_gelu(const struct sp_backend *k, struct sizes s)
+static void one_linear_act(const struct sp_backend *k, enum sp_activation act, struct sizes s)
 {
     size_t n = area(s.T, s.out);
     float *x = new_random(area(s.T, s.in), 8), *w = new_random(area(s.out, s.in), 9);
@@ -109,9 +109,9 @@ static void one_linear_gelu(const struct sp_backend *k, struct sizes s)
     struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
     struct array U = array(k->dtype, n, NULL, s.shift), G = array(k->dtype, n, NULL, 0);
 
-    k->linear_gelu(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, U.x, G.x);
+    k->linear_act(k, act, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, U.x, G.x);
     sp_linear(s.T, s.in, s.out, x, w, s.bias ? b : NULL, u, s.out);
-    sp_gelu(n, u, g);
+    sp_activation(act, n, u, g);
     compare(GELU_U, &U, s.T, s.out, s.out, u, tolerance_of(k, bias_roundings));
     compare(GELU_G, &G, s.T, s.out, s.out, g, tolerance_of(k, 1 + bias_roundings));
     free(x), free(w), free(b), free(u), free(g);
@@ -133,7 +133,7 @@ static void one_linear_dx(const struct sp_backend *k, struct sizes s, bool accum
     free(dy), free(w), free(dx), free(DY.memory), free(W.memory), free(X.memory);
 }
 
-static void one_linear_dx_gelu(const struct sp_backend *k, struct sizes s)
+static void one_linear_dx_act(const struct sp_backend *k, enum sp_activation act, struct sizes s)
 {
     size_t n = area(s.T, s.in);
     float *dy = new_random(area(s.T, s.out), 14), *w = new_random(area(s.out, s.in), 15);
@@ -142,9 +142,9 @@ static void one_linear_dx_gelu(const struct sp_backend *k, struct sizes s)
     struct array W = array(k->dtype, area(s.out, s.in), w, 0);
     struct array U = array(k->dtype, n, u, s.shift), DU = array(k->dtype, n, NULL, 0);
 
-    k->linear_dx_gelu(k, s.T, s.in, s.out, DY.x, W.x, U.x, DU.x);
+    k->linear_dx_act(k, act, s.T, s.in, s.out, DY.x, W.x, U.x, DU.x);
     sp_linear_dx(s.T, s.in, s.out, dy, s.out, w, du, false);
-    sp_gelu_bwd(n, u, du, du);
+    sp_activation_bwd(act, n, u, du, du);
     compare(DX_GELU, &DU, s.T, s.in, s.in, du, tolerance_of(k, 2));
     free(dy), free(w), free(u), free(du);
     free(DY.memory), free(W.memory), free(U.memory), free(DU.memory);
@@ -172,10 +172,12 @@ static void every_function(const struct sp_backend *k, struct sizes s)
 {
     one_linear(k, s);
     one_linear_add(k, s);
-    one_linear_gelu(k, s);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++)
+        one_linear_act(k, act, s);
     one_linear_dx(k, s, false);
     one_linear_dx(k, s, true);
-    one_linear_dx_gelu(k, s);
+    for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++)
+        one_linear_dx_act(k, act, s);
     one_linear_dw(k, s);
 }
 

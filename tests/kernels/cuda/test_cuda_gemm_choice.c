@@ -84,10 +84,10 @@ static int call(enum function function, enum sp_dtype type, int shift)
         k->linear(k, T, IN, OUT, x.x, w.x, NULL, y.x, OUT);
         break;
     case LINEAR_GELU:
-        k->linear_gelu(k, T, IN, OUT, x.x, w.x, w.x, y.x, z.x);
+        k->linear_act(k, SP_GELU_TANH, T, IN, OUT, x.x, w.x, w.x, y.x, z.x);
         break;
     case DX_GELU:
-        k->linear_dx_gelu(k, T, IN, OUT, x.x, w.x, z.x, y.x);
+        k->linear_dx_act(k, SP_GELU_TANH, T, IN, OUT, x.x, w.x, z.x, y.x);
         break;
     default:
         k->linear_dw(k, T, IN, OUT, x.x, w.x, OUT, (float *)y.x,

@@ -13,7 +13,7 @@ static float *new_spread(size_t n, uint64_t seed)
     return x;
 }
 
-static void gelu(enum sp_dtype t, size_t n, size_t off)
+static void activation(enum sp_activation kind, enum sp_dtype t, size_t n, size_t off)
 {
     const struct sp_backend *k = sp_emulated_backend(t);
     float *u = new_spread(n + off, n), *dy = new_random(n + off, n + 1), *y = new_nan(n);
@@ -21,36 +21,39 @@ static void gelu(enum sp_dtype t, size_t n, size_t off)
     void *tu = new_typed(t, n + off, u), *tdy = new_typed(t, n + off, dy);
     void *ty = new_typed_nan(t, n + off + 1), *tdu = new_typed_nan(t, n + off + 1);
 
-    sp_gelu(n, u + off, y);
-    sp_gelu_bwd(n, u + off, dy + off, du);
-    k->gelu(k, n, at(t, tu, off), at(t, ty, off));
-    sp_cuda_gelu_bwd(k, n, at(t, tu, off), at(t, tdy, off), at(t, tdu, off));
+    sp_activation(kind, n, u + off, y);
+    sp_activation_bwd(kind, n, u + off, dy + off, du);
+    k->act(k, kind, n, at(t, tu, off), at(t, ty, off));
+    sp_cuda_activation_bwd(k, kind, n, at(t, tu, off), at(t, tdy, off), at(t, tdu, off));
     sp_emulated_wait();
-    assert_typed("gelu", t, n, at(t, ty, off), y, BOTH);
-    assert_typed("gelu backward", t, n, at(t, tdu, off), du, BOTH);
+    assert_typed("activation", t, n, at(t, ty, off), y, BOTH);
+    assert_typed("activation backward", t, n, at(t, tdu, off), du, BOTH);
     assert_same_bytes(t, 1, at(t, ty, n + off), "\xff\xff\xff\xff");
     assert_same_bytes(t, 1, at(t, tdu, n + off), "\xff\xff\xff\xff");
     sp_emulated_order(1);
-    sp_cuda_gelu_bwd(k, n, at(t, tu, off), at(t, tdy, off), at(t, tdy, off));
+    sp_cuda_activation_bwd(k, kind, n, at(t, tu, off), at(t, tdy, off), at(t, tdy, off));
     sp_emulated_wait();
     assert_same_bytes(t, n, at(t, tdy, off), at(t, tdu, off));
     sp_emulated_order(0);
     free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
 }
 
-static void test_gelu(void **state)
+static void test_activation(void **state)
 {
     (void)state;
-    for (int t = 0; t < SP_DTYPES; t++) {
-        gelu(t, 1, 0);
-        gelu(t, 16, 0);
-        gelu(t, 37, 1);
-        gelu(t, 4099, 0);
-        gelu(t, 20011, 3);
+    for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
+        enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
+        enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
+
+        activation(kind, t, 1, 0);
+        activation(kind, t, 16, 0);
+        activation(kind, t, 37, 1);
+        activation(kind, t, 4099, 0);
+        activation(kind, t, 20011, 3);
     }
 }
 
-static void swiglu(enum sp_dtype t, int T, int f, size_t off)
+static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t off)
 {
     size_t n = (size_t)T * (size_t)f;
     const struct sp_backend *k = sp_emulated_backend(t);
@@ -60,31 +63,34 @@ static void swiglu(enum sp_dtype t, int T, int f, size_t off)
     void *ty = new_typed_nan(t, n + 1), *tdu = new_typed_nan(t, 2 * n + 1);
 
     printf("    %d rows of %d%s\n", T, f, off ? ", not aligned" : "");
-    sp_swiglu(T, f, u + off, y);
-    sp_swiglu_bwd(T, f, u + off, dy, du);
-    k->swiglu(k, T, f, at(t, tu, off), ty);
-    k->swiglu_bwd(k, T, f, at(t, tu, off), tdy, tdu);
+    sp_gated(kind, T, f, u + off, y);
+    sp_gated_bwd(kind, T, f, u + off, dy, du);
+    k->gated(k, kind, T, f, at(t, tu, off), ty);
+    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, tdu);
     sp_emulated_wait();
-    assert_typed("swiglu", t, n, ty, y, BOTH);
-    assert_typed("swiglu backward", t, 2 * n, tdu, du, BOTH);
+    assert_typed("gated", t, n, ty, y, BOTH);
+    assert_typed("gated backward", t, 2 * n, tdu, du, BOTH);
     assert_same_bytes(t, 1, at(t, ty, n), "\xff\xff\xff\xff");
     assert_same_bytes(t, 1, at(t, tdu, 2 * n), "\xff\xff\xff\xff");
     sp_emulated_order(1);
-    k->swiglu_bwd(k, T, f, at(t, tu, off), tdy, at(t, tu, off));
+    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, at(t, tu, off));
     sp_emulated_wait();
     assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
     sp_emulated_order(0);
     free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
 }
 
-static void test_swiglu(void **state)
+static void test_gated(void **state)
 {
     (void)state;
-    for (int t = 0; t < SP_DTYPES; t++) {
-        swiglu(t, 7, 24, 0);
-        swiglu(t, 5, 24, 1);
-        swiglu(t, 3, 1099, 0);
-        swiglu(t, 2, 2720, 0);
+    for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
+        enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
+        enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
+
+        gated(kind, t, 7, 24, 0);
+        gated(kind, t, 5, 24, 1);
+        gated(kind, t, 3, 1099, 0);
+        gated(kind, t, 2, 2720, 0);
     }
 }
 
@@ -207,7 +213,7 @@ static void test_rope(void **state)
 TEST_GROUP(mlp)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gelu),        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_activation),  cmocka_unit_test(test_gated),
         cmocka_unit_test(test_column_sums), cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_rope),
     };

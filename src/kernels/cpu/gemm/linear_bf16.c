@@ -78,10 +78,12 @@ static int rows_at_once(int T, int width)
 }
 
 /* What becomes of the sums of a product: u is written by the forward, read by the backward. */
-typedef void finish_t(size_t n, const float *sum, uint16_t *u, uint16_t *out);
+typedef void finish_t(enum sp_activation act, size_t n, const float *sum, uint16_t *u,
+                      uint16_t *out);
 
-/* u, g = sum, gelu(sum) */
-static void gelu_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *g)
+/* u, g = sum, act(sum) */
+static void act_rounded(enum sp_activation act, size_t n, const float *sum, uint16_t *u,
+                        uint16_t *g)
 {
     float y[BLOCK];
 
@@ -89,13 +91,14 @@ static void gelu_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *g)
         size_t part = n - i < BLOCK ? n - i : BLOCK;
 
         sp_bf16_round(part, sum + i, u + i);
-        sp_gelu(part, sum + i, y);
+        sp_activation(act, part, sum + i, y);
         sp_bf16_round(part, y, g + i);
     }
 }
 
-/* was: g = gelu(u)      so: du = gelu'(u) sum */
-static void gelu_bwd_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *du)
+/* was: g = act(u)      so: du = act'(u) sum */
+static void act_bwd_rounded(enum sp_activation act, size_t n, const float *sum, uint16_t *u,
+                            uint16_t *du)
 {
     float wide[BLOCK];
 
@@ -103,14 +106,20 @@ static void gelu_bwd_rounded(size_t n, const float *sum, uint16_t *u, uint16_t *
         size_t part = n - i < BLOCK ? n - i : BLOCK;
 
         sp_bf16_widen(part, u + i, wide);
-        sp_gelu_bwd(part, wide, sum + i, wide);
+        sp_activation_bwd(act, part, wide, sum + i, wide);
         sp_bf16_round(part, wide, du + i);
     }
 }
 
+struct finish {
+    finish_t *call;
+    enum sp_activation act;
+    uint16_t *u, *out;
+};
+
 /* out(T,n) = finish(x(T,k) w + bias), a few rows at a time, whose f32 sums stay in the caches. */
 static void product_finished(int T, struct sp_gemm_bf16 *product, const uint16_t *x, const void *w,
-                             const void *bias, finish_t *finish, uint16_t *u, uint16_t *out)
+                             const void *bias, const struct finish *f)
 {
     size_t width = (size_t)product->n;
     int rows = rows_at_once(T, product->n);
@@ -127,13 +136,13 @@ static void product_finished(int T, struct sp_gemm_bf16 *product, const uint16_t
             size_t lo, hi;
 
             sp_team_share(n, 64, &lo, &hi);
-            finish(hi - lo, sum + lo, u + at + lo, out + at + lo);
+            f->call(f->act, hi - lo, sum + lo, f->u + at + lo, f->out + at + lo);
         }
     }
 }
 
-void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                         void *u, void *g)
+void sp_bf16_linear_act(K, enum sp_activation act, int T, int in, int out, const void *x,
+                        const void *w, const void *bias, void *u, void *g)
 {
     struct sp_gemm_bf16 product = {.trans_b = true,
                                    .n = out,
@@ -145,17 +154,18 @@ void sp_bf16_linear_gelu(K, int T, int in, int out, const void *x, const void *w
                                    .bias = bias != NULL};
 
     (void)k;
-    product_finished(T, &product, x, w, bias, gelu_rounded, u, g);
+    product_finished(T, &product, x, w, bias, &(struct finish){act_rounded, act, u, g});
 }
 
-void sp_bf16_linear_dx_gelu(K, int T, int in, int out, const void *dy, const void *w, const void *u,
-                            void *du)
+void sp_bf16_linear_dx_act(K, enum sp_activation act, int T, int in, int out, const void *dy,
+                           const void *w, const void *u, void *du)
 {
     struct sp_gemm_bf16 product = {
         .n = in, .k = out, .lda = out, .ldb = in, .ldc = in, .type = SP_F32};
 
     (void)k;
-    product_finished(T, &product, dy, w, NULL, gelu_bwd_rounded, (uint16_t *)u, du);
+    product_finished(T, &product, dy, w, NULL,
+                     &(struct finish){act_bwd_rounded, act, (uint16_t *)u, du});
 }
 
 /* ---- gradients of parameters: f32 ------------------------------------------------------------- */

@@ -1,40 +1,34 @@
 /*
- * SwiGLU on rows that hold gate g, then up p:
+ * A gated MLP on rows that hold gate g, then up p; SwiGLU where act is SiLU. With act(g) = g S(g), see activation.h:
  *
- *   y = g S p,  S = 1 / (1 + e^-g)
+ *   y = act(g) p
  *
- * Backward: dg = dy p (S + g S (1 - S)), dp = dy g S, with 1 - S = e^-g S.
- *
- * In the backward S is that of g clamped to +-86: outside, S is 0 or 1 to 1e-37, and no power
- * leaves the floats. An infinite g gives what the formula gives: y = g p or NaN, dg and dp NaN.
+ * Backward: dg = dy p act'(g), dp = dy act(g).
  */
+#include "kernels/cpu/pointwise/activation.h"
 #include "kernels/cpu/pointwise/pointwise.h"
-#include "kernels/cpu/pointwise/sigmoid.h"
 #include "kernels/cpu/team.h"
 #include "kernels/kernels.h"
 
-#define LIMIT 86.0f
-#define LOG2_E 1.4426950408889634f
-
-SP_INLINE float value(float g, float p)
+SP_INLINE float value(enum sp_activation kind, float g, float p)
 {
-    return g / (1.0f + sp_exp2_saturated(-LOG2_E * g)) * p;
+    return sp_activation_value(kind, g) * p;
 }
 
 struct gradients {
     float dg, dp;
 };
 
-SP_INLINE struct gradients gradient(float g, float p, float dy)
+SP_INLINE struct gradients gradient(enum sp_activation kind, float g, float p, float dy)
 {
-    float low = sp_at_least(-LIMIT, g), c = sp_at_most(LIMIT, low);
-    float e = sp_exp2(-LOG2_E * c), s = sp_one_if_finite(g) / (1.0f + e);
+    struct sp_activation_point at = sp_activation_at(kind, g);
 
-    return (struct gradients){dy * p * (s + c * (s * (e * s))), dy * low * s};
+    return (struct gradients){dy * p * at.slope, dy * at.low * at.s};
 }
 
 /* A row of u and du holds f gates, then f ups. */
-SP_INLINE void forward_row(enum sp_dtype type, size_t f, const void *gate, void *y)
+SP_INLINE void forward_row(enum sp_activation kind, enum sp_dtype type, size_t f, const void *gate,
+                           void *y)
 {
     const void *up = sp_from(type, gate, f);
 
@@ -42,27 +36,27 @@ SP_INLINE void forward_row(enum sp_dtype type, size_t f, const void *gate, void 
     for (size_t i = 0; i < sp_steps(type, f); i++) {
         struct sp_pair g = sp_load_step(type, gate, i), p = sp_load_step(type, up, i);
 
-        sp_store_step(type, y, i, value(g.a, p.a), value(g.b, p.b));
+        sp_store_step(type, y, i, value(kind, g.a, p.a), value(kind, g.b, p.b));
     }
     if (sp_odd(type, f))
-        sp_store(type, y, f - 1, value(sp_load(type, gate, f - 1), sp_load(type, up, f - 1)));
+        sp_store(type, y, f - 1, value(kind, sp_load(type, gate, f - 1), sp_load(type, up, f - 1)));
 }
 
-SP_INLINE void backward_row(enum sp_dtype type, size_t f, const void *gate, const void *dy,
-                            void *dgate)
+SP_INLINE void backward_row(enum sp_activation kind, enum sp_dtype type, size_t f, const void *gate,
+                            const void *dy, void *dgate)
 {
     const void *up = sp_from(type, gate, f);
     void *dup = sp_to(type, dgate, f);
     struct gradients last = {0, 0};
 
     if (sp_odd(type, f))
-        last = gradient(sp_load(type, gate, f - 1), sp_load(type, up, f - 1),
+        last = gradient(kind, sp_load(type, gate, f - 1), sp_load(type, up, f - 1),
                         sp_load(type, dy, f - 1));
 #pragma omp simd
     for (size_t i = 0; i < sp_steps(type, f); i++) {
         struct sp_pair g = sp_load_step(type, gate, i), p = sp_load_step(type, up, i);
         struct sp_pair d = sp_load_step(type, dy, i);
-        struct gradients a = gradient(g.a, p.a, d.a), b = gradient(g.b, p.b, d.b);
+        struct gradients a = gradient(kind, g.a, p.a, d.a), b = gradient(kind, g.b, p.b, d.b);
 
         sp_store_step(type, dgate, i, a.dg, b.dg);
         sp_store_step(type, dup, i, a.dp, b.dp);
@@ -73,49 +67,69 @@ SP_INLINE void backward_row(enum sp_dtype type, size_t f, const void *gate, cons
     }
 }
 
-SP_CLONES static void forward(enum sp_dtype type, size_t f, const void *u, void *y)
+/* A loop for each kind and type. */
+#define FOR_EACH(row, kind, type, ...)                                                             \
+    do {                                                                                           \
+        if (type == SP_BF16)                                                                       \
+            row(kind, SP_BF16, __VA_ARGS__);                                                       \
+        else                                                                                       \
+            row(kind, SP_F32, __VA_ARGS__);                                                        \
+    } while (0)
+
+SP_CLONES static void forward(enum sp_activation kind, enum sp_dtype type, size_t f, const void *u,
+                              void *y)
 {
-    if (type == SP_BF16)
-        forward_row(SP_BF16, f, u, y);
+    if (kind == SP_SILU)
+        FOR_EACH(forward_row, SP_SILU, type, f, u, y);
+    else if (kind == SP_GELU)
+        FOR_EACH(forward_row, SP_GELU, type, f, u, y);
+    else if (kind == SP_GELU_QUICK)
+        FOR_EACH(forward_row, SP_GELU_QUICK, type, f, u, y);
     else
-        forward_row(SP_F32, f, u, y);
+        FOR_EACH(forward_row, SP_GELU_TANH, type, f, u, y);
 }
 
-SP_CLONES static void backward(enum sp_dtype type, size_t f, const void *u, const void *dy,
-                               void *du)
+SP_CLONES static void backward(enum sp_activation kind, enum sp_dtype type, size_t f, const void *u,
+                               const void *dy, void *du)
 {
-    if (type == SP_BF16)
-        backward_row(SP_BF16, f, u, dy, du);
+    if (kind == SP_SILU)
+        FOR_EACH(backward_row, SP_SILU, type, f, u, dy, du);
+    else if (kind == SP_GELU)
+        FOR_EACH(backward_row, SP_GELU, type, f, u, dy, du);
+    else if (kind == SP_GELU_QUICK)
+        FOR_EACH(backward_row, SP_GELU_QUICK, type, f, u, dy, du);
     else
-        backward_row(SP_F32, f, u, dy, du);
+        FOR_EACH(backward_row, SP_GELU_TANH, type, f, u, dy, du);
 }
 
-void sp_swiglu_typed(enum sp_dtype type, int T, int f, const void *u, void *y)
+void sp_gated_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
+                    void *y)
 {
     size_t width = (size_t)f;
 
 #pragma omp parallel for if ((size_t)T * width > SP_TEAM_WORTH)
     for (int t = 0; t < T; t++)
-        forward(type, width, sp_from(type, u, (size_t)t * 2 * width),
+        forward(kind, type, width, sp_from(type, u, (size_t)t * 2 * width),
                 sp_to(type, y, (size_t)t * width));
 }
 
-void sp_swiglu_bwd_typed(enum sp_dtype type, int T, int f, const void *u, const void *dy, void *du)
+void sp_gated_bwd_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
+                        const void *dy, void *du)
 {
     size_t width = (size_t)f;
 
 #pragma omp parallel for if ((size_t)T * width > SP_TEAM_WORTH)
     for (int t = 0; t < T; t++)
-        backward(type, width, sp_from(type, u, (size_t)t * 2 * width),
+        backward(kind, type, width, sp_from(type, u, (size_t)t * 2 * width),
                  sp_from(type, dy, (size_t)t * width), sp_to(type, du, (size_t)t * 2 * width));
 }
 
-void sp_swiglu(int T, int f, const float *u, float *y)
+void sp_gated(enum sp_activation kind, int T, int f, const float *u, float *y)
 {
-    sp_swiglu_typed(SP_F32, T, f, u, y);
+    sp_gated_typed(kind, SP_F32, T, f, u, y);
 }
 
-void sp_swiglu_bwd(int T, int f, const float *u, const float *dy, float *du)
+void sp_gated_bwd(enum sp_activation kind, int T, int f, const float *u, const float *dy, float *du)
 {
-    sp_swiglu_bwd_typed(SP_F32, T, f, u, dy, du);
+    sp_gated_bwd_typed(kind, SP_F32, T, f, u, dy, du);
 }

@@ -21,10 +21,14 @@ void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x
 void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int ld, int pos0,
                    const struct sp_rope *rope, bool inverse, void *x);
 
-void sp_gelu_typed(enum sp_dtype type, size_t n, const void *u, void *y);
-void sp_gelu_bwd_typed(enum sp_dtype type, size_t n, const void *u, const void *dy, void *du);
-void sp_swiglu_typed(enum sp_dtype type, int T, int f, const void *u, void *y);
-void sp_swiglu_bwd_typed(enum sp_dtype type, int T, int f, const void *u, const void *dy, void *du);
+void sp_activation_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
+                         void *y);
+void sp_activation_bwd_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
+                             const void *dy, void *du);
+void sp_gated_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
+                    void *y);
+void sp_gated_bwd_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
+                        const void *dy, void *du);
 
 void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
                     const void *table, const void *positions, void *x);

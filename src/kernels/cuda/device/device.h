@@ -68,7 +68,7 @@ __attribute__((noreturn));
 void sp_cuda_gemm_fill(struct sp_backend *backend);      /* linear... */
 void sp_cuda_norm_fill(struct sp_backend *backend);      /* norm... */
 void sp_cuda_attention_fill(struct sp_backend *backend); /* rope, attention (tiled) */
-void sp_cuda_mlp_fill(struct sp_backend *backend);       /* gelu, swiglu... */
+void sp_cuda_mlp_fill(struct sp_backend *backend);       /* act, gated... */
 void sp_cuda_token_fill(struct sp_backend *backend);     /* embed */
 void sp_cuda_loss_fill(struct sp_backend *backend);   /* cross_entropy, of vocabulary parts too */
 void sp_cuda_update_fill(struct sp_backend *backend); /* add, sumsq, adamw, round */

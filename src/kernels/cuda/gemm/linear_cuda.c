@@ -1,9 +1,9 @@
 /*
  * Linear layers on a GPU, weights [out, in], with what follows a product done in its epilogue:
  *
- *   y(T,out) = x w^T + bias (+ residual)       u = x w^T + bias, g = gelu(u)
+ *   y(T,out) = x w^T + bias (+ residual)       u = x w^T + bias, g = act(u)
  *
- * Backward: dx = dy w, du = gelu'(u) o (dy w), dw += dy^T x, dbias += column sums of dy.
+ * Backward: dx = dy w, du = act'(u) o (dy w), dw += dy^T x, dbias += column sums of dy.
  *
  * Where cuBLASLt has no such epilogue, or is slower with it, the same in two steps.
  */
@@ -88,37 +88,38 @@ static void linear_add(const struct sp_backend *k, int T, int in, int out, const
     add_up(k, &p);
 }
 
-struct gelu_call {
+struct act_call {
     const struct sp_backend *k;
+    enum sp_activation act;
     size_t n;
     const void *u;
     void *y;
 };
 
-static void gelu(void *arg)
+static void act(void *arg)
 {
-    const struct gelu_call *c = arg;
+    const struct act_call *c = arg;
 
-    c->k->gelu(c->k, c->n, c->u, c->y);
+    c->k->act(c->k, c->act, c->n, c->u, c->y);
 }
 
-/* In f32 the epilogue would save a pass over memory that an f32 product hides anyway. */
-static void linear_gelu(const struct sp_backend *k, int T, int in, int out, const void *x,
-                        const void *w, const void *bias, void *u, void *g)
+/* The library has the tanh form of gelu alone. In f32 the epilogue would save a pass over memory that an f32 product hides anyway. */
+static void linear_act(const struct sp_backend *k, enum sp_activation kind, int T, int in, int out,
+                       const void *x, const void *w, const void *bias, void *u, void *g)
 {
     struct sp_product plain = forward(k, T, in, out, x, w, u, out), fused = plain;
-    struct gelu_call rest = {k, (size_t)T * (size_t)out, u, g};
+    struct act_call rest = {k, kind, (size_t)T * (size_t)out, u, g};
 
     plain.vector = fused.vector = aligned(k, out, bias);
     plain.epilogue = bias ? SP_EPI_BIAS : SP_EPI_NONE;
     fused.epilogue = bias ? SP_EPI_GELU_BIAS : SP_EPI_GELU;
     fused.D = g;
     fused.aux = u;
-    if (k->dtype == SP_BF16 && sp_gemm_fuses(k, &fused, &plain, gelu, &rest) &&
-        sp_gemm_product(k, &fused))
+    if (k->dtype == SP_BF16 && kind == SP_GELU_TANH &&
+        sp_gemm_fuses(k, &fused, &plain, act, &rest) && sp_gemm_product(k, &fused))
         return;
     add_up(k, &plain);
-    gelu(&rest);
+    act(&rest);
 }
 
 /* ---- backward ---- */
@@ -148,27 +149,27 @@ static void linear_dx(const struct sp_backend *k, int T, int in, int out, const 
         sp_gemm_refused(&p);
 }
 
-static void gelu_bwd(void *arg)
+static void act_bwd(void *arg)
 {
-    const struct gelu_call *c = arg;
+    const struct act_call *c = arg;
 
-    sp_cuda_gelu_bwd(c->k, c->n, c->u, c->y, c->y);
+    sp_cuda_activation_bwd(c->k, c->act, c->n, c->u, c->y, c->y);
 }
 
-static void linear_dx_gelu(const struct sp_backend *k, int T, int in, int out, const void *dy,
-                           const void *w, const void *u, void *du)
+static void linear_dx_act(const struct sp_backend *k, enum sp_activation kind, int T, int in,
+                          int out, const void *dy, const void *w, const void *u, void *du)
 {
     struct sp_product plain = backward(k, T, in, out, dy, out, w, du), fused = plain;
-    struct gelu_call rest = {k, (size_t)T * (size_t)in, u, du};
+    struct act_call rest = {k, kind, (size_t)T * (size_t)in, u, du};
 
     fused.epilogue = SP_EPI_DGELU;
     fused.aux = (void *)u;
-    if (k->dtype == SP_BF16 && sp_gemm_fuses(k, &fused, &plain, gelu_bwd, &rest) &&
-        sp_gemm_product(k, &fused))
+    if (k->dtype == SP_BF16 && kind == SP_GELU_TANH &&
+        sp_gemm_fuses(k, &fused, &plain, act_bwd, &rest) && sp_gemm_product(k, &fused))
         return;
     if (!sp_gemm_product(k, &plain))
         sp_gemm_refused(&plain);
-    gelu_bwd(&rest);
+    act_bwd(&rest);
 }
 
 /* ---- gradients of parameters ---- */
@@ -231,8 +232,8 @@ void sp_cuda_gemm_fill(struct sp_backend *backend)
 {
     backend->linear = linear;
     backend->linear_add = linear_add;
-    backend->linear_gelu = linear_gelu;
+    backend->linear_act = linear_act;
     backend->linear_dx = linear_dx;
-    backend->linear_dx_gelu = linear_dx_gelu;
+    backend->linear_dx_act = linear_dx_act;
     backend->linear_dw = linear_dw;
 }
