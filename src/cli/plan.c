@@ -174,7 +174,8 @@ static int check(const struct args *a, const struct sp_model *model)
     const struct sp_layout_args *l = &a->layout;
     const struct sp_schedule_def *def = l->schedule ? sp_schedule_find(l->schedule) : NULL;
 
-    if (sp_model_check_seq(model, l->seq, "plan: "))
+    if (sp_model_check_step(
+            model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "plan: "))
         return -EINVAL;
     if (l->schedule && !def)
         return sp_error(EINVAL, "plan: there is no schedule '%s'; starpipe list has them",

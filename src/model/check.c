@@ -7,6 +7,13 @@
 /* Larger models than any; keeps every size in bytes below 2^62. */
 #define MAX_ELEMENTS 0x1p58
 
+/* Longer steps than any: what is stashed and computed in, a dozen tensors of each layer and micro-batch, stays below 2^62
+ * bytes too. */
+#define MAX_ACTIVATIONS 0x1p56
+
+/* Of rows that are rounded up, logits first of all: they stay in an int. */
+#define MAX_WIDTH (1 << 30)
+
 static int check_sizes(const struct sp_model *m, const char *where)
 {
     const struct {
@@ -21,6 +28,10 @@ static int check_sizes(const struct sp_model *m, const char *where)
             return sp_error(EINVAL, "%s: %s is %d, it must be positive", where, sizes[i].name,
                             sizes[i].value);
     }
+    if (m->vocab > MAX_WIDTH || m->hidden > MAX_WIDTH)
+        return sp_error(EINVAL, "%s: %s is %d, it must be at most %d", where,
+                        m->vocab > MAX_WIDTH ? "vocabulary" : "hidden size",
+                        m->vocab > MAX_WIDTH ? m->vocab : m->hidden, MAX_WIDTH);
     return 0;
 }
 
@@ -63,7 +74,7 @@ static int check_rope(const struct sp_rope *r, const char *where)
     return 0;
 }
 
-int sp_model_check_seq(const struct sp_model *m, int seq, const char *where)
+static int check_seq(const struct sp_model *m, int seq, const char *where)
 {
     int longest = m->planned > m->positions ? m->planned : m->positions;
 
@@ -76,6 +87,23 @@ int sp_model_check_seq(const struct sp_model *m, int seq, const char *where)
                         "(sliding_window), which is not supported",
                         where, seq, m->name, m->window);
     return 0;
+}
+
+int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *step,
+                        const char *where)
+{
+    double widths[] = {m->hidden, sp_model_q_width(m), sp_model_kv_width(m), sp_model_up_width(m)};
+    double tokens = (double)step->seq * step->batch, widest = m->vocab;
+    int rc = check_seq(m, step->seq, where);
+
+    for (int i = 0; i < 4; i++)
+        widest = fmax(widest, widths[i]);
+    if (!rc && tokens * widest * m->layers * fmax(1, step->micro_batches) > MAX_ACTIVATIONS)
+        rc = sp_error(EINVAL,
+                      "%s%d micro-batches of %d x %d tokens in %d layers, up to %.0f numbers a "
+                      "token, are more than can be counted",
+                      where, step->micro_batches, step->batch, step->seq, m->layers, widest);
+    return rc;
 }
 
 int sp_model_check(const struct sp_model *m, const char *where)

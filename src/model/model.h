@@ -106,8 +106,15 @@ int sp_model_check(const struct sp_model *m, const char *where);
 /* model_type of config.json, "gpt2" or "llama" or a relative. */
 const char *sp_model_type(const struct sp_model *m);
 
-/* Refuses sequences that the model does not know or would not see whole; `where` begins the line. */
-int sp_model_check_seq(const struct sp_model *m, int seq, const char *where);
+/* Sequences of a step: micro_batches times batch, of seq tokens each. */
+struct sp_step_size {
+    int seq, batch, micro_batches;
+};
+
+/* Refuses sequences that the model does not know or would not see whole, and steps so large that the bytes of their
+ * tensors overflow; `where` begins the line. */
+int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *step,
+                        const char *where);
 
 /* NULL-terminated names of the presets. */
 const char *const *sp_model_presets(void);

@@ -16,7 +16,8 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
             "helix do",
             command, l->schedule);
     snprintf(where, sizeof where, "%s: ", command);
-    if (sp_model_check_seq(model, l->seq, where))
+    if (sp_model_check_step(
+            model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, where))
         return -EINVAL;
     if ((int64_t)l->micro_batch_size * l->seq > INT32_MAX)
         return sp_error(EINVAL,

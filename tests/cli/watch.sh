@@ -25,6 +25,14 @@ wait "$watches" || fail "watch ends with status $?"
     fail "watch printed $(wc -l < "$work/watched") steps of $(grep -c '^{"step"' "$work/live.jsonl")"
 echo "$(wc -l < "$work/watched") steps followed until the run was killed"
 
+# ---- a log of somebody else
+
+printf '{"plan":"1f1b\\u001b]0;title\\u0007","model":"m\\u001b[2J\\nx\\u009b","stages":1}\n{"step":0,"loss":1.0,"stages":[]}\n' \
+    > "$work/names.jsonl"
+"$STARPIPE" watch --once "$work/names.jsonl" > "$work/watched" || fail "watch of names with control characters"
+LC_ALL=C grep -q "[$(printf '\001-\011\013-\037\177\233')]" "$work/watched" && fail "names reach the terminal as they are"
+grep -qF '1f1b\x1b]0;title\x07 of m\x1b[2J\x0ax\xc2\x9b, 1 stages' "$work/watched" || fail "names: $(cat -v "$work/watched")"
+
 # ---- train --log -
 
 quiet "train --log FILE" starpipe $train --steps 5 --log "$work/file.jsonl"

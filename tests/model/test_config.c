@@ -377,16 +377,24 @@ static void windows_limit_sequences(void **state)
 
     (void)state;
     assert_int_equal(parse(RELATIVE("mistral", ", \"sliding_window\": 50"), &m), 0);
-    assert_int_equal(sp_model_check_seq(&m, 50, ""), 0);
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){50, 1, 1}, ""), 0);
     capture_begin(&c);
-    assert_int_equal(sp_model_check_seq(&m, 51, "show: "), -EINVAL);
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){51, 1, 1}, "show: "), -EINVAL);
     assert_said(capture_end(&c),
                 "show: sequences of 51 tokens, but attention of here looks back 50", "window");
     m.window = 0;
-    assert_int_equal(sp_model_check_seq(&m, 99, ""), 0);
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
     capture_begin(&c);
-    assert_int_equal(sp_model_check_seq(&m, 100, ""), -EINVAL);
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){100, 1, 1}, ""), -EINVAL);
     assert_said(capture_end(&c), "sequences of 100 tokens, but here has 99 positions", "positions");
+
+    /* steps whose bytes would overflow */
+    m.mlp = 1 << 29;
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
+    capture_begin(&c);
+    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1 << 20, 65536}, ""),
+                     -EINVAL);
+    assert_said(capture_end(&c), "65536 micro-batches of 1048576 x 99 tokens", "size");
 }
 
 static const struct {
@@ -450,7 +458,7 @@ static const struct {
      "\"n_positions\": 17, \"vocab_size\": 101}",
      "parameters"},
     {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 536870911, \"n_head\": 1, "
-     "\"n_positions\": 2147483647, \"vocab_size\": 2147483647}",
+     "\"n_positions\": 2147483647, \"vocab_size\": 1073741824}",
      "parameters"},
     {LLAMA(", \"num_key_value_heads\": 4"), "6 heads are not a multiple of 4 kv heads"},
     {LLAMA(", \"num_key_value_heads\": 12"), "12 kv heads"},
@@ -510,6 +518,10 @@ static const struct {
     {GPT2(", \"pruned_heads\": {\"0\": [1]}"), "pruned_heads is an object"},
     {LLAMA(", \"rope_theta\": 3, \"rope_parameters\": {\"rope_theta\": 4}"), "rope_theta is 3"},
     {LLAMA(", \"hidden_act\": \"relu\""), "hidden_act is 'relu', gelu_new"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 24, "
+     "\"num_attention_heads\": 6, \"intermediate_size\": 2, \"vocab_size\": 2147483647, "
+     "\"max_position_embeddings\": 99}",
+     "vocabulary is 2147483647, it must be at most 1073741824"},
     {LLAMA(", \"rms_norm_eps\": NaN"), "rms_norm_eps is 'NaN', it must be a number"},
     {LLAMA(", \"rope_theta\": Infinity"), "rope_theta is 'Infinity', it must be a number"},
     {LLAMA(", \"rope_theta\": 1e999"), "rope_theta is 'Infinity', it must be a number"},

@@ -114,7 +114,7 @@ static void written(void **state)
     m.copy = (struct sp_copy_rates){.to_host = 0};
     m.disk = (struct sp_disk_rates){.write = 0};
     m.launch_s = x * 1e-5;
-    m.host_bytes = 123456789012345677;
+    m.host_bytes = 98765432109877;
     m.network.half_duplex = true;
     strcpy(m.source, "one \"quoted\" line\n\n\xc3\xa9 on the third");
     m.memory.n = SP_CURVE_POINTS;
@@ -242,7 +242,7 @@ static void every_key(void **state)
 /* Numbers that times cannot be made of. */
 static void bounds(void **state)
 {
-    static const char *const large[] = {"1.7e308", "9223372036854775807"};
+    static const char *const large[] = {"1.7e308", "1e22"};
     int keys = 0;
 
     (void)state;

@@ -2,6 +2,7 @@
 #include "policies/common.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
+#include <stdlib.h>
 #include "policies/families/families.h"
 
 static struct sp_shape shape_of(enum sp_arch arch, int layers, int hidden, int heads, int kv_heads,
@@ -54,6 +55,35 @@ static void test_stash_gpt(void **state)
                                  4 * bsh);
         }
     }
+}
+
+/* Statistics are floats: they lie where floats must, however odd the sizes. */
+static void test_stash_aligned(void **state)
+{
+    (void)state;
+    for (int h = 5; h <= 8; h++)
+        for (int rows = 3; rows <= 6; rows++)
+            for (int keeps = 0; keeps < 2; keeps++) {
+                struct sp_shape sh = shape_of(SP_ARCH_GPT2, 1, h, 1, 1, 7, 1, rows);
+                float *base = calloc(4096, 1);
+                struct sp_pre_saved pre;
+                struct sp_post_saved post;
+                char *end;
+
+                sh.dtype = SP_BF16;
+                assert_non_null(base);
+                end = (char *)base + 2 * sp_shape_post_saved(&sh, keeps);
+                pre = sp_shape_pre_view(&sh, keeps, base);
+                post = sp_shape_post_view(&sh, keeps, base);
+                assert_true((uintptr_t)pre.stats % 4 == 0 && (uintptr_t)post.stats % 4 == 0);
+                assert_true((char *)(post.stats + 2 * rows) <= end && (char *)post.r < end);
+                post = sp_shape_residual_view(&sh, base);
+                end = (char *)base + 2 * sp_shape_residual_saved(&sh);
+                assert_true((uintptr_t)post.stats % 4 == 0);
+                assert_true((char *)post.r == (char *)(post.stats + 2 * rows));
+                assert_true((char *)post.r + 2 * rows * h == end);
+                free(base);
+            }
 }
 
 /* Llama: q of a*d, keys and values of 2 g d, u of 2f, one f. */
@@ -278,11 +308,11 @@ static void test_large(void **state)
 TEST_GROUP(memory)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stash_gpt), cmocka_unit_test(test_stash_llama),
-        cmocka_unit_test(test_partition), cmocka_unit_test(test_chunk_layers),
-        cmocka_unit_test(test_peaks),     cmocka_unit_test(test_peak_of_split),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_states),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_stash_gpt),     cmocka_unit_test(test_stash_aligned),
+        cmocka_unit_test(test_stash_llama),   cmocka_unit_test(test_partition),
+        cmocka_unit_test(test_chunk_layers),  cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_peak_of_split), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_states),        cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * The search for layouts: SPPO's heuristics kept, the best of all it may try found, limits of memory, steps of
  * very many micro-batches, what pulls the number of slices up and down.
  */
+#include "plan/machine/fields.h"
 #include "plan/memory.h"
 #include "plan/predict.h"
 #include "plan/search/search.h"
@@ -104,6 +105,68 @@ static void slices(void **state)
     assert_int_equal(sp_search(&want, &best, 1), 1);
     assert_int_equal(best.slices, 131072 / SP_TOKENS_MOST);
     machine = kept;
+}
+
+/* Steps that are extrapolated, of one stage that never waits and of several: no bubble is below nothing. */
+static void bubbles(void **state)
+{
+    static const char *const schedules[] = {"helix:ship=attention", "1f1b", "gpipe"};
+    struct sp_found best[64];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
+        for (int stages = 1; stages <= 4; stages *= 2) {
+            struct sp_search want = request(schedules[k], 4096, 8);
+            int n;
+
+            want.sequences = 64;
+            want.stages = stages;
+            want.devices = 8 / stages;
+            want.memory = 1 << 30;
+            want.any_recompute = want.any_offload = true;
+            n = sp_search(&want, best, 64);
+            for (int i = 0; i < n; i++)
+                if (!(best[i].bubble >= 0 && best[i].bubble <= 1) || !isfinite(best[i].step_ms))
+                    fail_msg("%s on %d stages: bubble %g of %g ms", best[i].schedule, stages,
+                             best[i].bubble, best[i].step_ms);
+        }
+}
+
+/* Every number of a machine at either bound: times stay finite. */
+static void extremes(void **state)
+{
+    struct sp_machine kept = machine;
+    struct sp_found best[64];
+    int tried = 0;
+
+    (void)state;
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++)
+        for (int end = 0; end < 2; end++) {
+            struct sp_search want = request(NULL, 512, 2);
+            double bound = end ? f->bounds.max : f->bounds.min;
+            char *at = (char *)&machine + f->at;
+            struct sp_curve *c = (struct sp_curve *)at;
+            int n;
+
+            if (f->kind == SP_FIELD_REAL)
+                *(double *)at = bound;
+            else if (f->kind == SP_FIELD_CURVE)
+                *c = (struct sp_curve){.n = 1, .at[0] = {1, bound}};
+            else
+                continue;
+            want.sequences = 4;
+            want.stages = 2;
+            want.devices = 1;
+            n = sp_search(&want, best, 64);
+            assert_true(n > 0);
+            for (int i = 0; i < n; i++)
+                if (!isfinite(best[i].step_ms) || !(best[i].bubble >= 0 && best[i].bubble <= 1))
+                    fail_msg("%s %g: %s takes %g ms, bubble %g", f->path, bound, best[i].schedule,
+                             best[i].step_ms, best[i].bubble);
+            machine = kept;
+            tried++;
+        }
+    assert_true(tried > 30);
 }
 
 static void memory(void **state)
@@ -218,7 +281,8 @@ TEST_GROUP(search)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heuristics), cmocka_unit_test(best_of_all),
-        cmocka_unit_test(slices),     cmocka_unit_test(memory),
+        cmocka_unit_test(slices),     cmocka_unit_test(bubbles),
+        cmocka_unit_test(extremes),   cmocka_unit_test(memory),
         cmocka_unit_test(recompute),  cmocka_unit_test(many_micro_batches),
     };
 

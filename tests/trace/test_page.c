@@ -1,5 +1,6 @@
 /* The page: its data, read as JSON, says of every op what the plan and its times say. */
 #include "../policies/common.h"
+#include "sp_text.h"
 #include "trace/escape.h"
 #include "trace/gantt.h"
 #include "policies/plan_create.h"
@@ -174,6 +175,33 @@ static void stands_alone(void **state)
     sp_gantt_destroy(&g);
 }
 
+/* Text that a terminal gets. */
+static void shows(void **state)
+{
+    static const char *const as_it_is[] = {"", "m \xc3\xa9 \xf0\x9f\x98\x80 \\x1b", "~"};
+    static const struct {
+        const char *text, *shown;
+    } other[] = {{"\x1b[2J", "\\x1b[2J"},
+                 {"a\nb\tc\x7f", "a\\x0ab\\x09c\\x7f"},
+                 {"\xc2\x9b", "\\xc2\\x9b"},
+                 {"a\xff", "a\\xff"},
+                 {"\xe2\x80\xae", "\\xe2\\x80\\xae"},
+                 {"a\xe2\x82", "a\\xe2\\x82"}};
+    char out[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof as_it_is / sizeof *as_it_is; i++) {
+        assert_true(sp_text_is_plain(as_it_is[i]));
+        assert_string_equal(sp_text_show(as_it_is[i], out, sizeof out), as_it_is[i]);
+    }
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        assert_false(sp_text_is_plain(other[i].text));
+        assert_string_equal(sp_text_show(other[i].text, out, sizeof out), other[i].shown);
+    }
+    assert_string_equal(sp_text_show("ab\xc3\xa9", out, 4), "ab");
+    assert_string_equal(sp_text_show("ab\n", out, 6), "ab");
+}
+
 /* Whatever a name holds, the data ends where it should, and says the same. */
 static void escapes(void **state)
 {
@@ -256,6 +284,7 @@ TEST_GROUP(page)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_of_schedules),
         cmocka_unit_test(stands_alone),
+        cmocka_unit_test(shows),
         cmocka_unit_test(escapes),
         cmocka_unit_test(lanes),
     };

@@ -195,6 +195,56 @@ static void check_file(const struct sp_plan *plan, const struct sp_costs *costs,
     unlink(path);
 }
 
+/* Whether a record is refused, with one line. */
+static bool is_refused(const struct sp_timeline *t)
+{
+    char path[] = "/tmp/starpipe-test-record-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    struct sp_timeline back;
+    struct catch c;
+    int err;
+
+    assert_non_null(f);
+    assert_int_equal(sp_timeline_write(t, f), 0);
+    assert_int_equal(fclose(f), 0);
+    catch_begin(&c);
+    err = sp_timeline_load("test", path, &back);
+    catch_end(&c);
+    unlink(path);
+    if (!err)
+        sp_timeline_destroy(&back);
+    return err == -EINVAL && strchr(c.text, '\n') == c.text + strlen(c.text) - 1;
+}
+
+/* Numbers that sums and products of a step would overflow with. */
+static void check_bounds(const struct sp_plan *plan, const struct sp_costs *costs,
+                         struct sp_timeline *t)
+{
+    struct sp_timeline_stage kept = t->stage[0];
+    int layers = t->layers;
+
+    (void)plan, (void)costs;
+    assert_false(is_refused(t));
+    t->stage[0].layers = INT_MAX;
+    assert_true(is_refused(t));
+    t->stage[0] = kept;
+    t->stage[0].busy = 1e300;
+    assert_true(is_refused(t));
+    t->stage[0] = kept;
+    t->stage[0].peak_bytes = INT64_MAX;
+    assert_true(is_refused(t));
+    t->stage[0] = kept;
+    t->layers = INT_MIN;
+    assert_true(is_refused(t));
+    t->layers = layers;
+}
+
+static void numbers_are_bounded(void **state)
+{
+    (void)state;
+    assert_true(each_record(0.25, 0.5, check_bounds) > 30);
+}
+
 static void read_again(void **state)
 {
     int n = each_record(0.25, 0.5, check_file);
@@ -267,8 +317,8 @@ TEST_GROUP(timeline)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_list_simulation), cmocka_unit_test(whole_step),
-        cmocka_unit_test(read_again),         cmocka_unit_test(tracks_apart),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(read_again),         cmocka_unit_test(numbers_are_bounded),
+        cmocka_unit_test(tracks_apart),       cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

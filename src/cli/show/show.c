@@ -214,7 +214,8 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
 
     if (!l->model)
         return 0;
-    if (sp_model_check_seq(model, l->seq, "show: "))
+    if (sp_model_check_step(
+            model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "show: "))
         return -EINVAL;
     *shape = shape_of(a, model);
     show->shape = shape;

@@ -211,7 +211,12 @@ static int find_subject(struct args *a, struct subject *s)
               : sp_step_slices("simulate", &a->layout, a->hardware, &s->model,
                                (enum sp_dtype)a->dtype);
     lay.slices = err ? 1 : a->layout.slices;
-    err = err ? err : sp_model_check_seq(&s->model, a->layout.seq, "simulate: ");
+    err =
+        err ? err
+            : sp_model_check_step(&s->model,
+                                  &(struct sp_step_size){a->layout.seq, a->layout.micro_batch_size,
+                                                         a->layout.micro_batches},
+                                  "simulate: ");
     if (!err)
         find_shape(a, s);
     err = err ? err : create_plan(a, &lay, s);

@@ -124,7 +124,8 @@ int sp_train_plan(struct sp_trainer *t)
     layout = sp_layout_of_args(l, t->model.layers);
     layout.lists_layers = sp_partition_is_list(t->cfg.partition);
 
-    err = sp_model_check_seq(&t->model, l->seq, "");
+    err = sp_model_check_step(
+        &t->model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "");
     if (err)
         return err;
     if (t->cfg.separator_set && t->cfg.separator >= t->model.vocab)
