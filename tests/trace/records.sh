@@ -112,6 +112,16 @@ starpipe compare uneven alone --format html > compare.html || fail "compare --fo
 
 starpipe show --schedule 1f1b --stages 3 --micro-batches 4 --model gpt-tiny --hardware laptop --format perfetto \
     --output three.json
+python3 - alone/trace.json > names.json << 'END' || fail "a record with other names"
+import json, sys
+t = json.load(open(sys.argv[1]))
+t["otherData"]["model"] = "m\x1b[2J\nx"
+json.dump(t, sys.stdout)
+END
+starpipe report names.json > report.txt && starpipe compare names.json names.json > compare.txt ||
+    fail "report of a model with control characters"
+LC_ALL=C grep -q "$(printf '\033')" report.txt compare.txt && fail "a model's name reaches the terminal as it is"
+grep -qF 'm\x1b[2J\x0ax, ' report.txt && grep -qF 'm\x1b[2J\x0ax, ' compare.txt || fail "names: $(head -n 1 report.txt)"
 refused "no record of a step in nothing" report "$(mkdir -p nothing && echo nothing)"
 refused "is no record of a step" report report.json
 refused "RECORD is missing" report

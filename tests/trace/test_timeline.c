@@ -5,6 +5,7 @@
 #include "trace/records.h"
 #include "trace/timeline/json.h"
 #include "trace/timeline/tracks.h"
+#include <limits.h>
 
 /* Calls `check` with a record of every schedule on 2 and 4 stages at uneven costs; how many. */
 static int each_record(double comm, double wire,
