@@ -173,6 +173,9 @@ done
 cp "$golden/llama-tied/model.safetensors" "$broken"
 refused "model.safetensors" $on_broken # of another model
 cp "$golden/llama/model.safetensors" "$broken"
+printf '\000\000\300\177' | dd of="$broken/model.safetensors" bs=1 seek=$((size - 4)) conv=notrunc 2> /dev/null
+refused "model.safetensors: tensor .* holds NaN at element" $on_broken
+cp "$golden/llama/model.safetensors" "$broken"
 
 size=$(wc -c < "$golden/llama/config.json")
 for cut in 0 1 20 $((size / 2)) $((size - 3)); do

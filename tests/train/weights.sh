@@ -22,6 +22,41 @@ cp "$golden/llama/config.json" "$dir"
 said "no weights" "${announced}random, seed 0 \($dir has a config.json and no weights\)$" \
     train $on --steps 1 --model "$dir"
 
+# ---- as others write them
+
+# alike WHAT: the model in $dir has the losses of the one it was made of.
+alike()
+{
+    quiet "$1" starpipe train $on --steps 2 --model "$dir" --log "$work/other.jsonl"
+    agree "$1" near "$work/whole.jsonl" "$work/other.jsonl" 0
+}
+cp "$golden/llama/model.safetensors" "$dir"
+quiet "the model" starpipe train $on --steps 2 --model "$dir" --log "$work/whole.jsonl"
+sed 's/"silu"/"swish"/; s/^{/{"best_metric": NaN, "window": [0.0, -Infinity], "big": 1000000000000000019884624838656,/' \
+    "$golden/llama/config.json" > "$dir/config.json"
+alike "numbers of Python in config.json"
+cp "$golden/llama-tied/config.json" "$golden/llama-tied/model.safetensors" "$dir"
+quiet "a tied model" starpipe train $on --steps 2 --model "$dir" --log "$work/whole.jsonl"
+python3 - "$dir/model.safetensors" << 'END' || fail "no other form of a file"
+import array, json, struct, sys
+b = open(sys.argv[1], "rb").read()
+n, = struct.unpack("<Q", b[:8])
+out, data = {}, b""
+for name, t in json.loads(b[8:8 + n]).items():
+    if name == "__metadata__":
+        continue
+    x = array.array("f", b[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+    wide = array.array("d", x).tobytes()
+    name = "lm_head.weight" if name.endswith("embed_tokens.weight") else name
+    out[name] = {"dtype": "F64", "shape": t["shape"], "data_offsets": [len(data), len(data) + len(wide)]}
+    data += wide
+head = json.dumps(out).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + data)
+END
+alike "F64, and a tied table under the head's name"
+rm "$dir/model.safetensors"
+cp "$golden/llama/config.json" "$dir"
+
 # ---- refused before work
 
 on_dir="train $on --steps 1 --model $dir"
