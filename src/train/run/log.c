@@ -14,11 +14,13 @@
 
 static int write_line(struct sp_trainer *t, json_t *line)
 {
-    int bad = !line || json_dumpf(line, t->log, JSON_COMPACT | JSON_REAL_PRECISION(10)) ||
-              fputc('\n', t->log) == EOF || fflush(t->log);
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
+    int err = text ? sp_log_write(t->log, t->cfg.log, text)
+                   : sp_error(ENOMEM, "cannot write log %s: no memory for a line", t->cfg.log);
 
+    free(text);
     json_decref(line);
-    return bad ? sp_error(EIO, "cannot write log %s", t->cfg.log) : 0;
+    return err;
 }
 
 static void starpu_version(char text[32])

@@ -189,3 +189,37 @@ int sp_log_open(const char *path, int first_step, FILE **log)
     close(fd);
     return err;
 }
+
+/* Past the buffer of the stream, which would write the rest of a line later. 0 or an errno. */
+static int write_all(int fd, const char *text, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, text, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return k < 0 ? errno : EIO;
+        text += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+int sp_log_write(FILE *log, const char *path, char *line)
+{
+    size_t n = strlen(line);
+    int fd = fileno(log), err;
+    bool torn = false;
+    struct stat st;
+
+    line[n] = '\n';
+    if (fstat(fd, &st))
+        return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+    err = write_all(fd, line, n + 1);
+    if (err && S_ISREG(st.st_mode))
+        torn = ftruncate(fd, st.st_size);
+    return err ? sp_error(err, "cannot write log %s: %s (a line of %zu bytes%s)", path,
+                          strerror(err), n + 1, torn ? ", of which a part is there" : "")
+               : 0;
+}

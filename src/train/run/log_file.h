@@ -29,4 +29,8 @@ int sp_log_check(const char *path, int first_step);
  */
 int sp_log_open(const char *path, int first_step, FILE **log);
 
+/* Writes a line, to which the end of the line is added in its place: as a whole, or a file is as it was.
+ * 0 or -errno after one line. */
+int sp_log_write(FILE *log, const char *path, char *line);
+
 #endif
