@@ -112,20 +112,25 @@ static json_t *pack_llama(const struct sp_model *m)
     return root;
 }
 
-int sp_model_write_config(const struct sp_model *m, const char *path)
+int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name)
 {
     json_t *root;
     int rc;
 
-    rc = sp_model_check(m, path);
+    rc = sp_model_check(m, name);
     if (rc)
         return rc;
     root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
     if (!root || add_tokens(root, m)) {
         json_decref(root);
-        return sp_error(ENOMEM, "%s: no memory for the config", path);
+        return sp_error(ENOMEM, "%s: no memory for the config", name);
     }
-    rc = sp_output_json(path, root);
+    rc = sp_output_json_in(dir, name, root, SP_OUTPUT_JSON);
     json_decref(root);
     return rc;
+}
+
+int sp_model_write_config(const struct sp_model *m, const char *path)
+{
+    return sp_model_write_config_in(m, NULL, path);
 }

@@ -90,6 +90,9 @@ static inline int sp_model_up_width(const struct sp_model *m)
  * and a directory with a config.json; -EINVAL: malformed or impossible.
  */
 int sp_model_load(const char *what, struct sp_model *m);
+/* From the config.json of a directory that is open. */
+struct sp_dir;
+int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m);
 
 /* Whether `what` names a preset, "preset:" before it or not. */
 bool sp_model_is_preset(const char *what);
@@ -99,6 +102,7 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
 
 /* Writes the config.json that transformers reads back. */
 int sp_model_write_config(const struct sp_model *m, const char *path);
+int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name);
 
 /* Checks that the sizes fit together; prints what does not. -EINVAL. */
 int sp_model_check(const struct sp_model *m, const char *where);

@@ -116,13 +116,34 @@ static int check_preset_alone(const char *what)
         what, what, what);
 }
 
+int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m)
+{
+    char *path = sp_dir_join(dir, "config.json"), *text = NULL;
+    size_t len = 0, n = strlen(dir->path);
+    struct sp_model loaded;
+    int rc;
+
+    if (!path)
+        return sp_error(ENOMEM, "model: no memory for a path of %zu bytes", n);
+    rc = sp_input_read_in(dir, "config.json", CONFIG_MAX_BYTES, "a config", &text, &len);
+    if (!rc) {
+        rc = sp_model_parse_config(text, len, path, &loaded);
+        free(text);
+    }
+    if (!rc) {
+        /* Of a long path the end tells more than the beginning. */
+        snprintf(loaded.name, sizeof loaded.name, "%s",
+                 n < sizeof loaded.name ? dir->path : dir->path + n - (sizeof loaded.name - 1));
+        *m = loaded;
+    }
+    free(path);
+    return rc;
+}
+
 int sp_model_load(const char *what, struct sp_model *m)
 {
     const struct sp_model *preset = find_preset(what);
-    struct sp_model loaded;
-    struct stat st;
-    char *path, *text = NULL;
-    size_t len = 0, n = strlen(what);
+    struct sp_dir dir;
     int rc;
 
     if (preset) {
@@ -131,23 +152,9 @@ int sp_model_load(const char *what, struct sp_model *m)
             *m = *preset;
         return rc;
     }
-    if (stat(what, &st) || !S_ISDIR(st.st_mode))
+    if (sp_dir_open(what, &dir))
         return no_such_model(what);
-    path = malloc(n + sizeof "/config.json");
-    if (!path)
-        return sp_error(ENOMEM, "model: no memory for a path of %zu bytes", n);
-    sprintf(path, "%s/config.json", what);
-    rc = sp_input_read(path, CONFIG_MAX_BYTES, "a config", &text, &len);
-    if (!rc) {
-        rc = sp_model_parse_config(text, len, path, &loaded);
-        free(text);
-    }
-    if (!rc) {
-        /* Of a long path the end tells more than the beginning. */
-        snprintf(loaded.name, sizeof loaded.name, "%s",
-                 n < sizeof loaded.name ? what : what + n - (sizeof loaded.name - 1));
-        *m = loaded;
-    }
-    free(path);
+    rc = sp_model_load_in(&dir, m);
+    sp_dir_close(&dir);
     return rc;
 }

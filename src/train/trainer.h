@@ -48,7 +48,7 @@ struct sp_trainer {
     const char *limited[2];    /* in the environment, until it is stopped: sp_train_limit */
     int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
     bool gpu_pools;            /* buffers on GPUs come from pools of ours */
-    char resumed[SP_RUN_PATH]; /* the step that cfg.resume found */
+    struct sp_dir resumed_dir; /* the step that cfg.resume found, with its files */
     int first_step;            /* 0, or where that step goes on */
     int done;                  /* steps, those before first_step counted */
     bool begun;                /* the one after them, ahead of the end of the last */

@@ -8,6 +8,7 @@ static const char *const names[] = {"a.json", "weights", NULL};
 enum { WEIGHTS = 3000 };
 
 static char *dir;
+static struct sp_dir opened;
 
 /* a.json as a whole, weights in three parts. */
 static void make(void)
@@ -20,7 +21,7 @@ static void make(void)
     for (int i = 0; i < WEIGHTS; i++)
         bytes[i] = (unsigned char)(i * i % 253);
     write_file(scratch_path(dir, "a.json", path), "{\"step\": 5}", 11);
-    json_object_set_new(files, "a.json", sp_file_sum_of(path));
+    json_object_set_new(files, "a.json", sp_file_sum_in(&opened, "a.json"));
     write_file(scratch_path(dir, "weights", path), bytes, WEIGHTS);
     sp_file_sum_add(s, bytes, 100);
     sp_file_sum_part(s, "header");
@@ -30,7 +31,7 @@ static void make(void)
     sp_file_sum_add(s, bytes + 2000, WEIGHTS - 2000);
     sp_file_sum_part(s, "second");
     json_object_set_new(files, "weights", sp_file_sum_end(s));
-    assert_int_equal(sp_checksums_write(dir, files), 0);
+    assert_int_equal(sp_checksums_write(&opened, files), 0);
 }
 
 /* All shares of the work; the first error. */
@@ -39,7 +40,7 @@ static int verify(int shares)
     int err = 0;
 
     for (int i = 0; i < shares; i++) {
-        int one = sp_checksums_verify(dir, names, i, shares);
+        int one = sp_checksums_verify(&opened, names, i, shares);
 
         err = err ? err : one;
     }
@@ -71,7 +72,7 @@ static void test_whole(void **state)
     bytes = read_all(scratch_path(dir, SP_CHECKSUMS_FILE, path), &n);
     bytes[n] = '\0';
     {
-        json_t *sums = sp_file_sum_of(scratch_path(dir, "weights", path));
+        json_t *sums = sp_file_sum_in(&opened, "weights");
 
         assert_non_null(strstr(bytes, json_string_value(json_object_get(sums, "checksum"))));
         json_decref(sums);
@@ -148,7 +149,7 @@ static void test_names_what_is_wrong(void **state)
     write_file(path, bytes, n);
     write_file(scratch_path(dir, SP_CHECKSUMS_FILE, path), "{", 1);
     refused("no checksums of XXH3_128bits");
-    sp_checksums_write(dir, json_object());
+    sp_checksums_write(&opened, json_object());
     refused("no checksum of a.json");
     free(bytes);
 }
@@ -157,7 +158,7 @@ static int setup(void **state)
 {
     (void)state;
     dir = scratch_make();
-    return 0;
+    return sp_dir_open(dir, &opened);
 }
 
 static int teardown(void **state)

@@ -182,26 +182,32 @@ static void lists_what_is_written(void **state)
                                            "model-00002-of-00002.safetensors", "model.safetensors",
                                            "model.safetensors.index.json"};
     char *dir = scratch_make(), path[4200], **names;
+    struct sp_dir opened;
     struct capture c;
-    int n;
+    int n, fd;
 
     (void)state;
+    assert_int_equal(sp_dir_open(dir, &opened), 0);
     for (int i = 0; i < 8; i++)
         write_file(scratch_path(dir, there[i], path), "", 0);
-    assert_int_equal(sp_weights_list(dir, &names, &n), 0);
+    assert_int_equal(sp_weights_list(&opened, &names, &n), 0);
     assert_int_equal(n, 4);
     for (int i = 0; i < 4; i++)
         assert_string_equal(names[i], expected[i]);
     sp_weights_free_list(names, n);
     for (int i = 0; i < 8; i++)
         remove_file(dir, there[i]);
-    assert_int_equal(sp_weights_list(dir, &names, &n), 0);
+    assert_int_equal(sp_weights_list(&opened, &names, &n), 0);
     assert_int_equal(n, 0);
     sp_weights_free_list(names, n);
-    rmdir(dir);
+    fd = opened.fd;
+    opened.fd = -1;
     capture_begin(&c);
-    assert_int_equal(sp_weights_list(dir, &names, &n), -ENOENT);
+    assert_int_equal(sp_weights_list(&opened, &names, &n), -EBADF);
     assert_said(capture_end(&c), dir, "no directory");
+    opened.fd = fd;
+    sp_dir_close(&opened);
+    rmdir(dir);
     free(dir);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "model/files/checksums.h"
 #include "train/checkpoint/run_state.h"
+#include "train/checkpoint/step_dirs.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,18 +31,22 @@ static void list(const char *step)
 }
 
 /* What a resumed run looks at before it begins; 0 if it would begin. */
-static int load(const char *step)
+static int load(const char *path)
 {
     static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
                                         "optimizer-v.safetensors", NULL};
     struct sp_run_state state;
-    int err = sp_run_state_read(step, &state);
+    struct sp_dir step;
+    int err = sp_step_open(path, &step);
 
     if (err)
         return err;
-    sp_run_state_free(&state);
+    err = sp_run_state_read(&step, &state);
+    if (!err)
+        sp_run_state_free(&state);
     for (int share = 0; !err && share < 2; share++)
-        err = sp_checksums_verify(step, names, share, 2);
+        err = sp_checksums_verify(&step, names, share, 2);
+    sp_dir_close(&step);
     return err;
 }
 

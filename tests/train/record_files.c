@@ -102,8 +102,26 @@ static void forget(const char *path)
         }
 }
 
-int open(const char *path, int flags, ...)
+/* The path of a name in a directory that is open. */
+static const char *in(int dir, const char *name, char path[PATH_MAX])
 {
+    char link[64];
+    ssize_t n;
+
+    if (dir == AT_FDCWD || name[0] == '/')
+        return name;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+    n = readlink(link, path, PATH_MAX - 1);
+    if (n <= 0)
+        return name;
+    snprintf(path + n, PATH_MAX - (size_t)n, "/%s", name);
+    return path;
+}
+
+int openat(int dir, const char *name, int flags, ...)
+{
+    char at[PATH_MAX];
+    const char *path = in(dir, name, at);
     int mode = 0, fd;
     va_list ap;
 
@@ -113,10 +131,10 @@ int open(const char *path, int flags, ...)
         va_end(ap);
     }
     if (!tracked(path) || !(flags & O_CREAT) || !access(path, F_OK))
-        return REAL(open)(path, flags, mode);
+        return REAL(openat)(dir, name, flags, mode);
     pthread_mutex_lock(&mutex);
     look();
-    fd = REAL(open)(path, flags, mode);
+    fd = REAL(openat)(dir, name, flags, mode);
     if (fd >= 0) {
         event("create %s", path);
         if (n_dirty < 64) {
@@ -128,7 +146,7 @@ int open(const char *path, int flags, ...)
     return fd;
 }
 
-int open64(const char *path, int flags, ...)
+int openat64(int dir, const char *name, int flags, ...)
 {
     va_list ap;
     int mode;
@@ -136,7 +154,7 @@ int open64(const char *path, int flags, ...)
     va_start(ap, flags);
     mode = flags & O_CREAT ? va_arg(ap, int) : 0;
     va_end(ap);
-    return open(path, flags, mode);
+    return openat(dir, name, flags, mode);
 }
 
 static int sync_file(int fd)
@@ -193,37 +211,53 @@ int mkdir(const char *path, mode_t mode)
     CHANGE("mkdir %s", REAL(mkdir)(path, mode), path);
 }
 
-int rename(const char *from, const char *to)
+int mkdirat(int dir, const char *name, mode_t mode)
 {
-    if (!tracked(to))
-        return REAL(rename)(from, to);
-    CHANGE("rename %s %s", REAL(rename)(from, to), from, to);
+    char at[PATH_MAX];
+    const char *path = in(dir, name, at);
+
+    if (!tracked(path))
+        return REAL(mkdirat)(dir, name, mode);
+    CHANGE("mkdir %s", REAL(mkdirat)(dir, name, mode), path);
+}
+
+int renameat(int a, const char *from, int b, const char *to)
+{
+    char at_from[PATH_MAX], at_to[PATH_MAX];
+    const char *path = in(b, to, at_to);
+
+    if (!tracked(path))
+        return REAL(renameat)(a, from, b, to);
+    CHANGE("rename %s %s", REAL(renameat)(a, from, b, to), in(a, from, at_from), path);
 }
 
 int renameat2(int a, const char *from, int b, const char *to, unsigned flags)
 {
-    if (!tracked(to))
+    char at_from[PATH_MAX], at_to[PATH_MAX];
+    const char *path = in(b, to, at_to);
+
+    if (!tracked(path))
         return REAL(renameat2)(a, from, b, to, flags);
-    CHANGE("exchange %s %s", REAL(renameat2)(a, from, b, to, flags), from, to);
+    CHANGE("exchange %s %s", REAL(renameat2)(a, from, b, to, flags), in(a, from, at_from), path);
 }
 
-int symlink(const char *target, const char *path)
+int symlinkat(const char *target, int dir, const char *name)
 {
+    char at[PATH_MAX];
+    const char *path = in(dir, name, at);
+
     if (!tracked(path))
-        return REAL(symlink)(target, path);
-    CHANGE("symlink %s %s", REAL(symlink)(target, path), target, path);
+        return REAL(symlinkat)(target, dir, name);
+    CHANGE("symlink %s %s", REAL(symlinkat)(target, dir, name), target, path);
 }
 
-int unlink(const char *path)
+int unlinkat(int dir, const char *name, int flags)
 {
-    if (!tracked(path))
-        return REAL(unlink)(path);
-    CHANGE("unlink %s", REAL(unlink)(path), path);
-}
+    char at[PATH_MAX];
+    const char *path = in(dir, name, at);
 
-int rmdir(const char *path)
-{
     if (!tracked(path))
-        return REAL(rmdir)(path);
-    CHANGE("rmdir %s", REAL(rmdir)(path), path);
+        return REAL(unlinkat)(dir, name, flags);
+    CHANGE("%s %s", REAL(unlinkat)(dir, name, flags), flags & AT_REMOVEDIR ? "rmdir" : "unlink",
+           path);
 }

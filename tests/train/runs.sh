@@ -18,11 +18,11 @@ holds()
 # ---- a directory belongs to one run
 
 quiet "a run" starpipe $base --steps 4 --save "$work/a" --save-every 1 --keep 2
-[ "$(holds "$work/a")" = "step-000003 step-000004" ] || fail "--keep 2 left $(holds "$work/a")"
+[ "$(holds "$work/a")" = "step-000002 step-000003 step-000004" ] || fail "--keep 2 left $(holds "$work/a")"
 refused "holds step 4 of another run; go on from it with --resume" $base --steps 9 --save "$work/a"
 refused "holds step 4, later than the resumed step 3" $base --steps 9 --save "$work/a" \
     --resume "$work/a/step-000003"
-[ "$(holds "$work/a")" = "step-000003 step-000004" ] || fail "a refused run left $(holds "$work/a")"
+[ "$(holds "$work/a")" = "step-000002 step-000003 step-000004" ] || fail "a refused run left $(holds "$work/a")"
 quiet "an older step, elsewhere" starpipe $base --steps 4 --resume "$work/a/step-000003" --save "$work/b"
 cmp "$work/a/step-000004/model.safetensors" "$work/b/step-000004/model.safetensors" ||
     fail "another step 4 from step 3"
@@ -30,7 +30,10 @@ rm "$work/a/model.safetensors" "$work/a/config.json"
 quiet "without the links" starpipe $base --steps 5 --resume "$work/a" --log "$work/log"
 [ "$(steps_of "$work/log" step)" = 4 ] || fail "without the links: $(steps_of "$work/log" step)"
 quiet "overwritten" starpipe $base --steps 1 --save "$work/a" --overwrite
-[ "$(holds "$work/a")" = step-000001 ] || fail "--overwrite left $(holds "$work/a")"
+[ "$(holds "$work/a")" = "step-000001 step-000002.replaced step-000003.replaced step-000004.replaced" ] ||
+    fail "--overwrite left $(holds "$work/a")"
+quiet "overwritten, and proven" starpipe $base --steps 2 --save "$work/a" --resume "$work/a"
+[ "$(holds "$work/a")" = "step-000001 step-000002" ] || fail "a proven step left $(holds "$work/a")"
 cp -R "$work/model" "$work/mine"
 refused "holds a model \(config.json\) that no run saved" $base --steps 1 --save "$work/mine"
 
@@ -51,7 +54,9 @@ for file in model optimizer-m optimizer-v; do
     cmp "$work/d/step-000012/$file.safetensors" "$work/d--save-async/step-000012/$file.safetensors" ||
         fail "--save-async: another $file"
 done
-[ "$(holds "$work/d--save-async")" = step-000012 ] || fail "--save-async left $(holds "$work/d--save-async")"
+for dir in d d--save-async; do
+    [ "$(holds "$work/$dir")" = "step-000011 step-000012" ] || fail "$dir: left $(holds "$work/$dir")"
+done
 
 # ---- a run that is told otherwise, or that diverges
 

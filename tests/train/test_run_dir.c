@@ -1,4 +1,6 @@
 /* Who may save where, what is found, and what is left. */
+#include "model/files/input.h"
+#include "model/files/output.h"
 #include "model/support.h"
 #include "train/checkpoint/run_dir.h"
 #include <dirent.h>
@@ -32,18 +34,45 @@ static const char *at(const char *name)
     return path[turn];
 }
 
-/* A step as a run makes it. */
+static void put(const struct sp_dir *dir, const char *name, const char *text)
+{
+    assert_int_equal(sp_output_text_in(dir, name, text, strlen(text)), 0);
+}
+
+/* A step as a run makes it, in two files of weights if `shards`. */
+static void save_as(struct sp_run_dir *d, long step, bool shards)
+{
+    struct sp_dir tmp;
+    char state[64];
+
+    assert_int_equal(sp_run_dir_begin(d, step, &tmp), 0);
+    snprintf(state, sizeof state, "{\"step\": %ld, \"seed\": 1}", step);
+    put(&tmp, "state.json", state);
+    put(&tmp, "config.json", "x");
+    put(&tmp, shards ? "model-00001-of-00002.safetensors" : "model.safetensors", "x");
+    sp_dir_close(&tmp);
+    assert_int_equal(sp_run_dir_commit(d, step), 0);
+}
+
 static void save(struct sp_run_dir *d, long step)
 {
-    static const char *const names[] = {"config.json", "model.safetensors", "state.json"};
-    char path[SP_RUN_PATH], file[SP_RUN_PATH + 32];
+    save_as(d, step, false);
+}
 
-    assert_int_equal(sp_run_dir_begin(d, step, path), 0);
-    for (int i = 0; i < 3; i++) {
-        snprintf(file, sizeof file, "%s/%s", path, names[i]);
-        write_file(file, "x", 1);
-    }
-    assert_int_equal(sp_run_dir_commit(d, step), 0);
+/* The number of the step that is found in a directory; -1: none. */
+static long found(const char *path)
+{
+    struct sp_dir step;
+    const char *name;
+    long n;
+
+    if (sp_step_open(path, &step))
+        return -1;
+    name = strrchr(step.path, '/') + 1;
+    n = sp_step_number(name, "");
+    n = n < 0 ? sp_step_number(name, ".replaced") : n;
+    sp_dir_close(&step);
+    return n;
 }
 
 /* Names in a directory that begin with "step-", in order, with spaces. */
@@ -71,50 +100,66 @@ static void assert_link(const char *path, const char *target)
     assert_string_equal(text, target);
 }
 
+/* `resumed`: the path of a step, or NULL. */
+static int try_claim(struct sp_run_dir *d, const char *path, const char *resumed, int keep,
+                     bool overwrite)
+{
+    struct sp_dir step = SP_DIR_CLOSED;
+    int err = sp_run_dir_lock(d, path);
+
+    if (!err && resumed)
+        err = sp_dir_open(resumed, &step);
+    err = err ? err : sp_run_dir_claim(d, resumed ? &step : NULL, keep, overwrite);
+    sp_dir_close(&step);
+    return err;
+}
+
 static void claim(struct sp_run_dir *d, const char *path, const char *resumed, int keep,
                   bool overwrite)
 {
-    assert_int_equal(sp_run_dir_lock(d, path), 0);
-    assert_int_equal(sp_run_dir_claim(d, resumed, keep, overwrite), 0);
+    assert_int_equal(try_claim(d, path, resumed, keep, overwrite), 0);
 }
 
-static void refused(const char *path, const char *resumed, const char *word)
+static void refused_as(const char *path, const char *resumed, bool overwrite, const char *word)
 {
     struct sp_run_dir d;
     struct capture c;
     int err;
 
     capture_begin(&c);
-    err = sp_run_dir_lock(&d, path);
-    err = err ? err : sp_run_dir_claim(&d, resumed, 1, false);
+    err = try_claim(&d, path, resumed, 1, overwrite);
+    sp_run_dir_release(&d);
     assert_said(capture_end(&c), word, path);
     assert_true(err < 0);
+}
+
+static void refused(const char *path, const char *resumed, const char *word)
+{
+    refused_as(path, resumed, false, word);
 }
 
 static void test_keeps_the_newest(void **state)
 {
     struct sp_run_dir d;
-    char found[SP_RUN_PATH];
-    long step;
 
     (void)state;
     claim(&d, at("keep"), NULL, 2, false);
     for (int n = 1; n <= 5; n++)
         save(&d, n);
     assert_string_equal(holds(at("keep")), "000001 000002 000003 000004 000005");
-    assert_int_equal(sp_step_find(at("keep"), found, &step), 0);
-    assert_int_equal(step, 5);
-    sp_run_dir_prune(&d);
+    assert_int_equal(found(at("keep")), 5);
+    sp_run_dir_prune(&d, 3); /* 4 and 5 have not proven good */
+    assert_string_equal(holds(at("keep")), "000002 000003 000004 000005");
+    sp_run_dir_prune(&d, 5);
     assert_string_equal(holds(at("keep")), "000004 000005");
     assert_link(at("keep/model.safetensors"), "step-000005/model.safetensors");
     assert_int_equal(access(at("keep/config.json"), F_OK), 0);
     save(&d, 5); /* again, in place */
     assert_string_equal(holds(at("keep")), "000004 000005");
     d.keep = 0;
-    sp_run_dir_prune(&d);
+    sp_run_dir_prune(&d, 5);
     assert_string_equal(holds(at("keep")), "000004 000005");
-    assert_int_equal(sp_step_find(at("keep/step-000004/"), found, &step), 0);
-    assert_int_equal(step, 4);
+    assert_int_equal(found(at("keep/step-000004/")), 4);
     sp_run_dir_release(&d);
 }
 
@@ -129,7 +174,10 @@ static void test_belongs_to_one_run(void **state)
     save(&d, 8);
     sp_run_dir_release(&d);
     refused(at("mine"), NULL, "holds step 8 of another run");
-    refused(at("mine"), at("other/step-000008"), "holds step 8 of another run");
+    claim(&d, at("theirs"), NULL, 1, false);
+    save(&d, 8);
+    sp_run_dir_release(&d);
+    refused(at("mine"), at("theirs/step-000008"), "holds step 8 of another run");
     refused(at("mine"), at("mine/step-000007"), "later than the resumed step 7");
     claim(&d, at("mine"), at("mine/step-000008"), 1, false);
     sp_run_dir_release(&d);
@@ -144,36 +192,43 @@ static void test_belongs_to_one_run(void **state)
 static void test_overwrites(void **state)
 {
     struct sp_run_dir d;
-    char path[SP_RUN_PATH];
-    long step;
+    struct sp_dir tmp;
+    struct capture c;
 
     (void)state;
     claim(&d, at("over"), NULL, 1, false);
     save(&d, 40);
     sp_run_dir_release(&d);
     claim(&d, at("over"), NULL, 1, true);
-    assert_int_equal(sp_run_dir_begin(&d, 3, path), 0);
-    assert_int_equal(sp_step_find(at("over"), path, &step), 0);
-    assert_int_equal(step, 40);
+    assert_int_equal(sp_run_dir_begin(&d, 3, &tmp), 0);
+    sp_dir_close(&tmp);
+    assert_int_equal(found(at("over")), 40);
     save(&d, 3);
-    assert_int_equal(sp_step_find(at("over"), path, &step), 0);
-    assert_int_equal(step, 3);
+    assert_int_equal(found(at("over")), 3);
     assert_string_equal(holds(at("over")), "000003 000040.replaced");
-    sp_run_dir_prune(&d);
+    sp_run_dir_prune(&d, 3);
     assert_string_equal(holds(at("over")), "000003");
     save(&d, 4);
     save(&d, 5);
     sp_run_dir_release(&d);
     /* Gone on from an older step: the later ones make way. */
     claim(&d, at("over"), at("over/step-000004"), 1, true);
+    sp_run_dir_prune(&d,
+                     4); /* the resumed step has proven good, and nothing replaces the later one */
+    assert_string_equal(holds(at("over")), "000004 000005");
     save(&d, 5);
-    sp_run_dir_prune(&d);
+    assert_string_equal(holds(at("over")), "000004 000005 000005.replaced");
+    sp_run_dir_prune(&d, 5);
     assert_string_equal(holds(at("over")), "000005");
     sp_run_dir_release(&d);
     mkdir(at("files"), 0777);
     write_file(at("files/config.json"), "x", 1);
+    write_file(at("files/model.safetensors.index.json"), "x", 1);
+    capture_begin(&c);
     claim(&d, at("files"), NULL, 1, true);
+    assert_said(capture_end(&c), "replaces config.json, model.safetensors.index.json", "files");
     save(&d, 1);
+    assert_int_equal(access(at("files/model.safetensors.index.json"), F_OK), -1);
     assert_link(at("files/config.json"), "step-000001/config.json");
     sp_run_dir_release(&d);
 }
@@ -182,8 +237,6 @@ static void test_overwrites(void **state)
 static void test_finds_what_was_to_be_replaced(void **state)
 {
     struct sp_run_dir d;
-    char path[SP_RUN_PATH];
-    long step;
 
     (void)state;
     claim(&d, at("half"), NULL, 1, false);
@@ -191,13 +244,13 @@ static void test_finds_what_was_to_be_replaced(void **state)
     save(&d, 6);
     rename(at("half/step-000005"), at("half/step-000005.replaced"));
     rename(at("half/step-000006"), at("half/step-000006.replaced"));
-    assert_int_equal(sp_step_find(at("half"), path, &step), 0);
-    assert_int_equal(step, 6);
+    assert_int_equal(found(at("half")), 6);
     sp_run_dir_release(&d);
     refused(at("half"), NULL, "holds step 6");
-    claim(&d, at("half"), path, 1, false);
+    claim(&d, at("half"), at("half/step-000006.replaced"), 1, false);
+    assert_int_equal(d.resumed, -1);
     save(&d, 7);
-    sp_run_dir_prune(&d);
+    sp_run_dir_prune(&d, 7);
     assert_string_equal(holds(at("half")), "000007");
     sp_run_dir_release(&d);
 }
@@ -205,8 +258,6 @@ static void test_finds_what_was_to_be_replaced(void **state)
 static void test_steps_back(void **state)
 {
     struct sp_run_dir d;
-    char path[SP_RUN_PATH];
-    long step;
 
     (void)state;
     claim(&d, at("back"), NULL, 1, false);
@@ -216,8 +267,7 @@ static void test_steps_back(void **state)
     assert_int_equal(sp_run_dir_step_back(&d, 2), 1);
     assert_string_equal(holds(at("back")), "000001 000002.diverged");
     assert_link(at("back/config.json"), "step-000001/config.json");
-    assert_int_equal(sp_step_find(at("back"), path, &step), 0);
-    assert_int_equal(step, 1);
+    assert_int_equal(found(at("back")), 1);
     sp_run_dir_release(&d);
 }
 
@@ -225,27 +275,254 @@ static void test_steps_back(void **state)
 static void test_links(void **state)
 {
     struct sp_run_dir d;
-    char path[SP_RUN_PATH], file[SP_RUN_PATH + 64];
 
     (void)state;
     claim(&d, at("links"), NULL, 1, false);
     save(&d, 1);
-    assert_int_equal(sp_run_dir_begin(&d, 2, path), 0);
-    snprintf(file, sizeof file, "%s/model-00001-of-00002.safetensors", path);
-    write_file(file, "x", 1);
-    assert_int_equal(sp_run_dir_commit(&d, 2), 0);
+    save_as(&d, 2, true);
     assert_link(at("links/model-00001-of-00002.safetensors"),
                 "step-000002/model-00001-of-00002.safetensors");
     assert_int_not_equal(access(at("links/model.safetensors"), F_OK), 0);
-    sp_run_dir_prune(&d);
+    sp_run_dir_prune(&d, 2);
     save(&d, 3);
     assert_int_not_equal(access(at("links/model-00001-of-00002.safetensors"), F_OK), 0);
     /* What is not ours stays, and so does its directory. */
     write_file(at("links/step-000003/notes.txt"), "x", 1);
     save(&d, 4);
-    sp_run_dir_prune(&d);
+    sp_run_dir_prune(&d, 4);
     assert_int_equal(access(at("links/step-000003.removed/notes.txt"), F_OK), 0);
     sp_run_dir_release(&d);
+    claim(&d, at("links"), at("links/step-000004"), 1, false); /* for ever */
+    sp_run_dir_prune(&d, 4);
+    assert_int_equal(access(at("links/step-000003.removed/notes.txt"), F_OK), 0);
+    sp_run_dir_release(&d);
+}
+
+/* A model elsewhere, which some name in a run's directory leads to. */
+static void make_victim(const char *name)
+{
+    char path[100];
+
+    must(!mkdir(at(name), 0777), "mkdir");
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"config.json", "model.safetensors", "state.json"};
+
+        snprintf(path, sizeof path, "%s/%s", name, names[i]);
+        write_file(at(path), i == 2 ? "{\"step\": 9}" : "x", i == 2 ? 11 : 1);
+    }
+}
+
+static void assert_whole(const char *name)
+{
+    char path[100];
+
+    snprintf(path, sizeof path, "%s/config.json", name);
+    assert_int_equal(access(at(path), F_OK), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", name);
+    assert_int_equal(access(at(path), F_OK), 0);
+}
+
+/* What no run made is refused where it stands in the way, left alone elsewhere, never entered. */
+static void test_follows_no_link(void **state)
+{
+    struct sp_run_dir d;
+    struct stat st;
+
+    (void)state;
+    make_victim("victim");
+    claim(&d, at("held"), NULL, 1, false);
+    save(&d, 4);
+    sp_run_dir_release(&d);
+    must(!symlink("../victim", at("held/step-000008.tmp")), "symlink");
+    refused(at("held"), at("held/step-000004"), "step-000008.tmp is in the way");
+    unlink(at("held/step-000008.tmp"));
+    must(!symlink("nowhere", at("held/step-000008.tmp")), "symlink"); /* to nothing */
+    refused(at("held"), at("held/step-000004"), "step-000008.tmp is in the way");
+    unlink(at("held/step-000008.tmp"));
+    write_file(at("held/step-000005.tmp"), "x", 1);
+    refused(at("held"), at("held/step-000004"), "step-000005.tmp is in the way");
+    unlink(at("held/step-000005.tmp"));
+    must(!mkdir(at("held/step-000005.tmp"), 0777), "mkdir"); /* somebody's model, no run's */
+    write_file(at("held/step-000005.tmp/model.safetensors"), "x", 1);
+    refused(at("held"), at("held/step-000004"), "step-000005.tmp is in the way");
+    assert_int_equal(access(at("held/step-000005.tmp/model.safetensors"), F_OK), 0);
+    unlink(at("held/step-000005.tmp/model.safetensors"));
+    rmdir(at("held/step-000005.tmp"));
+    must(!symlink("../victim", at("held/step-000002.tmp")), "symlink");
+    must(!symlink("../victim", at("held/step-000004.removed")), "symlink");
+    must(!symlink("../victim", at("held/step-000003.replaced")), "symlink");
+    must(!symlink("../victim", at("held/step-000001.diverged")), "symlink");
+    refused_as(at("held"), at("held/step-000004"), true, "step-000003.replaced is in the way");
+    claim(&d, at("held"), at("held/step-000004"), 1, false);
+    save(&d, 5);
+    sp_run_dir_prune(&d, 5);
+    sp_run_dir_release(&d);
+    assert_int_equal(access(at("held/step-000004/config.json"), F_OK),
+                     0); /* it cannot be renamed */
+    must(!lstat(at("held/step-000002.tmp"), &st) && !lstat(at("held/step-000004.removed"), &st) &&
+             !lstat(at("held/step-000003.replaced"), &st) &&
+             !lstat(at("held/step-000001.diverged"), &st),
+         "left");
+    assert_whole("victim");
+}
+
+/* An archived step that was linked back is gone on from; it is none of those kept, and stays. */
+static void test_archived_step(void **state)
+{
+    struct sp_run_dir d;
+    struct stat st;
+
+    (void)state;
+    claim(&d, at("short"), NULL, 2, false);
+    save(&d, 4);
+    sp_run_dir_release(&d);
+    must(!mkdir(at("archive"), 0777) &&
+             !rename(at("short/step-000004"), at("archive/step-000004")) &&
+             !symlink("../archive/step-000004", at("short/step-000004")),
+         "archive");
+    refused(at("short"), NULL, "holds step 4 of another run");
+    refused_as(at("short"), NULL, true, "step-000004 is in the way");
+    assert_int_equal(found(at("short")), 4);
+    claim(&d, at("short"), at("archive/step-000004"), 2, false);
+    assert_int_equal(d.resumed, 4);
+    sp_run_dir_prune(&d, 4);
+    save(&d, 5);
+    save(&d, 6);
+    sp_run_dir_prune(&d, 6);
+    assert_string_equal(holds(at("short")), "000004 000005 000006");
+    save(&d, 7);
+    sp_run_dir_prune(&d, 7);
+    assert_string_equal(holds(at("short")), "000004 000006 000007");
+    sp_run_dir_release(&d);
+    must(!lstat(at("short/step-000004"), &st) && S_ISLNK(st.st_mode), "the link stays");
+    assert_whole("archive/step-000004");
+}
+
+/* Files of a step that are links: the links go. */
+static void test_links_in_a_step(void **state)
+{
+    struct sp_run_dir d;
+
+    (void)state;
+    make_victim("far");
+    claim(&d, at("inner"), NULL, 1, false);
+    save(&d, 1);
+    unlink(at("inner/step-000001/model.safetensors"));
+    must(!symlink("../../far/model.safetensors", at("inner/step-000001/model.safetensors")) &&
+             !symlink("../../far/config.json", at("inner/step-000001/checksums.json")),
+         "symlink");
+    save(&d, 2);
+    sp_run_dir_prune(&d, 2);
+    assert_string_equal(holds(at("inner")), "000002");
+    sp_run_dir_release(&d);
+    assert_whole("far");
+}
+
+/* As in the cache of Hugging Face: links, and none of them to a step. */
+static void test_snapshot(void **state)
+{
+    struct sp_run_dir d;
+    struct capture c;
+
+    (void)state;
+    make_victim("blobs");
+    must(
+        !mkdir(at("snapshot"), 0777) &&
+            !symlink("../blobs/config.json", at("snapshot/config.json")) &&
+            !symlink("../blobs/model.safetensors", at("snapshot/model-00001-of-00001.safetensors")),
+        "symlink");
+    refused(at("snapshot"), NULL,
+            "a model (config.json, model-00001-of-00001.safetensors) that no run saved there");
+    assert_link(at("snapshot/config.json"), "../blobs/config.json");
+    capture_begin(&c);
+    claim(&d, at("snapshot"), NULL, 1, true);
+    assert_said(capture_end(&c), "--overwrite replaces config.json, model-00001", "snapshot");
+    assert_link(at("snapshot/config.json"), "../blobs/config.json");
+    save(&d, 1);
+    sp_run_dir_release(&d);
+    assert_link(at("snapshot/config.json"), "step-000001/config.json");
+    assert_int_equal(access(at("snapshot/model-00001-of-00001.safetensors"), F_OK), -1);
+    assert_whole("blobs");
+    /* a step's link by another way is none of ours */
+    unlink(at("snapshot/config.json"));
+    must(!symlink("step-000001/../step-000001/config.json", at("snapshot/config.json")), "symlink");
+    refused(at("snapshot"), at("snapshot/step-000001"), "a model (config.json)");
+    unlink(at("snapshot/config.json"));
+    must(!mkdir(at("snapshot/config.json"), 0777), "mkdir");
+    refused_as(at("snapshot"), at("snapshot/step-000001"), true, "a directory with the name of a");
+}
+
+/* The directory is renamed away, and another comes in its place: the run stays where it was. */
+static void test_stays_in_its_directory(void **state)
+{
+    struct sp_run_dir d;
+
+    (void)state;
+    claim(&d, at("first"), NULL, 1, false);
+    save(&d, 1);
+    must(!rename(at("first"), at("moved")) && !mkdir(at("first"), 0777), "rename");
+    make_victim("first/step-000002.tmp");
+    save(&d, 2);
+    sp_run_dir_prune(&d, 2);
+    sp_run_dir_release(&d);
+    assert_string_equal(holds(at("moved")), "000002");
+    assert_whole("first/step-000002.tmp");
+}
+
+/* A step that is open is whole, although it is removed, or another takes its name. */
+static void test_reads_what_it_opened(void **state)
+{
+    struct sp_run_dir d;
+    struct sp_dir step;
+    size_t n;
+    char *text;
+
+    (void)state;
+    claim(&d, at("live"), NULL, 1, false);
+    save(&d, 1);
+    assert_int_equal(sp_step_open(at("live/"), &step), 0);
+    save(&d, 2);
+    sp_run_dir_prune(&d, 2);
+    must(!mkdir(at("live/step-000001"), 0777), "mkdir");
+    write_file(at("live/step-000001/config.json"), "other", 5);
+    assert_int_equal(sp_input_read_in(&step, "config.json", 100, "a file", &text, &n), 0);
+    assert_int_equal(n, 1);
+    free(text);
+    assert_int_equal(sp_dir_file(&step, "checksums.json"), -ENOENT);
+    sp_dir_close(&step);
+    sp_run_dir_release(&d);
+}
+
+/* The directories on the way are made, and go again if nothing was saved. */
+static void test_makes_its_way(void **state)
+{
+    struct sp_run_dir d;
+
+    (void)state;
+    claim(&d, at("far/away/run/"), NULL, 1, false);
+    assert_int_equal(access(at("far/away/run/.lock"), F_OK), 0);
+    sp_run_dir_release(&d);
+    assert_int_equal(access(at("far/away"), F_OK), -1);
+    claim(&d, at("far/away/run"), NULL, 1, false);
+    save(&d, 1);
+    sp_run_dir_release(&d);
+    assert_int_equal(access(at("far/away/run/step-000001"), F_OK), 0);
+}
+
+/* A lock that is none. */
+static void test_lock(void **state)
+{
+    (void)state;
+    must(!mkdir(at("locked"), 0777), "mkdir");
+    write_file(at("precious"), "x", 1);
+    must(!symlink("../precious", at("locked/.lock")), "symlink");
+    refused(at("locked"), NULL, ".lock is no file of a run");
+    unlink(at("locked/.lock"));
+    must(!mkfifo(at("locked/.lock"), 0600), "mkfifo");
+    refused(at("locked"), NULL, ".lock is no file of a run");
+    unlink(at("locked/.lock"));
+    must(!mkdir(at("locked/.lock"), 0700), "mkdir");
+    refused(at("locked"), NULL, ".lock is no file of a run");
 }
 
 static void test_room(void **state)
@@ -271,6 +548,14 @@ TEST_GROUP(run_dir)
         cmocka_unit_test(test_finds_what_was_to_be_replaced),
         cmocka_unit_test(test_steps_back),
         cmocka_unit_test(test_links),
+        cmocka_unit_test(test_follows_no_link),
+        cmocka_unit_test(test_archived_step),
+        cmocka_unit_test(test_links_in_a_step),
+        cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_stays_in_its_directory),
+        cmocka_unit_test(test_reads_what_it_opened),
+        cmocka_unit_test(test_makes_its_way),
+        cmocka_unit_test(test_lock),
         cmocka_unit_test(test_room),
     };
 

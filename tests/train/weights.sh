@@ -145,13 +145,18 @@ cmp "$work/more/model.safetensors" "$work/whole/model.safetensors" ||
 
 # Links that cannot all be replaced: what is there is no model, rather than one of two steps.
 cp -a "$work/part" "$work/half"
-rm "$work/half/model-00002-of-"*
-mkdir "$work/half/$(cd "$work/part" && echo model-00002-of-*)"
+second=$(cd "$work/part" && echo model-00002-of-*)
+mkdir "$work/half/.$second.new"
 starpipe train $on --resume "$work/half" --steps 3 --save "$work/half" --shard-size 6KB \
     > "$work/output" 2>&1
-[ $? -eq 1 ] && grep -q "^starpipe: cannot replace .*model-00002-of-" "$work/output" ||
+[ $? -eq 1 ] && grep -q "^starpipe: cannot make a link .*$second" "$work/output" ||
     fail "a link that cannot be replaced: $(tail -n 1 "$work/output")"
 refused "its index, .* is missing" train $on --steps 1 --model "$work/half"
+cp -a "$work/part" "$work/other"
+rm "$work/other/$second"
+mkdir "$work/other/$second"
+refused "holds a model \($second\) that no run saved" train $on --resume "$work/other" --steps 3 --save "$work/other"
+refused "a directory with the name of a file" train $on --steps 3 --save "$work/other" --resume "$work/other" --overwrite
 quiet "resumed nevertheless" starpipe train $on --resume "$work/half" --steps 3
 
 # Killed in a save of shards: the step before is whole, and the links are no model of two steps.

@@ -94,11 +94,18 @@ static int open_file(const char *path, struct sp_st_file *st)
 /* The directory to compare: the newest step of a run. */
 static const char *newest_step(const char *dir, char path[SP_RUN_PATH])
 {
-    long step = sp_step_highest(dir, "", SP_ANY_STEP);
+    char name[SP_STEP_NAME];
+    struct sp_dir run;
+    long step = -1;
 
+    if (!sp_dir_open(dir, &run)) {
+        step = sp_step_highest(&run, "", SP_ANY_STEP);
+        sp_dir_close(&run);
+    }
     if (step < 0)
         return dir;
-    sp_step_path(dir, step, "", path);
+    sp_step_name(step, "", name);
+    snprintf(path, SP_RUN_PATH, "%s/%s", dir, name);
     return path;
 }
 

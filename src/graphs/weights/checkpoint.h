@@ -20,10 +20,11 @@ enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
  */
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
 
-/* The same, in shards with an index if the file would have more than shard_bytes (0: one file); on
- * rank 0 the checksums of what was written go into `sums`, see sp_st_writer_sum. */
-int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const char *path,
-                                uint64_t shard_bytes, json_t *sums);
+/* The same for a name in `dir` (rank 0's), in shards with an index if the file would have more than
+ * shard_bytes (0: one file); on rank 0 the checksums of what was written go into `sums`, see
+ * sp_st_writer_sum. */
+int sp_checkpoint_write_in(struct sp_graph *g, enum sp_field field, const struct sp_dir *dir,
+                           const char *name, uint64_t shard_bytes, json_t *sums);
 
 /*
  * A copy of one field of every block in the memory of rank 0 (4 bytes a parameter), to be written while
@@ -31,8 +32,8 @@ int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const c
  */
 struct sp_snapshot;
 int sp_snapshot_take(struct sp_graph *g, enum sp_field field, struct sp_snapshot **snapshot);
-int sp_snapshot_write(const struct sp_snapshot *s, const char *path, uint64_t shard_bytes,
-                      json_t *sums);
+int sp_snapshot_write(const struct sp_snapshot *s, const struct sp_dir *dir, const char *name,
+                      uint64_t shard_bytes, json_t *sums);
 void sp_snapshot_free(struct sp_snapshot *s);
 
 /* Reads one field of every local block from such a file. */

@@ -11,9 +11,10 @@ struct writing {
     int err;
 };
 
-static void begin(struct writing *wr, const char *path, uint64_t shard_bytes, json_t *sums)
+static void begin(struct writing *wr, const struct sp_dir *dir, const char *name,
+                  uint64_t shard_bytes, json_t *sums)
 {
-    wr->err = sp_st_writer_create_sharded(path, shard_bytes, &wr->out);
+    wr->err = sp_st_writer_create_in(dir, name, shard_bytes, &wr->out);
     if (!wr->err && sums)
         sp_st_writer_sum(wr->out, sums);
     if (!wr->err)
@@ -42,16 +43,16 @@ static int end(struct writing *wr)
 
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path)
 {
-    return sp_checkpoint_write_sharded(g, field, path, 0, NULL);
+    return sp_checkpoint_write_in(g, field, NULL, path, 0, NULL);
 }
 
-int sp_checkpoint_write_sharded(struct sp_graph *g, enum sp_field field, const char *path,
-                                uint64_t shard_bytes, json_t *sums)
+int sp_checkpoint_write_in(struct sp_graph *g, enum sp_field field, const struct sp_dir *dir,
+                           const char *name, uint64_t shard_bytes, json_t *sums)
 {
     struct writing wr = {.params = g->cfg.params};
 
     if (g->place.world.rank == 0)
-        begin(&wr, path, shard_bytes, sums);
+        begin(&wr, dir, name, shard_bytes, sums);
     sp_checkpoint_each(g, field, write_block, &wr);
     return g->place.world.rank == 0 ? end(&wr) : 0;
 }
@@ -118,12 +119,12 @@ int sp_snapshot_take(struct sp_graph *g, enum sp_field field, struct sp_snapshot
     return 0;
 }
 
-int sp_snapshot_write(const struct sp_snapshot *s, const char *path, uint64_t shard_bytes,
-                      json_t *sums)
+int sp_snapshot_write(const struct sp_snapshot *s, const struct sp_dir *dir, const char *name,
+                      uint64_t shard_bytes, json_t *sums)
 {
     struct writing wr = {.params = s->params};
 
-    begin(&wr, path, shard_bytes, sums);
+    begin(&wr, dir, name, shard_bytes, sums);
     for (int i = 0; i < s->n; i++)
         write_block(&wr, s->blocks[i].kind, s->blocks[i].layer, s->blocks[i].values,
                     s->blocks[i].n);

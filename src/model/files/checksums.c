@@ -3,12 +3,10 @@
 #include "model/files/output.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -85,21 +83,6 @@ json_t *sp_file_sum_end(struct sp_file_sum *s)
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-static int open_file(const char *path, uint64_t *bytes)
-{
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    struct stat st;
-
-    if (fd < 0)
-        return sp_error(errno, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return sp_error(EINVAL, "%s: not a regular file", path);
-    }
-    *bytes = (uint64_t)st.st_size;
-    return fd;
-}
-
 /* Adds bytes begin .. end of a file. 0 or -errno after one line. */
 static int add_range(int fd, const char *path, uint64_t begin, uint64_t end, struct sp_file_sum *s)
 {
@@ -138,27 +121,25 @@ static json_t *sum_range(int fd, const char *path, uint64_t begin, uint64_t end)
     return sums;
 }
 
-json_t *sp_file_sum_of(const char *path)
+json_t *sp_file_sum_in(const struct sp_dir *dir, const char *name)
 {
     uint64_t bytes;
-    int fd = open_file(path, &bytes);
+    FILE *f = NULL;
     json_t *sums;
 
-    if (fd < 0)
+    if (sp_input_open(dir, name, &f, &bytes))
         return NULL;
-    sums = sum_range(fd, path, 0, bytes);
-    close(fd);
+    sums = sum_range(fileno(f), name, 0, bytes);
+    fclose(f);
     return sums;
 }
 
-int sp_checksums_write(const char *dir, json_t *files)
+int sp_checksums_write(const struct sp_dir *dir, json_t *files)
 {
     json_t *root = json_pack("{s:s,s:o}", "algorithm", ALGORITHM, "files", files);
-    char path[4400];
-    int err;
+    int err = root ? sp_output_json_in(dir, SP_CHECKSUMS_FILE, root, SP_OUTPUT_JSON)
+                   : sp_error(ENOMEM, "%s/" SP_CHECKSUMS_FILE ": no memory", dir->path);
 
-    snprintf(path, sizeof path, "%s/" SP_CHECKSUMS_FILE, dir);
-    err = root ? sp_output_json(path, root) : sp_error(ENOMEM, "%s: no memory", path);
     json_decref(root);
     return err;
 }
@@ -166,7 +147,7 @@ int sp_checksums_write(const char *dir, json_t *files)
 /* ---- verifying -------------------------------------------------------------------------- */
 
 struct check {
-    const char *dir;
+    const struct sp_dir *dir;
     int share, shares, next; /* parts are dealt out in turns */
 };
 
@@ -212,8 +193,8 @@ static int check_parts(struct check *c, int fd, const char *path, const json_t *
 
         if (json_unpack(part, "[s,I,I,s!]", &name, &begin, &end, &hash) || !is_hash(hash) ||
             begin < 0 || (uint64_t)begin != at || end < begin || (uint64_t)end > bytes)
-            return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at part %zu of %s", c->dir,
-                            i + 1, path);
+            return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at part %zu of %s",
+                            c->dir->path, i + 1, path);
         err = compare(c, fd, path, name, at, (uint64_t)end, hash);
         if (err)
             return err;
@@ -222,7 +203,7 @@ static int check_parts(struct check *c, int fd, const char *path, const json_t *
     return at == bytes
                ? 0
                : sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": no checksum of %s from byte %llu",
-                          c->dir, path, (unsigned long long)at);
+                          c->dir->path, path, (unsigned long long)at);
 }
 
 static int check_file(struct check *c, const char *name, const json_t *sums)
@@ -230,41 +211,44 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     const char *hash = json_string_value(json_object_get(sums, "checksum"));
     const json_t *size = json_object_get(sums, "bytes"), *parts = json_object_get(sums, "parts");
     char path[4400];
+    FILE *f = NULL;
     uint64_t bytes;
-    int fd, err;
+    int err;
 
-    snprintf(path, sizeof path, "%s/%s", c->dir, name);
+    snprintf(path, sizeof path, "%s/%s", c->dir->path, name);
     if (!is_hash(hash) || !json_is_integer(size) || (parts && !json_is_array(parts)) ||
         strchr(name, '/'))
-        return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at %.80s", c->dir, name);
-    fd = open_file(path, &bytes);
-    if (fd < 0)
-        return fd;
+        return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at %.80s", c->dir->path, name);
+    err = sp_input_open(c->dir, name, &f, &bytes);
+    if (err)
+        return err;
     if ((json_int_t)bytes != json_integer_value(size))
         err = sp_error(EINVAL, "%s: damaged: it has %llu bytes, %lld were saved", path,
                        (unsigned long long)bytes, (long long)json_integer_value(size));
     else if (parts)
-        err = check_parts(c, fd, path, parts, bytes);
+        err = check_parts(c, fileno(f), path, parts, bytes);
     else
-        err = compare(c, fd, path, NULL, 0, bytes, hash);
-    close(fd);
+        err = compare(c, fileno(f), path, NULL, 0, bytes, hash);
+    fclose(f);
     return err;
 }
 
-int sp_checksums_verify(const char *dir, const char *const *names, int share, int shares)
+int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int share, int shares)
 {
     struct check c = {.dir = dir, .share = share, .shares = shares};
     json_t *root, *files, *sums;
     char path[4400];
     const char *name;
+    struct stat st;
     char *text;
     size_t bytes;
     int err;
 
-    snprintf(path, sizeof path, "%s/" SP_CHECKSUMS_FILE, dir);
-    if (access(path, F_OK) && errno == ENOENT)
+    snprintf(path, sizeof path, "%s/" SP_CHECKSUMS_FILE, dir->path);
+    if (!sp_dir_has(dir, SP_CHECKSUMS_FILE, &st) && errno == ENOENT)
         return -ENOENT;
-    err = sp_input_read(path, MOST_BYTES, "a file of checksums", &text, &bytes);
+    err =
+        sp_input_read_in(dir, SP_CHECKSUMS_FILE, MOST_BYTES, "a file of checksums", &text, &bytes);
     if (err)
         return err;
     root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);

@@ -9,6 +9,7 @@
 #ifndef SP_CHECKSUMS_H
 #define SP_CHECKSUMS_H
 
+#include "model/files/dir.h"
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,11 +26,11 @@ void sp_file_sum_part(struct sp_file_sum *s, const char *name);
 /* What checksums.json says of the file; frees s. NULL without memory. */
 json_t *sp_file_sum_end(struct sp_file_sum *s);
 
-/* The same of a file that is there, as a whole. NULL after one line. */
-json_t *sp_file_sum_of(const char *path);
+/* The same of a file of `dir` that is there, as a whole. NULL after one line. */
+json_t *sp_file_sum_in(const struct sp_dir *dir, const char *name);
 
-/* Writes `files`, {name: sums}, to DIR/checksums.json; takes it over. 0 or -errno after one line. */
-int sp_checksums_write(const char *dir, json_t *files);
+/* Writes `files`, {name: sums}, to checksums.json in `dir`; takes it over. 0 or -errno after one line. */
+int sp_checksums_write(const struct sp_dir *dir, json_t *files);
 
 /*
  * Reads the `share`-th of `shares` of the checkpoint in `dir` and compares; every share also sees that
@@ -37,6 +38,6 @@ int sp_checksums_write(const char *dir, json_t *files);
  * -ENOENT without a word: there is no checksums.json; or -EINVAL after one line that names the file
  * and the tensor.
  */
-int sp_checksums_verify(const char *dir, const char *const *names, int share, int shares);
+int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int share, int shares);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef SP_SAFETENSORS_H
 #define SP_SAFETENSORS_H
 
+#include "model/files/dir.h"
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,14 +42,18 @@ struct sp_st_file {
 #define SP_ST_MAX_SHARDS 4096
 #define SP_ST_MAX_INDEX_BYTES (16 << 20)
 
-/* Opens and checks a file; one line on stderr and -errno (-EINVAL: malformed) otherwise. */
+/* Opens and checks a file of `dir`; one line on stderr and -errno (-EINVAL: malformed) otherwise. */
+int sp_st_open_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
+/* The same at a path. */
 int sp_st_open(const char *path, struct sp_st_file *st);
 
 /*
- * Opens `path`, a JSON index as transformers writes it beside shards, and all shards that its
+ * Opens `name`, a JSON index as transformers writes it beside shards, and all shards that its
  * "weight_map" (tensor name: file name) names, in the same directory. Refused unless every tensor
  * is in the shard that the map says, and in the map.
  */
+int sp_st_open_index_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
+/* The same at a path. */
 int sp_st_open_index(const char *path, struct sp_st_file *st);
 
 void sp_st_close(struct sp_st_file *st);
@@ -98,6 +103,9 @@ void sp_st_writer_abort(struct sp_st_writer *w); /* frees w and removes the temp
  * comes last; a directory that has `path` or the index already is refused, -EEXIST.
  */
 int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w);
+/* The same for a name in `dir`, which must stay open until the writer is freed. */
+int sp_st_writer_create_in(const struct sp_dir *dir, const char *name, uint64_t shard_bytes,
+                           struct sp_st_writer **w);
 
 /*
  * Before the data: the checksums of every file written and of its tensors will be in `files` when

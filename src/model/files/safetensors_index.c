@@ -19,10 +19,11 @@
 
 /* An index while its shards are opened. */
 struct index {
-    const char *path;
-    json_t *root, *map; /* map: borrowed from root */
-    json_t *shards;     /* file name: the first tensor said to be in it, in the order of the map */
-    json_t *missing;    /* of the map, what no shard opened so far holds */
+    const struct sp_dir *dir; /* NULL: the name is a path */
+    const char *name, *path;  /* path: for messages */
+    json_t *root, *map;       /* map: borrowed from root */
+    json_t *shards;  /* file name: the first tensor said to be in it, in the order of the map */
+    json_t *missing; /* of the map, what no shard opened so far holds */
 };
 
 static int parse(struct index *x, const char *json, size_t len)
@@ -122,21 +123,24 @@ static int absorb(struct sp_st_file *set, struct sp_st_file *one)
 
 static int open_shard(struct index *x, const char *file, const char *tensor, struct sp_st_file *set)
 {
-    const char *slash = strrchr(x->path, '/');
-    int dir = slash ? (int)(slash + 1 - x->path) : 0;
+    const char *slash = strrchr(x->name, '/');
+    int before = slash ? (int)(slash + 1 - x->name) : 0; /* of a path */
     struct sp_st_file one = {0};
-    char *path = malloc((size_t)dir + strlen(file) + 1);
-    int rc;
+    char *name = malloc((size_t)before + strlen(file) + 1);
+    int rc, fd;
 
-    if (!path)
+    if (!name)
         return sp_error(ENOMEM, "%s: no memory for a path", x->path);
-    sprintf(path, "%.*s%s", dir, x->path, file);
-    if (access(path, F_OK))
-        rc = sp_error(errno, "%s: tensor %.80s is said to be in %s: %s", x->path, tensor, file,
-                      strerror(errno));
+    sprintf(name, "%.*s%s", before, x->name, file);
+    fd = sp_dir_file(x->dir, name);
+    if (fd == -ENOENT)
+        rc = sp_error(ENOENT, "%s: tensor %.80s is said to be in %s: %s", x->path, tensor, file,
+                      strerror(ENOENT));
     else
-        rc = sp_st_open(path, &one);
-    free(path);
+        rc = sp_st_open_in(x->dir, name, &one);
+    if (fd >= 0)
+        close(fd);
+    free(name);
     if (rc)
         return rc;
     rc = check_shard(x, file, &one);
@@ -164,13 +168,14 @@ static int open_shards(struct index *x, struct sp_st_file *set)
     return 0;
 }
 
-int sp_st_open_index(const char *path, struct sp_st_file *st)
+int sp_st_open_index_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st)
 {
-    struct sp_st_file set = {.path = strdup(path)};
-    struct index x = {.path = path, .shards = json_object()};
+    struct sp_st_file set = {.path = sp_dir_join(dir, name)};
+    struct index x = {.dir = dir, .name = name, .path = set.path, .shards = json_object()};
     char *text = NULL;
     size_t len = 0;
-    int rc = sp_input_read(path, SP_ST_MAX_INDEX_BYTES, "an index", &text, &len);
+    int rc = set.path ? sp_input_read_in(dir, name, SP_ST_MAX_INDEX_BYTES, "an index", &text, &len)
+                      : sp_error(ENOMEM, "%s: no memory for its path", name);
 
     if (rc)
         goto out;
@@ -181,8 +186,8 @@ int sp_st_open_index(const char *path, struct sp_st_file *st)
         goto out;
     x.missing = json_copy(x.map);
     set.shards = calloc(json_object_size(x.shards), sizeof *set.shards);
-    if (!set.path || !set.shards || !x.missing)
-        rc = sp_error(ENOMEM, "%s: no memory for its shards", path);
+    if (!set.shards || !x.missing)
+        rc = sp_error(ENOMEM, "%s: no memory for its shards", set.path);
     else
         rc = open_shards(&x, &set);
 out:
@@ -195,4 +200,9 @@ out:
     else
         *st = set;
     return rc;
+}
+
+int sp_st_open_index(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_index_in(NULL, path, st);
 }

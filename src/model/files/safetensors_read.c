@@ -66,18 +66,18 @@ static int read_header(struct sp_st_shard *from, uint64_t size, struct sp_st_ent
     return rc;
 }
 
-int sp_st_open(const char *path, struct sp_st_file *st)
+int sp_st_open_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st)
 {
-    struct sp_st_file opened = {.path = strdup(path), .n_shards = 1};
+    struct sp_st_file opened = {.path = sp_dir_join(dir, name), .n_shards = 1};
     uint64_t size = 0;
     int rc;
 
     opened.shards = calloc(1, sizeof *opened.shards);
-    if (!opened.path || !opened.shards || !(opened.shards[0].path = strdup(path))) {
-        rc = sp_error(ENOMEM, "%s: no memory for its path", path);
+    if (!opened.path || !opened.shards || !(opened.shards[0].path = strdup(opened.path))) {
+        rc = sp_error(ENOMEM, "%s: no memory for its path", name);
         goto out;
     }
-    rc = sp_input_open(path, &opened.shards[0].f, &size);
+    rc = sp_input_open(dir, name, &opened.shards[0].f, &size);
     if (!rc)
         rc = read_header(&opened.shards[0], size, &opened.entries, &opened.n);
 out:
@@ -86,6 +86,11 @@ out:
     else
         *st = opened;
     return rc;
+}
+
+int sp_st_open(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_in(NULL, path, st);
 }
 
 void sp_st_close(struct sp_st_file *st)

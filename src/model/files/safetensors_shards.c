@@ -21,61 +21,64 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Length of X of the path "X.safetensors". */
+/* Length of X of the name "X.safetensors". */
 static int stem(const struct sp_st_writer *w)
 {
-    size_t n = strlen(w->path), end = strlen(".safetensors");
+    size_t n = strlen(w->name), end = strlen(".safetensors");
 
-    return (int)(n >= end && !strcmp(w->path + n - end, ".safetensors") ? n - end : n);
+    return (int)(n >= end && !strcmp(w->name + n - end, ".safetensors") ? n - end : n);
 }
 
-char *sp_st_shard_path(struct sp_st_writer *w, int i)
+char *sp_st_shard_name(struct sp_st_writer *w, int i)
 {
-    size_t size = strlen(w->path) + 48;
-    char *path = malloc(size);
+    size_t size = strlen(w->name) + 48;
+    char *name = malloc(size);
 
-    if (!path)
-        sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for a path", w->path));
+    if (!name)
+        sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for a name", w->path));
     else
-        snprintf(path, size, "%.*s-%05d-of-%05d.safetensors", stem(w), w->path, i + 1, w->n);
-    return path;
+        snprintf(name, size, "%.*s-%05d-of-%05d.safetensors", stem(w), w->name, i + 1, w->n);
+    return name;
 }
 
 /* "X.safetensors.index.json"; the caller frees it. NULL: no memory, said. */
-static char *index_path(struct sp_st_writer *w)
+static char *index_name(struct sp_st_writer *w)
 {
-    size_t size = strlen(w->path) + 16;
-    char *path = malloc(size);
+    size_t size = strlen(w->name) + 16;
+    char *name = malloc(size);
 
-    if (!path)
-        sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for a path", w->path));
+    if (!name)
+        sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for a name", w->path));
     else
-        snprintf(path, size, "%s.index.json", w->path);
-    return path;
+        snprintf(name, size, "%s.index.json", w->name);
+    return name;
 }
 
 /* Shards do not replace a model: its files would be of two models on the way. */
 int sp_st_refuse_other(struct sp_st_writer *w)
 {
-    char *index = index_path(w);
+    char *index = index_name(w);
     const char *there;
     struct stat st;
 
     if (!index)
         return w->err;
-    there = !lstat(w->path, &st) ? w->path : !lstat(index, &st) ? index : NULL;
+    there = sp_dir_has(w->dir, w->name, &st) ? ""
+            : sp_dir_has(w->dir, index, &st) ? ".index.json"
+                                             : NULL;
     if (there)
-        sp_st_writer_fail(
-            w, sp_error(EEXIST, "%s: is there already, and shards do not replace it", there));
+        sp_st_writer_fail(w,
+                          sp_error(EEXIST, "%s%s: is there already, and shards do not replace it",
+                                   w->path, there));
     free(index);
     return w->err;
 }
 
-static int add_sums(struct sp_st_writer *w, const char *path, json_t *sums)
+static int add_sums(struct sp_st_writer *w, const char *name, json_t *sums)
 {
-    if (sums && !json_object_set_new(w->sums, name_of(path), sums))
+    if (sums && !json_object_set_new(w->sums, name_of(name), sums))
         return 0;
-    return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for checksums", path));
+    return sp_st_writer_fail(w, sp_error(ENOMEM, "%s: no memory for checksums", w->path));
 }
 
 /* {"metadata": {"total_size": BYTES}, "weight_map": {"tensor": "file"}}, as transformers has it. */
@@ -86,14 +89,14 @@ static json_t *pack_index(struct sp_st_writer *w)
 
     json_object_foreach(w->map, name, shard)
     {
-        char *path = sp_st_shard_path(w, (int)json_integer_value(shard));
+        char *file = sp_st_shard_name(w, (int)json_integer_value(shard));
 
-        if (!path || json_object_set_new(map, name, json_string(name_of(path)))) {
-            free(path);
+        if (!file || json_object_set_new(map, name, json_string(name_of(file)))) {
+            free(file);
             json_decref(map);
             return NULL;
         }
-        free(path);
+        free(file);
     }
     return json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)w->declared,
                      "weight_map", map);
@@ -101,28 +104,17 @@ static json_t *pack_index(struct sp_st_writer *w)
 
 static int write_index(struct sp_st_writer *w)
 {
-    char *path = index_path(w);
+    char *name = index_name(w);
     json_t *root = pack_index(w);
-    struct sp_output out;
     int rc;
 
-    if (!path || !root) {
+    if (!name || !root)
         rc = w->err ? w->err : sp_error(ENOMEM, "%s: no memory for an index", w->path);
-        goto out;
-    }
-    rc = sp_output_open(path, &out);
-    if (rc)
-        goto out;
-    if (json_dumpf(root, out.f, JSON_INDENT(2) | JSON_SORT_KEYS) || fputc('\n', out.f) == EOF) {
-        rc = sp_error(EIO, "%s: cannot be written", path);
-        sp_output_discard(&out);
-        goto out;
-    }
-    rc = sp_output_commit(&out);
+    else
+        rc = sp_output_json_in(w->dir, name, root, JSON_INDENT(2) | JSON_SORT_KEYS);
     if (!rc && w->sums)
-        rc = add_sums(w, path, sp_file_sum_of(path));
-out:
-    free(path);
+        rc = add_sums(w, name, sp_file_sum_in(w->dir, name));
+    free(name);
     json_decref(root);
     return rc;
 }
@@ -136,7 +128,7 @@ int sp_st_writer_commit(struct sp_st_writer *w)
         struct sp_st_writer_shard *s = &w->shards[named];
 
         if (s->sum)
-            rc = add_sums(w, s->out.path, sp_file_sum_end(s->sum));
+            rc = add_sums(w, s->out.name, sp_file_sum_end(s->sum));
         s->sum = NULL;
         if (rc)
             break;
@@ -146,11 +138,11 @@ int sp_st_writer_commit(struct sp_st_writer *w)
     if (!rc && w->n > 1)
         rc = write_index(w);
     for (int i = 0; rc && w->n > 1 && i < named; i++) {
-        char *path = sp_st_shard_path(w, i);
+        char *name = sp_st_shard_name(w, i);
 
-        if (path)
-            unlink(path);
-        free(path);
+        if (name)
+            unlinkat(sp_dir_fd(w->dir), name, 0);
+        free(name);
     }
     return rc;
 }

@@ -32,10 +32,10 @@ static int add_shard(struct sp_st_writer *w)
     return 0;
 }
 
-static int open_shard(struct sp_st_writer *w, int i, const char *path)
+static int open_shard(struct sp_st_writer *w, int i, const char *name)
 {
     struct sp_st_writer_shard *s = &w->shards[i];
-    int rc = sp_output_open(path, &s->out);
+    int rc = sp_output_open_in(w->dir, name, &s->out);
 
     s->open = !rc;
     return rc;
@@ -46,27 +46,35 @@ void sp_st_writer_sum(struct sp_st_writer *w, json_t *files)
     w->sums = json_incref(files);
 }
 
-int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w)
+int sp_st_writer_create_in(const struct sp_dir *dir, const char *name, uint64_t shard_bytes,
+                           struct sp_st_writer **w)
 {
     struct sp_st_writer *made = calloc(1, sizeof *made);
     int rc;
 
     if (!made)
-        return sp_error(ENOMEM, "%s: no memory for a writer", path);
+        return sp_error(ENOMEM, "%s: no memory for a writer", name);
     made->limit = shard_bytes;
-    made->path = strdup(path);
+    made->dir = dir;
+    made->name = strdup(name);
+    made->path = sp_dir_join(dir, name);
     made->map = json_object();
-    if (!made->path || !made->map)
-        rc = sp_error(ENOMEM, "%s: no memory for a writer", path);
+    if (!made->name || !made->path || !made->map)
+        rc = sp_error(ENOMEM, "%s: no memory for a writer", name);
     else
         rc = add_shard(made);
     if (!rc)
-        rc = open_shard(made, 0, path); /* whether it can be written is said early */
+        rc = open_shard(made, 0, name); /* whether it can be written is said early */
     if (rc)
         sp_st_writer_abort(made);
     else
         *w = made;
     return rc;
+}
+
+int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w)
+{
+    return sp_st_writer_create_in(NULL, path, shard_bytes, w);
 }
 
 int sp_st_writer_create(const char *path, struct sp_st_writer **w)
@@ -137,8 +145,7 @@ static int put(struct sp_st_writer *w, const void *data, size_t size, size_t n)
             sp_file_sum_add(w->shards[w->current].sum, data, size * n);
         return 0;
     }
-    return sp_st_writer_fail(
-        w, sp_error(errno ? errno : EIO, "%s: cannot be written: %s", out->path, strerror(errno)));
+    return sp_st_writer_fail(w, sp_output_fail(out, errno));
 }
 
 /* The next tensor in the header of the current shard. */
@@ -193,6 +200,7 @@ static int put_header(struct sp_st_writer *w)
     len = strlen(json);
     pad = (8 - len % 8) % 8; /* readers map the file: keep the data aligned */
     total = len + pad;
+    s->out.bytes = sizeof total + total + s->bytes;
     rc = put(w, &total, sizeof total, 1);
     if (!rc)
         rc = put(w, json, 1, len);
@@ -210,10 +218,10 @@ static int put_header(struct sp_st_writer *w)
 
 static int begin_shard(struct sp_st_writer *w, int i)
 {
-    char *path = sp_st_shard_path(w, i);
-    int rc = path ? open_shard(w, i, path) : -ENOMEM;
+    char *name = sp_st_shard_name(w, i);
+    int rc = name ? open_shard(w, i, name) : -ENOMEM;
 
-    free(path);
+    free(name);
     w->current = i;
     w->in_shard = 0;
     return rc ? sp_st_writer_fail(w, rc) : put_header(w);
@@ -294,5 +302,6 @@ void sp_st_writer_abort(struct sp_st_writer *w)
     json_decref(w->map);
     json_decref(w->sums);
     free(w->path);
+    free(w->name);
     free(w);
 }

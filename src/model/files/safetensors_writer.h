@@ -16,9 +16,11 @@ struct sp_st_writer_shard {
 };
 
 struct sp_st_writer {
-    char *path;
-    uint64_t limit; /* bytes of a shard, 0: none */
-    int n, current; /* shards; the one that the data have reached */
+    const struct sp_dir *dir; /* NULL: the name is a path */
+    char *name;               /* X.safetensors */
+    char *path;               /* for messages */
+    uint64_t limit;           /* bytes of a shard, 0: none */
+    int n, current;           /* shards; the one that the data have reached */
     struct sp_st_writer_shard *shards;
     uint64_t filled;            /* of the last shard declared, for sp_st_shard_begins */
     uint64_t declared, written; /* bytes of data in all shards */
@@ -34,9 +36,9 @@ struct sp_st_writer {
 /* Keeps the first failure, which the caller has reported; returns rc. */
 int sp_st_writer_fail(struct sp_st_writer *w, int rc);
 
-/* X-00001-of-0000N.safetensors of the path X.safetensors, i from 0. The caller frees it; NULL: no
+/* X-00001-of-0000N.safetensors of the name X.safetensors, i from 0. The caller frees it; NULL: no
  * memory, said. */
-char *sp_st_shard_path(struct sp_st_writer *w, int i);
+char *sp_st_shard_name(struct sp_st_writer *w, int i);
 
 /* Before shards are written: nothing of another model is there. 0 or -errno, said. */
 int sp_st_refuse_other(struct sp_st_writer *w);

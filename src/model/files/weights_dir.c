@@ -1,10 +1,8 @@
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
-#include <dirent.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- files that are read ------------------------------------------------------------------ */
 
@@ -27,15 +25,15 @@ void sp_weights_free_list(char **names, int n)
     free(names);
 }
 
-int sp_weights_list(const char *dir, char ***names, int *n)
+int sp_weights_list(const struct sp_dir *dir, char ***names, int *n)
 {
-    DIR *d = opendir(dir);
+    DIR *d = sp_dir_list(dir);
     char **list = NULL;
     struct dirent *e;
     int count = 0;
 
     if (!d)
-        return sp_error(errno, "%s: cannot be read: %s", dir, strerror(errno));
+        return sp_error(errno, "%s: cannot be read: %s", dir->path, strerror(errno));
     while ((e = readdir(d))) {
         char **more;
 
@@ -46,7 +44,7 @@ int sp_weights_list(const char *dir, char ***names, int *n)
         if (!more || !(list[count] = strdup(e->d_name))) {
             sp_weights_free_list(list, count);
             closedir(d);
-            return sp_error(ENOMEM, "%s: no memory for the names of its files", dir);
+            return sp_error(ENOMEM, "%s: no memory for the names of its files", dir->path);
         }
         count++;
     }
@@ -92,13 +90,13 @@ static const struct {
 enum { OTHERS = sizeof others / sizeof others[0] };
 
 /* The entry of the directory that is first in the table; *which stays OTHERS: none. 0, -errno. */
-static int find_other(const char *dir, char found[256], int *which)
+static int find_other(const struct sp_dir *dir, char found[256], int *which)
 {
-    DIR *d = opendir(dir);
+    DIR *d = sp_dir_list(dir);
     struct dirent *e;
 
     if (!d)
-        return sp_error(errno, "%s: cannot be read: %s", dir, strerror(errno));
+        return sp_error(errno, "%s: cannot be read: %s", dir->path, strerror(errno));
     while ((e = readdir(d))) {
         int i = 0;
 
@@ -114,7 +112,7 @@ static int find_other(const char *dir, char found[256], int *which)
     return 0;
 }
 
-static int refuse_other(const char *dir)
+static int refuse_other(const struct sp_dir *dir)
 {
     char found[256] = "";
     int which = OTHERS, rc = find_other(dir, found, &which);
@@ -124,42 +122,51 @@ static int refuse_other(const char *dir)
     return sp_error(EINVAL,
                     "%s holds no %s, but %.100s, which is not read; %s (without weights it would "
                     "train from random ones)",
-                    dir, SP_WEIGHTS_FILE, found, others[which].advice);
+                    dir->path, SP_WEIGHTS_FILE, found, others[which].advice);
 }
 
 /* ---- a directory -------------------------------------------------------------------------- */
 
-/* Is there an entry of this name, a dangling link too? Its path in path[n]. 0, 1 or -errno. */
-static int has(const char *dir, const char *name, char *path, size_t n)
+/* Is there an entry of this name, a dangling link too? 0, 1 or -errno. */
+static int has(const struct sp_dir *dir, const char *name)
 {
     struct stat st;
 
-    if ((size_t)snprintf(path, n, "%s/%s", dir, name) >= n)
-        return sp_error(ENAMETOOLONG, "%.200s: the path is too long", dir);
-    if (!lstat(path, &st))
+    if (sp_dir_has(dir, name, &st))
         return 1;
-    return errno == ENOENT ? 0 : sp_error(errno, "%s: %s", path, strerror(errno));
+    return errno == ENOENT ? 0 : sp_error(errno, "%s/%s: %s", dir->path, name, strerror(errno));
 }
 
-int sp_weights_open(const char *dir, struct sp_st_file *st)
+int sp_weights_open_in(const struct sp_dir *dir, struct sp_st_file *st)
 {
-    char file_path[4096], index_path[4096], adapter[4096];
-    int file = has(dir, SP_WEIGHTS_FILE, file_path, sizeof file_path);
-    int index = file < 0 ? file : has(dir, SP_WEIGHTS_INDEX, index_path, sizeof index_path);
-    int adapts = index < 0 ? index : has(dir, "adapter_config.json", adapter, sizeof adapter);
+    int file = has(dir, SP_WEIGHTS_FILE);
+    int index = file < 0 ? file : has(dir, SP_WEIGHTS_INDEX);
+    int adapts = index < 0 ? index : has(dir, "adapter_config.json");
 
     if (adapts < 0)
         return adapts;
     if (adapts)
         return sp_error(EINVAL,
-                        "%s: an adapter, which is not applied; merge it into its base model "
-                        "(merge_and_unload()), or remove it",
-                        adapter);
+                        "%s/adapter_config.json: an adapter, which is not applied; merge it into "
+                        "its base model (merge_and_unload()), or remove it",
+                        dir->path);
     if (file && index)
         return sp_error(EINVAL,
                         "%s holds %s and %s: which are its weights? remove the index, or the file",
-                        dir, SP_WEIGHTS_FILE, SP_WEIGHTS_INDEX);
+                        dir->path, SP_WEIGHTS_FILE, SP_WEIGHTS_INDEX);
     if (file)
-        return sp_st_open(file_path, st);
-    return index ? sp_st_open_index(index_path, st) : refuse_other(dir);
+        return sp_st_open_in(dir, SP_WEIGHTS_FILE, st);
+    return index ? sp_st_open_index_in(dir, SP_WEIGHTS_INDEX, st) : refuse_other(dir);
+}
+
+int sp_weights_open(const char *dir, struct sp_st_file *st)
+{
+    struct sp_dir d;
+    int err = sp_dir_open(dir, &d);
+
+    if (err)
+        return sp_error(-err, "%s: cannot be read: %s", dir, strerror(-err));
+    err = sp_weights_open_in(&d, st);
+    sp_dir_close(&d);
+    return err;
 }

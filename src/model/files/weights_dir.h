@@ -8,10 +8,12 @@
 #define SP_WEIGHTS_INDEX SP_WEIGHTS_FILE ".index.json"
 
 /*
- * Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json. 0 with *st zero:
- * DIR has no weights in any form known. Refused with one line on stderr, -errno: both (which are
+ * Opens model.safetensors of `dir`, or the shards of its model.safetensors.index.json. 0 with *st zero:
+ * it has no weights in any form known. Refused with one line on stderr, -errno: both (which are
  * they?), one that cannot be read, weights in another form, an adapter.
  */
+int sp_weights_open_in(const struct sp_dir *dir, struct sp_st_file *st);
+/* The same of the directory at a path. */
 int sp_weights_open(const char *dir, struct sp_st_file *st);
 
 /* Is it the name of a file that holds weights which are written here: model.safetensors, its
@@ -19,10 +21,10 @@ int sp_weights_open(const char *dir, struct sp_st_file *st);
 bool sp_weights_is_file(const char *name);
 
 /*
- * The files of that kind in DIR, sorted so that an index comes last. 0 or -errno with one line on
+ * The files of that kind in `dir`, sorted so that an index comes last. 0 or -errno with one line on
  * stderr; sp_weights_free_list frees them.
  */
-int sp_weights_list(const char *dir, char ***names, int *n);
+int sp_weights_list(const struct sp_dir *dir, char ***names, int *n);
 void sp_weights_free_list(char **names, int n);
 
 #endif

@@ -92,35 +92,46 @@ static const char *stored(const char *name)
     return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
 }
 
-/* A step that was named itself may have been archived, or be one that the run has left behind. */
+/* Whether the run saved step N into `dir` last: the step may have been archived there, or be one that it has left
+ * behind. */
+static bool is_newest(const struct source *from, long n)
+{
+    const char *save = stored("save");
+    struct sp_dir run;
+    char *path;
+    bool newest;
+
+    if (!save || !*save || sp_dir_open(from->dir, &run))
+        return false;
+    path = from->cwd ? name_from(from->cwd, save, true) : strdup(save);
+    newest = path && n == sp_step_highest(&run, "", SP_ANY_STEP) && same_directory(from->dir, path);
+    free(path);
+    sp_dir_close(&run);
+    return newest;
+}
+
 static int find_source(const char *resume, struct source *from)
 {
-    char step[SP_RUN_PATH], here[SP_RUN_PATH], *slash;
-    const char *cwd, *save;
-    long n;
-    int err = sp_step_find(resume, step, &n);
+    struct sp_dir step = SP_DIR_CLOSED;
+    char here[SP_RUN_PATH];
+    const char *cwd, *slash, *name;
+    int err = sp_step_open(resume, &step);
 
-    err = err ? err : sp_run_state_read(step, &kept);
     if (err)
         return err;
-    cwd = json_string_value(json_object_get(kept.json, "cwd"));
-    from->cwd = cwd && *cwd && getcwd(here, sizeof here) && strcmp(cwd, here) ? cwd : NULL;
-    slash = strrchr(step, '/');
-    snprintf(from->dir, sizeof from->dir, "%.*s", slash ? (int)(slash - step) : 1,
-             slash ? step : ".");
-    if (same_directory(from->dir, resume)) {
-        from->goes_on = true;
-        return 0;
+    err = sp_run_state_read(&step, &kept);
+    if (!err) {
+        cwd = json_string_value(json_object_get(kept.json, "cwd"));
+        from->cwd = cwd && *cwd && getcwd(here, sizeof here) && strcmp(cwd, here) ? cwd : NULL;
+        slash = strrchr(step.path, '/');
+        name = slash ? slash + 1 : step.path;
+        snprintf(from->dir, sizeof from->dir, "%.*s", slash ? (int)(slash - step.path) : 1,
+                 slash ? step.path : ".");
+        from->goes_on =
+            same_directory(from->dir, resume) || is_newest(from, sp_step_number(name, ""));
     }
-    save = stored("save");
-    from->goes_on = save && *save && n == sp_step_highest(from->dir, "", SP_ANY_STEP);
-    if (from->goes_on) {
-        char *path = from->cwd ? name_from(from->cwd, save, true) : strdup(save);
-
-        from->goes_on = path && same_directory(from->dir, path);
-        free(path);
-    }
-    return 0;
+    sp_dir_close(&step);
+    return err;
 }
 
 /* ---- options ---------------------------------------------------------------------------- */

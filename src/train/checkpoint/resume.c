@@ -27,10 +27,9 @@ struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
 int sp_train_find_resume(struct sp_trainer *t)
 {
     struct sp_run_state state;
-    long step;
-    int err = sp_step_find(t->cfg.resume, t->resumed, &step);
+    int err = sp_step_open(t->cfg.resume, &t->resumed_dir);
 
-    err = err ? err : sp_run_state_read(t->resumed, &state);
+    err = err ? err : sp_run_state_read(&t->resumed_dir, &state);
     if (err)
         return err;
     t->first_step = state.step;
@@ -41,14 +40,11 @@ int sp_train_find_resume(struct sp_trainer *t)
 }
 
 /* Opens and checks one file of the optimizer; reads it into the stages if `load`. */
-static int moment(struct sp_trainer *t, const char *dir, enum sp_field field, bool load)
+static int moment(struct sp_trainer *t, enum sp_field field, bool load)
 {
     struct sp_st_file st;
-    char path[SP_RUN_PATH + 64];
-    int err;
+    int err = sp_st_open_in(&t->resumed_dir, sp_field_files[field], &st);
 
-    snprintf(path, sizeof path, "%s/%s", dir, sp_field_files[field]);
-    err = sp_st_open(path, &st);
     if (err)
         return err;
     err = sp_weights_check(&st, &t->params);
@@ -60,30 +56,34 @@ static int moment(struct sp_trainer *t, const char *dir, enum sp_field field, bo
 
 int sp_train_check_resume(struct sp_trainer *t)
 {
-    const char *dir = t->resumed;
     static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
                                         "optimizer-v.safetensors", NULL};
     struct sp_run_state state;
-    int err = sp_run_state_read(dir, &state);
+    int err = sp_run_state_read(&t->resumed_dir, &state);
 
     if (err)
         return err;
-    err = sp_checksums_verify(dir, names, t->world.rank, t->world.size);
+    err = sp_checksums_verify(&t->resumed_dir, names, t->world.rank, t->world.size);
     if (err == -ENOENT && state.format > 1)
-        err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing", dir);
+        err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing",
+                       t->resumed_dir.path);
     else if (err == -ENOENT && t->world.rank == 0)
-        sp_warn("%s was saved without checksums, by an older version", dir);
+        sp_warn("%s was saved without checksums, by an older version", t->resumed_dir.path);
     err = err == -ENOENT ? 0 : err;
     sp_run_state_free(&state);
-    err = err ? err : moment(t, dir, SP_FIELD_M, false);
-    return err ? err : moment(t, dir, SP_FIELD_V, false);
+    err = err ? err : moment(t, SP_FIELD_M, false);
+    return err ? err : moment(t, SP_FIELD_V, false);
 }
 
 int sp_train_load_resume(struct sp_trainer *t)
 {
-    int err = moment(t, t->resumed, SP_FIELD_M, true);
+    int err = moment(t, SP_FIELD_M, true);
 
-    return err ? err : moment(t, t->resumed, SP_FIELD_V, true);
+    err = err ? err : moment(t, SP_FIELD_V, true);
+    /* a step that is removed while it is open takes room on the disk */
+    sp_dir_close(&t->resumed_dir);
+    sp_st_close(&t->weights);
+    return err;
 }
 
 /* The next sample of a run whose samples had another length: the first whose tokens were not seen. */
@@ -103,7 +103,7 @@ int sp_train_find_place(struct sp_trainer *t)
 
     if (!t->cfg.resume)
         return 0;
-    err = sp_run_state_read(t->resumed, &state);
+    err = sp_run_state_read(&t->resumed_dir, &state);
     if (err)
         return err;
     t->data.origin = next_sample(&state, t->cfg.layout.seq) -
@@ -118,13 +118,13 @@ void sp_train_tell_changes(const struct sp_trainer *t)
     struct sp_run_state state;
     char changes[4096];
 
-    if (!t->cfg.resume || sp_run_state_read(t->resumed, &state))
+    if (!t->cfg.resume || sp_run_state_read(&t->resumed_dir, &state))
         return;
     if (sp_run_state_changes(&state, &now, changes, sizeof changes))
-        sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed, changes);
+        sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed_dir.path, changes);
     sp_run_state_other_changes(&state, &now, changes, sizeof changes);
     if (!t->cfg.dry_run) /* which prints something else there */
-        sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed,
+        sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed_dir.path,
                      (unsigned long long)now.samples, *changes ? ", with " : "", changes);
     sp_run_state_free(&state);
 }

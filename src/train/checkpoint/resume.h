@@ -8,13 +8,13 @@
 /* The file of weights or moments in a step, by enum sp_field. */
 extern const char *const sp_field_files[];
 
-/* Finds the newest step of --resume, t->resumed: sets first_step, and the seed where none was given.
- * 0 or -errno. */
+/* Finds the newest step of --resume and opens it with its files, t->resumed_dir: sets first_step, and the
+ * seed where none was given. What is read of the step from now on lies in these files. 0 or -errno. */
 int sp_train_find_resume(struct sp_trainer *t);
 /* Is that step undamaged, and of this model? All ranks call it, each checks a share. Needs t->params.
  * 0 or -errno. */
 int sp_train_check_resume(struct sp_trainer *t);
-/* Reads its moments. 0 or -errno. */
+/* Reads its moments, and closes its files. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t);
 /* Where in the data it goes on, once the sizes of a step are known: at the first sample that was not taken yet,
  * whatever the sizes were. 0 or -errno. */

@@ -1,104 +1,173 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "train/checkpoint/run_dir.h"
-#include "model/files/output.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_links.h"
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* ---- claiming --------------------------------------------------------------------------- */
+#define LOCK ".lock"
 
-/* One writer a directory; without `create` only where there was one before. Where the file system has no locks nothing can be done. */
+/* ---- locking ---------------------------------------------------------------------------- */
+
+/* Opens the file of the lock: -1, 0 with it not there and not to be made, 1. */
+static int open_lock(struct sp_run_dir *d, bool create, int *fd)
+{
+    int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    struct stat st;
+
+    *fd = openat(d->dir.fd, LOCK, flags);
+    if (*fd < 0 && errno == ENOENT && create) {
+        *fd = openat(d->dir.fd, LOCK, flags | O_CREAT, 0666);
+        d->made_lock = *fd >= 0;
+    }
+    if (*fd < 0 && !create)
+        return 0; /* said when it is to be made */
+    if (*fd < 0 && errno != ELOOP && errno != EISDIR)
+        return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
+    if (*fd < 0 || fstat(*fd, &st) || !S_ISREG(st.st_mode)) {
+        if (*fd >= 0)
+            close(*fd);
+        return sp_error(EEXIST, "--save %s: %s/" LOCK " is no file of a run; remove it", d->path,
+                        d->path);
+    }
+    return 1;
+}
+
+/* Says who has it. */
+static int refuse_locked(const struct sp_run_dir *d, int fd)
+{
+    char holder[128] = "";
+
+    if (read(fd, holder, sizeof holder - 1) > 0)
+        holder[strcspn(holder, "\n")] = '\0';
+    return sp_error(EBUSY, "--save %s: another run is writing it (%s)", d->path,
+                    holder[0] ? holder : "its lock is taken");
+}
+
+static int sign_lock(const struct sp_run_dir *d, int fd)
+{
+    char host[128] = "";
+
+    gethostname(host, sizeof host - 1);
+    if (!ftruncate(fd, 0) && dprintf(fd, "process %ld on %s\n", (long)getpid(), host) > 0)
+        return 0;
+    return sp_error(errno, "cannot write %s/" LOCK ": %s", d->path, strerror(errno));
+}
+
+/* One writer a directory; without `create` only where there was one before. Where the file system has no
+ * locks nothing can be done. */
 static int lock(struct sp_run_dir *d, bool create)
 {
-    char path[SP_RUN_PATH], holder[128] = "";
-    int fd, err;
+    struct stat st;
+    int fd, there, err;
 
-    snprintf(path, sizeof path, "%s/.lock", d->path);
-    fd = open(path, O_RDWR | (create ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (fd < 0 && !create)
-        return 0; /* said when it is to be made */
-    if (fd < 0)
-        return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        err = errno;
-        if (err == EWOULDBLOCK && read(fd, holder, sizeof holder - 1) > 0)
-            holder[strcspn(holder, "\n")] = '\0';
-        if (err == EWOULDBLOCK) {
-            close(fd);
-            return sp_error(EBUSY, "--save %s: another run is writing it (%s)", d->path,
-                            holder[0] ? holder : "its lock is taken");
+    do {
+        there = open_lock(d, create, &fd);
+        if (there <= 0)
+            return there;
+        if (flock(fd, LOCK_EX | LOCK_NB)) {
+            err = errno == EWOULDBLOCK ? refuse_locked(d, fd) : 0;
+            if (err)
+                goto err_close;
+            sp_warn("%s cannot be locked (%s): make sure that no other run saves there", d->path,
+                    strerror(errno));
         }
-        sp_warn("%s cannot be locked (%s): make sure that no other run saves there", d->path,
-                strerror(err));
-    }
-    gethostname(holder, sizeof holder - 1);
-    if (ftruncate(fd, 0) || dprintf(fd, "process %ld on %s\n", (long)getpid(), holder) < 0) {
-        err = errno;
-        close(fd);
-        return sp_error(err, "cannot write %s: %s", path, strerror(err));
-    }
+        err = fstat(fd, &st) || st.st_nlink ? 0 : -EAGAIN; /* removed by the run that had it */
+        if (err)
+            close(fd);
+    } while (err);
+    err = sign_lock(d, fd);
+    if (err)
+        goto err_close;
     d->lock = fd;
+    return 0;
+
+err_close:
+    close(fd);
+    return err;
+}
+
+/* ---- what it holds ---------------------------------------------------------------------- */
+
+/* Is the resumed step one of this directory's? Its number then, -1 otherwise. */
+static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resumed,
+                         const char *suffix)
+{
+    char name[SP_STEP_NAME];
+    struct stat st;
+
+    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n >= 0;
+         n = sp_step_highest(&d->dir, suffix, n)) {
+        sp_step_name(n, suffix, name);
+        if (!fstatat(d->dir.fd, name, &st, 0) && sp_dir_is(resumed, &st))
+            return n;
+    }
+    return -1;
+}
+
+/* What no run made and stands where a step above `here` will be, or where one will be put aside. */
+static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long here)
+{
+    char name[SP_STEP_NAME];
+
+    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n > here;
+         n = sp_step_highest(&d->dir, suffix, n)) {
+        sp_step_name(n, suffix, name);
+        if (sp_step_look(&d->dir, name) == SP_STEP_FOREIGN)
+            return sp_error(EEXIST,
+                            "--save %s: %s/%s is in the way: no directory that a run made; move it "
+                            "elsewhere",
+                            d->path, d->path, name);
+    }
     return 0;
 }
 
-static bool same_file(const char *a, const char *b)
+/* With --overwrite: what makes way can make way. */
+static int check_replaced(struct sp_run_dir *d, long newest, long here)
 {
-    struct stat x, y;
+    char model[240];
+    bool fixed;
+    int err = refuse_foreign(d, "", here);
 
-    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* Is the resumed step one of this directory's? Its number then, -1 otherwise. */
-static long resumed_here(const struct sp_run_dir *d, const char *resumed)
-{
-    char path[SP_RUN_PATH];
-    const char *name = strrchr(resumed, '/');
-    long n = sp_step_number(name ? name + 1 : resumed, "");
-
-    n = n < 0 ? sp_step_number(name ? name + 1 : resumed, ".replaced") : n;
-    snprintf(path, sizeof path, "%s/%s", d->path, name ? name + 1 : resumed);
-    return n >= 0 && same_file(path, resumed) ? n : -1;
-}
-
-/* A file that a step's links would replace. */
-static const char *foreign_model(const struct sp_run_dir *d)
-{
-    static const char *const names[] = {"config.json", "model.safetensors",
-                                        "model.safetensors.index.json"};
-    char path[SP_RUN_PATH];
-    struct stat st;
-
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", d->path, names[i]);
-        if (!lstat(path, &st) && !S_ISLNK(st.st_mode))
-            return names[i];
-    }
-    return NULL;
+    err = err ? err : refuse_foreign(d, ".replaced", -1);
+    if (err)
+        return err;
+    sp_step_foreign_model(&d->dir, model, sizeof model, &fixed);
+    if (fixed)
+        return sp_error(EEXIST,
+                        "--save %s: it holds a directory with the name of a file (%s); take "
+                        "another directory",
+                        d->path, model);
+    d->overwrite = (newest >= 0 && newest != here) || model[0];
+    return 0;
 }
 
 /* Sees that nobody's steps would be lost. */
-static int check_holds(struct sp_run_dir *d, const char *resumed, bool overwrite)
+static int check_holds(struct sp_run_dir *d, const struct sp_dir *resumed, bool overwrite)
 {
-    long newest = sp_step_highest(d->path, "", SP_ANY_STEP),
-         here = resumed ? resumed_here(d, resumed) : -1;
-    const char *foreign = foreign_model(d);
+    long newest = sp_step_highest(&d->dir, "", SP_ANY_STEP), here = -1;
+    char model[240];
+    bool fixed;
+    int err;
 
-    newest = newest < 0 ? sp_step_highest(d->path, ".replaced", SP_ANY_STEP) : newest;
-    if (overwrite) {
-        d->overwrite = newest >= 0 && newest != here;
-        return 0;
-    }
-    if (foreign)
+    newest = newest < 0 ? sp_step_highest(&d->dir, ".replaced", SP_ANY_STEP) : newest;
+    d->resumed = resumed ? find_resumed(d, resumed, "") : -1;
+    here = d->resumed < 0 && resumed ? find_resumed(d, resumed, ".replaced") : d->resumed;
+    err = refuse_foreign(d, ".tmp", here > 0 ? here - 1 : -1);
+    if (err || overwrite)
+        return err ? err : check_replaced(d, newest, here);
+    if (!sp_step_foreign_model(&d->dir, model, sizeof model, &fixed))
+        return -EACCES;
+    if (model[0])
         return sp_error(EEXIST,
                         "--save %s: it holds a model (%s) that no run saved there; take another "
                         "directory, or --overwrite",
-                        d->path, foreign);
+                        d->path, model);
     if (newest >= 0 && here < 0)
         return sp_error(EEXIST,
                         "--save %s: it holds step %ld of another run; go on from it with --resume "
@@ -112,48 +181,70 @@ static int check_holds(struct sp_run_dir *d, const char *resumed, bool overwrite
     return 0;
 }
 
+/* ---- claiming --------------------------------------------------------------------------- */
+
+static int open_dir(struct sp_run_dir *d)
+{
+    int err = sp_dir_open(d->path, &d->dir);
+
+    return err && err != -ENOENT ? sp_error(-err, "cannot write %s: %s", d->path, strerror(-err))
+                                 : err;
+}
+
 int sp_run_dir_lock(struct sp_run_dir *d, const char *path)
 {
-    *d = (struct sp_run_dir){.lock = -1};
-    if (strlen(path) >= sizeof d->path)
-        return sp_error(ENAMETOOLONG, "--save: a path of %zu bytes is too long", strlen(path));
-    strcpy(d->path, path);
+    int err;
+
+    *d = SP_RUN_DIR_NONE;
+    d->path = strdup(path);
+    if (!d->path)
+        return sp_error(ENOMEM, "--save: no memory for a path");
+    err = open_dir(d);
+    if (err)
+        return err == -ENOENT ? 0 : err;
     return lock(d, false);
 }
 
-int sp_run_dir_claim(struct sp_run_dir *d, const char *resumed, int keep, bool overwrite)
+int sp_run_dir_claim(struct sp_run_dir *d, const struct sp_dir *resumed, int keep, bool overwrite)
 {
-    const char *path = d->path;
-    int err;
+    char model[240];
+    bool fixed;
+    int err = 0;
 
     d->keep = keep;
-    err = check_holds(d, resumed, overwrite); /* what is refused is left as it is */
-    if (err)
-        goto err_release;
-    if (!mkdir(path, 0777))
-        sp_output_sync_parent(path);
-    else if (errno != EEXIST)
-        return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
-    if (d->lock < 0) {
+    if (d->dir.fd >= 0)
+        err = check_holds(d, resumed, overwrite); /* what is refused is left as it is */
+    else
+        err = sp_dir_make(d->path, &d->made);
+    if (!err && d->dir.fd < 0) {
+        err = open_dir(d);
+        if (err == -ENOENT)
+            sp_error(ENOENT, "cannot write %s: %s", d->path, strerror(ENOENT));
+    }
+    if (!err && d->lock < 0) {
         err = lock(d, true);
         err = err ? err : check_holds(d, resumed, overwrite); /* who may have come before */
     }
     if (err)
-        goto err_release;
-    sp_step_remove_all(path, ".tmp"); /* what a killed process left */
-    sp_step_remove_all(path, ".removed");
+        return err;
+    sp_step_foreign_model(&d->dir, model, sizeof model, &fixed);
+    if (model[0])
+        sp_warn("--save %s: --overwrite replaces %s, which no run saved there", d->path, model);
+    sp_step_remove_all(&d->dir, ".tmp"); /* what a killed process left */
+    sp_step_remove_all(&d->dir, ".removed");
     return 0;
-
-err_release:
-    sp_run_dir_release(d);
-    return err;
 }
 
 void sp_run_dir_release(struct sp_run_dir *d)
 {
+    if (d->lock >= 0 && d->made_lock && !d->has_saved)
+        unlinkat(d->dir.fd, LOCK, 0);
     if (d->lock >= 0)
         close(d->lock);
-    d->lock = -1;
+    sp_dir_close(&d->dir);
+    sp_dir_made_end(&d->made, !d->has_saved);
+    free(d->path);
+    *d = SP_RUN_DIR_NONE;
 }
 
 int sp_run_dir_room(const struct sp_run_dir *d, uint64_t bytes)
@@ -162,7 +253,7 @@ int sp_run_dir_room(const struct sp_run_dir *d, uint64_t bytes)
     struct statvfs fs;
     double room;
 
-    if (statvfs(d->path, &fs))
+    if (fstatvfs(d->dir.fd, &fs))
         return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
     room = (double)fs.f_bavail * (double)fs.f_frsize;
     if ((double)bytes <= room)
@@ -173,82 +264,127 @@ int sp_run_dir_room(const struct sp_run_dir *d, uint64_t bytes)
 
 /* ---- a step ----------------------------------------------------------------------------- */
 
-int sp_run_dir_begin(const struct sp_run_dir *d, long step, char path[SP_RUN_PATH])
+static int in_the_way(const struct sp_run_dir *d, const char *name)
 {
-    sp_step_path(d->path, step, ".tmp", path);
-    sp_step_remove_files(path);
-    if (mkdir(path, 0777))
-        return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
-    return 0;
+    return sp_error(EEXIST, "%s/%s is in the way: no directory that a run made", d->path, name);
+}
+
+int sp_run_dir_begin(const struct sp_run_dir *d, long step, struct sp_dir *tmp)
+{
+    char name[SP_STEP_NAME], final[SP_STEP_NAME];
+    int err;
+
+    sp_step_name(step, ".tmp", name);
+    sp_step_name(step, "", final);
+    if (sp_step_look(&d->dir, final) == SP_STEP_FOREIGN)
+        return in_the_way(d, final);
+    sp_step_remove_files(&d->dir, name);
+    if (mkdirat(d->dir.fd, name, 0777))
+        return errno == EEXIST ? in_the_way(d, name)
+                               : sp_error(errno, "cannot make directory %s/%s: %s", d->path, name,
+                                          strerror(errno));
+    err = sp_dir_open_in(&d->dir, name, false, tmp);
+    return err ? sp_error(-err, "cannot open directory %s/%s: %s", d->path, name, strerror(-err))
+               : 0;
 }
 
 void sp_run_dir_abandon(const struct sp_run_dir *d, long step)
 {
-    char path[SP_RUN_PATH];
+    char name[SP_STEP_NAME];
 
-    sp_step_path(d->path, step, ".tmp", path);
-    sp_step_remove_files(path);
+    sp_step_name(step, ".tmp", name);
+    sp_step_remove_files(&d->dir, name);
 }
 
 /* They are on the disk before an older step goes. */
-static int link_step(const struct sp_run_dir *d, long step)
+static int link_step(struct sp_run_dir *d, long step)
 {
-    char name[64];
+    char name[SP_STEP_NAME];
     int err;
 
-    snprintf(name, sizeof name, "step-%06ld", step);
-    err = sp_step_link(d->path, name);
-    sp_output_sync(d->path);
+    if (d->no_links)
+        return 0;
+    sp_step_name(step, "", name);
+    err = sp_step_link(&d->dir, name);
+    sp_dir_sync(&d->dir);
+    if (err != -EOPNOTSUPP)
+        return err;
+    d->no_links = true;
+    sp_warn("%s: its file system has no symbolic links: %s itself does not load as a model, %s/%s "
+            "does",
+            d->path, d->path, d->path, name);
+    return 0;
+}
+
+/* Renames step N, which a run made, to step-N<suffix>. 0 or -errno after one line. */
+static int rename_step(const struct sp_run_dir *d, long step, const char *suffix)
+{
+    char from[SP_STEP_NAME], to[SP_STEP_NAME];
+
+    sp_step_name(step, "", from);
+    sp_step_name(step, suffix, to);
+    if (sp_step_look(&d->dir, from) != SP_STEP_OURS)
+        return in_the_way(d, from);
+    sp_step_remove_files(&d->dir, to);
+    if (sp_step_look(&d->dir, to) != SP_STEP_NONE)
+        return in_the_way(d, to);
+    if (renameat(d->dir.fd, from, d->dir.fd, to))
+        return sp_error(errno, "cannot rename %s/%s to %s: %s", d->path, from, to, strerror(errno));
+    return 0;
+}
+
+/* Later steps of the run that is replaced make way, the newest last: the new one may have lower numbers. */
+static int put_aside(const struct sp_run_dir *d)
+{
+    long newest = sp_step_highest(&d->dir, "", SP_ANY_STEP), n = newest;
+    int err = 0;
+
+    sp_step_unlink(&d->dir);
+    sp_dir_sync(&d->dir);
+    while (!err && (n = sp_step_highest(&d->dir, "", n)) > d->resumed)
+        err = rename_step(d, n, ".replaced");
+    sp_dir_sync(&d->dir);
+    if (!err && newest > d->resumed)
+        err = rename_step(d, newest, ".replaced");
+    sp_dir_sync(&d->dir);
     return err;
 }
 
-/* The steps of the run that is replaced make way: the new one may have lower numbers. */
-static void put_aside(const struct sp_run_dir *d)
-{
-    char from[SP_RUN_PATH], to[SP_RUN_PATH];
-    long n;
-
-    sp_step_unlink(d->path);
-    sp_output_sync(d->path);
-    while ((n = sp_step_highest(d->path, "", SP_ANY_STEP)) >= 0) {
-        sp_step_path(d->path, n, "", from);
-        sp_step_path(d->path, n, ".replaced", to);
-        sp_step_remove_files(to);
-        if (rename(from, to))
-            return;
-    }
-    sp_output_sync(d->path);
-}
-
 /* A step that is there already is exchanged in one go, where the file system can. */
-static int put_in_place(const char *from, const char *to)
+static int put_in_place(const struct sp_run_dir *d, long step)
 {
-    char old[SP_RUN_PATH + 16];
+    char from[SP_STEP_NAME], to[SP_STEP_NAME];
+    enum sp_step_kind kind;
+    int fd = d->dir.fd, err;
 
-    if (access(to, F_OK))
-        return rename(from, to) ? -errno : 0;
-    if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE))
-        return 0; /* the old one has the name of the remains now */
-    snprintf(old, sizeof old, "%s.replaced", to);
-    if (rename(to, old) || rename(from, to))
-        return -errno;
+    sp_step_name(step, ".tmp", from);
+    sp_step_name(step, "", to);
+    kind = sp_step_look(&d->dir, to);
+    if (kind == SP_STEP_FOREIGN)
+        return in_the_way(d, to);
+    /* the old one has the name of the remains then */
+    if (kind == SP_STEP_OURS && !renameat2(fd, from, fd, to, RENAME_EXCHANGE))
+        return 0;
+    err = kind == SP_STEP_OURS ? rename_step(d, step, ".replaced") : 0;
+    if (err)
+        return err;
+    if (renameat(fd, from, fd, to))
+        return sp_error(errno, "cannot rename %s/%s to %s: %s", d->path, from, to, strerror(errno));
     return 0;
 }
 
 int sp_run_dir_commit(struct sp_run_dir *d, long step)
 {
-    char tmp[SP_RUN_PATH], final[SP_RUN_PATH];
-    int err;
+    int err = d->overwrite ? put_aside(d) : 0;
 
-    sp_step_path(d->path, step, ".tmp", tmp);
-    sp_step_path(d->path, step, "", final);
-    if (d->overwrite)
-        put_aside(d);
-    err = put_in_place(tmp, final);
+    err = err ? err : put_in_place(d, step);
     if (err)
-        return sp_error(-err, "cannot rename %s to %s: %s", tmp, final, strerror(-err));
+        return err;
+    d->has_saved = true;
+    sp_dir_sync(&d->dir);
+    if (d->overwrite)
+        sp_step_remove_foreign_model(&d->dir);
     d->overwrite = false;
-    sp_output_sync(d->path);
     err = link_step(d, step);
     if (!err)
         sp_run_dir_abandon(d, step); /* what was exchanged */
@@ -257,32 +393,39 @@ int sp_run_dir_commit(struct sp_run_dir *d, long step)
 
 /* ---- old steps -------------------------------------------------------------------------- */
 
-void sp_run_dir_prune(const struct sp_run_dir *d)
+/* Says once that one stays. */
+static void remove_old(struct sp_run_dir *d, long step)
 {
-    long n = SP_ANY_STEP;
-
-    for (int i = 0; d->keep && n >= 0 && i < d->keep; i++)
-        n = sp_step_highest(d->path, "", n);
-    while (d->keep && n >= 0 && (n = sp_step_highest(d->path, "", n)) >= 0)
-        sp_step_remove(d->path, n);
-    sp_step_remove_all(d->path, ".removed");
-    sp_step_remove_all(d->path, ".replaced");
-    sp_step_remove_all(d->path, ".diverged");
+    if (sp_step_remove(&d->dir, step) || d->is_stuck)
+        return;
+    d->is_stuck = true;
+    sp_warn("%s: step %ld is to be removed and stays: step-%06ld.removed is in the way", d->path,
+            step, step);
 }
 
-long sp_run_dir_step_back(const struct sp_run_dir *d, long step)
+void sp_run_dir_prune(struct sp_run_dir *d, long proven)
 {
-    char from[SP_RUN_PATH], to[SP_RUN_PATH];
-    long older = sp_step_highest(d->path, "", step);
+    char name[SP_STEP_NAME];
+    int kept = 0;
 
-    if (older < 0)
+    for (long n = sp_step_highest(&d->dir, "", proven + 1); d->keep && n >= 0;
+         n = sp_step_highest(&d->dir, "", n)) {
+        sp_step_name(n, "", name);
+        if (sp_step_look(&d->dir, name) == SP_STEP_OURS && kept++ >= d->keep)
+            remove_old(d, n);
+    }
+    sp_step_remove_all(&d->dir, ".removed");
+    sp_step_remove_all(&d->dir, ".replaced");
+    sp_step_remove_all(&d->dir, ".diverged");
+}
+
+long sp_run_dir_step_back(struct sp_run_dir *d, long step)
+{
+    long older = sp_step_highest(&d->dir, "", step);
+
+    if (older < 0 || rename_step(d, step, ".diverged"))
         return -1;
-    sp_step_path(d->path, step, "", from);
-    sp_step_path(d->path, step, ".diverged", to);
-    sp_step_remove_files(to);
-    if (rename(from, to))
-        return -1;
-    sp_output_sync(d->path);
+    sp_dir_sync(&d->dir);
     link_step(d, older);
     return older;
 }

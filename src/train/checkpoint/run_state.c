@@ -1,17 +1,16 @@
 #include "train/checkpoint/run_state.h"
+#include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #include "policies/registry.h"
 #include "train/config.h"
 #include "train/settings.h"
 #include "train/checkpoint/step_dirs.h"
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { FORMAT = 2 };
+enum { FORMAT = 2, MOST_BYTES = 64 << 20 };
 
 /* The data as {"path", "bytes", "digest"}; NULL where they cannot be read. */
 static json_t *data_json(const struct sp_run_config *now)
@@ -25,18 +24,18 @@ static json_t *data_json(const struct sp_run_config *now)
     return json_pack("{s:s,s:I,s:s}", "path", now->data, "bytes", (json_int_t)bytes, "digest", hex);
 }
 
-int sp_run_state_write(const char *dir, const struct sp_run_config *now)
+int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now)
 {
     json_t *data = data_json(now), *options = sp_settings_json(now->settings), *state;
-    char path[SP_RUN_PATH], cwd[SP_RUN_PATH];
+    char cwd[SP_RUN_PATH];
     int err;
 
-    snprintf(path, sizeof path, "%s/state.json", dir);
     state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:s,s:o?,s:o?}", "format", FORMAT, "step",
                       now->step, "samples", (json_int_t)now->samples, "seed", (json_int_t)now->seed,
                       "schedule", now->schedule, "loss", isfinite(now->loss) ? now->loss : 0, "cwd",
                       getcwd(cwd, sizeof cwd) ? cwd : "", "data", data, "options", options);
-    err = state ? sp_output_json(path, state) : sp_error(ENOMEM, "%s: no memory", path);
+    err = state ? sp_output_json_in(dir, "state.json", state, SP_OUTPUT_JSON)
+                : sp_error(ENOMEM, "%s/state.json: no memory", dir->path);
     json_decref(state);
     return err;
 }
@@ -66,23 +65,30 @@ static void read_place(struct sp_run_state *s)
         s->samples = each * s->step < most ? (uint64_t)(each * s->step) : 0;
 }
 
-int sp_run_state_read(const char *dir, struct sp_run_state *s)
+/* NULL without a word: missing or malformed. */
+static json_t *load(const struct sp_dir *dir)
+{
+    bool quiet = sp_error_quiet(true);
+    json_t *json = NULL;
+    size_t n = 0;
+    char *text;
+
+    if (!sp_input_read_in(dir, "state.json", MOST_BYTES, "a state", &text, &n)) {
+        json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+        free(text);
+    }
+    sp_error_quiet(quiet);
+    return json;
+}
+
+int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s)
 {
     char path[SP_RUN_PATH];
     json_int_t seed = 0;
-    json_t *json;
-    FILE *f;
-    int fd;
+    json_t *json = load(dir);
 
     *s = (struct sp_run_state){.format = 1, .step = -1};
-    snprintf(path, sizeof path, "%s/state.json", dir);
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    f = fd < 0 ? NULL : fdopen(fd, "rb");
-    json = f ? json_loadf(f, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (f)
-        fclose(f);
-    else if (fd >= 0)
-        close(fd);
+    snprintf(path, sizeof path, "%s/state.json", dir->path);
     if (!json ||
         json_unpack(json, "{s:i,s:I,s?i}", "step", &s->step, "seed", &seed, "format", &s->format) ||
         s->step < 0) {

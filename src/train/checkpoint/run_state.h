@@ -3,6 +3,7 @@
 #define SP_RUN_STATE_H
 
 #include "model/data.h"
+#include "model/files/dir.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,11 +28,11 @@ struct sp_run_config {
     double loss; /* of the last step */
 };
 
-/* Writes DIR/state.json. 0 or -errno after one line. */
-int sp_run_state_write(const char *dir, const struct sp_run_config *now);
+/* Writes state.json in `dir`. 0 or -errno after one line. */
+int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now);
 
-/* Reads DIR/state.json. 0 or -EINVAL after one line; to be freed. */
-int sp_run_state_read(const char *dir, struct sp_run_state *s);
+/* Reads it. 0 or -EINVAL after one line; to be freed. */
+int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s);
 void sp_run_state_free(struct sp_run_state *s);
 
 /*

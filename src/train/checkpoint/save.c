@@ -7,7 +7,6 @@
 #include "train/run/watchdog.h"
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const enum sp_field FIELDS[] = {SP_FIELD_W, SP_FIELD_M, SP_FIELD_V};
 enum { N_FIELDS = 3 };
@@ -35,9 +34,10 @@ int sp_train_claim(struct sp_trainer *t)
 
     if (t->world.rank || a->dry_run || !a->save)
         return 0;
-    err = sp_run_dir_claim(&s->dir, a->resume ? t->resumed : NULL, a->keep, a->overwrite);
+    err = sp_run_dir_claim(&s->dir, a->resume ? &t->resumed_dir : NULL, a->keep, a->overwrite);
     if (err)
         return err;
+    s->saved = s->dir.resumed; /* proven by the first loss */
     return sp_run_dir_room(&s->dir, checkpoint_bytes(t));
 }
 
@@ -48,7 +48,7 @@ struct sp_writing {
     struct sp_run_dir *dir;
     const struct sp_model *model;
     struct sp_run_config now;
-    char path[SP_RUN_PATH]; /* of step-N.tmp */
+    struct sp_dir tmp; /* step-N.tmp */
     uint64_t shard_bytes;
     json_t *sums;
     struct sp_snapshot *copies[N_FIELDS]; /* --save-async */
@@ -64,42 +64,35 @@ static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing
     *w = (struct sp_writing){.dir = &t->saver.dir,
                              .model = &t->model,
                              .now = sp_train_state(t, steps_done),
+                             .tmp = SP_DIR_CLOSED,
                              .shard_bytes = t->cfg.shard_size,
                              .sums = json_object()};
-    return err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, w->path);
-}
-
-static void field_path(const struct sp_writing *w, enum sp_field field, char path[SP_RUN_PATH + 64])
-{
-    snprintf(path, SP_RUN_PATH + 64, "%s/%s", w->path, sp_field_files[field]);
+    err = err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, &w->tmp);
+    /* first: from it one knows whose the directory is */
+    return err ? err : sp_run_state_write(&w->tmp, &w->now);
 }
 
 /* The small files, and what all of them add up to; then it is a step. */
 static int complete(struct sp_writing *w)
 {
     static const char *const names[] = {"config.json", "state.json"};
-    char path[SP_RUN_PATH + 64];
-    int err;
+    int err = sp_model_write_config_in(w->model, &w->tmp, "config.json");
 
-    snprintf(path, sizeof path, "%s/config.json", w->path);
-    err = sp_model_write_config(w->model, path);
-    err = err ? err : sp_run_state_write(w->path, &w->now);
     for (int i = 0; !err && i < 2; i++) {
-        json_t *sums;
+        json_t *sums = sp_file_sum_in(&w->tmp, names[i]);
 
-        snprintf(path, sizeof path, "%s/%s", w->path, names[i]);
-        sums = sp_file_sum_of(path);
         if (!sums || json_object_set_new(w->sums, names[i], sums))
             err = -EIO;
     }
-    err = err ? err : sp_checksums_write(w->path, json_incref(w->sums));
+    err = err ? err : sp_checksums_write(&w->tmp, json_incref(w->sums));
     return err ? err : sp_run_dir_commit(w->dir, w->now.step);
 }
 
 static int end_writing(struct sp_writing *w, int err)
 {
-    if (err)
+    if (err && w->tmp.fd >= 0)
         sp_run_dir_abandon(w->dir, w->now.step);
+    sp_dir_close(&w->tmp);
     json_decref(w->sums);
     for (int i = 0; i < N_FIELDS; i++)
         sp_snapshot_free(w->copies[i]);
@@ -118,22 +111,19 @@ static void prune_proven(struct sp_saver *s)
     if (s->now || s->saved < 0 || s->proven || s->finite <= s->saved)
         return;
     s->proven = true;
-    sp_run_dir_prune(&s->dir);
+    sp_run_dir_prune(&s->dir, s->saved);
 }
 
 /* Straight from the stages. */
 static int save_now(struct sp_trainer *t, int steps_done)
 {
-    struct sp_writing w = {0};
-    char path[SP_RUN_PATH + 64];
+    struct sp_writing w = {.tmp = SP_DIR_CLOSED};
     bool writes = t->world.rank == 0;
     int err = writes ? begin_writing(t, steps_done, &w) : 0;
 
-    for (int i = 0; !err && i < N_FIELDS; i++) {
-        field_path(&w, FIELDS[i], path);
-        err = sp_checkpoint_write_sharded(&t->graph, FIELDS[i], path,
-                                          FIELDS[i] == SP_FIELD_W ? w.shard_bytes : 0, w.sums);
-    }
+    for (int i = 0; !err && i < N_FIELDS; i++)
+        err = sp_checkpoint_write_in(&t->graph, FIELDS[i], &w.tmp, sp_field_files[FIELDS[i]],
+                                     FIELDS[i] == SP_FIELD_W ? w.shard_bytes : 0, w.sums);
     if (!writes)
         return err;
     err = end_writing(&w, err ? err : complete(&w));
@@ -147,14 +137,11 @@ static int save_now(struct sp_trainer *t, int steps_done)
 static void *write_copies(void *arg)
 {
     struct sp_writing *w = arg;
-    char path[SP_RUN_PATH + 64];
     int err = 0;
 
-    for (int i = 0; !err && i < N_FIELDS; i++) {
-        field_path(w, FIELDS[i], path);
-        err = sp_snapshot_write(w->copies[i], path, FIELDS[i] == SP_FIELD_W ? w->shard_bytes : 0,
-                                w->sums);
-    }
+    for (int i = 0; !err && i < N_FIELDS; i++)
+        err = sp_snapshot_write(w->copies[i], &w->tmp, sp_field_files[FIELDS[i]],
+                                FIELDS[i] == SP_FIELD_W ? w->shard_bytes : 0, w->sums);
     w->err = err ? err : complete(w);
     __atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
     return NULL;
@@ -242,8 +229,7 @@ int sp_train_saved_all(struct sp_trainer *t)
 
     if (err)
         return sp_train_fail(t, err);
-    if (t->world.rank == 0 && t->saver.saved >= 0)
-        sp_run_dir_prune(&t->saver.dir);
+    prune_proven(&t->saver); /* the last step is not: what was there before it stays */
     sp_transport_barrier();
     return 0;
 }
@@ -257,9 +243,9 @@ void sp_train_step_back(struct sp_trainer *t)
         return;
     older = sp_run_dir_step_back(&s->dir, s->saved);
     if (older >= 0)
-        sp_warn("%s: step %ld was saved after the update that diverged: put aside as "
-                "step-%06ld.diverged, the newest is step %ld",
-                t->cfg.save, s->saved, s->saved, older);
+        sp_warn("%s: step %ld, after which the loss or its gradient is not finite, is put aside as "
+                "step-%06ld.diverged; step %ld is the newest: go on from it with --resume %s",
+                t->cfg.save, s->saved, s->saved, older, t->cfg.save);
 }
 
 int sp_train_dump_grads(struct sp_trainer *t)

@@ -12,9 +12,10 @@ int sp_train_claim(struct sp_trainer *t);
 /* Step `step` had a finite loss: what was saved before it proves good, and older checkpoints may go.
  * 0, or -errno of a save that a thread made. */
 int sp_train_proven(struct sp_trainer *t, int step);
-/* It had not: the last save goes aside, if there is an older one. */
+/* It had not: the last save, or the step of DIR that the run went on from, goes aside if there is an older one. */
 void sp_train_step_back(struct sp_trainer *t);
-/* After the last save: all is on the disk, older checkpoints are gone. All ranks call it. 0 or -errno. */
+/* After the last save: all is on the disk. Older checkpoints stay, as no loss has proven the last one.
+ * All ranks call it. 0 or -errno. */
 int sp_train_saved_all(struct sp_trainer *t);
 /* --dump-grads. All ranks call it. 0 or -errno on rank 0. */
 int sp_train_dump_grads(struct sp_trainer *t);

@@ -1,36 +1,38 @@
 #include "train/checkpoint/step_dirs.h"
+#include "model/files/input.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
-#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#define STATE "state.json"
 
 /* ---- names ------------------------------------------------------------------------------ */
 
-/* N of "step-N<suffix>", -1 of other names. */
+void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME])
+{
+    snprintf(name, SP_STEP_NAME, "step-%06ld%s", step, suffix);
+}
+
 long sp_step_number(const char *name, const char *suffix)
 {
-    char *end;
+    char again[SP_STEP_NAME];
     long n;
 
     if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
         return -1;
-    n = strtol(name + 5, &end, 10);
-    return strcmp(end, suffix) ? -1 : n;
+    n = strtol(name + 5, NULL, 10);
+    sp_step_name(n, suffix, again);
+    return strcmp(name, again) ? -1 : n;
 }
 
-void sp_step_path(const char *dir, long step, const char *suffix, char path[SP_RUN_PATH])
+long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
 {
-    snprintf(path, SP_RUN_PATH, "%s/step-%06ld%s", dir, step, suffix);
-}
-
-/* The highest N below `limit` of the step-N<suffix> there, -1: none. */
-long sp_step_highest(const char *dir, const char *suffix, long limit)
-{
-    DIR *d = opendir(dir);
+    DIR *d = sp_dir_list(run);
     struct dirent *e;
     long most = -1;
 
@@ -44,55 +46,9 @@ long sp_step_highest(const char *dir, const char *suffix, long limit)
     return most;
 }
 
-/* ---- finding ---------------------------------------------------------------------------- */
-
-int sp_step_find(const char *dir, char path[SP_RUN_PATH], long *step)
-{
-    char own[SP_RUN_PATH - 64], *name;
-    size_t len = strlen(dir);
-    struct stat st;
-    long n;
-
-    while (len > 1 && dir[len - 1] == '/')
-        len--;
-    if (len >= sizeof own)
-        return sp_error(ENAMETOOLONG, "cannot resume: a path of %zu bytes is too long", len);
-    memcpy(own, dir, len);
-    own[len] = '\0';
-    name = strrchr(own, '/');
-    if (stat(dir, &st))
-        return sp_error(errno, "cannot resume from %s: %s", dir, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return sp_error(ENOTDIR, "cannot resume from %s: not a directory", dir);
-    snprintf(path, SP_RUN_PATH, "%s/state.json", dir);
-    if (!lstat(path, &st)) {
-        snprintf(path, SP_RUN_PATH, "%s", own);
-        *step = sp_step_number(name ? name + 1 : own, "");
-        return 0;
-    }
-    n = sp_step_highest(dir, "", SP_ANY_STEP);
-    if (n >= 0) {
-        sp_step_path(dir, n, "", path);
-    } else {
-        /* the first step of the run that was to replace them never came */
-        n = sp_step_highest(dir, ".replaced", SP_ANY_STEP);
-        sp_step_path(dir, n, ".replaced", path);
-    }
-    if (n < 0)
-        return sp_error(ENOENT,
-                        "cannot resume from %s: no step-N directory in it (to start from "
-                        "weights alone, give --model DIR)",
-                        dir);
-    *step = n;
-    return 0;
-}
-
-/* ---- removing --------------------------------------------------------------------------- */
-
-/* Is it a file of a checkpoint, or what a killed process left of one ("NAME.tmp-...")? */
 bool sp_step_file(const char *name)
 {
-    static const char *const names[] = {"config.json", "state.json", "checksums.json",
+    static const char *const names[] = {"config.json", STATE, "checksums.json",
                                         "optimizer-m.safetensors", "optimizer-v.safetensors"};
     const char *tmp = strstr(name, ".tmp-");
     char whole[256];
@@ -104,42 +60,204 @@ bool sp_step_file(const char *name)
     return sp_weights_is_file(whole);
 }
 
-/* Removes a checkpoint: only the files that one holds. */
-void sp_step_remove_files(const char *path)
-{
-    char file[SP_RUN_PATH + 256];
-    DIR *d = opendir(path);
-    struct dirent *e;
+/* ---- finding ---------------------------------------------------------------------------- */
 
-    while (d && (e = readdir(d)))
-        if (sp_step_file(e->d_name)) {
-            snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-            unlink(file);
+static int refuse_to_resume(const char *from, int err)
+{
+    return sp_error(err, "cannot resume from %s: %s", from,
+                    err == ENOTDIR ? "not a directory" : strerror(err));
+}
+
+/* Opens a step of `run` with its files. 0; -EAGAIN: another run is removing it; -errno after one line. */
+static int open_step(const struct sp_dir *run, const char *name, struct sp_dir *step)
+{
+    struct stat st;
+    int err = sp_dir_open_in(run, name, true, step);
+
+    if (err == -ENOENT && !sp_dir_has(run, name, &st))
+        return -EAGAIN;
+    if (err) {
+        char *path = sp_dir_join(run, name);
+
+        err = refuse_to_resume(path ? path : name, -err);
+        free(path);
+        return err;
+    }
+    err = sp_dir_hold(step, sp_step_file);
+    /* a step loses its name before its files */
+    if (!err && (fstatat(run->fd, name, &st, 0) || !sp_dir_is(step, &st)))
+        err = -EAGAIN;
+    if (err)
+        sp_dir_close(step);
+    return err;
+}
+
+static int open_newest(const struct sp_dir *run, struct sp_dir *step)
+{
+    enum { TRIES = 100 };
+    char name[SP_STEP_NAME];
+    int err = -EAGAIN;
+
+    for (int i = 0; i < TRIES && err == -EAGAIN; i++) {
+        const char *suffix = "";
+        long n = sp_step_highest(run, suffix, SP_ANY_STEP);
+
+        if (n < 0) {
+            /* the first step of the run that was to replace them never came */
+            suffix = ".replaced";
+            n = sp_step_highest(run, suffix, SP_ANY_STEP);
         }
+        if (n < 0)
+            return sp_error(ENOENT,
+                            "cannot resume from %s: no step-N directory in it (to start from "
+                            "weights alone, give --model DIR)",
+                            run->path);
+        sp_step_name(n, suffix, name);
+        err = open_step(run, name, step);
+    }
+    if (err == -EAGAIN)
+        err = sp_error(EAGAIN, "cannot resume from %s: another run removes its steps too fast",
+                       run->path);
+    return err;
+}
+
+int sp_step_open(const char *dir, struct sp_dir *step)
+{
+    size_t len = strlen(dir);
+    char *own;
+    struct sp_dir run = SP_DIR_CLOSED;
+    struct stat st;
+    int err;
+
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    own = strndup(dir, len);
+    err = own ? sp_dir_open(own, &run) : -ENOMEM;
+    free(own);
+    if (err)
+        return refuse_to_resume(dir, -err);
+    if (!sp_dir_has(&run, STATE, &st)) {
+        err = open_newest(&run, step);
+        sp_dir_close(&run);
+        return err;
+    }
+    err = sp_dir_hold(&run, sp_step_file);
+    if (err)
+        sp_dir_close(&run);
+    else
+        *step = run;
+    return err;
+}
+
+/* ---- whose is it? ----------------------------------------------------------------------- */
+
+static bool says_a_step(const struct sp_dir *dir)
+{
+    enum { MOST = 64 << 20 };
+    json_t *state = NULL, *step;
+    struct stat st;
+    size_t n = 0;
+    char *text;
+    bool says, quiet;
+
+    if (!sp_dir_has(dir, STATE, &st) || !S_ISREG(st.st_mode))
+        return false;
+    quiet = sp_error_quiet(true);
+    if (!sp_input_read_in(dir, STATE, MOST, "a state", &text, &n)) {
+        state = json_loadb(text, n, 0, NULL);
+        free(text);
+    }
+    sp_error_quiet(quiet);
+    step = json_object_get(state, "step");
+    says = json_is_integer(step) && json_integer_value(step) >= 0;
+    json_decref(state);
+    return says;
+}
+
+/* Nothing is in it, or what a killed process left of its first file. */
+static bool has_just_begun(const struct sp_dir *dir)
+{
+    DIR *d = sp_dir_list(dir);
+    struct dirent *e;
+    bool only = d != NULL;
+
+    while (only && (e = readdir(d)))
+        only = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+               !strncmp(e->d_name, STATE ".tmp-", strlen(STATE ".tmp-"));
     if (d)
         closedir(d);
-    rmdir(path);
+    return only;
+}
+
+/* Opens what a run made. 0; -ENOENT: nothing is there; or -EEXIST: something else. */
+static int open_ours(const struct sp_dir *run, const char *name, struct sp_dir *dir)
+{
+    struct stat st;
+
+    if (sp_dir_open_in(run, name, false, dir))
+        return sp_dir_has(run, name, &st) || errno != ENOENT ? -EEXIST : -ENOENT;
+    if (says_a_step(dir) || has_just_begun(dir))
+        return 0;
+    sp_dir_close(dir);
+    return -EEXIST;
+}
+
+enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name)
+{
+    struct sp_dir dir;
+    int err = open_ours(run, name, &dir);
+
+    if (err)
+        return err == -ENOENT ? SP_STEP_NONE : SP_STEP_FOREIGN;
+    sp_dir_close(&dir);
+    return SP_STEP_OURS;
+}
+
+/* ---- removing --------------------------------------------------------------------------- */
+
+void sp_step_remove_files(const struct sp_dir *run, const char *name)
+{
+    struct sp_dir dir;
+    struct dirent *e;
+    DIR *d;
+
+    if (open_ours(run, name, &dir))
+        return;
+    d = sp_dir_list(&dir);
+    while (d && (e = readdir(d)))
+        if (sp_step_file(e->d_name) && strcmp(e->d_name, STATE))
+            unlinkat(dir.fd, e->d_name, 0);
+    if (d)
+        closedir(d);
+    sp_dir_sync(&dir); /* as long as others may be there, whose they are is known */
+    unlinkat(dir.fd, STATE, 0);
+    sp_dir_close(&dir);
+    unlinkat(run->fd, name, AT_REMOVEDIR);
 }
 
 /* Renamed first: a step-N is whole or is not there. */
-void sp_step_remove(const char *dir, long step)
+bool sp_step_remove(const struct sp_dir *run, long step)
 {
-    char from[SP_RUN_PATH], to[SP_RUN_PATH];
+    char from[SP_STEP_NAME], to[SP_STEP_NAME];
 
-    sp_step_path(dir, step, "", from);
-    sp_step_path(dir, step, ".removed", to);
-    sp_step_remove_files(to);
-    if (!rename(from, to))
-        sp_step_remove_files(to);
+    sp_step_name(step, "", from);
+    sp_step_name(step, ".removed", to);
+    if (sp_step_look(run, from) != SP_STEP_OURS)
+        return false;
+    sp_step_remove_files(run, to);
+    if (sp_step_look(run, to) != SP_STEP_NONE || renameat(run->fd, from, run->fd, to))
+        return false;
+    sp_step_remove_files(run, to);
+    return true;
 }
 
-void sp_step_remove_all(const char *dir, const char *suffix)
+void sp_step_remove_all(const struct sp_dir *run, const char *suffix)
 {
-    char path[SP_RUN_PATH];
+    char name[SP_STEP_NAME];
 
-    for (long n = sp_step_highest(dir, suffix, SP_ANY_STEP); n >= 0;
-         n = sp_step_highest(dir, suffix, n)) {
-        sp_step_path(dir, n, suffix, path);
-        sp_step_remove_files(path);
+    for (long n = sp_step_highest(run, suffix, SP_ANY_STEP); n >= 0;
+         n = sp_step_highest(run, suffix, n)) {
+        sp_step_name(n, suffix, name);
+        sp_step_remove_files(run, name);
     }
 }

@@ -3,40 +3,51 @@
  *
  *   step-N            whole
  *   step-N.tmp        being written
- *   step-N.replaced   of another run, which the first step of this one replaces (--overwrite)
+ *   step-N.replaced   of another run, which this one replaces (--overwrite)
  *   step-N.diverged   made by an update after which the loss was not finite
  *   step-N.removed    being removed
+ *
+ * A run made it if it is a directory and no link, and has a state.json that says a step: that file comes
+ * first and goes last. Only such a directory is renamed or removed, and only files of a checkpoint in it.
  */
 #ifndef SP_STEP_DIRS_H
 #define SP_STEP_DIRS_H
 
+#include "model/files/dir.h"
 #include <stdbool.h>
 
-enum { SP_RUN_PATH = 4400 };
+enum { SP_RUN_PATH = 4400, SP_STEP_NAME = 48 };
 
 /*
- * The newest whole step in `dir`, or `dir` itself if it is one: its path, and its number. 0, or
- * -errno after one line.
+ * Opens the newest whole step in `dir`, or `dir` itself if it is one, with all files of the checkpoint:
+ * also while a run that goes on removes older steps. To be closed. 0, or -errno after one line.
  */
-int sp_step_find(const char *dir, char path[SP_RUN_PATH], long *step);
+int sp_step_open(const char *dir, struct sp_dir *step);
 
-/* N of "step-N<suffix>", -1 of other names. */
+/* N of "step-N<suffix>" as it is written here, -1 of other names. */
 long sp_step_number(const char *name, const char *suffix);
-void sp_step_path(const char *dir, long step, const char *suffix, char path[SP_RUN_PATH]);
+void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
 
-/* The highest N below `limit` of the step-N<suffix> in `dir`, -1: none. */
+/* The highest N below `limit` of the names step-N<suffix> in `run`, whatever they are of; -1: none. */
 #define SP_ANY_STEP 0x7fffffffffffffffL
-long sp_step_highest(const char *dir, const char *suffix, long limit);
+long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
+
+enum sp_step_kind {
+    SP_STEP_NONE,
+    SP_STEP_OURS,   /* a run made it */
+    SP_STEP_FOREIGN /* a link, a file, or a directory that no run made */
+};
+enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name);
 
 /* Is it the name of a file of a checkpoint, or of what a killed process left of one
  * ("NAME.tmp-...")? */
 bool sp_step_file(const char *name);
 
-/* Removes a directory of checkpoint files: these files, and it if there were no others. */
-void sp_step_remove_files(const char *path);
-/* Removes step N. */
-void sp_step_remove(const char *dir, long step);
+/* Removes the files of a checkpoint from a directory that a run made, and it if there were no others. */
+void sp_step_remove_files(const struct sp_dir *run, const char *name);
+/* Removes step N. False: it cannot be renamed, and stays. */
+bool sp_step_remove(const struct sp_dir *run, long step);
 /* Removes every step-N<suffix>; not for steps themselves. */
-void sp_step_remove_all(const char *dir, const char *suffix);
+void sp_step_remove_all(const struct sp_dir *run, const char *suffix);
 
 #endif

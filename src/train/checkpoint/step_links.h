@@ -2,12 +2,26 @@
 #ifndef SP_STEP_LINKS_H
 #define SP_STEP_LINKS_H
 
-/* Points the links of DIR at the configuration and the weights of DIR/step, whatever files they are
- * in, and removes those of an earlier form. At no moment do they make a model of two steps. 0 or
- * -errno after one line. */
-int sp_step_link(const char *dir, const char *step);
+#include "model/files/dir.h"
+
+/* Is `name` such a link: to the same name in a step-N beside it? */
+bool sp_step_link_is_ours(const struct sp_dir *run, const char *name);
+
+/* Points the links of `run` at the configuration and the weights of its directory `step`, whatever files
+ * they are in, and removes those of an earlier form. At no moment do they make a model of two steps. 0; or
+ * -errno: -EOPNOTSUPP without a word if the file system has no symbolic links, else after one line. */
+int sp_step_link(const struct sp_dir *run, const char *step);
 
 /* Removes them, before what they lead to goes. */
-void sp_step_unlink(const char *dir);
+void sp_step_unlink(const struct sp_dir *run);
+
+/*
+ * A model at the top of `run` that is not the run's: the names of its configuration and weights in
+ * names[n], with commas; empty: none. *fixed: one of them is a directory, which nothing replaces. False:
+ * the directory cannot be read.
+ */
+bool sp_step_foreign_model(const struct sp_dir *run, char *names, size_t n, bool *fixed);
+/* Removes that, where --overwrite replaces it: a link and not what it leads to. */
+void sp_step_remove_foreign_model(const struct sp_dir *run);
 
 #endif

@@ -71,7 +71,7 @@ int sp_train_check_files(const struct sp_trainer *t)
 
     if (t->world.rank || a->dry_run)
         return 0;
-    err = add_inputs(a, t->resumed, &files);
+    err = add_inputs(a, t->resumed_dir.path, &files);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
     sp_files_free(&files);

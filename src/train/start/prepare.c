@@ -77,17 +77,20 @@ static int open_eval(struct sp_trainer *t)
 }
 
 /* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
-static int open_weights(struct sp_trainer *t, const char *model)
+static int open_weights(struct sp_trainer *t)
 {
+    const char *model = t->cfg.layout.model;
     int err;
 
     if (!t->cfg.resume && sp_model_is_preset(model))
         return 0;
-    err = sp_weights_open(model, &t->weights);
+    err = t->cfg.resume ? sp_weights_open_in(&t->resumed_dir, &t->weights)
+                        : sp_weights_open(model, &t->weights);
     if (err)
         return err;
     if (!t->weights.n_shards)
-        return t->cfg.resume ? sp_error(ENOENT, "cannot resume: %s has no " SP_WEIGHTS_FILE, model)
+        return t->cfg.resume ? sp_error(ENOENT, "cannot resume: %s has no " SP_WEIGHTS_FILE,
+                                        t->resumed_dir.path)
                              : 0;
     err = sp_weights_check(&t->weights, &t->params);
     if (err || t->cfg.dry_run)
@@ -172,13 +175,14 @@ static int check_pipelines(struct sp_trainer *t)
 static int take_inputs(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
-    const char *model = a->resume ? t->resumed : a->layout.model;
     int err = check_pipelines(t);
 
     err = err ? err : sp_train_lock(t);
     if (!err && a->resume)
         err = sp_train_find_resume(t);
-    err = err ? err : sp_model_load(model, &t->model);
+    if (!err)
+        err = a->resume ? sp_model_load_in(&t->resumed_dir, &t->model)
+                        : sp_model_load(a->layout.model, &t->model);
     err = err ? err : sp_params_create(&t->model, &t->params);
     err = err ? err : check_shards(t);
     if (!err && t->cfg.sample)
@@ -195,7 +199,7 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : sp_train_choose_recompute(t);
     err = err ? err : sp_train_offload_early(t);
     err = err ? err : check_memory(t);
-    err = err ? err : open_weights(t, model);
+    err = err ? err : open_weights(t);
     if (!err && a->resume)
         err = sp_train_check_resume(t);
     err = err ? err : sp_train_check_files(t);
@@ -228,7 +232,8 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
         return err;
     }
     t->cfg = *cfg;
-    t->saver.dir.lock = -1;
+    t->saver.dir = SP_RUN_DIR_NONE;
+    t->resumed_dir = SP_DIR_CLOSED;
     t->saver.saved = t->saver.begun = -1;
     t->eval_loss = NAN;
     rank = t->world.rank;

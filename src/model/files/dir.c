@@ -1,0 +1,268 @@
+#define _GNU_SOURCE /* O_PATH */
+#include "model/files/dir.h"
+#include "sp_error.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sp_held_file {
+    char *name;
+    int fd;
+};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static int open_at(const struct sp_dir *parent, const char *name, int flags, struct sp_dir *d)
+{
+    char *path = sp_dir_join(parent, name);
+    int fd =
+        path ? openat(sp_dir_fd(parent), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags) : -1;
+
+    /* one that may be searched and not be listed */
+    if (path && fd < 0 && errno == EACCES)
+        fd = openat(sp_dir_fd(parent), name, O_PATH | O_DIRECTORY | O_CLOEXEC | flags);
+    if (fd < 0) {
+        int err = path ? errno : ENOMEM;
+
+        free(path);
+        return -err;
+    }
+    *d = (struct sp_dir){.fd = fd, .path = path};
+    return 0;
+}
+
+int sp_dir_open(const char *path, struct sp_dir *d)
+{
+    return open_at(NULL, path, 0, d);
+}
+
+int sp_dir_open_in(const struct sp_dir *parent, const char *name, bool follow, struct sp_dir *d)
+{
+    return open_at(parent, name, follow ? 0 : O_NOFOLLOW, d);
+}
+
+void sp_dir_close(struct sp_dir *d)
+{
+    if (d->fd >= 0)
+        close(d->fd);
+    for (int i = 0; i < d->n_held; i++) {
+        close(d->held[i].fd);
+        free(d->held[i].name);
+    }
+    free(d->held);
+    free(d->path);
+    *d = SP_DIR_CLOSED;
+}
+
+int sp_dir_fd(const struct sp_dir *d)
+{
+    return d ? d->fd : AT_FDCWD;
+}
+
+char *sp_dir_join(const struct sp_dir *d, const char *name)
+{
+    size_t n = d ? strlen(d->path) : 0, size = n + strlen(name) + 2;
+    char *path = malloc(size);
+
+    if (path)
+        snprintf(path, size, "%s%s%s", d ? d->path : "", n && d->path[n - 1] != '/' ? "/" : "",
+                 name);
+    return path;
+}
+
+DIR *sp_dir_list(const struct sp_dir *d)
+{
+    /* with an offset of its own */
+    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+    if (fd >= 0 && !list)
+        close(fd);
+    return list;
+}
+
+static const struct sp_held_file *find_held(const struct sp_dir *d, const char *name)
+{
+    for (int i = 0; i < d->n_held; i++)
+        if (!strcmp(d->held[i].name, name))
+            return &d->held[i];
+    return NULL;
+}
+
+bool sp_dir_has(const struct sp_dir *d, const char *name, struct stat *st)
+{
+    if (d && d->holds) {
+        const struct sp_held_file *held = find_held(d, name);
+
+        if (!held)
+            errno = ENOENT;
+        return held && !fstat(held->fd, st);
+    }
+    return !fstatat(sp_dir_fd(d), name, st, AT_SYMLINK_NOFOLLOW);
+}
+
+bool sp_dir_is(const struct sp_dir *d, const struct stat *st)
+{
+    struct stat own;
+
+    return !fstat(d->fd, &own) && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+}
+
+void sp_dir_sync(const struct sp_dir *d)
+{
+    (void)fsync(d->fd);
+}
+
+/* ---- files ------------------------------------------------------------------------------ */
+
+static int hold_file(struct sp_dir *d, const char *name)
+{
+    struct sp_held_file *more = realloc(d->held, ((size_t)d->n_held + 1) * sizeof *more);
+    int fd;
+
+    if (!more)
+        return sp_error(ENOMEM, "%s: no memory for its files", d->path);
+    d->held = more;
+    fd = openat(d->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT
+                   ? 0 /* removed meanwhile: whoever wants it misses it */
+                   : sp_error(errno, "%s/%s: cannot be opened: %s", d->path, name, strerror(errno));
+    more[d->n_held].fd = fd;
+    more[d->n_held].name = strdup(name);
+    if (!more[d->n_held].name) {
+        close(fd);
+        return sp_error(ENOMEM, "%s: no memory for its files", d->path);
+    }
+    d->n_held++;
+    return 0;
+}
+
+int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name))
+{
+    DIR *list = sp_dir_list(d);
+    struct dirent *e;
+    int err = 0;
+
+    if (!list)
+        return sp_error(errno, "%s: cannot be read: %s", d->path, strerror(errno));
+    while (!err && (e = readdir(list)))
+        if (wanted(e->d_name))
+            err = hold_file(d, e->d_name);
+    closedir(list);
+    d->holds = true;
+    return err;
+}
+
+int sp_dir_file(const struct sp_dir *d, const char *name)
+{
+    const struct sp_held_file *held = d && d->holds ? find_held(d, name) : NULL;
+    int fd;
+
+    if (d && d->holds && !held)
+        return -ENOENT;
+    fd = held ? fcntl(held->fd, F_DUPFD_CLOEXEC, 0)
+              : openat(sp_dir_fd(d), name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* ---- making ----------------------------------------------------------------------------- */
+
+/* One of them; those on the way to it are there. */
+static int make_one(const char *path, struct sp_made_dirs *made)
+{
+    char **more;
+    struct stat st;
+
+    if (!stat(path, &st))
+        return S_ISDIR(st.st_mode)
+                   ? 0
+                   : sp_error(ENOTDIR, "cannot make directory %s: %s", path, strerror(EEXIST));
+    more = realloc(made->path, ((size_t)made->n + 1) * sizeof *more);
+    if (!more || !(more[made->n] = strdup(path))) {
+        made->path = more ? more : made->path;
+        return sp_error(ENOMEM, "%s: no memory for its path", path);
+    }
+    made->path = more;
+    if (!mkdir(path, 0777)) {
+        made->n++;
+        return 0;
+    }
+    free(more[made->n]);
+    return errno == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode)
+               ? 0 /* by another process, meanwhile */
+               : sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
+}
+
+/* The directories of path[0 .. n). */
+static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
+{
+    char *part = strndup(path, n);
+    int err = part ? 0 : sp_error(ENOMEM, "%s: no memory for its path", path);
+
+    for (size_t i = 1; !err && i <= n; i++)
+        if (part[i - 1] != '/' && (part[i] == '/' || !part[i])) {
+            char end = part[i];
+
+            part[i] = '\0';
+            err = make_one(part, made);
+            part[i] = end;
+        }
+    free(part);
+    return err;
+}
+
+/* Where a crash would lose them. */
+static void sync_made(const struct sp_made_dirs *made, int first)
+{
+    for (int i = first; i < made->n; i++) {
+        const char *path = made->path[i], *slash = strrchr(path, '/');
+        char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : NULL;
+        struct sp_dir d;
+
+        if (!sp_dir_open(parent ? parent : ".", &d)) {
+            sp_dir_sync(&d);
+            sp_dir_close(&d);
+        }
+        free(parent);
+    }
+}
+
+/* Those of path[0 .. n), durable. */
+static int make_durable(const char *path, size_t n, struct sp_made_dirs *made)
+{
+    struct sp_made_dirs here = {0}, *list = made ? made : &here;
+    int first = list->n, err = make_until(path, n, list);
+
+    if (!err)
+        sync_made(list, first);
+    sp_dir_made_end(&here, false);
+    return err;
+}
+
+int sp_dir_make(const char *path, struct sp_made_dirs *made)
+{
+    return make_durable(path, strlen(path), made);
+}
+
+int sp_dir_make_parent(const char *path, struct sp_made_dirs *made)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? make_durable(path, (size_t)(slash - path), made) : 0;
+}
+
+void sp_dir_made_end(struct sp_made_dirs *made, bool undo)
+{
+    while (made->n > 0) {
+        char *path = made->path[--made->n];
+
+        if (undo)
+            rmdir(path); /* if it is empty */
+        free(path);
+    }
+    free(made->path);
+    *made = (struct sp_made_dirs){0};
+}
