@@ -48,17 +48,13 @@ static int parse(int argc, char **argv, struct args *a)
 static int write_machine(const char *path, const struct sp_machine *m)
 {
     char *text = sp_machine_text(m);
-    struct sp_output out;
     int err = text ? 0 : -ENOMEM;
 
     if (!err && !path) {
         fputs(text, stdout);
     } else if (!err) {
-        err = sp_output_open(path, &out);
-        if (!err) {
-            fputs(text, out.f);
-            err = sp_output_commit(&out);
-        }
+        err = sp_dir_make_parent(path, NULL);
+        err = err ? err : sp_output_text_in(NULL, path, text, strlen(text));
     }
     free(text);
     return err;

@@ -59,6 +59,7 @@ struct sp_trainer {
     unsigned tier;
     struct sp_tier_rates rates;
     int64_t resident_before;      /* bytes, before the model was there */
+    struct sp_made_dirs made;     /* for what it writes */
     struct sp_watchdog *watchdog; /* NULL: none */
     FILE *log;
     struct sp_data eval_data;  /* no more than an evaluation takes */

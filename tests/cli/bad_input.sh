@@ -206,7 +206,7 @@ refused "config.json" $on_broken
 # ---- outputs and checkpoints
 
 for option in log save dump-grads trace; do
-    refused "cannot .*$work/none" $tiny --$option "$work/none/deep/name"
+    refused "cannot .*$work/text/deep/name: Not a directory" $tiny --$option "$work/text/deep/name"
 done
 refused "Is a directory" $tiny --log "$work"
 refused "Not a directory|not a directory" $tiny --save "$work/text"
@@ -233,7 +233,7 @@ refused "schedule" show --schedule nonsense
 refused "is none of" show --format png
 refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
-refused "cannot write" show --output "$work/none/deep"
+refused "cannot write" show --output "$work/text/deep"
 refused "recompute" show --recompute some
 refused "is for train" show --recompute auto
 refused "costs of the parts" show --recompute no-attention
@@ -290,7 +290,7 @@ if have_mpi; then
     refused_in 3 "3 processes for 2 stages" $tiny --stages 2
     refused_in 2 "No such file" train --model gpt-tiny --data "$work/none" --stages 2
     refused_in 2 "layers" $tiny --stages 9
-    refused_in 2 "cannot write" $tiny --stages 2 --log "$work/none/deep/name"
+    refused_in 2 "cannot write" $tiny --stages 2 --log "$work/text/deep/name"
     refused_in 2 "needs [0-9.]* MiB" $tiny --stages 2 --memory-limit 1MiB
     refused_in 2 "no step-N directory" train --resume "$work/nothing" --data "$work/text" --stages 2
     head -c 1000 "$golden/llama/model.safetensors" > "$broken/model.safetensors"

@@ -1,4 +1,5 @@
 /* Outputs that cannot be written, that are inputs by whatever name, or that are one and the same. */
+#include "model/files/dir.h"
 #include "model/support.h"
 #include "train/start/outputs.h"
 #include <errno.h>
@@ -93,7 +94,12 @@ static void test_same(void **state)
         {W, "model/new", R, "text", NULL},
         {W, "/dev/null", R, "/dev/null", NULL},
         {W, "loop", R, "text", NULL},
-        {W, "nowhere/new", R, "nowhere/new", NULL}, /* refused by others */
+        /* in directories that will be made */
+        {W, "nowhere/new", W, "nowhere/new", "is also --other"},
+        {W, "nowhere/new", W, "./nowhere//other/../new", "is also --other"},
+        {W, "alias/far/new", P, "model/./far/new", "one would"},
+        {W, "nowhere/new", W, "nowhere/newer", NULL},
+        {W, "nowhere/new", W, "elsewhere/new", NULL},
         /* two outputs */
         {W, "new", W, "new", "--out new is also --other: one would overwrite the other"},
         {W, "new", W, "./new", "is also --other ./new: one would"},
@@ -156,11 +162,16 @@ static void test_try(void **state)
     assert_refused(sp_output_try_file, "fifo", "cannot write fifo: it is a FIFO");
     assert_refused(sp_output_try_file, "socket", "cannot write socket: it is a socket");
     assert_refused(sp_output_try_file, "model", "cannot write model: Is a directory");
-    assert_refused(sp_output_try_file, "nowhere/new", "cannot write nowhere/new: No such file");
+    assert_refused(sp_output_try_file, "text/new", "cannot write text/new: Not a directory");
+    assert_refused(sp_output_try_file, "text/far/new",
+                   "cannot write text/far/new: Not a directory");
+    assert_refused(sp_output_try_file, "dangling/new", "cannot write dangling/new: ");
+    assert_refused(sp_output_try_file, "loop/new", "cannot write loop/new: Too many levels");
     assert_refused(sp_output_try_file, "loop", "cannot write loop: Too many levels");
     assert_refused(sp_output_try_dir, "text", "cannot write text: Not a directory");
     assert_refused(sp_output_try_dir, "fifo", "cannot write fifo: Not a directory");
-    assert_refused(sp_output_try_dir, "nowhere/new", "cannot make directory nowhere/new: No such");
+    assert_refused(sp_output_try_dir, "text/new", "cannot write text/new: Not a directory");
+    assert_refused(sp_output_try_dir, "dangling/far/new", "cannot write dangling/far/new: ");
     close(s);
     unlink("socket");
     unlink("fifo");
@@ -176,10 +187,33 @@ static void test_try(void **state)
     assert_int_equal(sp_output_try_file("dangling"), 0);
     assert_int_equal(access("other/new", F_OK), -1);
     must(!lstat("dangling", &after), "the link stays");
+    assert_int_equal(sp_output_try_dir("other"), 0);
     assert_int_equal(sp_output_try_dir("fresh"), 0);
-    assert_int_equal(sp_output_try_dir("fresh"), 0);
-    assert_int_equal(rmdir("fresh"), 0); /* empty */
+    assert_int_equal(sp_output_try_dir("far/fresh/"), 0);
+    assert_int_equal(sp_output_try_file("far/new"), 0);
+    assert_int_equal(access("fresh", F_OK), -1); /* nothing is made */
+    assert_int_equal(access("far", F_OK), -1);
     alarm(0);
+}
+
+/* What is made for a run that is refused after all goes again, but for what others put there. */
+static void test_make(void **state)
+{
+    struct sp_made_dirs made = {0};
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(sp_dir_make_parent("a/b/c/log", &made), 0);
+    assert_int_equal(sp_dir_make("a/b/d//e/", &made), 0);
+    assert_int_equal(sp_dir_make("other", &made), 0);
+    assert_int_equal(made.n, 5);
+    assert_int_equal(stat("a/b/d/e", &st), 0);
+    write_file("a/b/c/log", "x", 1);
+    sp_dir_made_end(&made, true);
+    assert_int_equal(stat("a/b/d", &st), -1);
+    assert_int_equal(stat("other", &st), 0);
+    assert_int_equal(stat("a/b/c/log", &st), 0);
+    must(!unlink("a/b/c/log") && !rmdir("a/b/c") && !rmdir("a/b") && !rmdir("a"), "remove");
 }
 
 TEST_GROUP(outputs)
@@ -187,6 +221,7 @@ TEST_GROUP(outputs)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_try),
+        cmocka_unit_test(test_make),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

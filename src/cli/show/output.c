@@ -1,5 +1,6 @@
 /* Where what is shown goes: standard output, or --output. */
 #include "cli/show/show.h"
+#include "model/files/dir.h"
 #include "sp_error.h"
 #include "train/start/outputs.h"
 #include <stdlib.h>
@@ -41,12 +42,18 @@ int sp_show_check_output(const char *output, const struct sp_layout_args *layout
 
 static int write_file(const char *path, const char *text, size_t n)
 {
-    FILE *out = fopen(path, "w");
-    bool bad = !out || fwrite(text, 1, n, out) < n;
+    int err = sp_dir_make_parent(path, NULL);
+    FILE *out;
 
-    if (out && fclose(out))
-        bad = true;
-    return bad ? sp_error(EIO, "show: cannot write %s: %s", path, strerror(errno)) : 0;
+    if (err)
+        return err;
+    out = fopen(path, "w");
+    err = !out || fwrite(text, 1, n, out) < n || fflush(out) ? errno : 0;
+    if (out && fclose(out) && !err)
+        err = errno;
+    return err ? sp_error(err, "show: cannot write %s: %s (%zu bytes are wanted)", path,
+                          strerror(err), n)
+               : 0;
 }
 
 int sp_show_write(const struct sp_show *show, enum sp_show_format format, const char *output)

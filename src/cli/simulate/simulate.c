@@ -7,6 +7,7 @@
 #include "cli/simulate/print.h"
 #include "cli/step_options.h"
 #include "config.h"
+#include "model/files/dir.h"
 #include "plan/predict.h"
 #include "plan/slices.h"
 #include "policies/families/families.h"
@@ -235,8 +236,10 @@ static int find_subject(struct args *a, struct subject *s)
 
 static int print(const struct args *a, struct sp_simulate_print *p)
 {
-    int err = a->trace ? sp_simulate_trace(p, a->trace) : 0;
+    int err = a->trace ? sp_dir_make(a->trace, NULL) : 0;
 
+    if (!err && a->trace)
+        err = sp_simulate_trace(p, a->trace);
     if (!err)
         err = a->json ? sp_simulate_json(p) : sp_simulate_text(p);
     return err;

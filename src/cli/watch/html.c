@@ -1,6 +1,7 @@
 /* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON list in it. */
 #include "src/cli/watch/page.inc"
 #include "cli/watch/watch.h"
+#include "model/files/dir.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -53,16 +54,15 @@ int sp_watch_html(FILE *in, struct sp_watched *w, const char *output)
     bad = fclose(memory) != 0;
     if (!err && bad)
         err = sp_error(ENOMEM, "watch: no memory for %s", output);
+    err = err ? err : sp_dir_make_parent(output, NULL);
     out = err ? NULL : fopen(output, "w");
     if (!err && !out)
         err = sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno));
     if (out) {
-        fwrite(page, 1, (size_t)(at - page), out);
-        fwrite(text, 1, n, out);
-        fputs(at + strlen(mark), out);
-        bad = ferror(out) != 0;
-        bad |= fclose(out) != 0;
-        err = bad ? sp_error(EIO, "watch: cannot write %s", output) : 0;
+        bad = fwrite(page, 1, (size_t)(at - page), out) < (size_t)(at - page) ||
+              fwrite(text, 1, n, out) < n || fputs(at + strlen(mark), out) == EOF || fflush(out);
+        err = bad ? sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno)) : 0;
+        fclose(out);
     }
     free(text);
     return err;

@@ -109,3 +109,19 @@ int sp_train_check_output(const struct sp_trainer *t)
         err = try_pictures(a->trace);
     return err;
 }
+
+int sp_train_make_dirs(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    int err = 0;
+
+    if (t->world.rank || a->dry_run)
+        return 0;
+    if (a->log && !sp_log_is_stdout(a->log))
+        err = sp_dir_make_parent(a->log, &t->made);
+    if (!err && a->dump_grads)
+        err = sp_dir_make_parent(a->dump_grads, &t->made);
+    if (!err && a->trace)
+        err = sp_dir_make(a->trace, &t->made);
+    return err;
+}

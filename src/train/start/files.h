@@ -6,8 +6,11 @@
 
 /* On rank 0: does an output destroy an input or another output, or a file that is no log? 0 or -errno. */
 int sp_train_check_files(const struct sp_trainer *t);
-/* Can the outputs be written? Makes their directories. 0 or -errno. */
+/* Can the outputs be written? 0 or -errno. */
 int sp_train_check_output(const struct sp_trainer *t);
+/* On rank 0, when nothing is refused any more: makes the directories of the outputs, t->made, but the one of
+ * --save, which sp_train_claim makes. 0 or -errno. */
+int sp_train_make_dirs(struct sp_trainer *t);
 
 /* The names of the pictures in cfg.trace, up to a NULL. */
 extern const char *const sp_train_pictures[];

@@ -42,30 +42,84 @@ static int try_file(const char *name, const char *shown)
     return 0;
 }
 
+/* Is there nothing at `path`, not even a link to nothing? */
+static bool is_absent(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) && errno == ENOENT;
+}
+
+/* Cuts the last name off: "." is left of one name alone. */
+static void cut_name(char path[PATH_MAX])
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    strcpy(path + n, n ? "" : ".");
+}
+
+/* Could the directory at `path`, which is not there, be made? */
+static int try_to_make(const char *path, const char *shown)
+{
+    char at[PATH_MAX];
+    struct stat st;
+
+    snprintf(at, sizeof at, "%s", path);
+    do {
+        const char *name = strrchr(at, '/');
+
+        if (strlen(name ? name + 1 : at) > NAME_MAX)
+            return sp_error(ENAMETOOLONG, "cannot write %s: %s", shown, strerror(ENAMETOOLONG));
+        cut_name(at);
+    } while (is_absent(at));
+    if (stat(at, &st))
+        return sp_error(errno, "cannot write %s: %s: %s", shown, at, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return sp_error(ENOTDIR, "cannot write %s: %s: %s", shown, at, strerror(ENOTDIR));
+    if (faccessat(AT_FDCWD, at, W_OK | X_OK, AT_EACCESS))
+        return sp_error(errno, "cannot make a directory in %s for %s: %s", at, shown,
+                        strerror(errno));
+    return 0;
+}
+
 int sp_output_try_file(const char *path)
 {
-    return try_file(path, path);
+    char parent[PATH_MAX];
+
+    if (snprintf(parent, sizeof parent, "%s", path) >= (int)sizeof parent)
+        return sp_error(ENAMETOOLONG, "cannot write %s: %s", path, strerror(ENAMETOOLONG));
+    cut_name(parent);
+    return is_absent(path) && is_absent(parent) ? try_to_make(parent, path) : try_file(path, path);
 }
 
 int sp_output_try_dir(const char *path)
 {
     char probe[PATH_MAX];
+    struct stat st;
 
-    if (mkdir(path, 0777) && errno != EEXIST)
-        return sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
     if (snprintf(probe, sizeof probe, "%s/.starpipe-probe", path) >= (int)sizeof probe)
         return sp_error(ENAMETOOLONG, "cannot write %s: %s", path, strerror(ENAMETOOLONG));
+    if (is_absent(path))
+        return try_to_make(path, path);
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode))
+        return sp_error(ENOTDIR, "cannot write %s: %s", path, strerror(ENOTDIR));
     return try_file(probe, path);
 }
 
 /* ---- which file is it? ---------------------------------------------------------------- */
 
-/* A file that exists, or the directory of one that does not and its name there. */
+/* A file that exists, or of one that does not the nearest directory that does and the way on from there. */
 struct identity {
     bool device; /* of characters: may be written by many */
     dev_t dev;
     ino_t ino;
-    char name[NAME_MAX + 1];
+    char *rest; /* "a/b", NULL: it exists */
 };
 
 struct sp_file {
@@ -90,10 +144,30 @@ static bool follow(char at[PATH_MAX])
     return true;
 }
 
+/* A path of names that are not there, without ".", ".." and slashes that say nothing; to be freed. */
+static char *normal(const char *path)
+{
+    char *out = calloc(1, strlen(path) + 2), *end = out;
+
+    while (out && *path) {
+        size_t n = strcspn(path, "/");
+
+        if (n == 2 && !strncmp(path, "..", 2)) {
+            while (end > out && *--end != '/')
+                continue;
+            *end = '\0';
+        } else if (n && (n > 1 || *path != '.')) {
+            end += sprintf(end, "%s%.*s", end > out ? "/" : "", (int)n, path);
+        }
+        path += n + (path[n] == '/');
+    }
+    return out;
+}
+
 static void identify(const char *path, bool through, struct identity *id)
 {
     enum { MOST_LINKS = 40 };
-    char at[PATH_MAX], *slash;
+    char at[PATH_MAX], dir[PATH_MAX];
     struct stat st;
     int hops = 0;
 
@@ -105,11 +179,12 @@ static void identify(const char *path, bool through, struct identity *id)
     }
     while (through && hops++ < MOST_LINKS && follow(at)) /* of links to what is not there yet */
         continue;
-    slash = strrchr(at, '/');
-    snprintf(id->name, sizeof id->name, "%.*s", NAME_MAX, slash ? slash + 1 : at);
-    if (slash)
-        slash[slash == at] = '\0'; /* of "/name" the slash stays */
-    if (!stat(slash ? at : ".", &st)) {
+    strcpy(dir, at);
+    do
+        cut_name(dir);
+    while (is_absent(dir));
+    id->rest = normal(at + (at[0] != '/' && !strcmp(dir, ".") ? 0 : strlen(dir)));
+    if (id->rest && !stat(dir, &st)) {
         id->dev = st.st_dev;
         id->ino = st.st_ino;
     }
@@ -118,7 +193,7 @@ static void identify(const char *path, bool through, struct identity *id)
 static bool same(const struct identity *a, const struct identity *b)
 {
     return a->ino && !a->device && a->dev == b->dev && a->ino == b->ino &&
-           !strcmp(a->name, b->name);
+           !strcmp(a->rest ? a->rest : "", b->rest ? b->rest : "");
 }
 
 /* ---- the list ------------------------------------------------------------------------- */
@@ -227,8 +302,11 @@ int sp_files_check(const struct sp_files *files, const char *command)
 
 void sp_files_free(struct sp_files *files)
 {
-    for (int i = 0; i < files->n; i++)
+    for (int i = 0; i < files->n; i++) {
+        free(files->file[i].itself.rest);
+        free(files->file[i].target.rest);
         free(files->file[i].path);
+    }
     free(files->file);
     *files = (struct sp_files){0};
 }

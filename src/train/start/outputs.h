@@ -7,10 +7,11 @@
 
 #include "starpipe/trainer.h"
 
-/* Can a file be made at `path`? Nothing that exists is touched. 0; or -errno after one line on stderr, also
- * for FIFOs, sockets and block devices. Never blocks. */
+/* Can a file be made at `path`, once sp_dir_make_parent has made its directory? Nothing that exists is
+ * touched, nothing is made. 0; or -errno after one line on stderr, also for FIFOs, sockets and block devices.
+ * Never blocks. */
 int sp_output_try_file(const char *path);
-/* Makes the directory if need be: can files be made in it? 0 or -errno, likewise. */
+/* Can files be made in the directory, once sp_dir_make has made it? 0 or -errno, likewise. */
 int sp_output_try_dir(const char *path);
 
 enum sp_file_use {

@@ -204,7 +204,8 @@ static int take_inputs(struct sp_trainer *t)
         err = sp_train_check_resume(t);
     err = err ? err : sp_train_check_files(t);
     err = err ? err : sp_train_check_output(t);
-    return err ? err : sp_train_claim(t);
+    err = err ? err : sp_train_claim(t);
+    return err ? err : sp_train_make_dirs(t);
 }
 
 static bool same_orders(const struct sp_trainer *t)
@@ -257,6 +258,8 @@ void sp_train_release(struct sp_trainer *t)
 {
     if (t->weights.n_shards)
         sp_st_close(&t->weights);
+    sp_dir_close(&t->resumed_dir);
+    sp_dir_made_end(&t->made, !t->started);
     sp_run_dir_release(&t->saver.dir);
     sp_data_close(&t->data);
     sp_data_close(&t->eval_data);
