@@ -196,7 +196,7 @@ static void test_try(void **state)
     alarm(0);
 }
 
-/* What is made for a run that is refused after all goes again, but for what others put there. */
+/* Directories of a run that is refused after all go again, unless others put something there. */
 static void test_make(void **state)
 {
     struct sp_made_dirs made = {0};

@@ -322,7 +322,7 @@ static void assert_whole(const char *name)
     assert_int_equal(access(at(path), F_OK), 0);
 }
 
-/* What no run made is refused where it stands in the way, left alone elsewhere, never entered. */
+/* A thing that no run made is refused if it stands in the way, else left alone, and never entered. */
 static void test_follows_no_link(void **state)
 {
     struct sp_run_dir d;

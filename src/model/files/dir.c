@@ -214,7 +214,7 @@ static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
     return err;
 }
 
-/* Where a crash would lose them. */
+/* A crash would lose them otherwise. */
 static void sync_made(const struct sp_made_dirs *made, int first)
 {
     for (int i = first; i < made->n; i++) {
@@ -230,7 +230,7 @@ static void sync_made(const struct sp_made_dirs *made, int first)
     }
 }
 
-/* Those of path[0 .. n), durable. */
+/* The directories of path[0 .. n), durable. */
 static int make_durable(const char *path, size_t n, struct sp_made_dirs *made)
 {
     struct sp_made_dirs here = {0}, *list = made ? made : &here;

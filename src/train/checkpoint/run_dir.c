@@ -110,7 +110,7 @@ static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resume
     return -1;
 }
 
-/* What no run made and stands where a step above `here` will be, or where one will be put aside. */
+/* Refuses a thing that no run made in the place of a step above `here`, or of one that is put aside. */
 static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long here)
 {
     char name[SP_STEP_NAME];
