@@ -6,6 +6,7 @@
 #include "config.h"
 #include "kernels/backend.h"
 #include "sp_error.h"
+#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include <hwloc.h>
 #include <starpu.h>
@@ -32,11 +33,14 @@ static void hardware(void)
 static int workers(void)
 {
     struct starpu_conf conf;
+    int err = sp_starpu_environment_set(&conf, false);
 
-    setenv("STARPU_SILENT", "1", 0);
-    setenv("STARPU_WORKERS_NOBIND", "1", 0);
-    starpu_conf_init(&conf);
-    if (starpu_init(&conf)) {
+    if (err)
+        return 1;
+    err = starpu_init(&conf);
+    sp_starpu_environment_started();
+    if (err) {
+        sp_starpu_environment_restore();
         printf("StarPU:    found no worker\n");
         return 1;
     }
@@ -49,6 +53,7 @@ static int workers(void)
         printf("           %s\n", name);
     }
     starpu_shutdown();
+    sp_starpu_environment_restore();
     return 0;
 }
 

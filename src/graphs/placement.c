@@ -1,27 +1,84 @@
 #include <stdbool.h>
 #include "graphs/placement.h"
+#include "kernels/cpu/team.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <hwloc.h>
 #include <omp.h>
+#include <stdlib.h>
 
 static hwloc_topology_t topology;
-static hwloc_cpuset_t pus; /* one processing unit of each core this process may use */
+static hwloc_cpuset_t mine; /* what this process may use */
+static hwloc_cpuset_t pus;  /* one processing unit of each core of it */
+
+/* An OpenMP that binds threads has bound this one before main: what the process may use is all of its places. */
+static bool openmp_binds(void)
+{
+    return omp_get_num_places() > 0 && hwloc_topology_is_thissystem(topology);
+}
+
+static void add_places(void)
+{
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        int n = omp_get_place_num_procs(place), *ids = calloc((size_t)n + 1, sizeof *ids);
+
+        if (ids)
+            omp_get_place_proc_ids(place, ids);
+        for (int i = 0; ids && i < n; i++)
+            hwloc_bitmap_set(mine, (unsigned)ids[i]);
+        free(ids);
+    }
+}
+
+/* Which variable has OpenMP bind threads, for a warning; NULL: none. */
+static const char *binding_variable(void)
+{
+    static const char *const names[] = {"GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES",
+                                        "OMP_PROC_BIND"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return names[i];
+    return NULL;
+}
+
+/* Cores fewer than the machine's may be the launcher's will, or those of a variable that was meant for another
+ * program. */
+static void warn_of_binding(int usable, int all)
+{
+    static bool warned;
+    const char *name = binding_variable();
+
+    if (warned || !name || usable == all || !openmp_binds())
+        return;
+    warned = true;
+    sp_warn("%s=%s: this process uses %d of %d cores; starpipe places its threads itself and does not need "
+            "the variable",
+            name, getenv(name), usable, all);
+}
 
 /* The cores of this process's own binding, and whether a launcher gave it less than all. */
 static int find_cores(bool *restricted)
 {
-    hwloc_cpuset_t mine = hwloc_bitmap_alloc(), part = hwloc_bitmap_alloc();
+    hwloc_cpuset_t part = hwloc_bitmap_alloc();
     int n, usable = 0;
 
     if (topology) { /* placed before */
         hwloc_topology_destroy(topology);
+        hwloc_bitmap_free(mine);
         hwloc_bitmap_free(pus);
     }
     hwloc_topology_init(&topology);
     hwloc_topology_load(topology);
+    mine = hwloc_bitmap_alloc();
     if (hwloc_get_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS))
         hwloc_bitmap_copy(mine, hwloc_topology_get_allowed_cpuset(topology));
+    if (openmp_binds()) {
+        add_places();
+        hwloc_bitmap_and(mine, mine, hwloc_topology_get_allowed_cpuset(topology));
+        /* for the threads that this one starts, those of messages and of StarPU */
+        hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_THREAD);
+    }
     *restricted = !hwloc_bitmap_isincluded(hwloc_topology_get_allowed_cpuset(topology), mine);
     pus = hwloc_bitmap_alloc();
     n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
@@ -34,7 +91,6 @@ static int find_cores(bool *restricted)
         hwloc_bitmap_set(pus, (unsigned)hwloc_bitmap_first(part));
         usable++;
     }
-    hwloc_bitmap_free(mine);
     hwloc_bitmap_free(part);
     return usable;
 }
@@ -82,6 +138,8 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
             pl->first_local = s;
 
     cores = find_cores(&restricted);
+    if (world->rank == 0)
+        warn_of_binding(cores, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
     cores = cores > 0 ? cores : 1;
     /* Unbound processes of one machine share its cores; rank k of the node takes the k-th part. */
     share = restricted ? cores : cores / world->node_size;
@@ -115,6 +173,16 @@ void sp_placement_use_gpus(struct sp_placement *pl, int devices)
         pl->gpu[i] = first + i;
 }
 
+int sp_placement_check_threads(const struct sp_placement *pl)
+{
+    if (pl->gpus || pl->threads <= sp_team_most())
+        return 0;
+    return sp_error(EINVAL,
+                    "OMP_THREAD_LIMIT=%d in the environment is less than the %d threads of a "
+                    "worker: unset it, or give --threads %d",
+                    sp_team_most(), pl->threads, sp_team_most());
+}
+
 /* The k-th processing unit of this process, -1 past the end. */
 static int nth_pu(int k)
 {
@@ -125,26 +193,40 @@ static int nth_pu(int k)
     return pu;
 }
 
+struct team {
+    const struct sp_placement *place;
+    int smallest; /* threads of a team that has fewer than the placement wants */
+};
+
+/* Binds the calling thread of a team. Refused inside some containers: then the system places it. */
+static void bind_thread(int pu)
+{
+    hwloc_cpuset_t set = pu >= 0 || openmp_binds() ? hwloc_bitmap_dup(mine) : NULL;
+
+    if (!set)
+        return;
+    if (pu >= 0)
+        hwloc_bitmap_only(set, (unsigned)pu);
+    hwloc_set_cpubind(topology, set, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(set);
+}
+
 /* Runs on each worker: its OpenMP team, made here, lasts as long as the worker. */
 static void bind_worker(void *arg)
 {
-    const struct sp_placement *pl = arg;
-    int worker = starpu_worker_get_id_check();
+    struct team *team = arg;
+    const struct sp_placement *pl = team->place;
+    int worker = starpu_worker_get_id_check(), size = 1;
 
-    omp_set_num_threads(pl->threads);
-#pragma omp parallel num_threads(pl->threads)
+    sp_team_settle(pl->threads);
+#pragma omp parallel
     {
-        int pu = pl->bound ? nth_pu(worker * pl->threads + omp_get_thread_num()) : -1;
-
-        if (pu >= 0) {
-            hwloc_cpuset_t one = hwloc_bitmap_alloc();
-
-            hwloc_bitmap_only(one, (unsigned)pu);
-            /* Refused inside some containers: then the system places the thread. */
-            hwloc_set_cpubind(topology, one, HWLOC_CPUBIND_THREAD);
-            hwloc_bitmap_free(one);
-        }
+        bind_thread(pl->bound ? nth_pu(worker * pl->threads + omp_get_thread_num()) : -1);
+#pragma omp master
+        size = omp_get_num_threads();
     }
+    if (size < pl->threads)
+        __atomic_store_n(&team->smallest, size, __ATOMIC_RELAXED);
 }
 
 /*
@@ -155,22 +237,31 @@ static void bind_worker(void *arg)
  */
 enum { IDLE_REST_NS = 5000 };
 
-void sp_placement_bind(const struct sp_placement *pl)
+int sp_placement_bind(const struct sp_placement *pl)
 {
+    struct team team = {.place = pl, .smallest = pl->threads};
+
     sp_order_rest(pl->crowded ? IDLE_REST_NS : 0);
     sp_transport_crowded(pl->crowded);
-    starpu_execute_on_each_worker(bind_worker, (void *)pl, STARPU_CPU);
+    starpu_execute_on_each_worker(bind_worker, &team, STARPU_CPU);
+    if (team.smallest == pl->threads)
+        return 0;
+    return sp_error(EAGAIN, "OpenMP gives a worker %d of %d threads: give --threads %d",
+                    team.smallest, pl->threads, team.smallest);
 }
 
 void sp_placement_gather(const struct sp_placement *pl, bool gathered)
 {
     struct sp_placement first = *pl;
+    struct team team = {.place = &first};
     unsigned worker = 0;
 
     if (pl->gpus || pl->workers == 1)
         return;
     if (gathered)
         first.threads *= pl->workers;
-    starpu_execute_on_specific_workers(bind_worker, &first, 1, &worker, "gather");
+    if (first.threads > sp_team_most())
+        first.threads = sp_team_most();
+    starpu_execute_on_specific_workers(bind_worker, &team, 1, &worker, "gather");
     sp_order_rest(gathered || pl->crowded ? IDLE_REST_NS : 0);
 }

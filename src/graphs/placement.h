@@ -45,6 +45,10 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
  */
 void sp_placement_use_gpus(struct sp_placement *pl, int devices);
 
+/* Once it is known whether the stages run on GPUs: one line on stderr and -EINVAL where OpenMP gives a worker fewer
+ * threads than it should have. Sums depend on how many there are, so that fewer are not taken without a word. */
+int sp_placement_check_threads(const struct sp_placement *pl);
+
 /* The process that has a stage of a pipeline, and of this process's. */
 static inline int sp_stage_rank_in(const struct sp_placement *pl, int stage, int pipeline)
 {
@@ -78,8 +82,8 @@ static inline int sp_stages_of_worker(const struct sp_placement *pl)
 }
 
 /* After StarPU started: gives each CPU worker its team of threads, its cores, and the
- * manners of an idle one. */
-void sp_placement_bind(const struct sp_placement *pl);
+ * manners of an idle one. -EAGAIN after one line where a team has become smaller. */
+int sp_placement_bind(const struct sp_placement *pl);
 
 /* Where one CPU worker has all the work: the first takes the threads and cores of all of them if
  * `gathered`, its own again if not. Only while no task is in flight. */

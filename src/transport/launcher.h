@@ -2,21 +2,15 @@
 #ifndef SP_LAUNCHER_H
 #define SP_LAUNCHER_H
 
-#include <stdlib.h>
+struct sp_launcher {
+    int size;             /* processes; 0: no launcher (a plain command line) */
+    const char *variable; /* that says so */
+};
 
-/* 0: no launcher (a plain command line). */
-static inline int sp_launcher_size(void)
-{
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
-                                        "PMIX_SIZE"};
+struct sp_launcher sp_launcher_find(void);
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (getenv(sizes[i]))
-            return atoi(getenv(sizes[i]));
-    /* Inside an allocation SLURM_NTASKS is set for plain commands too; srun adds the step's. */
-    if (getenv("SLURM_STEP_NUM_TASKS") && getenv("SLURM_PROCID"))
-        return atoi(getenv("SLURM_STEP_NUM_TASKS"));
-    return 0;
-}
+/* The likely cause where a program that knows MPI, or was built without (`mpi` NULL), is alone among several that `l`
+ * started: each would train by itself. Prints one line and returns -EINVAL. */
+int sp_launcher_refuse(const struct sp_launcher *l, const char *mpi);
 
 #endif

@@ -2,6 +2,7 @@
 #include "config.h"
 #if !defined(HAVE_MPI) && !defined(HAVE_SIMGRID)
 #include "sp_error.h"
+#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include "transport/launcher.h"
 #include <stdlib.h>
@@ -10,19 +11,24 @@
 
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 {
+    struct sp_launcher launcher = sp_launcher_find();
+
     (void)argc, (void)argv;
-    if (sp_launcher_size() > 1)
-        return sp_error(ENOSYS,
-                        "started as one of %d processes, but built without MPI: "
-                        "configure --with-mpi",
-                        sp_launcher_size());
+    if (launcher.size > 1)
+        return sp_launcher_refuse(&launcher, NULL);
     *world = (struct sp_world){.size = 1, .node_size = 1};
     return 0;
 }
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    return starpu_init(conf);
+    int err = starpu_init(conf);
+
+    if (err)
+        sp_starpu_environment_restore();
+    else
+        sp_starpu_environment_started();
+    return err;
 }
 
 void sp_transport_crowded(bool crowded)
@@ -43,6 +49,7 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
 void sp_transport_stop(void)
 {
     starpu_shutdown();
+    sp_starpu_environment_restore();
 }
 
 void sp_transport_leave(void)
@@ -51,6 +58,7 @@ void sp_transport_leave(void)
 
 void sp_transport_abort(int status)
 {
+    sp_starpu_environment_remove();
     _exit(status);
 }
 

@@ -8,6 +8,7 @@
 #include "transport/message_log.h"
 #include "transport/messages.h"
 #include "transport/nccl/nccl.h"
+#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include "sp_error.h"
 #include <mpi.h>
@@ -48,8 +49,18 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
+/* Open MPI ends a process that srun started without PMI, with a text of its own. Whether one line was printed. */
+static bool expect_no_pmi(const struct sp_launcher *launcher)
+{
+    if (launcher->size < 2 || strncmp(launcher->variable, "SLURM_", 6) || getenv("PMIX_RANK") ||
+        getenv("PMI_RANK") || getenv("PMI_FD"))
+        return false;
+    sp_launcher_refuse(launcher, sp_transport_version());
+    return true;
+}
+
 /* As the program did, or by ourselves where a launcher started it; *there: there is MPI. 0 or -errno. */
-static int find_mpi(int *argc, char ***argv, int *there)
+static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv, int *there)
 {
 #ifdef HAVE_NCCL
     const int wanted = MPI_THREAD_MULTIPLE; /* NCCL's notes have a thread of their own */
@@ -60,7 +71,7 @@ static int find_mpi(int *argc, char ***argv, int *there)
 
     MPI_Initialized(there);
     MPI_Finalized(&ended);
-    if (!*there && sp_launcher_size() == 0)
+    if (!*there && launcher->size == 0)
         return 0;
     if (ended)
         return sp_error(EINVAL,
@@ -75,21 +86,40 @@ static int find_mpi(int *argc, char ***argv, int *there)
     return 0;
 }
 
-int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
+/* The world, from MPI. */
+static void look_around(void)
 {
     MPI_Comm node;
-    int there = 0, err = joined ? 0 : find_mpi(argc, argv, &there);
 
+    MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &self.size);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &self.node_rank);
+    MPI_Comm_size(node, &self.node_size);
+    MPI_Comm_free(&node);
+    joined = true;
+}
+
+int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
+{
+    struct sp_launcher launcher = sp_launcher_find();
+    int there = 0, err = 0;
+    bool told = false;
+
+    if (!joined) {
+        MPI_Initialized(&there);
+        told = !there && expect_no_pmi(&launcher);
+        err = find_mpi(&launcher, argc, argv, &there);
+    }
     if (err)
         return err;
     if (there) {
-        MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
-        MPI_Comm_size(MPI_COMM_WORLD, &self.size);
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-        MPI_Comm_rank(node, &self.node_rank);
-        MPI_Comm_size(node, &self.node_size);
-        MPI_Comm_free(&node);
-        joined = true;
+        look_around();
+        if (self.size == 1 && launcher.size > 1) {
+            err = told ? -EINVAL : sp_launcher_refuse(&launcher, sp_transport_version());
+            sp_transport_leave();
+            return err;
+        }
     }
     *world = self;
     return 0;
@@ -97,13 +127,13 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    int err;
+    int err = joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
 
-    if (!joined)
-        return starpu_init(conf);
-    setenv("STARPU_MPI_NOBIND", "1", 0); /* its thread sleeps */
-    err = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
     if (err)
+        sp_starpu_environment_restore();
+    else
+        sp_starpu_environment_started();
+    if (err || !joined)
         return err;
     sp_message_log_start(MPI_COMM_WORLD);
     return sp_messages_start(MPI_COMM_WORLD);
@@ -121,6 +151,7 @@ void sp_transport_stop(void)
     } else {
         starpu_shutdown();
     }
+    sp_starpu_environment_restore();
 }
 
 void sp_transport_leave(void)
@@ -132,6 +163,7 @@ void sp_transport_leave(void)
 
 void sp_transport_abort(int status)
 {
+    sp_starpu_environment_remove();
     if (joined)
         MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);

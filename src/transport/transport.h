@@ -17,11 +17,11 @@ struct sp_world {
 /*
  * Joins the other processes when a launcher (mpirun, srun) started this one or the program initialised
  * MPI, and reads the world; again, until sp_transport_leave, only reads it. argc and argv may be NULL.
- * Before sp_transport_start. 0 or -errno (-ENOSYS: started by a launcher, built without MPI).
+ * Before sp_transport_start. 0 or -errno (-EINVAL: a launcher started several, of which MPI knows nothing).
  */
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world);
 
-/* Starts StarPU with `conf`, and the progress of messages; ends both. */
+/* Starts StarPU with `conf`, after sp_starpu_environment_set, and the progress of messages; ends both. */
 int sp_transport_start(struct starpu_conf *conf);
 void sp_transport_stop(void);
 /* Leaves the world; finalises MPI if it was initialised here. */

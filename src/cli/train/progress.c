@@ -71,7 +71,7 @@ bool sp_progress_on_terminal(void)
     const char *term = getenv("TERM");
 
     return isatty(STDOUT_FILENO) && (!term || strcmp(term, "dumb")) &&
-           (sp_launcher_size() == 0 || launcher_on_terminal());
+           (sp_launcher_find().size == 0 || launcher_on_terminal());
 }
 
 int sp_progress_columns(int most)

@@ -5,6 +5,7 @@
 #ifndef SP_KERNELS_TEAM_H
 #define SP_KERNELS_TEAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef _OPENMP
@@ -27,6 +28,23 @@ static inline int omp_in_parallel(void)
     return 0;
 }
 #endif
+
+/* The most threads that OpenMP gives a team here: OMP_THREAD_LIMIT, which a program cannot raise. */
+int sp_team_most(void);
+
+/* From here on the teams of the calling thread have `threads` threads, at most sp_team_most(), whatever OMP_DYNAMIC,
+ * OMP_MAX_ACTIVE_LEVELS and OMP_NUM_THREADS say. */
+void sp_team_settle(int threads);
+
+/* Called before oneDNN is: it divides a product among omp_get_max_threads() threads and leaves part of it out where
+ * the team is smaller. */
+static inline void sp_team_ensure(void)
+{
+    extern _Thread_local bool sp_team_settled;
+
+    if (!sp_team_settled && !omp_in_parallel())
+        sp_team_settle(omp_get_max_threads());
+}
 
 /* Below this many elements, waking the team costs more than it saves. */
 #define SP_TEAM_WORTH 8192

@@ -9,6 +9,7 @@
 #include "train/calibrate/facts.h"
 #include "train/calibrate/rates.h"
 #include "train/start/device.h"
+#include "transport/starpu_environment.h"
 #include <stdlib.h>
 
 enum { DISK_BYTES = 64 << 20 };
@@ -30,6 +31,7 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
         err = sp_placement_init(pl, world, 1, each * world->size, c->threads);
     if (!err && gpus)
         sp_placement_use_gpus(pl, gpus);
+    err = err ? err : sp_placement_check_threads(pl);
     for (int i = 0; !err && i < pl->gpus; i++)
         err = sp_cuda_usable(pl->gpu[i]);
     return err;
@@ -51,16 +53,19 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
 static int start(const struct sp_placement *pl)
 {
     struct starpu_conf conf;
+    int err;
 
-    setenv("STARPU_WORKERS_NOBIND", "1", 0);
-    setenv("STARPU_SILENT", "1", 0);
-    starpu_conf_init(&conf);
+    err = sp_starpu_environment_set(&conf, false);
+    if (err)
+        return err;
     sp_train_choose_workers(pl, &conf);
     conf.sched_policy = &sp_order_strict;
     conf.catch_signals = 0;
     if (sp_transport_start(&conf))
         return sp_error(ENODEV, "StarPU found no worker to start");
-    sp_placement_bind(pl);
+    err = sp_placement_bind(pl);
+    if (err)
+        return err;
     return pl->gpus ? sp_cuda_start() : 0;
 }
 

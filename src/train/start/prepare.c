@@ -195,6 +195,7 @@ static int take_inputs(struct sp_trainer *t)
               : sp_placement_init(&t->place, &t->world, sp_train_pipelines(t),
                                   t->plan.layout.stages, a->threads);
     err = err ? err : sp_train_choose_device(t);
+    err = err || a->dry_run ? err : sp_placement_check_threads(&t->place);
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_choose_recompute(t);
     err = err ? err : sp_train_offload_early(t);

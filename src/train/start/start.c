@@ -14,6 +14,7 @@
 #include "train/start/memory.h"
 #include "train/start/offload.h"
 #include "train/start/partition.h"
+#include "transport/starpu_environment.h"
 #include "plan/offload/pages.h"
 #include "graphs/create.h"
 #include <stdlib.h>
@@ -23,10 +24,11 @@ static int start_starpu(struct sp_trainer *t)
     static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
     struct starpu_conf conf;
     unsigned workers;
+    int err;
 
-    setenv("STARPU_WORKERS_NOBIND", "1", 0);
-    setenv("STARPU_SILENT", "1", 0);
-    starpu_conf_init(&conf);
+    err = sp_starpu_environment_set(&conf, t->place.gpus && sp_train_offloads(t));
+    if (err)
+        return err;
     sp_train_choose_workers(&t->place, &conf);
     if (t->place.gpus)
         sp_train_prepare_gpus(t);
@@ -46,7 +48,9 @@ static int start_starpu(struct sp_trainer *t)
         return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
                         t->place.gpus ? "CUDA" : "CPU", t->place.workers);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
-    sp_placement_bind(&t->place);
+    err = sp_placement_bind(&t->place);
+    if (err)
+        return err;
     return t->place.gpus ? sp_train_start_gpus(t) : 0;
 }
 

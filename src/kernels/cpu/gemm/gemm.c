@@ -14,9 +14,11 @@
 static void product(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A,
                     int lda, const float *B, int ldb, float beta, float *C, int ldc)
 {
-    dnnl_status_t status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, A,
-                                      lda, B, ldb, beta, C, ldc);
+    dnnl_status_t status;
 
+    sp_team_ensure();
+    status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, A, lda, B, ldb,
+                        beta, C, ldc);
     if (status != dnnl_success) {
         sp_error(EINVAL, "gemm: dnnl_sgemm of %d x %d x %d (ld %d, %d, %d) returned %d", m, n, k,
                  lda, ldb, ldc, (int)status);

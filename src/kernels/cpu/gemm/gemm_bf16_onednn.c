@@ -255,11 +255,13 @@ static void make_for_team(const struct sp_gemm_bf16 *g, int team, struct product
 
 static struct product *find(struct cache *c, const struct sp_gemm_bf16 *g)
 {
-    int team = omp_in_parallel() ? 1 : omp_get_max_threads();
-    uint64_t hash = (uint64_t)team;
     struct product *set, *oldest;
-    int words[sizeof *g / sizeof(int)];
+    int words[sizeof *g / sizeof(int)], team;
+    uint64_t hash;
 
+    sp_team_ensure();
+    team = omp_in_parallel() ? 1 : omp_get_max_threads();
+    hash = (uint64_t)team;
     memcpy(words, g, sizeof words);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         hash = (hash ^ (uint64_t)words[i]) * 0x9e3779b97f4a7c15u;
