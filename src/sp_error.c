@@ -42,6 +42,17 @@ int sp_error(int err, const char *fmt, ...)
     return -err;
 }
 
+void sp_error_end(const char *fmt, ...)
+{
+    va_list ap;
+
+    held_rank = 0;
+    va_start(ap, fmt);
+    say("starpipe: ", fmt, ap);
+    va_end(ap);
+    _exit(1);
+}
+
 void sp_warn(const char *fmt, ...)
 {
     va_list ap;

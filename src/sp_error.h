@@ -8,6 +8,16 @@
 /* Prints "starpipe: <message>\n" on stderr in one write and returns -err. */
 int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Ends the process with status 1 after such a line, where no error can be returned: memory that is not there. */
+_Noreturn void sp_error_end(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What memory was needed for, where `got` is NULL or 0. */
+#define SP_NEED(got, ...)                                                                          \
+    do {                                                                                           \
+        if (!(got))                                                                                \
+            sp_error_end(__VA_ARGS__);                                                             \
+    } while (0)
+
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

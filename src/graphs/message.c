@@ -1,5 +1,6 @@
 #include "graphs/message.h"
 #include "graphs/families/family.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 /* Tags come again after so many messages: no two of them are ever on their way. */
@@ -166,7 +167,7 @@ static struct found *find(struct sp_graph *g, struct sp_stage *st, const struct 
     if (g->family->make)
         g->family->make(g, st, id);
     t = sp_store_find(&st->store, id);
-    STARPU_ASSERT_MSG(f, "starpipe: no memory for a message of %d parts", n);
+    SP_NEED(f, "no memory for a message of %d parts", n);
     *f = (struct found){.n = n, .piece = t ? t->piece : f->own, .pooled = t && t->pooled};
     for (int i = 0; !t && i < n; i++)
         f->own[i] = sp_stage_piece(g, st, id, i);
@@ -208,7 +209,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
     struct sp_task_context ctx = sp_stage_context(g, st, 'R');
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
 
-    STARPU_ASSERT_MSG(piece, "starpipe: no memory for a message of %d parts", n);
+    SP_NEED(piece, "no memory for a message of %d parts", n);
     ctx.op_index = a->index;
     for (int i = 0; i < n; i++) {
         size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, &a->tensor, i, &bytes);

@@ -7,6 +7,7 @@
 #include "graphs/report/report.h"
 #include "graphs/tokens.h"
 #include "graphs/weights/zero.h"
+#include "sp_error.h"
 #include <math.h>
 #include <string.h>
 
@@ -242,7 +243,7 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     if (g->family->begin)
         g->family->begin(g);
     if (sp_lower_begin(&g->lowering, act, g))
-        STARPU_ABORT_MSG("starpipe: no memory for the actions of a step");
+        sp_error_end("no memory for the actions of a step");
     submit_ops(g, first_backward(g));
 }
 

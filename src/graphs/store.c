@@ -1,5 +1,6 @@
 #include "graphs/store.h"
 #include "offload/pool.h"
+#include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@ void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
     struct sp_stored **at = &s->list[sp_tensor_hash(id, SP_STORE_LISTS)];
     struct sp_stored *stored = malloc(sizeof *stored + (size_t)n * sizeof *piece);
 
-    STARPU_ASSERT_MSG(stored, "starpipe: no memory for a tensor of %d parts", n);
+    SP_NEED(stored, "no memory for a tensor of %d parts", n);
     while (*at)
         at = &(*at)->next;
     *stored = (struct sp_stored){.id = *id, .n = n, .pooled = pooled};

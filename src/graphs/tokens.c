@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 #include "model/documents.h"
 #include "policies/families/ownership.h"
+#include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,7 +172,7 @@ void sp_tokens_fill(struct sp_graph *g, const struct sp_data *data, uint64_t k)
                 sp_transport_abort(1); /* others wait for what comes of these tokens */
             if (g->cfg.separates &&
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
-                STARPU_ABORT_MSG("starpipe: no memory for the documents of a step");
+                sp_error_end("no memory for the documents of a step");
             if (g->shape.tensor > 1)
                 localise(&g->cfg.params->model, g->shape.tensor, sp_tensor_member(g), g->row, 2 * S,
                          g->row);

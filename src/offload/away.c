@@ -1,6 +1,7 @@
 #include "offload/away.h"
 #include "offload/host.h"
 #include "sp_atomic.h"
+#include "sp_error.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
 
@@ -58,7 +59,7 @@ struct sp_place *sp_place_new(struct sp_away *a, size_t bytes)
     bool fails =
         !place || (!a->disk && posix_memalign(&memory, SP_HOST_PAGE, sp_host_round(bytes)));
 
-    STARPU_ASSERT_MSG(!fails, "starpipe: no memory for a tensor that is away");
+    SP_NEED(!fails, "no memory for a tensor that is away");
     *place =
         (struct sp_place){.away = a,
                           .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
@@ -222,7 +223,7 @@ static struct sp_return *new_move(struct sp_away *a, starpu_data_handle_t buffer
 {
     struct sp_return *move = malloc(sizeof *move + sizeof *move->piece * (size_t)n);
 
-    STARPU_ASSERT_MSG(move, "starpipe: no memory to move a tensor");
+    SP_NEED(move, "no memory to move a tensor");
     *move = (struct sp_return){
         .away = a, .buffer = buffer, .writes = writes, .told = true, .n = n, .left = n};
     for (int i = 0; i < n; i++) {
@@ -253,7 +254,7 @@ void sp_away_write(struct sp_away *a, starpu_data_handle_t buffer, const struct 
     move->peak = peak;
     if (leave) {
         *leave = malloc(sizeof **leave);
-        STARPU_ASSERT_MSG(*leave, "starpipe: no memory to move a tensor");
+        SP_NEED(*leave, "no memory to move a tensor");
         **leave = (struct sp_leave){.mover = a->mover, .users = 2};
         move->leave = *leave;
     }

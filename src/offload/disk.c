@@ -86,7 +86,7 @@ void sp_disk_give(struct sp_disk *d, off_t at, size_t size)
     pthread_mutex_lock(&d->mutex);
     err = sp_file_space_give(&d->space, at, sp_host_round(size));
     pthread_mutex_unlock(&d->mutex);
-    STARPU_ASSERT_MSG(!err, "starpipe: out of memory for the space of an offload file");
+    SP_NEED(!err, "out of memory for the space of an offload file");
 }
 
 static void *alloc(void *base, size_t size)

@@ -1,4 +1,5 @@
 #include "offload/host.h"
+#include "offload/main_memory.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "sp_idle.h"
@@ -110,8 +111,11 @@ static int take(unsigned node, void **memory, size_t size, int flags)
         *memory = make(bytes);
     else if (!*memory && posix_memalign(memory, SP_HOST_PAGE, bytes))
         *memory = NULL;
-    if (!*memory)
+    if (!*memory) {
+        sp_main_memory_failed(size, true);
         return -ENOMEM;
+    }
+    sp_main_memory_moved();
     sp_raise(&host.peak, __atomic_add_fetch(&host.bytes, (int64_t)bytes, __ATOMIC_RELAXED));
     return 0;
 }
@@ -123,6 +127,7 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     int n = 0;
 
     (void)node, (void)flags;
+    sp_main_memory_moved();
     __atomic_sub_fetch(&host.bytes, (int64_t)bytes, __ATOMIC_RELAXED);
     pthread_mutex_lock(&host.mutex);
     if (bytes >= SMALL) {

@@ -1,4 +1,5 @@
 #include "offload/pool.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 /* The idle handles of one size: a ring in the order in which they were given back. */
@@ -39,7 +40,7 @@ static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
         if (p->shelves[i].bytes == bytes && p->shelves[i].elem == elem)
             return &p->shelves[i];
     more = realloc(p->shelves, (size_t)(p->n + 1) * sizeof *more);
-    STARPU_ASSERT_MSG(more, "starpipe: out of memory for a pool of handles");
+    SP_NEED(more, "out of memory for a pool of handles");
     p->shelves = more;
     p->shelves[p->n] = (struct shelf){.bytes = bytes, .elem = elem};
     return &p->shelves[p->n++];
@@ -64,7 +65,7 @@ starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes,
     }
     sp_vector_register(&handle, n, elem_bytes, name);
     holders = malloc(sizeof *holders);
-    STARPU_ASSERT_MSG(holders, "starpipe: out of memory for a pool of handles");
+    SP_NEED(holders, "out of memory for a pool of handles");
     *holders = (struct holders){.pool = p, .n = 1};
     starpu_data_set_user_data(handle, holders);
     s->made++;
@@ -81,7 +82,7 @@ static void grow(struct shelf *s)
     int cap = s->cap ? 2 * s->cap : 8;
     starpu_data_handle_t *ring = malloc((size_t)cap * sizeof *ring);
 
-    STARPU_ASSERT_MSG(ring, "starpipe: out of memory for a pool of handles");
+    SP_NEED(ring, "out of memory for a pool of handles");
     for (int i = 0; i < s->idle; i++)
         ring[i] = s->ring[(s->first + i) % s->cap];
     free(s->ring);

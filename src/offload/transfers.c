@@ -1,5 +1,6 @@
 #include "offload/transfers.h"
 #include "offload/host.h"
+#include "sp_error.h"
 #include <errno.h>
 #include <starpu.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static struct sp_transfer *post(struct sp_transfers *q, struct sp_transfer of)
 {
     struct sp_transfer *t = malloc(sizeof *t);
 
-    STARPU_ASSERT_MSG(t, "starpipe: out of memory for a transfer");
+    SP_NEED(t, "out of memory for a transfer");
     *t = of;
     t->queue = q;
     pthread_mutex_lock(&q->mutex);

@@ -1,6 +1,7 @@
 #include "offload/vector.h"
 #include "config.h"
 #include "offload/simulated_memory.h"
+#include "sp_error.h"
 #include <errno.h>
 #include <stdbool.h>
 
@@ -111,7 +112,7 @@ void sp_vector_register(starpu_data_handle_t *handle, size_t n, size_t elem_byte
 #ifdef HAVE_SIMGRID
     home = STARPU_MAIN_RAM;
     memory = (uintptr_t)sp_simulated_memory(sp_vector_length(n) * sp_vector_elem(n, elem_bytes));
-    STARPU_ASSERT_MSG(memory, "starpipe: no addresses for %zu elements of %s", n, name);
+    SP_NEED(memory, "no addresses for %zu elements of %s", n, name);
 #endif
     register_vector(handle, home, memory, n, elem_bytes, name);
 }

@@ -34,7 +34,9 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
         middle = sp_memory_of_stage(&plan, sh, SP_RECOMPUTE_NONE, 1, 1);
     sp_plan_destroy(&plan);
 
-    *mem = (struct sp_adapipe_memory){.limit_bytes = limit, .stage_bytes = middle.workspace};
+    *mem = (struct sp_adapipe_memory){.limit_bytes = limit,
+                                      .stage_bytes = middle.workspace,
+                                      .tokens_bytes = sp_memory_tokens(sh)};
     for (int i = 0; i < SP_LAYER_BLOCKS; i++)
         mem->layer_bytes += 16 * (int64_t)sp_block_elements(&sh->held, sp_layer_block(i));
     mem->first_bytes =
@@ -70,10 +72,12 @@ static int64_t fixed_bytes(const struct sp_adapipe *in, int stage, int count)
     const struct sp_adapipe_memory *mem = &in->memory;
     int64_t bytes = mem->stage_bytes + count * mem->layer_bytes;
 
+    int64_t tokens = (in->micro_batches - 1) * mem->tokens_bytes; /* of others than the first */
+
     if (stage == 0)
-        bytes += mem->first_bytes;
+        bytes += mem->first_bytes + tokens;
     if (stage == in->stages - 1)
-        bytes += mem->last_bytes + in_flight(in, stage) * mem->head_stash_bytes;
+        bytes += mem->last_bytes + tokens + in_flight(in, stage) * mem->head_stash_bytes;
     return bytes;
 }
 

@@ -250,6 +250,24 @@ static int64_t exchange_elements(const struct sp_shape *sh, const struct sp_shap
            (joins ? (int64_t)part.rows * 2 * (part.q_width + part.kv_width) : 0);
 }
 
+int64_t sp_memory_tokens(const struct sp_shape *sh)
+{
+    return 2 * (int64_t)sizeof(int32_t) * sp_shape_shares(sh) * sh->rows;
+}
+
+/* Tokens of a step and of the next: of all micro-batches inputs where the model begins, targets where it ends or, where
+ * all stages share the vocabulary, on each. See graphs/tokens.h. */
+static int64_t tokens_bytes(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    const int64_t most = INT64_MAX / 16; /* so that sums with others stay in range */
+    int64_t ends = sp_is_end_stage(plan, stage, false), bytes;
+
+    ends += plan->family->shares_vocabulary || sp_is_end_stage(plan, stage, true);
+    if (__builtin_mul_overflow(sp_memory_tokens(sh), ends * plan->layout.micro_batches, &bytes))
+        return most;
+    return bytes < most ? bytes : most;
+}
+
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage)
 {
@@ -259,8 +277,9 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
         plan->family->travelling ? plan->family->travelling(plan, sh, stage, x) + x : tensors * x;
     bool last = has_head(plan, stage);
 
-    return (int64_t)sp_shape_elem(sh) *
-           (crossing + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
+    return tokens_bytes(plan, sh, stage) +
+           (int64_t)sp_shape_elem(sh) *
+               (crossing + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
             replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +
             packed_elements(plan, sh, stage));
 }
@@ -371,6 +390,7 @@ struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_
         .activations = sp_stash_peak(plan, sh, recompute, every, stage),
         .workspace = (plan->recompute ? mixed_workspace(plan, sh, stage)
                                       : workspace_of(plan, sh, recompute, every, stage)) +
-                     sp_memory_unequal(plan, sh, recompute, every, stage),
+                     sp_memory_unequal(plan, sh, recompute, every, stage) +
+                     tokens_bytes(plan, sh, stage),
     };
 }

@@ -8,7 +8,7 @@
 struct sp_memory {
     int64_t states;      /* weights, gradients, two moments: 16 bytes a parameter */
     int64_t activations; /* stashed from forward to backward, at the peak of the program */
-    int64_t workspace;   /* gradients in flight, recomputed tensors, logits, receive buffers */
+    int64_t workspace;   /* gradients in flight, recomputed tensors, logits, receive buffers, a step's tokens */
 };
 
 struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -22,11 +22,14 @@ int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh,
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
 /* Its parts where activations come and go by a plan of their own (plan/offload/offload.h): parameters with
- * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages,
+ * optimizer; and what is there all the time beside them: scratch buffers, what crosses to other stages, tokens,
  * `slice` being the shape of the longest one. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
                         const struct sp_shape *slice, enum sp_recompute recompute, int stage);
+
+/* Bytes of a micro-batch's tokens in two steps at an end of the model: inputs, or targets. */
+int64_t sp_memory_tokens(const struct sp_shape *sh);
 
 static inline int64_t sp_memory_sum(const struct sp_memory *m)
 {

@@ -369,7 +369,7 @@ double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes)
     if (peer >= world->size || (world->rank != 0 && world->rank != peer))
         return 0;
     x = calloc(bytes, 1);
-    STARPU_ASSERT_MSG(x, "starpipe: out of memory for a message of %zu bytes", bytes);
+    SP_NEED(x, "out of memory for a message of %zu bytes", bytes);
     starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)x, (uint32_t)(bytes / 2), 2);
     starpu_data_set_name(handle, "ping");
     for (int done = -1; done < 2 * FEW; done++) {

@@ -3,6 +3,7 @@
 #ifdef HAVE_SIMGRID
 #include "graphs/create.h"
 #include "graphs/step.h"
+#include "plan/machine/host_memory.h"
 #include "policies/simulation/costs.h"
 #include "simulate/actors.h"
 #include "simulate/network.h"
@@ -168,14 +169,14 @@ static void check_memory(const struct run *r, double before)
 {
     const double GiB = 1024.0 * 1024 * 1024;
     double wanted = before + (resident_bytes() - before) * r->ranks;
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    struct sp_memory_limit has = sp_host_memory_has(1);
 
-    if (has <= 0 || wanted < 0.9 * has)
+    if (wanted < (double)has.bytes)
         return;
     sp_error(EINVAL,
-             "simulate: the tasks of the step take about %.1f GiB, this machine has %.1f; take "
+             "simulate: the tasks of the step take about %.1f GiB, %s has room for %.1f; take "
              "fewer micro-batches, slices, layers or devices of a stage",
-             wanted / GiB, has / GiB);
+             wanted / GiB, has.origin, (double)has.bytes / GiB);
     _exit(2);
 }
 

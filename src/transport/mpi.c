@@ -49,6 +49,17 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
+/* Open MPI ends a process whose TMPDIR it cannot write. */
+static void leave_out_tmpdir(void)
+{
+    const char *dir = getenv("TMPDIR");
+
+    if (!dir || !access(dir, W_OK | X_OK))
+        return;
+    sp_warn("TMPDIR=%s: %s; left out", dir, strerror(errno));
+    unsetenv("TMPDIR");
+}
+
 /* Open MPI ends a process that srun started without PMI, with a text of its own. Whether one line was printed. */
 static bool expect_no_pmi(const struct sp_launcher *launcher)
 {
@@ -78,6 +89,8 @@ static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv,
                         "MPI has been finalised: to open another trainer, initialise MPI in "
                         "the program");
     ours = !*there;
+    if (ours)
+        leave_out_tmpdir();
     err = ours ? MPI_Init_thread(argc, argv, wanted, &level) : MPI_Query_thread(&level);
     if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
         return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,

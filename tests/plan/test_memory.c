@@ -283,6 +283,28 @@ static void test_states(void **state)
     }
 }
 
+/* Two turns of a step's inputs on the first stage and of its targets on the last: 8 bytes a token each. */
+static void test_tokens(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 4; p++)
+        for (int b = 1; b <= 3; b += 2) {
+            struct sp_shape sh = shape_of(SP_ARCH_GPT2, 5, 64, 4, 4, 256, b, 8);
+            struct sp_plan few, many;
+
+            make_plan("1f1b", p, 16, &few); /* more than enough micro-batches to fill buffers */
+            make_plan("1f1b", p, 64, &many);
+            for (int s = 0; s < p; s++) {
+                int64_t more = sp_memory_of_stage(&many, &sh, SP_RECOMPUTE_NONE, 1, s).workspace -
+                               sp_memory_of_stage(&few, &sh, SP_RECOMPUTE_NONE, 1, s).workspace;
+
+                assert_int_equal(more, 48 * 8 * b * 8 * ((s == 0) + (s == p - 1)));
+            }
+            sp_plan_destroy(&few);
+            sp_plan_destroy(&many);
+        }
+}
+
 /* Sizes past 32 bits are summed right, and rows past an int refused. */
 static void test_large(void **state)
 {
@@ -313,6 +335,7 @@ TEST_GROUP(memory)
         cmocka_unit_test(test_chunk_layers),  cmocka_unit_test(test_peaks),
         cmocka_unit_test(test_peak_of_split), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_states),        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_tokens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

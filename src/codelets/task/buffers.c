@@ -1,5 +1,6 @@
 #include "codelets/task/buffers.h"
 #include "codelets/task/codelet.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 /* Past STARPU_NMAXBUFS buffers StarPU reads, and frees, arrays of the task; they double. */
@@ -9,7 +10,7 @@ static void make_room(struct starpu_task *task, int used)
     starpu_data_handle_t *handles = realloc(task->dyn_handles, room * sizeof *handles);
     enum starpu_data_access_mode *modes = realloc(task->dyn_modes, room * sizeof *modes);
 
-    STARPU_ASSERT_MSG(handles && modes, "starpipe: out of memory for a task");
+    SP_NEED(handles && modes, "out of memory for a task");
     for (int i = 0; i < STARPU_NMAXBUFS && !task->dyn_handles; i++) {
         handles[i] = task->handles[i];
         modes[i] = task->modes[i];

@@ -3,6 +3,7 @@
 #include "codelets/task/window.h"
 #include "offload/mover.h"
 #include "sp_atomic.h"
+#include "sp_error.h"
 #include "starpipe/order.h"
 #include <math.h>
 #include <stdio.h>
@@ -199,7 +200,7 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     struct starpu_task *task = starpu_task_create();
     struct sp_task_args *a = calloc(1, size);
 
-    STARPU_ASSERT_MSG(task && a, "starpipe: out of memory for a task");
+    SP_NEED(task && a, "out of memory for a task");
     if (ctx->op_index >= 0 && ctx->slice >= 0)
         snprintf(a->name, sizeof a->name, "%c s%d m%d.%d l%d %s", ctx->pass, ctx->stage, ctx->mb,
                  ctx->slice, ctx->layer, part);

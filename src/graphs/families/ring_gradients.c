@@ -2,6 +2,7 @@
 #include "graphs/layer/layer.h"
 #include "graphs/step.h"
 #include "policies/families/weight_ring/line.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 static int workers(const struct sp_graph *g)
@@ -43,7 +44,7 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
-    STARPU_ASSERT_MSG(piece, "starpipe: no memory for a gradient of %d parts", n);
+    SP_NEED(piece, "no memory for a gradient of %d parts", n);
     for (int i = 0; i < n; i++) {
         size_t bytes, elements = sp_tensor_piece(g->cfg.plan, &g->shape, id, i, &bytes);
 
@@ -222,7 +223,7 @@ static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int 
 static void leave_for_later(struct sp_ring_home *h, const struct sp_stored *t)
 {
     h->piece = calloc((size_t)t->n, sizeof *h->piece);
-    STARPU_ASSERT_MSG(h->piece, "starpipe: no memory for a gradient of %d parts", t->n);
+    SP_NEED(h->piece, "no memory for a gradient of %d parts", t->n);
     h->n = t->n;
     for (int i = 0; i < t->n; i++) {
         sp_pool_hold(t->piece[i]);

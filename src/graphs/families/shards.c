@@ -1,6 +1,7 @@
 #include "graphs/families/shards.h"
 #include "graphs/message.h"
 #include "policies/families/ownership.h"
+#include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +98,7 @@ static void queue(struct sp_stage *owner, struct sp_shard_part part)
         int cap = s->cap_parts ? 2 * s->cap_parts : 64;
         struct sp_shard_part *more = realloc(s->parts, (size_t)cap * sizeof *more);
 
-        STARPU_ASSERT_MSG(more, "starpipe: no memory for %d gradients", cap);
+        SP_NEED(more, "no memory for %d gradients", cap);
         s->parts = more;
         s->cap_parts = cap;
     }

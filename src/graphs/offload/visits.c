@@ -1,5 +1,6 @@
 #include "graphs/offload/visits.h"
 #include "offload/host.h"
+#include "sp_error.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -87,7 +88,7 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
         return;
     t = flight_of(c, i, c->slice - 1);
     t->away = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
-    STARPU_ASSERT_MSG(t->away, "starpipe: no memory for keys and values that leave");
+    SP_NEED(t->away, "no memory for keys and values that leave");
     for (int k = 0; k < parts_of(c); k++) {
         starpu_data_handle_t *kv = tensor_of(t, k, false);
 

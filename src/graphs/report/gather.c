@@ -266,7 +266,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         if (world->rank != root && world->rank != owner)
             continue;
         wire = calloc(n, sizeof *wire);
-        STARPU_ASSERT_MSG(wire, "starpipe: out of memory for a report");
+        SP_NEED(wire, "out of memory for a report");
         if (world->rank == owner)
             pack(g, sp_graph_stage(g, s), polling - g->polled_us, asks, wire);
         exchange(g, wire, n, owner, root, sp_tag(g, SP_MSG_REPORT, s));

@@ -33,7 +33,7 @@ static float *values_begin(const struct sp_graph *g, starpu_data_handle_t handle
         return starpu_data_get_local_ptr(handle);
     }
     values = malloc(n * sizeof *values);
-    STARPU_ASSERT_MSG(values, "starpipe: no memory for a block of %zu parameters", n);
+    SP_NEED(values, "no memory for a block of %zu parameters", n);
     return values;
 }
 
@@ -201,7 +201,7 @@ static float *new_values(bool here, size_t n)
 {
     float *values = here ? malloc(n * sizeof *values) : NULL;
 
-    STARPU_ASSERT_MSG(values || !here, "starpipe: no memory for a block of %zu parameters", n);
+    SP_NEED(values || !here, "no memory for a block of %zu parameters", n);
     return values;
 }
 

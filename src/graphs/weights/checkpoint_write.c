@@ -107,7 +107,7 @@ int sp_snapshot_take(struct sp_graph *g, enum sp_field field, struct sp_snapshot
     struct sp_snapshot *s = here ? calloc(1, sizeof *s) : NULL;
     int err;
 
-    STARPU_ASSERT_MSG(s || !here, "starpipe: no memory for a copy");
+    SP_NEED(s || !here, "no memory for a copy");
     if (here)
         s->params = g->cfg.params;
     err = sp_checkpoint_each(g, field, copy_block, s);

@@ -41,20 +41,14 @@ void *sp_scratch(enum sp_scratch_slot slot, size_t bytes)
             free(mine);
             mine = NULL;
         }
-        if (!mine) {
-            sp_error(ENOMEM, "kernels: no memory for a thread's scratch");
-            abort();
-        }
+        SP_NEED(mine, "kernels: no memory for a thread's scratch");
     }
     if (mine->bytes[slot] < bytes) {
         bytes = (bytes + 4095) & ~(size_t)4095;
         free(mine->at[slot]);
         mine->bytes[slot] = 0;
         mine->at[slot] = aligned_alloc(64, bytes);
-        if (!mine->at[slot]) {
-            sp_error(ENOMEM, "kernels: no memory for %zu bytes of scratch", bytes);
-            abort();
-        }
+        SP_NEED(mine->at[slot], "kernels: no memory for %zu bytes of scratch", bytes);
         mine->bytes[slot] = bytes;
     }
     return mine->at[slot];

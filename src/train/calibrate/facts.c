@@ -3,6 +3,7 @@
 #include "codelets/task/cuda_memory.h"
 #include "config.h"
 #include "kernels/kernels.h"
+#include "plan/machine/host_memory.h"
 #include "sp_error.h"
 #include <hwloc.h>
 #include <stdarg.h>
@@ -32,10 +33,13 @@ static void tidy(char *text)
             *text = '?';
 }
 
-/* Memory of the node, as a run that checks whether it fits has it. */
+/* Memory of the node, as far as its processes may use it. */
 static int64_t host_bytes(void)
 {
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    struct sp_host_memory m;
+
+    sp_host_memory_read("", &m);
+    return m.node.bytes;
 }
 
 /* Cores of the node, and the name of its processors. */

@@ -1,5 +1,6 @@
 /* Messages between processes: their latency, and what is left of long ones. */
 #include "plan/profile.h"
+#include "sp_error.h"
 #include "train/calibrate/rates.h"
 #include "train/calibrate/steady.h"
 #include <stdlib.h>
@@ -58,7 +59,7 @@ void sp_measure_memory_link(struct sp_bench *b, struct sp_link *link)
     const double start = sp_bench_now_s();
     struct sp_steady s = {0};
 
-    STARPU_ASSERT_MSG(from && to, "starpipe: out of memory for a copy of %d bytes", LONG_BYTES);
+    SP_NEED(from && to, "out of memory for a copy of %d bytes", LONG_BYTES);
     memset(from, 1, LONG_BYTES);
     memset(to, 2, LONG_BYTES);
     do {

@@ -1,5 +1,6 @@
 /* What the runtime takes for a task: tasks with buffers as those of a layer, that do nothing. */
 #include "train/calibrate/rates.h"
+#include "sp_error.h"
 #include "train/calibrate/steady.h"
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ double sp_measure_task(struct sp_bench *b)
     const double start = sp_bench_now_s();
     struct sp_steady s = {0};
 
-    STARPU_ASSERT_MSG(memory, "starpipe: out of memory for tasks");
+    SP_NEED(memory, "out of memory for tasks");
     sp_bench_show(b, "cost of a task");
     for (int w = 0; w < b->place.workers; w++)
         for (int i = 0; i < BUFFERS; i++) {

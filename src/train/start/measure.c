@@ -1,20 +1,20 @@
 #include "train/start/measure.h"
+#include "plan/machine/host_memory.h"
 #include "plan/profile.h"
 #include "sp_error.h"
-#include <unistd.h>
 
 int sp_train_check_profile(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needs;
+    struct sp_memory_limit has = sp_host_memory_has(1);
+    int64_t needs = sp_profile_bytes(&t->shape);
 
-    needs = (double)sp_profile_bytes(&t->shape);
-    if (t->cfg.dry_run || has <= 0 || needs <= has)
+    if (t->cfg.dry_run || needs <= has.bytes)
         return 0;
     return sp_error(EINVAL,
-                    "measuring two layers takes %.1f GiB, this machine has "
-                    "%.1f; give a list of layers instead",
-                    needs / GiB, has / GiB);
+                    "measuring two layers takes %.2f GiB, %s has room for %.2f; give a list of "
+                    "layers instead",
+                    (double)needs / GiB, has.origin, (double)has.bytes / GiB);
 }
 
 int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_costs *costs)

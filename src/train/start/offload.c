@@ -4,13 +4,13 @@
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/profile.h"
+#include "plan/machine/host_memory.h"
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "train/start/adapipe.h"
 #include "train/start/measure.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool has_empty_stage(const struct sp_plan *plan)
 {
@@ -55,12 +55,11 @@ static int check(const struct sp_trainer *t)
 /* Of what a stage is computed in: the memory of its GPU, or of the machine. */
 static int64_t machine_share(const struct sp_trainer *t)
 {
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int most = sp_stages_of_worker(&t->place);
 
     if (t->place.gpus)
         return t->gpu_room > most ? t->gpu_room / most : 1; /* 0 is no limit */
-    return (int64_t)(0.9 * has / t->world.node_size / t->place.n_local);
+    return sp_host_memory_has(t->world.node_size).bytes / t->place.n_local;
 }
 
 /* Without a limit of the user `limit` is what the machine has; 0: it does not count. */
@@ -96,11 +95,10 @@ static int64_t file_bytes(const struct sp_trainer *t)
 static int64_t host_room(const struct sp_trainer *t)
 {
     const char *limit = getenv("STARPU_LIMIT_CPU_MEM");
-    double unused = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     if (limit && atoll(limit) > 0)
         return (int64_t)atoll(limit) << 20;
-    return (int64_t)(0.9 * unused / t->world.node_size);
+    return sp_host_memory_has_free(t->world.node_size).bytes;
 }
 
 static int64_t largest_tensor(const struct sp_trainer *t)
@@ -148,6 +146,24 @@ static int open_behind_host(struct sp_trainer *t)
     return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
+/* A disk behind main memory is slower than the plan counts with: that is said once. */
+static int say_disk(const struct sp_trainer *t)
+{
+    const double GiB = 1024.0 * 1024 * 1024;
+    struct sp_tier_rates rates;
+    int64_t room = starpu_memory_get_total(STARPU_MAIN_RAM);
+    int err = sp_disk_measure(t->disk, &rates);
+
+    if (!err)
+        sp_train_say(t,
+                     "main memory has room for %.2f GiB of the %.2f that leave the GPUs of a "
+                     "process: the rest goes to a file in %s, written at %.2f GB/s and read at "
+                     "%.2f",
+                     (double)room / GiB, (double)file_bytes(t) / GiB, t->cfg.offload_dir,
+                     rates.write / 1e9, rates.read / 1e9);
+    return err;
+}
+
 /* Where they go, and how fast. */
 static int open_tier(struct sp_trainer *t)
 {
@@ -158,6 +174,8 @@ static int open_tier(struct sp_trainer *t)
                                 "--enable-maxnodes");
     if (t->place.gpus) {
         t->tier = STARPU_MAIN_RAM;
+        if (t->disk && say_disk(t))
+            return -EIO;
         return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read, NULL);
     }
     t->tier = (unsigned)node;
@@ -245,7 +263,9 @@ static bool exceeds_machine(const struct sp_trainer *t)
 static void reserve_host(const struct sp_trainer *t)
 {
     int64_t sum = 0, room = host_room(t);
+    int64_t unused = sp_host_memory_has_free(t->world.node_size).bytes;
 
+    room = unused < room ? unused : room;
     for (int k = 0; t->place.gpus && k < t->place.n_local; k++)
         sum += sp_eviction_plan_most_tensors(&t->offload.evictions[t->place.first_local + k]);
     sp_host_reserve(sum < room ? sum : room);

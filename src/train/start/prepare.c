@@ -4,6 +4,7 @@
  */
 #include "train/start/prepare.h"
 #include "model/files/weights_dir.h"
+#include "plan/machine/host_memory.h"
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
@@ -19,9 +20,10 @@
 #include "train/start/plan.h"
 #include "train/start/recompute.h"
 #include <limits.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 /* What needs no file. */
 static int take_settings(struct sp_trainer *t)
@@ -110,29 +112,98 @@ static int check_shards(const struct sp_trainer *t)
                     (unsigned long long)a->shard_size, n, SP_ST_MAX_SHARDS);
 }
 
-/* A process without a limit still cannot have more than its machine has. */
+/* Address space that threads take beside tensors: stacks of workers, their teams and those of StarPU, MPI and the
+ * program; and what the runtime maps. */
+static int64_t runtime_bytes(const struct sp_trainer *t)
+{
+    enum { OTHER_THREADS = 6, STACK_BYTES = 8 << 20, RUNTIME_BYTES = 96 << 20 };
+    int64_t stack = STACK_BYTES;
+    struct rlimit limit;
+
+    if (!getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur < (rlim_t)1 << 30)
+        stack = (int64_t)limit.rlim_cur;
+    return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
+}
+
+/* What the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
+ * work at once. */
+static struct sp_memory sum_memory(const struct sp_trainer *t, int first, int count)
+{
+    struct sp_memory sum = {0};
+
+    for (int s = first; s < first + count; s++) {
+        struct sp_memory m = sp_train_memory(t, s);
+
+        sum.states += m.states;
+        sum.activations += m.activations;
+        sum.workspace = m.workspace > sum.workspace ? m.workspace : sum.workspace;
+    }
+    return sum;
+}
+
+/* What a size is told in, for several of a line. */
+struct unit {
+    double bytes;
+    const char *name;
+};
+
+static struct unit unit_for(int64_t bytes)
+{
+    const int64_t GiB = 1 << 30;
+
+    return bytes < GiB ? (struct unit){1 << 20, "MiB"} : (struct unit){1 << 30, "GiB"};
+}
+
+/* A process without a limit still cannot have more than there is. */
 static int check_machine(const struct sp_trainer *t)
 {
-    const double GiB = 1024.0 * 1024 * 1024;
-    double states = 0, activations = 0, workspace = 0;
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    struct sp_memory m = sum_memory(t, t->place.first_local, t->place.n_local);
+    int64_t needs = sp_memory_sum(&m);
+    struct unit unit = unit_for(needs);
+    struct sp_memory_limit has;
+    struct sp_host_memory host;
 
-    for (int k = 0; k < t->place.n_local; k++) {
-        struct sp_memory m = sp_train_memory(t, t->place.first_local + k);
-
-        states += (double)m.states;
-        activations += (double)m.activations;
-        workspace = fmax(workspace, (double)m.workspace);
+    sp_host_memory_read("", &host);
+    if (host.process.bytes < INT64_MAX) {
+        mallopt(M_ARENA_MAX, 1); /* each thread would reserve 64 MiB of its own */
+        host.process.bytes -= runtime_bytes(t);
+        host.process.bytes = host.process.bytes > 0 ? host.process.bytes : 0;
     }
-    if (has <= 0 || states + activations + workspace <= has)
+    has = sp_host_memory_share(&host, 1);
+    if (needs <= has.bytes)
         return 0;
     return sp_error(EINVAL,
-                    "stages %d to %d need %.1f GiB (parameters and optimizer %.1f, activations "
-                    "%.1f, workspace %.1f), this machine has %.1f; try --recompute, shorter "
-                    "sequences, or more machines",
+                    "stages %d to %d need %.1f %s (parameters and optimizer %.1f, activations "
+                    "%.1f, workspace %.1f), %s has room for %.1f; try --recompute, shorter "
+                    "sequences, fewer micro-batches, or more machines",
                     t->place.first_local, t->place.first_local + t->place.n_local - 1,
-                    (states + activations + workspace) / GiB, states / GiB, activations / GiB,
-                    workspace / GiB, has / GiB);
+                    (double)needs / unit.bytes, unit.name, (double)m.states / unit.bytes,
+                    (double)m.activations / unit.bytes, (double)m.workspace / unit.bytes,
+                    has.origin, (double)has.bytes / unit.bytes);
+}
+
+/* Nor have all processes of a machine, where they are all of the run's. */
+static int check_node(const struct sp_trainer *t)
+{
+    struct sp_memory m = sum_memory(t, 0, t->plan.layout.stages);
+    int64_t needs = sp_memory_sum(&m); /* of a pipeline */
+    struct unit unit = unit_for(needs);
+    double pipelines = sp_train_pipelines(t);
+    struct sp_memory_limit has;
+    struct sp_host_memory host;
+
+    if (t->world.size == 1 || t->world.node_size < t->world.size)
+        return 0;
+    sp_host_memory_read("", &host);
+    host.process.bytes = INT64_MAX;
+    has = sp_host_memory_share(&host, 1);
+    if ((double)needs * pipelines <= (double)has.bytes)
+        return 0;
+    return sp_error(EINVAL,
+                    "the %d processes of this machine need %.1f %s, %s has room for %.1f; try "
+                    "--recompute, shorter sequences, fewer micro-batches, or more machines",
+                    t->world.size, pipelines * (double)needs / unit.bytes, unit.name, has.origin,
+                    (double)has.bytes / unit.bytes);
 }
 
 static int check_memory(struct sp_trainer *t)
@@ -145,7 +216,10 @@ static int check_memory(struct sp_trainer *t)
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
     if (err || a->dry_run)
         return err;
-    return t->place.gpus ? sp_train_check_gpus(t) : check_machine(t);
+    if (t->place.gpus)
+        return sp_train_check_gpus(t);
+    err = check_machine(t);
+    return err ? err : check_node(t);
 }
 
 /* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
@@ -199,8 +273,8 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : sp_train_partition_early(t);
     err = err ? err : sp_train_choose_recompute(t);
     err = err ? err : sp_train_offload_early(t);
+    err = err ? err : open_weights(t); /* they are mapped, which a limit counts */
     err = err ? err : check_memory(t);
-    err = err ? err : open_weights(t);
     if (!err && a->resume)
         err = sp_train_check_resume(t);
     err = err ? err : sp_train_check_files(t);

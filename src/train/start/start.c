@@ -4,6 +4,7 @@
 #include "codelets/task/cuda_memory.h"
 #include "graphs/weights/checkpoint.h"
 #include "offload/host.h"
+#include "offload/main_memory.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/checkpoint/resume.h"
@@ -37,12 +38,16 @@ static int start_starpu(struct sp_trainer *t)
         setenv("STARPU_PREFETCH", "0", 1);
         sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
                       t->place.gpus ? &pins : NULL);
+    } else if (!t->place.gpus) {
+        sp_main_memory_start();
     }
     conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
     conf.catch_signals = 0; /* they are the program's */
     if (sp_transport_start(&conf))
         return sp_error(ENODEV, "StarPU found no worker to start");
     t->has_starpu = true;
+    if (!t->place.gpus || !t->disk)
+        sp_main_memory_uncount(t->place.gpus > 0);
     workers = t->place.gpus ? starpu_cuda_worker_get_count() : starpu_cpu_worker_get_count();
     if ((int)workers < t->place.workers)
         return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
@@ -147,6 +152,8 @@ int sp_train_stop(struct sp_trainer *t)
     if (t->has_starpu && sp_train_offloads(t)) {
         sp_host_stop();
         unsetenv("STARPU_PREFETCH");
+    } else if (t->has_starpu && !t->place.gpus) {
+        sp_main_memory_stop();
     }
     for (int i = 0; i < 2; i++)
         if (t->limited[i])

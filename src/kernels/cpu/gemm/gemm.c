@@ -19,6 +19,7 @@ static void product(bool trans_a, bool trans_b, int m, int n, int k, float alpha
     sp_team_ensure();
     status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, A, lda, B, ldb,
                         beta, C, ldc);
+    SP_NEED(status != dnnl_out_of_memory, "gemm: no memory for a product of %d x %d x %d", m, n, k);
     if (status != dnnl_success) {
         sp_error(EINVAL, "gemm: dnnl_sgemm of %d x %d x %d (ld %d, %d, %d) returned %d", m, n, k,
                  lda, ldb, ldc, (int)status);

@@ -58,6 +58,8 @@ static void must(const struct sp_gemm_bf16 *g, dnnl_status_t status, const char 
 {
     if (status == dnnl_success)
         return;
+    SP_NEED(status != dnnl_out_of_memory, "gemm: no memory for %s of a bf16 product %d x %d x %d",
+            what, g->m, g->n, g->k);
     sp_error(EINVAL, "gemm: %s of a bf16 product %d x %d x %d (ld %d, %d, %d) returned %d", what,
              g->m, g->n, g->k, g->lda, g->ldb, g->ldc, (int)status);
     abort();
@@ -98,10 +100,8 @@ static struct cache *my_cache(void)
     pthread_once(&once, start);
     mine = calloc(1, sizeof *mine);
     if (!mine || dnnl_stream_create(&mine->stream, engine, dnnl_stream_default_flags) ||
-        pthread_setspecific(key, mine)) {
-        sp_error(ENOMEM, "gemm: no memory for a thread's products");
-        abort();
-    }
+        pthread_setspecific(key, mine))
+        sp_error_end("gemm: no memory for a thread's products");
     return mine;
 }
 

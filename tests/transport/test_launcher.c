@@ -1,0 +1,65 @@
+/* How many processes a launcher says that it started, and the likely cause where MPI knows of one. */
+#include "policies/common.h"
+#include "transport/launcher.h"
+#include <stdlib.h>
+
+static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "MPI_LOCALNRANKS",
+                                    "MV2_COMM_WORLD_SIZE",  "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_PROCID",         "JSM_NAMESPACE_SIZE"};
+
+static void clear(void)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+}
+
+static const char *refusal(const char *mpi)
+{
+    static struct catch said;
+    struct sp_launcher l = sp_launcher_find();
+    int err;
+
+    catch_begin(&said);
+    err = sp_launcher_refuse(&l, mpi);
+    catch_end(&said);
+    assert_int_equal(err, -EINVAL);
+    return said.text;
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    clear();
+    assert_int_equal(sp_launcher_find().size, 0);
+    setenv("SLURM_NTASKS", "4", 1); /* in an allocation, for plain commands too */
+    assert_int_equal(sp_launcher_find().size, 0);
+    setenv("SLURM_STEP_NUM_TASKS", "3", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    assert_int_equal(sp_launcher_find().size, 3);
+    setenv("PMI_SIZE", "5", 1); /* mpirun inside a step of one task a node */
+    assert_int_equal(sp_launcher_find().size, 5);
+    assert_string_equal(sp_launcher_find().variable, "PMI_SIZE");
+    setenv("OMPI_COMM_WORLD_SIZE", "7", 1);
+    assert_int_equal(sp_launcher_find().size, 7);
+    clear();
+}
+
+static void test_causes(void **state)
+{
+    (void)state;
+    clear();
+    setenv("PMI_SIZE", "2", 1);
+    assert_non_null(strstr(refusal("MPI X"), "one of 2 tasks (PMI_SIZE), but MPI (MPI X) knows of 1"));
+    assert_non_null(strstr(refusal("MPI X"), "another MPI's mpirun"));
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    assert_non_null(strstr(refusal("MPI X"), "srun --mpi=pmix"));
+    assert_non_null(strstr(refusal(NULL), "built without MPI"));
+    clear();
+}
+
+TEST_GROUP(launcher)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_causes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
