@@ -9,7 +9,7 @@
 int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ends the process with status 1 after such a line, where no error can be returned: memory that is not there. */
-_Noreturn void sp_error_end(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sp_error_end(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* What memory was needed for, where `got` is NULL or 0. */
 #define SP_NEED(got, ...)                                                                          \

@@ -52,7 +52,8 @@ static void warn_of_binding(int usable, int all)
     if (warned || !name || usable == all || !openmp_binds())
         return;
     warned = true;
-    sp_warn("%s=%s: this process uses %d of %d cores; starpipe places its threads itself and does not need "
+    sp_warn("%s=%s: this process uses %d of %d cores; starpipe places its threads itself and does "
+            "not need "
             "the variable",
             name, getenv(name), usable, all);
 }

@@ -141,8 +141,8 @@ static void fetch(struct sp_move *move)
     if (move->n > STARPU_NMAXBUFS) { /* freed with the task */
         task->dyn_handles = calloc((size_t)move->n, sizeof *task->dyn_handles);
         task->dyn_modes = calloc((size_t)move->n, sizeof *task->dyn_modes);
-        SP_NEED(task->dyn_handles && task->dyn_modes,
-                          "no memory to bring %d tensors back", move->n);
+        SP_NEED(task->dyn_handles && task->dyn_modes, "no memory to bring %d tensors back",
+                move->n);
     }
     for (int i = 0; i < move->n; i++) {
         STARPU_TASK_SET_HANDLE(task, move->tensors[i].handle, i);

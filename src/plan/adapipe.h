@@ -29,7 +29,8 @@ struct sp_adapipe_memory {
 
     /* Whatever is chosen: every stage; the first and the last one besides (embedding, head). */
     int64_t stage_bytes, first_bytes, last_bytes;
-    int64_t tokens_bytes; /* of a micro-batch beyond the first, on the first and on the last stage */
+    int64_t
+        tokens_bytes;    /* of a micro-batch beyond the first, on the first and on the last stage */
     int64_t layer_bytes; /* weights, gradients and moments of a layer */
 
     /* One micro-batch, from forward to backward: a layer, by enum sp_recompute; the head. */

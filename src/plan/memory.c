@@ -280,8 +280,8 @@ int64_t sp_memory_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     return tokens_bytes(plan, sh, stage) +
            (int64_t)sp_shape_elem(sh) *
                (crossing + exchange_elements(sh, slice) + scratch_elements(slice, recompute, last) +
-            replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +
-            packed_elements(plan, sh, stage));
+                replica_elements(plan, sh, stage) + pipeline_elements(plan, sh, stage) +
+                packed_elements(plan, sh, stage));
 }
 
 /* Whether no backward of a stage has its MLP whole. */

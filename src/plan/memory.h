@@ -8,7 +8,8 @@
 struct sp_memory {
     int64_t states;      /* weights, gradients, two moments: 16 bytes a parameter */
     int64_t activations; /* stashed from forward to backward, at the peak of the program */
-    int64_t workspace;   /* gradients in flight, recomputed tensors, logits, receive buffers, a step's tokens */
+    int64_t
+        workspace; /* gradients in flight, recomputed tensors, logits, receive buffers, a step's tokens */
 };
 
 struct sp_memory sp_memory_of_stage(const struct sp_plan *plan, const struct sp_shape *sh,

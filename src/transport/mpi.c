@@ -140,7 +140,8 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    int err = joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
+    int err =
+        joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
 
     if (err)
         sp_starpu_environment_restore();

@@ -224,10 +224,11 @@ static int make_own(void)
         rmdir(own);
     }
     own[0] = '\0';
-    return sp_error(err ? err : ENOENT,
-                    "no directory for StarPU's files: the home directory, TMPDIR and /tmp cannot be "
-                    "written: %s; set STARPU_HOME",
-                    strerror(err ? err : ENOENT));
+    return sp_error(
+        err ? err : ENOENT,
+        "no directory for StarPU's files: the home directory, TMPDIR and /tmp cannot be "
+        "written: %s; set STARPU_HOME",
+        strerror(err ? err : ENOENT));
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)

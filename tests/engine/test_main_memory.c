@@ -21,7 +21,8 @@ static void run(void *arg)
     sp_main_memory_uncount(false);
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
     starpu_vector_data_register(&handle, -1, 0, (uint32_t)(*(int *)arg << 10), 1024);
-    assert_int_equal(starpu_task_insert(&codelet, STARPU_W, handle, STARPU_EXECUTE_ON_WORKER, 0, 0), 0);
+    assert_int_equal(starpu_task_insert(&codelet, STARPU_W, handle, STARPU_EXECUTE_ON_WORKER, 0, 0),
+                     0);
     starpu_task_wait_for_all();
     starpu_data_unregister_no_coherency(handle);
     starpu_shutdown();
@@ -50,7 +51,8 @@ static void test_fits(void **state)
 
 TEST_GROUP(main_memory)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_too_large), cmocka_unit_test(test_fits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_too_large),
+                                       cmocka_unit_test(test_fits)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

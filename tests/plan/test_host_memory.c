@@ -23,8 +23,9 @@ static void put(const char *name, const char *text)
 static void begin(void)
 {
     root = scratch_make();
-    put("proc/meminfo", "MemTotal:       1000 kB\nMemFree:          10 kB\nMemAvailable:    400 kB\n"
-                        "CommitLimit:     700 kB\nCommitted_AS:    650 kB\n");
+    put("proc/meminfo",
+        "MemTotal:       1000 kB\nMemFree:          10 kB\nMemAvailable:    400 kB\n"
+        "CommitLimit:     700 kB\nCommitted_AS:    650 kB\n");
     put("proc/sys/vm/overcommit_memory", "0\n");
     put("proc/self/limits",
         "Limit                     Soft Limit           Hard Limit           Units     \n"
@@ -97,7 +98,8 @@ static void test_unified(void **state)
     (void)state;
     begin();
     put("proc/self/cgroup", "0::/user/job/step\n");
-    put("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+    put("proc/self/mountinfo",
+        "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
     put("sys/fs/cgroup/user/memory.max", "max\n");
     put("sys/fs/cgroup/user/memory.current", "900000\n");
     put("sys/fs/cgroup/user/job/memory.max", "512000\n");
@@ -125,7 +127,8 @@ static void test_container(void **state)
 
         begin();
         put("proc/self/cgroup", groups[i]);
-        snprintf(line, sizeof line, "29 23 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n", mounts[i]);
+        snprintf(line, sizeof line, "29 23 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
+                 mounts[i]);
         put("proc/self/mountinfo", line);
         put("sys/fs/cgroup/memory.max", "307200\n");
         m = end();
@@ -161,8 +164,9 @@ static void test_limits(void **state)
 
     (void)state;
     begin();
-    put("proc/self/limits", "Max data size             204800               unlimited            bytes\n"
-                            "Max address space         307200               307200               bytes\n");
+    put("proc/self/limits",
+        "Max data size             204800               unlimited            bytes\n"
+        "Max address space         307200               307200               bytes\n");
     m = end();
     assert_limit(&m.process, 180, "ulimit -d");
     share = sp_host_memory_share(&m, 1); /* of the process, however many there are */
@@ -185,10 +189,10 @@ static void test_here(void **state)
 TEST_GROUP(host_memory)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine),           cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_promises),          cmocka_unit_test(test_unified),
-        cmocka_unit_test(test_container),         cmocka_unit_test(test_memory_controller),
-        cmocka_unit_test(test_limits),            cmocka_unit_test(test_here),
+        cmocka_unit_test(test_machine),   cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_promises),  cmocka_unit_test(test_unified),
+        cmocka_unit_test(test_container), cmocka_unit_test(test_memory_controller),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_here),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,9 @@
 #include "transport/launcher.h"
 #include <stdlib.h>
 
-static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "MPI_LOCALNRANKS",
-                                    "MV2_COMM_WORLD_SIZE",  "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                    "MPI_LOCALNRANKS",      "MV2_COMM_WORLD_SIZE",
+                                    "SLURM_NTASKS",         "SLURM_STEP_NUM_TASKS",
                                     "SLURM_PROCID",         "JSM_NAMESPACE_SIZE"};
 
 static void clear(void)
@@ -49,7 +50,8 @@ static void test_causes(void **state)
     (void)state;
     clear();
     setenv("PMI_SIZE", "2", 1);
-    assert_non_null(strstr(refusal("MPI X"), "one of 2 tasks (PMI_SIZE), but MPI (MPI X) knows of 1"));
+    assert_non_null(
+        strstr(refusal("MPI X"), "one of 2 tasks (PMI_SIZE), but MPI (MPI X) knows of 1"));
     assert_non_null(strstr(refusal("MPI X"), "another MPI's mpirun"));
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     assert_non_null(strstr(refusal("MPI X"), "srun --mpi=pmix"));

@@ -136,8 +136,8 @@ static bool find_group(const char *root, const struct hierarchy *h, char group[P
     bool found = false;
 
     while (f && !found && getline(&line, &room, f) > 0) {
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':')
-                                                                   : NULL;
+        char *controllers = strchr(line, ':'),
+             *path = controllers ? strchr(controllers + 1, ':') : NULL;
 
         if (!path)
             continue;

@@ -18,7 +18,7 @@ struct sp_memory_limit {
 
 struct sp_host_memory {
     struct sp_memory_limit node, node_free; /* that all processes of the node share */
-    struct sp_memory_limit process;         /* that this one may map beside what it has mapped: ulimit */
+    struct sp_memory_limit process; /* that this one may map beside what it has mapped: ulimit */
 };
 
 /* Reads it from `root`/proc and the control groups that are mounted; `root` is "" but in tests. What cannot be read is no
