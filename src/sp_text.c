@@ -1,25 +1,7 @@
 #include "sp_text.h"
+#include "sp_utf8.h"
 #include <stdio.h>
 #include <string.h>
-
-int sp_utf8_length(const char *text)
-{
-    const unsigned char *t = (const unsigned char *)text;
-    int n = t[0] < 0x80 ? 1 : t[0] < 0xc2 ? 0 : t[0] < 0xe0 ? 2 : t[0] < 0xf0 ? 3 : 4;
-
-    if (t[0] > 0xf4)
-        return 0;
-    for (int i = 1; i < n; i++) {
-        if ((t[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    /* longer than needed, surrogates, U+FFFE and U+FFFF, past the last character */
-    if ((t[0] == 0xe0 && t[1] < 0xa0) || (t[0] == 0xed && t[1] > 0x9f) ||
-        (t[0] == 0xef && t[1] == 0xbf && t[2] > 0xbd) || (t[0] == 0xf0 && t[1] < 0x90) ||
-        (t[0] == 0xf4 && t[1] > 0x8f))
-        return 0;
-    return n;
-}
 
 /* Bytes of the character at `text` if it is shown as it is, otherwise 0. */
 static int plain_length(const char *text)

@@ -5,9 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the UTF-8 character at `text`, 0 if it is none (or one that XML forbids). */
-int sp_utf8_length(const char *text);
-
 /* The longest name that is shown whole, escapes counted. */
 #define SP_TEXT_SHOWN 512
 

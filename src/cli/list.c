@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,11 +56,12 @@ static int print_json(void)
     int ret = 0;
 
     for (int i = 0; (def = sp_schedule_at(i)) && !ret; i++) {
-        json_t *o = json_pack(
-            "{s:s,s:s,s:s,s:s,s:s?,s:s?,s:i,s:s?,s:s?}", "name", def->name, "summary", def->summary,
-            "source", def->source, "family", def->family, "options", def->options, "flags",
-            def->flags, "default_chunks", def->default_chunks, "makespan",
-            def->makespan ? def->makespan_source : NULL, "plugin", sp_schedule_plugin(def));
+        json_t *o =
+            json_pack("{s:s,s:s,s:s,s:s,s:s?,s:s?,s:i,s:s?,s:o}", "name", def->name, "summary",
+                      def->summary, "source", def->source, "family", def->family, "options",
+                      def->options, "flags", def->flags, "default_chunks", def->default_chunks,
+                      "makespan", def->makespan ? def->makespan_source : NULL, "plugin",
+                      sp_utf8_json(sp_schedule_plugin(def)));
 
         if (json_array_append_new(list, o))
             ret = sp_error(ENOMEM, "list: cannot describe schedule %d", i);

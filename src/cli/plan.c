@@ -16,6 +16,7 @@
 #include "plan/search/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,13 +91,13 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
         json_t *one;
 
         sp_found_command(want, &f[i], a->layout.model, command, sizeof command);
-        one =
-            json_pack("{s:s,s:b,s:b,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command", command,
-                      "trains", f[i].trains, "fits", f[i].fits, "schedule", f[i].schedule, "stages",
-                      f[i].stages, "devices", f[i].devices * f[i].context, "micro_batches",
-                      f[i].micro_batches, "micro_batch_size", f[i].batch, "chunks", f[i].chunks,
-                      "slices", f[i].slices, "recompute", sp_recompute_name(f[i].recompute),
-                      "offload", sp_offload_name(f[i].offload));
+        one = json_pack("{s:o,s:b,s:b,s:o,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command",
+                        sp_utf8_json(command), "trains", f[i].trains, "fits", f[i].fits, "schedule",
+                        sp_utf8_json(f[i].schedule), "stages", f[i].stages, "devices",
+                        f[i].devices * f[i].context, "micro_batches", f[i].micro_batches,
+                        "micro_batch_size", f[i].batch, "chunks", f[i].chunks, "slices",
+                        f[i].slices, "recompute", sp_recompute_name(f[i].recompute), "offload",
+                        sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
         json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
@@ -107,14 +108,14 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                                               (json_int_t)f[i].host));
         json_array_append_new(list, one);
     }
-    root = json_pack("{s:s,s:s,s:i,s:s,s:i,s:i,s:o}", "model", a->layout.model, "hardware",
-                     want->machine->name, "nodes", want->nodes, "dtype", sp_dtype_name(want->dtype),
-                     "seq", want->seq, "sequences", want->sequences, "layouts", list);
+    root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:o}", "model", sp_utf8_json(a->layout.model),
+                     "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
+                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences", want->sequences,
+                     "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
         ret = 1;
     if (!root)
-        sp_error(EINVAL, "plan: %s cannot be written as JSON: its name is no UTF-8",
-                 a->layout.model);
+        sp_error(ENOMEM, "plan: no memory for the layouts of %s", a->layout.model);
     json_decref(root);
     return ret;
 }

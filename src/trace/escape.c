@@ -1,6 +1,5 @@
 #include "trace/escape.h"
-#include "sp_text.h"
-#include <stddef.h>
+#include "sp_utf8.h"
 
 /* Copies the character at *text if it is one, otherwise a question mark; returns what is next. */
 static const char *copy(const char *text, FILE *out)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* asprintf */
 #include "train/settings.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -88,10 +89,10 @@ json_t *sp_settings_json(const char *text)
 
     while (object && next(&text, &l)) {
         char *name = strndup(l.name, (size_t)l.name_length);
-        json_t *value = json_stringn(l.value, (size_t)l.value_length);
+        json_t *value = sp_utf8_jsonn(l.value, (size_t)l.value_length);
 
         if (name && value)
-            json_object_set(object, name, value); /* a value that is no UTF-8 is left out */
+            json_object_set(object, name, value);
         json_decref(value);
         free(name);
     }

@@ -105,10 +105,35 @@ static void test_roles(void **state)
     free(all);
 }
 
+/* Names of files may be any bytes; documents are UTF-8. */
+static void test_bytes(void **state)
+{
+    static const struct {
+        const char *name, *shown;
+    } table[] = {
+        {"plain", "plain"},
+        {"mod\xe9", "mod\xef\xbf\xbd"},
+        {"\xc3\xa9\xc3", "\xc3\xa9\xef\xbf\xbd"}, /* cut within a character */
+        {"\xff\xfe/a", "\xef\xbf\xbd\xef\xbf\xbd/a"},
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *text = sp_settings_add(NULL, "--data", "%s", table[i].name);
+        json_t *saved = sp_settings_json(text);
+
+        assert_string_equal(json_string_value(json_object_get(saved, "--data")), table[i].shown);
+        json_decref(saved);
+        free(text);
+    }
+}
+
 TEST_GROUP(settings)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_roles),
     };

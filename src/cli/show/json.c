@@ -34,6 +34,7 @@
 #include "cli/show/show.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -144,14 +145,14 @@ int sp_show_json(const struct sp_show *show, FILE *out)
 {
     const struct sp_layout *lay = &show->plan->layout;
     const struct sp_times *t = &show->prediction->times;
-    json_t *root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "schedule", show->schedule, "stages",
-                             lay->stages, "micro_batches", lay->micro_batches, "chunks",
+    json_t *root = json_pack("{s:o,s:i,s:i,s:i,s:i,s:i}", "schedule", sp_utf8_json(show->schedule),
+                             "stages", lay->stages, "micro_batches", lay->micro_batches, "chunks",
                              lay->chunks, "slices", lay->slices, "layers", lay->layers);
     json_t *tokens = NULL;
     int ret = 0;
 
     if (!root)
-        return sp_error(EINVAL, "show: '%s' is not valid UTF-8", show->schedule);
+        return sp_error(ENOMEM, "show: no memory for schedule %s", show->schedule);
     json_object_set_new(root, "stage_map", stage_map(show->plan));
     add_programs(show, root);
     json_object_set_new(root, "makespan", json_real(t->makespan));

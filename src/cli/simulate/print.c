@@ -20,6 +20,7 @@
 #include "cli/simulate/print.h"
 #include "cli/record.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "trace/timeline/measured.h"
 #include "trace/timeline/pictures.h"
 #include <errno.h>
@@ -133,16 +134,16 @@ int sp_simulate_json(const struct sp_simulate_print *p)
     const struct sp_layout *lay = &p->plan->layout;
     const struct sp_simulated *r = p->simulated;
     json_t *root = json_pack(
-        "{s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule",
-        p->schedule, "model", p->model, "unit", p->unit, "stages", lay->stages, "micro_batches",
-        lay->micro_batches, "chunks", lay->chunks, "slices", lay->slices, "layers", lay->layers,
-        "members", r->members, "makespan", r->times.makespan, "predicted_makespan",
-        p->listed->makespan, "bubble_ratio", r->times.bubble_ratio, "summed", r->step, "tasks",
-        (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s", r->run_s, "resident_bytes",
-        (json_int_t)r->resident_bytes);
+        "{s:o,s:o,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule",
+        sp_utf8_json(p->schedule), "model", sp_utf8_json(p->model), "unit", p->unit, "stages",
+        lay->stages, "micro_batches", lay->micro_batches, "chunks", lay->chunks, "slices",
+        lay->slices, "layers", lay->layers, "members", r->members, "makespan", r->times.makespan,
+        "predicted_makespan", p->listed->makespan, "bubble_ratio", r->times.bubble_ratio, "summed",
+        r->step, "tasks", (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s", r->run_s,
+        "resident_bytes", (json_int_t)r->resident_bytes);
 
     if (!root)
-        return sp_error(EINVAL, "simulate: '%s' is not valid UTF-8", p->schedule);
+        return sp_error(ENOMEM, "simulate: no memory for schedule %s", p->schedule);
     add_programs(p, root);
     add_stages(p, root);
     add_messages(r, root);

@@ -13,6 +13,7 @@
 #include "policies/families/ownership.h"
 #include "policies/lowering/traffic.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "train/start/machine.h"
 #include "train/start/memory.h"
 #include <jansson.h>
@@ -90,12 +91,12 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root =
-        json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:o}", "schedule", t->plan.def->name,
-                  "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-                  t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel,
-                  "zero", t->cfg.groups.zero, "hardware", t->machine.name, "predicted_step_ms",
-                  p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
+    root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:o,s:f,s:f,s:o}", "schedule", t->plan.def->name,
+                     "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+                     t->cfg.groups.context_parallel, "tensor_parallel",
+                     t->cfg.groups.tensor_parallel, "zero", t->cfg.groups.zero, "hardware",
+                     sp_utf8_json(t->machine.name), "predicted_step_ms", p->step_ms,
+                     "predicted_bubble", p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

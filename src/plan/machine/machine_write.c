@@ -1,6 +1,7 @@
 /* A machine as a file: objects a key a line, lists of numbers in one. */
 #include "plan/machine/fields.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static json_t *lines(const char *text)
     for (const char *at = text; *at; at += *at == '\n') {
         size_t n = strcspn(at, "\n");
 
-        json_array_append_new(list, json_stringn(at, n));
+        json_array_append_new(list, sp_utf8_jsonn(at, n));
         at += n;
     }
     return list;
@@ -42,7 +43,7 @@ static json_t *value(const struct sp_machine *m, const struct sp_machine_field *
 
     switch (f->kind) {
     case SP_FIELD_TEXT:
-        return json_string(at);
+        return sp_utf8_json(at);
     case SP_FIELD_LINES:
         return lines(at);
     case SP_FIELD_REAL:
@@ -171,6 +172,6 @@ char *sp_machine_text(const struct sp_machine *m)
     if (f && !fclose(f))
         return text;
     free(text);
-    sp_error(ENOMEM, "machine %s: no memory to write it, or a text in it is no UTF-8", m->name);
+    sp_error(ENOMEM, "machine %s: no memory to write it", m->name);
     return NULL;
 }

@@ -2,6 +2,7 @@
 #include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "policies/registry.h"
 #include "train/config.h"
 #include "train/settings.h"
@@ -22,7 +23,8 @@ static json_t *data_json(const struct sp_run_config *now)
     if (!now->data || sp_data_digest(now->tokens, &bytes, &digest))
         return NULL;
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)digest);
-    return json_pack("{s:s,s:I,s:s}", "path", now->data, "bytes", (json_int_t)bytes, "digest", hex);
+    return json_pack("{s:o,s:I,s:s}", "path", sp_utf8_json(now->data), "bytes", (json_int_t)bytes,
+                     "digest", hex);
 }
 
 int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now)

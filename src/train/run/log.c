@@ -4,6 +4,7 @@
 #include "config.h"
 #include "plan/memory.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "train/start/machine.h"
 #include "transport/transport.h"
 #include "policies/simulation/listsim.h"
@@ -40,10 +41,11 @@ static json_t *offload_json(const struct sp_trainer *t)
         json_array_append_new(memory, json_integer(sp_memory_sum(&t->offload.memory[s])));
         json_array_append_new(leaving, json_integer(t->offload.evictions[s].bytes));
     }
-    return json_pack("{s:s,s:s,s:f,s:f,s:I,s:o,s:o}", "mode", t->cfg.layout.offload, "dir",
-                     t->cfg.offload_dir, "bytes_written_per_s", t->rates.write, "bytes_read_per_s",
-                     t->rates.read, "resident_before_bytes", (json_int_t)t->resident_before,
-                     "planned_bytes", memory, "leaving_bytes", leaving);
+    return json_pack("{s:s,s:o,s:f,s:f,s:I,s:o,s:o}", "mode", t->cfg.layout.offload, "dir",
+                     sp_utf8_json(t->cfg.offload_dir), "bytes_written_per_s", t->rates.write,
+                     "bytes_read_per_s", t->rates.read, "resident_before_bytes",
+                     (json_int_t)t->resident_before, "planned_bytes", memory, "leaving_bytes",
+                     leaving);
 }
 
 int sp_train_log_open(struct sp_trainer *t)
@@ -56,22 +58,24 @@ int sp_train_log_open(struct sp_trainer *t)
 
     if (!t->cfg.log || t->world.rank)
         return 0;
-    err = sp_log_open(t->cfg.log, t->cfg.resume ? t->first_step : SP_LOG_NEW, &t->log);
+    err =
+        sp_log_open(t->cfg.log, t->cfg.resume ? t->first_step : SP_LOG_NEW, &t->log);
     if (err)
         return err;
     starpu_version(starpu);
     line = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,"
+        "{s:s,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,"
         "s:{s:"
         "s,s:"
         "s,s:"
         "s}}",
-        "plan", t->plan.def->name, "schedule", l->schedule, "family", t->plan.family->name, "model",
-        t->model.name, "device", t->place.gpus ? "cuda" : "cpu", "dtype",
-        sp_dtype_name(t->cfg.dtype), "parameters", (json_int_t)sp_model_parameters(&t->model),
-        "stages", l->stages, "chunks", t->plan.layout.chunks, "slices", t->plan.layout.slices,
-        "micro_batches", l->micro_batches, "micro_batch_size", l->micro_batch_size, "seq", l->seq,
-        "recompute", l->recompute, "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+        "plan", t->plan.def->name, "schedule", sp_utf8_json(l->schedule), "family",
+        t->plan.family->name, "model", sp_utf8_json(t->model.name), "device",
+        t->place.gpus ? "cuda" : "cpu", "dtype", sp_dtype_name(t->cfg.dtype), "parameters",
+        (json_int_t)sp_model_parameters(&t->model), "stages", l->stages, "chunks",
+        t->plan.layout.chunks, "slices", t->plan.layout.slices, "micro_batches", l->micro_batches,
+        "micro_batch_size", l->micro_batch_size, "seq", l->seq, "recompute", l->recompute,
+        "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
         t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero",
         t->cfg.groups.zero, "processes", t->world.size, "workers", t->place.workers, "threads",
         t->place.threads, "seed", (json_int_t)t->seed, "versions", "starpipe", PACKAGE_VERSION,
@@ -79,9 +83,10 @@ int sp_train_log_open(struct sp_trainer *t)
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
     if (line && !sp_train_predict(t, &predicted)) {
-        json_object_update_new(line, json_pack("{s:s,s:f,s:f}", "hardware", t->machine.name,
-                                               "predicted_step_ms", predicted.step_ms,
-                                               "predicted_bubble", predicted.times.bubble_ratio));
+        json_object_update_new(line,
+                               json_pack("{s:o,s:f,s:f}", "hardware", sp_utf8_json(t->machine.name),
+                                         "predicted_step_ms", predicted.step_ms, "predicted_bubble",
+                                         predicted.times.bubble_ratio));
         sp_prediction_destroy(&predicted);
     }
     return write_line(t, line);
