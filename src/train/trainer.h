@@ -10,6 +10,7 @@
 #include "plan/offload/offload.h"
 #include "starpipe/trainer.h"
 #include "train/checkpoint/run_dir.h"
+#include "train/run/log_file.h"
 #include <stdio.h>
 
 /* What was saved so far. */
@@ -61,6 +62,7 @@ struct sp_trainer {
     int64_t resident_before;      /* bytes, before the model was there */
     struct sp_made_dirs made;     /* for what it writes */
     struct sp_watchdog *watchdog; /* NULL: none */
+    struct sp_log_file log_file; /* until it is opened */
     FILE *log;
     struct sp_data eval_data;  /* no more than an evaluation takes */
     int eval_steps;            /* that it takes, the last as a rule a part of one */

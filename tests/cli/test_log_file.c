@@ -2,11 +2,26 @@
 #include "model/support.h"
 #include "train/run/log_file.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define PLAN "{\"plan\":\"1f1b\",\"stages\":2}\n"
 #define STEP(k) "{\"step\":" #k ",\"loss\":5.5}\n"
 #define OTHER "{\"evaluation\":1,\"loss\":5.5}\n"
+
+/* In the place of the C library's: a file system may have no locks. */
+static bool has_locks = true;
+
+int flock(int fd, int operation)
+{
+    if (has_locks)
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOLCK;
+    return -1;
+}
 
 static char *dir;
 static char path[4200];
@@ -40,6 +55,18 @@ static char *take(void)
     return text;
 }
 
+/* As a run does. */
+static int open_log(const char *name, int first_step, FILE **log)
+{
+    struct sp_log_file file;
+    int ret = sp_log_take(name, &file);
+
+    if (!ret)
+        ret = sp_log_open(name, first_step, &file, log);
+    sp_log_release(name, &file);
+    return ret;
+}
+
 /* Opens the log that holds `before` and adds a line: then it holds `kept` and the line. */
 static void expect(const char *before, int first_step, const char *kept)
 {
@@ -48,7 +75,7 @@ static void expect(const char *before, int first_step, const char *kept)
 
     write_file(path, before, strlen(before));
     assert_int_equal(sp_log_check(path, first_step), 0);
-    assert_int_equal(sp_log_open(path, first_step, &log), 0);
+    assert_int_equal(open_log(path, first_step, &log), 0);
     must(fputs("more\n", log) >= 0 && !fclose(log), "writing a log");
     snprintf(want, sizeof want, "%smore\n", kept);
     assert_string_equal(take(), want);
@@ -111,7 +138,7 @@ static void test_refused(void **state)
             int ret;
 
             capture_begin(&c);
-            ret = opens ? sp_log_open(path, table[i].first_step, &log)
+            ret = opens ? open_log(path, table[i].first_step, &log)
                         : sp_log_check(path, table[i].first_step);
             capture_end(&c);
             assert_int_equal(ret, -EINVAL);
@@ -131,25 +158,88 @@ static void test_no_files(void **state)
     alarm(20);
     assert_int_equal(sp_log_check(path, 3), 0);
     assert_int_equal(sp_log_check("/dev/null", 3), 0);
-    assert_int_equal(sp_log_open("/dev/null", 3, &log), 0);
+    assert_int_equal(open_log("/dev/null", 3, &log), 0);
     assert_true(fputs("more\n", log) >= 0 && !fclose(log));
     must(!mkfifo(path, 0600), "mkfifo");
     capture_begin(&c);
-    assert_true(sp_log_open(path, SP_LOG_NEW, &log) < 0);
+    assert_true(open_log(path, SP_LOG_NEW, &log) < 0);
     assert_said(capture_end(&c), "cannot write log", "FIFO");
     unlink(path);
     capture_begin(&c);
-    assert_int_equal(sp_log_open("/nowhere/log", SP_LOG_NEW, &log), -ENOENT);
+    assert_int_equal(open_log("/nowhere/log", SP_LOG_NEW, &log), -ENOENT);
     assert_said(capture_end(&c), "cannot write log /nowhere/log: No such file", "no directory");
     alarm(0);
+}
+
+/* Another process has a lock of either kind: refused at once, whoever has it is named, nothing is touched. */
+static void test_locked(void **state)
+{
+    struct sp_log_file file, other;
+    char me[64];
+    struct capture c;
+    int fd;
+
+    (void)state;
+    alarm(20);
+    write_file(path, PLAN STEP(0), strlen(PLAN STEP(0)));
+    assert_int_equal(sp_log_take(path, &file), 0);
+    capture_begin(&c);
+    assert_int_equal(sp_log_take(path, &other), -EBUSY);
+    snprintf(me, sizeof me, "(process %ld, ", (long)getpid());
+    assert_said(capture_end(&c), "another run writes it", "a lock");
+    assert_said(c.text, access("/proc/locks", R_OK) ? "give" : me, "its holder");
+    assert_int_equal(other.fd, -1);
+    sp_log_release(path, &file);
+    fd = open(path, O_RDONLY);
+    must(fd >= 0 && !flock(fd, LOCK_SH), "flock");
+    capture_begin(&c);
+    assert_int_equal(sp_log_take(path, &other), -EBUSY);
+    capture_end(&c);
+    close(fd);
+    assert_int_equal(sp_log_take(path, &file), 0);
+    sp_log_release(path, &file);
+    assert_string_equal(take(), PLAN STEP(0));
+    alarm(0);
+}
+
+/* A warning, and the run goes on. */
+static void test_no_locks(void **state)
+{
+    struct sp_log_file file;
+    struct capture c;
+
+    (void)state;
+    has_locks = false;
+    capture_begin(&c);
+    assert_int_equal(sp_log_take(path, &file), 0);
+    assert_said(capture_end(&c), "warning: log ", "no locks");
+    assert_said(c.text, "cannot be locked (No locks available)", "no locks");
+    has_locks = true;
+    assert_true(file.fd >= 0);
+    sp_log_release(path, &file);
+}
+
+/* One that was made for a run that was refused after all goes; what was there stays. */
+static void test_released(void **state)
+{
+    struct sp_log_file file;
+
+    (void)state;
+    assert_int_equal(sp_log_take(path, &file), 0);
+    sp_log_release(path, &file);
+    assert_int_not_equal(access(path, F_OK), 0);
+    write_file(path, "", 0);
+    assert_int_equal(sp_log_take(path, &file), 0);
+    sp_log_release(path, &file);
+    assert_string_equal(take(), "");
 }
 
 TEST_GROUP(log_file)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_files),
+        cmocka_unit_test(test_kept),     cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_no_locks), cmocka_unit_test(test_released),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_files),
     };
 
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -87,6 +87,57 @@ refused "notes exists and is no log of starpipe; remove it first" $base --log "$
 refused "notes exists and is no log of starpipe" $base --resume "$work/ck" --steps 9 --log "$work/notes"
 cmp -s "$work/text" "$work/notes" || fail "a file that is no log was touched"
 
+# ---- a log that another run writes, or that another program holds
+
+"$STARPIPE" $base --steps 1000000 --log "$work/live" > /dev/null 2>&1 &
+run=$!
+children="$children $run"
+wait_for 30 has_lines "$work/live" 4 || fail "a running log: no 4 steps"
+refused "--log $work/live: another run writes it" $base --steps 2 --log "$work/live"
+if have_mpi; then
+    mpi 2 $base --stages 2 --steps 2 --log "$work/live" > "$work/stdout" 2> "$work/stderr"
+    status=$?
+    [ $status -eq 2 ] && [ "$(grep -c '^starpipe: .*another run writes it' "$work/stderr")" -eq 1 ] ||
+        fail "a running log, 2 processes: status $status, $(head -n 2 "$work/stderr")"
+fi
+before=$(steps_of "$work/live" step | wc -l)
+wait_for 10 has_lines "$work/live" $((before + 10)) || fail "a running log: it does not go on"
+kill -9 $run
+wait $run 2> /dev/null
+[ "$(steps_of "$work/live" step | head -n $before | tail -n 1)" -eq $((before - 1)) ] ||
+    fail "a running log: it was cut"
+quiet "the log of a run that was killed" starpipe $base --steps 2 --log "$work/live"
+if command -v flock > /dev/null; then
+    flock "$work/live" sleep 20 &
+    children="$children $!"
+    sleep 0.3
+    refused "--log $work/live: another run writes it \(process [0-9]*, flock\)|its lock is taken" $base \
+        --steps 2 --log "$work/live"
+    kill $!
+fi
+# two that begin at the same time
+for k in 1 2; do
+    starpipe $base --steps 40 --seed $k --log "$work/both" > "$work/both.$k" 2>&1 &
+done
+wait $(jobs -p | tail -n 2)
+[ "$(grep -c '"plan"' "$work/both")" -eq 1 ] && [ "$(steps_of "$work/both" step | wc -l)" -eq 40 ] ||
+    fail "two runs at once: $(wc -l < "$work/both") lines, $(grep -h starpipe: "$work/both".*)"
+
+# ---- names that are no UTF-8
+
+odd=$work/$(printf 'mod\351l')
+cp -R "$golden/gpt2" "$odd"
+cp "$golden/tokens.bin" "$odd/tokens.bin"
+on_odd="--tokens $odd/tokens.bin --seq 16"
+quiet "names that are no UTF-8" starpipe train --model "$odd" $on_odd --steps 2 --log "$work/odd.jsonl" \
+    --save "$odd.saved" --trace "$odd.trace"
+[ "$(steps_of "$work/odd.jsonl" step | wc -l)" -eq 2 ] || fail "names that are no UTF-8: the log"
+quiet "names that are no UTF-8, resumed" starpipe train --resume "$odd.saved" $on_odd --steps 4
+for command in "train --dry-run --json $on_odd" "plan --json --seq 16" "show --format json --seq 16"; do
+    quiet "names that are no UTF-8: ${command%% *}" starpipe $command --model "$odd" --stages 1
+done
+quiet "names that are no UTF-8: report" starpipe report "$odd.trace" --format json
+
 # ---- outputs that are inputs: refused, and nothing is touched
 
 cp -R "$golden/gpt2" "$work/model"

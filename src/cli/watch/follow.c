@@ -1,6 +1,6 @@
 /*
- * Follows a log. While a run has its log open it holds a shared lock on it (train/run/log_file.c), which goes with
- * the process, however that ends: where nobody holds one, nothing more will be written.
+ * Follows a log. While a run has its log open it holds a lock on it (train/run/log_file.c), which goes with the
+ * process, however that ends: where nobody holds one, nothing more will be written.
  */
 #include "cli/watch/watch.h"
 #include "sp_error.h"
@@ -70,7 +70,7 @@ static void show_line(struct screen *s, const struct sp_watched *w, int steps)
 /* Whether a run has the file open; only of a regular file. */
 static bool is_written(int fd)
 {
-    if (!flock(fd, LOCK_EX | LOCK_NB)) {
+    if (!flock(fd, LOCK_SH | LOCK_NB)) {
         flock(fd, LOCK_UN);
         return false;
     }

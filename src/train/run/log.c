@@ -59,7 +59,7 @@ int sp_train_log_open(struct sp_trainer *t)
     if (!t->cfg.log || t->world.rank)
         return 0;
     err =
-        sp_log_open(t->cfg.log, t->cfg.resume ? t->first_step : SP_LOG_NEW, &t->log);
+        sp_log_open(t->cfg.log, t->cfg.resume ? t->first_step : SP_LOG_NEW, &t->log_file, &t->log);
     if (err)
         return err;
     starpu_version(starpu);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 static int log_stdout = STDOUT_FILENO;
@@ -167,26 +169,85 @@ static int cut(int fd, const char *path, int first_step)
     return err;
 }
 
-int sp_log_open(const char *path, int first_step, FILE **log)
+/* Who holds a lock on the file, as the kernel lists it: " (process 12, name)", or "". */
+static void name_holder(const struct stat *st, char *out, size_t n)
 {
-    /* O_NONBLOCK: should it have become a FIFO since it was checked */
-    int fd, err;
+    unsigned long long inode;
+    unsigned int major, minor;
+    FILE *f = fopen("/proc/locks", "r");
+    char line[256], path[64], name[64] = "";
+    long pid = 0;
 
-    if (sp_log_is_stdout(path))
-        return open_stdout(log);
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
-    err = cut(fd, path, first_step);
-    if (!err) {
-        fcntl(fd, F_SETFL, O_APPEND);
-        flock(fd, LOCK_SH); /* a file system without locks has readers that do not wait */
-        *log = fdopen(fd, "a");
-        if (*log)
+    out[0] = '\0';
+    while (f && !pid && fgets(line, sizeof line, f))
+        if (sscanf(line, "%*s FLOCK %*s %*s %ld %x:%x:%llu", &pid, &major, &minor, &inode) != 4 ||
+            inode != st->st_ino || major != major(st->st_dev) || minor != minor(st->st_dev))
+            pid = 0;
+    if (f)
+        fclose(f);
+    if (pid <= 0) /* none, or one that cannot be seen from here */
+        return;
+    snprintf(path, sizeof path, "/proc/%ld/comm", pid);
+    f = fopen(path, "r");
+    if (f && fgets(name, sizeof name, f))
+        name[strcspn(name, "\n")] = '\0';
+    if (f)
+        fclose(f);
+    snprintf(out, n, " (process %ld%s%s)", pid, name[0] ? ", " : "", name);
+}
+
+/* 0; -EAGAIN: the name leads to another file by now; or -errno after one line on stderr. */
+static int lock(int fd, const char *path)
+{
+    enum { TRIES = 10 }; /* a reader that looks whether a run goes on has a lock for a moment */
+    struct stat here, named;
+    char holder[128];
+    int err;
+
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
+        err = errno;
+        if (err == EINTR)
+            continue;
+        if (err != EWOULDBLOCK) {
+            sp_warn("log %s cannot be locked (%s): make sure that no other run writes it", path,
+                    strerror(err));
             return 0;
-        err = sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+        }
+        if (i < TRIES) {
+            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+            continue;
+        }
+        fstat(fd, &here);
+        name_holder(&here, holder, sizeof holder);
+        return sp_error(EBUSY, "--log %s: another run writes it%s: give --log another file", path,
+                        holder[0] ? holder : ", its lock is taken");
     }
-    close(fd);
+    if (fstat(fd, &here) || stat(path, &named) || here.st_ino != named.st_ino ||
+        here.st_dev != named.st_dev)
+        return -EAGAIN;
+    return 0;
+}
+
+int sp_log_take(const char *path, struct sp_log_file *log)
+{
+    struct stat st;
+    int err, fd;
+
+    log->fd = -1;
+    if (sp_log_is_stdout(path))
+        return 0;
+    do {
+        log->made = access(path, F_OK) != 0;
+        /* O_NONBLOCK: should it have become a FIFO since it was checked */
+        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+        err = !fstat(fd, &st) && S_ISREG(st.st_mode) ? lock(fd, path) : 0;
+        if (err)
+            close(fd);
+    } while (err == -EAGAIN);
+    if (!err)
+        log->fd = fd;
     return err;
 }
 
@@ -222,4 +283,33 @@ int sp_log_write(FILE *log, const char *path, char *line)
     return err ? sp_error(err, "cannot write log %s: %s (a line of %zu bytes%s)", path,
                           strerror(err), n + 1, torn ? ", of which a part is there" : "")
                : 0;
+}
+
+int sp_log_open(const char *path, int first_step, struct sp_log_file *log, FILE **out)
+{
+    int err;
+
+    if (sp_log_is_stdout(path))
+        return open_stdout(out);
+    err = cut(log->fd, path, first_step);
+    if (err)
+        return err;
+    fcntl(log->fd, F_SETFL, O_APPEND);
+    *out = fdopen(log->fd, "a");
+    if (!*out)
+        return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
+    log->fd = -1;
+    return 0;
+}
+
+void sp_log_release(const char *path, struct sp_log_file *log)
+{
+    struct stat st;
+
+    if (log->fd < 0)
+        return;
+    if (log->made && !fstat(log->fd, &st) && S_ISREG(st.st_mode) && st.st_size == 0)
+        unlink(path);
+    close(log->fd);
+    log->fd = -1;
 }

@@ -21,13 +21,30 @@ int sp_log_take_stdout(void);
  */
 int sp_log_check(const char *path, int first_step);
 
+/* The file of a log, taken for a run; fd -1: none. */
+struct sp_log_file {
+    int fd;
+    bool made; /* it was not there */
+};
+
 /*
- * Checks again, and opens. Of a resumed run the log is cut back first to what precedes its first step: at
- * the first line that is torn or no JSON, or the line of that step or a later one, so that each step
- * stands there once. What is no regular file is not cut. A shared lock (flock) is held on the log while it
- * is open, by which a reader knows that the run goes on. 0 or -errno likewise.
+ * Makes the file if need be, and locks it (flock, exclusive), which tells other runs and readers that
+ * this run goes on; the lock goes with the process, however that ends. Never waits: 0; -EBUSY after a line
+ * that says who has it, or -errno likewise. Where the file system has no locks, a warning. "-" and what is
+ * no regular file is not locked.
  */
-int sp_log_open(const char *path, int first_step, FILE **log);
+int sp_log_take(const char *path, struct sp_log_file *log);
+
+/*
+ * Checks again, and opens what was taken, which *out has from here on. Of a resumed run the log is cut back
+ * first to what precedes its first step: at the first line that is torn or no JSON, or the line of that
+ * step or a later one, so that each step stands there once. What is no regular file is not cut. 0 or
+ * -errno likewise.
+ */
+int sp_log_open(const char *path, int first_step, struct sp_log_file *log, FILE **out);
+
+/* Lets go of what was taken and not opened: a file that was made for it is removed. */
+void sp_log_release(const char *path, struct sp_log_file *log);
 
 /* Writes a line, to which the end of the line is added in its place: as a whole, or a file is as it was.
  * 0 or -errno after one line. */

@@ -125,3 +125,9 @@ int sp_train_make_dirs(struct sp_trainer *t)
         err = sp_dir_make(a->trace, &t->made);
     return err;
 }
+
+int sp_train_claim_log(struct sp_trainer *t)
+{
+    return t->world.rank || t->cfg.dry_run || !t->cfg.log ? 0
+                                                          : sp_log_take(t->cfg.log, &t->log_file);
+}

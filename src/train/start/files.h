@@ -11,6 +11,8 @@ int sp_train_check_output(const struct sp_trainer *t);
 /* On rank 0, when nothing is refused any more: makes the directories of the outputs, t->made, but the one of
  * --save, which sp_train_claim makes. 0 or -errno. */
 int sp_train_make_dirs(struct sp_trainer *t);
+/* Takes the log, so that no other run writes it: 0 or -errno. */
+int sp_train_claim_log(struct sp_trainer *t);
 
 /* The names of the pictures in cfg.trace, up to a NULL. */
 extern const char *const sp_train_pictures[];

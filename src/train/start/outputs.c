@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,9 +37,10 @@ static int try_file(const char *name, const char *shown)
     fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     if (fd < 0)
         return sp_error(errno, "cannot write %s: %s", shown, strerror(errno));
-    close(fd);
-    if (!existed && realpath(name, real)) /* not the link that led there */
+    /* not the link that led there, nor a log that another run has locked meanwhile */
+    if (!existed && (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) && realpath(name, real))
         unlink(real);
+    close(fd);
     return 0;
 }
 

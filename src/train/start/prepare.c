@@ -280,7 +280,8 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : sp_train_check_files(t);
     err = err ? err : sp_train_check_output(t);
     err = err ? err : sp_train_claim(t);
-    return err ? err : sp_train_make_dirs(t);
+    err = err ? err : sp_train_make_dirs(t);
+    return err ? err : sp_train_claim_log(t);
 }
 
 static bool same_orders(const struct sp_trainer *t)
@@ -310,6 +311,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
     t->cfg = *cfg;
     t->saver.dir = SP_RUN_DIR_NONE;
     t->resumed_dir = SP_DIR_CLOSED;
+    t->log_file.fd = -1;
     t->saver.saved = t->saver.begun = -1;
     t->eval_loss = NAN;
     rank = t->world.rank;
@@ -334,6 +336,7 @@ void sp_train_release(struct sp_trainer *t)
     if (t->weights.n_shards)
         sp_st_close(&t->weights);
     sp_dir_close(&t->resumed_dir);
+    sp_log_release(t->cfg.log, &t->log_file);
     sp_dir_made_end(&t->made, !t->started);
     sp_run_dir_release(&t->saver.dir);
     sp_data_close(&t->data);
