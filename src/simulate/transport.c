@@ -2,6 +2,7 @@
 #include "config.h"
 #ifdef HAVE_SIMGRID
 #include "sp_error.h"
+#include "transport/trace_dir.h"
 #include "transport/transport.h"
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,9 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    return starpu_init(conf);
+    int err = sp_trace_dir(0);
+
+    return err ? err : starpu_init(conf);
 }
 
 void sp_transport_stop(void)

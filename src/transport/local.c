@@ -3,6 +3,7 @@
 #if !defined(HAVE_MPI) && !defined(HAVE_SIMGRID)
 #include "sp_error.h"
 #include "transport/starpu_environment.h"
+#include "transport/trace_dir.h"
 #include "transport/transport.h"
 #include "transport/launcher.h"
 #include <stdlib.h>
@@ -22,8 +23,9 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    int err = starpu_init(conf);
+    int err = sp_trace_dir(0);
 
+    err = err ? err : starpu_init(conf);
     if (err)
         sp_starpu_environment_restore();
     else

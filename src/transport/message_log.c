@@ -3,6 +3,7 @@
 #include "transport/message_log.h"
 #include "transport/clock_offset.h"
 #include "sp_error.h"
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct sp_logged_message {
     struct sp_logged_message *next;
@@ -131,13 +133,16 @@ static int put(json_t *line, FILE *f)
 
 static void write_file(const struct sp_clock_point *end)
 {
-    const char *dir = getenv("STARPU_FXT_PREFIX");
+    const char *dir = getenv("STARPU_FXT_PREFIX"); /* trace_dir.h */
     char path[PATH_MAX];
+    int err, fd;
     FILE *f;
-    int err;
 
-    snprintf(path, sizeof path, "%s/messages_%d.jsonl", dir ? dir : "/tmp", book.rank);
-    f = fopen(path, "w");
+    snprintf(path, sizeof path, "%s/messages_%d.jsonl", dir ? dir : ".", book.rank);
+    unlink(
+        path); /* nothing is written through a link of that name, nor into a file that others have */
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    f = fd < 0 ? NULL : fdopen(fd, "w");
     err = !f || put(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks, "run",
                               (json_int_t)book.run, "start", point(&book.start), "end", point(end)),
                     f);
@@ -145,6 +150,8 @@ static void write_file(const struct sp_clock_point *end)
         err = put(message(r), f);
     if (f && (fclose(f) || err))
         err = 1;
+    else if (!f && fd >= 0)
+        close(fd);
     if (err)
         sp_warn("cannot write %s: %s", path, strerror(errno));
 }

@@ -9,6 +9,7 @@
 #include "transport/messages.h"
 #include "transport/nccl/nccl.h"
 #include "transport/starpu_environment.h"
+#include "transport/trace_dir.h"
 #include "transport/transport.h"
 #include "sp_error.h"
 #include <mpi.h>
@@ -140,9 +141,11 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 
 int sp_transport_start(struct starpu_conf *conf)
 {
-    int err =
-        joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
+    int err = sp_trace_dir(self.rank);
 
+    if (!err)
+        err =
+            joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
     if (err)
         sp_starpu_environment_restore();
     else

@@ -84,6 +84,16 @@ is "links of the graph" "$(grep -c -- '->"mpi_\|"mpi_.*->' "$fxt/dag.dot")" \
 awk '$1 > 7 && /^[0-9]/ { if ($2 < last) n++; last = $2 } END { exit n > 0 }' "$fxt/paje.trace" ||
     fail "paje.trace is not in the order of time"
 
+# ---- without a directory for it: one of its own, whose name the run says
+
+mkdir "$work/tmp"
+TMPDIR=$work/tmp STARPU_FXT_TRACE=1 mpi 2 train --model gpt-tiny --data "$work/text" --stages 2 --seq 64 --steps 1 \
+    > "$work/out" 2>&1 || fail "without STARPU_FXT_PREFIX: $(tail -n 2 "$work/out")"
+own=$(sed -n "s/^starpipe: warning: StarPU's trace goes to \([^ ,]*\), .*/\1/p" "$work/out")
+[ "$own" ] && [ "$(stat -c %a "$own")" = 700 ] && [ "$(dirname "$own")" = "$work/tmp" ] ||
+    fail "without STARPU_FXT_PREFIX: $(grep starpipe: "$work/out")"
+said "a directory of its own" ' of 2 processes, [0-9]* messages' trace fxt "$own"
+
 # ---- what is not a trace
 
 rm "$fxt/messages_2.jsonl"
