@@ -284,11 +284,32 @@ bad_order "${file}emit of odd crashed: Floating point exception" -DEMIT=divides
 bad_order "${file}emit of odd crashed: Aborted" -DEMIT=aborts
 bad_order "${file}emit of odd crashed: Aborted" -DEMIT=frees_twice
 bad_order "${file}emit of odd called exit" -DEMIT=exits
+bad_order "${file}emit of odd called exit" -DEMIT=quits
+bad_order "${file}emit of odd raised a signal: Terminated" -DEMIT=raises
+bad_order "${file}emit of odd blocks signals" -DEMIT=blocks
+bad_order "${file}emit of odd crashed: Segmentation fault" -DEMIT=blocks_and_crashes
+bad_order "${file}emit of odd changes what signals do \(Interrupt" -DEMIT=ignores
+bad_order "${file}emit of odd crashed: Segmentation fault" -DEMIT=floods
+bad "loading it blocks signals" -DCONSTRUCTOR='block_all()'
+bad "loading it raised a signal: Interrupt" -DCONSTRUCTOR='raise(SIGINT)'
 bad_order "${file}check of odd crashed: Aborted" -DCHECK=check_crashes
 bad_order "${file}global_stage of odd crashed: Aborted" -DPLACE=place_crashes
 export STARPIPE_PLUGIN_SECONDS=1
 bad_order "${file}emit of odd did not end within 1 s" -DEMIT=sleeps
 bad "loading it did not end within 1 s" -DCONSTRUCTOR='for (;;) continue'
+
+# It blocks the signal of the limit, too.
+build bad bad -DEMIT=blocks_and_sleeps
+refused "${file}emit of odd did not end within 1 s" $show --plugin "$work/bad.so" --schedule odd
+
+# A thread that the plugin has started crashes, while the run goes on.
+build bad bad -DEMIT=threads -DDELAY=2000000 -pthread
+timeout -k 1 30 "$STARPIPE" ${train/--steps 2/--steps 1000000} --stages 2 --plugin "$work/bad.so" --schedule odd \
+    > "$work/stdout" 2> "$work/stderr"
+status=$?
+[ $status -eq 1 ] && [ "$(cat "$work/stderr")" = \
+    "starpipe: plugin $work/bad.so: a thread of its own crashed: Segmentation fault" ] ||
+    fail "a thread of a plugin crashes: status $status, $(head -n 2 "$work/stderr")"
 
 # A run is refused in the same way, by one of its processes.
 build bad bad -DEMIT=sleeps

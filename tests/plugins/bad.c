@@ -5,9 +5,12 @@
  */
 #include <starpipe/schedule.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef ABI
 #define ABI SP_SCHEDULE_ABI
@@ -210,6 +213,82 @@ FUNCTION void exits(const struct sp_layout *lay, int stage, struct sp_program *p
 {
     (void)lay, (void)stage, (void)prog;
     exit(0);
+}
+
+FUNCTION void quits(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    (void)lay, (void)stage, (void)prog;
+    _exit(0);
+}
+
+FUNCTION void raises(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    fine(lay, stage, prog);
+    raise(SIGTERM);
+}
+
+FUNCTION void block_all(void)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+}
+
+FUNCTION void blocks(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    block_all();
+    fine(lay, stage, prog);
+}
+
+FUNCTION void blocks_and_sleeps(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    block_all();
+    sleeps(lay, stage, prog);
+}
+
+FUNCTION void blocks_and_crashes(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    block_all();
+    segfault(lay, lay->stages - 1, prog);
+}
+
+FUNCTION void ignores(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    signal(SIGINT, SIG_IGN);
+    fine(lay, stage, prog);
+}
+
+FUNCTION void floods(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    fine(lay, stage, prog);
+    while (!zero)
+        *(char *)malloc((size_t)1 << 30) = 1; /* until there is none */
+}
+
+/* A thread of its own, which crashes when the call is over: EMIT_ALL=0 and DELAY microseconds later. */
+#ifndef DELAY
+#define DELAY 0
+#endif
+FUNCTION void *crash_later(void *arg)
+{
+    usleep(DELAY);
+    *(volatile int *)arg = 1;
+    return NULL;
+}
+
+FUNCTION void starts_thread(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, crash_later, (void *)(size_t)zero);
+}
+
+FUNCTION void threads(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    fine(lay, stage, prog);
+    if (stage == 0)
+        starts_thread();
 }
 
 FUNCTION int check_crashes(const struct sp_layout *lay, char *why, size_t n)

@@ -1,23 +1,40 @@
+/*
+ * A call is tried in a copy of the process first (rehearsal.h), which says of nearly everything what is wrong
+ * with it. What goes wrong here after all, or later, in a thread that a plugin has started, is caught by
+ * handlers of signals.
+ */
+#define _GNU_SOURCE /* dladdr */
 #include "policies/load/guard.h"
+#include "policies/load/rehearsal.h"
 #include "sp_error.h"
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SECONDS = 30, GRACE = 10, FULL = 1000, STACK = 65536 };
+enum { SECONDS = 30, GRACE = 10, FULL = 1000, STACK = 65536, MOST_PLUGINS = 64, FRAMES = 64 };
+enum {
+    REHEARSALS = 256
+}; /* a search asks for thousands of layouts: no more than a second for all copies */
 
+/* Of a crash, which are caught for good once there is a plugin; and of the limit. */
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
-enum { SIGNALS = sizeof signals / sizeof *signals };
+enum { SIGNALS = sizeof signals / sizeof *signals, CRASHES = SIGNALS - 1 };
 
 static struct {
-    volatile sig_atomic_t active;
+    volatile sig_atomic_t active, failed;
     pthread_t thread;
     sigjmp_buf out;
     int ops; /* of the program that is full */
     const char *plugin, *what;
+    const char *plugins[MOST_PLUGINS];
+    int n_plugins;
+    bool works; /* work has begun */
 } guard;
 
 struct saved {
@@ -25,26 +42,63 @@ struct saved {
     stack_t stack;
 };
 
+/* Before the first plugin. */
+static struct sigaction others[SIGNALS];
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+/* The plugin that has a frame of this thread's stack, NULL: none. */
+static const char *plugin_on_stack(void)
+{
+    void *frame[FRAMES];
+    int n = backtrace(frame, FRAMES);
+    Dl_info at;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < guard.n_plugins; k++)
+            if (dladdr(frame[i], &at) && at.dli_fname && !strcmp(at.dli_fname, guard.plugins[k]))
+                return guard.plugins[k];
+    return NULL;
+}
+
+/* A crash outside of any call. */
+static void on_crash(int sig)
+{
+    const char *plugin = plugin_on_stack();
+
+    if (plugin) {
+        sp_error_hold(0);
+        sp_error(EINVAL, "plugin %s: a thread of its own crashed: %s", plugin, strsignal(sig));
+        _exit(guard.works ? 1 : 2);
+    }
+    /* no business of ours: as without plugins, when the instruction is run again */
+    for (int i = 0; i < CRASHES; i++)
+        if (signals[i] == sig)
+            sigaction(sig, &others[i], NULL);
+    if (sig == SIGABRT)
+        raise(sig);
+}
+
 static void on_signal(int sig)
 {
-    if (!pthread_equal(pthread_self(), guard.thread)) {
-        /* the alarm may reach any thread; a crash of another one is no business of ours */
-        if (sig == SIGALRM) {
-            pthread_kill(guard.thread, sig);
-            return;
-        }
-        signal(sig, SIG_DFL);
-        raise(sig);
-        return;
-    }
-    if (!guard.active)
+    bool here = pthread_equal(pthread_self(), guard.thread);
+
+    if (!here && sig == SIGALRM) { /* which may reach any thread */
+        pthread_kill(guard.thread, sig);
+    } else if (!here || (!guard.active && !guard.failed)) {
+        on_crash(sig);
+    } else if (!guard.active) {
         _exit(2); /* what went wrong was said, and it left the process unable to end */
-    guard.active = 0;
-    siglongjmp(guard.out, sig);
+    } else {
+        guard.active = 0;
+        guard.failed = 1;
+        siglongjmp(guard.out, sig);
+    }
 }
 
 static void on_exit_called(void)
 {
+    sp_rehearsal_exits();
     if (!guard.active)
         return;
     guard.active = 0;
@@ -54,6 +108,7 @@ static void on_exit_called(void)
 
 void sp_guard_full(int ops)
 {
+    sp_rehearsal_full(ops);
     if (guard.active) {
         guard.active = 0;
         guard.ops = ops;
@@ -61,6 +116,11 @@ void sp_guard_full(int ops)
     }
     sp_error(EINVAL, "a schedule appends more than %d ops to a program", ops);
     exit(2);
+}
+
+void sp_guard_work_begins(void)
+{
+    guard.works = true;
 }
 
 /* The limit in seconds, or -EINVAL. */
@@ -91,33 +151,129 @@ static void install(struct saved *saved)
         sigaction(signals[i], &action, &saved->actions[i]);
 }
 
+/* Crashes stay caught: a plugin may have threads. */
 static void restore(const struct saved *saved)
 {
     alarm(0);
-    for (int i = 0; i < SIGNALS; i++)
-        sigaction(signals[i], &saved->actions[i], NULL);
+    sigaction(SIGALRM, &saved->actions[CRASHES], NULL);
     sigaltstack(&saved->stack, NULL);
 }
 
+/* ---- what a plugin may not change ------------------------------------------------------------ */
+
+/* How signals are handled; those that crashes are caught with are set anew before each call. */
+struct handling {
+    sigset_t mask;
+    struct sigaction action[32];
+};
+
+static bool is_caught(int sig)
+{
+    for (int i = 0; i < SIGNALS; i++)
+        if (signals[i] == sig)
+            return true;
+    return false;
+}
+
+static void note_handling(struct handling *h)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, &h->mask);
+    for (int sig = 1; sig < 32; sig++)
+        sigaction(sig, NULL, &h->action[sig]);
+}
+
+/* As it was. 0, or -EINVAL after a line, where one is wanted, if the plugin has changed it. */
+static int restore_handling(const struct handling *before, bool says)
+{
+    struct handling now;
+    int blocked = 0, changed = 0;
+
+    note_handling(&now);
+    for (int sig = 1; sig < 32; sig++) {
+        if (sigismember(&now.mask, sig) && !sigismember(&before->mask, sig))
+            blocked = sig;
+        if (is_caught(sig) || now.action[sig].sa_handler == before->action[sig].sa_handler)
+            continue;
+        sigaction(sig, &before->action[sig], NULL);
+        changed = sig;
+    }
+    pthread_sigmask(SIG_SETMASK, &before->mask, NULL);
+    if (blocked && says)
+        return sp_error(EINVAL, "plugin %s: %s blocks signals (%s)", guard.plugin, guard.what,
+                        strsignal(blocked));
+    if (changed && says)
+        return sp_error(EINVAL, "plugin %s: %s changes what signals do (%s)", guard.plugin,
+                        guard.what, strsignal(changed));
+    return 0;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
 static int failed(int cause, int seconds)
 {
+    const char *plugin = guard.plugin, *what = guard.what;
+
     if (cause == FULL)
-        return sp_error(EINVAL, "plugin %s: %s appends more than %d ops to a program", guard.plugin,
-                        guard.what, guard.ops);
+        return sp_error(EINVAL, "plugin %s: %s appends more than %d ops to a program", plugin, what,
+                        guard.ops);
     if (cause == SIGALRM)
         return sp_error(EINVAL,
                         "plugin %s: %s did not end within %d s (STARPIPE_PLUGIN_SECONDS sets "
                         "another limit)",
-                        guard.plugin, guard.what, seconds);
-    return sp_error(EINVAL, "plugin %s: %s crashed: %s", guard.plugin, guard.what,
-                    strsignal(cause));
+                        plugin, what, seconds);
+    return sp_error(EINVAL, "plugin %s: %s %s: %s", plugin, what,
+                    is_caught(cause) ? "crashed" : "raised a signal", strsignal(cause));
+}
+
+/* 0, or -EINVAL after a line. */
+static int rehearse(void (*fn)(void *arg), void *arg, int seconds)
+{
+    static int rehearsals;
+    struct sp_rehearsal ended;
+
+    if (rehearsals++ >= REHEARSALS)
+        return 0;
+    ended = sp_rehearse(fn, arg, seconds);
+    switch (ended.end) {
+    case SP_REHEARSED:
+        return 0;
+    case SP_REHEARSAL_FULL:
+        guard.ops = ended.number;
+        return failed(FULL, seconds);
+    case SP_REHEARSAL_LATE:
+        return failed(SIGALRM, seconds);
+    case SP_REHEARSAL_SIGNAL:
+        return failed(ended.number, seconds);
+    case SP_REHEARSAL_EXIT:
+        break;
+    }
+    return sp_error(EINVAL, "plugin %s: %s called exit", guard.plugin, guard.what);
+}
+
+/* What is done once: the first call of all, and of each plugin. */
+static void know(const char *plugin)
+{
+    static bool registered;
+    void *frame[1];
+
+    if (!registered) {
+        registered = atexit(on_exit_called) == 0;
+        backtrace(frame, 1); /* loads what it needs: in a handler that is too late */
+        for (int i = 0; i < SIGNALS; i++)
+            sigaction(signals[i], NULL, &others[i]);
+    }
+    for (int i = 0; i < guard.n_plugins; i++)
+        if (!strcmp(guard.plugins[i], plugin))
+            return;
+    if (guard.n_plugins < MOST_PLUGINS)
+        guard.plugins[guard.n_plugins++] = plugin;
 }
 
 int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), void *arg)
 {
     static struct saved saved;
+    static struct handling before;
     static int seconds;
-    static bool registered;
     int cause;
 
     if (!plugin) {
@@ -127,11 +283,13 @@ int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), v
     seconds = limit();
     if (seconds < 0)
         return seconds;
-    if (!registered)
-        registered = atexit(on_exit_called) == 0;
     guard.plugin = plugin;
     guard.what = what;
     guard.thread = pthread_self();
+    know(plugin);
+    if (rehearse(fn, arg, seconds))
+        return -EINVAL;
+    note_handling(&before);
     install(&saved);
     cause = sigsetjmp(guard.out, 1);
     if (cause == 0) {
@@ -140,8 +298,9 @@ int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), v
         fn(arg);
         guard.active = 0;
         restore(&saved);
-        return 0;
+        return restore_handling(&before, true);
     }
+    restore_handling(&before, false);
     if (cause == FULL) {
         restore(&saved);
         return failed(cause, seconds);

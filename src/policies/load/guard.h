@@ -7,15 +7,20 @@
 
 /*
  * Runs fn(arg) once. `plugin`: the file that the code comes from; NULL: it is starpipe's own and is
- * called without any guard. 0; or -EINVAL after the line "plugin FILE: WHAT ..." on stderr when it
+ * called without any guard. Otherwise it is run in a copy of the process before, so fn must do nothing
+ * that is seen outside. `plugin` must live as long as the process. 0; or -EINVAL after the line
+ * "plugin FILE: WHAT ..." on stderr when it
  *   does not end within 30 s (STARPIPE_PLUGIN_SECONDS sets another limit),
- *   is ended by a signal, or
- *   appends to a program without end (sp_guard_full).
- * A call of exit() ends the process with that line and status 2. What fn allocated is lost. The
- * process should then end: for the case that a crash left it unable to, it is ended 10 s later,
- * with status 2. One call at a time.
+ *   ends the process, or is ended by a signal,
+ *   appends to a program without end (sp_guard_full), or
+ *   blocks signals, or changes what they do.
+ * The process should then end: for the case that a crash left it unable to, it is ended 10 s later, with
+ * status 2. One call at a time. A crash later on, in a thread that a plugin has started, ends the
+ * process with a line that names the plugin and status 2, or 1 from sp_guard_work_begins on.
  */
 int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), void *arg);
+
+void sp_guard_work_begins(void);
 
 /* Leaves the call because a program has `ops` ops and takes no more: for sp_program_limit. In
  * code that is not guarded the process ends with a line and status 2. Never returns. */

@@ -1,0 +1,165 @@
+#define _GNU_SOURCE /* memfd_create */
+#include "policies/load/rehearsal.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What the copy may take beside what there is: an order has no use for more. */
+#define MOST_BYTES ((rlim_t)8 << 30)
+
+/* In memory that both processes see. */
+struct shared {
+    volatile bool done;
+    volatile int full; /* ops; 0: not full */
+};
+
+static struct shared *mine; /* in the copy: not NULL */
+
+static rlim_t address_space(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    if (f && fscanf(f, "%lu", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages ? (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) : RLIM_INFINITY;
+}
+
+static void limit(int resource, rlim_t most)
+{
+    struct rlimit now;
+
+    if (!getrlimit(resource, &now) && (now.rlim_cur == RLIM_INFINITY || now.rlim_cur > most)) {
+        now.rlim_cur = most;
+        setrlimit(resource, &now);
+    }
+}
+
+static void go(struct shared *shared, int said, void (*fn)(void *arg), void *arg)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                  SIGABRT, SIGTERM, SIGINT, SIGHUP};
+    rlim_t now = address_space();
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_DFL);
+    limit(RLIMIT_CORE, 0);
+    if (now != RLIM_INFINITY)
+        limit(RLIMIT_AS, now + MOST_BYTES);
+    if (said >= 0) {
+        dup2(said, STDOUT_FILENO);
+        dup2(said, STDERR_FILENO);
+    }
+    mine = shared;
+    fn(arg);
+    fflush(NULL);
+    shared->done = true;
+    _exit(0);
+}
+
+/* The status of the copy, when it has ended. False: it has not within `seconds`, and was killed. */
+static bool await(pid_t copy, int seconds, int *status)
+{
+    struct timespec start, now, pause = {.tv_nsec = 100000};
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (;;) {
+        pid_t got = waitpid(copy, status, WNOHANG);
+
+        if (got == copy)
+            return true;
+        if (got < 0 && errno != EINTR) {
+            *status = 0;
+            return true;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec - start.tv_sec >= seconds + (now.tv_nsec < start.tv_nsec)) {
+            kill(copy, SIGKILL);
+            while (waitpid(copy, status, 0) < 0 && errno == EINTR)
+                continue;
+            return false;
+        }
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 5000000)
+            pause.tv_nsec *= 2;
+    }
+}
+
+static struct sp_rehearsal judge(const struct shared *shared, bool ended, int status)
+{
+    if (!ended)
+        return (struct sp_rehearsal){.end = SP_REHEARSAL_LATE};
+    if (shared->full)
+        return (struct sp_rehearsal){.end = SP_REHEARSAL_FULL, .number = shared->full};
+    if (WIFSIGNALED(status))
+        return (struct sp_rehearsal){.end = SP_REHEARSAL_SIGNAL, .number = WTERMSIG(status)};
+    return (struct sp_rehearsal){.end = shared->done ? SP_REHEARSED : SP_REHEARSAL_EXIT};
+}
+
+static void print_said(int said)
+{
+    char text[4096];
+    ssize_t n;
+
+    for (off_t at = 0; at < 16 * (off_t)sizeof text; at += n) {
+        n = pread(said, text, sizeof text, at);
+        if (n <= 0 || write(STDERR_FILENO, text, (size_t)n) < 0)
+            return;
+    }
+}
+
+struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds)
+{
+    struct sp_rehearsal ended = {.end = SP_REHEARSED};
+    struct sigaction standard = {.sa_handler = SIG_DFL}, before;
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int said = memfd_create("plugin", MFD_CLOEXEC), status = 0;
+    pid_t copy = -1;
+
+    if (shared == MAP_FAILED)
+        goto out;
+    fflush(NULL);
+    sigaction(SIGCHLD, &standard, &before);
+    copy = fork();
+    if (copy == 0)
+        go(shared, said, fn, arg);
+    if (copy > 0) {
+        bool in_time = await(copy, seconds, &status);
+
+        ended = judge(shared, in_time, status);
+        if (ended.end != SP_REHEARSED && said >= 0)
+            print_said(said);
+    }
+    sigaction(SIGCHLD, &before, NULL);
+    munmap(shared, sizeof *shared);
+out:
+    if (said >= 0)
+        close(said);
+    return ended;
+}
+
+void sp_rehearsal_full(int ops)
+{
+    if (!mine)
+        return;
+    mine->full = ops;
+    _exit(0);
+}
+
+void sp_rehearsal_exits(void)
+{
+    if (mine)
+        _exit(0);
+}
