@@ -23,8 +23,6 @@ struct sp_saver {
     int finite;             /* steps so far, the last of them with a finite loss */
 };
 
-struct sp_watchdog; /* train/run/watchdog.h */
-
 struct sp_trainer {
     struct sp_train_config cfg; /* the plan completes its layout: stages, slices, recompute */
     char *settings;             /* as they were given: sp_train_settings */
@@ -59,9 +57,9 @@ struct sp_trainer {
     struct sp_disk *disk;
     unsigned tier;
     struct sp_tier_rates rates;
-    int64_t resident_before;      /* bytes, before the model was there */
-    struct sp_made_dirs made;     /* for what it writes */
-    struct sp_watchdog *watchdog; /* NULL: none */
+    int64_t resident_before;     /* bytes, before the model was there */
+    struct sp_made_dirs made;    /* for what it writes */
+    bool own_watchdog;           /* started for this trainer, not by the program */
     struct sp_log_file log_file; /* until it is opened */
     FILE *log;
     struct sp_data eval_data;  /* no more than an evaluation takes */

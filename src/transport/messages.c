@@ -1,7 +1,9 @@
 #include "config.h"
 #ifdef HAVE_MPI
+#include "transport/beats.h"
 #include "transport/messages_thread.h"
 #include "transport/poll.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <inttypes.h>
@@ -99,16 +101,20 @@ void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     bool done = false;
 
+    sp_activity_wait(dst);
     sp_messages_send(handle, dst, tag, "", NULL, set, &done);
     wait_for(&done);
+    sp_activity_waited();
 }
 
 void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
     bool done = false;
 
+    sp_activity_wait(src);
     sp_messages_recv(handle, src, tag, NULL, set, &done);
     wait_for(&done);
+    sp_activity_waited();
 }
 
 /* Of the scheduler: a worker has nothing to run. */
@@ -169,7 +175,9 @@ void sp_messages_stop(void)
     pthread_cond_signal(&box.wake);
     pthread_mutex_unlock(&box.mutex);
     pthread_join(box.thread, NULL);
+    sp_mpi_lock();
     MPI_Comm_free(&box.comm);
+    sp_mpi_unlock();
     free(box.requests);
     free(box.flying);
     free(box.found);

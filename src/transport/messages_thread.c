@@ -1,7 +1,9 @@
 #include "config.h"
 #ifdef HAVE_MPI
+#include "transport/beats.h"
 #include "transport/messages_thread.h"
 #include "transport/poll.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <stdlib.h>
@@ -40,10 +42,12 @@ static void begin(struct sp_mpi *b, struct sp_mpi_message *m)
     if (m->times)
         m->times->begun_us = sp_message_time_us();
     sp_message_log_begins(m->record);
+    sp_mpi_lock();
     if (m->sends)
         MPI_Isend(data, bytes, MPI_BYTE, m->peer, tag, b->comm, &b->requests[b->n++]);
     else
         MPI_Irecv(data, bytes, MPI_BYTE, m->peer, tag, b->comm, &b->requests[b->n++]);
+    sp_mpi_unlock();
 }
 
 /* Back to StarPU, which may call `acquired` from here for other messages. */
@@ -52,6 +56,7 @@ static void end(struct sp_mpi *b, struct sp_mpi_message *m)
     if (m->times)
         m->times->ended_us = sp_message_time_us();
     sp_message_log_ends(m->record);
+    sp_activity_touch();
     if (m->done)
         m->done(m->arg);
     starpu_data_release_on_node(m->handle, STARPU_MAIN_RAM);
@@ -66,10 +71,13 @@ static void end(struct sp_mpi *b, struct sp_mpi_message *m)
 static void poll(struct sp_mpi *b)
 {
     int n = 0, kept = 0;
-    double before = now_us(), after;
+    double before, after;
 
+    sp_mpi_lock();
+    before = now_us();
     MPI_Testsome(b->n, b->requests, &n, b->found, MPI_STATUSES_IGNORE);
     after = now_us();
+    sp_mpi_unlock();
     if (sp_poll_moved(after - before, before - b->polled_us, &b->quiet_us) || n > 0)
         b->moved_us = after;
     b->polled_us = after;

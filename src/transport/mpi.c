@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #ifdef HAVE_MPI
+#include "transport/beats.h"
 #include "transport/launcher.h"
 #include "transport/message_log.h"
 #include "transport/messages.h"
@@ -11,8 +12,10 @@
 #include "transport/starpu_environment.h"
 #include "transport/trace_dir.h"
 #include "transport/transport.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include <mpi.h>
+#include <pthread.h>
 #include <starpu_mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -105,12 +108,14 @@ static void look_around(void)
 {
     MPI_Comm node;
 
+    sp_mpi_lock();
     MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &self.size);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &self.node_rank);
     MPI_Comm_size(node, &self.node_size);
     MPI_Comm_free(&node);
+    sp_mpi_unlock();
     joined = true;
 }
 
@@ -134,6 +139,9 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
             sp_transport_leave();
             return err;
         }
+        err = sp_beats_start(MPI_COMM_WORLD);
+        if (err)
+            return err;
     }
     *world = self;
     return 0;
@@ -143,17 +151,24 @@ int sp_transport_start(struct starpu_conf *conf)
 {
     int err = sp_trace_dir(self.rank);
 
-    if (!err)
-        err =
-            joined ? starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf) : starpu_init(conf);
+    if (!err && !joined) {
+        err = starpu_init(conf);
+    } else if (!err) {
+        /* it would run tasks between its polls, and never sleep where there is none for it */
+        setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0", 1);
+        sp_mpi_meet();
+        sp_mpi_lock();
+        err = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
+        if (!err)
+            sp_message_log_start(MPI_COMM_WORLD);
+        err = err ? err : sp_messages_start(MPI_COMM_WORLD);
+        sp_mpi_unlock();
+    }
     if (err)
         sp_starpu_environment_restore();
     else
         sp_starpu_environment_started();
-    if (err || !joined)
-        return err;
-    sp_message_log_start(MPI_COMM_WORLD);
-    return sp_messages_start(MPI_COMM_WORLD);
+    return err;
 }
 
 void sp_transport_stop(void)
@@ -162,9 +177,12 @@ void sp_transport_stop(void)
         sp_nccl_stop(nccl);
     nccl = NULL;
     if (joined) {
+        sp_mpi_meet();
         sp_messages_stop();
+        sp_mpi_lock();
         sp_message_log_stop(MPI_COMM_WORLD);
         starpu_mpi_shutdown();
+        sp_mpi_unlock();
     } else {
         starpu_shutdown();
     }
@@ -173,15 +191,28 @@ void sp_transport_stop(void)
 
 void sp_transport_leave(void)
 {
-    if (joined && ours)
+    bool ends = joined && ours;
+
+    if (joined)
+        sp_beats_stop();
+    joined = false; /* who gives up from here on leaves MPI as it is */
+    if (ends)
         MPI_Finalize();
-    joined = false;
 }
 
+static void *leave_anyway(void *status)
+{
+    sleep(5);
+    _exit((int)(intptr_t)status);
+}
+
+/* MPI may be what hangs: then the process leaves without it, which its launcher sees. */
 void sp_transport_abort(int status)
 {
+    pthread_t thread;
+
     sp_starpu_environment_remove();
-    if (joined)
+    if (joined && !pthread_create(&thread, NULL, leave_anyway, (void *)(intptr_t)status))
         MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);
 }
@@ -268,16 +299,42 @@ void sp_transport_wait_all(void)
 {
     if (nccl && sp_nccl_wait_all(nccl))
         sp_transport_abort(1);
+    if (self.size > 1)
+        sp_activity_wait(SP_ANY_RANK);
     if (joined)
         sp_messages_wait_all();
     starpu_task_wait_for_all();
+    if (self.size > 1)
+        sp_activity_waited();
+}
+
+/* Collective calls before the start, in which beats go on. */
+static void reduce(void *data, int n, MPI_Datatype type, MPI_Op op)
+{
+    MPI_Request request;
+
+    if (!joined)
+        return;
+    sp_mpi_lock();
+    MPI_Iallreduce(MPI_IN_PLACE, data, n, type, op, MPI_COMM_WORLD, &request);
+    sp_mpi_unlock();
+    sp_mpi_wait(&request);
+}
+
+static void broadcast(void *data, int n, MPI_Datatype type)
+{
+    MPI_Request request;
+
+    sp_mpi_lock();
+    MPI_Ibcast(data, n, type, 0, MPI_COMM_WORLD, &request);
+    sp_mpi_unlock();
+    sp_mpi_wait(&request);
 }
 
 int sp_transport_agree(int status, int *first)
 {
     *first = status ? self.rank : self.size;
-    if (joined)
-        MPI_Allreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    reduce(first, 1, MPI_INT, MPI_MIN);
     return *first < self.size;
 }
 
@@ -288,13 +345,13 @@ char *sp_transport_root_text(const char *text)
 
     if (!joined)
         return strdup(text);
-    MPI_Bcast(&n, 1, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD);
+    broadcast(&n, 1, MPI_UNSIGNED_LONG);
     root = malloc(n);
     if (!root)
         sp_transport_abort(1);
     if (self.rank == 0)
         memcpy(root, text, n);
-    MPI_Bcast(root, (int)n, MPI_CHAR, 0, MPI_COMM_WORLD);
+    broadcast(root, (int)n, MPI_CHAR);
     return root;
 }
 
@@ -302,8 +359,7 @@ bool sp_transport_same(uint64_t value)
 {
     uint64_t most[2] = {value, ~value}; /* the complement of the least */
 
-    if (joined)
-        MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    reduce(most, 2, MPI_UINT64_T, MPI_MAX);
     return most[0] == ~most[1];
 }
 

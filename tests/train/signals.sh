@@ -130,6 +130,33 @@ if start "SIGTERM twice" 1 $long $save; then
     [ $took -lt 2000 ] || fail "$what: it took $took ms"
 fi
 
+# ---- where there is no step to end
+
+# hangs FUNCTION PATTERN: it never comes back from there; SIGTERM ends it all the same.
+hangs()
+{
+    what="SIGTERM in $1"
+    LD_PRELOAD=$work/hang_at.so HANG_AT=$1 HANG_SPINS=1 $train --steps 3 > "$work/stdout" \
+        2> "$work/stderr" < /dev/null &
+    run=$!
+    children="$children $run"
+    sleep 1.5
+    gone $run && fail "$what: it did not hang"
+    kill -TERM $run
+    wait_for 8 gone $run || { fail "$what: it goes on"; kill -9 $run; }
+    wait $run 2> /dev/null
+    status=$?
+    [ $status -eq 1 ] && grep -q "^starpipe: ended by SIGTERM while $2" "$work/stderr" ||
+        fail "$what: status $status, $(last)"
+}
+
+if ${CC:-cc} -shared -fPIC -o "$work/hang_at.so" "$here/hang_at.c" -ldl 2> /dev/null; then
+    hangs starpu_init "starting StarPU"
+    hangs starpu_task_wait_for_all "training step 1: nothing moved for 3 s"
+else
+    echo "no shared library could be made: nothing hangs"
+fi
+
 # ---- nobody reads standard output
 
 # What a pipeline's first command exits with is in $first.
@@ -221,6 +248,27 @@ if start "SIGUSR1 to mpirun, SIGINT to one of 2" 4 $MPIRUN -np 2 $endless $save;
     ended 0
     says 1 0
     saved
+fi
+
+# What mpirun started does not outlive it, even where nothing comes back to the program.
+both_there()
+{
+    [ "$(ranks | wc -l)" -eq 2 ]
+}
+
+if [ -e "$work/hang_at.so" ]; then
+    what="SIGKILL to mpirun"
+    LD_PRELOAD=$work/hang_at.so HANG_AT=MPI_Init_thread HANG_RANK=0 HANG_SPINS=1 $MPIRUN -np 2 $endless \
+        --log "$work/log" > "$work/stdout" 2> "$work/stderr" < /dev/null &
+    run=$!
+    wait_for 20 both_there || fail "$what: no two processes: $(last)"
+    sleep 0.5
+    pids=$(ranks)
+    kill -9 $run
+    for pid in $pids; do
+        wait_for 8 gone "$pid" || { fail "$what: process $pid is left"; kill -9 "$pid"; }
+    done
+    wait $run 2> /dev/null
 fi
 
 # Rank 0 waits in MPI_Init for rank 1, which waits for a file.

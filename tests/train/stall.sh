@@ -1,6 +1,7 @@
 #!/bin/bash
 # A healthy run is not taken for a stalled one: when its processes are stopped for a while, while
-# rank 0 saves on a slow disk, and while it samples. That a stalled one is: see robust.sh.
+# rank 0 saves on a slow disk, and while it samples. One whose process stops outside of the steps is; of
+# steps see robust.sh.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 make_text 20011 > "$work/text"
@@ -58,6 +59,39 @@ for run in $runs; do
 done
 kill -9 $pids
 wait 2> /dev/null
+
+# ---- a process that stops outside of the steps
+
+# stops FUNCTION RANK PATTERN: there, of two; the other one says so, and the run ends.
+stops()
+{
+    local name=$1-$2
+
+    LD_PRELOAD=$work/hang_at.so HANG_AT=$1 HANG_RANK=$2 timeout -s KILL 30 $MPIRUN -np 2 "$STARPIPE" \
+        train $base --steps 3 --stages 2 --save "$work/$name.saved" --stall-timeout 2 \
+        > "$work/$name.out" 2>&1 < /dev/null
+    status=$?
+    echo "stopped in $1, rank $2: $(grep -m 1 '^starpipe: ' "$work/$name.out")"
+    [ $status -ne 0 ] && [ $status -ne 137 ] && grep -Eq "^starpipe: $3" "$work/$name.out" ||
+        echo "status $status, $(tail -n 3 "$work/$name.out")" > "$work/$name.failed"
+}
+
+if have_mpi && $CC -shared -fPIC -o "$work/hang_at.so" "$here/hang_at.c" -ldl 2> /dev/null; then
+    stops MPI_Init_thread 1 'nothing moved for 6 s while joining the other processes' &
+    stops rename 0 'rank 1: nothing moved for 2 s while saving step 3, waiting for rank 0' &
+    stops MPI_Finalize 1 'rank 0: nothing moved for 6 s while leaving the other processes' &
+    wait
+    for failed in "$work"/*.failed; do
+        [ ! -e "$failed" ] || fail "${failed##*/}: $(cat "$failed")"
+    done
+fi
+
+# ---- a setting of StarPU-MPI under which its thread never rests
+
+if have_mpi; then
+    STARPU_MPI_DRIVER_CALL_FREQUENCY=1 quiet "STARPU_MPI_DRIVER_CALL_FREQUENCY=1" mpi 2 train $base --stages 2 \
+        --steps 2
+fi
 
 # ---- phases in which only rank 0 has something to do
 

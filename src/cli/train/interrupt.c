@@ -1,4 +1,5 @@
 #include "cli/train/interrupt.h"
+#include "sp_activity.h"
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -45,6 +46,8 @@ int sp_interrupt_asked(void)
 {
     if (!stays && sp_interrupt_reader_gone())
         sp_interrupt_ask(SP_ASK_PIPE);
+    if (sp_activity_end_asked() && !(__atomic_load_n(&asked, __ATOMIC_RELAXED) & SP_ASK_END))
+        sp_interrupt_ask(SP_ASK_HUP); /* by the watchdog: the launcher is gone */
     return __atomic_load_n(&asked, __ATOMIC_RELAXED);
 }
 
@@ -74,6 +77,9 @@ static void on_signal(int number)
         }
         first_end_s = now_s();
     }
+    for (int i = 0; i < ENTRIES; i++)
+        if (TABLE[i].bit == bit && bit & SP_ASK_END)
+            sp_activity_ask_end(TABLE[i].name);
     sp_interrupt_ask(bit);
 }
 

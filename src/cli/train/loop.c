@@ -12,6 +12,7 @@
 #include "train/checkpoint/save.h"
 #include "train/run/record.h"
 #include "train/run/reorder.h"
+#include "train/run/watchdog.h"
 #include <stdio.h>
 
 /* A run of the trainer, until its last step. */
@@ -176,6 +177,8 @@ int sp_loop(struct sp_trainer *t)
     if (sp_train_offloads(t))
         sp_print_offload(t);
     err = run_steps(&r);
+    if (r.asked & SP_ASK_END)
+        sp_watchdog_end_begun();
     if (!err && a->eval && !trained) /* as the weights are */
         err = evaluate(&r);
     if (!err && a->save)
@@ -186,9 +189,11 @@ int sp_loop(struct sp_trainer *t)
         return err;
     if ((r.asked & SP_ASK_END) && t->done < a->steps)
         return say_end(&r);
+    sp_watchdog_begin(SP_PHASE_WORDS, "printing the summary");
     sp_typical_take(&r.kept, t);
     if (t->world.rank == 0 && trained)
         err = show_typical(&r);
+    sp_watchdog_end();
     if (!err && a->sample)
         err = sp_print_sample(t, a->prompt, a->sample);
     return err;

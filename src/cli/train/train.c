@@ -8,10 +8,12 @@
 #include "cli/train/words.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"
+#include "train/run/watchdog.h"
 #include "train/start/agree.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void say(void *arg, const char *line)
@@ -49,32 +51,68 @@ static int train(struct sp_trainer *t)
         status = sp_dry_run(t) ? 1 : 0;
     if (sp_trainer_close(t))
         status = 1;
+    sp_watchdog_begin(SP_PHASE_WORDS, "printing");
     if (!dry && sp_interrupt_reader_gone() &&
         !freopen("/dev/null", "w", stdout)) /* nobody misses it */
         status = 1;
+    fflush(stdout); /* whoever looks whether that failed is told again */
+    sp_watchdog_end();
+    sp_watchdog_begin(SP_PHASE_SETUP, "leaving"); /* to the end */
     return status;
+}
+
+/* What --stall-timeout says, before the options are read, which MPI's start may take some of. */
+static double early_timeout(int argc, char **argv, double seconds)
+{
+    static const char option[] = "--stall-timeout";
+    size_t n = strlen(option);
+
+    for (int i = 1; i < argc; i++) {
+        if (!strncmp(argv[i], option, n) && argv[i][n] == '=')
+            seconds = strtod(argv[i] + n + 1, NULL);
+        else if (!strcmp(argv[i], option) && i + 1 < argc)
+            seconds = strtod(argv[i + 1], NULL);
+    }
+    return seconds > 0 ? seconds : 0;
+}
+
+/* All but what is refused for more than one process. The exit status, or -1: *cfg is to be run. */
+static int read_options(int argc, char **argv, struct sp_train_config *cfg)
+{
+    struct sp_world world;
+    int err;
+
+    if (sp_train_join(&argc, &argv, &world))
+        return 2;
+    sp_error_hold(world.rank);
+    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
+        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
+    sp_watchdog_begin(SP_PHASE_SETUP, "reading the options");
+    err = sp_train_parse(argc, argv, cfg);
+    if (sp_train_disagree(world.rank, err)) {
+        sp_watchdog_end();
+        sp_train_leave();
+        return err > 0 ? 0 : 2;
+    }
+    sp_watchdog_end();
+    if (world.rank == 0 && sp_log_is_stdout(cfg->log) && !cfg->dry_run && sp_log_take_stdout())
+        sp_transport_abort(1);
+    sp_watchdog_start(cfg->stall_timeout);
+    return -1;
 }
 
 int sp_cmd_train(int argc, char **argv)
 {
     struct sp_train_config cfg;
-    struct sp_world world;
     struct sp_trainer *t;
-    int err;
+    int status;
 
     sp_interrupt_install_early();
-    if (sp_transport_join(&argc, &argv, &world))
-        return 2;
-    sp_error_hold(world.rank);
-    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
-        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
-    err = sp_train_parse(argc, argv, &cfg);
-    if (sp_train_disagree(world.rank, err)) {
-        sp_transport_leave();
-        return err > 0 ? 0 : 2;
-    }
-    if (world.rank == 0 && sp_log_is_stdout(cfg.log) && !cfg.dry_run && sp_log_take_stdout())
-        sp_transport_abort(1);
+    sp_train_config_init(&cfg);
+    sp_watchdog_start(early_timeout(argc, argv, cfg.stall_timeout));
+    status = read_options(argc, argv, &cfg);
+    if (status >= 0)
+        return status;
     cfg.arg = &cfg;
     cfg.say = say;
     cfg.asks = sp_loop_asks;

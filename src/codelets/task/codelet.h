@@ -124,7 +124,6 @@ struct sp_task_context {
 struct sp_task_args {
     char name[40]; /* "F s2 m5 l3 attn" */
     struct sp_meter *meter;
-    struct sp_window *window;
     struct sp_window_op *op;
     int op_index;
     int number;                           /* among the tasks of its op; where runs are simulated */

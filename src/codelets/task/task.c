@@ -2,6 +2,7 @@
 #include "codelets/task/codelet.h"
 #include "codelets/task/window.h"
 #include "offload/mover.h"
+#include "sp_activity.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -189,7 +190,7 @@ static void ends(void *arg)
     } else {
         m->update_us += spent.took;
     }
-    sp_window_touch(a->window);
+    sp_activity_touch();
     if (a->op)
         sp_window_done(a->op);
 }
@@ -210,7 +211,6 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     else
         snprintf(a->name, sizeof a->name, "%c s%d l%d %s", ctx->pass, ctx->stage, ctx->layer, part);
     a->meter = ctx->meter;
-    a->window = ctx->window;
     a->op = ctx->op;
     a->op_index = ctx->op_index;
     a->output = ctx->output;

@@ -8,7 +8,6 @@ struct sp_window {
     pthread_cond_t room;
     int limit, open;
     int of_turn[2]; /* of those open, by the turn of their step */
-    unsigned long touches;
 };
 
 struct sp_window_op {
@@ -88,14 +87,4 @@ void sp_window_drain(struct sp_window *w, int turn)
     while (w->of_turn[turn])
         pthread_cond_wait(&w->room, &w->mutex);
     pthread_mutex_unlock(&w->mutex);
-}
-
-void sp_window_touch(struct sp_window *w)
-{
-    __atomic_add_fetch(&w->touches, 1, __ATOMIC_RELAXED);
-}
-
-unsigned long sp_window_touches(const struct sp_window *w)
-{
-    return __atomic_load_n(&w->touches, __ATOMIC_RELAXED);
 }

@@ -28,8 +28,4 @@ void sp_window_done(struct sp_window_op *op); /* one task ended */
 /* Waits until no op of the steps with this turn is unfinished. */
 void sp_window_drain(struct sp_window *w, int turn);
 
-/* For the watchdog: something moved (a task ended, a block was saved); how often so far. */
-void sp_window_touch(struct sp_window *w);
-unsigned long sp_window_touches(const struct sp_window *w);
-
 #endif

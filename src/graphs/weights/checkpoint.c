@@ -2,6 +2,7 @@
 #include "graphs/weights/initial.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +218,7 @@ static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kin
 
     if (!n)
         return 0;
-    sp_window_touch(g->window);
+    sp_activity_touch();
     own = new_values(here, held * (size_t)parts);
     whole = divided ? new_values(here, n) : own;
     if (here && divided)

@@ -1,6 +1,7 @@
 #include "model/files/checksums.h"
 #include "model/files/input.h"
 #include "model/files/output.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <stdbool.h>
@@ -93,6 +94,7 @@ static int add_range(int fd, const char *path, uint64_t begin, uint64_t end, str
         size_t want = end - begin < PIECE ? (size_t)(end - begin) : PIECE;
         ssize_t got = pread(fd, piece, want, (off_t)begin);
 
+        sp_activity_touch();
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)

@@ -1,4 +1,5 @@
 #include "model/files/file_digest.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <string.h>
@@ -22,6 +23,7 @@ int sp_file_digest(int fd, const char *path, uint64_t *bytes, uint64_t *digest)
         uint64_t at = n > 1 ? i * (pages - 1) / (n - 1) : 0;
         ssize_t got = pread(fd, page, PAGE, (off_t)(at * PAGE));
 
+        sp_activity_touch();
         if (got < 0)
             return sp_error(errno, "%s: cannot be read: %s", path, strerror(errno));
         hash = XXH3_64bits_withSeed(page, (size_t)got, hash);

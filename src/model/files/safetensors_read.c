@@ -1,6 +1,7 @@
 /* Reading safetensors: the file, and its data as floats. The header is in safetensors_header.c. */
 #include "model/files/input.h"
 #include "model/files/safetensors.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static int read_at(const struct sp_st_shard *from, uint64_t offset, void *buf, s
             return sp_error(EIO, "%s: ends at byte %llu, it was longer when it was opened",
                             from->path, (unsigned long long)(offset + done));
         done += (size_t)k;
+        sp_activity_touch();
     }
     return 0;
 }

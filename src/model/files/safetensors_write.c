@@ -1,5 +1,6 @@
 /* Writing safetensors: declare, then stream. The file is complete or is not there. */
 #include "model/files/safetensors_writer.h"
+#include "sp_activity.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,7 @@ static int put(struct sp_st_writer *w, const void *data, size_t size, size_t n)
     struct sp_output *out = &w->shards[w->current].out;
 
     errno = 0;
+    sp_activity_touch();
     if (fwrite(data, size, n, out->f) == n) {
         if (w->shards[w->current].sum)
             sp_file_sum_add(w->shards[w->current].sum, data, size * n);

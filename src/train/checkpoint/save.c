@@ -203,11 +203,12 @@ int sp_trainer_save(struct sp_trainer *t)
     if (err || t->saver.begun == t->done)
         return err;
     t->saver.begun = t->done;
+    sp_watchdog_begin(SP_PHASE_SAVE, "saving step %d", t->done);
     err = t->cfg.save_async ? save_copies(t, t->done) : save_now(t, t->done);
-    if (err)
-        return sp_train_fail(t, err);
-    sp_transport_barrier();
-    return 0;
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_end();
+    return sp_train_fail(t, err);
 }
 
 int sp_train_proven(struct sp_trainer *t, int step)
@@ -225,13 +226,17 @@ int sp_train_proven(struct sp_trainer *t, int step)
 
 int sp_train_saved_all(struct sp_trainer *t)
 {
-    int err = join(&t->saver);
+    int err;
 
-    if (err)
-        return sp_train_fail(t, err);
-    prune_proven(&t->saver); /* the last step is not: what was there before it stays */
-    sp_transport_barrier();
-    return 0;
+    sp_watchdog_begin(t->cfg.save ? SP_PHASE_SAVE : SP_PHASE_SETUP, "%s",
+                      t->cfg.save ? "saving the last step" : "ending the run");
+    err = join(&t->saver);
+    if (!err)
+        prune_proven(&t->saver); /* the last step is not: what was there before it stays */
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_end();
+    return sp_train_fail(t, err);
 }
 
 void sp_train_step_back(struct sp_trainer *t)
@@ -252,10 +257,10 @@ int sp_train_dump_grads(struct sp_trainer *t)
 {
     int err;
 
-    sp_watchdog_pause(t->watchdog);
+    sp_watchdog_begin(SP_PHASE_SAVE, "writing gradients");
     err = sp_checkpoint_write(&t->graph, SP_FIELD_G, t->cfg.dump_grads);
     if (!err)
         sp_transport_barrier();
-    sp_watchdog_resume(t->watchdog);
+    sp_watchdog_end();
     return err;
 }

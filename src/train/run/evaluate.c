@@ -14,9 +14,9 @@ int sp_trainer_evaluate(struct sp_trainer *t, double *loss)
         err = sp_error(EINVAL, "evaluate: the configuration names no file of tokens for it");
     if (err)
         return err;
-    sp_watchdog_resume(t->watchdog);
+    sp_watchdog_begin(SP_PHASE_EVALUATE, "evaluating after step %d", t->done);
     err = sp_evaluate(&t->graph, &t->eval_data, t->eval_steps, &t->eval_loss);
-    sp_watchdog_pause(t->watchdog);
+    sp_watchdog_end();
     if (err)
         return sp_train_fail(t, err);
     t->eval_ms = (sp_now_us() - start) / 1e3;

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "graphs/inference/generate.h"
 #include "sp_error.h"
+#include "train/run/watchdog.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,12 +81,13 @@ int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
     err = err ? err : sp_train_check_prompt(t, prompt);
     if (err)
         return err;
+    sp_watchdog_begin(SP_PHASE_SAMPLE, "sampling");
     err = sp_generator_create(&t->graph, t->cfg.layout.seq, &gen);
     if (!err && gen)
         err = draw_text(t, gen, prompt[0] ? prompt : "\n", n, &to);
     sp_generator_destroy(gen);
-    if (err)
-        return sp_train_fail(t, err);
-    sp_transport_barrier();
-    return 0;
+    if (!err)
+        sp_transport_barrier();
+    sp_watchdog_end();
+    return sp_train_fail(t, err);
 }

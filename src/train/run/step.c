@@ -173,9 +173,9 @@ int sp_trainer_step(struct sp_trainer *t, bool more, struct sp_meters *m)
 
     if (err)
         return err;
-    sp_watchdog_resume(t->watchdog);
+    sp_watchdog_begin(SP_PHASE_STEP, "training step %d", t->done + 1);
     err = run_step(t, more, &hp);
-    sp_watchdog_pause(t->watchdog);
+    sp_watchdog_end();
     if (err)
         return sp_train_fail(t, err);
     if (m)

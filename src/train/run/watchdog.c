@@ -1,20 +1,63 @@
 #include "train/run/watchdog.h"
+#include "sp_activity.h"
 #include "sp_error.h"
+#include "starpipe/order.h"
 #include "train/run/stall.h"
+#include "transport/beats.h"
+#include "transport/parent.h"
+#include <math.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
 
-struct sp_watchdog {
-    const struct sp_graph *graph;
-    double seconds;
+enum { NESTED = 8, TEXT = 128 };
+static const double TICK_US = 2e5;
+static const double FOREVER_US = 1e15;
+static const double GRACE_S = 3; /* of a process whose end was asked for, in which nothing moves */
+static const double TASK_S = 60; /* the same while a worker has a task */
+static const double SAVE_S =
+    30; /* and while a checkpoint is written: as long as batch systems wait */
+
+static const struct {
+    double least_s;
+    bool ends;  /* when asked: nothing is lost */
+    bool tasks; /* workers have some */
+    bool stays; /* nothing need move */
+} PHASES[] = {
+    [SP_PHASE_LAUNCH] = {.least_s = 6, .ends = true},
+    [SP_PHASE_SETUP] = {.least_s = 60, .ends = true},
+    [SP_PHASE_SAVE] = {.least_s = 60},
+    [SP_PHASE_STEP] = {.tasks = true},
+    [SP_PHASE_EVALUATE] = {.tasks = true},
+    [SP_PHASE_SAMPLE] = {.ends = true, .tasks = true},
+    [SP_PHASE_WORDS] = {.ends = true, .stays = true},
+};
+
+static struct {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
-    bool stopping;
-    int pauses;            /* begun and not ended */
-    struct sp_stall stall; /* started by the thread */
-};
+    bool runs, stopping;
+    bool ending; /* as it was asked to */
+    double seconds;
+    int rank; /* -1: not known */
+    const struct sp_graph *graph;
+    struct sp_parent launcher;
+
+    int depth; /* of phases */
+    enum sp_phase phase[NESTED];
+    char what[NESTED][TEXT];
+
+    /* the thread's own */
+    struct sp_stall stall, grace;
+    unsigned long heard, sent; /* beats of others that moved; touches when this one said so */
+    bool told;                 /* others, that an end is asked for */
+    bool asked_there;          /* for the end of another process */
+    double beat_us;
+} dog = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
+
+/* ---- what it says ------------------------------------------------------------------------ */
 
 /* The first op of a stage's program that has not run in the step of a turn, -1 if all have. */
 static int first_waiting(const struct sp_graph *g, const struct sp_stage *st, int turn)
@@ -46,6 +89,60 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
              several ? ", and waits for the gradients of other pipelines" : "");
 }
 
+/* " while saving step 4, waiting for rank 1"; a step's ops are named besides. */
+static void describe(char *out, size_t n)
+{
+    int rank = sp_activity_awaited(), used = 0;
+
+    out[0] = '\0';
+    if (dog.depth)
+        used = snprintf(out, n, " while %s", dog.what[dog.depth - 1]);
+    if (rank >= 0)
+        snprintf(out + used, n - (size_t)used, ", waiting for rank %d", rank);
+    else if (rank == SP_ANY_RANK)
+        snprintf(out + used, n - (size_t)used, ", waiting for other processes");
+}
+
+static void name_rank(char out[32])
+{
+    out[0] = '\0';
+    if (dog.rank >= 0)
+        snprintf(out, 32, "rank %d: ", dog.rank);
+}
+
+static void give_up(double seconds)
+{
+    char rank[32], at[TEXT + 64];
+
+    name_rank(rank);
+    describe(at, sizeof at);
+    sp_error_hold(0); /* whatever is held: this is said now */
+    sp_error(ETIMEDOUT, "%snothing moved for %g s%s, giving up", rank, seconds, at);
+    if (dog.graph && dog.depth && dog.phase[dog.depth - 1] == SP_PHASE_STEP)
+        for (int k = 0; k < dog.graph->place.n_local; k++)
+            report(dog.graph, &dog.graph->stages[k]);
+    sp_transport_abort(1);
+}
+
+/* Where every process was asked, one line is enough. */
+static void end_as_asked(const char *by, double still_s)
+{
+    char rank[32], at[TEXT + 64];
+
+    if (dog.rank > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    name_rank(rank);
+    describe(at, sizeof at);
+    sp_error_hold(0);
+    if (still_s > 0)
+        sp_error(EINTR, "%sended by %s%s: nothing moved for %g s", rank, by, at, still_s);
+    else
+        sp_error(EINTR, "%sended by %s%s", rank, by, at);
+    sp_transport_abort(1);
+}
+
+/* ---- watching ---------------------------------------------------------------------------- */
+
 /* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */
 static double now_us(void)
 {
@@ -56,95 +153,180 @@ static double now_us(void)
 }
 
 /* Waits for a tick or the end. */
-static void wait_tick(struct sp_watchdog *dog, double tick_us)
+static void wait_tick(double tick_us)
 {
     double end_us = now_us() + tick_us;
     struct timespec until = {.tv_sec = (time_t)(end_us / 1e6)};
 
     until.tv_nsec = (long)(1e3 * (end_us - 1e6 * (double)until.tv_sec));
-    while (!dog->stopping && !pthread_cond_timedwait(&dog->stop, &dog->mutex, &until))
+    while (!dog.stopping && !pthread_cond_timedwait(&dog.stop, &dog.mutex, &until))
         continue;
 }
 
-static void give_up(const struct sp_watchdog *dog)
+/* In seconds: what the phase is allowed besides. */
+static double least_s(void)
 {
-    sp_error(ETIMEDOUT, "rank %d: nothing moved for %g s, giving up", dog->graph->place.world.rank,
-             dog->seconds);
-    for (int k = 0; k < dog->graph->place.n_local; k++)
-        report(dog->graph, &dog->graph->stages[k]);
-    sp_transport_abort(1);
+    if (!dog.depth || sp_activity_awaited() != SP_NO_RANK)
+        return dog.depth && dog.phase[dog.depth - 1] == SP_PHASE_LAUNCH
+                   ? PHASES[SP_PHASE_LAUNCH].least_s
+                   : 0;
+    return PHASES[dog.phase[dog.depth - 1]].least_s;
+}
+
+/* A worker has a task: its end will be a move. */
+static bool computes(void)
+{
+    return dog.graph && dog.depth && PHASES[dog.phase[dog.depth - 1]].tasks &&
+           sp_order_waiting() < dog.graph->place.workers;
+}
+
+/* Tells the others whether this process moves, and hears whether they do. */
+static void beat(double now)
+{
+    unsigned long touches = sp_activity_touches();
+    bool asks = sp_activity_end_asked() != NULL, still = dog.stall.still_us >= dog.stall.timeout_us;
+    bool moves = touches != dog.sent || (!still && (computes() || least_s() > 0));
+    double every = asks || dog.asked_there ? GRACE_S : dog.seconds;
+    int say = 0, heard;
+
+    if (now - dog.beat_us >= 1e6 * fmin(every > 0 ? every : 60, 60) / 5)
+        say = (moves ? SP_BEAT_MOVES : 0) | (asks && !dog.told ? SP_BEAT_ASKED : 0);
+    if ((!say && dog.stall.still_us <= 0) || !sp_transport_beat(say, &heard))
+        return;
+    if (say) {
+        dog.beat_us = now;
+        dog.sent = touches;
+        dog.told = dog.told || asks;
+    }
+    if (heard & SP_BEAT_MOVES)
+        dog.heard++;
+    if (heard & SP_BEAT_ASKED)
+        dog.asked_there = true;
+}
+
+static void look(void)
+{
+    const char *by = sp_activity_end_asked();
+    enum sp_phase phase = dog.depth ? dog.phase[dog.depth - 1] : SP_PHASE_STEP;
+    double now = now_us(), seconds = fmax(dog.seconds, least_s()), grace;
+    unsigned long moves;
+
+    if (!by && sp_parent_gone(&dog.launcher))
+        sp_activity_ask_end(by = "the end of its launcher");
+    if (dog.depth)
+        beat(now);
+    moves = sp_activity_touches() + dog.heard;
+    dog.stall.timeout_us = dog.seconds > 0 ? 1e6 * seconds : FOREVER_US;
+    grace = computes() ? TASK_S : fmax(GRACE_S, fmin(SAVE_S, least_s()));
+    dog.grace.timeout_us = 1e6 * grace;
+    if (by && !dog.ending && dog.depth && PHASES[phase].ends)
+        end_as_asked(by, 0);
+    if (sp_stall_tick(&dog.stall, now, moves, !dog.depth || PHASES[phase].stays))
+        give_up(seconds);
+    if (sp_stall_tick(&dog.grace, now, moves, !by))
+        end_as_asked(by, grace);
 }
 
 static void *watch(void *arg)
 {
-    struct sp_watchdog *dog = arg;
-    const struct sp_window *window = dog->graph->window;
+    unsigned long moves = sp_activity_touches();
 
-    pthread_mutex_lock(&dog->mutex);
-    sp_stall_start(&dog->stall, 1e6 * dog->seconds, now_us(), sp_window_touches(window));
-    while (!dog->stopping) {
-        wait_tick(dog, dog->stall.tick_us);
-        if (sp_stall_tick(&dog->stall, now_us(), sp_window_touches(window), dog->pauses > 0) &&
-            !dog->stopping)
-            give_up(dog);
+    (void)arg;
+    pthread_mutex_lock(&dog.mutex);
+    sp_stall_start(&dog.stall, 1e6 * dog.seconds, now_us(), moves);
+    sp_stall_start(&dog.grace, 1e6 * GRACE_S, now_us(), moves);
+    while (!dog.stopping) {
+        dog.stall.tick_us = dog.grace.tick_us =
+            dog.seconds > 0 ? fmin(TICK_US, fmax(1e5 * dog.seconds, 1e4)) : TICK_US;
+        wait_tick(dog.stall.tick_us);
+        if (!dog.stopping)
+            look();
     }
-    pthread_mutex_unlock(&dog->mutex);
+    pthread_mutex_unlock(&dog.mutex);
     return NULL;
 }
 
-struct sp_watchdog *sp_watchdog_start(const struct sp_graph *g, double seconds)
+/* ---- from outside ------------------------------------------------------------------------ */
+
+void sp_watchdog_start(double seconds)
 {
-    struct sp_watchdog *dog = calloc(1, sizeof *dog);
     pthread_condattr_t attr;
 
-    if (!dog)
-        return NULL;
-    dog->graph = g;
-    dog->seconds = seconds;
-    pthread_mutex_init(&dog->mutex, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&dog->stop, &attr);
-    pthread_condattr_destroy(&attr);
-    if (pthread_create(&dog->thread, NULL, watch, dog)) {
-        pthread_cond_destroy(&dog->stop);
-        pthread_mutex_destroy(&dog->mutex);
-        free(dog);
-        return NULL;
+    pthread_mutex_lock(&dog.mutex);
+    dog.seconds = seconds;
+    if (!dog.runs) {
+        sp_parent_find(&dog.launcher);
+        dog.stopping = false;
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&dog.stop, &attr);
+        pthread_condattr_destroy(&attr);
+        dog.runs = !pthread_create(&dog.thread, NULL, watch, NULL);
+        if (!dog.runs)
+            pthread_cond_destroy(&dog.stop);
     }
-    return dog;
+    pthread_mutex_unlock(&dog.mutex);
 }
 
-static void add_pauses(struct sp_watchdog *dog, int n)
+bool sp_watchdog_runs(void)
 {
-    if (!dog)
+    return dog.runs;
+}
+
+void sp_watchdog_stop(void)
+{
+    if (!dog.runs)
         return;
-    pthread_mutex_lock(&dog->mutex);
-    dog->pauses += n;
-    dog->stall.still_us = 0; /* what was still before or in the pause is forgotten */
-    pthread_mutex_unlock(&dog->mutex);
+    pthread_mutex_lock(&dog.mutex);
+    dog.stopping = true;
+    pthread_cond_signal(&dog.stop);
+    pthread_mutex_unlock(&dog.mutex);
+    pthread_join(dog.thread, NULL);
+    pthread_cond_destroy(&dog.stop);
+    dog.runs = false;
+    dog.depth = 0;
 }
 
-void sp_watchdog_pause(struct sp_watchdog *dog)
+void sp_watchdog_know_rank(int rank)
 {
-    add_pauses(dog, 1);
+    pthread_mutex_lock(&dog.mutex);
+    dog.rank = rank;
+    pthread_mutex_unlock(&dog.mutex);
 }
 
-void sp_watchdog_resume(struct sp_watchdog *dog)
+void sp_watchdog_know_graph(const struct sp_graph *g)
 {
-    add_pauses(dog, -1);
+    pthread_mutex_lock(&dog.mutex);
+    dog.graph = g;
+    pthread_mutex_unlock(&dog.mutex);
 }
 
-void sp_watchdog_stop(struct sp_watchdog *dog)
+void sp_watchdog_end_begun(void)
 {
-    if (!dog)
-        return;
-    pthread_mutex_lock(&dog->mutex);
-    dog->stopping = true;
-    pthread_cond_signal(&dog->stop);
-    pthread_mutex_unlock(&dog->mutex);
-    pthread_join(dog->thread, NULL);
-    pthread_mutex_destroy(&dog->mutex);
-    pthread_cond_destroy(&dog->stop);
-    free(dog);
+    pthread_mutex_lock(&dog.mutex);
+    dog.ending = true;
+    pthread_mutex_unlock(&dog.mutex);
+}
+
+void sp_watchdog_begin(enum sp_phase phase, const char *what, ...)
+{
+    va_list ap;
+
+    pthread_mutex_lock(&dog.mutex);
+    STARPU_ASSERT_MSG(dog.depth < NESTED, "starpipe: phases in phases");
+    dog.phase[dog.depth] = phase;
+    va_start(ap, what);
+    vsnprintf(dog.what[dog.depth], TEXT, what, ap);
+    va_end(ap);
+    dog.depth++;
+    pthread_mutex_unlock(&dog.mutex);
+    sp_activity_touch();
+}
+
+void sp_watchdog_end(void)
+{
+    sp_activity_touch();
+    pthread_mutex_lock(&dog.mutex); /* which a call of MPI for a beat has, too */
+    dog.depth--;
+    pthread_mutex_unlock(&dog.mutex);
 }

@@ -10,6 +10,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/config.h"
+#include "train/run/watchdog.h"
 #include "train/start/agree.h"
 #include "train/start/device.h"
 #include "train/start/files.h"
@@ -299,15 +300,21 @@ static bool same_orders(const struct sp_trainer *t)
 int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
 {
     struct sp_trainer *t = calloc(1, sizeof *t);
-    int err =
-        t ? sp_transport_join(NULL, NULL, &t->world) : sp_error(ENOMEM, "no memory for a trainer");
-    bool failed;
+    int err = t ? 0 : sp_error(ENOMEM, "no memory for a trainer");
+    bool failed, own = !sp_watchdog_runs();
     int rank;
 
+    if (own)
+        sp_watchdog_start(cfg->stall_timeout);
+    err = err ? err : sp_train_join(NULL, NULL, &t->world);
     if (err) {
+        if (own)
+            sp_watchdog_stop();
         free(t);
         return err;
     }
+    sp_watchdog_begin(SP_PHASE_SETUP, "preparing");
+    t->own_watchdog = own;
     t->cfg = *cfg;
     t->saver.dir = SP_RUN_DIR_NONE;
     t->resumed_dir = SP_DIR_CLOSED;
@@ -322,13 +329,34 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
              sp_train_disagree(rank, take_inputs(t)) ||
              sp_train_disagree(rank, sp_train_agree_inputs(t));
     sp_error_release(false);
-    if (failed || !same_orders(t)) {
+    failed = failed || !same_orders(t);
+    sp_watchdog_end();
+    if (failed) {
         sp_train_release(t);
         return -EINVAL;
     }
     t->done = t->first_step;
     *out = t;
     return 0;
+}
+
+int sp_train_join(int *argc, char ***argv, struct sp_world *world)
+{
+    int err;
+
+    sp_watchdog_begin(SP_PHASE_LAUNCH, "joining the other processes (MPI_Init)");
+    err = sp_transport_join(argc, argv, world);
+    sp_watchdog_end();
+    if (!err)
+        sp_watchdog_know_rank(world->size > 1 ? world->rank : -1);
+    return err;
+}
+
+void sp_train_leave(void)
+{
+    sp_watchdog_begin(SP_PHASE_LAUNCH, "leaving the other processes (MPI_Finalize)");
+    sp_transport_leave();
+    sp_watchdog_end();
 }
 
 void sp_train_release(struct sp_trainer *t)
@@ -348,6 +376,8 @@ void sp_train_release(struct sp_trainer *t)
     if (t->params.tensors)
         sp_params_destroy(&t->params);
     free(t->settings);
+    sp_train_leave();
+    if (t->own_watchdog)
+        sp_watchdog_stop();
     free(t);
-    sp_transport_leave();
 }

@@ -5,6 +5,7 @@
 #include "graphs/weights/checkpoint.h"
 #include "offload/host.h"
 #include "offload/main_memory.h"
+#include "policies/load/guard.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/checkpoint/resume.h"
@@ -43,7 +44,11 @@ static int start_starpu(struct sp_trainer *t)
     }
     conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
     conf.catch_signals = 0; /* they are the program's */
-    if (sp_transport_start(&conf))
+    /* GPUs take their time; without them it is as short as MPI's start, and waits for the others */
+    sp_watchdog_begin(t->place.gpus ? SP_PHASE_SETUP : SP_PHASE_LAUNCH, "starting StarPU");
+    err = sp_transport_start(&conf);
+    sp_watchdog_end();
+    if (err)
         return sp_error(ENODEV, "StarPU found no worker to start");
     t->has_starpu = true;
     if (!t->place.gpus || !t->disk)
@@ -106,20 +111,46 @@ static int make_graph(struct sp_trainer *t)
                : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
 }
 
+static int measure(struct sp_trainer *t)
+{
+    int err = sp_train_partition_measured(t);
+
+    return err ? err : sp_train_offload_measured(t);
+}
+
+/* The last before the first step: an end that is asked for from here on comes after that. */
+static int open_log(struct sp_trainer *t)
+{
+    int err = sp_train_log_open(t);
+
+    if (!err)
+        sp_transport_barrier(); /* nothing moves before the last one is ready */
+    return err;
+}
+
 int sp_train_start(struct sp_trainer *t)
 {
-    int err = start_starpu(t);
+    static const struct {
+        int (*go)(struct sp_trainer *t);
+        enum sp_phase phase;
+        const char *what;
+    } parts[] = {
+        {start_starpu, SP_PHASE_SETUP, "preparing StarPU"},
+        {measure, SP_PHASE_SETUP, "measuring"},
+        {make_graph, SP_PHASE_SETUP, "making the model"},
+        {open_log, SP_PHASE_EVALUATE, "beginning"},
+    };
+    int err = 0;
 
-    err = err ? err : sp_train_partition_measured(t);
-    err = err ? err : sp_train_offload_measured(t);
-    err = err ? err : make_graph(t);
-    err = err ? err : sp_train_log_open(t);
+    sp_guard_work_begins();
+    for (size_t i = 0; !err && i < sizeof parts / sizeof *parts; i++) {
+        sp_watchdog_begin(parts[i].phase, "%s", parts[i].what);
+        err = parts[i].go(t);
+        sp_watchdog_end();
+    }
     if (err)
         return sp_train_fail(t, err);
-    sp_transport_barrier(); /* nothing moves before the last one is ready */
-    if (t->cfg.stall_timeout > 0)
-        t->watchdog = sp_watchdog_start(&t->graph, t->cfg.stall_timeout);
-    sp_watchdog_pause(t->watchdog); /* outside of calls */
+    sp_watchdog_know_graph(&t->graph);
     t->started = true;
     return 0;
 }
@@ -129,12 +160,15 @@ int sp_train_stop(struct sp_trainer *t)
     int err = 0;
 
     if (t->begun) {
+        sp_watchdog_begin(SP_PHASE_STEP, "ending the step that was begun");
         sp_step_rest(&t->graph, NULL, false);
         sp_transport_wait_all();
+        sp_watchdog_end();
     }
     if (t->started && !t->diverged)
         err = sp_train_saved_all(t);
-    sp_watchdog_stop(t->watchdog);
+    sp_watchdog_know_graph(NULL);
+    sp_watchdog_begin(SP_PHASE_SETUP, "ending the run");
     if (t->log)
         fclose(t->log);
     free(t->meters);
@@ -158,5 +192,6 @@ int sp_train_stop(struct sp_trainer *t)
     for (int i = 0; i < 2; i++)
         if (t->limited[i])
             unsetenv(t->limited[i]);
+    sp_watchdog_end();
     return err;
 }

@@ -1,0 +1,153 @@
+#include "config.h"
+#ifdef HAVE_MPI
+#include "transport/beats.h"
+#include "sp_activity.h"
+#include "sp_error.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { TAG = 0 };
+
+static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+    bool on, quiet; /* quiet: it listens only */
+    MPI_Comm comm;
+    int rank, size;
+    MPI_Request *request; /* [size] of the last beat to each */
+    char *said;           /* [size] */
+} beats;
+
+void sp_mpi_lock(void)
+{
+    pthread_mutex_lock(&mpi);
+}
+
+void sp_mpi_unlock(void)
+{
+    pthread_mutex_unlock(&mpi);
+}
+
+/* Others have it for moments as a rule, or for a collective call that may take for ever. */
+static bool try_lock(void)
+{
+    for (int i = 0; pthread_mutex_trylock(&mpi); i++) {
+        if (i == 10)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
+}
+
+void sp_mpi_wait(MPI_Request *request)
+{
+    long ns = 1000;
+
+    sp_activity_wait(SP_ANY_RANK);
+    for (int done = 0; !done; ns = ns < 1000000 ? 2 * ns : ns) {
+        sp_mpi_lock();
+        MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        sp_mpi_unlock();
+        if (!done)
+            nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    }
+    sp_activity_waited();
+}
+
+int sp_beats_start(MPI_Comm comm)
+{
+    MPI_Comm_rank(comm, &beats.rank);
+    MPI_Comm_size(comm, &beats.size);
+    beats.request = malloc((size_t)beats.size * sizeof *beats.request);
+    beats.said = calloc((size_t)beats.size, 1);
+    if (!beats.request || !beats.said)
+        return sp_error(ENOMEM, "no memory for messages to %d processes", beats.size);
+    for (int r = 0; r < beats.size; r++)
+        beats.request[r] = MPI_REQUEST_NULL;
+    MPI_Comm_dup(comm, &beats.comm);
+    beats.on = beats.size > 1;
+    return 0;
+}
+
+static int hear(void)
+{
+    int heard = 0, there;
+    MPI_Status status;
+    char said;
+
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TAG, beats.comm, &there, &status), there) {
+        MPI_Recv(&said, 1, MPI_CHAR, status.MPI_SOURCE, TAG, beats.comm, MPI_STATUS_IGNORE);
+        heard |= said;
+    }
+    return heard;
+}
+
+/* Where the last one has not gone yet this one is left out: the process there does not listen. */
+static void tell(int say)
+{
+    for (int r = 0; r < beats.size; r++) {
+        int gone;
+
+        if (r == beats.rank)
+            continue;
+        MPI_Test(&beats.request[r], &gone, MPI_STATUS_IGNORE);
+        if (!gone)
+            continue;
+        beats.said[r] = (char)say;
+        MPI_Isend(&beats.said[r], 1, MPI_CHAR, r, TAG, beats.comm, &beats.request[r]);
+    }
+}
+
+bool sp_transport_beat(int say, int *heard)
+{
+    bool on;
+
+    *heard = 0;
+    if (!__atomic_load_n(&beats.on, __ATOMIC_ACQUIRE) || !try_lock())
+        return false;
+    on = beats.on;
+    if (on && say && !beats.quiet)
+        tell(say);
+    if (on)
+        *heard = hear();
+    sp_mpi_unlock();
+    return on;
+}
+
+void sp_mpi_meet(void)
+{
+    MPI_Request here;
+
+    sp_mpi_lock();
+    MPI_Ibarrier(beats.comm, &here);
+    sp_mpi_unlock();
+    sp_mpi_wait(&here);
+}
+
+void sp_beats_stop(void)
+{
+    beats.quiet = true;
+    sp_mpi_meet();
+    sp_mpi_lock();
+    beats.on = beats.quiet = false;
+    hear();
+    for (int r = 0; r < beats.size; r++)
+        if (beats.request[r] != MPI_REQUEST_NULL)
+            MPI_Request_free(&beats.request[r]);
+    free(beats.request);
+    beats.request = NULL;
+    free(beats.said);
+    MPI_Comm_free(&beats.comm);
+    sp_mpi_unlock();
+}
+#else
+#include "transport/beats.h"
+
+bool sp_transport_beat(int say, int *heard)
+{
+    (void)say;
+    *heard = 0;
+    return false;
+}
+#endif
