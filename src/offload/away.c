@@ -1,5 +1,6 @@
 #include "offload/away.h"
 #include "offload/host.h"
+#include "offload/tensor_sums.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -52,7 +53,7 @@ void sp_away_destroy(struct sp_away *a)
         sp_transfers_stop(&a->memory[i]);
 }
 
-struct sp_place *sp_place_new(struct sp_away *a, size_t bytes)
+struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name)
 {
     struct sp_place *place = malloc(sizeof *place);
     void *memory = NULL;
@@ -64,6 +65,7 @@ struct sp_place *sp_place_new(struct sp_away *a, size_t bytes)
         (struct sp_place){.away = a,
                           .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
                           .bytes = bytes};
+    snprintf(place->name, sizeof place->name, "%s", name);
     return place;
 }
 
@@ -156,6 +158,9 @@ static void piece_done(void *arg)
     struct sp_place *place = piece->place;
     unsigned held = 0;
     bool all;
+
+    if (move->writes)
+        sp_tensor_sum_name(sp_tensor_place(place->away->disk ? 0 : -1, place->at), place->name);
 
     pthread_mutex_lock(&m->mutex);
     *(move->writes ? &m->moved.left : &m->moved.returned) += (int64_t)sp_host_round(place->bytes);

@@ -23,6 +23,7 @@ struct sp_place {
     struct sp_away *away;
     off_t at;
     size_t bytes;
+    char name[64];       /* of the tensor, for messages */
     int submitted, done; /* transfers to and from it: one after the other, as they were submitted */
     struct sp_transit *waiting; /* for their turn */
 };
@@ -37,7 +38,8 @@ struct sp_piece {
 int sp_away_create(struct sp_away *a, struct sp_mover *mover, struct sp_disk *disk);
 void sp_away_destroy(struct sp_away *a);
 
-struct sp_place *sp_place_new(struct sp_away *a, size_t bytes);
+/* `name`: of the tensor, for messages. */
+struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name);
 
 /* A write whose end somebody waits for. */
 struct sp_leave;

@@ -2,6 +2,7 @@
 #include "offload/disk.h"
 #include "offload/file_space.h"
 #include "offload/host.h"
+#include "offload/tensor_sums.h"
 #include "offload/transfers.h"
 #include "sp_error.h"
 #include <fcntl.h>
@@ -29,8 +30,16 @@ static void fail(void *arg, const char *what, off_t at, int err)
 {
     struct sp_disk *d = arg;
 
-    sp_error(err, "offload file %s: cannot %s at byte %lld: %s", d->path, what, (long long)at,
-             strerror(err));
+    char name[96] = "";
+
+    if (what)
+        sp_tensor_sum_words(sp_tensor_place(d->fd, at), name, sizeof name);
+    if (what && err)
+        sp_error(err, "offload file %s: cannot %s at byte %lld: %s", d->path, what, (long long)at,
+                 strerror(err));
+    else if (what)
+        sp_error(EIO, "offload file %s: it ends before byte %lld, where %s is", d->path,
+                 (long long)at, name);
     d->on_error(1);
     abort();
 }

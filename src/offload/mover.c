@@ -1,6 +1,7 @@
 #include "offload/mover.h"
 #include "offload/away.h"
 #include "offload/host.h"
+#include "offload/tensor_sums.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -72,6 +73,20 @@ static void drop(struct sp_move_tensor *t)
     }
 }
 
+/* For the case that it comes back as another. */
+static void name_tensor(const struct sp_move_tensor *t)
+{
+    const struct sp_move *move = t->move;
+    char name[96];
+
+    if (!sp_tensor_sums_on())
+        return;
+    snprintf(name, sizeof name, "activations %s, tensor %d of %d", move->name,
+             (int)(t - move->tensors) + 1, move->n);
+    sp_tensor_sum_name((uintptr_t)starpu_data_handle_to_pointer(t->handle, move->mover->tier),
+                       name);
+}
+
 /* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
  * then its buffer stays. */
 static void written(void *arg)
@@ -82,6 +97,7 @@ static void written(void *arg)
     int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
     unsigned position = 0;
 
+    name_tensor(t);
     starpu_data_release_on_node(t->handle, (int)m->tier);
     drop(t);
     pthread_mutex_lock(&m->mutex);
@@ -99,8 +115,11 @@ static void written(void *arg)
 void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
                  int n, int64_t *live, int64_t *peak)
 {
-    *move = (struct sp_move){
+    struct sp_move begun = {
         .mover = m, .live = live, .peak = peak, .n = n, .leaving = n, .tensors = move->tensors};
+
+    snprintf(begun.name, sizeof begun.name, "%s", move->name);
+    *move = begun;
     for (int i = 0; i < n; i++) {
         int err;
 

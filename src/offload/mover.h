@@ -42,6 +42,7 @@ struct sp_move {
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
     struct sp_return *returns; /* these instead, of tensors that are away */
+    char name[32];             /* of the unit, for messages: "s0 m1 l2" */
     double left_us, back_us;   /* when the last tensor was written, when they were asked back, of
                               * CLOCK_REALTIME; 0: not yet */
     struct sp_move_tensor *tensors; /* [n] room of whoever has the unit */
@@ -52,7 +53,7 @@ void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
 void sp_mover_destroy(struct sp_mover *m);
 
 /* Sends tensors[n] out, once the tasks submitted so far have read them; what leaves is taken off *live.
- * `move`, with room for them, must live until they are dead. */
+ * `move`, with room for them and their unit's name, must live until they are dead. */
 void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
                  int n, int64_t *live, int64_t *peak);
 

@@ -1,6 +1,8 @@
 #include "offload/transfers.h"
 #include "offload/host.h"
 #include "sp_error.h"
+#include "offload/tensor_sums.h"
+#include "sp_activity.h"
 #include <errno.h>
 #include <starpu.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ double sp_transfers_now_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t bytes)
+static void move_bytes(struct sp_transfers *q, char *memory, off_t at, size_t bytes)
 {
     size_t left = sp_host_round(bytes);
 
@@ -43,11 +45,26 @@ static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t byte
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            q->fail(q->arg, q->writes ? "write" : "read", at, n < 0 ? errno : EIO);
+            q->fail(q->arg, q->writes ? "write" : "read", at, n < 0 ? errno : 0);
+        sp_activity_touch();
         memory += n;
         at += n;
         left -= (size_t)n;
     }
+}
+
+static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t bytes)
+{
+    uintptr_t place = sp_tensor_place(q->fd, at);
+
+    if (q->writes)
+        sp_tensor_sum_note(place, memory, bytes);
+    move_bytes(q, memory, at, bytes);
+    if (q->writes || sp_tensor_sum_check(place, memory, bytes))
+        return;
+    if (q->fail)
+        q->fail(q->arg, NULL, at, EIO);
+    _exit(1); /* of a place in memory: nobody would know what to do */
 }
 
 static void *run(void *arg)

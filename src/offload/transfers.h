@@ -21,7 +21,9 @@ struct sp_transfers {
     double bytes, busy_us;
 };
 
-/* `fail` is called by the thread when it cannot "read" or "write", and does not return. 0 or -errno. */
+/* `fail` is called by the thread when it cannot "read" or "write", with an errno, or 0 where the file ends too
+ * early; with NULL when bytes came back that are not those that left (tensor_sums.h), which was said. It
+ * does not return. 0 or -errno. */
 int sp_transfers_start(struct sp_transfers *q, int fd, bool writes,
                        void (*fail)(void *arg, const char *what, off_t at, int err), void *arg);
 /* After the last transfer was made. */

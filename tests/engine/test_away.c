@@ -32,8 +32,8 @@ static void use_in_turns(struct sp_disk *where)
         sp_vector_register(&buffer[b], PIECES * NUMBERS, sizeof(float), "buffer");
     for (int s = 0; s < SETS; s++)
         for (int p = 0; p < PIECES; p++)
-            piece[s][p] =
-                (struct sp_piece){sp_place_new(&a, SP_HOST_PAGE), (size_t)p * SP_HOST_PAGE};
+            piece[s][p] = (struct sp_piece){sp_place_new(&a, SP_HOST_PAGE, "a set"),
+                                            (size_t)p * SP_HOST_PAGE};
     for (int k = 0; k < STEPS; k++) {
         int s = k < SETS ? k : draw_below(&seed, SETS);
         starpu_data_handle_t in = buffer[k % BUFFERS];

@@ -1,5 +1,5 @@
-/* Preloaded: after FAIL_WRITES calls of pwrite the disk is full, after FAIL_READS of pread it is broken; with
- * FAIL_RESERVE files cannot be given room ahead of writes. Only the file of what is offloaded counts, which
+/* Preloaded: after FAIL_WRITES calls of pwrite the disk is full, after FAIL_READS of pread it is broken, after
+ * FAIL_BYTES it reads one byte wrong, after FAIL_ENDS the file is cut; with FAIL_RESERVE files cannot be given room ahead of writes. Only the file of what is offloaded counts, which
  * has no name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,6 +40,7 @@ ssize_t pwrite64(int fd, const void *data, size_t n, off_t at)
 ssize_t pread(int fd, void *data, size_t n, off_t at)
 {
     static ssize_t (*real)(int, void *, size_t, off_t);
+    ssize_t got;
 
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "pread");
@@ -47,7 +48,12 @@ ssize_t pread(int fd, void *data, size_t n, off_t at)
         errno = EIO;
         return -1;
     }
-    return real(fd, data, n, at);
+    if (is_over("FAIL_ENDS", &reads, fd))
+        return 0;
+    got = real(fd, data, n, at);
+    if (got > 0 && is_over("FAIL_BYTES", &reads, fd))
+        *(char *)data ^= 1;
+    return got;
 }
 
 ssize_t pread64(int fd, void *data, size_t n, off_t at)

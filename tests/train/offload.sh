@@ -190,6 +190,15 @@ if $CC -shared -fPIC -o "$work/fail_disk.so" "$here/fail_disk.c" -ldl 2> /dev/nu
         [ $status -eq 1 ] || fail "a bad disk, ${way%% *}: exit status $status"
         quiet "resumed" starpipe $tiny --resume "$work/saved" --steps 5
     done
+    for way in "ENDS=304 it ends before byte [0-9]*, where .* is" \
+        "BYTES=304 activations s0 m[0-9.]* l[0-9]*, tensor .*: what came back is not what left"; do
+        env SP_CHECK=1 "FAIL_${way%% *}" LD_PRELOAD="$work/fail_disk.so" timeout 60 "$STARPIPE" $tiny \
+            --steps 40 > "$work/stdout" 2> "$work/stderr"
+        status=$?
+        [ $status -eq 1 ] && grep -E "offload.*: ${way#* }" "$work/stderr" ||
+            fail "a bad disk, ${way%% *}: exit status $status, $(head -n 3 "$work/stderr")"
+    done
+    SP_CHECK=1 quiet "checksums of what is offloaded" starpipe $tiny --steps 3
     FAIL_RESERVE=1 LD_PRELOAD=$work/fail_disk.so quiet "a file system that reserves nothing" \
         starpipe $tiny --steps 2
 else

@@ -1,6 +1,8 @@
 #include "graphs/offload/offload.h"
 #include "graphs/offload/visits.h"
+#include "offload/tensor_sums.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct sp_eviction_plan *evictions_of(const struct sp_op_ctx *c)
@@ -53,10 +55,16 @@ void sp_offload_gate(struct sp_op_ctx *c, int k)
 void sp_offload_keep(struct sp_op_ctx *c, int i)
 {
     const struct sp_eviction_plan *a = evictions_of(c);
+    int unit;
 
-    if (a)
-        c->st->kept[first_unit(c, a) + i] = (struct sp_kept){
-            &c->fl->layers[i], i == c->count - 1 && c->global == c->globals - 1 ? c->fl : NULL};
+    if (!a)
+        return;
+    unit = first_unit(c, a) + i;
+    c->st->kept[unit] = (struct sp_kept){
+        &c->fl->layers[i], i == c->count - 1 && c->global == c->globals - 1 ? c->fl : NULL};
+    if (sp_tensor_sums_on())
+        snprintf(c->st->moves[unit].name, sizeof c->st->moves[unit].name, "s%d m%d.%d l%d",
+                 c->ctx.stage, c->mb, c->slice, c->first + i);
 }
 
 /* Most buffers of a unit: of attention's four and the MLP's three one for each part of the tokens, and what is whole. */

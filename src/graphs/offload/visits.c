@@ -2,6 +2,7 @@
 #include "offload/host.h"
 #include "sp_error.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g,
@@ -37,6 +38,18 @@ static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
     int chunk = plan->programs[c->st->index].ops[c->ctx.op_index].chunk;
 
     return a->flight_unit[sp_flight_number(plan, chunk, c->mb, slice)] + i;
+}
+
+/* For keys and values of layer i, or their gradients. */
+static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gradients,
+                                  size_t bytes)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%s s%d m%d.%d l%d",
+             gradients ? "gradients of keys and values" : "keys and values", c->ctx.stage, c->mb,
+             slice, c->first + i);
+    return sp_place_new(&c->st->visits.away, bytes, name);
 }
 
 /* A tensor that is away comes into a new buffer, with the next task. */
@@ -92,7 +105,7 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
     for (int k = 0; k < parts_of(c); k++) {
         starpu_data_handle_t *kv = tensor_of(t, k, false);
 
-        t->away[k] = sp_place_new(&c->st->visits.away, starpu_data_get_size(*kv));
+        t->away[k] = new_place(c, i, c->slice - 1, false, starpu_data_get_size(*kv));
         sp_away_write(&c->st->visits.away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
                       &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes,
                       &meter->peak_bytes);
@@ -135,7 +148,7 @@ static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_visit *visit, b
             struct sp_place **place = &t->away[gradients ? parts_of(c) + k : k];
 
             if (!*place)
-                *place = sp_place_new(&c->st->visits.away, t->away[k]->bytes);
+                *place = new_place(c, i, j, gradients, t->away[k]->bytes);
             piece[n++] = (struct sp_piece){*place, at};
             at += sp_host_round((*place)->bytes);
         }
