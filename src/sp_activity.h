@@ -1,6 +1,6 @@
 /*
- * Whether this process moves, for the watchdog (train/run/watchdog.h): everything that takes long says so
- * here, from any thread. One for the process.
+ * Tells the watchdog (train/run/watchdog.h) that this process moves: everything that takes long says so here,
+ * from any thread. There is one such count for the process.
  */
 #ifndef SP_ACTIVITY_H
 #define SP_ACTIVITY_H

@@ -9,23 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether there are any; the rest does nothing otherwise. */
+/* True with SP_CHECK=1. Otherwise the functions below do nothing. */
 bool sp_tensor_sums_on(void);
 
-/* These bytes go to a place; what they are, for messages: kept until others go there. */
+/* These bytes go to a place, until others go there; the name is for messages. */
 void sp_tensor_sum_note(uintptr_t place, const void *memory, size_t bytes);
 void sp_tensor_sum_name(uintptr_t place, const char *name);
 
-/* These came back from there: as they left, or not known. False after one line on stderr: they are others. */
+/* These bytes came back from a place. True if they are those that left, or nothing is known of it; false after
+ * one line on stderr if they are others. */
 bool sp_tensor_sum_check(uintptr_t place, const void *memory, size_t bytes);
 
-/* What is at a place: "activations s0 m1 l2, tensor 3", or "a tensor". */
+/* The name of the tensor at a place: "activations s0 m1 l2, tensor 3", or "a tensor". */
 void sp_tensor_sum_words(uintptr_t place, char *out, size_t n);
 
-/* Of the places of the offload file; addresses are their own. */
+/* A place: one more than the byte of the offload file, or, with fd -1, the address. */
 static inline uintptr_t sp_tensor_place(int fd, long long at)
 {
-    return (uintptr_t)at + (fd >= 0); /* as StarPU has them */
+    return (uintptr_t)at + (fd >= 0); /* StarPU has the same: 0 is no place for it */
 }
 
 #endif

@@ -83,7 +83,7 @@ static int hear(void)
     return heard;
 }
 
-/* Where the last one has not gone yet this one is left out: the process there does not listen. */
+/* A process that has not taken the last beat yet gets none: it does not listen. */
 static void tell(int say)
 {
     for (int r = 0; r < beats.size; r++) {

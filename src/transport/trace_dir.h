@@ -1,4 +1,4 @@
-/* Where StarPU's trace of a run goes (STARPU_FXT_TRACE=1), and the log of its messages. */
+/* The directory for StarPU's trace of a run (STARPU_FXT_TRACE=1) and for the log of its messages. */
 #ifndef SP_TRACE_DIR_H
 #define SP_TRACE_DIR_H
 

@@ -250,7 +250,7 @@ if start "SIGUSR1 to mpirun, SIGINT to one of 2" 4 $MPIRUN -np 2 $endless $save;
     saved
 fi
 
-# What mpirun started does not outlive it, even where nothing comes back to the program.
+# Processes do not outlive their mpirun, even where nothing comes back to the program.
 both_there()
 {
     [ "$(ranks | wc -l)" -eq 2 ]

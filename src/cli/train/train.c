@@ -61,7 +61,7 @@ static int train(struct sp_trainer *t)
     return status;
 }
 
-/* What --stall-timeout says, before the options are read, which MPI's start may take some of. */
+/* The value of --stall-timeout, before the options are read: MPI's start may take some of them. */
 static double early_timeout(int argc, char **argv, double seconds)
 {
     static const char option[] = "--stall-timeout";

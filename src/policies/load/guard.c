@@ -22,7 +22,7 @@ enum {
     REHEARSALS = 256
 }; /* a search asks for thousands of layouts: no more than a second for all copies */
 
-/* Of a crash, which are caught for good once there is a plugin; and of the limit. */
+/* Signals of a crash, which are caught for good once there is a plugin; the last one is the limit's. */
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
 enum { SIGNALS = sizeof signals / sizeof *signals, CRASHES = SIGNALS - 1 };
 
@@ -250,7 +250,7 @@ static int rehearse(void (*fn)(void *arg), void *arg, int seconds)
     return sp_error(EINVAL, "plugin %s: %s called exit", guard.plugin, guard.what);
 }
 
-/* What is done once: the first call of all, and of each plugin. */
+/* Things done once: at the first call of all, and at the first of each plugin. */
 static void know(const char *plugin)
 {
     static bool registered;

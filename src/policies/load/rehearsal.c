@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What the copy may take beside what there is: an order has no use for more. */
+/* The copy may take so much memory more than there is: an order has no use for it. */
 #define MOST_BYTES ((rlim_t)8 << 30)
 
 /* In memory that both processes see. */

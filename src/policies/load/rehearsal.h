@@ -18,7 +18,7 @@ struct sp_rehearsal {
  * printed where it goes wrong. */
 struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds);
 
-/* Of code that fn calls, in the copy: ends it, as SP_REHEARSAL_FULL or _EXIT; in other processes nothing. */
+/* Called in the copy, by what fn calls: they end it as SP_REHEARSAL_FULL or _EXIT. They do nothing elsewhere. */
 void sp_rehearsal_full(int ops);
 void sp_rehearsal_exits(void);
 

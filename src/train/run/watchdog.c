@@ -124,7 +124,7 @@ static void give_up(double seconds)
     sp_transport_abort(1);
 }
 
-/* Where every process was asked, one line is enough. */
+/* One line is enough if every process was asked: rank 0 comes first. */
 static void end_as_asked(const char *by, double still_s)
 {
     char rank[32], at[TEXT + 64];

@@ -8,8 +8,8 @@
 
 #include "graphs/graph.h"
 
-/* What a process is at. How long nothing may move then, where that is not the watchdog's `seconds`; and what
- * becomes of it when its end is asked for (sp_activity_ask_end). */
+/* A process is at one of these. The comments say how long nothing may move then, if that is not the watchdog's
+ * `seconds`, and what becomes of the process when its end is asked for (sp_activity_ask_end). */
 enum sp_phase {
     SP_PHASE_LAUNCH,   /* MPI's start and end: at least 6 s; ends when asked */
     SP_PHASE_SETUP,    /* before the first step, after the last: at least 60 s; ends when asked */
