@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "policies/load/rehearsal.h"
+#include "sp_activity.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -52,6 +53,7 @@ static void go(struct shared *shared, int said, void (*fn)(void *arg), void *arg
     rlim_t now = address_space();
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0); /* what it sends to its group stays here */
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_DFL);
     limit(RLIMIT_CORE, 0);
@@ -91,6 +93,7 @@ static bool await(pid_t copy, int seconds, int *status)
             return false;
         }
         nanosleep(&pause, NULL);
+        sp_activity_touch();
         if (pause.tv_nsec < 5000000)
             pause.tv_nsec *= 2;
     }
