@@ -5,7 +5,7 @@
 #ifndef SP_ACTIVITY_H
 #define SP_ACTIVITY_H
 
-#include <stdbool.h>
+#include <sys/types.h>
 
 /* Something moved: a task ended, a tensor or a piece of a file was read, written, sent; how often so far. */
 void sp_activity_touch(void);
@@ -18,9 +18,11 @@ void sp_activity_waited(void);
 /* Whom it waits for; SP_NO_RANK: it does not. */
 int sp_activity_awaited(void);
 
-/* An end was asked for, by what `by` names: "SIGTERM". From a signal handler too; the first counts. */
-void sp_activity_ask_end(const char *by);
+/* An end was asked for, by what `by` names: "SIGTERM", sent by process `from`; 0: none. From a signal handler
+ * too; the first counts. */
+void sp_activity_ask_end(const char *by, pid_t from);
 /* By what; NULL: not asked for. */
 const char *sp_activity_end_asked(void);
+pid_t sp_activity_end_asker(void);
 
 #endif

@@ -60,10 +60,11 @@ void sp_interrupt_clear(int bits)
  * Launchers and timeout(1) may send the same signal twice, to the process and to its group; a person
  * who asks again has waited.
  */
-static void on_signal(int number)
+static void on_signal(int number, siginfo_t *info, void *context)
 {
     int bit = 0;
 
+    (void)context;
     for (int i = 0; i < ENTRIES; i++)
         if (TABLE[i].signal == number)
             bit = TABLE[i].bit;
@@ -79,13 +80,13 @@ static void on_signal(int number)
     }
     for (int i = 0; i < ENTRIES; i++)
         if (TABLE[i].bit == bit && bit & SP_ASK_END)
-            sp_activity_ask_end(TABLE[i].name);
+            sp_activity_ask_end(TABLE[i].name, info->si_pid);
     sp_interrupt_ask(bit);
 }
 
 static void take(int number)
 {
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
 
     sigemptyset(&act.sa_mask);
     sigaction(number, &act, NULL);

@@ -87,7 +87,7 @@ static int read_options(int argc, char **argv, struct sp_train_config *cfg)
     sp_error_hold(world.rank);
     if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
         sp_error(errno, "cannot silence standard output: %s", strerror(errno));
-    sp_watchdog_begin(SP_PHASE_SETUP, "reading the options");
+    sp_watchdog_begin(SP_PHASE_PREPARE, "reading the options");
     err = sp_train_parse(argc, argv, cfg);
     if (sp_train_disagree(world.rank, err)) {
         sp_watchdog_end();

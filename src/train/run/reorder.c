@@ -110,7 +110,7 @@ int sp_train_reorder(struct sp_trainer *t)
     char why[256] = "";
     int *row = NULL, err = 0;
 
-    sp_watchdog_begin(SP_PHASE_SETUP, "searching for an order");
+    sp_watchdog_begin(SP_PHASE_PREPARE, "searching for an order");
     comm_ms = sp_profile_comm_us(&t->world, 1, n) / 1e3;
     if (t->world.rank == 0)
         err = search(t, comm_ms, &row, &n);

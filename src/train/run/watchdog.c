@@ -21,11 +21,13 @@ static const double SAVE_S =
 
 static const struct {
     double least_s;
-    bool ends;  /* when asked: nothing is lost */
-    bool tasks; /* workers have some */
-    bool stays; /* nothing need move */
+    bool ends;     /* when asked: nothing is lost */
+    bool tasks;    /* workers have some */
+    bool stays;    /* nothing need move */
+    bool computes; /* by itself: time on a core is a move */
 } PHASES[] = {
     [SP_PHASE_LAUNCH] = {.least_s = 6, .ends = true},
+    [SP_PHASE_PREPARE] = {.least_s = 60, .ends = true, .computes = true},
     [SP_PHASE_SETUP] = {.least_s = 60, .ends = true},
     [SP_PHASE_SAVE] = {.least_s = 60},
     [SP_PHASE_STEP] = {.tasks = true},
@@ -55,6 +57,8 @@ static struct {
     bool told;                 /* others, that an end is asked for */
     bool asked_there;          /* for the end of another process */
     double beat_us;
+    double looked_us,
+        cpu_us; /* at the last look: the time, and what the process has had of cores */
 } dog = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
 
 /* ---- what it says ------------------------------------------------------------------------ */
@@ -124,11 +128,15 @@ static void give_up(double seconds)
     sp_transport_abort(1);
 }
 
-/* One line is enough if every process was asked: rank 0 comes first. */
+/* One line is enough if every process was asked: rank 0 comes first. A launcher that ends its processes says why
+ * itself: another one has failed. */
 static void end_as_asked(const char *by, double still_s)
 {
     char rank[32], at[TEXT + 64];
+    bool launcher = dog.launcher.pid && sp_activity_end_asker() == dog.launcher.pid;
 
+    if (launcher && (still_s <= 0 || dog.rank > 0))
+        sp_transport_abort(1);
     if (dog.rank > 0)
         nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     name_rank(rank);
@@ -143,13 +151,18 @@ static void end_as_asked(const char *by, double still_s)
 
 /* ---- watching ---------------------------------------------------------------------------- */
 
-/* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */
-static double now_us(void)
+static double clock_us(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */
+static double now_us(void)
+{
+    return clock_us(CLOCK_MONOTONIC);
 }
 
 /* Waits for a tick or the end. */
@@ -204,6 +217,18 @@ static void beat(double now)
         dog.asked_there = true;
 }
 
+/* A search or a simulation, whose steps nobody counts, moves while it has a core. */
+static void count_computing(double now)
+{
+    double cpu = clock_us(CLOCK_PROCESS_CPUTIME_ID);
+
+    if (dog.depth && PHASES[dog.phase[dog.depth - 1]].computes &&
+        sp_activity_awaited() == SP_NO_RANK && cpu - dog.cpu_us > (now - dog.looked_us) / 10)
+        sp_activity_touch();
+    dog.cpu_us = cpu;
+    dog.looked_us = now;
+}
+
 static void look(void)
 {
     const char *by = sp_activity_end_asked();
@@ -212,7 +237,8 @@ static void look(void)
     unsigned long moves;
 
     if (!by && sp_parent_gone(&dog.launcher))
-        sp_activity_ask_end(by = "the end of its launcher");
+        sp_activity_ask_end(by = "the end of its launcher", 0);
+    count_computing(now);
     if (dog.depth)
         beat(now);
     moves = sp_activity_touches() + dog.heard;

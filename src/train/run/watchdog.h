@@ -11,7 +11,8 @@
 /* A process is at one of these. The comments say how long nothing may move then, if that is not the watchdog's
  * `seconds`, and what becomes of the process when its end is asked for (sp_activity_ask_end). */
 enum sp_phase {
-    SP_PHASE_LAUNCH,   /* MPI's start and end: at least 6 s; ends when asked */
+    SP_PHASE_LAUNCH, /* MPI's start and end: at least 6 s; ends when asked */
+    SP_PHASE_PREPARE, /* likewise, at least 60 s; as long as it computes: searches take what they take */
     SP_PHASE_SETUP,    /* before the first step, after the last: at least 60 s; ends when asked */
     SP_PHASE_SAVE,     /* at least 60 s, unless it waits for others; 30 s when asked */
     SP_PHASE_STEP,     /* of the graph: `seconds`; when asked 3 s, unless a worker runs a task */

@@ -313,7 +313,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
         free(t);
         return err;
     }
-    sp_watchdog_begin(SP_PHASE_SETUP, "preparing");
+    sp_watchdog_begin(SP_PHASE_PREPARE, "preparing");
     t->own_watchdog = own;
     t->cfg = *cfg;
     t->saver.dir = SP_RUN_DIR_NONE;
