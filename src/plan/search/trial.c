@@ -170,7 +170,7 @@ static int predict_all(const struct trial *t, struct sp_found *f)
     f->bubble = step_ms > 0 ? fmin(1, fmax(0, idle_ms) / step_ms) : 0;
     f->step_ms = step_ms;
     f->stall_ms += beyond(t) * (f->stall_ms - few.stall_ms);
-    return err;
+    return 0;
 }
 
 /* ---- modes -------------------------------------------------------------------------------------- */
