@@ -14,8 +14,9 @@ here := $(top)/src/playground
 export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 
 # All of the library is compiled, and the linker takes what the page calls: there is no list to keep. Files that
-# the page's own ones replace are never called.
-objects := $(patsubst %.c,%.o,$(filter-out $(replaced),$(filter %.c,$(sources))))
+# the page's own ones replace are never called, nor are those that hash files, with a library that is not there.
+hashing := $(shell cd $(top) && grep -l 'xxhash.h' $(filter %.c,$(sources)))
+objects := $(patsubst %.c,%.o,$(filter-out $(replaced) $(hashing),$(filter %.c,$(sources))))
 own_objects := $(own:%.c=%.o)
 
 CFLAGS = -std=gnu11 -O2 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow

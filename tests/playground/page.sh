@@ -12,6 +12,10 @@ cd "$work" || exit 1
 kernels=$(grep -o 'libsp_kernels_la-[a-z0-9_]*\.o' "$page.map" | sort -u)
 [ "$kernels" = libsp_kernels_la-flops.o ] ||
     fail "the page calls kernels, which are not compiled to WebAssembly: $kernels"
+# What hashes files wants a library that is not compiled to WebAssembly.
+for file in $(cd "$here/../.." && grep -rl 'xxhash.h' src --include='*.c'); do
+    ! grep -q "libsp_pure.a($(basename "$file" .c).o)" "$page.map" || fail "the page calls $file, which hashes files"
+done
 
 # ---- what it prints
 
