@@ -14,9 +14,9 @@ here := $(top)/src/playground
 export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 
 # All of the library is compiled, and the linker takes what the page calls: there is no list to keep. Files that
-# the page's own ones replace are never called, nor are those that hash files, with a library that is not there.
-hashing := $(shell cd $(top) && grep -l 'xxhash.h' $(filter %.c,$(sources)))
-objects := $(patsubst %.c,%.o,$(filter-out $(replaced) $(hashing),$(filter %.c,$(sources))))
+# the page's own ones replace are never called. One that wants libraries or calls of a system that are not there is
+# an empty object: should the page call it, the linker says so.
+objects := $(patsubst %.c,%.o,$(filter-out $(replaced),$(filter %.c,$(sources))))
 own_objects := $(own:%.c=%.o)
 
 CFLAGS = -std=gnu11 -O2 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow
@@ -45,8 +45,17 @@ pure.a: $(objects)
 	rm -f $@
 	$(EMAR) cr $@ $(objects)
 
-$(objects) $(own_objects): %.o: $(top)/%.c
+compile = $(EMCC) $(CFLAGS) -MMD -I$(top)/src -I$(top)/include -I$(build) -isystem $(jansson)/include -c -o $@
+
+$(objects): %.o: $(top)/%.c | empty.c
 	@mkdir -p $(@D)
-	$(EMCC) $(CFLAGS) -MMD -I$(top)/src -I$(top)/include -I$(build) -isystem $(jansson)/include -c -o $@ $<
+	$(compile) $< || { echo '$<: not for WebAssembly'; $(compile) empty.c; }
+
+empty.c:
+	echo 'extern int nothing;' > $@
+
+$(own_objects): %.o: $(top)/%.c
+	@mkdir -p $(@D)
+	$(compile) $<
 
 -include $(objects:.o=.d) $(own_objects:.o=.d)
