@@ -51,7 +51,7 @@ void sp_parent_find(struct sp_parent *p)
     char name[32];
 
     *p = (struct sp_parent){0};
-    if (!sp_launcher_size())
+    if (!sp_launcher_find().size)
         return;
     for (int i = 0; i < 16 && pid > 1 && look_at(pid, name, &up, &start); i++, pid = up)
         if (launches(name)) {
