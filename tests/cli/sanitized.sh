@@ -66,8 +66,8 @@ compare 0 compare plain/trace.json ranks/trace.json
 diff 0 diff plain.jsonl plain.jsonl
 watch 0 watch --once plain.jsonl
 edited: no steps 2 report cut.json
-edited: far times 0 report far.json
-edited: many layers 0 report layers.json
+edited: far times 2 report far.json
+edited: many layers 2 report layers.json
 edited: no stages 2 report empty.json
 edited: a cut log 0 watch --once cut.jsonl
 hostile model 2 $few --model hostile --stages 1

@@ -121,7 +121,8 @@ void sp_train_tell_changes(const struct sp_trainer *t)
     if (!t->cfg.resume || sp_run_state_read(&t->resumed_dir, &state))
         return;
     if (sp_run_state_changes(&state, &now, changes, sizeof changes))
-        sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed_dir.path, changes);
+        sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed_dir.path,
+                changes);
     sp_run_state_other_changes(&state, &now, changes, sizeof changes);
     if (!t->cfg.dry_run) /* which prints something else there */
         sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed_dir.path,
