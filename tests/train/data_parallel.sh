@@ -33,7 +33,7 @@ one= slices=
 
 # ---- what is saved and evaluated
 
-grid="train --data $work/text --seq 32 --eval $work/text --eval-every 2 --steps 4"
+grid="train --data $work/text --seq 32 --eval $work/text --eval-tokens 500 --eval-every 2 --steps 4"
 quiet "saved by 2 x 2" mpi 4 $grid --model llama-tiny --data-parallel 2 --stages 2 --micro-batches 2 \
     --zero 1 --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
 quiet "resumed by 1" starpipe $grid --stages 1 --micro-batches 4 --resume "$work/saved/step-000002" \

@@ -72,7 +72,7 @@ for options in "" "$whole"; do
     quiet "bf16, $options" mpi 2 $train $two $options --dump-grads "$work/grid.safetensors"
     agree "bf16, $options: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
 done
-train="train --data $work/text --seq 32 --micro-batches 2 --micro-batch-size 3 --eval $work/text"
+train="train --data $work/text --seq 32 --micro-batches 2 --micro-batch-size 3 --eval $work/text --eval-tokens 500"
 quiet "alone" starpipe $train --model gpt-tiny --stages 1 --steps 4 --log "$work/one.jsonl"
 quiet "saved" mpi 4 $train --model gpt-tiny --stages 2 $two --steps 2 --save "$work/saved" --sample 3 --trace "$work/trace"
 said "report" 'measured in 4 processes' report "$work/trace/trace.json"

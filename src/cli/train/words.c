@@ -10,6 +10,8 @@
 
 static const double MiB = 1024 * 1024;
 
+enum { LONG_EVALUATION = 1000 }; /* steps */
+
 void sp_print_warnings(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -22,6 +24,11 @@ void sp_print_warnings(const struct sp_trainer *t)
             "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
             "be seen; --tokens takes a tokenized file",
             t->model.name, t->model.vocab);
+    if (a->eval && !a->eval_tokens && t->eval_steps > LONG_EVALUATION)
+        sp_warn(
+            "--eval %s: an evaluation of all its tokens takes as long as %d steps; --eval-tokens "
+            "N takes its first ones",
+            a->eval, t->eval_steps);
     if (a->resume && t->first_step >= a->steps)
         sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
     sp_train_tell_changes(t);
